@@ -1,0 +1,71 @@
+"""The command line: one module a verb; the only place that prints or turns an error into an exit code.
+
+`tunnelbench --help` is to answer within 150 ms, so a verb's module is imported when the verb is used and not before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from tunnelbench import __version__
+from tunnelbench.model.errors import ExitCode, UserError
+
+
+class Verb(click.Command):
+    """Stands in for a verb: knows its name and short help, and imports `tunnelbench.cli.<name>` when it is used.
+
+    That module's `command` is the real click command; its short help is taken from here.
+    """
+
+    def load(self) -> click.Command:
+        command: click.Command = importlib.import_module(f"{__name__}.{self.name}").command
+        return command
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        return self.load().make_context(*args, **kwargs)
+
+
+class Verbs(click.Group):
+    """The group of all verbs; answers a user's error with a sentence, a hint and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        signal.signal(signal.SIGTERM, terminated)
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            click.echo(f"tunnelbench: {error.message}", err=True)
+            if error.hint:
+                click.echo(f"hint: {error.hint}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("tunnelbench: interrupted", err=True)
+            ctx.exit(ExitCode.INTERRUPTED)
+
+
+def terminated(_signal_number: int, _frame: FrameType | None) -> NoReturn:
+    """End by an exception, so that whatever is set up is taken down; a second signal does not cut that short."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(ExitCode.TERMINATED)
+
+
+@click.group(
+    cls=Verbs,
+    commands=[
+        Verb("check", short_help="Name every error in plan and testbed files."),
+        Verb("doctor", short_help="Say what a run needs, what is missing here, and what mends it."),
+        Verb("list", short_help="List plans, testbeds, tunnels or runs."),
+        Verb("report", short_help="Write a run's results as a table, Markdown, Textile, CSV or JSON."),
+        Verb("run", short_help="Measure what a plan says on a testbed, and print the table."),
+        Verb("show", short_help="Show one plan, tunnel or run in full."),
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+@click.version_option(__version__, prog_name="tunnelbench", message="%(prog)s %(version)s")
+def main() -> None:
+    """Measure what a router can carry through a VPN tunnel, and what that costs it."""

@@ -1,0 +1,160 @@
+"""The one place that starts programs.
+
+Every command is an argument list, never a shell string, and is logged so that a person can paste it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunnelbench.model.errors import CannotHere
+
+log = logging.getLogger("tunnelbench.command")
+
+DEFAULT_TIMEOUT_S = 20.0
+STOP_GRACE_S = 1.5
+"""How long a daemon may take over SIGTERM before it gets SIGKILL."""
+
+DIE_WITH_CONTROLLER = ("setpriv", "--pdeathsig", "KILL")
+"""Prefix of long-lived commands: the kernel ends them when the controller dies, even by kill -9 (prctl(2))."""
+
+
+class CommandFailed(CannotHere):
+    """A command ended with a status other than 0, or not in time."""
+
+    def __init__(self, argv: Sequence[str], status: str, output: str) -> None:
+        last_lines = " / ".join(output.strip().splitlines()[-3:])
+        super().__init__(f"`{shlex.join(argv)}` {status}: {last_lines or 'no output'}")
+        self.output = output
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a finished command left."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_command(
+    argv: Sequence[str],
+    *,
+    stdin: str = "",
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    check: bool = True,
+) -> Completed:
+    """Run a command to its end.
+
+    Raises CommandFailed when it does not end in `timeout_s`, or (with `check`) ends with a status other than 0, and
+    CannotHere when there is no such program.
+    """
+    log.info("%s", shlex.join(argv))
+    process = _popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        stdout, stderr = process.communicate(stdin.encode(), timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        _kill_session(process)
+        stdout, stderr = process.communicate()
+        raise CommandFailed(argv, f"did not end in {timeout_s:g} s", _text(stderr) or _text(stdout)) from None
+    except BaseException:  # an interrupt: the child is in a session of its own and would live on
+        _kill_session(process)
+        process.wait()
+        raise
+    completed = Completed(tuple(argv), process.returncode, _text(stdout), _text(stderr))
+    if check and completed.returncode != 0:
+        status = f"ended with status {completed.returncode}"
+        raise CommandFailed(argv, status, completed.stderr or completed.stdout)
+    return completed
+
+
+class Daemon:
+    """A program that runs until it is stopped; its output goes to a file."""
+
+    def __init__(self, argv: Sequence[str], log_path: Path) -> None:
+        log.info("%s >%s 2>&1 &", shlex.join(argv), shlex.quote(str(log_path)))
+        self.argv = tuple(argv)
+        self.log_path = log_path
+        with log_path.open("wb") as output:
+            self.process = _popen(
+                [*DIE_WITH_CONTROLLER, *argv], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def output(self, limit_bytes: int = 1_000_000) -> str:
+        """What it has printed, at most the last `limit_bytes`."""
+        with self.log_path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - limit_bytes))
+            return _text(file.read())
+
+    def last_line(self) -> str:
+        lines = self.output(4096).strip().splitlines()
+        return lines[-1] if lines else "no output"
+
+    def wait_for(self, text: str, timeout_s: float) -> bool:
+        """Whether it prints `text` within `timeout_s`; gives up at once when it ends without."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            running = self.is_running  # asked first: what a dying program prints last is still read
+            if text in self.output():
+                return True
+            if not running:
+                return False
+            time.sleep(0.01)
+        return False
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ends by itself within `timeout_s`."""
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def interrupt(self) -> None:
+        """SIGINT, which makes tcpdump and ping print what they have and end."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGINT)
+
+    def stop(self) -> None:
+        """End it: SIGTERM, then SIGKILL to all that it started. Does no harm when called twice."""
+        if self.is_running:
+            self.process.terminate()
+            self.wait(STOP_GRACE_S)
+        _kill_session(self.process)
+        self.process.wait()
+
+
+def _popen(argv: Sequence[str], **streams: object) -> subprocess.Popen[bytes]:
+    try:
+        # A session of its own: a Ctrl-C on the terminal is for the controller, which takes down in order.
+        return subprocess.Popen(list(argv), start_new_session=True, **streams)  # type: ignore[call-overload, no-any-return]
+    except FileNotFoundError:
+        raise CannotHere(f"the program `{argv[0]}` is missing", "tunnelbench doctor names the package") from None
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # it leads its session, so its group has the same number
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace")

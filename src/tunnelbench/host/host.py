@@ -1,0 +1,111 @@
+"""A host: something that runs commands and holds files. This machine, or a network namespace of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Daemon, run_command
+
+
+class Host(ABC):
+    """Where commands run. Adapters know nothing more of a machine than this.
+
+    `folder` is a directory of this run on that host, mode 0700, deleted with the run.
+    """
+
+    def __init__(self, name: str, folder: Path, cpus: Sequence[int]) -> None:
+        self.name = name
+        self.folder = folder
+        self.cpus = tuple(cpus)
+        self._daemon_count = 0
+
+    @abstractmethod
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """The argument list that runs `argv` on this host, on its CPUs, started from this machine."""
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
+    ) -> Completed:
+        """Run a command there to its end; errors as `run_command`."""
+        return run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=check)
+
+    def start(self, argv: Sequence[str]) -> Daemon:
+        """Start a program there that runs until it is stopped; its output goes into the host's folder."""
+        self._daemon_count += 1
+        log_name = f"{self._daemon_count:04d}-{Path(argv[0]).name}.log"
+        return Daemon(self.command(argv), self.folder / log_name)
+
+    def write(self, name: str, content: str) -> Path:
+        """Write a file into the host's folder, readable by its owner alone (it may hold a key)."""
+        path = self.folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(content)
+        return path
+
+    def set_kernel_file(self, path: str, value: str) -> None:
+        """Write a value into a file under /proc/sys or /sys as this host sees it."""
+        self.run(["tee", path], stdin=value)
+
+    def read(self, *paths: str) -> str:
+        """The text of files as this host sees them, one after the other."""
+        return self.run(["cat", *paths]).stdout
+
+    def read_machine(self, path: str) -> str:
+        """The text of a file that is the same everywhere on that machine, read without starting a process on it."""
+        return Path(path).read_text()
+
+    def ip(self, *arguments: str) -> Completed:
+        """Run `ip` there."""
+        return self.run(["ip", *arguments])
+
+    def ip_batch(self, *lines: str) -> None:
+        """Run several `ip` commands there in one process; the first that fails ends it."""
+        self.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+    def has_program(self, program: str) -> bool:
+        """Whether a program of that name (or path) can be started there."""
+        return shutil.which(program) is not None
+
+    def has_link_type(self, link_type: str) -> bool:
+        """Whether the kernel there makes devices of a type such as `wireguard`.
+
+        It makes one and deletes it: a module may be loaded on demand, so nothing less tells.
+        """
+        probe = "tbprobe0"
+        # An external (collect metadata) device needs no addresses; other types take no such word.
+        extra = ["external"] if link_type == "vxlan" else []
+        try:
+            self.ip("link", "add", probe, "type", link_type, *extra)
+        except CommandFailed as error:
+            if "exists" in error.output.lower():
+                return True
+            return False
+        self.ip("link", "del", probe)
+        return True
+
+
+class LocalHost(Host):
+    """This machine itself: where keys are made and guests are started; nothing of its network is touched."""
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        return list(argv)
+
+
+class NamespaceHost(Host):
+    """A network namespace of this machine."""
+
+    def __init__(self, name: str, folder: Path, cpus: Sequence[int], namespace: str) -> None:
+        super().__init__(name, folder, cpus)
+        self.namespace = namespace
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        if argv[0] == "ip":
+            return ["ip", "-n", self.namespace, *argv[1:]]  # no exec and no mount: half the time
+        cpu_list = ",".join(map(str, self.cpus))
+        return ["ip", "netns", "exec", self.namespace, "taskset", "-c", cpu_list, *argv]

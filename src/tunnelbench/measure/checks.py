@@ -1,0 +1,172 @@
+"""The checks of a timed trial: figures in, verdicts in words out. No I/O.
+
+Each says what it found whatever the verdict, so that a reader can follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
+from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES, tcp_packet_bytes
+from tunnelbench.model.plan import TrialSpec
+from tunnelbench.model.result import Check, TcpMeasurement, Verdict
+
+CONTROL_PACKETS = 60
+"""What iperf3's control connection, ARP and the like may add to the counters of a trial."""
+
+CONTROL_BYTES = 20_000
+"""As CONTROL_PACKETS, in bytes on the WAN; tinc's own connection sends some too."""
+
+TESTER_LIMIT_SHARE = 0.95
+STEAL_NOTE_SHARE = 0.01
+STEAL_LIMIT_SHARE = 0.05
+PACKET_RATE_TOLERANCE = 0.02
+OVER_LIMIT_TOLERANCE = 0.005
+
+
+def check_trial(
+    spec: TrialSpec,
+    tcp: TcpMeasurement,
+    *,
+    outer: str,
+    exact_outer_packets: bool,
+    foreign: Mapping[str, float],
+    router_cpu_is_shared: bool,
+) -> tuple[Check, ...]:
+    """All checks of one TCP trial."""
+    return (
+        _merged_frames(tcp),
+        _outer_protocol(tcp, outer, exact_outer_packets),
+        _fragments(tcp),
+        _tester(tcp),
+        _router_cpu(router_cpu_is_shared),
+        _foreign(tcp, foreign),
+        _steal(tcp),
+        _payload(spec, tcp),
+        _packet_rate(tcp),
+        _physical_limit(tcp),
+        _stalls(tcp),
+        _responsiveness(tcp),
+    )
+
+
+def _merged_frames(tcp: TcpMeasurement) -> Check:
+    """One frame is one packet: no frame is larger than a segment, and the router forwarded as many as arrived."""
+    counters = tcp.counters
+    if not counters.data_packets:
+        return Check("merged-frames", Verdict.VOID, "no data packets were counted", rule=1)
+    mean_bytes = counters.data_bytes / counters.data_packets
+    largest_bytes = tcp_packet_bytes(tcp.mss_bytes) + ETHERNET_HEADER_BYTES if tcp.mss_bytes else 1514
+    carried = tcp.forwarded_packets
+    missing = carried - counters.forwarded_packets
+    reason = (
+        f"frames of {mean_bytes:.0f} bytes on average where one segment makes {largest_bytes}; "
+        f"router forwarded {counters.forwarded_packets} of {carried} packets"
+    )
+    merged = mean_bytes > largest_bytes * 1.01 or missing > carried * 0.01 + CONTROL_PACKETS
+    return Check("merged-frames", Verdict.VOID if merged else Verdict.OK, reason, rule=1)
+
+
+def _outer_protocol(tcp: TcpMeasurement, outer: str, exact: bool) -> Check:
+    """The data stayed inside the tunnel through the whole trial."""
+    counters = tcp.counters
+    total_bytes = counters.outer_expected_bytes + counters.outer_other_bytes
+    reason = f"{counters.outer_expected_bytes} of {total_bytes} bytes on the WAN were {outer}"
+    astray = counters.outer_other_bytes > total_bytes * 0.01 + CONTROL_BYTES
+    too_few_bytes = counters.outer_expected_bytes < tcp.bytes_received * 0.98
+    too_few_packets = exact and counters.outer_expected_packets < tcp.forwarded_packets * 0.98
+    if astray or too_few_bytes or too_few_packets:
+        reason += f" ({counters.outer_expected_packets} packets for {tcp.forwarded_packets} inner ones)"
+        return Check("outer-protocol-in-trial", Verdict.VOID, reason, rule=3)
+    return Check("outer-protocol-in-trial", Verdict.OK, reason, rule=3)
+
+
+def _fragments(tcp: TcpMeasurement) -> Check:
+    created, reassembled = tcp.counters.fragments_created, tcp.counters.reassembled
+    reason = f"{created} fragments made, {reassembled} packets put together again"
+    many = created + reassembled > tcp.forwarded_packets * 0.001
+    if many:
+        reason += "; a smaller tunnel MTU or mssfix would spare the router this"
+    return Check("fragments", Verdict.NOTE if many else Verdict.OK, reason, rule=4)
+
+
+def _tester(tcp: TcpMeasurement) -> Check:
+    share = tcp.tester_busy_share
+    reason = f"the testers' CPU was {share:.0%} busy, the router's {tcp.router_busy_share:.0%}"
+    limited = share >= TESTER_LIMIT_SHARE
+    if limited:
+        reason += ": the testers were the limit"
+    return Check("tester-limited", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=6)
+
+
+def _router_cpu(shared: bool) -> Check:
+    if shared:
+        reason = "router and testers share one CPU, so its busy time is both's"
+        return Check("router-cpu", Verdict.DOUBTFUL, reason, rule=12)
+    return Check("router-cpu", Verdict.OK, "the router had a CPU for itself", rule=12)
+
+
+def _foreign(tcp: TcpMeasurement, foreign: Mapping[str, float]) -> Check:
+    share = tcp.foreign_cpu_s / tcp.router_cpu.wall_s
+    worst = sorted(foreign.items(), key=lambda item: -item[1])[:3]
+    names = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in worst)
+    reason = f"other processes took {share:.1%} of a CPU" + (f" ({names})" if names else "")
+    return Check("foreign-load", Verdict.VOID if share > FOREIGN_LIMIT_SHARE else Verdict.OK, reason, rule=12)
+
+
+def _steal(tcp: TcpMeasurement) -> Check:
+    usages = (tcp.router_cpu, tcp.tester_cpu)
+    share = max(usage.steal_s / (usage.wall_s * len(usage.cpus)) for usage in usages)
+    verdict = Verdict.OK
+    if share > STEAL_LIMIT_SHARE:
+        verdict = Verdict.DOUBTFUL
+    elif share > STEAL_NOTE_SHARE:
+        verdict = Verdict.NOTE
+    return Check("steal", verdict, f"the hypervisor took up to {share:.1%} of a CPU", rule=14)
+
+
+def _payload(spec: TrialSpec, tcp: TcpMeasurement) -> Check:
+    if tcp.mss_bytes is None:
+        return Check("payload", Verdict.DOUBTFUL, "the kernel did not tell the segment size in use", rule=15)
+    reason = f"asked for {spec.payload_bytes} bytes, segments carried {tcp.mss_bytes}"
+    return Check("payload", Verdict.OK if tcp.mss_bytes == spec.payload_bytes else Verdict.NOTE, reason, rule=15)
+
+
+def _packet_rate(tcp: TcpMeasurement) -> Check:
+    """Counted packets against those that the throughput takes; the counters may lie over by the control packets."""
+    if not tcp.mss_bytes or not tcp.bytes_received:
+        return Check("packet-rate", Verdict.DOUBTFUL, "no throughput to compare the packet rate with", rule=16)
+    computed = tcp.bytes_received / tcp.mss_bytes
+    counted = tcp.counters.data_packets
+    ratio = counted / computed
+    agrees = abs(counted - computed) <= computed * PACKET_RATE_TOLERANCE + CONTROL_PACKETS
+    reason = f"{counted} data packets counted, {computed:.0f} follow from the throughput (ratio {ratio:.3f})"
+    return Check("packet-rate", Verdict.OK if agrees else Verdict.DOUBTFUL, reason, rule=16)
+
+
+def _physical_limit(tcp: TcpMeasurement) -> Check:
+    limit_bps = tcp.physical_limit_bps
+    if limit_bps is None:
+        return Check("physical-limit", Verdict.OK, "the link has no rate limit", rule=17)
+    share = tcp.throughput_bps / limit_bps
+    reason = f"{share:.1%} of the {limit_bps / 1e6:.2f} Mbit/s that the link can carry of this payload"
+    over = share > 1 + OVER_LIMIT_TOLERANCE
+    return Check("physical-limit", Verdict.DOUBTFUL if over else Verdict.OK, reason, rule=17)
+
+
+def _stalls(tcp: TcpMeasurement) -> Check:
+    empty = [interval for interval in tcp.intervals if interval.bytes == 0]
+    stalled_s = sum(interval.end_s - interval.start_s for interval in empty)
+    reason = f"nothing arrived for {stalled_s:g} s in all" if empty else "data arrived in every interval"
+    return Check("stalls", Verdict.DOUBTFUL if empty else Verdict.OK, reason, rule=8)
+
+
+def _responsiveness(tcp: TcpMeasurement) -> Check:
+    ping = tcp.ping
+    if not ping.sent:
+        return Check("responsiveness", Verdict.NOTE, "ping gave no summary", rule=22)
+    lost = ping.sent - ping.answered
+    worst = f"{ping.worst_ms:g} ms" if ping.worst_ms is not None else "none came back"
+    reason = f"router answered {ping.answered} of {ping.sent} pings, worst {worst}"
+    return Check("responsiveness", Verdict.NOTE if lost else Verdict.OK, reason, rule=22)

@@ -1,0 +1,75 @@
+"""CPU time around a trial: the router's, the testers', the tunnel's own and that of strangers (rules 11 to 14)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tunnelbench.host.command import Daemon
+from tunnelbench.host.host import Host
+from tunnelbench.host.procfs import (
+    CpuTimes,
+    ProcessCpu,
+    all_processes,
+    foreign_cpu_s,
+    parse_stat,
+    thread_cpu_s,
+)
+from tunnelbench.model.result import CpuUsage
+
+FOREIGN_LIMIT_SHARE = 0.05
+"""Of one CPU: above it a trial is void (rule 12)."""
+
+QUIET_WINDOW_S = 0.25
+
+
+@dataclass(frozen=True)
+class CpuReading:
+    """One moment: every CPU's times, the tunnel's daemons on the router, all processes."""
+
+    clock_s: float
+    cpus: Mapping[int, CpuTimes]
+    daemons_s: float
+    daemons_method: str
+    processes: Mapping[int, ProcessCpu]
+
+
+def read_cpu(host: Host, daemons: Sequence[Daemon]) -> CpuReading:
+    """Read it now, the CPUs last, so that reading costs the bracket little."""
+    processes = all_processes()
+    daemons_s, method = thread_cpu_s(daemon.pid for daemon in daemons)
+    text = host.read_machine("/proc/stat")
+    return CpuReading(time.monotonic(), parse_stat(text), daemons_s, method, processes)
+
+
+def usage(before: CpuReading, after: CpuReading, cpus: Sequence[int]) -> CpuUsage:
+    """CPU time of some CPUs between two readings."""
+    changes = [after.cpus[cpu] - before.cpus[cpu] for cpu in cpus]
+    return CpuUsage(
+        cpus=tuple(cpus),
+        wall_s=after.clock_s - before.clock_s,
+        idle_s=sum(change.idle_s for change in changes),
+        user_s=sum(change.user_s for change in changes),
+        system_s=sum(change.system_s for change in changes),
+        softirq_s=sum(change.softirq_s for change in changes),
+        steal_s=sum(change.steal_s for change in changes),
+    )
+
+
+def foreign(before: CpuReading, after: CpuReading, cpus: Sequence[int]) -> dict[str, float]:
+    """CPU seconds of other people's processes on some CPUs between two readings, by name."""
+    return foreign_cpu_s(before.processes, after.processes, os.getpid(), cpus)
+
+
+def wait_for_quiet(cpus: Sequence[int], limit_s: float) -> float:
+    """Wait until strangers leave our CPUs alone, at most `limit_s`; returns how long that took [s]."""
+    started = time.monotonic()
+    while True:
+        before = all_processes()
+        time.sleep(QUIET_WINDOW_S)
+        strangers = foreign_cpu_s(before, all_processes(), os.getpid(), cpus)
+        waited_s = time.monotonic() - started
+        if sum(strangers.values()) <= FOREIGN_LIMIT_SHARE * QUIET_WINDOW_S or waited_s >= limit_s:
+            return waited_s - QUIET_WINDOW_S

@@ -1,0 +1,47 @@
+"""Sizes on the wire, and what a link can carry at most (rule 17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tunnelbench.model.plan import TCP_TIMESTAMPS_BYTES
+
+IPV4_HEADER_BYTES = 20
+TCP_HEADER_BYTES = 20
+ETHERNET_HEADER_BYTES = 14
+ETHERNET_OVERHEAD_BYTES = 38
+"""Header 14, FCS 4, preamble 8, gap 12 (IEEE 802.3)."""
+ETHERNET_MINIMUM_BYTES = 84
+"""The smallest frame, 64 bytes, with preamble and gap."""
+
+
+def tcp_packet_bytes(payload_bytes: int) -> int:
+    """IPv4 packet of a TCP segment with time stamps."""
+    return IPV4_HEADER_BYTES + TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES + payload_bytes
+
+
+def wire_bytes(packet_bytes: int, mtu_bytes: int) -> int:
+    """What an IPv4 packet takes on Ethernet, preamble and gap included; a packet over the MTU travels in fragments.
+
+    RFC 791: all fragments but the last carry a multiple of 8 bytes, each behind a header of its own.
+    """
+    total = 0
+    rest = packet_bytes - IPV4_HEADER_BYTES
+    while rest + IPV4_HEADER_BYTES > mtu_bytes:
+        part = (mtu_bytes - IPV4_HEADER_BYTES) // 8 * 8
+        total += max(ETHERNET_MINIMUM_BYTES, part + IPV4_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES)
+        rest -= part
+    return total + max(ETHERNET_MINIMUM_BYTES, rest + IPV4_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES)
+
+
+def tcp_limit_bps(
+    rate_mbps: float, payload_bytes: int, outer_packet_bytes: Callable[[int], int], mtu_bytes: int
+) -> float:
+    """TCP payload that a link of a given Ethernet rate can carry in one direction [bit/s].
+
+    The tighter of its two cables counts: on the WAN the tunnel's headers come on top, and a small packet may fill a
+    minimum frame on the LAN.
+    """
+    inner = tcp_packet_bytes(payload_bytes)
+    widest = max(wire_bytes(inner, mtu_bytes), wire_bytes(outer_packet_bytes(inner), mtu_bytes))
+    return rate_mbps * 1e6 * payload_bytes / widest

@@ -1,0 +1,189 @@
+"""The proof of a tunnel, before anything is timed (rule 3).
+
+(a) it answers pings; (b) only the expected outer packets carry the data; (c) a known pattern can be read in them when
+there is no cipher, and cannot otherwise; (d) cipher and digest in use are those asked for, and the outer length agrees
+with them to the byte; (e) both ends route through the tunnel's device.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tunnelbench.host.host import Host
+from tunnelbench.measure.capture import Packet, capture_ipv4
+from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.model.result import Check, TunnelProof, Verdict
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.traffic import ping
+from tunnelbench.tunnel.base import End, Outer, Tunnel
+
+ANSWER_TIMEOUT_S = 10.0
+"""For the first answer through a tunnel that says that it is up."""
+
+SETTLE_TIMEOUT_S = 6.0
+"""tinc carries the first packets over TCP, until it has probed UDP: so long may the pattern take the wrong way."""
+
+ICMP_HEADER_BYTES = 8
+PATTERN_PAYLOADS_BYTES = (211, 600)
+"""Two sizes, neither a multiple of a cipher's block: padding shows."""
+PINGS_PER_SIZE = 3
+
+
+def prove(testbed: Testbed, tunnel: Tunnel[Any]) -> TunnelProof:
+    """Evidence for or against a tunnel that is up. Raises TunnelRefused where nothing answers through it."""
+    reach = _prove_reach(testbed)
+    checks = [reach, *_prove_routes(testbed, tunnel), *_prove_packets(testbed, tunnel), *tunnel.negotiated()]
+    versions = {}
+    for end, _ in tunnel.ends:
+        versions |= {f"{end.host.name}.{name}": version for name, version in tunnel.versions(end).items()}
+    return TunnelProof(
+        checks=tuple(checks),
+        versions=versions,
+        configuration=dict(tunnel.configuration),
+        inner_mtu_bytes=_device_mtu_bytes(tunnel.ends.router, tunnel),
+        raw={
+            f"{end}.{daemon.log_path.name}": daemon.output(LOG_KEPT_BYTES)
+            for end, daemons in (("router", tunnel.router_daemons), ("server", tunnel.server_daemons))
+            for daemon in daemons
+        },
+    )
+
+
+LOG_KEPT_BYTES = 20_000
+
+
+def _prove_reach(testbed: Testbed) -> Check:
+    """(a)"""
+    target = testbed.addresses.target
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    while time.monotonic() < deadline:
+        answer = ping.parse(testbed.client.run(ping.command(target, count=1), check=False).stdout)
+        if answer.answered:
+            return Check("reach", Verdict.OK, f"{target} answers in {answer.worst_ms:g} ms", rule=3)
+    raise TunnelRefused(f"it came up and carries nothing: no ping was answered through it in {ANSWER_TIMEOUT_S:g} s")
+
+
+def _prove_routes(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
+    """(e)"""
+    ways = ((tunnel.ends.router, testbed.addresses.target), (tunnel.ends.server, testbed.addresses.client_lan))
+    checks = []
+    for end, destination in ways:
+        found = _route_device(end.host, destination)
+        expected = tunnel.device_at(end)
+        verdict = Verdict.OK if found == expected else Verdict.VOID
+        reason = f"{end.host.name} routes {destination} through {found}, expected {expected}"
+        checks.append(Check(f"route-{end.host.name}", verdict, reason, rule=3))
+    return checks
+
+
+def _route_device(host: Host, destination: str) -> str:
+    (route,) = json.loads(host.ip("-j", "route", "get", destination).stdout)
+    return str(route.get("dev", "no device"))
+
+
+def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
+    """(b), (c) and the outer length of (d), from a capture of pings that carry a pattern."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while True:
+        evidence = _gather(testbed, tunnel)
+        checks = judge_packets(evidence, tunnel)
+        if all(check.verdict is Verdict.OK for check in checks) or time.monotonic() > deadline:
+            return checks
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Packets on the WAN while pings with a pattern went to and fro."""
+
+    packets: tuple[Packet, ...]
+    pattern: bytes
+    answered: int
+    inner_packet_bytes: tuple[int, ...]
+
+
+def _gather(testbed: Testbed, tunnel: Tunnel[Any]) -> Evidence:
+    pattern = os.urandom(16)
+    answered = 0
+    with capture_ipv4(testbed.server, testbed.wan_device) as capture:
+        for size in PATTERN_PAYLOADS_BYTES:
+            argv = ping.command(testbed.addresses.target, count=PINGS_PER_SIZE, interval_s=0.02, payload_bytes=size)
+            argv[1:1] = ["-p", pattern.hex()]
+            answered += ping.parse(testbed.client.run(argv, check=False).stdout).answered
+    inner = tuple(size + ICMP_HEADER_BYTES + 20 for size in PATTERN_PAYLOADS_BYTES)
+    return Evidence(tuple(capture.packets), pattern, answered, inner)
+
+
+def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
+    """What the captured packets prove; no I/O.
+
+    Each answered ping crossed the WAN twice. A tunnel's packets are expected to be as many, each of the length that
+    follows from the inner packet, cipher and digest. Others of that size or more would be data on a wrong way.
+    """
+    outer = tunnel.outer
+    expected = [packet for packet in evidence.packets if matches(packet, outer)]
+    others = [packet for packet in evidence.packets if not matches(packet, outer)]
+    smallest_inner = min(evidence.inner_packet_bytes)
+    crossings = 2 * evidence.answered
+    carried = [packet for packet in expected if packet.length_bytes >= smallest_inner]
+    astray = [packet for packet in others if packet.length_bytes >= smallest_inner]
+    ways = sorted({describe(packet) for packet in astray})
+    if astray or not carried or not crossings:
+        reason = f"data travels by {', '.join(ways)}, not by {outer}" if astray else f"no data was seen on {outer}"
+        checks = [Check("outer-protocol", Verdict.VOID, reason, rule=3)]
+    else:
+        checks = [Check("outer-protocol", Verdict.OK, f"all data travels by {outer}", rule=3)]
+
+    visible = sum(evidence.pattern in packet.content for packet in evidence.packets)
+    hidden_as_asked = (visible == 0) == tunnel.hides_payload
+    expectation = "hidden" if tunnel.hides_payload else "readable"
+    checks.append(
+        Check(
+            "payload-pattern",
+            Verdict.OK if hidden_as_asked else Verdict.VOID,
+            f"the payload is to be {expectation}; a known pattern was read in {visible} of {len(evidence.packets)} packets",
+            rule=3,
+        )
+    )
+    wanted = sorted({tunnel.outer_packet_bytes(inner) for inner in evidence.inner_packet_bytes})
+    found = sorted({packet.length_bytes for packet in carried})
+    if tunnel.has_exact_outer_packets:
+        agrees = found == wanted and len(carried) == crossings
+    else:
+        agrees = set(wanted) <= set(found)
+    checks.append(
+        Check(
+            "outer-length",
+            Verdict.OK if agrees else Verdict.VOID,
+            f"inner packets of {_join(evidence.inner_packet_bytes)} bytes are to make outer ones of {_join(wanted)}; "
+            f"seen: {_join(found) or 'none'}",
+            rule=3,
+        )
+    )
+    return checks
+
+
+def matches(packet: Packet, outer: Outer) -> bool:
+    """Whether a packet is one of those that are to carry the data."""
+    if outer.protocol == "plain":
+        return packet.protocol == "icmp"
+    if packet.protocol != outer.protocol:
+        return False
+    return packet.ports is None or outer.port in packet.ports
+
+
+def describe(packet: Packet) -> str:
+    """Protocol and lower port of a packet, for people."""
+    return packet.protocol if packet.ports is None else f"{packet.protocol} port {min(packet.ports)}"
+
+
+def _join(sizes: tuple[int, ...] | list[int]) -> str:
+    return ", ".join(map(str, sizes))
+
+
+def _device_mtu_bytes(end: End, tunnel: Tunnel[Any]) -> int:
+    (link,) = json.loads(end.host.ip("-j", "link", "show", "dev", tunnel.device_at(end)).stdout)
+    return int(link["mtu"])

@@ -1,0 +1,263 @@
+"""What was found: checks, counted figures of a trial, and records as they are stored.
+
+Counted things are stored as integers (or seconds of CPU); rates and shares are properties that follow from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tunnelbench.model.plan import TrialSpec
+
+
+class Verdict(StrEnum):
+    """What a check says of a trial, from harmless to fatal."""
+
+    OK = "ok"
+    NOTE = "note"
+    DOUBTFUL = "doubtful"
+    VOID = "void"
+
+    @property
+    def severity(self) -> int:
+        return list(Verdict).index(self)
+
+
+class Outcome(StrEnum):
+    """What became of a planned trial."""
+
+    MEASURED = "measured"
+    """Timed; its class says how far the figure is to be trusted."""
+    VOID = "void"
+    """Started, and ended without a figure that counts."""
+    REFUSED = "refused"
+    """The tunnel failed its proof and was not timed."""
+    UNAVAILABLE = "unavailable"
+    """This machine cannot do it."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of one trial or of one tunnel."""
+
+    name: str
+    """Short and stable, such as `outer-protocol`."""
+    verdict: Verdict
+    reason: str
+    """In words, with the figures that decided."""
+    rule: int
+    """The rule of docs/methodology.md that it serves."""
+
+
+def worst(checks: tuple[Check, ...]) -> Verdict:
+    """The gravest verdict of all, `ok` where there are no checks."""
+    return max((check.verdict for check in checks), key=lambda verdict: verdict.severity, default=Verdict.OK)
+
+
+@dataclass(frozen=True)
+class CpuUsage:
+    """CPU time of one set of CPUs from just before the traffic to just after it."""
+
+    cpus: tuple[int, ...]
+    wall_s: float
+    """Length of the bracket on the monotonic clock [s]."""
+    idle_s: float
+    """Idle and iowait, summed over the CPUs [s]."""
+    user_s: float
+    system_s: float
+    softirq_s: float
+    """user, system, softirq (with hard interrupts): by clock ticks, which lie on an idle CPU; indicative only [s]."""
+    steal_s: float
+    """Taken by the hypervisor [s]."""
+
+    @property
+    def busy_s(self) -> float:
+        """wall - idle - iowait, summed over the CPUs [s]."""
+        return max(0.0, self.wall_s * len(self.cpus) - self.idle_s)
+
+
+@dataclass(frozen=True)
+class Ping:
+    """The router's answers to the client through a trial."""
+
+    sent: int
+    answered: int
+    worst_ms: float | None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One reading of the series."""
+
+    start_s: float
+    end_s: float
+    bytes: int
+    retransmits: int | None
+
+
+@dataclass(frozen=True)
+class PathCounters:
+    """Packets of one trial, counted from just before the traffic to just after it."""
+
+    data_packets: int
+    """TCP packets that arrived at the receiver's interface."""
+    data_bytes: int
+    """Bytes of those packets on the interface, Ethernet header included, FCS not."""
+    ack_packets: int
+    """Packets that arrived back at the sender's interface."""
+    forwarded_packets: int
+    """`Ip: ForwDatagrams` of the router."""
+    outer_expected_packets: int
+    outer_expected_bytes: int
+    """On the WAN, both directions, of the protocol and port that the tunnel is to use; IP header included."""
+    outer_other_packets: int
+    outer_other_bytes: int
+    """On the WAN, both directions, anything else that is IP."""
+    fragments_created: int
+    """`Ip: FragCreates`, router and server together."""
+    reassembled: int
+    """`Ip: ReasmOKs`, router and server together."""
+    dropped_packets: int
+    """Drops on the interfaces of the path."""
+
+
+@dataclass(frozen=True)
+class TcpMeasurement:
+    """The figures of one TCP trial."""
+
+    duration_s: float
+    """Timed by the receiver [s]."""
+    bytes_received: int
+    """TCP payload at the receiver [bytes]."""
+    retransmits: int | None
+    mss_bytes: int | None
+    """Effective payload of a full segment as the sender's kernel sees it, options deducted [bytes]."""
+    counters: PathCounters
+    router_cpu: CpuUsage
+    tester_cpu: CpuUsage
+    daemon_cpu_s: float | None
+    """CPU time of the tunnel's processes on the router [s]; None: there are none."""
+    daemon_cpu_method: str
+    """`schedstat` (ns), `ticks` (10 ms) or empty."""
+    foreign_cpu_s: float
+    """CPU time of processes that are not ours on the CPUs of the testbed [s]."""
+    ping: Ping
+    physical_limit_bps: float | None
+    """What the link can carry of this payload through this tunnel [bit/s]; None: no rate limit."""
+    intervals: tuple[Interval, ...] = ()
+
+    @property
+    def throughput_bps(self) -> float:
+        return self.bytes_received * 8 / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def data_pps(self) -> float:
+        """Data packets per second."""
+        return self.counters.data_packets / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def ack_pps(self) -> float:
+        """Packets per second in the other direction."""
+        return self.counters.ack_packets / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def router_busy_share(self) -> float:
+        """Share of the router's CPUs that was busy while traffic flowed, 0 to 1.
+
+        The bracket is a little longer than the traffic and the router idles around it, so busy time is set against the
+        traffic's duration; what the bracket holds beyond it cannot lift the share over 1.
+        """
+        capacity_s = self.duration_s * len(self.router_cpu.cpus)
+        return min(1.0, self.router_cpu.busy_s / capacity_s) if capacity_s else 0.0
+
+    @property
+    def tester_busy_share(self) -> float:
+        """As `router_busy_share`, of the testers' CPUs."""
+        capacity_s = self.duration_s * len(self.tester_cpu.cpus)
+        return min(1.0, self.tester_cpu.busy_s / capacity_s) if capacity_s else 0.0
+
+    @property
+    def forwarded_packets(self) -> int:
+        """Packets that the router carried for this trial, data and ACKs."""
+        return self.counters.data_packets + self.counters.ack_packets
+
+    @property
+    def cpu_s_per_million_packets(self) -> float | None:
+        """Router CPU seconds per million packets carried, ACKs counted as packets."""
+        packets = self.forwarded_packets
+        return self.router_cpu.busy_s * 1e6 / packets if packets else None
+
+    @property
+    def cpu_s_per_gigabit(self) -> float | None:
+        """Router CPU seconds per 10^9 bits of TCP payload."""
+        return self.router_cpu.busy_s * 1e9 / (self.bytes_received * 8) if self.bytes_received else None
+
+
+@dataclass(frozen=True)
+class TunnelProof:
+    """What a tunnel was when it was up: the evidence that it is what the plan says."""
+
+    checks: tuple[Check, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Program and crypto library at each end: `router.openvpn`, `server.openvpn`, `router.openssl`, ..."""
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    """Rendered configuration files and command lines, secrets left out, by end and name."""
+    inner_mtu_bytes: int | None = None
+    raw: Mapping[str, str] = field(default_factory=dict)
+    """Output of the programs that were asked."""
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One row of the store: a planned trial and what became of it."""
+
+    spec: TrialSpec
+    outcome: Outcome
+    reason: str
+    """Why there is no figure; empty where there is one."""
+    started_at: str
+    ended_at: str
+    """UTC, ISO 8601."""
+    checks: tuple[Check, ...] = ()
+    tcp: TcpMeasurement | None = None
+    proof: TunnelProof | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    """Tool output as it came: iperf3's JSON of both ends, ping, counters before and after."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The trial's class; a trial without a figure is void."""
+        return worst(self.checks) if self.outcome is Outcome.MEASURED else Verdict.VOID
+
+    @property
+    def counts(self) -> bool:
+        """Whether its figure goes into the statistics."""
+        return self.outcome is Outcome.MEASURED and self.tcp is not None and self.verdict is not Verdict.VOID
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run: what was asked, where, and on what machine."""
+
+    run_id: str
+    started_at: str
+    ended_at: str | None
+    """UTC, ISO 8601; None while it runs, or where it was killed."""
+    status: str
+    """`running`, `done`, `interrupted`, `failed`."""
+    plan_name: str
+    plan_title: str
+    plan_text: str
+    """The plan as TOML, `--set` applied."""
+    testbed_name: str
+    testbed_text: str
+    host_facts: Mapping[str, Any]
+    """Kernel, CPU, memory, versions; what the figures were taken on."""
+    trials_planned: int
+    trials_recorded: int
+    tunnelbench_version: str
+    notes: tuple[str, ...] = ()
+    """What a reader must know of the whole run, such as too few CPUs."""

@@ -1,0 +1,141 @@
+"""The keys of plan and testbed files, their types and ranges. Tunnels are checked by the schemas of their adapters."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from tunnelbench.model.plan import SMALLEST_TCP_PAYLOAD_BYTES, Direction, Plan, TcpTraffic
+from tunnelbench.model.testbed import Link, TestbedSpec
+from tunnelbench.plan.wording import printable, value_text
+
+LARGEST_TCP_PAYLOAD_BYTES = 8948
+"""What an MTU of 9000 leaves after 20 bytes of IPv4, 20 of TCP and 12 of time stamps."""
+
+LONGEST_NAME = 80
+LONGEST_TITLE = 200
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def _no_repeats(values: list[Any]) -> list[Any]:
+    for number, value in enumerate(values):
+        if value in values[:number]:
+            raise ValueError(f"{value_text(value)} is given twice")
+    return values
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f'"{printable(text)}" holds a line break or another control character')
+    return text
+
+
+def _payload(payload_bytes: int) -> int:
+    if payload_bytes < SMALLEST_TCP_PAYLOAD_BYTES:
+        raise ValueError(
+            f"must be at least {SMALLEST_TCP_PAYLOAD_BYTES}, not {value_text(payload_bytes)}:"
+            " Linux takes no MSS under 88, of which time stamps take 12"
+        )
+    return payload_bytes
+
+
+def _algorithm(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9_-]+", name):
+        raise ValueError(f"must be the kernel's name of an algorithm, such as cubic or bbr, not {value_text(name)}")
+    return name
+
+
+Title = Annotated[str, Field(max_length=LONGEST_TITLE), AfterValidator(_one_line)]
+Payload = Annotated[int, Field(le=LARGEST_TCP_PAYLOAD_BYTES), AfterValidator(_payload)]
+RateMbps = Annotated[float, Field(ge=0.1, le=100_000)]
+
+
+class Table(BaseModel):
+    """A table of a file: no key that is not known, no value that must be converted first."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TcpTable(Table):
+    """`[tcp]`; the fields are those of TcpTraffic."""
+
+    payload_bytes: Annotated[
+        list[Payload], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)
+    ] = list(TcpTraffic.payload_bytes)
+    direction: Annotated[
+        list[Literal["in", "out"]], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)
+    ] = [direction.value for direction in TcpTraffic.direction]
+    duration_s: Annotated[int, Field(ge=1, le=86_400)] = TcpTraffic.duration_s
+    interval_s: Annotated[float, Field(ge=0.1, le=60)] = TcpTraffic.interval_s
+    streams: Annotated[int, Field(ge=1, le=128)] = TcpTraffic.streams
+    congestion_control: Annotated[str, AfterValidator(_algorithm)] = TcpTraffic.congestion_control
+
+    def traffic(self) -> TcpTraffic:
+        """The same in the words of the model."""
+        return TcpTraffic(
+            payload_bytes=tuple(self.payload_bytes),
+            direction=tuple(Direction(direction) for direction in self.direction),
+            duration_s=self.duration_s,
+            interval_s=self.interval_s,
+            streams=self.streams,
+            congestion_control=self.congestion_control,
+        )
+
+
+class PlanFile(Table):
+    """A plan without its `[[tunnel]]` blocks."""
+
+    title: Title = ""
+    rounds: Annotated[int, Field(ge=1, le=1000)] = Plan.rounds
+    tcp: TcpTable = TcpTable()
+
+
+class LinkTable(Table):
+    """`[link]`; the fields are those of Link."""
+
+    rate_out_mbps: RateMbps | None = None
+    rate_in_mbps: RateMbps | None = None
+    delay_ms: Annotated[float, Field(ge=0, le=10_000)] = Link.delay_ms
+    mtu_bytes: Annotated[int, Field(ge=576, le=9000)] = Link.mtu_bytes
+
+
+class TestbedFile(Table):
+    """A testbed file; which kinds there are is told from outside."""
+
+    __test__ = False  # not a test class, whatever pytest thinks of its name
+
+    kind: str
+    title: Title = TestbedSpec.title
+    router_cpu: Annotated[int, Field(ge=0)] | None = TestbedSpec.router_cpu
+    quiet_wait_s: Annotated[int, Field(ge=0, le=3600)] = TestbedSpec.quiet_wait_s
+    link: LinkTable = LinkTable()
+
+    def spec(self, name: str) -> TestbedSpec:
+        """The same in the words of the model."""
+        return TestbedSpec(
+            name=name,
+            kind=self.kind,
+            title=self.title,
+            link=Link(**self.link.model_dump()),
+            router_cpu=self.router_cpu,
+            quiet_wait_s=self.quiet_wait_s,
+        )
+
+
+def key_paths(model: type[Table]) -> list[tuple[str, ...]]:
+    """Every key of a file, tables included."""
+    paths: list[tuple[str, ...]] = []
+    for name, field in model.model_fields.items():
+        paths.append((name,))
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Table):
+            paths.extend((name, *inner) for inner in key_paths(field.annotation))
+    return paths
+
+
+PLAN_KEYS: tuple[tuple[str, ...], ...] = (*key_paths(PlanFile), ("tunnel",))
+TESTBED_KEYS: tuple[tuple[str, ...], ...] = tuple(key_paths(TestbedFile))

@@ -1,0 +1,30 @@
+"""Reports are made from stored results alone: one module a format in `formats`, named as the format is."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.report import formats
+from tunnelbench.report.document import Style, compose
+
+FORMATS = tuple(sorted(module.name for module in pkgutil.iter_modules(formats.__path__)))
+"""Names of all formats."""
+
+
+def render(
+    run: RunRecord, records: Sequence[TrialRecord], format_name: str, width: int | None = None, *, colour: bool = False
+) -> str:
+    """The report of a run in one format, ending with a newline.
+
+    `width` [columns] and `colour` are for formats that are read in a terminal; the others ignore them. WrongInput where
+    there is no such format.
+    """
+    if format_name not in FORMATS:
+        raise WrongInput(f"there is no report format {format_name!r}", hint=f"formats: {', '.join(FORMATS)}")
+    module = import_module(f"{formats.__name__}.{format_name}")
+    text: str = module.render(compose(run, records), Style(width, colour))
+    return text

@@ -1,0 +1,166 @@
+"""What every report for people says, in its order: what it was taken on, the table, the doubts."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tunnelbench.analysis.doubts import Doubt, doubts
+from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.statistics import median
+from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise
+from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.report.text import one_line
+
+TAKEN_ON = {
+    "netns": "one machine, three namespaces: shares of the baseline hold, absolute figures do not",
+}
+"""What a kind of testbed means for its figures (rule 21)."""
+
+NOT_RECORDED = "not recorded"
+
+SECTION_TITLES = {
+    TrialClass.REFUSED: "Refused: failed the proof and was not timed",
+    TrialClass.UNAVAILABLE: "Unavailable: cannot be done here",
+    TrialClass.VOID: "Void: not in the figures",
+    TrialClass.DOUBTFUL: "Doubtful: in the figures, and marked",
+    TrialClass.NOTE: "Notes",
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a report is to look where its format leaves a choice."""
+
+    width: int | None = None
+    """Columns of the terminal; None: the format's own."""
+    colour: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """Doubts of one class."""
+
+    title: str
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A run and what follows from it, ready to be drawn. Its text is without line breaks and markup."""
+
+    run: RunRecord
+    records: tuple[TrialRecord, ...]
+    """In the order in which they ran."""
+    rows: tuple[Row, ...]
+    doubts: tuple[Doubt, ...]
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    """What it was taken on: label and value."""
+    cautions: tuple[str, ...]
+    """What a reader must know before the table."""
+    tally: str
+    """How many trials there are of each class."""
+    sections: tuple[Section, ...]
+
+
+def compose(run: RunRecord, records: Sequence[TrialRecord]) -> Document:
+    """All that the formats draw from."""
+    ordered = tuple(sorted(records, key=lambda record: record.spec.sequence))
+    rows = summarise(ordered)
+    found = doubts(ordered, rows)
+    counted = ", ".join(f"{number} {each}" for each, number in count_classes(ordered).items())
+    return Document(
+        run=run,
+        records=ordered,
+        rows=rows,
+        doubts=found,
+        title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
+        facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
+        cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows)),
+        tally=f"{len(ordered)} trials: {counted}.",
+        sections=_sections(found),
+    )
+
+
+def legend(mark: str) -> tuple[str, ...]:
+    """How to read the table; `mark`: how the best is marked, such as `bold`."""
+    return (
+        "Figures are the median of the trials that count, with minimum and maximum; from five trials on with the 95 % "
+        f"bootstrap interval of the median. The best of each payload and direction is {mark}, the baseline left out; "
+        "several where the spread does not tell them apart. Throughput and packets/s are not ranked where a row of "
+        "the group is tester-limited.",
+        "Payload: TCP payload asked for in a full segment, in bytes. Direction: in is server to client, out is client to "
+        "server. Throughput: TCP payload received. CPU of the router: busy is wall time less idle; "
+        "usr/sys/softirq/steal come from clock ticks and are indicative; daemon is the tunnel's processes. CPU s per "
+        "Mpackets counts data and ACKs, per Gbit counts payload. Ping: the router's worst answer to the client.",
+    )
+
+
+def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, str]]:
+    facts = {key: str(value) for key, value in run.host_facts.items() if value is not None and value != ""}
+    kind = _testbed_kind(run.testbed_text)
+    taken_on = TAKEN_ON.get(kind, f"kind {kind or NOT_RECORDED}; shares of the baseline hold better than absolute figures")
+    cpus = f"{facts['cpus']} CPUs" if "cpus" in facts else f"CPUs {NOT_RECORDED}"
+    return [
+        ("Taken on", f"testbed {run.testbed_name}: {taken_on}"),
+        ("CPU", f"{facts.get('cpu_model', NOT_RECORDED)}, {cpus}, governor {facts.get('governor', NOT_RECORDED)}"),
+        ("Kernel", facts.get("kernel", NOT_RECORDED)),
+        ("Plan", f"{run.plan_name}: {_size(records)}"),
+        ("Run", f"{run.run_id}, {_time(run)}; {run.status}, {len(records)} of {run.trials_planned} trials"),
+        ("TunnelBench", run.tunnelbench_version),
+    ]
+
+
+def _testbed_kind(text: str) -> str:
+    try:
+        return str(tomllib.loads(text).get("kind", ""))
+    except tomllib.TOMLDecodeError:
+        return ""
+
+
+def _size(records: Sequence[TrialRecord]) -> str:
+    if not records:
+        return "no trial recorded"
+    rounds = max(record.spec.round for record in records)
+    durations = [record.tcp.duration_s for record in records if record.tcp is not None]
+    length = f", trials of {significant(median(durations), 3)} s" if durations else ""
+    return f"{rounds} round{'s' if rounds > 1 else ''}{length}"
+
+
+def _time(run: RunRecord) -> str:
+    try:
+        start = datetime.fromisoformat(run.started_at).astimezone(UTC)
+        end = datetime.fromisoformat(run.ended_at).astimezone(UTC) if run.ended_at else None
+    except ValueError:
+        return run.started_at
+    lasted = f", {(end - start).total_seconds() / 60:.1f} min" if end else ""
+    return f"{start:%Y-%m-%d %H:%M} UTC{lasted}"
+
+
+def _cautions(run: RunRecord, records: Sequence[TrialRecord], rows: Sequence[Row]) -> list[str]:
+    found = list(run.notes)
+    if len(records) < run.trials_planned:
+        found.append(f"The table is not whole: {len(records)} of {run.trials_planned} trials are recorded.")
+    limited = sum(row.figures is not None and row.figures.is_tester_limited for row in rows)
+    if limited:
+        found.append(
+            f"{limited} of {len(rows)} rows are tester-limited: there the testers set the throughput, not the router. "
+            "Compare the router's CPU s per Mpackets; a capacity that follows from it is called extrapolated."
+        )
+    return found
+
+
+def _sections(found: Sequence[Doubt]) -> tuple[Section, ...]:
+    return tuple(
+        Section(title, items)
+        for each, title in SECTION_TITLES.items()
+        if (items := tuple(_item(doubt) for doubt in found if doubt.trial_class is each))
+    )
+
+
+def _item(doubt: Doubt) -> str:
+    check = f" {doubt.check} (rule {doubt.rule}):" if doubt.check else ""
+    return one_line(f"{doubt.tunnel}, {doubt.where}:{check} {doubt.reason or 'no reason recorded'}")

@@ -1,0 +1,112 @@
+"""CSV (RFC 4180) with one row a trial: every figure, for spreadsheets and other statistics."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+
+from tunnelbench.analysis.summary import trial_class
+from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
+from tunnelbench.report.document import Document, Style
+from tunnelbench.report.text import one_line
+
+Cell = str | int | float | None
+
+FORMULA_STARTS = ("=", "+", "-", "@")
+"""A spreadsheet takes a text that begins so for a formula, and runs it."""
+
+OF_RUN: Mapping[str, Callable[[RunRecord], Cell]] = {
+    "run_id": lambda run: run.run_id,
+    "plan": lambda run: run.plan_name,
+    "testbed": lambda run: run.testbed_name,
+    "tunnelbench_version": lambda run: run.tunnelbench_version,
+}
+
+OF_TRIAL: Mapping[str, Callable[[TrialRecord], Cell]] = {
+    "sequence": lambda record: record.spec.sequence,
+    "round": lambda record: record.spec.round,
+    "tunnel": lambda record: record.spec.tunnel.name,
+    "kind": lambda record: record.spec.tunnel.kind,
+    "options": lambda record: json.dumps(dict(record.spec.tunnel.options)),
+    "payload_bytes": lambda record: record.spec.payload_bytes,
+    "direction": lambda record: record.spec.direction.value,
+    "outcome": lambda record: record.outcome.value,
+    "class": lambda record: trial_class(record).value,
+    "counts": lambda record: "yes" if record.counts else "no",
+    "reason": lambda record: record.reason,
+    "checks_not_ok": lambda record: "; ".join(
+        f"{check.verdict.value} {check.name} (rule {check.rule}): {check.reason}"
+        for check in record.checks
+        if check.verdict.severity
+    ),
+    "started_at": lambda record: record.started_at,
+    "ended_at": lambda record: record.ended_at,
+    "versions": lambda record: (
+        "; ".join(f"{key} {version}" for key, version in record.proof.versions.items()) if record.proof else None
+    ),
+    "inner_mtu_bytes": lambda record: record.proof.inner_mtu_bytes if record.proof else None,
+}
+
+OF_MEASUREMENT: Mapping[str, Callable[[TcpMeasurement], Cell]] = {
+    "duration_s": lambda tcp: tcp.duration_s,
+    "bytes_received": lambda tcp: tcp.bytes_received,
+    "throughput_bps": lambda tcp: tcp.throughput_bps,
+    "physical_limit_bps": lambda tcp: tcp.physical_limit_bps,
+    "retransmits": lambda tcp: tcp.retransmits,
+    "mss_bytes": lambda tcp: tcp.mss_bytes,
+    "data_packets": lambda tcp: tcp.counters.data_packets,
+    "data_bytes": lambda tcp: tcp.counters.data_bytes,
+    "data_pps": lambda tcp: tcp.data_pps,
+    "ack_packets": lambda tcp: tcp.counters.ack_packets,
+    "ack_pps": lambda tcp: tcp.ack_pps,
+    "router_forwarded_packets": lambda tcp: tcp.counters.forwarded_packets,
+    "outer_expected_packets": lambda tcp: tcp.counters.outer_expected_packets,
+    "outer_expected_bytes": lambda tcp: tcp.counters.outer_expected_bytes,
+    "outer_other_packets": lambda tcp: tcp.counters.outer_other_packets,
+    "outer_other_bytes": lambda tcp: tcp.counters.outer_other_bytes,
+    "fragments_created": lambda tcp: tcp.counters.fragments_created,
+    "reassembled": lambda tcp: tcp.counters.reassembled,
+    "dropped_packets": lambda tcp: tcp.counters.dropped_packets,
+    "router_cpus": lambda tcp: len(tcp.router_cpu.cpus),
+    "router_wall_s": lambda tcp: tcp.router_cpu.wall_s,
+    "router_busy_s": lambda tcp: tcp.router_cpu.busy_s,
+    "router_busy_share": lambda tcp: tcp.router_busy_share,
+    "router_user_s": lambda tcp: tcp.router_cpu.user_s,
+    "router_system_s": lambda tcp: tcp.router_cpu.system_s,
+    "router_softirq_s": lambda tcp: tcp.router_cpu.softirq_s,
+    "router_steal_s": lambda tcp: tcp.router_cpu.steal_s,
+    "daemon_cpu_s": lambda tcp: tcp.daemon_cpu_s,
+    "daemon_cpu_method": lambda tcp: tcp.daemon_cpu_method,
+    "cpu_s_per_million_packets": lambda tcp: tcp.cpu_s_per_million_packets,
+    "cpu_s_per_gigabit": lambda tcp: tcp.cpu_s_per_gigabit,
+    "tester_cpus": lambda tcp: len(tcp.tester_cpu.cpus),
+    "tester_wall_s": lambda tcp: tcp.tester_cpu.wall_s,
+    "tester_busy_s": lambda tcp: tcp.tester_cpu.busy_s,
+    "tester_busy_share": lambda tcp: tcp.tester_busy_share,
+    "foreign_cpu_s": lambda tcp: tcp.foreign_cpu_s,
+    "pings_sent": lambda tcp: tcp.ping.sent,
+    "pings_answered": lambda tcp: tcp.ping.answered,
+    "ping_worst_ms": lambda tcp: tcp.ping.worst_ms,
+}
+
+
+def render(document: Document, style: Style) -> str:
+    """A header line, then one line a trial in the order in which they ran; empty where there is no figure."""
+    del style
+    output = io.StringIO(newline="")
+    writer = csv.writer(output, lineterminator="\r\n")
+    writer.writerow([*OF_RUN, *OF_TRIAL, *OF_MEASUREMENT])
+    for record in document.records:
+        cells = [cell(document.run) for cell in OF_RUN.values()]
+        cells += [cell(record) for cell in OF_TRIAL.values()]
+        cells += [cell(record.tcp) if record.tcp else None for cell in OF_MEASUREMENT.values()]
+        writer.writerow([harmless(cell) if isinstance(cell, str) else cell for cell in cells])
+    return output.getvalue()
+
+
+def harmless(text: str) -> str:
+    """`text` on one line, and never a formula."""
+    line = one_line(text)
+    return f"'{line}" if line.startswith(FORMULA_STARTS) else line

@@ -1,0 +1,66 @@
+"""JSON for programs: the run, the rows of the table and the trials, as stored and with the figures that follow."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from tunnelbench.analysis.comments import comments
+from tunnelbench.analysis.summary import trial_class
+from tunnelbench.model.result import TcpMeasurement, TrialRecord
+from tunnelbench.report.document import Document, Style
+
+DERIVED = (
+    "throughput_bps",
+    "data_pps",
+    "ack_pps",
+    "router_busy_share",
+    "tester_busy_share",
+    "cpu_s_per_million_packets",
+    "cpu_s_per_gigabit",
+)
+"""Properties of `TcpMeasurement`; what is stored is what was counted."""
+
+
+def render(document: Document, style: Style) -> str:
+    """One object: `run`, `rows`, `doubts`, `trials`. Fields are named as in the model, with their units."""
+    del style
+    rows = [{**plain(row), "comments": list(comments(row))} for row in document.rows]
+    whole = {
+        "run": plain(document.run),
+        "rows": rows,
+        "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
+        "trials": [_trial(record) for record in document.records],
+    }
+    return json.dumps(whole, indent=2, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses as objects, sequences and sets as arrays; what JSON has no number for as null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(plain(item) for item in value)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _trial(record: TrialRecord) -> dict[str, Any]:
+    return {
+        **plain(record),
+        "class": trial_class(record).value,
+        "counts": record.counts,
+        "figures": _figures(record.tcp) if record.tcp else None,
+    }
+
+
+def _figures(tcp: TcpMeasurement) -> dict[str, Any]:
+    return {name: plain(getattr(tcp, name)) for name in DERIVED}

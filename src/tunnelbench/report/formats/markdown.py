@@ -1,0 +1,84 @@
+"""Markdown with a table as GitHub draws it."""
+
+from __future__ import annotations
+
+import re
+
+from tunnelbench.report.document import Document, Style, legend
+from tunnelbench.report.table import Figure, Line, blocks
+
+COLUMNS = (
+    ("Technology", ":--"),
+    ("Version router (server)", ":--"),
+    ("Payload [bytes]", "--:"),
+    ("Direction", ":--"),
+    ("Share of baseline", "--:"),
+    ("Throughput [Mbit/s]", "--:"),
+    ("Data [packets/s]", "--:"),
+    ("ACK [packets/s]", "--:"),
+    ("CPU busy", "--:"),
+    ("usr/sys/softirq/steal [%]", "--:"),
+    ("CPU of daemon", "--:"),
+    ("CPU s per Mpackets", "--:"),
+    ("CPU s per Gbit", "--:"),
+    ("Ping worst", "--:"),
+    ("Comment", ":--"),
+)
+
+_ACTIVE = re.compile(r"([\\`*_{}\[\]#|~$!@]|:(?=//)|(?<=www)\.|^[-+=])", re.IGNORECASE)
+"""What would start a phrase, a link, a mention, a cell or, at the beginning, a list."""
+_LIST_NUMBER = re.compile(r"^(\d+)([.)])(?=\s|$)")
+
+
+def render(document: Document, style: Style) -> str:
+    """One table; a tunnel's name and versions stand in its first row."""
+    del style
+    lines = [f"# {escape(document.title)}", ""]
+    lines += [f"- **{label}**: {escape(value)}" for label, value in document.facts]
+    for caution in document.cautions:
+        lines += ["", f"> {escape(caution)}"]
+    lines += ["", _row([title for title, _ in COLUMNS]), _row([rule for _, rule in COLUMNS])]
+    for block in blocks(document.rows):
+        name = [escape(block.technology), "<br>".join(escape(version) for version in block.versions)]
+        for number, line in enumerate(block.lines):
+            lines.append(_row([*(name if number == 0 else ["", ""]), *_cells(line)]))
+    for paragraph in legend("bold"):
+        lines += ["", paragraph]
+    lines += ["", "## Doubts", "", document.tally]
+    for section in document.sections:
+        lines += ["", f"### {section.title}", "", *(f"- {escape(item)}" for item in section.items)]
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """`text` so that Markdown shows it as it is."""
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(character, entity)
+    return _LIST_NUMBER.sub(r"\1\\\2", _ACTIVE.sub(r"\\\1", text))
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(line: Line) -> list[str]:
+    return [
+        line.payload,
+        line.direction,
+        _figure(line.share),
+        _figure(line.throughput),
+        _figure(line.data_packets),
+        _figure(line.ack_packets),
+        _figure(line.busy),
+        line.split,
+        line.daemon,
+        _figure(line.per_million_packets),
+        _figure(line.per_gigabit),
+        line.ping,
+        escape("; ".join(line.comments)),
+    ]
+
+
+def _figure(figure: Figure) -> str:
+    median = f"**{figure.median}**" if figure.is_best else figure.median
+    return f"{median} ({figure.spread})" if figure.spread else median

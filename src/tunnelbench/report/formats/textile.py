@@ -1,0 +1,100 @@
+"""Textile as Redmine draws it: a tunnel's cell spans its rows, a payload's its directions.
+
+What matters of Redmine's lib/redcloth3.rb: a cell's attributes stand before `. ` in the order `_` (header), `/4` (row
+span), `>` (alignment); a row ends with `|` at the end of its line, any other line break is inside a cell; `*bold*`
+begins after white space or `(`; a character reference passes through untouched.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tunnelbench.report.document import Document, Style, legend
+from tunnelbench.report.table import Block, Figure, Line, blocks
+
+COLUMNS = (
+    "Technology",
+    "Version router (server)",
+    "Payload [bytes]",
+    "Direction",
+    "Share of baseline",
+    "Throughput [Mbit/s]",
+    "Data [packets/s]",
+    "ACK [packets/s]",
+    "CPU busy",
+    "usr/sys/softirq/steal [%]",
+    "CPU of daemon",
+    "CPU s per Mpackets",
+    "CPU s per Gbit",
+    "Ping worst",
+    "Comment",
+)
+
+_ACTIVE = re.compile(r"[^\w .,;()/-]|_|(?<!\d)\.(?=\w)|(?<!\w)-|-(?!\w)|(?<! )\(", re.ASCII)
+"""All but what is harmless everywhere; also a dot inside a word (www.), a dash or underscore that opens or closes a
+phrase, and a bracket that would make the word before it an acronym."""
+
+
+def render(document: Document, style: Style) -> str:
+    """Ready to be pasted into a wiki page."""
+    del style
+    lines = [f"h2. {escape(document.title)}", ""]
+    lines += [f"* *{label}:* {escape(value)}" for label, value in document.facts]
+    for caution in document.cautions:
+        lines += ["", escape(caution)]
+    lines += ["", "".join(f"|_. {title} " for title in COLUMNS) + "|"]
+    for block in blocks(document.rows):
+        lines += _block(block)
+    for paragraph in legend("bold"):
+        lines += ["", escape(paragraph)]
+    lines += ["", "h3. Doubts", "", escape(document.tally)]
+    for section in document.sections:
+        lines += ["", f"h4. {escape(section.title)}", "", *(f"* {escape(item)}" for item in section.items)]
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """`text` so that Redmine shows it as it is."""
+    return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", text)
+
+
+def _block(block: Block) -> list[str]:
+    technology = _spanning(escape(block.technology), len(block.lines), "_")
+    versions = _spanning("\n".join(escape(version) for version in block.versions), len(block.lines))
+    rows = []
+    for lines in block.by_payload():
+        for number, line in enumerate(lines):
+            payload = _spanning(line.payload, len(lines)) if number == 0 else ""
+            rows.append(f"{payload}{_cells(line)}")
+    return [f"{technology}{versions}{rows[0]}", *rows[1:]]
+
+
+def _spanning(text: str, rows: int, kind: str = "") -> str:
+    span = f"/{rows}" if rows > 1 else ""
+    return _cell(text, f"{kind}{span}. " if kind or span else "")
+
+
+def _cell(text: str, attributes: str = "") -> str:
+    return f"|{attributes or ' '}{text} " if text else f"|{attributes or ' '}"
+
+
+def _cells(line: Line) -> str:
+    figures = (
+        _figure(line.share),
+        _figure(line.throughput),
+        _figure(line.data_packets),
+        _figure(line.ack_packets),
+        _figure(line.busy),
+        line.split,
+        line.daemon,
+        _figure(line.per_million_packets),
+        _figure(line.per_gigabit),
+        line.ping,
+    )
+    comment = "\n".join(escape(comment) for comment in line.comments)
+    return f"{_cell(line.direction)}{''.join(_cell(text, '>. ' if text else '') for text in figures)}{_cell(comment)}|"
+
+
+def _figure(figure: Figure) -> str:
+    median = f"*{figure.median}*" if figure.is_best else figure.median
+    return f"{median} ({figure.spread})" if figure.spread else median

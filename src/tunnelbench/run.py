@@ -1,0 +1,152 @@
+"""From plan to store: testbed up, tunnel up and proven, trials, each handed on when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+from tunnelbench.measure.counters import install_outer_counters
+from tunnelbench.measure.cpu import wait_for_quiet
+from tunnelbench.measure.proof import prove
+from tunnelbench.measure.tcp_trial import TunnelDied, measure_tcp, warm_up
+from tunnelbench.model.errors import TrialFailed, TunnelRefused, TunnelUnavailable
+from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
+from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof, Verdict, worst
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.testbed import open_testbed
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.tunnel import create
+from tunnelbench.tunnel.base import End, Ends, Tunnel
+
+
+class Observer(Protocol):
+    """Who watches a run: it is told what happens and changes nothing."""
+
+    def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
+        """A tunnel is brought up and proven."""
+
+    def trial_starts(self, spec: TrialSpec) -> None:
+        """Traffic begins."""
+
+    def second_passed(self, rate_bps: float) -> None:
+        """About a second of the trial has passed at this rate."""
+
+    def trial_ended(self, record: TrialRecord) -> None:
+        """The record is stored."""
+
+    def waited_for_quiet(self, seconds: float) -> None:
+        """Other people's load held the run up for so long."""
+
+
+def run_plan(
+    plan: Plan,
+    testbed_spec: TestbedSpec,
+    run_id: str,
+    folder: Path,
+    store_trial: Callable[[TrialRecord], None],
+    observer: Observer,
+) -> None:
+    """Run every trial of a plan on a testbed, in order; each record is stored before the next trial starts."""
+    with open_testbed(testbed_spec, run_id, folder) as testbed:
+        bench = Bench(testbed, plan, observer)
+        for _, trials in groupby(plan.trials(), key=lambda trial: (trial.round, trial.tunnel.name)):
+            for record in bench.measure_block(list(trials)):
+                store_trial(record)
+                observer.trial_ended(record)
+
+
+class Bench:
+    """One testbed with a plan to work off, a block at a time: the trials of one tunnel in one round."""
+
+    def __init__(self, testbed: Testbed, plan: Plan, observer: Observer) -> None:
+        self.testbed = testbed
+        self.plan = plan
+        self.observer = observer
+        self._foreign_load_seen = True
+        """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
+
+    def measure_block(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
+        """A record for each trial, whatever happens to the tunnel."""
+        waiting = list(trials)
+        while waiting:
+            started_at = now()
+            try:
+                # A tunnel that dies takes one trial with it; the rest of the block gets a new one.
+                yield from self._measure_through_one_tunnel(waiting)
+            except TunnelUnavailable as error:
+                yield from self._without_figures(waiting, Outcome.UNAVAILABLE, error, started_at)
+            except TunnelRefused as error:
+                yield from self._without_figures(waiting, Outcome.REFUSED, error, started_at)
+
+    def _measure_through_one_tunnel(self, waiting: list[TrialSpec]) -> Iterator[TrialRecord]:
+        """Bring the tunnel up once and measure what is waiting, taking each trial off the list that got its record."""
+        tunnel_spec = waiting[0].tunnel
+        self.observer.tunnel_comes_up(tunnel_spec, waiting[0].round)
+        with create(tunnel_spec, self._ends()) as tunnel:
+            install_outer_counters(self.testbed, tunnel.outer)
+            proof = prove(self.testbed, tunnel)
+            if worst(proof.checks) is Verdict.VOID:
+                raise ProofFailed(proof)
+            warm_up(self.testbed, self.plan.tcp)
+            while waiting:
+                spec = waiting[0]
+                try:
+                    record = self._measure(spec, tunnel, proof)
+                except TrialFailed as error:
+                    record = TrialRecord(spec, Outcome.VOID, str(error), self._started_at, now(), proof=proof)
+                    died = isinstance(error, TunnelDied)
+                else:
+                    died = False
+                waiting.pop(0)
+                yield record
+                if died:
+                    return
+
+    def _measure(self, spec: TrialSpec, tunnel: Tunnel[Any], proof: TunnelProof) -> TrialRecord:
+        if self._foreign_load_seen:
+            cpus = sorted({*self.testbed.router.cpus, *self.testbed.client.cpus, *self.testbed.server.cpus})
+            waited_s = wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s)
+            self.observer.waited_for_quiet(waited_s)
+        self._started_at = now()
+        self.observer.trial_starts(spec)
+        found = measure_tcp(self.testbed, tunnel, spec, self.plan.tcp, self.observer.second_passed)
+        self._foreign_load_seen = any(
+            check.name == "foreign-load" and check.verdict is Verdict.VOID for check in found.checks
+        )
+        return TrialRecord(
+            spec, Outcome.MEASURED, "", self._started_at, now(), found.checks, found.tcp, proof, found.raw
+        )
+
+    def _without_figures(
+        self, waiting: list[TrialSpec], outcome: Outcome, error: Exception, started_at: str
+    ) -> Iterator[TrialRecord]:
+        proof = error.proof if isinstance(error, ProofFailed) else None
+        while waiting:
+            yield TrialRecord(waiting.pop(0), outcome, str(error), started_at, now(), proof=proof)
+
+    def _ends(self) -> Ends:
+        testbed, a = self.testbed, self.testbed.addresses
+        return Ends(
+            router=End(testbed.router, a.router_wan, testbed.wan_device, a.router_inner, reaches=a.target),
+            server=End(testbed.server, a.server_wan, testbed.wan_device, a.server_inner, reaches=a.lan_network),
+            local=testbed.local,
+            mark=testbed.mark,
+            prepare_device=testbed.prepare_tunnel_device,
+        )
+
+
+class ProofFailed(TunnelRefused):
+    """A tunnel that is up is not what the plan says."""
+
+    def __init__(self, proof: TunnelProof) -> None:
+        reasons = [check.reason for check in proof.checks if check.verdict is Verdict.VOID]
+        super().__init__("; ".join(reasons))
+        self.proof = proof
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,83 @@
+"""What every testbed offers: three hosts in a row, their addresses, and a way to read them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from tunnelbench.host.host import Host, LocalHost
+from tunnelbench.model.testbed import TestbedSpec
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """IPv4 addresses of the path, all from the range for benchmarks (RFC 2544, appendix C.2.2; RFC 5735)."""
+
+    client_lan: str = "198.18.1.2"
+    router_lan: str = "198.18.1.1"
+    lan_network: str = "198.18.1.0/24"
+    router_wan: str = "198.18.2.1"
+    server_wan: str = "198.18.2.2"
+    router_inner: str = "198.18.3.1"
+    server_inner: str = "198.18.3.2"
+    target: str = "198.18.4.1"
+    """The server's address that traffic goes to: which way the router sends it is the tunnel's matter."""
+
+
+class Testbed(ABC):
+    """client - router - server. The client's and the server's side are the testers, the router is under test.
+
+    A context manager: leaving it takes down all that entering set up, on every way out.
+    """
+
+    __test__ = False
+
+    kind: ClassVar[str]
+
+    client: Host
+    router: Host
+    server: Host
+    local: LocalHost
+    """The machine of the controller."""
+    lan_device = "lan"
+    """The device of client and router on the cable between them."""
+    wan_device = "wan"
+    """The device of router and server on the cable between them."""
+
+    def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
+        self.spec = spec
+        self.run_id = run_id
+        self.folder = folder
+        self.mark = run_id[-6:]
+        """A few characters of the run, for names that must be unique on a machine."""
+        self.addresses = Addresses()
+        self.notes: tuple[str, ...] = ()
+        """What a reader of the results must know of this testbed."""
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Make it; an error leaves nothing behind."""
+
+    @abstractmethod
+    def take_down(self) -> None:
+        """Remove all that `set_up` made; does no harm when called twice."""
+
+    @abstractmethod
+    def prepare_tunnel_device(self, host: Host, device: str) -> None:
+        """Make a tunnel's device behave like Ethernet (rule 1): one frame is one packet."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.set_up()
+        except BaseException:
+            self.take_down()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.take_down()

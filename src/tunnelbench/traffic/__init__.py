@@ -1,0 +1,1 @@
+"""What is offered to the path: TCP by iperf3, ping."""

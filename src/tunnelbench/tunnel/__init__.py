@@ -1,0 +1,55 @@
+"""Tunnels: one file a technology. An adapter is registered by being defined; a new file needs one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunnelbench.host.host import Host
+from tunnelbench.model.errors import TunnelUnavailable, WrongInput
+from tunnelbench.model.plan import TunnelSpec
+from tunnelbench.tunnel import none, openvpn, tinc, vxlan, wireguard  # noqa: F401
+from tunnelbench.tunnel.base import Ends, Requirement, Tunnel, TunnelOptions
+
+PLANNED = {
+    "gre": "GRE of the kernel",
+    "ipip": "IPIP of the kernel",
+    "l2tpv2-ppp": "PPP over L2TPv2 (xl2tpd, pppd)",
+}
+"""Kinds that plans may name and that have no adapter yet: their rows say so."""
+
+
+def adapters() -> Mapping[str, type[Tunnel[Any]]]:
+    """Every adapter by kind."""
+    return Tunnel._registry
+
+
+def adapter(kind: str) -> type[Tunnel[Any]]:
+    """The adapter of a kind; WrongInput where there is none."""
+    try:
+        return Tunnel._registry[kind]
+    except KeyError:
+        known = ", ".join(sorted(Tunnel._registry))
+        raise WrongInput(f"there is no tunnel of kind {kind}", f"known: {known}") from None
+
+
+def option_schemas() -> Mapping[str, type[TunnelOptions]]:
+    """The options of every kind, for the check of plans."""
+    return {kind: tunnel.Options for kind, tunnel in Tunnel._registry.items()}
+
+
+def unmet(kind: str, options: TunnelOptions, host: Host) -> tuple[Requirement, ...]:
+    """What a tunnel with these options lacks on a host; making devices to find out needs root."""
+    return tuple(requirement for requirement in adapter(kind).requirements(options) if not requirement.is_met(host))
+
+
+def create(spec: TunnelSpec, ends: Ends) -> Tunnel[Any]:
+    """The tunnel of a plan, not yet up. Raises TunnelUnavailable where an end lacks something."""
+    if spec.kind in PLANNED:
+        raise TunnelUnavailable(f"{spec.kind} ({PLANNED[spec.kind]}) has no adapter yet")
+    options = adapter(spec.kind).Options.model_validate(dict(spec.options))
+    for end, _ in ends:
+        if missing := unmet(spec.kind, options, end.host):
+            needs = "; ".join(f"{requirement.what} is missing ({requirement.remedy})" for requirement in missing)
+            raise TunnelUnavailable(f"on the {end.host.name}: {needs}")
+    return adapter(spec.kind)(options, ends)

@@ -1,0 +1,253 @@
+"""What a tunnel adapter is. One file a technology; it sees two ends and never a testbed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from tunnelbench.host.command import Daemon
+from tunnelbench.host.host import Host, LocalHost
+from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.model.result import Check, Verdict
+
+IPV4_HEADER_BYTES = 20
+UDP_HEADER_BYTES = 8
+ETHERNET_HEADER_BYTES = 14
+
+
+class TunnelOptions(BaseModel):
+    """Base of an adapter's options: a plan's keys, their types and defaults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a tunnel."""
+
+    host: Host
+    wan_address: str
+    wan_device: str
+    inner_address: str
+    reaches: str
+    """Address or network that lies behind the other end, to be routed through the tunnel."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends, and the machine on which keys are made."""
+
+    router: End
+    server: End
+    local: LocalHost
+    mark: str
+    """A few characters of the run, for names that must be unique on a machine."""
+    prepare_device: Callable[[Host, str], None]
+    """Makes a tunnel's device behave like Ethernet."""
+
+    def __iter__(self) -> Any:
+        return iter(((self.router, self.server), (self.server, self.router)))
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something that must be there for a tunnel to come up."""
+
+    what: str
+    """Such as `the program openvpn` or `the kernel's vxlan`."""
+    is_met: Callable[[Host], bool]
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Outer:
+    """The packets that are to carry the tunnel's data on the WAN."""
+
+    protocol: str
+    """`udp`, `tcp`, or `plain`: no tunnel, the traffic itself."""
+    port: int | None = None
+    """The server's port."""
+
+    def __str__(self) -> str:
+        return "plain IP" if self.protocol == "plain" else f"{self.protocol} port {self.port}"
+
+
+OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
+
+
+class Tunnel(ABC, Generic[OptionsT]):
+    """A tunnel between router and server. A context manager: leaving it takes everything down.
+
+    A subclass sets `kind`, `title`, `Options` and `tested_with`, is registered by being defined, and brings both ends
+    up in `_up`. What it registers there on `self._stack` is undone in reverse order.
+    """
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+    """One line for lists."""
+    Options: ClassVar[type[TunnelOptions]]
+    tested_with: ClassVar[str]
+    """Versions that this adapter was seen to work with."""
+    device: ClassVar[str] = "tun0"
+    """Name of the tunnel's device at both ends, unless `device_at` says otherwise."""
+
+    _registry: ClassVar[dict[str, type[Tunnel[Any]]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "kind" in cls.__dict__:
+            Tunnel._registry[cls.kind] = cls
+
+    def __init__(self, options: OptionsT, ends: Ends) -> None:
+        self.options = options
+        self.ends = ends
+        self.configuration: dict[str, str] = {}
+        """Rendered configuration without secrets, by end and file name."""
+        self.router_daemons: list[Daemon] = []
+        self.server_daemons: list[Daemon] = []
+        self._stack = ExitStack()
+
+    # What an adapter says of itself
+
+    @classmethod
+    @abstractmethod
+    def requirements(cls, options: OptionsT) -> tuple[Requirement, ...]:
+        """What each end needs."""
+
+    @property
+    @abstractmethod
+    def outer(self) -> Outer:
+        """What is to be seen on the WAN."""
+
+    @property
+    @abstractmethod
+    def hides_payload(self) -> bool:
+        """Whether the payload cannot be read on the WAN."""
+
+    @abstractmethod
+    def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        """Length of the outer IP packet that carries an inner IP packet, both with their IP headers [bytes].
+
+        For stream transports, where outer packets do not match inner ones, the length of one record in a packet of
+        its own.
+        """
+
+    @property
+    def has_exact_outer_packets(self) -> bool:
+        """Whether each inner packet travels in one outer packet of its own."""
+        return self.outer.protocol != "tcp"
+
+    @abstractmethod
+    def versions(self, end: End) -> Mapping[str, str]:
+        """Versions of program and crypto library at one end, such as {"openvpn": "2.6.14", "openssl": "3.0.19"}."""
+
+    def negotiated(self) -> tuple[Check, ...]:
+        """What the running tunnel says that it uses, against what was asked."""
+        return ()
+
+    def device_at(self, end: End) -> str:
+        """Name of the tunnel's device at one end."""
+        return self.device
+
+    # Coming up and going down
+
+    @abstractmethod
+    def _up(self) -> None:
+        """Bring both ends up, addresses included; returns when the tunnel says that it is up."""
+
+    def _route(self) -> None:
+        for end, other in self.ends:
+            end.host.ip("route", "add", end.reaches, "via", other.inner_address, "dev", self.device_at(end))
+            self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
+
+    def __enter__(self) -> Self:
+        try:
+            self._up()
+            for end, _ in self.ends:
+                self._prepare_device(end)
+            self._route()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def _prepare_device(self, end: End) -> None:
+        self.ends.prepare_device(end.host, self.device_at(end))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    # What adapters share
+
+    def _start(self, end: End, argv: list[str]) -> Daemon:
+        """Start a daemon at one end; it is stopped when the tunnel goes down."""
+        daemon = end.host.start(argv)
+        self._stack.callback(daemon.stop)
+        (self.router_daemons if end is self.ends.router else self.server_daemons).append(daemon)
+        return daemon
+
+    def _add_device(self, end: End, *arguments: str) -> None:
+        """`ip link add DEVICE ...`; the device is deleted when the tunnel goes down."""
+        device = self.device_at(end)
+        end.host.ip("link", "add", device, *arguments)
+        self._stack.callback(end.host.run, ["ip", "link", "del", device], check=False)
+
+    def _address_device(self, end: End) -> None:
+        device = self.device_at(end)
+        end.host.ip("addr", "add", f"{end.inner_address}/24", "dev", device)
+        end.host.ip("link", "set", device, "up")
+
+    def _write(self, end: End, name: str, content: str, *, secret: bool = False) -> str:
+        """Write a file at one end, deleted when the tunnel goes down; returns its path there.
+
+        Its text is kept with the results unless it is a secret.
+        """
+        path = end.host.write(name, content)
+        self._stack.callback(path.unlink, missing_ok=True)
+        if not secret:
+            self.configuration[f"{end.host.name}/{name}"] = content
+        return str(path)
+
+    def _require(self, daemon: Daemon, text: str, timeout_s: float) -> None:
+        """Wait until a daemon prints `text`."""
+        if not daemon.wait_for(text, timeout_s):
+            state = f"printed no `{text}` in {timeout_s:g} s" if daemon.is_running else "ended while it came up"
+            raise TunnelRefused(f"{self.kind}: {daemon_name(daemon)} {state}; last: {daemon.last_line()}")
+
+
+def daemon_name(daemon: Daemon) -> str:
+    """The program of a daemon, for people."""
+    return daemon.log_path.name.split("-", 1)[1].removesuffix(".log")
+
+
+def equals(name: str, asked: str, found: str) -> Check:
+    """Check that the daemon uses what was asked for; case and punctuation of algorithm names differ freely."""
+    same = _plain(asked) == _plain(found)
+    verdict = Verdict.OK if same else Verdict.VOID
+    return Check(name, verdict, f"asked for {asked}, in use: {found}", rule=3)
+
+
+def _plain(algorithm: str) -> str:
+    return algorithm.lower().replace("-", "").replace("_", "")
+
+
+def program(name: str, package: str = "") -> Requirement:
+    """A program that must be installed."""
+    return Requirement(f"the program {name}", lambda host: host.has_program(name), f"apt-get install {package or name}")
+
+
+def link_type(name: str, module: str = "") -> Requirement:
+    """A kind of device that the kernel must know."""
+    return Requirement(
+        f"the kernel's {name}",
+        lambda host: host.has_link_type(name),
+        f"modprobe {module or name}, or a kernel that has it",
+    )

@@ -1,0 +1,165 @@
+"""tinc 1.0: a mesh of two."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from tunnelbench.model.result import Check
+from tunnelbench.tunnel.base import (
+    ETHERNET_HEADER_BYTES,
+    IPV4_HEADER_BYTES,
+    UDP_HEADER_BYTES,
+    End,
+    Outer,
+    Requirement,
+    Tunnel,
+    TunnelOptions,
+    equals,
+    program,
+)
+from tunnelbench.tunnel.versions import version_of
+
+PORT = 655
+
+SEQUENCE_BYTES = 4
+
+MAC_BYTES = 4
+"""MACLength's default: the digest is cut to so many bytes."""
+
+CIPHER_BLOCK_BYTES = {
+    "aes-128-cbc": 16, "aes-192-cbc": 16, "aes-256-cbc": 16,
+    "camellia-128-cbc": 16, "camellia-256-cbc": 16,
+    "bf-cbc": 8, "des-ede3-cbc": 8,
+    "none": 0,
+}  # fmt: skip
+
+OPENSSL_NIDS = {
+    # openssl/obj_mac.h; tinc prints these numbers in its list of nodes
+    "none": 0, "sha1": 64, "sha256": 672, "sha512": 674, "md5": 4,
+    "bf-cbc": 91, "des-ede3-cbc": 44, "aes-128-cbc": 419, "aes-192-cbc": 423, "aes-256-cbc": 427,
+    "camellia-128-cbc": 751, "camellia-256-cbc": 753,
+}  # fmt: skip
+
+
+class Options(TunnelOptions):
+    """Options of `tinc`; its own defaults (AES-256-CBC, SHA-256) are named, since they have changed over time."""
+
+    cipher: Literal[
+        "aes-128-cbc", "aes-192-cbc", "aes-256-cbc", "camellia-128-cbc", "camellia-256-cbc",
+        "bf-cbc", "des-ede3-cbc", "none",
+    ] = Field(default="aes-256-cbc", description="cipher of the UDP packets")  # fmt: skip
+    digest: Literal["sha1", "sha256", "sha512", "md5", "none"] = Field(
+        default="sha256", description="digest of the UDP packets"
+    )
+    mode: Literal["router", "switch"] = Field(default="router", description="IP packets, or Ethernet frames")
+
+
+class Tinc(Tunnel[Options]):
+    """Plan entry: `kind = "tinc"`, `cipher = "aes-128-cbc"`, `digest = "sha1"`."""
+
+    kind = "tinc"
+    title = "tinc 1.0 in user space: router or switch"
+    Options = Options
+    tested_with = "tinc 1.0.36 with OpenSSL 3.0"
+
+    @classmethod
+    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
+        return (program("tincd", "tinc"), program("openssl"))
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("udp", PORT)
+
+    @property
+    def hides_payload(self) -> bool:
+        return self.options.cipher != "none"
+
+    def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        # In router mode, too, the packet keeps the Ethernet header that it has inside tinc (net_packet.c: a VPN packet
+        # begins with it in protocol 17).
+        plain = SEQUENCE_BYTES + ETHERNET_HEADER_BYTES + inner_packet_bytes
+        block = CIPHER_BLOCK_BYTES[self.options.cipher]
+        sealed = (plain // block + 1) * block if block else plain
+        mac = 0 if self.options.digest == "none" else MAC_BYTES
+        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + sealed + mac
+
+    def versions(self, end: End) -> Mapping[str, str]:
+        return {
+            "tinc": version_of(end.host, ["tincd", "--version"], r"tinc version (\S+)"),
+            "openssl": version_of(end.host, ["openssl", "version"], r"^OpenSSL (\S+)"),
+        }
+
+    def negotiated(self) -> tuple[Check, ...]:
+        """What tinc's list of nodes (SIGUSR2) says of the peer."""
+        daemon = self.router_daemons[0]
+        seen = len(daemon.output())
+        daemon.process.send_signal(signal.SIGUSR2)
+        deadline = time.monotonic() + 2
+        while "End of nodes." not in daemon.output()[seen:] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        cipher, digest = parse_node(daemon.output()[seen:], "server")
+        return (equals("cipher", self.options.cipher, cipher), equals("digest", self.options.digest, digest))
+
+    def _up(self) -> None:
+        hosts = {}
+        for end, _ in self.ends:
+            private_key = self.ends.local.run(["openssl", "genrsa", "-traditional", "2048"]).stdout
+            self._write(end, "tinc/rsa_key.priv", private_key, secret=True)
+            public_key = self.ends.local.run(["openssl", "rsa", "-RSAPublicKey_out"], stdin=private_key).stdout
+            hosts[end.host.name] = self._host_file(end, public_key)
+        for end, other in reversed(list(self.ends)):
+            for name, text in hosts.items():
+                self._write(end, f"tinc/hosts/{name}", text)
+            config = self._write(end, "tinc/tinc.conf", self._config(end, other))
+            folder = config.removesuffix("/tinc.conf")
+            daemon = self._start(end, ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d3"])
+            self._require(daemon, "Ready", timeout_s=5)
+            self._address_device(end)
+        self._require(self.router_daemons[0], "activated", timeout_s=10)
+
+    def _config(self, end: End, other: End) -> str:
+        is_switch = self.options.mode == "switch"
+        lines = [
+            f"Name = {end.host.name}",
+            f"Interface = {self.device}",
+            "DeviceType = " + ("tap" if is_switch else "tun"),
+            f"Mode = {self.options.mode}",
+            "AddressFamily = ipv4",
+            f"BindToAddress = {end.wan_address}",
+        ]
+        if end is self.ends.router:
+            lines.append(f"ConnectTo = {other.host.name}")
+        return "\n".join(lines) + "\n"
+
+    def _host_file(self, end: End, public_key: str) -> str:
+        """What both ends know of this one; tinc sends to a node as the node's own file asks."""
+        (other,) = (other for one, other in self.ends if one is end)
+        lines = [
+            f"Address = {end.wan_address}",
+            f"Port = {PORT}",
+            f"Cipher = {self.options.cipher}",
+            f"Digest = {self.options.digest}",
+            "Compression = 0",
+        ]
+        if self.options.mode == "router":
+            lines += [f"Subnet = {end.inner_address}/32", f"Subnet = {other.reaches}"]
+        return "\n".join(lines) + "\n" + public_key
+
+
+def parse_node(listing: str, node: str) -> tuple[str, str]:
+    """Cipher and digest of a node in tinc 1.0's list of nodes, `unknown` where it is not listed.
+
+    A line: ` server at 198.18.2.2 port 655 cipher 419 digest 64 maclength 4 compression 0 ...`
+    """
+    match = re.search(rf"^.*?\b{re.escape(node)} at .* cipher (-?\d+) digest (-?\d+)", listing, re.MULTILINE)
+    if not match:
+        return "unknown", "unknown"
+    names = {number: name for name, number in OPENSSL_NIDS.items()}
+    cipher, digest = (names.get(int(number), f"OpenSSL NID {number}") for number in match.groups())
+    return cipher, digest

@@ -1,0 +1,25 @@
+"""How programs tell their version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tunnelbench.host.host import Host
+
+UNKNOWN = "unknown"
+
+
+def kernel_version(host: Host) -> Mapping[str, str]:
+    """{"linux": release} of a host."""
+    return {"linux": host.run(["uname", "-r"]).stdout.strip()}
+
+
+def version_of(host: Host, argv: Sequence[str], pattern: str) -> str:
+    """What the first group of `pattern` finds in a program's output; `unknown` where it finds nothing.
+
+    The exit status is not looked at: `openvpn --version` ends with 1.
+    """
+    completed = host.run(argv, check=False)
+    match = re.search(pattern, completed.stdout + completed.stderr)
+    return match[1] if match else UNKNOWN

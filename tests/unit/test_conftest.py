@@ -1,0 +1,81 @@
+"""The rules that tests/conftest.py lays on the other tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+
+THREE_SKIPS = """
+    import pytest
+
+    def test_lazy():
+        pytest.skip("no time")
+
+    @pytest.mark.skipif(True, reason="no tun")
+    def test_by_mark():
+        pass
+
+    def test_kernel():
+        pytest.skip("kernel feature: no wireguard module")
+
+    @pytest.mark.xfail(reason="known", strict=True)
+    def test_known_fault():
+        assert False
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """An empty project under our conftest."""
+    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makeini("[pytest]\nmarkers = lab: needs root")
+    return pytester
+
+
+def test_in_ci_a_skip_fails_unless_the_kernel_lacks_a_feature(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    project.makepyfile(THREE_SKIPS)
+    result = project.runpytest_subprocess()
+    result.assert_outcomes(failed=1, errors=1, skipped=1, xfailed=1)  # a skip by mark happens in the set-up: an error
+    result.stdout.fnmatch_lines(["*skipped, which CI does not accept: no time"])
+
+
+def test_elsewhere_a_skip_is_a_skip(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    project.makepyfile(THREE_SKIPS)
+    project.runpytest_subprocess().assert_outcomes(skipped=3, xfailed=1)
+
+
+def test_in_ci_a_module_that_skips_itself_fails(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    project.makepyfile("""
+        import pytest
+        pytest.skip("not today", allow_module_level=True)
+    """)
+    project.runpytest_subprocess().assert_outcomes(errors=1)
+
+
+@pytest.mark.lab
+def test_a_lab_test_that_leaves_a_namespace_behind_fails(project: pytest.Pytester) -> None:
+    name = f"tb-left-{os.getpid()}"
+    project.makepyfile(f"""
+        import subprocess
+        import pytest
+
+        @pytest.mark.lab
+        def test_untidy():
+            subprocess.run(["ip", "netns", "add", "{name}"], check=True)
+    """)
+    try:
+        result = project.runpytest_subprocess()
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=False)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines([f"*left behind: *namespace {name}*"])
