@@ -8,10 +8,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
+from tunnelbench.measure.companion import TunnelDied
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
-from tunnelbench.measure.proof import prove
-from tunnelbench.measure.tcp_trial import TunnelDied, measure_tcp, warm_up
+from tunnelbench.measure.proof import prove, prove_reach
+from tunnelbench.measure.tcp_trial import measure_tcp, warm_up
 from tunnelbench.model.errors import TrialFailed, TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof, Verdict, worst
@@ -87,7 +88,9 @@ class Bench:
         self.observer.tunnel_comes_up(tunnel_spec, waiting[0].round)
         with create(tunnel_spec, self._ends()) as tunnel:
             install_outer_counters(self.testbed, tunnel.outer)
-            proof = prove(self.testbed, tunnel)
+            answer = prove_reach(self.testbed)
+            tunnel.settle()
+            proof = prove(self.testbed, tunnel, answer)
             if worst(proof.checks) is Verdict.VOID:
                 raise ProofFailed(proof)
             warm_up(self.testbed, self.plan.tcp)

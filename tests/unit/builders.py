@@ -1,4 +1,4 @@
-"""Synthetic records that look like a run on one machine: nine tunnels, three rounds, one of everything that goes wrong."""
+"""Synthetic records that look like a run on one machine, with one of everything that goes wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from tunnelbench.model.plan import Direction, Plan, TcpTraffic, TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Direction, OptionValue, Plan, TcpTraffic, TrialSpec, TunnelSpec
 from tunnelbench.model.result import (
     Check,
     CpuUsage,
@@ -19,6 +19,7 @@ from tunnelbench.model.result import (
     TrialRecord,
     TunnelProof,
     Verdict,
+    Window,
 )
 
 STARTED_AT = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
@@ -57,7 +58,10 @@ NATURES = {
     "wireguard": Nature({}, 0, 0, Outcome.UNAVAILABLE, "the kernel's wireguard is missing on router"),
 }
 KINDS = {name: name.split()[0] for name in NATURES}
-OPTIONS = {"openvpn": {"transport": "udp", "mssfix": 1492, "dco": False}, "tinc": {"compression": 0}}
+OPTIONS: dict[str, dict[str, OptionValue]] = {
+    "openvpn": {"transport": "udp", "mssfix": 1492, "dco": False},
+    "tinc": {"compression": 0},
+}
 
 
 def make_tunnel(name: str = "none") -> TunnelSpec:
@@ -98,8 +102,9 @@ def make_tcp(
     data_packets = -(-bytes_received // payload_bytes)
     ack_packets = data_packets // 2
     packets = data_packets + ack_packets
-    wall_s = duration_s + 0.4
-    busy_s = cpu_s_per_million_packets * packets / 1e6
+    inside = 0.8
+    window_s = duration_s * inside
+    busy_s = cpu_s_per_million_packets * round(packets * inside) / 1e6
     return TcpMeasurement(
         duration_s=duration_s,
         bytes_received=bytes_received,
@@ -118,10 +123,18 @@ def make_tcp(
             reassembled=0,
             dropped_packets=0,
         ),
-        router_cpu=CpuUsage((1,), wall_s, wall_s - busy_s, busy_s * user_share, busy_s * 0.3, busy_s * 0.2, 0.01),
-        tester_cpu=CpuUsage((0,), wall_s, wall_s - duration_s * tester_busy_share, 1.0, 4.0, 1.5, 0.01),
-        daemon_cpu_s=daemon_cpu_s,
-        daemon_cpu_method="schedstat" if daemon_cpu_s is not None else "",
+        window=Window(
+            duration_s=window_s,
+            data_packets=round(data_packets * inside),
+            ack_packets=round(ack_packets * inside),
+            router_cpu=CpuUsage(
+                (1,), window_s, window_s - busy_s, busy_s * user_share, busy_s * 0.3, busy_s * 0.2, 0.01
+            ),
+            tester_cpu=CpuUsage((0,), window_s, window_s * (1 - tester_busy_share), 1.0, 4.0, 1.5, 0.01),
+            daemon_cpu_s=daemon_cpu_s,
+            daemon_cpu_method="schedstat" if daemon_cpu_s is not None else "",
+        ),
+        bracket_s=duration_s + 0.4,
         foreign_cpu_s=foreign_cpu_s,
         ping=ping or Ping(100, 100, 0.412),
         physical_limit_bps=physical_limit_bps,
@@ -171,7 +184,7 @@ def make_proof(name: str = "none", *, failed: str = "") -> TunnelProof:
 
 def make_records(rounds: int = 3) -> tuple[TrialRecord, ...]:
     """A whole run: tester-limited and void trials, a refused and an unavailable tunnel, a payload that shrank."""
-    noise = Random(14)  # noqa: S311
+    noise = Random(14)
     proofs = {
         name: make_proof(name, failed=nature.reason if nature.outcome is Outcome.REFUSED else "")
         for name, nature in NATURES.items()
@@ -201,7 +214,7 @@ def _record(spec: TrialSpec, nature: Nature, proof: TunnelProof | None, noise: R
         cpu_s_per_million_packets=cost,
         user_share=nature.user_share,
         tester_busy_share=tester_busy,
-        daemon_cpu_s=busy * 8 if nature.user_share else None,
+        daemon_cpu_s=busy * 6.4 if nature.user_share else None,
         foreign_cpu_s=1.4 if is_foreign else 0.02,
         ping=Ping(100, 97, 212.4) if nature.user_share == 0.45 else None,
     )

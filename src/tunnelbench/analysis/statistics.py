@@ -58,8 +58,8 @@ def median(values: Sequence[float]) -> float:
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     """Percentile bootstrap interval of the median (Efron 1979): its bounds at 2.5 and 97.5 % of the resampled medians.
 
-    Only the ranks are resampled, once for each number of values: which values take those ranks does not change how often
-    a rank ends up in the middle.
+    Only the ranks are resampled, once for each number of values: how often a rank ends up in the middle does not
+    depend on the values.
     """
     ordered = sorted(values)
     medians = sorted(

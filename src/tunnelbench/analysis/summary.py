@@ -59,17 +59,17 @@ class Figures:
     ack_pps: Estimate
     """Packets per second, from interface counters."""
     router_busy_share: Estimate
-    """Of the router's CPUs, while traffic flowed."""
+    """Of the router's CPUs, inside the traffic."""
     router_user_share: Estimate
     router_system_share: Estimate
     router_softirq_share: Estimate
     router_steal_share: Estimate
     """By clock ticks, indicative only (rule 11)."""
     daemon_share: Estimate | None
-    """The tunnel's processes on the router, of the router's CPUs; None: there are none."""
+    """The tunnel's processes on the router, of one CPU; None: there are none."""
     tester_busy_share: Estimate
     foreign_share: Estimate
-    """Processes that are not ours, of all CPUs of the testbed."""
+    """Processes that are not ours on the CPUs of the testbed, of one CPU."""
     cpu_s_per_million_packets: Estimate | None
     """Router CPU [s], ACKs counted as packets."""
     cpu_s_per_gigabit: Estimate | None
@@ -97,8 +97,11 @@ class Figures:
 
     @property
     def extrapolated_pps(self) -> float | None:
-        """Packets per second, data and ACKs, that one CPU of the router would carry were it busy all the time, where the
-        testers could not offer that much (rule 6). An extrapolation: cost per packet changes with the load."""
+        """Packets per second, data and ACKs, that one router CPU would carry if it were busy all the time.
+
+        Where the testers could not offer that much (rule 6), else None. The cost of a packet changes with the load, so
+        this is an extrapolation.
+        """
         cost = self.cpu_s_per_million_packets
         return 1e6 / cost.median if self.is_tester_limited and cost and cost.median else None
 
@@ -119,7 +122,8 @@ class Row:
     direction: Direction
     classes: Mapping[TrialClass, int]
     doubtful_checks: tuple[str, ...]
-    """Names of the checks that made a trial doubtful or void; those of the testers only where they do not limit the row."""
+    """Names of the checks that made a trial doubtful or void; those of the testers' limit only where the row as a whole
+    is not tester-limited."""
     reasons: tuple[str, ...]
     """Why trials have no figure that counts."""
     versions: Mapping[str, str]
@@ -149,9 +153,7 @@ def summarise(records: Sequence[TrialRecord]) -> tuple[Row, ...]:
     for (_, payload, direction), group in grouped.items():
         if group[0].spec.tunnel.is_baseline:
             baselines.setdefault((payload, direction), group)
-    rows = [
-        _row(group, baselines.get((payload, direction), [])) for (_, payload, direction), group in grouped.items()
-    ]
+    rows = [_row(group, baselines.get((payload, direction), [])) for (_, payload, direction), group in grouped.items()]
     return _marked(rows)
 
 
@@ -208,15 +210,13 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         data_pps=of(lambda trial: trial.data_pps),
         ack_pps=of(lambda trial: trial.ack_pps),
         router_busy_share=of(lambda trial: trial.router_busy_share),
-        router_user_share=of(lambda trial: _router_share(trial, trial.router_cpu.user_s)),
-        router_system_share=of(lambda trial: _router_share(trial, trial.router_cpu.system_s)),
-        router_softirq_share=of(lambda trial: _router_share(trial, trial.router_cpu.softirq_s)),
-        router_steal_share=of(lambda trial: _router_share(trial, trial.router_cpu.steal_s)),
-        daemon_share=where_known(
-            lambda trial: None if trial.daemon_cpu_s is None else _router_share(trial, trial.daemon_cpu_s)
-        ),
+        router_user_share=of(lambda trial: _of_router(trial, trial.window.router_cpu.user_s)),
+        router_system_share=of(lambda trial: _of_router(trial, trial.window.router_cpu.system_s)),
+        router_softirq_share=of(lambda trial: _of_router(trial, trial.window.router_cpu.softirq_s)),
+        router_steal_share=of(lambda trial: _of_router(trial, trial.window.router_cpu.steal_s)),
+        daemon_share=where_known(lambda trial: trial.daemon_busy_share),
         tester_busy_share=of(lambda trial: trial.tester_busy_share),
-        foreign_share=of(_foreign_share),
+        foreign_share=of(lambda trial: trial.foreign_cpu_s / trial.bracket_s if trial.bracket_s else 0.0),
         cpu_s_per_million_packets=where_known(lambda trial: trial.cpu_s_per_million_packets),
         cpu_s_per_gigabit=where_known(lambda trial: trial.cpu_s_per_gigabit),
         payload_bytes=where_known(lambda trial: trial.mss_bytes),
@@ -231,16 +231,10 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
     )
 
 
-def _router_share(trial: TcpMeasurement, cpu_s: float) -> float:
-    """CPU time on the router as `router_busy_share` counts it: against the traffic's duration."""
-    capacity_s = trial.duration_s * len(trial.router_cpu.cpus)
-    return min(1.0, cpu_s / capacity_s) if capacity_s else 0.0
-
-
-def _foreign_share(trial: TcpMeasurement) -> float:
-    """Against the whole bracket: foreign load does not end with the traffic."""
-    capacity_s = trial.router_cpu.wall_s * len({*trial.router_cpu.cpus, *trial.tester_cpu.cpus})
-    return min(1.0, trial.foreign_cpu_s / capacity_s) if capacity_s else 0.0
+def _of_router(trial: TcpMeasurement, cpu_s: float) -> float:
+    """CPU time in the window as a share of the router's CPUs."""
+    usage = trial.window.router_cpu
+    return cpu_s / (usage.wall_s * len(usage.cpus))
 
 
 def _shares_of_baseline(

@@ -58,7 +58,7 @@ def _merged_frames(tcp: TcpMeasurement) -> Check:
         return Check("merged-frames", Verdict.VOID, "no data packets were counted", rule=1)
     mean_bytes = counters.data_bytes / counters.data_packets
     largest_bytes = tcp_packet_bytes(tcp.mss_bytes) + ETHERNET_HEADER_BYTES if tcp.mss_bytes else 1514
-    carried = tcp.forwarded_packets
+    carried = tcp.carried_packets
     missing = carried - counters.forwarded_packets
     reason = (
         f"frames of {mean_bytes:.0f} bytes on average where one segment makes {largest_bytes}; "
@@ -75,9 +75,9 @@ def _outer_protocol(tcp: TcpMeasurement, outer: str, exact: bool) -> Check:
     reason = f"{counters.outer_expected_bytes} of {total_bytes} bytes on the WAN were {outer}"
     astray = counters.outer_other_bytes > total_bytes * 0.01 + CONTROL_BYTES
     too_few_bytes = counters.outer_expected_bytes < tcp.bytes_received * 0.98
-    too_few_packets = exact and counters.outer_expected_packets < tcp.forwarded_packets * 0.98
+    too_few_packets = exact and counters.wan_packets < tcp.carried_packets * 0.98
     if astray or too_few_bytes or too_few_packets:
-        reason += f" ({counters.outer_expected_packets} packets for {tcp.forwarded_packets} inner ones)"
+        reason += f" ({counters.wan_packets} frames for {tcp.carried_packets} inner packets)"
         return Check("outer-protocol-in-trial", Verdict.VOID, reason, rule=3)
     return Check("outer-protocol-in-trial", Verdict.OK, reason, rule=3)
 
@@ -85,7 +85,7 @@ def _outer_protocol(tcp: TcpMeasurement, outer: str, exact: bool) -> Check:
 def _fragments(tcp: TcpMeasurement) -> Check:
     created, reassembled = tcp.counters.fragments_created, tcp.counters.reassembled
     reason = f"{created} fragments made, {reassembled} packets put together again"
-    many = created + reassembled > tcp.forwarded_packets * 0.001
+    many = created + reassembled > tcp.carried_packets * 0.001
     if many:
         reason += "; a smaller tunnel MTU or mssfix would spare the router this"
     return Check("fragments", Verdict.NOTE if many else Verdict.OK, reason, rule=4)
@@ -108,7 +108,7 @@ def _router_cpu(shared: bool) -> Check:
 
 
 def _foreign(tcp: TcpMeasurement, foreign: Mapping[str, float]) -> Check:
-    share = tcp.foreign_cpu_s / tcp.router_cpu.wall_s
+    share = tcp.foreign_cpu_s / tcp.bracket_s
     worst = sorted(foreign.items(), key=lambda item: -item[1])[:3]
     names = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in worst)
     reason = f"other processes took {share:.1%} of a CPU" + (f" ({names})" if names else "")
@@ -116,7 +116,7 @@ def _foreign(tcp: TcpMeasurement, foreign: Mapping[str, float]) -> Check:
 
 
 def _steal(tcp: TcpMeasurement) -> Check:
-    usages = (tcp.router_cpu, tcp.tester_cpu)
+    usages = (tcp.window.router_cpu, tcp.window.tester_cpu)
     share = max(usage.steal_s / (usage.wall_s * len(usage.cpus)) for usage in usages)
     verdict = Verdict.OK
     if share > STEAL_LIMIT_SHARE:
@@ -134,14 +134,13 @@ def _payload(spec: TrialSpec, tcp: TcpMeasurement) -> Check:
 
 
 def _packet_rate(tcp: TcpMeasurement) -> Check:
-    """Counted packets against those that the throughput takes; the counters may lie over by the control packets."""
-    if not tcp.mss_bytes or not tcp.bytes_received:
+    """The counted packet rate against the one that the throughput of the same seconds takes."""
+    if not tcp.mss_bytes or not tcp.window_throughput_bps:
         return Check("packet-rate", Verdict.DOUBTFUL, "no throughput to compare the packet rate with", rule=16)
-    computed = tcp.bytes_received / tcp.mss_bytes
-    counted = tcp.counters.data_packets
-    ratio = counted / computed
-    agrees = abs(counted - computed) <= computed * PACKET_RATE_TOLERANCE + CONTROL_PACKETS
-    reason = f"{counted} data packets counted, {computed:.0f} follow from the throughput (ratio {ratio:.3f})"
+    computed_pps = tcp.window_throughput_bps / (8 * tcp.mss_bytes)
+    ratio = tcp.data_pps / computed_pps
+    agrees = abs(ratio - 1) <= PACKET_RATE_TOLERANCE
+    reason = f"{tcp.data_pps:.0f} packets/s counted, {computed_pps:.0f} follow from the throughput (ratio {ratio:.3f})"
     return Check("packet-rate", Verdict.OK if agrees else Verdict.DOUBTFUL, reason, rule=16)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
 from tunnelbench.host.host import Host
+from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import PathCounters
 from tunnelbench.testbed.base import Testbed
@@ -79,38 +79,74 @@ def read_path(testbed: Testbed) -> Snapshot:
         for entry in json.loads(listed)["nftables"]
         if "counter" in entry
     }
-    return Snapshot(_read(testbed.client), _read(testbed.router), _read(testbed.server), outer)
+    return Snapshot(read_host(testbed.client), read_host(testbed.router), read_host(testbed.server), outer)
 
 
-def _read(host: Host) -> HostCounters:
+def read_host(host: Host) -> HostCounters:
+    """One host's devices and IP statistics, as they are now."""
     text = host.read("/proc/net/dev", "/proc/net/snmp")
     devices, mark, statistics = text.partition("Ip: ")
     return HostCounters(parse_net_dev(devices), parse_snmp(mark + statistics))
 
 
-def path_counters(
-    before: Snapshot, after: Snapshot, direction: Direction, lan_device: str, server_device: str, pings_answered: int
-) -> PathCounters:
-    """What changed on the path, as counts of one trial.
+@dataclass(frozen=True)
+class Arrivals:
+    """Packets that have arrived at both ends since the machine's start, the answers to pings left out.
 
-    Packets are counted where they arrive: on the client's LAN device and on the server's tunnel device (its WAN device
-    where there is no tunnel). Answers to the pings that accompany the trial arrive on the client's too and are taken
-    off.
+    They are counted where they arrive: on the client's LAN device and on the server's tunnel device (its WAN device
+    where there is no tunnel).
     """
-    at_client = _change(before.client, after.client, lan_device)
-    at_server = _change(before.server, after.server, server_device)
-    ping_frame_bytes = ETHERNET_HEADER_BYTES + 20 + 8 + 56
-    client_packets = at_client.rx_packets - pings_answered
-    client_bytes = at_client.rx_bytes - pings_answered * ping_frame_bytes
-    if direction is Direction.IN:
-        data_packets, data_bytes, ack_packets = client_packets, client_bytes, at_server.rx_packets
-    else:
-        data_packets, data_bytes, ack_packets = at_server.rx_packets, at_server.rx_bytes, client_packets
+
+    data_packets: int
+    data_bytes: int
+    """Ethernet header included where the device has one, FCS not."""
+    ack_packets: int
+
+    def __sub__(self, earlier: Arrivals) -> Arrivals:
+        return Arrivals(
+            self.data_packets - earlier.data_packets,
+            self.data_bytes - earlier.data_bytes,
+            self.ack_packets - earlier.ack_packets,
+        )
+
+
+def arrivals(client: HostCounters, server: HostCounters, place: Place) -> Arrivals:
+    """What has arrived where the data go to, and where they come from."""
+    at_client, at_server = client.devices[place.client_device], server.devices[place.server_device]
+    answers = client.snmp["Icmp.InEchoReps"]
+    client_packets = at_client.rx_packets - answers
+    client_bytes = at_client.rx_bytes - answers * PING_FRAME_BYTES
+    if place.direction is Direction.IN:
+        return Arrivals(client_packets, client_bytes, at_server.rx_packets)
+    return Arrivals(at_server.rx_packets, at_server.rx_bytes, client_packets)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a trial's packets are counted."""
+
+    direction: Direction
+    client_device: str
+    server_device: str
+    wan_device: str
+    """The server's."""
+
+
+PING_FRAME_BYTES = ETHERNET_HEADER_BYTES + 20 + 8 + 56
+"""The pings that accompany a trial: IPv4, ICMP and ping's usual payload."""
+
+
+def read_arrivals(testbed: Testbed, place: Place) -> Arrivals:
+    """What has arrived up to now, both ends read at once."""
+    return arrivals(read_host(testbed.client), read_host(testbed.server), place)
+
+
+def path_counters(before: Snapshot, after: Snapshot, place: Place) -> PathCounters:
+    """What changed on the path, as counts of one trial."""
+    arrived = arrivals(after.client, after.server, place) - arrivals(before.client, before.server, place)
 
     def snmp(name: str, *hosts: str) -> int:
-        return sum(
-            getattr(after, host).snmp.get(name, 0) - getattr(before, host).snmp.get(name, 0) for host in hosts
-        )
+        return sum(getattr(after, host).snmp[name] - getattr(before, host).snmp[name] for host in hosts)
 
     def outer(name: str) -> tuple[int, int]:
         (packets_after, bytes_after), (packets_before, bytes_before) = after.outer[name], before.outer[name]
@@ -119,14 +155,15 @@ def path_counters(
     expected_packets, expected_bytes = outer("expected")
     other_packets, other_bytes = outer("other")
     return PathCounters(
-        data_packets=data_packets,
-        data_bytes=data_bytes,
-        ack_packets=ack_packets,
+        data_packets=arrived.data_packets,
+        data_bytes=arrived.data_bytes,
+        ack_packets=arrived.ack_packets,
         forwarded_packets=snmp("Ip.ForwDatagrams", "router"),
         outer_expected_packets=expected_packets,
         outer_expected_bytes=expected_bytes,
         outer_other_packets=other_packets,
         outer_other_bytes=other_bytes,
+        wan_packets=_frames(after.server, place.wan_device) - _frames(before.server, place.wan_device),
         fragments_created=snmp("Ip.FragCreates", "router", "server"),
         reassembled=snmp("Ip.ReasmOKs", "router", "server"),
         dropped_packets=sum(
@@ -135,11 +172,13 @@ def path_counters(
     )
 
 
-def _change(before: HostCounters, after: HostCounters, device: str) -> DeviceCounters:
-    earlier, later = before.devices[device], after.devices[device]
-    return DeviceCounters(*(getattr(later, name) - getattr(earlier, name) for name in DeviceCounters.__annotations__))
+def _frames(host: HostCounters, device: str) -> int:
+    counters = host.devices[device]
+    return counters.rx_packets + counters.tx_packets
 
 
 def _dropped(before: HostCounters, after: HostCounters) -> int:
-    changes = [_change(before, after, device) for device in after.devices if device in before.devices]
-    return sum(change.rx_dropped + change.tx_dropped for change in changes)
+    return sum(
+        later.rx_dropped + later.tx_dropped - before.devices[name].rx_dropped - before.devices[name].tx_dropped
+        for name, later in after.devices.items()
+    )

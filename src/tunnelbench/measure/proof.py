@@ -24,8 +24,8 @@ from tunnelbench.tunnel.base import End, Outer, Tunnel
 ANSWER_TIMEOUT_S = 10.0
 """For the first answer through a tunnel that says that it is up."""
 
-SETTLE_TIMEOUT_S = 6.0
-"""tinc carries the first packets over TCP, until it has probed UDP: so long may the pattern take the wrong way."""
+SETTLE_TIMEOUT_S = 3.0
+"""So long may the pattern take the wrong way after a tunnel says that it has settled."""
 
 ICMP_HEADER_BYTES = 8
 PATTERN_PAYLOADS_BYTES = (211, 600)
@@ -33,9 +33,8 @@ PATTERN_PAYLOADS_BYTES = (211, 600)
 PINGS_PER_SIZE = 3
 
 
-def prove(testbed: Testbed, tunnel: Tunnel[Any]) -> TunnelProof:
-    """Evidence for or against a tunnel that is up. Raises TunnelRefused where nothing answers through it."""
-    reach = _prove_reach(testbed)
+def prove(testbed: Testbed, tunnel: Tunnel[Any], reach: Check) -> TunnelProof:
+    """Evidence for or against a tunnel that is up, answers and has settled; `reach` is what `prove_reach` found."""
     checks = [reach, *_prove_routes(testbed, tunnel), *_prove_packets(testbed, tunnel), *tunnel.negotiated()]
     versions = {}
     for end, _ in tunnel.ends:
@@ -56,8 +55,8 @@ def prove(testbed: Testbed, tunnel: Tunnel[Any]) -> TunnelProof:
 LOG_KEPT_BYTES = 20_000
 
 
-def _prove_reach(testbed: Testbed) -> Check:
-    """(a)"""
+def prove_reach(testbed: Testbed) -> Check:
+    """(a). Raises TunnelRefused where nothing answers."""
     target = testbed.addresses.target
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while time.monotonic() < deadline:

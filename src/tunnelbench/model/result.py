@@ -59,11 +59,11 @@ def worst(checks: tuple[Check, ...]) -> Verdict:
 
 @dataclass(frozen=True)
 class CpuUsage:
-    """CPU time of one set of CPUs from just before the traffic to just after it."""
+    """CPU time of one set of CPUs between two readings."""
 
     cpus: tuple[int, ...]
     wall_s: float
-    """Length of the bracket on the monotonic clock [s]."""
+    """Between the readings, on the monotonic clock [s]."""
     idle_s: float
     """Idle and iowait, summed over the CPUs [s]."""
     user_s: float
@@ -77,6 +77,11 @@ class CpuUsage:
     def busy_s(self) -> float:
         """wall - idle - iowait, summed over the CPUs [s]."""
         return max(0.0, self.wall_s * len(self.cpus) - self.idle_s)
+
+    @property
+    def busy_share(self) -> float:
+        """busy over all time of these CPUs, 0 to 1."""
+        return self.busy_s / (self.wall_s * len(self.cpus))
 
 
 @dataclass(frozen=True)
@@ -112,16 +117,42 @@ class PathCounters:
     """`Ip: ForwDatagrams` of the router."""
     outer_expected_packets: int
     outer_expected_bytes: int
-    """On the WAN, both directions, of the protocol and port that the tunnel is to use; IP header included."""
+    """On the WAN, both directions, of the protocol and port that the tunnel is to use; IP header included. The server's
+    own TCP is seen here before it is cut into segments, so of plain IP the packets are fewer than on the wire."""
     outer_other_packets: int
     outer_other_bytes: int
     """On the WAN, both directions, anything else that is IP."""
+    wan_packets: int
+    """Frames on the WAN, both directions, as the server's device counts them."""
     fragments_created: int
     """`Ip: FragCreates`, router and server together."""
     reassembled: int
     """`Ip: ReasmOKs`, router and server together."""
     dropped_packets: int
     """Drops on the interfaces of the path."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was counted in a window that lies wholly inside the traffic: rates and CPU shares come from it.
+
+    A sender's last buffer still arrives when iperf3's clock has stopped; counts from before to after the traffic hold
+    it, and would make short or slow trials look busier than they were.
+    """
+
+    start_s: float
+    """From the first data to the opening of the window [s]."""
+    duration_s: float
+    """Length of the window on the monotonic clock [s]."""
+    data_packets: int
+    ack_packets: int
+    """As in PathCounters, within the window."""
+    router_cpu: CpuUsage
+    tester_cpu: CpuUsage
+    daemon_cpu_s: float | None
+    """CPU time of the tunnel's processes on the router [s]; None: there are none."""
+    daemon_cpu_method: str
+    """`schedstat` (ns), `ticks` (10 ms) or empty."""
 
 
 @dataclass(frozen=True)
@@ -136,14 +167,11 @@ class TcpMeasurement:
     mss_bytes: int | None
     """Effective payload of a full segment as the sender's kernel sees it, options deducted [bytes]."""
     counters: PathCounters
-    router_cpu: CpuUsage
-    tester_cpu: CpuUsage
-    daemon_cpu_s: float | None
-    """CPU time of the tunnel's processes on the router [s]; None: there are none."""
-    daemon_cpu_method: str
-    """`schedstat` (ns), `ticks` (10 ms) or empty."""
+    window: Window
+    bracket_s: float
+    """From the reading before the traffic to the one after it [s]."""
     foreign_cpu_s: float
-    """CPU time of processes that are not ours on the CPUs of the testbed [s]."""
+    """CPU time of processes that are not ours on the CPUs of the testbed, over the bracket [s]."""
     ping: Ping
     physical_limit_bps: float | None
     """What the link can carry of this payload through this tunnel [bit/s]; None: no rate limit."""
@@ -154,46 +182,64 @@ class TcpMeasurement:
         return self.bytes_received * 8 / self.duration_s if self.duration_s else 0.0
 
     @property
+    def window_throughput_bps(self) -> float:
+        """TCP payload received in the window, from the readings of the series that lie in it or reach into it [bit/s]."""
+        begin_s, end_s = self.window.start_s, self.window.start_s + self.window.duration_s
+        inside_bytes = 0.0
+        for interval in self.intervals:
+            length_s = interval.end_s - interval.start_s
+            inside_s = min(end_s, interval.end_s) - max(begin_s, interval.start_s)
+            if length_s > 0 and inside_s > 0:
+                inside_bytes += interval.bytes * inside_s / length_s
+        return inside_bytes * 8 / self.window.duration_s
+
+    @property
     def data_pps(self) -> float:
         """Data packets per second."""
-        return self.counters.data_packets / self.duration_s if self.duration_s else 0.0
+        return self.window.data_packets / self.window.duration_s
 
     @property
     def ack_pps(self) -> float:
         """Packets per second in the other direction."""
-        return self.counters.ack_packets / self.duration_s if self.duration_s else 0.0
+        return self.window.ack_packets / self.window.duration_s
+
+    @property
+    def carried_packets(self) -> int:
+        """Packets that the router carried for this trial, data and ACKs, from before the traffic to after it."""
+        return self.counters.data_packets + self.counters.ack_packets
+
+    @property
+    def carried_pps(self) -> float:
+        """Packets per second that the router carried, data and ACKs."""
+        return self.data_pps + self.ack_pps
 
     @property
     def router_busy_share(self) -> float:
-        """Share of the router's CPUs that was busy while traffic flowed, 0 to 1.
-
-        The bracket is a little longer than the traffic and the router idles around it, so busy time is set against the
-        traffic's duration; what the bracket holds beyond it cannot lift the share over 1.
-        """
-        capacity_s = self.duration_s * len(self.router_cpu.cpus)
-        return min(1.0, self.router_cpu.busy_s / capacity_s) if capacity_s else 0.0
+        """Share of the router's CPUs that was busy, 0 to 1."""
+        return self.window.router_cpu.busy_share
 
     @property
     def tester_busy_share(self) -> float:
-        """As `router_busy_share`, of the testers' CPUs."""
-        capacity_s = self.duration_s * len(self.tester_cpu.cpus)
-        return min(1.0, self.tester_cpu.busy_s / capacity_s) if capacity_s else 0.0
+        """Share of the testers' CPUs that was busy, 0 to 1."""
+        return self.window.tester_cpu.busy_share
 
     @property
-    def forwarded_packets(self) -> int:
-        """Packets that the router carried for this trial, data and ACKs."""
-        return self.counters.data_packets + self.counters.ack_packets
+    def daemon_busy_share(self) -> float | None:
+        """Time of the tunnel's processes on the router as a share of one CPU; None: there are none."""
+        spent_s = self.window.daemon_cpu_s
+        return None if spent_s is None else spent_s / self.window.duration_s
 
     @property
     def cpu_s_per_million_packets(self) -> float | None:
         """Router CPU seconds per million packets carried, ACKs counted as packets."""
-        packets = self.forwarded_packets
-        return self.router_cpu.busy_s * 1e6 / packets if packets else None
+        packets = self.window.data_packets + self.window.ack_packets
+        return self.window.router_cpu.busy_s * 1e6 / packets if packets else None
 
     @property
     def cpu_s_per_gigabit(self) -> float | None:
         """Router CPU seconds per 10^9 bits of TCP payload."""
-        return self.router_cpu.busy_s * 1e9 / (self.bytes_received * 8) if self.bytes_received else None
+        busy_s_per_s = self.window.router_cpu.busy_s / self.window.duration_s
+        return busy_s_per_s * 1e9 / self.throughput_bps if self.throughput_bps else None
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ _BOUNDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "less_than_equal": lambda context: f"must be at most {_number(context['le'])}",
     "less_than": lambda context: f"must be less than {_number(context['lt'])}",
     "multiple_of": lambda context: f"must be a multiple of {_number(context['multiple_of'])}",
-    "string_pattern_mismatch": lambda context: f"must be written as the pattern {context['pattern']} says",
+    "string_pattern_mismatch": lambda context: f"must match {context['pattern']}",
 }
 
 _LENGTHS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

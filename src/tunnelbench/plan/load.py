@@ -23,6 +23,10 @@ from tunnelbench.plan.wording import did_you_mean, not_one_of
 
 TESTBED_KINDS = ("netns",)
 
+_ONLY_IN_PLANS = {path[0] for path in PLAN_KEYS} - {path[0] for path in TESTBED_KEYS}
+_ONLY_IN_TESTBEDS = {path[0] for path in TESTBED_KEYS} - {path[0] for path in PLAN_KEYS}
+"""By these the rest of a broken file is told."""
+
 NO_KINDS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -88,9 +92,9 @@ def check_file(
     except FileErrors as error:
         return list(error.errors)
     data, faults = _open(source, ())
-    if data is not None and "tunnel" in data:
+    if data is not None and data.keys() & (_ONLY_IN_PLANS if faults.partial else {"tunnel"}):
         _plan(data, source.name, schemas, known_kinds, faults)
-    elif data is not None and "kind" in data:
+    elif data is not None and data.keys() & (_ONLY_IN_TESTBEDS if faults.partial else {"kind"}):
         _testbed(data, source.name, testbed_kinds, faults)
     else:
         message = "is no plan (it has no [[tunnel]]) and no testbed (it has no kind at its top)"

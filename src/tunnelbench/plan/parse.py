@@ -1,7 +1,8 @@
 """TOML text to values and positions, with the faults of syntax in plain words.
 
-`tomllib` stops at its first fault. A line that holds one whole `key = value` can be left out and the rest read on, so
-that one forgotten pair of quotes does not hide the other faults of the file.
+`tomllib` stops at its first fault. Where that is on a line that holds one whole `key = value`, the line is left out
+and the rest read on, so that one forgotten pair of quotes does not hide the other faults of the file; elsewhere, what
+stands above it is read.
 """
 
 from __future__ import annotations
@@ -93,9 +94,12 @@ def parse(text: str, file: str) -> Parsed:
             note(position, path or _key_on(faulty, locate("\n".join(lines[: start - 1])).last_table), message)
         else:
             note(position, path, f"{message} (in what starts on line {start})" if start else message)
-        if start != position.line or len(text) > LONGEST_MENDED or not _is_whole(faulty):
+        if start is None or len(text) > LONGEST_MENDED:
             break
-        lines[position.line - 1] = ""
+        if start == position.line and _is_whole(faulty):
+            lines[start - 1] = ""
+        else:
+            del lines[start - 1 :]
     return Parsed(None, locate(""), errors)
 
 

@@ -35,6 +35,8 @@ class Block(NamedTuple):
     """Each option's values, in the order of the file."""
     is_sound: bool
     """Whether no option was left out for a fault of its own."""
+    is_named: bool
+    """Whether `name` is what the file says; a name at fault is left out."""
 
 
 def read_blocks(tables: Any, schemas: Schemas, known_kinds: Mapping[str, str], faults: Faults) -> list[Block]:
@@ -103,7 +105,14 @@ def _read_block(
         elif values := _values((*path, option), given, faults):
             choices[option] = values
     name = _template(path, table.get("name"), schema.model_fields if schema else choices, faults)
-    return Block(path, kind, name, choices, is_sound=len(choices) == len(table.keys() - set(_RESERVED)))
+    return Block(
+        path,
+        kind,
+        name,
+        choices,
+        is_sound=len(choices) == len(table.keys() - set(_RESERVED)),
+        is_named=name == table.get("name"),
+    )
 
 
 def _values(path: KeyPath, given: Any, faults: Faults) -> list[OptionValue]:
@@ -112,15 +121,16 @@ def _values(path: KeyPath, given: Any, faults: Faults) -> list[OptionValue]:
     if not values:
         faults.add(path, "must have at least 1 value")
     is_sound = True
+    seen: set[tuple[type, OptionValue]] = set()  # with their types: 1, 1.0 and true are equal to Python
     for number, value in enumerate(values):
-        place = (*path, number) if isinstance(given, list) else path
         message = _value_fault(value)
-        # 1, 1.0 and true are equal to Python.
-        if not message and any(type(value) is type(other) and value == other for other in values[:number]):
+        if not message and (type(value), value) in seen:
             message = f"{value_text(value)} is given twice"
         if message:
-            faults.add(place, message)
+            faults.add((*path, number) if isinstance(given, list) else path, message)
             is_sound = False
+        else:
+            seen.add((type(value), value))
     return values if is_sound else []
 
 
@@ -186,8 +196,10 @@ def _check_names(tunnels: Sequence[tuple[Block, TunnelSpec]], faults: Faults) ->
     owners: dict[str, Block] = {}
     told: set[KeyPath] = set()
     if not any(tunnel.is_baseline for _, tunnel in tunnels):
-        owners[BASELINE_KIND] = Block((), BASELINE_KIND, None, {}, is_sound=True)
+        owners[BASELINE_KIND] = Block((), BASELINE_KIND, None, {}, is_sound=True, is_named=True)
     for block, tunnel in tunnels:
+        if not (block.is_sound and block.is_named):  # its names are not those that it will have
+            continue
         place = (*block.path, "name") if block.name is not None else block.path
         if fault := _name_fault(tunnel.name):
             faults.add(place, fault)

@@ -87,22 +87,27 @@ def compose(run: RunRecord, records: Sequence[TrialRecord]) -> Document:
 
 def legend(mark: str) -> tuple[str, ...]:
     """How to read the table; `mark`: how the best is marked, such as `bold`."""
-    return (
+    statistics = (
         "Figures are the median of the trials that count, with minimum and maximum; from five trials on with the 95 % "
         f"bootstrap interval of the median. The best of each payload and direction is {mark}, the baseline left out; "
         "several where the spread does not tell them apart. Throughput and packets/s are not ranked where a row of "
-        "the group is tester-limited.",
-        "Payload: TCP payload asked for in a full segment, in bytes. Direction: in is server to client, out is client to "
-        "server. Throughput: TCP payload received. CPU of the router: busy is wall time less idle; "
-        "usr/sys/softirq/steal come from clock ticks and are indicative; daemon is the tunnel's processes. CPU s per "
-        "Mpackets counts data and ACKs, per Gbit counts payload. Ping: the router's worst answer to the client.",
+        "the group is tester-limited."
     )
+    columns = (
+        "Payload: TCP payload asked for in a full segment, in bytes. Direction: in is server to client, out is client "
+        "to server. Throughput: TCP payload received. CPU of the router: busy is wall time less idle; "
+        "usr/sys/softirq/steal come from clock ticks and are indicative; daemon is the tunnel's processes. CPU s per "
+        "Mpackets counts data and ACKs, per Gbit counts payload. Ping: the router's worst answer to the client."
+    )
+    return statistics, columns
 
 
 def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, str]]:
     facts = {key: str(value) for key, value in run.host_facts.items() if value is not None and value != ""}
     kind = _testbed_kind(run.testbed_text)
-    taken_on = TAKEN_ON.get(kind, f"kind {kind or NOT_RECORDED}; shares of the baseline hold better than absolute figures")
+    taken_on = TAKEN_ON.get(
+        kind, f"kind {kind or NOT_RECORDED}; shares of the baseline hold better than absolute figures"
+    )
     cpus = f"{facts['cpus']} CPUs" if "cpus" in facts else f"CPUs {NOT_RECORDED}"
     return [
         ("Taken on", f"testbed {run.testbed_name}: {taken_on}"),

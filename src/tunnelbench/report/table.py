@@ -158,4 +158,3 @@ def _split(figures: Figures) -> str:
         figures.router_steal_share,
     )
     return "/".join(f"{part.median * 100:.0f}" for part in parts)
-

@@ -91,6 +91,7 @@ class NetnsTestbed(Testbed):
             for path, value in SYSCTLS_EVERYWHERE.items():
                 self._set_sysctl_if_there(host, path, value)
             host.ip("link", "set", "lo", "up")
+            host.drop_anchor()
         if cables:
             self._connect(self.client, self.lan_device, cables[0], "near")
             self._connect(cables[0], "far", self.router, self.lan_device)

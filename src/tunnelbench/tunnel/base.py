@@ -155,6 +155,9 @@ class Tunnel(ABC, Generic[OptionsT]):
         """Name of the tunnel's device at one end."""
         return self.device
 
+    def settle(self) -> None:
+        """Wait until a tunnel that answers works as it will go on to work; most do at once."""
+
     # Coming up and going down
 
     @abstractmethod

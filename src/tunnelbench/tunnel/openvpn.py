@@ -91,7 +91,7 @@ class Options(TunnelOptions):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.mode == "static-key" and self.is_aead:
-            raise ValueError(f"OpenVPN refuses {self.cipher} with a static key; take a CBC cipher, or mode = \"tls\"")
+            raise ValueError(f'OpenVPN refuses {self.cipher} with a static key; take a CBC cipher, or mode = "tls"')
         return self
 
 

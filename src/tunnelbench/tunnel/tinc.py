@@ -6,11 +6,13 @@ import re
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
-from tunnelbench.model.result import Check
+from tunnelbench.host.command import Daemon
+from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import (
     ETHERNET_HEADER_BYTES,
     IPV4_HEADER_BYTES,
@@ -45,6 +47,11 @@ OPENSSL_NIDS = {
     "bf-cbc": 91, "des-ede3-cbc": 44, "aes-128-cbc": 419, "aes-192-cbc": 423, "aes-256-cbc": 427,
     "camellia-128-cbc": 751, "camellia-256-cbc": 753,
 }  # fmt: skip
+
+
+MTU_PROBING_LIMIT_S = 30.0
+FIRST_PROBE_LIMIT_S = 3.0
+"""For the first probe that arrives."""
 
 
 class Options(TunnelOptions):
@@ -96,15 +103,41 @@ class Tinc(Tunnel[Options]):
         }
 
     def negotiated(self) -> tuple[Check, ...]:
-        """What tinc's list of nodes (SIGUSR2) says of the peer."""
-        daemon = self.router_daemons[0]
+        """What tinc's list of nodes says of the peer."""
+        router = self.router_daemons[0]
+        node = parse_node(self._nodes(router), self.ends.server.host.name)
+        checks = [equals("cipher", self.options.cipher, node.cipher), equals("digest", self.options.digest, node.digest)]
+        # The list names what was asked for even where the library has refused it.
+        if refusal := re.search(r"Error during initiali[sz]ation of key.*", router.output()):
+            checks.append(Check("keys", Verdict.VOID, f"tinc says: {refusal[0]}", rule=3))
+        return tuple(checks)
+
+    def settle(self) -> None:
+        """Wait until both daemons have found the path's MTU: until then they send what is larger than proven by TCP.
+
+        They probe three random sizes a second, which takes some seconds. One whose probes do not arrive at all, or
+        that finds no end, is left to the proof, which sees on what way its data go.
+        """
+        started_s = time.monotonic()
+        watched = (
+            (self.router_daemons[0], self.ends.server.host.name),
+            (self.server_daemons[0], self.ends.router.host.name),
+        )
+        for daemon, peer in watched:
+            while not (node := parse_node(self._nodes(daemon), peer)).mtu_is_known:
+                limit_s = MTU_PROBING_LIMIT_S if node.minimum_mtu_bytes else FIRST_PROBE_LIMIT_S
+                if time.monotonic() - started_s > limit_s:
+                    break
+                time.sleep(0.1)
+
+    def _nodes(self, daemon: Daemon) -> str:
+        """The list of nodes that tinc prints on SIGUSR2."""
         seen = len(daemon.output())
         daemon.process.send_signal(signal.SIGUSR2)
         deadline = time.monotonic() + 2
-        while "End of nodes." not in daemon.output()[seen:] and time.monotonic() < deadline:
+        while "End of nodes." not in (listing := daemon.output()[seen:]) and time.monotonic() < deadline:
             time.sleep(0.01)
-        cipher, digest = parse_node(daemon.output()[seen:], "server")
-        return (equals("cipher", self.options.cipher, cipher), equals("digest", self.options.digest, digest))
+        return listing
 
     def _up(self) -> None:
         hosts = {}
@@ -118,7 +151,7 @@ class Tinc(Tunnel[Options]):
                 self._write(end, f"tinc/hosts/{name}", text)
             config = self._write(end, "tinc/tinc.conf", self._config(end, other))
             folder = config.removesuffix("/tinc.conf")
-            daemon = self._start(end, ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d3"])
+            daemon = self._start(end, ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d1"])
             self._require(daemon, "Ready", timeout_s=5)
             self._address_device(end)
         self._require(self.router_daemons[0], "activated", timeout_s=10)
@@ -152,14 +185,31 @@ class Tinc(Tunnel[Options]):
         return "\n".join(lines) + "\n" + public_key
 
 
-def parse_node(listing: str, node: str) -> tuple[str, str]:
-    """Cipher and digest of a node in tinc 1.0's list of nodes, `unknown` where it is not listed.
+@dataclass(frozen=True)
+class Node:
+    """What tinc says of another node."""
 
-    A line: ` server at 198.18.2.2 port 655 cipher 419 digest 64 maclength 4 compression 0 ...`
+    cipher: str
+    digest: str
+    minimum_mtu_bytes: int
+    maximum_mtu_bytes: int
+
+    @property
+    def mtu_is_known(self) -> bool:
+        return 0 < self.maximum_mtu_bytes <= self.minimum_mtu_bytes
+
+
+def parse_node(listing: str, name: str) -> Node:
+    """A node in tinc 1.0's list of nodes; cipher and digest are `unknown` where it is not listed.
+
+    A line: ` server at 198.18.2.2 port 655 cipher 419 digest 64 maclength 4 compression 0 options c status 001a
+    nexthop server via server pmtu 1443 (min 1443 max 1443)`
     """
-    match = re.search(rf"^.*?\b{re.escape(node)} at .* cipher (-?\d+) digest (-?\d+)", listing, re.MULTILINE)
+    match = re.search(
+        rf"^.*?\b{re.escape(name)} at .* cipher (-?\d+) digest (-?\d+) .*\(min (\d+) max (\d+)\)", listing, re.MULTILINE
+    )
     if not match:
-        return "unknown", "unknown"
+        return Node("unknown", "unknown", 0, 0)
     names = {number: name for name, number in OPENSSL_NIDS.items()}
-    cipher, digest = (names.get(int(number), f"OpenSSL NID {number}") for number in match.groups())
-    return cipher, digest
+    cipher, digest = (names.get(int(number), f"OpenSSL NID {number}") for number in match.group(1, 2))
+    return Node(cipher, digest, int(match[3]), int(match[4]))

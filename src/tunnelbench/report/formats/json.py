@@ -19,6 +19,7 @@ DERIVED = (
     "ack_pps",
     "router_busy_share",
     "tester_busy_share",
+    "daemon_busy_share",
     "cpu_s_per_million_packets",
     "cpu_s_per_gigabit",
 )

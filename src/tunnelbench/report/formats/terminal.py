@@ -74,7 +74,8 @@ def _parts(document: Document, width: int) -> Iterator[RenderableType]:
 
 
 def _table(every: Sequence[Block], width: int) -> Iterator[RenderableType]:
-    columns, widths = WIDE, _widths(WIDE, every)
+    columns: tuple[Column, ...] = WIDE
+    widths = _widths(columns, every)
     if INDENT + sum(widths) + len(GAP) * (len(widths) - 1) > width:
         columns, widths = NARROW, _widths(NARROW, every)
     yield Text("technology, version: router (server)", style="bold")

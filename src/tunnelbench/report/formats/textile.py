@@ -30,9 +30,18 @@ COLUMNS = (
     "Comment",
 )
 
-_ACTIVE = re.compile(r"[^\w .,;()/-]|_|(?<!\d)\.(?=\w)|(?<!\w)-|-(?!\w)|(?<! )\(", re.ASCII)
-"""All but what is harmless everywhere; also a dot inside a word (www.), a dash or underscore that opens or closes a
-phrase, and a bracket that would make the word before it an acronym."""
+_ACTIVE = re.compile(
+    r"""
+    [^\w\ .,;:()/%'-]        # all but what is harmless in most places, and of that:
+    | _
+    | (?<!\d)\.(?=\w)        # a dot inside a word, as in www.
+    | :(?!\s|$)              # a colon that joins, as in http: and user:
+    | (?<!\w)- | -(?!\w)     # a dash that opens or closes a phrase
+    | (?<!\d)%               # the same
+    | (?<!\ )\(              # a bracket that makes the word before it an acronym
+    """,
+    re.ASCII | re.VERBOSE,
+)
 
 
 def render(document: Document, style: Style) -> str:

@@ -1,0 +1,138 @@
+"""What goes on beside the traffic of a trial: the window is read, the daemons are looked after, the rate is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tunnelbench.host.command import Daemon
+from tunnelbench.host.host import Host
+from tunnelbench.measure import cpu
+from tunnelbench.measure.counters import Arrivals, Place, read_arrivals
+from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.result import Window
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.tunnel.base import Tunnel, daemon_name
+
+GRACE_S = 8.0
+"""What an iperf3 may take beyond its test for connecting and for its results."""
+
+POLL_S = 0.01
+FLOWING_PACKETS = 20
+"""So many data packets and the test has begun: until then iperf3's control connection sends fewer."""
+
+RAMP_S = 0.1
+"""From the first packets to the beginning of the window."""
+
+MARGIN_S = 0.05
+"""From the end of the window to the end of the test at the earliest: a controller on a busy CPU may wake up late."""
+
+SHORTEST_WINDOW_SHARE = 0.5
+"""Of the test's duration; with less of it inside the window the trial is void."""
+
+OnSecond = Callable[[float], None]
+"""Called about once a second with the rate of the data on the interface [bit/s]."""
+
+
+class TunnelDied(TrialFailed):
+    """A daemon of the tunnel ended: the tunnel must be brought up anew before the next trial."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """CPU times and arrivals at one moment."""
+
+    cpu: cpu.CpuReading
+    arrivals: Arrivals
+
+
+class Companion:
+    """Accompanies one iperf3 test.
+
+    The window opens shortly after data flow and closes just under `duration_s` after iperf3 was started: the test
+    itself begins later than that, so the window ends before the test does.
+    """
+
+    def __init__(
+        self, testbed: Testbed, tunnel: Tunnel[Any], place: Place, duration_s: float, sender: Host, on_second: OnSecond
+    ) -> None:
+        self.testbed = testbed
+        self.tunnel = tunnel
+        self.place = place
+        self.duration_s = duration_s
+        self.sender = sender
+        self.on_second = on_second
+        self.sockets = ""
+        """What `ss` said of the sender's connections half-way through."""
+        self._flowing_s = 0.0
+        self._opened: Reading | None = None
+        self._closed: Reading | None = None
+
+    def accompany(self, client: Daemon) -> None:
+        """Stay with iperf3's client until it ends. Raises TrialFailed when it hangs or the tunnel dies."""
+        started_s = time.monotonic()
+        end_s = started_s + self.duration_s - MARGIN_S
+        idle = read_arrivals(self.testbed, self.place)
+        while time.monotonic() < end_s:
+            if client.wait(POLL_S):
+                return  # it failed early, or was refused: its own words say why
+            if (read_arrivals(self.testbed, self.place) - idle).data_packets >= FLOWING_PACKETS:
+                break
+        self._flowing_s = time.monotonic()
+        client.wait(RAMP_S)
+        self._opened = latest = self._read()
+        half_way_s = started_s + self.duration_s / 2
+        while (now_s := time.monotonic()) < end_s:
+            if not self.sockets and now_s >= half_way_s:
+                self.sockets = self.sender.run(["ss", "-tinHO", "state", "established"]).stdout
+            if client.wait(max(0.0, min(1.0, end_s - now_s, half_way_s - now_s if not self.sockets else 1.0))):
+                return
+            require_daemons(self.tunnel)
+            reading = self._read()
+            elapsed_s = reading.cpu.clock_s - latest.cpu.clock_s
+            if elapsed_s > 0.2:
+                self.on_second((reading.arrivals - latest.arrivals).data_bytes * 8 / elapsed_s)
+                latest = reading
+        self._closed = self._read()
+        if not client.wait(GRACE_S):
+            raise TrialFailed(f"iperf3 did not end {GRACE_S:g} s after its test of {self.duration_s:g} s")
+
+    def window(self) -> Window:
+        """What was counted inside the traffic; TrialFailed when there was too little of it."""
+        if self._opened is None or self._closed is None:
+            raise TrialFailed("the traffic ended before its time")
+        before, after = self._opened.cpu, self._closed.cpu
+        duration_s = after.clock_s - before.clock_s
+        if duration_s < self.duration_s * SHORTEST_WINDOW_SHARE:
+            raise TrialFailed(f"data flowed for only {duration_s:.1f} s of {self.duration_s:g} s")
+        arrived = self._closed.arrivals - self._opened.arrivals
+        testers = sorted({*self.testbed.client.cpus, *self.testbed.server.cpus})
+        spent_s = None
+        if before.daemons_s is not None and after.daemons_s is not None:
+            spent_s = after.daemons_s - before.daemons_s
+        return Window(
+            start_s=before.clock_s - self._flowing_s,
+            duration_s=duration_s,
+            data_packets=arrived.data_packets,
+            ack_packets=arrived.ack_packets,
+            router_cpu=cpu.usage(before, after, self.testbed.router.cpus),
+            tester_cpu=cpu.usage(before, after, testers),
+            daemon_cpu_s=spent_s,
+            daemon_cpu_method=after.daemons_method,
+        )
+
+    def _read(self) -> Reading:
+        return Reading(
+            cpu.read_cpu(self.testbed.router, self.tunnel.router_daemons), read_arrivals(self.testbed, self.place)
+        )
+
+
+def require_daemons(tunnel: Tunnel[Any]) -> None:
+    """Raises TunnelDied when one of the tunnel's programs has ended."""
+    for end, daemons in (("router", tunnel.router_daemons), ("server", tunnel.server_daemons)):
+        for daemon in daemons:
+            if not daemon.is_running:
+                name = daemon_name(daemon)
+                raise TunnelDied(f"{name} on the {end} ended during the trial; last: {daemon.last_line()}")

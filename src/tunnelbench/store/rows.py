@@ -1,0 +1,119 @@
+"""Records as rows of the tables, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import RowMapping
+
+from tunnelbench.model.plan import Direction, OptionValue, TrialSpec, TunnelSpec
+from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TrialRecord, TunnelProof
+
+Row = dict[str, str | int | None]
+
+_OPTIONS = TypeAdapter(dict[str, OptionValue])
+_CHECKS = TypeAdapter(tuple[Check, ...])
+_TCP = TypeAdapter(TcpMeasurement)
+_PROOF = TypeAdapter(TunnelProof)
+_OBJECT = TypeAdapter(dict[str, Any])
+_NOTES = TypeAdapter(tuple[str, ...])
+
+
+def run_row(record: RunRecord) -> Row:
+    """For table `run`; how many trials are recorded is counted when it is read."""
+    return {
+        "run_id": _text(record.run_id),
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "status": record.status,
+        "plan_name": _text(record.plan_name),
+        "plan_title": _text(record.plan_title),
+        "plan_text": _text(record.plan_text),
+        "testbed_name": _text(record.testbed_name),
+        "testbed_text": _text(record.testbed_text),
+        "host_facts": _json(dict(record.host_facts)),
+        "trials_planned": record.trials_planned,
+        "tunnelbench_version": record.tunnelbench_version,
+        "notes": _json(record.notes),
+    }
+
+
+def run_record(row: RowMapping) -> RunRecord:
+    """From a row of table `run` with `trials_recorded` counted."""
+    fields = {
+        **row,
+        "host_facts": _OBJECT.validate_json(row["host_facts"]),
+        "notes": _NOTES.validate_json(row["notes"]),
+    }
+    return RunRecord(**fields)
+
+
+def trial_row(run_id: str, record: TrialRecord, proof_sha256: str | None) -> Row:
+    """For table `trial`."""
+    spec = record.spec
+    return {
+        "run_id": run_id,
+        "sequence": spec.sequence,
+        "round": spec.round,
+        "tunnel_kind": _text(spec.tunnel.kind),
+        "tunnel_name": _text(spec.tunnel.name),
+        "tunnel_options": _json(dict(spec.tunnel.options)),
+        "payload_bytes": spec.payload_bytes,
+        "direction": spec.direction.value,
+        "outcome": record.outcome.value,
+        "verdict": record.verdict.value,
+        "reason": _text(record.reason),
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "checks": _json(_CHECKS.dump_python(record.checks, mode="json")),
+        "tcp": None if record.tcp is None else _json(_TCP.dump_python(record.tcp, mode="json")),
+        "proof_sha256": proof_sha256,
+    }
+
+
+def trial_record(row: RowMapping, proof: TunnelProof | None, raw: str | None) -> TrialRecord:
+    """From a row of table `trial`, its proof and the JSON of its raw output, where that was read."""
+    tunnel = TunnelSpec(row["tunnel_kind"], row["tunnel_name"], _OPTIONS.validate_json(row["tunnel_options"]))
+    return TrialRecord(
+        spec=TrialSpec(row["sequence"], row["round"], tunnel, row["payload_bytes"], Direction(row["direction"])),
+        outcome=Outcome(row["outcome"]),
+        reason=row["reason"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        checks=_CHECKS.validate_json(row["checks"]),
+        tcp=None if row["tcp"] is None else _TCP.validate_json(row["tcp"]),
+        proof=proof,
+        raw={} if raw is None else _OBJECT.validate_json(raw),
+    )
+
+
+def raw_row(run_id: str, record: TrialRecord) -> Row:
+    """For table `trial_raw`."""
+    return {"run_id": run_id, "sequence": record.spec.sequence, "raw": _json(dict(record.raw))}
+
+
+def proof_row(proof: TunnelProof) -> Row:
+    """For table `proof`: what programs printed in a column of its own, all of it addressed by its content."""
+    content = _json(_PROOF.dump_python(replace(proof, raw={}), mode="json"))
+    raw = _json(dict(proof.raw))
+    return {"sha256": sha256(f"{content}\n{raw}".encode()).hexdigest(), "proof": content, "raw": raw}
+
+
+def proof_record(row: RowMapping) -> TunnelProof:
+    """From a row of table `proof`, of which `raw` may not have been read."""
+    found = _PROOF.validate_json(row["proof"])
+    return replace(found, raw=_OBJECT.validate_json(row["raw"])) if "raw" in row else found
+
+
+def _json(value: object) -> str:
+    """JSON, keys in their order; what no UTF-8 can hold becomes `?`."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace").decode()
+
+
+def _text(text: str) -> str:
+    """`text` for a column: no lone surrogates, and no NUL, which PostgreSQL refuses."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

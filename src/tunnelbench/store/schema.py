@@ -1,0 +1,83 @@
+"""Tables and the number of their format. docs/data-format.md says what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Column, Connection, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
+
+FORMAT = 1
+"""What this version reads and writes.
+
+History:
+1  run, trial, trial_raw, proof.
+"""
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = ()
+"""The first one turns format 1 into 2, and so on. Once released, none is changed."""
+
+metadata = MetaData()
+
+format_history = Table(
+    "format",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("tunnelbench_version", Text, nullable=False),
+    Column("since", Text, nullable=False),
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("started_at", Text, nullable=False),
+    Column("ended_at", Text),
+    Column("status", Text, nullable=False),
+    Column("plan_name", Text, nullable=False),
+    Column("plan_title", Text, nullable=False),
+    Column("plan_text", Text, nullable=False),
+    Column("testbed_name", Text, nullable=False),
+    Column("testbed_text", Text, nullable=False),
+    Column("host_facts", Text, nullable=False),
+    Column("trials_planned", Integer, nullable=False),
+    Column("tunnelbench_version", Text, nullable=False),
+    Column("notes", Text, nullable=False),
+)
+
+proof = Table(
+    "proof",
+    metadata,
+    Column("sha256", Text, primary_key=True),
+    Column("proof", Text, nullable=False),
+    Column("raw", Text, nullable=False),
+)
+
+trial = Table(
+    "trial",
+    metadata,
+    Column("run_id", Text, ForeignKey("run.run_id"), primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("round", Integer, nullable=False),
+    Column("tunnel_kind", Text, nullable=False),
+    Column("tunnel_name", Text, nullable=False),
+    Column("tunnel_options", Text, nullable=False),
+    Column("payload_bytes", Integer, nullable=False),
+    Column("direction", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("started_at", Text, nullable=False),
+    Column("ended_at", Text, nullable=False),
+    Column("checks", Text, nullable=False),
+    Column("tcp", Text),
+    Column("proof_sha256", Text, ForeignKey("proof.sha256")),
+)
+
+trial_raw = Table(
+    "trial_raw",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("raw", Text, nullable=False),
+    ForeignKeyConstraint(["run_id", "sequence"], ["trial.run_id", "trial.sequence"]),
+)

@@ -1,0 +1,109 @@
+"""Testbed files, and which file a `--set` belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.testbed import Link, TestbedSpec
+from tunnelbench.plan import FileErrors, override_target, read_testbed, shipped_testbeds
+
+
+def test_a_testbed_of_a_kind_alone_has_all_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('kind = "netns"\n')
+    assert read_testbed(str(path)).testbed == TestbedSpec("mine", "netns")
+
+
+def test_every_key_of_a_testbed_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'kind = "qemu"\ntitle = "all keys"\nrouter_cpu = 0\nquiet_wait_s = 0\n'
+        "[link]\nrate_out_mbps = 0.1\nrate_in_mbps = 100\ndelay_ms = 2.5\nmtu_bytes = 9000\n"
+    )
+    loaded = read_testbed(str(path), kinds=("netns", "qemu"))
+    link = Link(rate_out_mbps=0.1, rate_in_mbps=100.0, delay_ms=2.5, mtu_bytes=9000)
+    assert loaded.testbed == TestbedSpec("mine", "qemu", "all keys", link, router_cpu=0, quiet_wait_s=0)
+    assert loaded.text == path.read_text()
+
+
+def test_a_testbed_without_a_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("router_cpu = 1\n")
+    with pytest.raises(FileErrors, match=r"mine.toml:1:1: kind: is missing$"):
+        read_testbed(str(path))
+
+
+def test_a_plan_is_no_testbed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[[tunnel]]\nkind = "vxlan"\n')
+    with pytest.raises(
+        FileErrors, match=r"mine.toml:1:3: tunnel: this is a plan; a testbed has a kind and no tunnels$"
+    ):
+        read_testbed(str(path))
+
+
+def test_overrides_are_in_the_testbed_and_in_its_text(tmp_path: Path) -> None:
+    loaded = read_testbed("netns", ["link.rate_in_mbps=100", "router_cpu=0"])
+    assert loaded.testbed.link == Link(rate_in_mbps=100.0)
+    assert loaded.testbed.router_cpu == 0
+    path = tmp_path / "netns.toml"
+    path.write_text(loaded.text)
+    assert read_testbed(str(path)).testbed == loaded.testbed
+
+
+def test_a_fault_of_a_flag_names_the_flag() -> None:
+    with pytest.raises(FileErrors, match=r"^--set link.rat_in_mbps=1: unknown key; did you mean link.rate_in_mbps\?$"):
+        read_testbed("netns", ["link.rat_in_mbps=1"])
+
+
+def test_every_shipped_testbed_loads() -> None:
+    assert shipped_testbeds() == ["netns", "netns-100m"]
+    assert read_testbed("netns").testbed.link == Link()
+    assert read_testbed("netns-100m").testbed.link == Link(rate_out_mbps=100.0, rate_in_mbps=100.0)
+    for name in shipped_testbeds():
+        assert read_testbed(name).testbed.name == name
+
+
+def test_a_name_that_is_not_shipped_gets_the_nearest_one() -> None:
+    with pytest.raises(WrongInput, match=r'^no testbed "netsn" is shipped; did you mean netns'):
+        read_testbed("netsn")
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("tcp.duration_s=2", "plan"),
+        ("rounds=1", "plan"),
+        ("title=x", "plan"),
+        ("tcp.anything=x", "plan"),
+        ("link.rate_in_mbps=100", "testbed"),
+        ("link=x", "testbed"),
+        ("router_cpu=1", "testbed"),
+        ("quiet_wait_s=0", "testbed"),
+        ("kind=netns", "testbed"),
+    ],
+)
+def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str) -> None:
+    assert override_target(text) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("duration_s=2", "unknown key; did you mean tcp.duration_s?"),
+        ("lnik.rate_in_mbps=2", "unknown key; did you mean link?"),
+        ("ruonds=2", "unknown key; did you mean rounds?"),
+        (
+            "zzz=2",
+            "unknown key; known are title, rounds, tcp, tunnel, kind, router_cpu, quiet_wait_s, link",
+        ),
+        ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),
+    ],
+)
+def test_an_override_of_no_known_key_is_refused(text: str, message: str) -> None:
+    with pytest.raises(FileErrors) as caught:
+        override_target(text)
+    assert caught.value.message == f"--set {text}: {message}"
