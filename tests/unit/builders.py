@@ -119,11 +119,13 @@ def make_tcp(
             outer_expected_bytes=bytes_received + packets * 100,
             outer_other_packets=0,
             outer_other_bytes=0,
+            wan_packets=packets,
             fragments_created=0,
             reassembled=0,
             dropped_packets=0,
         ),
         window=Window(
+            start_s=duration_s * 0.1,
             duration_s=window_s,
             data_packets=round(data_packets * inside),
             ack_packets=round(ack_packets * inside),

@@ -66,7 +66,6 @@ class Companion:
         self.on_second = on_second
         self.sockets = ""
         """What `ss` said of the sender's connections half-way through."""
-        self._flowing_s = 0.0
         self._opened: Reading | None = None
         self._closed: Reading | None = None
 
@@ -80,7 +79,6 @@ class Companion:
                 return  # it failed early, or was refused: its own words say why
             if (read_arrivals(self.testbed, self.place) - idle).data_packets >= FLOWING_PACKETS:
                 break
-        self._flowing_s = time.monotonic()
         client.wait(RAMP_S)
         self._opened = latest = self._read()
         half_way_s = started_s + self.duration_s / 2
@@ -113,7 +111,6 @@ class Companion:
         if before.daemons_s is not None and after.daemons_s is not None:
             spent_s = after.daemons_s - before.daemons_s
         return Window(
-            start_s=before.clock_s - self._flowing_s,
             duration_s=duration_s,
             data_packets=arrived.data_packets,
             ack_packets=arrived.ack_packets,

@@ -51,7 +51,7 @@ def measure_tcp(
     companion = Companion(testbed, tunnel, place, traffic.duration_s, sender, on_second)
 
     with ExitStack() as stack:
-        server = _start(stack, testbed.server, iperf3.server_command(testbed.addresses.target))
+        server = _start(stack, testbed.server, iperf3.server_command(testbed.addresses.target, traffic.interval_s))
         _wait_until_listening(testbed.server, server)
         pinger = _start(stack, testbed.client, ping.command(testbed.addresses.router_lan))
         client_argv = iperf3.client_command(testbed.addresses.target, traffic, spec.payload_bytes, spec.direction)
@@ -70,6 +70,7 @@ def measure_tcp(
     tcp = TcpMeasurement(
         duration_s=result.duration_s,
         bytes_received=result.bytes_received,
+        bytes_sent=result.bytes_sent,
         retransmits=result.retransmits,
         mss_bytes=mss_bytes,
         counters=path_counters(counters_before, counters_after, place),
@@ -111,7 +112,7 @@ def warm_up(testbed: Testbed, traffic: TcpTraffic) -> None:
     """A short transfer each way that is not timed: paths, ARP and CPU clocks settle (rule 23)."""
     for direction in traffic.direction:
         with ExitStack() as stack:
-            server = _start(stack, testbed.server, iperf3.server_command(testbed.addresses.target))
+            server = _start(stack, testbed.server, iperf3.server_command(testbed.addresses.target, traffic.interval_s))
             _wait_until_listening(testbed.server, server)
             argv = iperf3.client_command(testbed.addresses.target, traffic, max(traffic.payload_bytes), direction)
             position = argv.index("--time")

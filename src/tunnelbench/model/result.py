@@ -140,8 +140,6 @@ class Window:
     it, and would make short or slow trials look busier than they were.
     """
 
-    start_s: float
-    """From the first data to the opening of the window [s]."""
     duration_s: float
     """Length of the window on the monotonic clock [s]."""
     data_packets: int
@@ -162,7 +160,9 @@ class TcpMeasurement:
     duration_s: float
     """Timed by the receiver [s]."""
     bytes_received: int
-    """TCP payload at the receiver [bytes]."""
+    """TCP payload that the receiver had read when the test ended [bytes]."""
+    bytes_sent: int
+    """TCP payload that the sender had handed to its kernel by then; what lies between was under way [bytes]."""
     retransmits: int | None
     mss_bytes: int | None
     """Effective payload of a full segment as the sender's kernel sees it, options deducted [bytes]."""
@@ -180,18 +180,6 @@ class TcpMeasurement:
     @property
     def throughput_bps(self) -> float:
         return self.bytes_received * 8 / self.duration_s if self.duration_s else 0.0
-
-    @property
-    def window_throughput_bps(self) -> float:
-        """TCP payload received in the window, from the readings of the series that lie in it or reach into it [bit/s]."""
-        begin_s, end_s = self.window.start_s, self.window.start_s + self.window.duration_s
-        inside_bytes = 0.0
-        for interval in self.intervals:
-            length_s = interval.end_s - interval.start_s
-            inside_s = min(end_s, interval.end_s) - max(begin_s, interval.start_s)
-            if length_s > 0 and inside_s > 0:
-                inside_bytes += interval.bytes * inside_s / length_s
-        return inside_bytes * 8 / self.window.duration_s
 
     @property
     def data_pps(self) -> float:
@@ -237,9 +225,9 @@ class TcpMeasurement:
 
     @property
     def cpu_s_per_gigabit(self) -> float | None:
-        """Router CPU seconds per 10^9 bits of TCP payload."""
-        busy_s_per_s = self.window.router_cpu.busy_s / self.window.duration_s
-        return busy_s_per_s * 1e9 / self.throughput_bps if self.throughput_bps else None
+        """Router CPU seconds per 10^9 bits of TCP payload, from the full segments counted in the window."""
+        payload_bits = self.window.data_packets * (self.mss_bytes or 0) * 8
+        return self.window.router_cpu.busy_s * 1e9 / payload_bits if payload_bits else None
 
 
 @dataclass(frozen=True)

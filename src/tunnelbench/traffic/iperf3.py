@@ -18,9 +18,12 @@ from tunnelbench.model.result import Interval
 PORT = 5201
 
 
-def server_command(address: str) -> list[str]:
-    """An iperf3 server for one test."""
-    return ["iperf3", "--server", "--one-off", "--json", "--bind", address, "--port", str(PORT)]
+def server_command(address: str, interval_s: float) -> list[str]:
+    """An iperf3 server for one test; it takes no interval from its client."""
+    # fmt: off
+    return ["iperf3", "--server", "--one-off", "--json", "--interval", f"{interval_s:g}",
+            "--bind", address, "--port", str(PORT)]
+    # fmt: on
 
 
 def client_command(address: str, traffic: TcpTraffic, payload_bytes: int, direction: Direction) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.builders import make_records, make_spec, make_tcp, make_trial
+
 from tunnelbench.analysis.comments import comments
 from tunnelbench.analysis.summary import summarise
 from tunnelbench.model.result import Check, Outcome, TrialRecord, Verdict

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.unit.builders import make_proof, make_records, make_spec, make_tcp, make_trial
+
 from tunnelbench.analysis.doubts import Doubt, doubts, merged
 from tunnelbench.analysis.summary import TrialClass, summarise
 from tunnelbench.model.plan import Direction

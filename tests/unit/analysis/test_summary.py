@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-
 from tests.unit.builders import make_plan, make_proof, make_records, make_spec, make_tcp, make_trial
+
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row, TrialClass, summarise, trial_class
 from tunnelbench.model.plan import Direction
@@ -154,7 +154,7 @@ def test_a_capacity_is_extrapolated_only_where_testers_were_the_limit() -> None:
 
 
 def test_one_tester_limited_trial_of_three_does_not_make_the_row_so() -> None:
-    trials = rounds_of("vxlan", [1e8, 1e8]) + [make_trial(make_spec(3, 3, "vxlan"), checks=(LIMITED,))]
+    trials = [*rounds_of("vxlan", [100000000.0, 100000000.0]), make_trial(make_spec(3, 3, "vxlan"), checks=(LIMITED,))]
     row = row_of(summarise(trials), "vxlan")
     assert row.figures is not None
     assert not row.figures.is_tester_limited

@@ -133,6 +133,17 @@ def test_combinations_are_checked_one_by_one_and_told_once(load: Load, tmp_path:
     assert caught.value.message == f'{tmp_path}/mine.toml:1:3: tunnel[1]: mode "static-key" takes no GCM cipher'
 
 
+def test_a_combination_is_not_blamed_for_an_option_that_is_at_fault_by_itself(load: Load) -> None:
+    with pytest.raises(FileErrors) as caught:
+        load('[[tunnel]]\nkind = "openvpn"\nmode = "static-key"\ncipher = []\n')
+    assert [error.message for error in caught.value.errors] == ["must have at least 1 value"]
+
+
+def test_values_that_only_python_takes_for_equal_are_different(load: Load) -> None:
+    plan = load('[[tunnel]]\nkind = "gre"\nkey = [1, 1.0, true]\n').plan
+    assert [tunnel.name for tunnel in plan.tunnels[1:]] == ["gre key=1", "gre key=1.0", "gre key=true"]
+
+
 def test_rounds_are_outermost_and_the_baseline_runs_in_each(load: Load) -> None:
     plan = load(
         'rounds = 2\n[tcp]\npayload_bytes = [1448, 76]\n[[tunnel]]\nkind = "vxlan"\n[[tunnel]]\nkind = "tinc"\n'

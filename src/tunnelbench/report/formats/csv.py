@@ -6,13 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 
 from tunnelbench.analysis.summary import trial_class
-from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
+from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.document import Document, Style
 from tunnelbench.report.text import one_line
 
-Cell = str | int | float | None
+Cell = str | int | float | tuple[int, ...] | None
 
 FORMULA_STARTS = ("=", "+", "-", "@")
 """A spreadsheet takes a text that begins so for a formula, and runs it."""
@@ -49,49 +50,53 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], Cell]] = {
     "inner_mtu_bytes": lambda record: record.proof.inner_mtu_bytes if record.proof else None,
 }
 
-OF_MEASUREMENT: Mapping[str, Callable[[TcpMeasurement], Cell]] = {
-    "duration_s": lambda tcp: tcp.duration_s,
-    "bytes_received": lambda tcp: tcp.bytes_received,
-    "throughput_bps": lambda tcp: tcp.throughput_bps,
-    "physical_limit_bps": lambda tcp: tcp.physical_limit_bps,
-    "retransmits": lambda tcp: tcp.retransmits,
-    "mss_bytes": lambda tcp: tcp.mss_bytes,
-    "data_packets": lambda tcp: tcp.counters.data_packets,
-    "data_bytes": lambda tcp: tcp.counters.data_bytes,
-    "data_pps": lambda tcp: tcp.data_pps,
-    "ack_packets": lambda tcp: tcp.counters.ack_packets,
-    "ack_pps": lambda tcp: tcp.ack_pps,
-    "router_forwarded_packets": lambda tcp: tcp.counters.forwarded_packets,
-    "outer_expected_packets": lambda tcp: tcp.counters.outer_expected_packets,
-    "outer_expected_bytes": lambda tcp: tcp.counters.outer_expected_bytes,
-    "outer_other_packets": lambda tcp: tcp.counters.outer_other_packets,
-    "outer_other_bytes": lambda tcp: tcp.counters.outer_other_bytes,
-    "fragments_created": lambda tcp: tcp.counters.fragments_created,
-    "reassembled": lambda tcp: tcp.counters.reassembled,
-    "dropped_packets": lambda tcp: tcp.counters.dropped_packets,
-    "window_s": lambda tcp: tcp.window.duration_s,
-    "window_data_packets": lambda tcp: tcp.window.data_packets,
-    "window_ack_packets": lambda tcp: tcp.window.ack_packets,
-    "router_cpus": lambda tcp: len(tcp.window.router_cpu.cpus),
-    "router_busy_s": lambda tcp: tcp.window.router_cpu.busy_s,
-    "router_busy_share": lambda tcp: tcp.router_busy_share,
-    "router_user_s": lambda tcp: tcp.window.router_cpu.user_s,
-    "router_system_s": lambda tcp: tcp.window.router_cpu.system_s,
-    "router_softirq_s": lambda tcp: tcp.window.router_cpu.softirq_s,
-    "router_steal_s": lambda tcp: tcp.window.router_cpu.steal_s,
-    "daemon_cpu_s": lambda tcp: tcp.window.daemon_cpu_s,
-    "daemon_cpu_method": lambda tcp: tcp.window.daemon_cpu_method,
-    "cpu_s_per_million_packets": lambda tcp: tcp.cpu_s_per_million_packets,
-    "cpu_s_per_gigabit": lambda tcp: tcp.cpu_s_per_gigabit,
-    "tester_cpus": lambda tcp: len(tcp.window.tester_cpu.cpus),
-    "tester_busy_s": lambda tcp: tcp.window.tester_cpu.busy_s,
-    "tester_busy_share": lambda tcp: tcp.tester_busy_share,
-    "bracket_s": lambda tcp: tcp.bracket_s,
-    "foreign_cpu_s": lambda tcp: tcp.foreign_cpu_s,
-    "pings_sent": lambda tcp: tcp.ping.sent,
-    "pings_answered": lambda tcp: tcp.ping.answered,
-    "ping_worst_ms": lambda tcp: tcp.ping.worst_ms,
+OF_MEASUREMENT = {
+    "duration_s": "duration_s",
+    "bytes_received": "bytes_received",
+    "throughput_bps": "throughput_bps",
+    "physical_limit_bps": "physical_limit_bps",
+    "retransmits": "retransmits",
+    "mss_bytes": "mss_bytes",
+    "data_packets": "counters.data_packets",
+    "data_bytes": "counters.data_bytes",
+    "ack_packets": "counters.ack_packets",
+    "forwarded_packets": "counters.forwarded_packets",
+    "outer_expected_packets": "counters.outer_expected_packets",
+    "outer_expected_bytes": "counters.outer_expected_bytes",
+    "outer_other_packets": "counters.outer_other_packets",
+    "outer_other_bytes": "counters.outer_other_bytes",
+    "wan_packets": "counters.wan_packets",
+    "fragments_created": "counters.fragments_created",
+    "reassembled": "counters.reassembled",
+    "dropped_packets": "counters.dropped_packets",
+    "window_start_s": "window.start_s",
+    "window_duration_s": "window.duration_s",
+    "window_data_packets": "window.data_packets",
+    "window_ack_packets": "window.ack_packets",
+    "data_pps": "data_pps",
+    "ack_pps": "ack_pps",
+    "router_cpus": "window.router_cpu.cpus",
+    "router_busy_s": "window.router_cpu.busy_s",
+    "router_user_s": "window.router_cpu.user_s",
+    "router_system_s": "window.router_cpu.system_s",
+    "router_softirq_s": "window.router_cpu.softirq_s",
+    "router_steal_s": "window.router_cpu.steal_s",
+    "router_busy_share": "router_busy_share",
+    "daemon_cpu_s": "window.daemon_cpu_s",
+    "daemon_cpu_method": "window.daemon_cpu_method",
+    "cpu_s_per_million_packets": "cpu_s_per_million_packets",
+    "cpu_s_per_gigabit": "cpu_s_per_gigabit",
+    "tester_cpus": "window.tester_cpu.cpus",
+    "tester_busy_s": "window.tester_cpu.busy_s",
+    "tester_steal_s": "window.tester_cpu.steal_s",
+    "tester_busy_share": "tester_busy_share",
+    "bracket_s": "bracket_s",
+    "foreign_cpu_s": "foreign_cpu_s",
+    "pings_sent": "ping.sent",
+    "pings_answered": "ping.answered",
+    "ping_worst_ms": "ping.worst_ms",
 }
+"""Columns, and where in a `TcpMeasurement` their figures are."""
 
 
 def render(document: Document, style: Style) -> str:
@@ -103,9 +108,15 @@ def render(document: Document, style: Style) -> str:
     for record in document.records:
         cells = [cell(document.run) for cell in OF_RUN.values()]
         cells += [cell(record) for cell in OF_TRIAL.values()]
-        cells += [cell(record.tcp) if record.tcp else None for cell in OF_MEASUREMENT.values()]
-        writer.writerow([harmless(cell) if isinstance(cell, str) else cell for cell in cells])
+        cells += [attrgetter(where)(record.tcp) if record.tcp else None for where in OF_MEASUREMENT.values()]
+        writer.writerow([_written(cell) for cell in cells])
     return output.getvalue()
+
+
+def _written(cell: Cell) -> str | int | float | None:
+    if isinstance(cell, tuple):
+        return " ".join(map(str, cell))
+    return harmless(cell) if isinstance(cell, str) else cell
 
 
 def harmless(text: str) -> str:

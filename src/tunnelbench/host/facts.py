@@ -1,0 +1,55 @@
+"""What a machine is: the facts without which its figures mean little (rules 14 and 21)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+
+def machine_facts() -> dict[str, Any]:
+    """Facts of this machine, by name; what it does not tell is left out.
+
+    No host name, address or serial number is among them: results are made to be passed on.
+    """
+    cpu_text = _text("/proc/cpuinfo")
+    facts = {
+        "system": _first(r'^PRETTY_NAME="?([^"\n]+)', _text("/etc/os-release")),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cpu_model": _first(r"^(?:model name|cpu model|Model)\s*:\s*(.+)$", cpu_text),
+        "cpus": len(os.sched_getaffinity(0)),
+        "cpu_mhz": _number(_first(r"^cpu MHz\s*:\s*([\d.]+)", cpu_text)),
+        "crypto_instructions": _crypto_instructions(cpu_text),
+        "memory_mib": int(_first(r"^MemTotal:\s+(\d+) kB", _text("/proc/meminfo")) or 0) // 1024,
+        "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip(),
+        "turbo_off": _text("/sys/devices/system/cpu/intel_pstate/no_turbo").strip(),
+        "virtual": "yes" if re.search(r"^flags\s*:.*\bhypervisor\b", cpu_text, re.MULTILINE) else "no",
+        "board": _text("/sys/class/dmi/id/product_name").strip(),
+    }
+    return {name: value for name, value in facts.items() if value not in ("", None)}
+
+
+def _crypto_instructions(cpu_text: str) -> str:
+    flags = set((_first(r"^(?:flags|Features)\s*:\s*(.+)$", cpu_text) or "").split())
+    wanted = ("aes", "vaes", "pclmulqdq", "sha_ni", "avx2", "avx512f", "pmull", "sha1", "sha2", "asimd", "neon")
+    return " ".join(name for name in wanted if name in flags)
+
+
+def _first(pattern: str, text: str) -> str | None:
+    match = re.search(pattern, text, re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text else None
+
+
+def _text(path: str) -> str:
+    """A file's text, empty where there is none: not every machine tells everything."""
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""

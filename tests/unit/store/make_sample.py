@@ -1,0 +1,33 @@
+"""Writes the sample store of the present format: `python -m tests.unit.store.make_sample`.
+
+Once a format is released its sample is never made again: it stands for the files that users have.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.builders import make_records, make_run
+
+from tunnelbench.store import Store
+from tunnelbench.store.schema import FORMAT
+
+SAMPLES = Path(__file__).with_name("samples")
+TUNNELS = {"none", "openvpn AES-128-GCM", "tinc BF-CBC, SHA-1", "wireguard"}
+
+
+def main() -> None:
+    """One run of one round: measured, refused and unavailable trials."""
+    path = SAMPLES / f"format-{FORMAT}.sqlite"
+    run, records = make_run(), make_records(rounds=1)
+    path.unlink(missing_ok=True)
+    with Store.open(path) as store:
+        store.begin_run(run)
+        for record in records:
+            if record.spec.tunnel.name in TUNNELS:
+                store.add_trial(run.run_id, record)
+        store.end_run(run.run_id, "done", str(run.ended_at))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""The stored format: older ones are brought up to date, newer ones are left alone, another database takes the same."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
+from tests.unit.builders import make_proof, make_records, make_run, make_trial
+from tests.unit.store.make_sample import SAMPLES, TUNNELS
+
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.result import Outcome
+from tunnelbench.store import Store, schema, upgrade
+
+
+def history(path: Path) -> list[int]:
+    connection = sqlite3.connect(path)
+    numbers = [number for (number,) in connection.execute("SELECT number FROM format ORDER BY number")]
+    connection.close()
+    return numbers
+
+
+def test_there_is_a_way_up_from_each_older_format() -> None:
+    assert len(schema.MIGRATIONS) == schema.FORMAT - 1
+
+
+def test_there_is_a_sample_of_each_format() -> None:
+    assert sorted(path.name for path in SAMPLES.iterdir()) == [
+        f"format-{number}.sqlite" for number in range(1, schema.FORMAT + 1)
+    ]
+
+
+@pytest.mark.parametrize("number", range(1, schema.FORMAT + 1))
+def test_a_store_of_each_format_still_opens(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / f"format-{number}.sqlite", path)
+    with Store.open(path) as store:
+        run = store.run("last")
+        records = store.trials(run.run_id)
+    assert (run.run_id, run.status, run.trials_recorded) == ("20250314-092653-quick", "done", 16)
+    assert {record.spec.tunnel.name for record in records} == TUNNELS
+    assert {record.outcome for record in records} == {Outcome.MEASURED, Outcome.REFUSED, Outcome.UNAVAILABLE}
+    first = records[0]
+    assert first.tcp is not None
+    assert first.proof is not None
+    assert round(first.tcp.throughput_bps / 1e6) == 2314
+    assert first.proof.versions == {"router.linux": "6.18", "server.linux": "6.18"}
+    assert first.raw["ping"] == "100 received"
+
+
+def test_the_sample_of_this_format_is_what_is_written_now(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / f"format-{schema.FORMAT}.sqlite", path)
+    with Store.open(path) as store:
+        assert store.trials("20250314-092653-quick") == [
+            record for record in make_records(rounds=1) if record.spec.tunnel.name in TUNNELS
+        ]
+
+
+def test_opening_a_store_of_this_format_changes_no_byte(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / f"format-{schema.FORMAT}.sqlite", path)
+    before = path.read_bytes()
+    with Store.open(path) as store:
+        store.runs()
+    assert path.read_bytes() == before
+
+
+def test_a_newer_format_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / f"format-{schema.FORMAT}.sqlite", path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO format VALUES (99, '9.0', '2031-01-01')")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(WrongInput) as caught:
+        Store.open(path)
+    assert caught.value.message.startswith(f"{path}: the store has format 99, and this TunnelBench")
+    assert "newer" in caught.value.hint
+    assert path.read_bytes() == before
+
+
+def add_column(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE run ADD COLUMN operator TEXT"))
+
+
+def fail(connection: Connection) -> None:
+    connection.execute(text("DROP TABLE trial_raw"))
+    raise RuntimeError("a bug in a migration")
+
+
+def test_an_older_store_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.sqlite"
+    Store.open(path).close()
+    later = schema.FORMAT + 2
+    monkeypatch.setattr(schema, "FORMAT", later)
+    monkeypatch.setattr(
+        schema,
+        "MIGRATIONS",
+        (*schema.MIGRATIONS, add_column, lambda connection: connection.execute(text("UPDATE run SET operator = 'me'"))),
+    )
+    Store.open(path).close()
+    assert history(path) == list(range(schema.FORMAT - 2, later + 1))
+    Store.open(path).close()
+    assert len(history(path)) == 3
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / f"format-{schema.FORMAT}.sqlite", path)
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, add_column, fail))
+        patched.setattr(schema, "FORMAT", schema.FORMAT + 2)
+        with pytest.raises(RuntimeError, match="a bug in a migration"):
+            Store.open(path)
+    assert history(path) == [schema.FORMAT]
+    with Store.open(path) as store:
+        assert store.trials("20250314-092653-quick")[0].raw
+
+
+def test_two_processes_may_make_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.sqlite"
+    look = upgrade._number
+    raced: list[bool] = []
+
+    def look_and_lose(connection: Connection, name: str) -> int | None:
+        found = look(connection, name)
+        if not raced:
+            raced.append(True)
+            Store.open(path).close()
+        return found
+
+    monkeypatch.setattr(upgrade, "_number", look_and_lose)
+    with Store.open(path) as store:
+        assert store.runs() == []
+    assert history(path) == [schema.FORMAT]
+
+
+def test_postgresql_takes_the_same_tables_and_statements(tmp_path: Path) -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    statements: list[str] = []
+
+    def note(_connection: object, statement: Any, *_: object) -> None:
+        statements.append(str(statement.compile(dialect=dialect)))
+
+    event.listen(Engine, "before_execute", note)
+    try:
+        with Store.open(tmp_path / "results.sqlite") as store:
+            store.begin_run(make_run(run_id="a"))
+            store.add_trial("a", make_trial(proof=make_proof()))
+            store.end_run("a", "done", "2025-03-14T00:00:00+00:00")
+            store.runs()
+            store.run("last")
+            store.trials("a")
+            store.trials("a", with_raw=False)
+    finally:
+        event.remove(Engine, "before_execute", note)
+    statements += [str(CreateTable(table).compile(dialect=dialect)) for table in schema.metadata.sorted_tables]
+    verbs = {statement.split()[0] for statement in statements}
+    assert verbs == {"CREATE", "INSERT", "SELECT", "UPDATE"}
+    assert not any(word in statement for statement in statements for word in ("PRAGMA", "sqlite", "OR IGNORE", "rowid"))
