@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Protocol
 
 from tunnelbench.measure.companion import TunnelDied
@@ -16,8 +17,6 @@ from tunnelbench.measure.tcp_trial import measure_tcp, warm_up
 from tunnelbench.model.errors import TrialFailed, TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof, Verdict, worst
-from tunnelbench.model.testbed import TestbedSpec
-from tunnelbench.testbed import open_testbed
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import End, Ends, Tunnel
@@ -43,20 +42,26 @@ class Observer(Protocol):
 
 
 def run_plan(
-    plan: Plan,
-    testbed_spec: TestbedSpec,
-    run_id: str,
-    folder: Path,
-    store_trial: Callable[[TrialRecord], None],
-    observer: Observer,
+    plan: Plan, testbed: Testbed, store_trial: Callable[[TrialRecord], None], observer: Observer
 ) -> None:
     """Run every trial of a plan on a testbed, in order; each record is stored before the next trial starts."""
-    with open_testbed(testbed_spec, run_id, folder) as testbed:
+    with on_cpus(testbed.local.cpus), testbed:
         bench = Bench(testbed, plan, observer)
         for _, trials in groupby(plan.trials(), key=lambda trial: (trial.round, trial.tunnel.name)):
             for record in bench.measure_block(list(trials)):
                 store_trial(record)
                 observer.trial_ended(record)
+
+
+@contextmanager
+def on_cpus(cpus: Sequence[int]) -> Iterator[None]:
+    """Keep the controller itself off the router's CPU."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class Bench:

@@ -108,6 +108,7 @@ def make_tcp(
     return TcpMeasurement(
         duration_s=duration_s,
         bytes_received=bytes_received,
+        bytes_sent=bytes_received + 3_000_000,
         retransmits=12,
         mss_bytes=payload_bytes if mss_bytes is None else mss_bytes,
         counters=PathCounters(
@@ -125,7 +126,6 @@ def make_tcp(
             dropped_packets=0,
         ),
         window=Window(
-            start_s=duration_s * 0.1,
             duration_s=window_s,
             data_packets=round(data_packets * inside),
             ack_packets=round(ack_packets * inside),
@@ -248,7 +248,14 @@ def make_run(**changes: object) -> RunRecord:
         "plan_text": "rounds = 3\n[tcp]\nduration_s = 10\n",
         "testbed_name": "netns",
         "testbed_text": 'kind = "netns"\n',
-        "host_facts": {"cpu_model": "AMD EPYC 7B13", "cpus": 2, "governor": "", "kernel": "Linux 6.18"},
+        "host_facts": {
+            "system": "Debian GNU/Linux 12 (bookworm)",
+            "kernel": "6.18.0",
+            "cpu_model": "AMD EPYC 7B13",
+            "cpus": 2,
+            "crypto_instructions": "aes pclmulqdq sha_ni",
+            "virtual": "yes",
+        },
         "trials_planned": 96,
         "trials_recorded": 96,
         "tunnelbench_version": "0.1.0",

@@ -10,9 +10,10 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,6 +142,30 @@ class Daemon:
             self.wait(STOP_GRACE_S)
         _kill_session(self.process)
         self.process.wait()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Take down in peace: signals that ask to end are held back until the block is left, then heard.
+
+    Where they arrive in the middle of it, half of what was set up would stay.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    held: list[int] = []
+    # Handlers, not a mask: a thread that draws would receive what this one masks.
+    previous = {number: signal.signal(number, lambda heard, _: held.append(heard)) for number in ASK_TO_END}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for number in held:
+            signal.raise_signal(number)
+
+
+ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _popen(argv: Sequence[str], **streams: object) -> subprocess.Popen[bytes]:

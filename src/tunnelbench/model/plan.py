@@ -84,6 +84,19 @@ class Plan:
         )
 
 
+    def expected_duration_s(self) -> float:
+        """About how long the trials take [s]: an estimate, for people who wait."""
+        blocks = self.rounds * len(self.tunnels)
+        return blocks * BLOCK_OVERHEAD_S + len(self.trials()) * (self.tcp.duration_s + TRIAL_OVERHEAD_S)
+
+
+BLOCK_OVERHEAD_S = 2.0
+"""About what bringing a tunnel up, proving it and warming it up takes [s]."""
+
+TRIAL_OVERHEAD_S = 0.1
+"""About what iperf3 takes beyond its test [s]."""
+
+
 @dataclass(frozen=True)
 class TrialSpec:
     """One measurement of one thing for one duration."""

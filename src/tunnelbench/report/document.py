@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -108,15 +108,27 @@ def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, st
     taken_on = TAKEN_ON.get(
         kind, f"kind {kind or NOT_RECORDED}; shares of the baseline hold better than absolute figures"
     )
-    cpus = f"{facts['cpus']} CPUs" if "cpus" in facts else f"CPUs {NOT_RECORDED}"
     return [
         ("Taken on", f"testbed {run.testbed_name}: {taken_on}"),
-        ("CPU", f"{facts.get('cpu_model', NOT_RECORDED)}, {cpus}, governor {facts.get('governor', NOT_RECORDED)}"),
-        ("Kernel", facts.get("kernel", NOT_RECORDED)),
+        ("CPU", _cpu(facts)),
+        ("System", f"{facts.get('system', NOT_RECORDED)}, kernel {facts.get('kernel', NOT_RECORDED)}"),
         ("Plan", f"{run.plan_name}: {_size(records)}"),
         ("Run", f"{run.run_id}, {_time(run)}; {run.status}, {len(records)} of {run.trials_planned} trials"),
         ("TunnelBench", run.tunnelbench_version),
     ]
+
+
+def _cpu(facts: Mapping[str, str]) -> str:
+    parts = [
+        facts.get("cpu_model", NOT_RECORDED),
+        f"{facts['cpus']} CPUs" if "cpus" in facts else f"CPUs {NOT_RECORDED}",
+        f"governor {facts.get('governor', NOT_RECORDED)}",
+    ]
+    if "crypto_instructions" in facts:
+        parts.append(f"instructions {facts['crypto_instructions']}")
+    if facts.get("virtual") == "yes":
+        parts.append("a virtual machine")
+    return ", ".join(parts)
 
 
 def _testbed_kind(text: str) -> str:

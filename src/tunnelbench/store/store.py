@@ -192,7 +192,7 @@ def _keep_proof(connection: Connection, found: TunnelProof) -> str:
 def _raw(connection: Connection, run_id: str) -> dict[int, str]:
     """What programs printed in a run's trials, as JSON, by the trial's place."""
     wanted = select(trial_raw.c.sequence, trial_raw.c.raw).where(trial_raw.c.run_id == run_id)
-    return dict(connection.execute(wanted).tuples().all())
+    return dict(connection.execute(wanted).all())
 
 
 def _proofs(connection: Connection, run_id: str, *, with_raw: bool) -> dict[str, TunnelProof]:

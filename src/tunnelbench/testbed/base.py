@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.model.testbed import TestbedSpec
 
@@ -73,11 +74,13 @@ class Testbed(ABC):
         try:
             self.set_up()
         except BaseException:
-            self.take_down()
+            with undisturbed():
+                self.take_down()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.take_down()
+        with undisturbed():
+            self.take_down()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from tunnelbench.host.command import Daemon
+from tunnelbench.host.command import Daemon, undisturbed
 from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Check, Verdict
@@ -176,7 +176,8 @@ class Tunnel(ABC, Generic[OptionsT]):
                 self._prepare_device(end)
             self._route()
         except BaseException:
-            self._stack.close()
+            with undisturbed():
+                self._stack.close()
             raise
         return self
 
@@ -186,7 +187,8 @@ class Tunnel(ABC, Generic[OptionsT]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stack.close()
+        with undisturbed():
+            self._stack.close()
 
     # What adapters share
 

@@ -6,10 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from operator import attrgetter
 
 from tunnelbench.analysis.summary import trial_class
-from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.result import PathCounters, RunRecord, TrialRecord
 from tunnelbench.report.document import Document, Style
 from tunnelbench.report.text import one_line
 
@@ -53,23 +54,12 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], Cell]] = {
 OF_MEASUREMENT = {
     "duration_s": "duration_s",
     "bytes_received": "bytes_received",
+    "bytes_sent": "bytes_sent",
     "throughput_bps": "throughput_bps",
     "physical_limit_bps": "physical_limit_bps",
     "retransmits": "retransmits",
     "mss_bytes": "mss_bytes",
-    "data_packets": "counters.data_packets",
-    "data_bytes": "counters.data_bytes",
-    "ack_packets": "counters.ack_packets",
-    "forwarded_packets": "counters.forwarded_packets",
-    "outer_expected_packets": "counters.outer_expected_packets",
-    "outer_expected_bytes": "counters.outer_expected_bytes",
-    "outer_other_packets": "counters.outer_other_packets",
-    "outer_other_bytes": "counters.outer_other_bytes",
-    "wan_packets": "counters.wan_packets",
-    "fragments_created": "counters.fragments_created",
-    "reassembled": "counters.reassembled",
-    "dropped_packets": "counters.dropped_packets",
-    "window_start_s": "window.start_s",
+    **{field.name: f"counters.{field.name}" for field in fields(PathCounters)},
     "window_duration_s": "window.duration_s",
     "window_data_packets": "window.data_packets",
     "window_ack_packets": "window.ack_packets",

@@ -35,7 +35,7 @@ _ACTIVE = re.compile(
     [^\w\ .,;:()/%'-]        # all but what is harmless in most places, and of that:
     | _
     | (?<!\d)\.(?=\w)        # a dot inside a word, as in www.
-    | :(?!\s|$)              # a colon that joins, as in http: and user:
+    | :(?!\s|$|\d)           # a colon that joins, as in http: and user:
     | (?<!\w)- | -(?!\w)     # a dash that opens or closes a phrase
     | (?<!\d)%               # the same
     | (?<!\ )\(              # a bracket that makes the word before it an acronym
@@ -50,7 +50,7 @@ def render(document: Document, style: Style) -> str:
     lines = [f"h2. {escape(document.title)}", ""]
     lines += [f"* *{label}:* {escape(value)}" for label, value in document.facts]
     for caution in document.cautions:
-        lines += ["", escape(caution)]
+        lines += ["", f"p. {escape(caution)}"]  # says that it is a paragraph, whatever it begins with
     lines += ["", "".join(f"|_. {title} " for title in COLUMNS) + "|"]
     for block in blocks(document.rows):
         lines += _block(block)

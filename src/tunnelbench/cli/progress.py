@@ -1,0 +1,165 @@
+"""Watching a run: a live view on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
+from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SPARKS = "▁▂▃▄▅▆▇█"
+RECENT_LINES = 8
+
+
+def describe(spec: TrialSpec) -> str:
+    """One trial in a few words."""
+    return f"{spec.tunnel.name}, {spec.payload_bytes} bytes, {spec.direction}"
+
+
+def outcome_line(record: TrialRecord) -> str:
+    """What became of a trial, in one line."""
+    if record.tcp is None:
+        return f"{describe(record.spec)}: {record.outcome}: {record.reason}"
+    tcp = record.tcp
+    figures = (
+        f"{tcp.throughput_bps / 1e6:.1f} Mbit/s, {tcp.data_pps:.0f} packets/s, "
+        f"router {tcp.router_busy_share:.0%} busy"
+    )
+    grave = [check.name for check in record.checks if check.verdict in (Verdict.VOID, Verdict.DOUBTFUL)]
+    doubts = f" [{record.verdict}: {', '.join(grave)}]" if grave else ""
+    return f"{describe(record.spec)}: {figures}{doubts}"
+
+
+def clock(seconds: float) -> str:
+    """A duration as 1:02:03 or 2:03."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Progress:
+    """What both views keep: how much is done and how long the rest may take."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.total = len(plan.trials())
+        self.rounds = plan.rounds
+        self.expected_s = plan.expected_duration_s()
+        self.started_s = time.monotonic()
+        self.done = 0
+
+    @property
+    def left_s(self) -> float:
+        """The plan's own estimate at first, what was seen the more the longer the run [s]."""
+        elapsed_s = time.monotonic() - self.started_s
+        share = self.done / self.total if self.total else 1.0
+        total_s = self.expected_s * (1 - share) + (elapsed_s / share if share else 0.0) * share
+        return max(0.0, total_s - elapsed_s) if self.done < self.total else 0.0
+
+    def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
+        pass
+
+    def trial_starts(self, spec: TrialSpec) -> None:
+        pass
+
+    def second_passed(self, rate_bps: float) -> None:
+        pass
+
+    def waited_for_quiet(self, seconds: float) -> None:
+        pass
+
+    def trial_ended(self, record: TrialRecord) -> None:
+        self.done += 1
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        yield
+
+
+class Lines(Progress):
+    """One plain line for each trial."""
+
+    def __init__(self, plan: Plan, *, to_stderr: bool) -> None:
+        super().__init__(plan)
+        self.to_stderr = to_stderr
+
+    def waited_for_quiet(self, seconds: float) -> None:
+        if seconds >= 1:
+            click.echo(f"waited {seconds:.0f} s for other load to end", err=self.to_stderr)
+
+    def trial_ended(self, record: TrialRecord) -> None:
+        super().trial_ended(record)
+        click.echo(
+            f"{self.done}/{self.total} round {record.spec.round} {outcome_line(record)} ({clock(self.left_s)} left)",
+            err=self.to_stderr,
+        )
+
+
+class LiveView(Progress):
+    """The current trial with its rate second by second, what is done, and the time left; drawn by rich."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.current = ""
+        self.rates_bps: deque[float] = deque(maxlen=40)
+        self.classes: Counter[str] = Counter()
+        self.recent: deque[str] = deque(maxlen=RECENT_LINES)
+
+    def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
+        self.current = f"round {round_number}: {tunnel.name} comes up and is proven"
+        self.rates_bps.clear()
+
+    def trial_starts(self, spec: TrialSpec) -> None:
+        self.current = f"round {spec.round}: {describe(spec)}"
+        self.rates_bps.clear()
+
+    def second_passed(self, rate_bps: float) -> None:
+        self.rates_bps.append(rate_bps)
+
+    def waited_for_quiet(self, seconds: float) -> None:
+        if seconds >= 1:
+            self.recent.append(f"waited {seconds:.0f} s for other load to end")
+
+    def trial_ended(self, record: TrialRecord) -> None:
+        super().trial_ended(record)
+        label = str(record.verdict) if record.outcome is Outcome.MEASURED else str(record.outcome)
+        self.classes[label] += 1
+        self.recent.append(outcome_line(record))
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(get_renderable=self._draw, console=Console(), refresh_per_second=2, transient=True):
+            yield
+
+    def _draw(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        classes = ", ".join(f"{count} {name}" for name, count in self.classes.items())
+        rates = list(self.rates_bps)
+        rate = f"  {spark(rates)} {rates[-1] / 1e6:.1f} Mbit/s on the wire" if rates else ""
+        # Text, not markup: names come from a file.
+        return Group(
+            *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self.recent),
+            Text(f"{self.current}{rate}", style="bold", no_wrap=True, overflow="ellipsis"),
+            ProgressBar(total=self.total, completed=self.done),
+            Text(f"{self.done} of {self.total} trials, {clock(self.left_s)} left" + (f"; {classes}" if classes else "")),
+        )
+
+
+def spark(values: list[float]) -> str:
+    """A row of bars as high as the values, the highest the full height."""
+    top = max(values) or 1.0
+    return "".join(SPARKS[round(value / top * (len(SPARKS) - 1))] for value in values)

@@ -1,0 +1,204 @@
+"""Makes the samples in this folder: `python tests/output/capture.py`, as root.
+
+Each is what a real tool printed on three namespaces, in a folder named by tool and version. Run it where a new version
+of a tool is to be supported, and keep the folders of the old one: what routers run is seldom the newest.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tunnelbench.host.host import Host
+from tunnelbench.model.plan import Direction, TcpTraffic, TunnelSpec
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.run import Bench
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.traffic import iperf3, ping
+from tunnelbench.tunnel import create
+from tunnelbench.tunnel.base import Tunnel
+from tunnelbench.tunnel.tinc import Tinc
+
+OUTPUT = Path(__file__).parent
+TRAFFIC = TcpTraffic(duration_s=2, interval_s=0.5)
+ODD_NAME = "a b) (c 1"
+"""The name of a program, as hard as the kernel allows."""
+
+OPENVPN = {
+    "tls-aes-128-gcm": {"cipher": "AES-128-GCM"},
+    "tls-chacha20-poly1305": {"cipher": "CHACHA20-POLY1305"},
+    "tls-aes-128-cbc-sha1": {"cipher": "AES-128-CBC", "auth": "SHA1"},
+    "tls-bf-cbc-sha1": {"cipher": "BF-CBC", "auth": "SHA1"},
+    "tls-aes-128-cbc-none": {"cipher": "AES-128-CBC", "auth": "none"},
+    "tls-none-sha1": {"cipher": "none", "auth": "SHA1"},
+    "tls-none-none": {"cipher": "none", "auth": "none"},
+    "tls-tcp-tap-aes-256-gcm": {"transport": "tcp", "dev": "tap"},
+    "static-key-aes-128-cbc-sha256": {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA256"},
+    "static-key-none-none": {"mode": "static-key", "cipher": "none", "auth": "none"},
+}
+TINC = {
+    "aes-128-cbc-sha1": {"cipher": "aes-128-cbc", "digest": "sha1"},
+    "bf-cbc-sha1": {"cipher": "bf-cbc", "digest": "sha1"},
+    "none-none": {"cipher": "none", "digest": "none"},
+}
+
+DROP_EVERY_OTHER_PING = """
+table ip half {
+    chain all {
+        type filter hook input priority 0
+        icmp type echo-request numgen inc mod 2 == 0 drop
+    }
+}
+"""
+
+
+def version(argv: list[str], pattern: str) -> str:
+    completed = subprocess.run(argv, capture_output=True, text=True, check=False)
+    match = re.search(pattern, completed.stdout + completed.stderr)
+    if match is None:
+        sys.exit(f"{argv[0]} tells no version")
+    return match[1]
+
+
+def keep(folder: str, name: str, content: str | bytes) -> None:
+    path = OUTPUT / folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def tunnel_up(testbed: Testbed, kind: str, options: dict[str, Any]) -> Iterator[Tunnel[Any]]:
+    ends = Bench._ends(type("HasTestbed", (), {"testbed": testbed})())  # type: ignore[arg-type]
+    with create(TunnelSpec(kind, kind, options), ends) as tunnel:
+        tunnel.settle()
+        yield tunnel
+
+
+def capture_iperf3(testbed: Testbed) -> None:
+    folder = "iperf3-" + version(["iperf3", "--version"], r"iperf (\S+)")
+    sockets = "iproute2-" + version(["ss", "-V"], r"iproute2-(\S+)")
+    target = testbed.addresses.target
+    refused = testbed.client.run(iperf3.client_command(target, TRAFFIC, 1448, Direction.OUT), check=False)
+    keep(folder, "refused-client.json", refused.stdout)
+    for direction, sender in ((Direction.IN, testbed.server), (Direction.OUT, testbed.client)):
+        server = testbed.server.start(iperf3.server_command(target, TRAFFIC.interval_s))
+        time.sleep(0.2)
+        client = testbed.client.start(iperf3.client_command(target, TRAFFIC, 1448, direction))
+        time.sleep(TRAFFIC.duration_s / 2)
+        keep(sockets, f"ss-{direction}-sender.txt", sender.run(["ss", "-tinHO", "state", "established"]).stdout)
+        client.wait(5)
+        server.wait(5)
+        keep(folder, f"{direction}-client.json", client.output())
+        keep(folder, f"{direction}-server.json", server.output())
+    server = testbed.server.start(iperf3.server_command(target, TRAFFIC.interval_s))
+    time.sleep(0.2)
+    client = testbed.client.start(iperf3.client_command(target, TRAFFIC, 1448, Direction.OUT))
+    time.sleep(1)
+    client.interrupt()
+    client.wait(2)
+    server.wait(2)
+    keep(folder, "interrupted-client.json", client.output())
+    keep(folder, "interrupted-server.json", server.output())
+
+
+def capture_ping(testbed: Testbed) -> None:
+    folder = "iputils-" + version(["ping", "-V"], r"iputils (\S+)")
+    a = testbed.addresses
+    keep(folder, "ping-answered.txt", testbed.client.run(ping.command(a.router_lan, count=3)).stdout)
+    keep(folder, "ping-unanswered.txt", testbed.client.run(ping.command("198.18.2.99", count=2), check=False).stdout)
+    running = testbed.client.start(ping.command(a.router_lan))
+    time.sleep(0.55)
+    running.interrupt()
+    running.wait(1)
+    keep(folder, "ping-interrupted.txt", running.output())
+    testbed.server.run(["nft", "-f", "-"], stdin=DROP_EVERY_OTHER_PING)
+    keep(folder, "ping-half-lost.txt", testbed.client.run(ping.command(a.target, count=6), check=False).stdout)
+    testbed.server.run(["nft", "delete", "table", "ip", "half"])
+
+
+def capture_proc(testbed: Testbed) -> None:
+    folder = "linux-" + version(["uname", "-r"], r"^(\d+\.\d+)")
+    keep(folder, "proc-stat.txt", Path("/proc/stat").read_text())
+    for name in ("dev", "snmp", "netstat"):
+        keep(folder, f"proc-net-{name}.txt", testbed.router.read(f"/proc/net/{name}"))
+    odd = testbed.local.folder / ODD_NAME
+    shutil.copy("/bin/sleep", odd)
+    process = subprocess.Popen([odd, "60"])
+    time.sleep(0.1)
+    keep(folder, "proc-pid-stat.txt", Path(f"/proc/{process.pid}/stat").read_text())
+    process.kill()
+    process.wait()
+
+
+def capture_pcap(testbed: Testbed) -> None:
+    """Two pings with a pattern, of which the second travels in fragments."""
+    folder = "tcpdump-" + version(["tcpdump", "--version"], r"tcpdump version (\S+)")
+    path = testbed.server.folder / "sample.pcap"
+    argv = ["tcpdump", "--immediate-mode", "-U", "-n", "-Z", "root", "-i", testbed.wan_device, "-w", str(path), "ip"]
+    tcpdump = testbed.server.start(argv)
+    tcpdump.wait_for("listening on", 5)
+    for size in (56, 1600):
+        argv = ping.command(testbed.addresses.target, count=1, payload_bytes=size)
+        argv[1:1] = ["-p", "00112233445566778899aabbccddeeff"]
+        testbed.client.run(argv)
+    tcpdump.interrupt()
+    tcpdump.wait(2)
+    keep(folder, "two-pings.pcap", path.read_bytes())
+
+
+def capture_versions(host: Host) -> None:
+    for name, argv in {
+        "openvpn": ["openvpn", "--version"],
+        "tinc": ["tincd", "--version"],
+        "wireguard-go": ["wireguard-go", "--version"],
+        "openssl": ["openssl", "version"],
+    }.items():
+        completed = host.run(argv, check=False)
+        text = completed.stdout + completed.stderr
+        found = version(argv, r"(?:OpenVPN |tinc version |wireguard-go v?|OpenSSL )([\d.]+\d)")
+        keep(f"{name}-{found}", "version.txt", text)
+
+
+def capture_tunnels(testbed: Testbed) -> None:
+    openvpn = "openvpn-" + version(["openvpn", "--version"], r"OpenVPN (\S+)")
+    tinc = "tinc-" + version(["tincd", "--version"], r"tinc version (\S+)")
+    for name, options in OPENVPN.items():
+        with tunnel_up(testbed, "openvpn", options) as tunnel:
+            testbed.client.run(ping.command(testbed.addresses.target, count=2), check=False)
+            keep(openvpn, f"{name}.log", tunnel.router_daemons[0].output())
+    key = testbed.local.folder / "static.key"
+    testbed.local.run(["openvpn", "--genkey", "secret", str(key)])
+    argv = ["openvpn", "--dev", "null", "--secret", str(key), "--cipher", "AES-128-GCM"]
+    keep(openvpn, "static-key-aes-128-gcm-refused.log", testbed.local.run(argv, check=False).stdout)
+    for name, options in TINC.items():
+        with tunnel_up(testbed, "tinc", options) as tunnel:
+            assert isinstance(tunnel, Tinc)
+            keep(tinc, f"nodes-{name}.txt", tunnel._nodes(tunnel.router_daemons[0]))
+            testbed.client.run(ping.command(testbed.addresses.target, count=2), check=False)
+            keep(tinc, f"router-{name}.log", tunnel.router_daemons[0].output())
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="tunnelbench-") as folder,
+        NetnsTestbed(TestbedSpec("capture", "netns"), "capture", Path(folder)) as testbed,
+    ):
+        capture_versions(testbed.local)
+        capture_proc(testbed)
+        capture_ping(testbed)
+        capture_pcap(testbed)
+        capture_iperf3(testbed)
+        capture_tunnels(testbed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""CSV that spreadsheets read, and never run."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from tests.unit.builders import make_records, make_run, make_trial
+from tests.unit.report.hostile import hostile_run
+
+from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.report import render
+from tunnelbench.report.formats.csv import harmless
+
+
+def read(run: RunRecord, records: tuple[TrialRecord, ...]) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(render(run, records, "csv"), newline=""), strict=True))
+
+
+def test_there_is_one_row_a_trial_in_the_order_in_which_they_ran() -> None:
+    rows = read(make_run(), tuple(reversed(make_records())))
+    assert [row["sequence"] for row in rows] == [str(number) for number in range(1, 97)]
+    assert [row["class"] for row in rows if row["tunnel"] == "wireguard"] == ["unavailable"] * 12
+
+
+def test_a_trial_has_every_figure_in_full() -> None:
+    record = make_records()[0]
+    (row,) = read(make_run(), (record,))
+    assert record.tcp is not None
+    assert float(row["throughput_bps"]) == record.tcp.throughput_bps
+    assert float(row["cpu_s_per_million_packets"]) == record.tcp.cpu_s_per_million_packets
+    assert row["versions"] == "router.linux 6.18; server.linux 6.18"
+    assert row["router_cpus"] == "1"
+
+
+def test_lines_end_as_rfc_4180_says() -> None:
+    text = render(make_run(), (make_trial(),), "csv")
+    assert text.count("\r\n") == text.count("\n") == 2
+
+
+@pytest.mark.parametrize("beginning", ["=", "+", "-", "@", " =", "\t=", "\r\n@"])
+def test_no_text_is_a_formula(beginning: str) -> None:
+    assert harmless(f"{beginning}1+1") == f"'{beginning.strip()}1+1"
+
+
+def test_harmless_text_is_left_as_it_is() -> None:
+    assert harmless("openvpn AES-128-GCM") == "openvpn AES-128-GCM"
+
+
+def test_hostile_text_stays_in_its_cell() -> None:
+    rows = read(*hostile_run())
+    assert len(rows) == 3
+    assert {len(row) for row in rows} == {len(read(make_run(), (make_trial(),))[0])}
+    for row in rows:
+        for cell in row.values():
+            assert not cell.startswith(("=", "+", "-", "@"))
+            assert "\n" not in cell
+            assert "\x1b" not in cell

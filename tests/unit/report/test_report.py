@@ -1,0 +1,146 @@
+"""The report of one run in each format, against files that a person has looked at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pytest_regressions.file_regression import FileRegressionFixture
+from tests.unit.builders import make_records, make_run
+
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.result import TrialRecord
+from tunnelbench.report import FORMATS, render
+
+FOR_PEOPLE = ("markdown", "terminal", "textile")
+
+
+def excerpt() -> tuple[TrialRecord, ...]:
+    """One trial of each kind, for the formats with a record a trial."""
+    wanted = {"none", "openvpn AES-128-GCM", "tinc BF-CBC, SHA-1", "wireguard"}
+    return tuple(
+        record
+        for record in make_records(rounds=1)
+        if record.spec.tunnel.name in wanted and (record.spec.payload_bytes, record.spec.direction) == (1448, "in")
+    )
+
+
+def test_these_are_the_formats() -> None:
+    assert FORMATS == ("csv", "json", "markdown", "terminal", "textile")
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(WrongInput) as caught:
+        render(make_run(), (), "html")
+    assert caught.value.hint == "formats: csv, json, markdown, terminal, textile"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_terminal(file_regression: FileRegressionFixture, width: int) -> None:
+    file_regression.check(render(make_run(), make_records(), "terminal", width), encoding="utf-8")
+
+
+def test_markdown(file_regression: FileRegressionFixture) -> None:
+    file_regression.check(render(make_run(), make_records(), "markdown"), encoding="utf-8", extension=".md")
+
+
+def test_textile(file_regression: FileRegressionFixture) -> None:
+    file_regression.check(render(make_run(), make_records(), "textile"), encoding="utf-8", extension=".textile")
+
+
+def test_csv(file_regression: FileRegressionFixture) -> None:
+    text = render(make_run(), excerpt(), "csv")
+    file_regression.check(text.encode(), binary=True, extension=".csv")
+
+
+def test_json(file_regression: FileRegressionFixture) -> None:
+    file_regression.check(render(make_run(), excerpt(), "json"), encoding="utf-8", extension=".json")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_report_ends_with_one_line_break(name: str) -> None:
+    text = render(make_run(), make_records(), name)
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_run_that_was_killed_before_its_first_trial_has_a_report(name: str) -> None:
+    run = make_run(status="running", ended_at=None, trials_recorded=0, host_facts={}, notes=(), testbed_text="")
+    assert run.run_id in render(run, (), name) or name == "csv"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_one_store_always_gives_one_report(name: str) -> None:
+    records = make_records(rounds=6)
+    assert render(make_run(), records, name) == render(make_run(), tuple(reversed(records)), name)
+
+
+@pytest.mark.parametrize("name", FOR_PEOPLE)
+class TestForPeople:
+    def test_refused_and_unavailable_tunnels_are_in_the_table_and_in_the_doubts_with_their_reason(
+        self, name: str
+    ) -> None:
+        text = render(make_run(), make_records(), name).replace("&#39;", "'")
+        table, _, doubts = text.partition("Doubts\n")
+        for reason in ("the data went over TCP", "wireguard is missing on router"):
+            assert reason in table
+            assert reason in doubts
+
+    def test_it_says_what_it_was_taken_on_before_the_table(self, name: str) -> None:
+        head, _, _ = render(make_run(), make_records(), name, 200).lower().partition("technology")
+        for fact in (
+            "one machine, three namespaces",
+            "absolute figures do not",
+            "amd epyc 7b13",
+            "2 cpus",
+            "governor not recorded",
+            "instructions aes pclmulqdq",
+            "a virtual machine",
+            "kernel 6.18.0",
+            "2025-03-14 09:26 utc",
+            "quick: 3 rounds, trials of 10.0 s",
+            "96 of 96 trials",
+            "0.1.0",
+            "8 of 32 rows are tester-limited",
+        ):
+            assert fact in head
+
+    def test_the_share_of_the_baseline_comes_before_the_throughput(self, name: str) -> None:
+        text = render(make_run(), make_records(), name).lower()
+        header = text[text.index("technology") :]
+        assert 0 < header.index("share of") < header.index("mbit/s")
+
+    def test_every_class_is_counted(self, name: str) -> None:
+        counts = "96 trials: 27 ok, 18 note, 24 doubtful, 3 void, 12 refused, 12 unavailable."
+        assert counts in render(make_run(), make_records(), name)
+
+    def test_a_run_that_was_interrupted_says_so(self, name: str) -> None:
+        run = make_run(status="interrupted")
+        text = render(run, make_records()[:40], name, 200)
+        assert "interrupted, 40 of 96 trials" in text
+        assert "The table is not whole: 40 of 96 trials are recorded." in text
+
+    def test_another_kind_of_testbed_is_not_called_three_namespaces(self, name: str) -> None:
+        text = render(make_run(testbed_name="attic", testbed_text='kind = "ssh"\n'), make_records(), name, 200)
+        assert "testbed attic: kind ssh" in text
+        assert "three namespaces" not in text
+
+    def test_facts_that_are_not_recorded_are_called_so(self, name: str) -> None:
+        run = make_run(host_facts={}, testbed_text="= broken", started_at="yesterday")
+        text = render(run, make_records(), name, 200)
+        assert "not recorded, CPUs not recorded, governor not recorded" in text
+        assert "not recorded, kernel not recorded" in text
+        assert "kind not recorded" in text
+        assert "yesterday" in text
+
+
+def test_heavy_libraries_are_loaded_only_by_the_format_that_draws_with_them() -> None:
+    program = (
+        "import sys, tunnelbench.report as report;"
+        "from tunnelbench.report.formats import markdown;"
+        "sys.exit(' '.join(name for name in ('rich', 'sqlalchemy', 'pydantic') if name in sys.modules))"
+    )
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert completed.stderr.strip() == ""
