@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Protocol
 
-from tunnelbench.measure.companion import TunnelDied
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
 from tunnelbench.measure.proof import prove, prove_reach
-from tunnelbench.measure.tcp_trial import measure_tcp, warm_up
+from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
 from tunnelbench.model.errors import TrialFailed, TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof, Verdict, worst
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
-from tunnelbench.tunnel.base import End, Ends, Tunnel
+from tunnelbench.tunnel.base import End, Ends
 
 
 class Observer(Protocol):
@@ -41,12 +41,13 @@ class Observer(Protocol):
         """Other people's load held the run up for so long."""
 
 
-def run_plan(
-    plan: Plan, testbed: Testbed, store_trial: Callable[[TrialRecord], None], observer: Observer
-) -> None:
+def run_plan(plan: Plan, testbed: Testbed, store_trial: Callable[[TrialRecord], None], observer: Observer) -> None:
     """Run every trial of a plan on a testbed, in order; each record is stored before the next trial starts."""
     with on_cpus(testbed.local.cpus), testbed:
         bench = Bench(testbed, plan, observer)
+        for record in bench.calibrate():
+            store_trial(record)
+            observer.trial_ended(record)
         for _, trials in groupby(plan.trials(), key=lambda trial: (trial.round, trial.tunnel.name)):
             for record in bench.measure_block(list(trials)):
                 store_trial(record)
@@ -71,8 +72,15 @@ class Bench:
         self.testbed = testbed
         self.plan = plan
         self.observer = observer
+        self.meter = TrialMeter(testbed, plan.tcp, observer.second_passed)
         self._foreign_load_seen = True
         """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
+
+    def calibrate(self) -> Iterator[TrialRecord]:
+        """What the testers can do back to back, no router between them."""
+        with self.testbed.back_to_back() as link:
+            for spec in self.plan.calibrations():
+                yield self._record(spec, partial(self.meter.calibrate, spec, link), None)
 
     def measure_block(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
         """A record for each trial, whatever happens to the tunnel."""
@@ -101,32 +109,27 @@ class Bench:
             warm_up(self.testbed, self.plan.tcp)
             while waiting:
                 spec = waiting[0]
-                try:
-                    record = self._measure(spec, tunnel, proof)
-                except TrialFailed as error:
-                    record = TrialRecord(spec, Outcome.VOID, str(error), self._started_at, now(), proof=proof)
-                    died = isinstance(error, TunnelDied)
-                else:
-                    died = False
+                record = self._record(spec, partial(self.meter.measure, spec, tunnel), proof)
                 waiting.pop(0)
                 yield record
-                if died:
+                if tunnel.has_died:
                     return
 
-    def _measure(self, spec: TrialSpec, tunnel: Tunnel[Any], proof: TunnelProof) -> TrialRecord:
+    def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
+        """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void."""
         if self._foreign_load_seen:
             cpus = sorted({*self.testbed.router.cpus, *self.testbed.client.cpus, *self.testbed.server.cpus})
-            waited_s = wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s)
-            self.observer.waited_for_quiet(waited_s)
-        self._started_at = now()
+            self.observer.waited_for_quiet(wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s))
+        started_at = now()
         self.observer.trial_starts(spec)
-        found = measure_tcp(self.testbed, tunnel, spec, self.plan.tcp, self.observer.second_passed)
+        try:
+            found = trial()
+        except TrialFailed as error:
+            return TrialRecord(spec, Outcome.VOID, str(error), started_at, now(), proof=proof)
         self._foreign_load_seen = any(
             check.name == "foreign-load" and check.verdict is Verdict.VOID for check in found.checks
         )
-        return TrialRecord(
-            spec, Outcome.MEASURED, "", self._started_at, now(), found.checks, found.tcp, proof, found.raw
-        )
+        return TrialRecord(spec, Outcome.MEASURED, "", started_at, now(), found.checks, found.tcp, proof, found.raw)
 
     def _without_figures(
         self, waiting: list[TrialSpec], outcome: Outcome, error: Exception, started_at: str

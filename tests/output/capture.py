@@ -53,8 +53,8 @@ TINC = {
 
 DROP_EVERY_OTHER_PING = """
 table ip half {
-    chain all {
-        type filter hook input priority 0
+    chain arriving {
+        type filter hook input priority 0;
         icmp type echo-request numgen inc mod 2 == 0 drop
     }
 }
@@ -194,9 +194,10 @@ def main() -> None:
     ):
         capture_versions(testbed.local)
         capture_proc(testbed)
-        capture_ping(testbed)
-        capture_pcap(testbed)
-        capture_iperf3(testbed)
+        with tunnel_up(testbed, "none", {}):
+            capture_ping(testbed)
+            capture_pcap(testbed)
+            capture_iperf3(testbed)
         capture_tunnels(testbed)
 
 

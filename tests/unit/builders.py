@@ -133,6 +133,7 @@ def make_tcp(
                 (1,), window_s, window_s - busy_s, busy_s * user_share, busy_s * 0.3, busy_s * 0.2, 0.01
             ),
             tester_cpu=CpuUsage((0,), window_s, window_s * (1 - tester_busy_share), 1.0, 4.0, 1.5, 0.01),
+            busiest_tester_share=tester_busy_share,
             daemon_cpu_s=daemon_cpu_s,
             daemon_cpu_method="schedstat" if daemon_cpu_s is not None else "",
         ),
@@ -185,17 +186,20 @@ def make_proof(name: str = "none", *, failed: str = "") -> TunnelProof:
 
 
 def make_records(rounds: int = 3) -> tuple[TrialRecord, ...]:
-    """A whole run: tester-limited and void trials, a refused and an unavailable tunnel, a payload that shrank."""
+    """A whole run: calibration, tester-limited and void trials, a refused and an unavailable tunnel, a payload that shrank."""
     noise = Random(14)
     proofs = {
         name: make_proof(name, failed=nature.reason if nature.outcome is Outcome.REFUSED else "")
         for name, nature in NATURES.items()
         if nature.outcome is not Outcome.UNAVAILABLE
     }
-    return tuple(
-        _record(spec, NATURES[spec.tunnel.name], proofs.get(spec.tunnel.name), noise)
-        for spec in make_plan(rounds).trials()
-    )
+    plan = make_plan(rounds)
+    testers_alone = [
+        make_trial(spec, make_tcp(3.1e6 * spec.payload_bytes, payload_bytes=spec.payload_bytes, ping=Ping(0, 0, None)))
+        for spec in plan.calibrations()
+    ]
+    trials = [_record(spec, NATURES[spec.tunnel.name], proofs.get(spec.tunnel.name), noise) for spec in plan.trials()]
+    return (*testers_alone, *trials)
 
 
 def _record(spec: TrialSpec, nature: Nature, proof: TunnelProof | None, noise: Random) -> TrialRecord:
@@ -256,8 +260,8 @@ def make_run(**changes: object) -> RunRecord:
             "crypto_instructions": "aes pclmulqdq sha_ni",
             "virtual": "yes",
         },
-        "trials_planned": 96,
-        "trials_recorded": 96,
+        "trials_planned": 100,
+        "trials_recorded": 100,
         "tunnelbench_version": "0.1.0",
         "notes": ("2 CPUs: the testers share one.",),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tunnelbench.analysis.statistics import Estimate, estimate, median
-from tunnelbench.model.plan import Direction, TunnelSpec
+from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TunnelSpec
 from tunnelbench.model.result import Outcome, TcpMeasurement, TrialRecord, Verdict
 
 LINE_SPEED_FROM = 0.99
@@ -133,7 +133,7 @@ class Row:
     best: frozenset[str] = frozenset()
     """Names of the figures that no other row of its group beats.
 
-    A group is all tunnels but the baseline with the same payload and direction. Rows that tie with the best one are as
+    A group is all tunnels, so neither the baseline nor the calibration, with the same payload and direction. Rows that tie with the best one are as
     good as it. Figures that grow with the load are ranked only in a group whose rows are all limited by the router: the
     cost of a packet is what tells the others apart.
     """
@@ -141,6 +141,11 @@ class Row:
     @property
     def trials(self) -> int:
         return sum(self.classes.values())
+
+    @property
+    def is_calibration(self) -> bool:
+        """Whether the testers were alone: there was no router whose CPU could have been used."""
+        return self.tunnel.kind == CALIBRATION_KIND
 
 
 def summarise(records: Sequence[TrialRecord]) -> tuple[Row, ...]:
@@ -161,6 +166,8 @@ def _row(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) -> Row
     spec = records[0].spec
     proofs = [record.proof for record in records if record.proof is not None]
     figures = _figures(records, baseline)
+    if figures is not None and spec.tunnel.kind == CALIBRATION_KIND:
+        figures = replace(figures, cpu_s_per_million_packets=None, cpu_s_per_gigabit=None)  # no router carried anything
     told = figures is not None and figures.is_tester_limited
     grave = [
         check.name
@@ -257,7 +264,7 @@ def _marked(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows with the best of each group marked."""
     rivals: dict[tuple[int, Direction], list[Row]] = {}
     for row in rows:
-        if row.figures is not None and not row.tunnel.is_baseline:
+        if row.figures is not None and not (row.tunnel.is_baseline or row.is_calibration):
             rivals.setdefault((row.payload_bytes, row.direction), []).append(row)
     return tuple(replace(row, best=_best(row, rivals.get((row.payload_bytes, row.direction), []))) for row in rows)
 

@@ -6,15 +6,15 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
 from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 SPARKS = "▁▂▃▄▅▆▇█"
 RECENT_LINES = 8
@@ -31,8 +31,7 @@ def outcome_line(record: TrialRecord) -> str:
         return f"{describe(record.spec)}: {record.outcome}: {record.reason}"
     tcp = record.tcp
     figures = (
-        f"{tcp.throughput_bps / 1e6:.1f} Mbit/s, {tcp.data_pps:.0f} packets/s, "
-        f"router {tcp.router_busy_share:.0%} busy"
+        f"{tcp.throughput_bps / 1e6:.1f} Mbit/s, {tcp.data_pps:.0f} packets/s, router {tcp.router_busy_share:.0%} busy"
     )
     grave = [check.name for check in record.checks if check.verdict in (Verdict.VOID, Verdict.DOUBTFUL)]
     doubts = f" [{record.verdict}: {', '.join(grave)}]" if grave else ""
@@ -50,7 +49,7 @@ class Progress:
     """What both views keep: how much is done and how long the rest may take."""
 
     def __init__(self, plan: Plan) -> None:
-        self.total = len(plan.trials())
+        self.total = len(plan.calibrations()) + len(plan.trials())
         self.rounds = plan.rounds
         self.expected_s = plan.expected_duration_s()
         self.started_s = time.monotonic()
@@ -136,17 +135,10 @@ class LiveView(Progress):
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        from rich.console import Console
-        from rich.live import Live
-
         with Live(get_renderable=self._draw, console=Console(), refresh_per_second=2, transient=True):
             yield
 
     def _draw(self) -> RenderableType:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
-
         classes = ", ".join(f"{count} {name}" for name, count in self.classes.items())
         rates = list(self.rates_bps)
         rate = f"  {spark(rates)} {rates[-1] / 1e6:.1f} Mbit/s on the wire" if rates else ""
@@ -155,7 +147,9 @@ class LiveView(Progress):
             *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self.recent),
             Text(f"{self.current}{rate}", style="bold", no_wrap=True, overflow="ellipsis"),
             ProgressBar(total=self.total, completed=self.done),
-            Text(f"{self.done} of {self.total} trials, {clock(self.left_s)} left" + (f"; {classes}" if classes else "")),
+            Text(
+                f"{self.done} of {self.total} trials, {clock(self.left_s)} left" + (f"; {classes}" if classes else "")
+            ),
         )
 
 

@@ -9,13 +9,13 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from tunnelbench import __version__
-from tunnelbench.cli.progress import LiveView, Lines, Progress
+from tunnelbench.cli.progress import Lines, LiveView, Progress
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.programs import require_programs
@@ -89,7 +89,7 @@ def measure(run_id: str, plan: LoadedPlan, testbed: LoadedTestbed, store: Store,
             testbed_name=testbed.testbed.name,
             testbed_text=testbed.text,
             host_facts=machine_facts(),
-            trials_planned=len(plan.plan.trials()),
+            trials_planned=len(plan.plan.calibrations()) + len(plan.plan.trials()),
             trials_recorded=0,
             tunnelbench_version=__version__,
             notes=bench.notes,
@@ -125,7 +125,7 @@ def say_what_is_kept(run_id: str, done: int, store_location: Path, error: BaseEx
 @contextmanager
 def only_run_here() -> Iterator[str]:
     """A new run's id, and the lock that keeps a second run off this machine: they would measure each other."""
-    run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     try:
         RUN_FOLDER.mkdir(mode=0o700, exist_ok=True)
         lock = (RUN_FOLDER / "lock").open("a+")

@@ -82,10 +82,12 @@ def run_command(
 class Daemon:
     """A program that runs until it is stopped; its output goes to a file."""
 
-    def __init__(self, argv: Sequence[str], log_path: Path) -> None:
+    def __init__(self, argv: Sequence[str], log_path: Path, name: str = "") -> None:
         log.info("%s >%s 2>&1 &", shlex.join(argv), shlex.quote(str(log_path)))
         self.argv = tuple(argv)
         self.log_path = log_path
+        self.name = name or log_path.stem
+        """What people call it."""
         with log_path.open("wb") as output:
             self.process = _popen(
                 [*DIE_WITH_CONTROLLER, *argv], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
@@ -161,8 +163,8 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        for number in held:
-            signal.raise_signal(number)
+        for heard in held:
+            signal.raise_signal(heard)
 
 
 ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -38,8 +38,8 @@ class Host(ABC):
     def start(self, argv: Sequence[str]) -> Daemon:
         """Start a program there that runs until it is stopped; its output goes into the host's folder."""
         self._daemon_count += 1
-        log_name = f"{self._daemon_count:04d}-{Path(argv[0]).name}.log"
-        return Daemon(self.command(argv), self.folder / log_name)
+        name = Path(argv[0]).name
+        return Daemon(self.command(argv), self.folder / f"{self._daemon_count:04d}-{name}.log", name)
 
     def write(self, name: str, content: str) -> Path:
         """Write a file into the host's folder, readable by its owner alone (it may hold a key)."""
@@ -85,9 +85,7 @@ class Host(ABC):
         try:
             self.ip("link", "add", probe, "type", link_type, *extra)
         except CommandFailed as error:
-            if "exists" in error.output.lower():
-                return True
-            return False
+            return "exists" in error.output.lower()
         self.ip("link", "del", probe)
         return True
 
@@ -108,7 +106,7 @@ class NamespaceHost(Host):
         self._anchor: Daemon | None = None
 
     def drop_anchor(self) -> None:
-        """Keep a sleeping process in the namespace: the kernel shows a namespace's network under each of its processes."""
+        """Keep a sleeping process in the namespace: under each of its processes the kernel shows its network."""
         anchor = self.start(["sleep", "infinity"])
         wanted = Path("/run/netns", self.namespace).stat().st_ino
         deadline = time.monotonic() + DEFAULT_TIMEOUT_S

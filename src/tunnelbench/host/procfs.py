@@ -153,7 +153,7 @@ def foreign_cpu_s(
     for pid, process in after.items():
         earlier = before.get(pid)
         cpus_seen = {process.cpu} | ({earlier.cpu} if earlier else set())
-        if pid in ours or pid == KTHREADD or process.parent == KTHREADD or not cpus_seen & wanted:
+        if pid in ours or KTHREADD in (pid, process.parent) or not cpus_seen & wanted:
             continue
         own_s = process.own_s - (earlier.own_s if earlier else 0.0)
         children_s = process.children_s - (earlier.children_s if earlier else 0.0)

@@ -63,7 +63,7 @@ def capture_ipv4(host: Host, device: str) -> Iterator[Capture]:
 
 
 def read_pcap(path: Path) -> Iterator[Packet]:
-    """IPv4 packets of a classic pcap file of Ethernet frames, in either byte order; a cut-off last record is dropped."""
+    """IPv4 packets of a classic pcap file of Ethernet frames, in either byte order; a cut-off record ends it."""
     data = path.read_bytes()
     order = "<" if data[:4] == struct.pack("<I", MAGIC_MICROSECONDS) else ">"
     position = 24

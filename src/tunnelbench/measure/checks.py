@@ -18,7 +18,10 @@ CONTROL_PACKETS = 60
 CONTROL_BYTES = 20_000
 """As CONTROL_PACKETS, in bytes on the WAN; tinc's own connection sends some too."""
 
-TESTER_LIMIT_SHARE = 0.95
+TESTER_CPU_LIMIT_SHARE = 0.95
+TESTER_THROUGHPUT_LIMIT_SHARE = 0.9
+"""Of what the testers do back to back."""
+
 STEAL_NOTE_SHARE = 0.01
 STEAL_LIMIT_SHARE = 0.05
 PACKET_TOLERANCE = 0.02
@@ -33,13 +36,18 @@ def check_trial(
     exact_outer_packets: bool,
     foreign: Mapping[str, float],
     router_cpu_is_shared: bool,
+    testers_bps: float | None,
 ) -> tuple[Check, ...]:
-    """All checks of one TCP trial."""
+    """All checks of one TCP trial.
+
+    `outer` is what is to carry the data, in words; `foreign` other people's CPU seconds by process; `testers_bps` what
+    the testers do back to back with this payload in this direction, None where that is not known [bit/s].
+    """
     return (
         _merged_frames(tcp),
         _outer_protocol(tcp, outer, exact_outer_packets),
         _fragments(tcp),
-        _tester(tcp),
+        _tester(tcp, testers_bps),
         _router_cpu(router_cpu_is_shared),
         _foreign(tcp, foreign),
         _steal(tcp),
@@ -49,6 +57,11 @@ def check_trial(
         _stalls(tcp),
         _responsiveness(tcp),
     )
+
+
+def check_calibration(spec: TrialSpec, tcp: TcpMeasurement, foreign: Mapping[str, float]) -> tuple[Check, ...]:
+    """All checks of one trial of the testers alone; that they are the limit is what it is for."""
+    return (_foreign(tcp, foreign), _steal(tcp), _payload(spec, tcp), _packet_rate(tcp), _stalls(tcp))
 
 
 def _merged_frames(tcp: TcpMeasurement) -> Check:
@@ -91,10 +104,15 @@ def _fragments(tcp: TcpMeasurement) -> Check:
     return Check("fragments", Verdict.NOTE if many else Verdict.OK, reason, rule=4)
 
 
-def _tester(tcp: TcpMeasurement) -> Check:
-    share = tcp.tester_busy_share
-    reason = f"the testers' CPU was {share:.0%} busy, the router's {tcp.router_busy_share:.0%}"
-    limited = share >= TESTER_LIMIT_SHARE
+def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
+    """Whether the testers, and not the router, set the figure."""
+    share = tcp.window.busiest_tester_share
+    reason = f"a tester's CPU was {share:.0%} busy, the router's {tcp.router_busy_share:.0%}"
+    limited = share >= TESTER_CPU_LIMIT_SHARE
+    if testers_bps:
+        reached = tcp.throughput_bps / testers_bps
+        reason += f"; {reached:.0%} of what the testers do back to back"
+        limited = limited or reached > TESTER_THROUGHPUT_LIMIT_SHARE
     if limited:
         reason += ": the testers were the limit"
     return Check("tester-limited", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=6)

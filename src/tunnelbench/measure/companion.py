@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tunnelbench.host.command import Daemon
-from tunnelbench.host.host import Host
 from tunnelbench.measure import cpu
 from tunnelbench.measure.counters import Arrivals, Place, read_arrivals
 from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import Window
 from tunnelbench.testbed.base import Testbed
-from tunnelbench.tunnel.base import Tunnel, daemon_name
 
 GRACE_S = 8.0
 """What an iperf3 may take beyond its test for connecting and for its results."""
@@ -36,16 +34,30 @@ OnSecond = Callable[[float], None]
 """Called about once a second with the rate of the data on the interface [bit/s]."""
 
 
-class TunnelDied(TrialFailed):
-    """A daemon of the tunnel ended: the tunnel must be brought up anew before the next trial."""
-
-
 @dataclass(frozen=True)
 class Reading:
     """CPU times and arrivals at one moment."""
 
     cpu: cpu.CpuReading
     arrivals: Arrivals
+
+
+@dataclass(frozen=True)
+class TcpPath:
+    """What the traffic of a trial goes to, and what must live for it."""
+
+    server_address: str
+    place: Place
+    router_daemons: Sequence[Daemon] = ()
+    server_daemons: Sequence[Daemon] = ()
+
+    def require_daemons(self) -> None:
+        """Raises TrialFailed when one of the tunnel's programs has ended."""
+        for end, daemons in (("router", self.router_daemons), ("server", self.server_daemons)):
+            for daemon in daemons:
+                if not daemon.is_running:
+                    last = daemon.last_line()
+                    raise TrialFailed(f"{daemon.name} on the {end} ended during the trial; last: {last}")
 
 
 class Companion:
@@ -55,15 +67,12 @@ class Companion:
     itself begins later than that, so the window ends before the test does.
     """
 
-    def __init__(
-        self, testbed: Testbed, tunnel: Tunnel[Any], place: Place, duration_s: float, sender: Host, on_second: OnSecond
-    ) -> None:
+    def __init__(self, testbed: Testbed, path: TcpPath, duration_s: float, on_second: OnSecond) -> None:
         self.testbed = testbed
-        self.tunnel = tunnel
-        self.place = place
+        self.path = path
         self.duration_s = duration_s
-        self.sender = sender
         self.on_second = on_second
+        self.sender = testbed.server if path.place.direction is Direction.IN else testbed.client
         self.sockets = ""
         """What `ss` said of the sender's connections half-way through."""
         self._opened: Reading | None = None
@@ -73,11 +82,11 @@ class Companion:
         """Stay with iperf3's client until it ends. Raises TrialFailed when it hangs or the tunnel dies."""
         started_s = time.monotonic()
         end_s = started_s + self.duration_s - MARGIN_S
-        idle = read_arrivals(self.testbed, self.place)
+        idle = read_arrivals(self.testbed, self.path.place)
         while time.monotonic() < end_s:
             if client.wait(POLL_S):
                 return  # it failed early, or was refused: its own words say why
-            if (read_arrivals(self.testbed, self.place) - idle).data_packets >= FLOWING_PACKETS:
+            if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= FLOWING_PACKETS:
                 break
         client.wait(RAMP_S)
         self._opened = latest = self._read()
@@ -87,7 +96,7 @@ class Companion:
                 self.sockets = self.sender.run(["ss", "-tinHO", "state", "established"]).stdout
             if client.wait(max(0.0, min(1.0, end_s - now_s, half_way_s - now_s if not self.sockets else 1.0))):
                 return
-            require_daemons(self.tunnel)
+            self.path.require_daemons()
             reading = self._read()
             elapsed_s = reading.cpu.clock_s - latest.cpu.clock_s
             if elapsed_s > 0.2:
@@ -116,20 +125,11 @@ class Companion:
             ack_packets=arrived.ack_packets,
             router_cpu=cpu.usage(before, after, self.testbed.router.cpus),
             tester_cpu=cpu.usage(before, after, testers),
+            busiest_tester_share=max(cpu.usage(before, after, [one]).busy_share for one in testers),
             daemon_cpu_s=spent_s,
             daemon_cpu_method=after.daemons_method,
         )
 
     def _read(self) -> Reading:
-        return Reading(
-            cpu.read_cpu(self.testbed.router, self.tunnel.router_daemons), read_arrivals(self.testbed, self.place)
-        )
-
-
-def require_daemons(tunnel: Tunnel[Any]) -> None:
-    """Raises TunnelDied when one of the tunnel's programs has ended."""
-    for end, daemons in (("router", tunnel.router_daemons), ("server", tunnel.server_daemons)):
-        for daemon in daemons:
-            if not daemon.is_running:
-                name = daemon_name(daemon)
-                raise TunnelDied(f"{name} on the {end} ended during the trial; last: {daemon.last_line()}")
+        times = cpu.read_cpu(self.testbed.router, self.path.router_daemons)
+        return Reading(times, read_arrivals(self.testbed, self.path.place))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
@@ -143,33 +143,51 @@ def read_arrivals(testbed: Testbed, place: Place) -> Arrivals:
 
 def path_counters(before: Snapshot, after: Snapshot, place: Place) -> PathCounters:
     """What changed on the path, as counts of one trial."""
-    arrived = arrivals(after.client, after.server, place) - arrivals(before.client, before.server, place)
-
-    def snmp(name: str, *hosts: str) -> int:
-        return sum(getattr(after, host).snmp[name] - getattr(before, host).snmp[name] for host in hosts)
 
     def outer(name: str) -> tuple[int, int]:
         (packets_after, bytes_after), (packets_before, bytes_before) = after.outer[name], before.outer[name]
         return packets_after - packets_before, bytes_after - bytes_before
 
+    direct = direct_counters((before.client, before.server), (after.client, after.server), place)
     expected_packets, expected_bytes = outer("expected")
     other_packets, other_bytes = outer("other")
-    return PathCounters(
-        data_packets=arrived.data_packets,
-        data_bytes=arrived.data_bytes,
-        ack_packets=arrived.ack_packets,
-        forwarded_packets=snmp("Ip.ForwDatagrams", "router"),
+    return replace(
+        direct,
+        forwarded_packets=_snmp("Ip.ForwDatagrams", before.router, after.router),
         outer_expected_packets=expected_packets,
         outer_expected_bytes=expected_bytes,
         outer_other_packets=other_packets,
         outer_other_bytes=other_bytes,
-        wan_packets=_frames(after.server, place.wan_device) - _frames(before.server, place.wan_device),
-        fragments_created=snmp("Ip.FragCreates", "router", "server"),
-        reassembled=snmp("Ip.ReasmOKs", "router", "server"),
-        dropped_packets=sum(
-            _dropped(getattr(before, host), getattr(after, host)) for host in ("client", "router", "server")
-        ),
+        fragments_created=direct.fragments_created + _snmp("Ip.FragCreates", before.router, after.router),
+        reassembled=direct.reassembled + _snmp("Ip.ReasmOKs", before.router, after.router),
+        dropped_packets=direct.dropped_packets + _dropped(before.router, after.router),
     )
+
+
+def direct_counters(
+    before: tuple[HostCounters, HostCounters], after: tuple[HostCounters, HostCounters], place: Place
+) -> PathCounters:
+    """As `path_counters`, from the readings of client and server alone: nothing is forwarded, and there is no WAN."""
+    (client_before, server_before), (client_after, server_after) = before, after
+    arrived = arrivals(client_after, server_after, place) - arrivals(client_before, server_before, place)
+    return PathCounters(
+        data_packets=arrived.data_packets,
+        data_bytes=arrived.data_bytes,
+        ack_packets=arrived.ack_packets,
+        forwarded_packets=0,
+        outer_expected_packets=0,
+        outer_expected_bytes=0,
+        outer_other_packets=0,
+        outer_other_bytes=0,
+        wan_packets=_frames(server_after, place.wan_device) - _frames(server_before, place.wan_device),
+        fragments_created=_snmp("Ip.FragCreates", server_before, server_after),
+        reassembled=_snmp("Ip.ReasmOKs", server_before, server_after),
+        dropped_packets=_dropped(client_before, client_after) + _dropped(server_before, server_after),
+    )
+
+
+def _snmp(name: str, before: HostCounters, after: HostCounters) -> int:
+    return after.snmp[name] - before.snmp[name]
 
 
 def _frames(host: HostCounters, device: str) -> int:

@@ -36,7 +36,7 @@ PINGS_PER_SIZE = 3
 def prove(testbed: Testbed, tunnel: Tunnel[Any], reach: Check) -> TunnelProof:
     """Evidence for or against a tunnel that is up, answers and has settled; `reach` is what `prove_reach` found."""
     checks = [reach, *_prove_routes(testbed, tunnel), *_prove_packets(testbed, tunnel), *tunnel.negotiated()]
-    versions = {}
+    versions: dict[str, str] = {}
     for end, _ in tunnel.ends:
         versions |= {f"{end.host.name}.{name}": version for name, version in tunnel.versions(end).items()}
     return TunnelProof(
@@ -88,7 +88,7 @@ def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     """(b), (c) and the outer length of (d), from a capture of pings that carry a pattern."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while True:
-        evidence = _gather(testbed, tunnel)
+        evidence = _gather(testbed)
         checks = judge_packets(evidence, tunnel)
         if all(check.verdict is Verdict.OK for check in checks) or time.monotonic() > deadline:
             return checks
@@ -104,7 +104,7 @@ class Evidence:
     inner_packet_bytes: tuple[int, ...]
 
 
-def _gather(testbed: Testbed, tunnel: Tunnel[Any]) -> Evidence:
+def _gather(testbed: Testbed) -> Evidence:
     pattern = os.urandom(16)
     answered = 0
     with capture_ipv4(testbed.server, testbed.wan_device) as capture:
@@ -143,7 +143,7 @@ def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
         Check(
             "payload-pattern",
             Verdict.OK if hidden_as_asked else Verdict.VOID,
-            f"the payload is to be {expectation}; a known pattern was read in {visible} of {len(evidence.packets)} packets",
+            f"the payload is to be {expectation}; a known pattern was in {visible} of {len(evidence.packets)} packets",
             rule=3,
         )
     )

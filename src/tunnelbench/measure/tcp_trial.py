@@ -1,4 +1,4 @@
-"""One TCP trial: everything is read just before the traffic and just after it, so that nothing falls between."""
+"""TCP trials: everything is read just before the traffic and just after it, so that nothing falls between."""
 
 from __future__ import annotations
 
@@ -12,19 +12,92 @@ from tunnelbench.host.command import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure import cpu
-from tunnelbench.measure.checks import check_trial
-from tunnelbench.measure.companion import Companion, OnSecond, require_daemons
-from tunnelbench.measure.counters import Place, path_counters, read_path
+from tunnelbench.measure.checks import check_calibration, check_trial
+from tunnelbench.measure.companion import Companion, OnSecond, TcpPath
+from tunnelbench.measure.counters import HostCounters, Place, direct_counters, path_counters, read_host, read_path
 from tunnelbench.measure.frames import tcp_limit_bps
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction, TcpTraffic, TrialSpec
-from tunnelbench.model.result import Check, TcpMeasurement
-from tunnelbench.testbed.base import Testbed
+from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, Window
+from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.traffic import iperf3, ping
 from tunnelbench.tunnel.base import Tunnel
 
 TAIL_S = 3.0
 """What the far iperf3 may take to print after the near one has ended."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """What one iperf3 test left."""
+
+    result: iperf3.Iperf3Result
+    mss_bytes: int | None
+    window: Window
+    bracket_s: float
+    foreign: dict[str, float]
+    """CPU seconds of other people's processes on the testbed's CPUs, by name."""
+    ping: Ping
+    raw: dict[str, Any]
+
+
+def offer_tcp(testbed: Testbed, path: TcpPath, spec: TrialSpec, traffic: TcpTraffic, on_second: OnSecond) -> Offered:
+    """Run one iperf3 test over a path, the router pinged from the LAN beside it.
+
+    Raises TrialFailed, with the reason in words, when it ends without a figure.
+    """
+    cpus = sorted({*testbed.router.cpus, *testbed.client.cpus, *testbed.server.cpus})
+    processes_before = all_processes()
+    started_s = time.monotonic()
+    companion = Companion(testbed, path, traffic.duration_s, on_second)
+    with ExitStack() as stack:
+        server = _start(stack, testbed.server, iperf3.server_command(path.server_address, traffic.interval_s))
+        _wait_until_listening(testbed.server, server)
+        pinger = _start(stack, testbed.client, ping.command(testbed.addresses.router_lan))
+        client_argv = iperf3.client_command(path.server_address, traffic, spec.payload_bytes, spec.direction)
+        client = _start(stack, testbed.client, client_argv)
+        companion.accompany(client)
+        server.wait(TAIL_S)
+        pinger.interrupt()
+        pinger.wait(1)
+        path.require_daemons()
+    bracket_s = time.monotonic() - started_s
+    foreign = cpu.foreign_by_name(processes_before, all_processes(), cpus)
+    return Offered(
+        result=iperf3.parse(client.output(), server.output(), spec.direction),
+        mss_bytes=parse_mss(companion.sockets),
+        window=companion.window(),
+        bracket_s=bracket_s,
+        foreign=foreign,
+        ping=ping.parse(pinger.output()),
+        raw={
+            "iperf3_client": client.output(),
+            "iperf3_server": server.output(),
+            "iperf3_command": " ".join(client_argv),
+            "ping": pinger.output(),
+            "ss": companion.sockets,
+            "foreign_cpu_s": foreign,
+        },
+    )
+
+
+def measurement(offered: Offered, counters: PathCounters, physical_limit_bps: float | None) -> TcpMeasurement:
+    """The figures of a trial, from its traffic and the path's counters."""
+    return TcpMeasurement(
+        duration_s=offered.result.duration_s,
+        bytes_received=offered.result.bytes_received,
+        bytes_sent=offered.result.bytes_sent,
+        retransmits=offered.result.retransmits,
+        mss_bytes=offered.mss_bytes,
+        counters=counters,
+        window=offered.window,
+        bracket_s=offered.bracket_s,
+        foreign_cpu_s=sum(offered.foreign.values()),
+        ping=offered.ping,
+        physical_limit_bps=physical_limit_bps,
+        intervals=offered.result.intervals,
+    )
+
 
 @dataclass(frozen=True)
 class TrialFindings:
@@ -35,71 +108,52 @@ class TrialFindings:
     raw: dict[str, Any]
 
 
-def measure_tcp(
-    testbed: Testbed, tunnel: Tunnel[Any], spec: TrialSpec, traffic: TcpTraffic, on_second: OnSecond
-) -> TrialFindings:
-    """Measure one TCP trial through a tunnel that is up and proven.
+class TrialMeter:
+    """Measures TCP trials through tunnels that are up and proven, knowing what the testers can do at most."""
 
-    Raises TrialFailed, with the reason in words, when it ends without a figure.
-    """
-    sender = testbed.server if spec.direction is Direction.IN else testbed.client
-    place = Place(spec.direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
-    cpus = sorted({*testbed.router.cpus, *testbed.client.cpus, *testbed.server.cpus})
-    processes_before = all_processes()
-    counters_before = read_path(testbed)
-    started_s = time.monotonic()
-    companion = Companion(testbed, tunnel, place, traffic.duration_s, sender, on_second)
+    def __init__(self, testbed: Testbed, traffic: TcpTraffic, on_second: OnSecond) -> None:
+        self.testbed = testbed
+        self.traffic = traffic
+        self.on_second = on_second
+        self._testers_bps: dict[tuple[int, Direction], float] = {}
+        """Throughput of the testers back to back, by payload and direction [bit/s]."""
 
-    with ExitStack() as stack:
-        server = _start(stack, testbed.server, iperf3.server_command(testbed.addresses.target, traffic.interval_s))
-        _wait_until_listening(testbed.server, server)
-        pinger = _start(stack, testbed.client, ping.command(testbed.addresses.router_lan))
-        client_argv = iperf3.client_command(testbed.addresses.target, traffic, spec.payload_bytes, spec.direction)
-        client = _start(stack, testbed.client, client_argv)
-        companion.accompany(client)
-        server.wait(TAIL_S)
-        pinger.interrupt()
-        pinger.wait(1)
-        require_daemons(tunnel)
-    bracket_s = time.monotonic() - started_s
-    counters_after = read_path(testbed)
-    foreign = cpu.foreign_by_name(processes_before, all_processes(), cpus)
+    def calibrate(self, spec: TrialSpec, link: BackToBack) -> TrialFindings:
+        """One trial of the testers alone (rule 6); errors as `offer_tcp`."""
+        place = Place(spec.direction, link.client_device, link.server_device, link.server_device)
+        before = read_host(self.testbed.client), read_host(self.testbed.server)
+        offered = offer_tcp(self.testbed, TcpPath(link.server_address, place), spec, self.traffic, self.on_second)
+        after = read_host(self.testbed.client), read_host(self.testbed.server)
+        tcp = measurement(offered, direct_counters(before, after, place), None)
+        self._testers_bps[spec.payload_bytes, spec.direction] = tcp.throughput_bps
+        raw = offered.raw | {"counters_before": _plain(before), "counters_after": _plain(after)}
+        return TrialFindings(tcp, check_calibration(spec, tcp, offered.foreign), raw)
 
-    result = iperf3.parse(client.output(), server.output(), spec.direction)
-    mss_bytes = parse_mss(companion.sockets)
-    tcp = TcpMeasurement(
-        duration_s=result.duration_s,
-        bytes_received=result.bytes_received,
-        bytes_sent=result.bytes_sent,
-        retransmits=result.retransmits,
-        mss_bytes=mss_bytes,
-        counters=path_counters(counters_before, counters_after, place),
-        window=companion.window(),
-        bracket_s=bracket_s,
-        foreign_cpu_s=sum(foreign.values()),
-        ping=ping.parse(pinger.output()),
-        physical_limit_bps=_limit_bps(testbed, tunnel, spec.direction, mss_bytes or spec.payload_bytes),
-        intervals=result.intervals,
-    )
-    checks = check_trial(
-        spec,
-        tcp,
-        outer=str(tunnel.outer),
-        exact_outer_packets=tunnel.has_exact_outer_packets,
-        foreign=foreign,
-        router_cpu_is_shared=bool({*testbed.router.cpus} & {*testbed.client.cpus, *testbed.server.cpus}),
-    )
-    raw = {
-        "iperf3_client": client.output(),
-        "iperf3_server": server.output(),
-        "iperf3_command": " ".join(client_argv),
-        "ping": pinger.output(),
-        "ss": companion.sockets,
-        "foreign_cpu_s": foreign,
-        "counters_before": asdict(counters_before),
-        "counters_after": asdict(counters_after),
-    }
-    return TrialFindings(tcp, checks, raw)
+    def measure(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> TrialFindings:
+        """One trial through a tunnel; errors as `offer_tcp`."""
+        testbed = self.testbed
+        place = Place(spec.direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
+        path = TcpPath(testbed.addresses.target, place, tunnel.router_daemons, tunnel.server_daemons)
+        before = read_path(testbed)
+        offered = offer_tcp(testbed, path, spec, self.traffic, self.on_second)
+        after = read_path(testbed)
+        limit_bps = _limit_bps(testbed, tunnel, spec.direction, offered.mss_bytes or spec.payload_bytes)
+        tcp = measurement(offered, path_counters(before, after, place), limit_bps)
+        checks = check_trial(
+            spec,
+            tcp,
+            outer=str(tunnel.outer),
+            exact_outer_packets=tunnel.has_exact_outer_packets,
+            foreign=offered.foreign,
+            router_cpu_is_shared=bool({*testbed.router.cpus} & {*testbed.client.cpus, *testbed.server.cpus}),
+            testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
+        )
+        raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
+        return TrialFindings(tcp, checks, raw)
+
+
+def _plain(hosts: tuple[HostCounters, HostCounters]) -> dict[str, Any]:
+    return {"client": asdict(hosts[0]), "server": asdict(hosts[1])}
 
 
 def _start(stack: ExitStack, host: Host, argv: list[str]) -> Daemon:
@@ -134,7 +188,7 @@ def _wait_until_listening(host: Host, server: Daemon) -> None:
 
 
 def parse_mss(sockets: str) -> int | None:
-    """The segment payload of the test's connection from `ss -tinO`; options are already deducted (tcp_info.tcpi_snd_mss).
+    """The segment payload of the test's connection from `ss -tinO`, options deducted (tcp_info.tcpi_snd_mss).
 
     Of iperf3's connections the one that sent most bytes carries the test; the other is its control connection.
     """

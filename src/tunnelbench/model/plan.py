@@ -11,6 +11,9 @@ OptionValue = str | int | float | bool
 BASELINE_KIND = "none"
 """The tunnel kind that is no tunnel: every share in a report is a share of its figure."""
 
+CALIBRATION_KIND = "back-to-back"
+"""Stands where a tunnel's kind does in the records of the calibration: the testers alone, no router between them."""
+
 SMALLEST_TCP_PAYLOAD_BYTES = 76
 """Linux takes no MSS below 88 (include/net/tcp.h, TCP_MIN_MSS), and time stamps take 12 of it."""
 
@@ -83,11 +86,20 @@ class Plan:
             for sequence, (round_number, tunnel, payload, direction) in enumerate(order, start=1)
         )
 
+    def calibrations(self) -> tuple[TrialSpec, ...]:
+        """What the testers do back to back before the first trial, in round 0: each payload and direction once."""
+        testers = TunnelSpec(CALIBRATION_KIND, "testers back to back")
+        wanted = [(payload, direction) for payload in self.tcp.payload_bytes for direction in self.tcp.direction]
+        return tuple(
+            TrialSpec(position - len(wanted), 0, testers, payload, direction)
+            for position, (payload, direction) in enumerate(wanted, start=1)
+        )
 
     def expected_duration_s(self) -> float:
         """About how long the trials take [s]: an estimate, for people who wait."""
         blocks = self.rounds * len(self.tunnels)
-        return blocks * BLOCK_OVERHEAD_S + len(self.trials()) * (self.tcp.duration_s + TRIAL_OVERHEAD_S)
+        measured = len(self.calibrations()) + len(self.trials())
+        return blocks * BLOCK_OVERHEAD_S + measured * (self.tcp.duration_s + TRIAL_OVERHEAD_S)
 
 
 BLOCK_OVERHEAD_S = 2.0
@@ -102,9 +114,9 @@ class TrialSpec:
     """One measurement of one thing for one duration."""
 
     sequence: int
-    """Place in the run, from 1."""
+    """Place in the run, from 1; the calibration before it has numbers up to 0."""
     round: int
-    """Repeat, from 1."""
+    """Repeat, from 1; 0 is the calibration."""
     tunnel: TunnelSpec
     payload_bytes: int
     """TCP payload asked for [bytes]."""

@@ -147,6 +147,8 @@ class Window:
     """As in PathCounters, within the window."""
     router_cpu: CpuUsage
     tester_cpu: CpuUsage
+    busiest_tester_share: float
+    """Share of time in which the busiest of the testers' CPUs was busy, 0 to 1."""
     daemon_cpu_s: float | None
     """CPU time of the tunnel's processes on the router [s]; None: there are none."""
     daemon_cpu_method: str

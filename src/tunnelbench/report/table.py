@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from tunnelbench.analysis.comments import comments
@@ -125,22 +125,33 @@ def _line(row: Row, thousands: bool) -> Line:
         )
         return Figure(median, "" if low == high == median else f"{low}-{high}", name in row.best)
 
-    return Line(
+    traffic = Line(
         payload=str(row.payload_bytes),
         direction=row.direction,
         share=_percents(figures.share_of_baseline, is_best="throughput_bps" in row.best),
         throughput=number("throughput_bps", scale=1e-6),
         data_packets=number("data_pps"),
         ack_packets=number("ack_pps"),
+        comments=remarks,
+    )
+    if row.is_calibration:
+        return traffic
+    return replace(
+        traffic,
         busy=_percents(figures.router_busy_share),
         split=_split(figures),
         daemon=percent(figures.daemon_share.median) if figures.daemon_share else "",
         per_million_packets=number("cpu_s_per_million_packets", digits=3),
         per_gigabit=number("cpu_s_per_gigabit", digits=3),
-        ping_worst="no answer" if figures.ping_worst_ms is None else f"{significant(figures.ping_worst_ms, 3)} ms",
+        ping_worst=_ping_worst(figures),
         ping_lost=f"{figures.pings_lost}/{figures.pings_sent} lost" if figures.pings_lost else "",
-        comments=remarks,
     )
+
+
+def _ping_worst(figures: Figures) -> str:
+    if figures.ping_worst_ms is not None:
+        return f"{significant(figures.ping_worst_ms, 3)} ms"
+    return "no answer" if figures.pings_sent else ""
 
 
 def _percents(share: Estimate | None, *, is_best: bool = False) -> Figure:

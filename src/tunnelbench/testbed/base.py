@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,15 @@ class Addresses:
     server_inner: str = "198.18.3.2"
     target: str = "198.18.4.1"
     """The server's address that traffic goes to: which way the router sends it is the tunnel's matter."""
+
+
+@dataclass(frozen=True)
+class BackToBack:
+    """A link from tester to tester, the router left out."""
+
+    server_address: str
+    client_device: str
+    server_device: str
 
 
 class Testbed(ABC):
@@ -69,6 +79,10 @@ class Testbed(ABC):
     @abstractmethod
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
         """Make a tunnel's device behave like Ethernet (rule 1): one frame is one packet."""
+
+    @abstractmethod
+    def back_to_back(self) -> AbstractContextManager[BackToBack]:
+        """Join the testers directly while the block runs, for their calibration (rule 6)."""
 
     def __enter__(self) -> Self:
         try:

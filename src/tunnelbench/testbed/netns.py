@@ -15,15 +15,15 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tunnelbench.host.command import CommandFailed, run_command
 from tunnelbench.host.host import Host, LocalHost, NamespaceHost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
-from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.base import BackToBack, Testbed
 
 PREFIX = "tb-"
 """Every namespace of ours is called tb-MARK-ROLE, MARK being the end of the run's id."""
@@ -60,6 +60,10 @@ class NetnsTestbed(Testbed):
     """Three network namespaces on one machine."""
 
     kind = "netns"
+
+    client: NamespaceHost
+    router: NamespaceHost
+    server: NamespaceHost
 
     def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
         super().__init__(spec, run_id, folder)
@@ -196,6 +200,17 @@ class NetnsTestbed(Testbed):
         self._set_offloads_off(host, device)
         self._steer(host, device)
 
+    @contextmanager
+    def back_to_back(self) -> Iterator[BackToBack]:
+        link = BackToBack("198.18.5.2", "direct", "direct")
+        self._connect(self.client, link.client_device, self.server, link.server_device)
+        try:
+            self.client.ip("addr", "add", "198.18.5.1/24", "dev", link.client_device)
+            self.server.ip("addr", "add", f"{link.server_address}/24", "dev", link.server_device)
+            yield link
+        finally:
+            self.client.run(["ip", "link", "del", link.client_device], check=False)  # its peer goes with it
+
     def take_down(self) -> None:
         for host in self._hosts:
             listed = run_command(["ip", "netns", "pids", host.namespace], check=False)
@@ -224,10 +239,16 @@ def share_cpus(available: Sequence[int], router_cpu: int | None) -> tuple[int, t
     chosen = available[-1] if router_cpu is None else router_cpu
     testers = tuple(cpu for cpu in available if cpu != chosen)
     if not testers:
-        return chosen, (chosen,), ("one CPU only: router and testers share it, so router CPU figures include the testers' work",)
-    if len(testers) < 3:
-        return chosen, testers, (
-            f"{len(available)} CPUs: client, server and the tunnel's far end share {len(testers)}, and are likely to be "
-            "saturated before the router",
-        )  # fmt: skip
+        shared = "one CPU only: router and testers share it, so the router's CPU figures include the testers' work"
+        return chosen, (chosen,), (shared,)
+    if len(testers) < ENOUGH_TESTER_CPUS:
+        crowded = (
+            f"{len(available)} CPUs: client, server and the tunnel's far end share {len(testers)} and are likely to be "
+            "saturated before the router"
+        )
+        return chosen, testers, (crowded,)
     return chosen, testers, ()
+
+
+ENOUGH_TESTER_CPUS = 3
+"""One each for the client, the server and the tunnel's far end."""

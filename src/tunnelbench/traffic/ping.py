@@ -9,7 +9,9 @@ from tunnelbench.model.result import Ping
 INTERVAL_S = 0.1
 
 
-def command(address: str, *, count: int | None = None, interval_s: float = INTERVAL_S, payload_bytes: int = 56) -> list[str]:
+def command(
+    address: str, *, count: int | None = None, interval_s: float = INTERVAL_S, payload_bytes: int = 56
+) -> list[str]:
     """Ping until interrupted, or `count` times; an answer after 1 s is a lost one."""
     counted = ["-c", str(count)] if count else []
     return ["ping", "-n", "-q", "-i", f"{interval_s:g}", "-W", "1", "-s", str(payload_bytes), *counted, address]

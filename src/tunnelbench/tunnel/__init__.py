@@ -35,7 +35,7 @@ def adapter(kind: str) -> type[Tunnel[Any]]:
 
 def option_schemas() -> Mapping[str, type[TunnelOptions]]:
     """The options of every kind, for the check of plans."""
-    return {kind: tunnel.Options for kind, tunnel in Tunnel._registry.items()}
+    return {kind: tunnel.options_type for kind, tunnel in Tunnel._registry.items()}
 
 
 def unmet(kind: str, options: TunnelOptions, host: Host) -> tuple[Requirement, ...]:
@@ -47,7 +47,7 @@ def create(spec: TunnelSpec, ends: Ends) -> Tunnel[Any]:
     """The tunnel of a plan, not yet up. Raises TunnelUnavailable where an end lacks something."""
     if spec.kind in PLANNED:
         raise TunnelUnavailable(f"{spec.kind} ({PLANNED[spec.kind]}) has no adapter yet")
-    options = adapter(spec.kind).Options.model_validate(dict(spec.options))
+    options = adapter(spec.kind).options_type.model_validate(dict(spec.options))
     for end, _ in ends:
         if missing := unmet(spec.kind, options, end.host):
             needs = "; ".join(f"{requirement.what} is missing ({requirement.remedy})" for requirement in missing)

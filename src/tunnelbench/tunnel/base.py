@@ -84,14 +84,14 @@ OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
 class Tunnel(ABC, Generic[OptionsT]):
     """A tunnel between router and server. A context manager: leaving it takes everything down.
 
-    A subclass sets `kind`, `title`, `Options` and `tested_with`, is registered by being defined, and brings both ends
+    A subclass sets `kind`, `title`, `options_type` and `tested_with`, is registered by being defined, and brings both ends
     up in `_up`. What it registers there on `self._stack` is undone in reverse order.
     """
 
     kind: ClassVar[str]
     title: ClassVar[str]
     """One line for lists."""
-    Options: ClassVar[type[TunnelOptions]]
+    options_type: ClassVar[type[TunnelOptions]]
     tested_with: ClassVar[str]
     """Versions that this adapter was seen to work with."""
     device: ClassVar[str] = "tun0"
@@ -150,6 +150,11 @@ class Tunnel(ABC, Generic[OptionsT]):
     def negotiated(self) -> tuple[Check, ...]:
         """What the running tunnel says that it uses, against what was asked."""
         return ()
+
+    @property
+    def has_died(self) -> bool:
+        """Whether one of its programs has ended."""
+        return not all(daemon.is_running for daemon in (*self.router_daemons, *self.server_daemons))
 
     def device_at(self, end: End) -> str:
         """Name of the tunnel's device at one end."""
@@ -225,12 +230,7 @@ class Tunnel(ABC, Generic[OptionsT]):
         """Wait until a daemon prints `text`."""
         if not daemon.wait_for(text, timeout_s):
             state = f"printed no `{text}` in {timeout_s:g} s" if daemon.is_running else "ended while it came up"
-            raise TunnelRefused(f"{self.kind}: {daemon_name(daemon)} {state}; last: {daemon.last_line()}")
-
-
-def daemon_name(daemon: Daemon) -> str:
-    """The program of a daemon, for people."""
-    return daemon.log_path.name.split("-", 1)[1].removesuffix(".log")
+            raise TunnelRefused(f"{self.kind}: {daemon.name} {state}; last: {daemon.last_line()}")
 
 
 def equals(name: str, asked: str, found: str) -> Check:

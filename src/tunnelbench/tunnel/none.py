@@ -17,7 +17,7 @@ class NoTunnel(Tunnel[Options]):
 
     kind = "none"
     title = "no tunnel: plain forwarding, the baseline"
-    Options = Options
+    options_type = Options
     tested_with = "Linux 6.18"
 
     @classmethod

@@ -103,7 +103,7 @@ class OpenVpn(Tunnel[Options]):
 
     kind = "openvpn"
     title = "OpenVPN in user space: TLS or static key, UDP or TCP, tun or tap"
-    Options = Options
+    options_type = Options
     tested_with = "OpenVPN 2.6.14 with OpenSSL 3.0"
 
     @classmethod
@@ -162,13 +162,17 @@ class OpenVpn(Tunnel[Options]):
             self.ends.local.run([self.options.program, "--genkey", "secret", str(key)])
             text = key.read_text()
             key.unlink()
-            files = {end.host.name: {"secret": self._write(end, "static.key", text, secret=True)} for end, _ in self.ends}
+            files = {
+                end.host.name: {"secret": self._write(end, "static.key", text, secret=True)} for end, _ in self.ends
+            }
         # The server first: a client that finds nobody waits seconds before it tries again.
         for end, other in reversed(list(self.ends)):
             config = self._write(end, "openvpn.conf", self._config(end, other, files[end.host.name]))
             daemon = self._start(end, [self.options.program, "--config", config])
             if end is self.ends.server:
-                self._await(daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP", 5)
+                self._await(
+                    daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP", 5
+                )
         # With a static key there is no handshake, and OpenVPN calls itself initialised at the peer's first packet only.
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
         for daemon in (*self.router_daemons, *self.server_daemons):
@@ -200,7 +204,11 @@ class OpenVpn(Tunnel[Options]):
             f"dev {self.device}",
             f"dev-type {options.dev}",
             f"proto {protocol}",
-            *([f"local {end.wan_address}", f"lport {PORT}"] if is_server else ["nobind", f"remote {other.wan_address} {PORT}"]),
+            *(
+                [f"local {end.wan_address}", f"lport {PORT}"]
+                if is_server
+                else ["nobind", f"remote {other.wan_address} {PORT}"]
+            ),
             f"ifconfig {end.inner_address} {other.inner_address if options.dev == 'tun' else '255.255.255.0'}",
             *(f"{key} {path}" for key, path in files.items()),
             f"auth {options.auth}",

@@ -72,7 +72,7 @@ class Tinc(Tunnel[Options]):
 
     kind = "tinc"
     title = "tinc 1.0 in user space: router or switch"
-    Options = Options
+    options_type = Options
     tested_with = "tinc 1.0.36 with OpenSSL 3.0"
 
     @classmethod
@@ -106,7 +106,10 @@ class Tinc(Tunnel[Options]):
         """What tinc's list of nodes says of the peer."""
         router = self.router_daemons[0]
         node = parse_node(self._nodes(router), self.ends.server.host.name)
-        checks = [equals("cipher", self.options.cipher, node.cipher), equals("digest", self.options.digest, node.digest)]
+        checks = [
+            equals("cipher", self.options.cipher, node.cipher),
+            equals("digest", self.options.digest, node.digest),
+        ]
         # The list names what was asked for even where the library has refused it.
         if refusal := re.search(r"Error during initiali[sz]ation of key.*", router.output()):
             checks.append(Check("keys", Verdict.VOID, f"tinc says: {refusal[0]}", rule=3))

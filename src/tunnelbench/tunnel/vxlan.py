@@ -37,7 +37,7 @@ class Vxlan(Tunnel[Options]):
 
     kind = "vxlan"
     title = "VXLAN of the kernel: Ethernet in UDP, no cipher"
-    Options = Options
+    options_type = Options
     tested_with = "Linux 6.18"
     device = "vxlan0"
 

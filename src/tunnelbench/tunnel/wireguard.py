@@ -43,7 +43,7 @@ class Options(TunnelOptions):
 class WireGuardFamily(Tunnel[Options]):
     """What the implementations of WireGuard share: all but how the device is made."""
 
-    Options = Options
+    options_type = Options
 
     @abstractmethod
     def _create_device(self, end: End) -> None:

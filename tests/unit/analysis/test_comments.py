@@ -48,6 +48,11 @@ def test_the_payload_in_effect_is_named_where_it_is_another() -> None:
     assert comments_on(make_trial(tcp=make_tcp(mss_bytes=1368))) == ("payload in effect 1368",)
 
 
+def test_the_calibration_is_called_so() -> None:
+    remarks = {comments(row) for row in summarise(make_records()) if row.is_calibration}
+    assert remarks == {("calibration: the most that the testers can do",)}
+
+
 def test_a_missing_baseline_is_named() -> None:
     assert comments_on(make_trial(make_spec(1, 1, "vxlan"))) == ("no baseline that counts",)
 

@@ -42,7 +42,10 @@ def test_rows_are_in_the_order_of_the_plan_whatever_the_order_of_the_records() -
     first_round = [
         (spec.tunnel.name, spec.payload_bytes, spec.direction) for spec in make_plan().trials() if spec.round == 1
     ]
-    assert [(row.tunnel.name, row.payload_bytes, row.direction) for row in rows] == first_round
+    assert [
+        (row.tunnel.name, row.payload_bytes, row.direction) for row in rows if not row.is_calibration
+    ] == first_round
+    assert all(row.is_calibration for row in rows[:4])
 
 
 def test_every_trial_is_counted_in_one_class() -> None:
@@ -238,6 +241,18 @@ def test_versions_come_from_the_proof() -> None:
         make_trial(make_spec(2, 2, "vxlan"), proof=make_proof("vxlan")),
     ]
     assert row_of(summarise(trials), "vxlan").versions == {"router.linux": "6.18", "server.linux": "6.18"}
+
+
+def test_the_calibration_costs_the_router_nothing_and_beats_no_tunnel() -> None:
+    rows = summarise(make_records())
+    calibration = [row for row in rows if row.is_calibration]
+    assert len(calibration) == 4
+    for row in calibration:
+        assert row.figures is not None
+        assert row.figures.throughput_bps.median == pytest.approx(3.1e6 * row.payload_bytes)
+        assert row.figures.cpu_s_per_million_packets is None
+        assert row.best == frozenset()
+    assert {row.tunnel.name for row in rows if "cpu_s_per_million_packets" in row.best} == {"vxlan"}
 
 
 def test_no_records_make_no_rows() -> None:

@@ -101,9 +101,9 @@ class TestForPeople:
             "kernel 6.18.0",
             "2025-03-14 09:26 utc",
             "quick: 3 rounds, trials of 10.0 s",
-            "96 of 96 trials",
+            "100 of 100 trials",
             "0.1.0",
-            "8 of 32 rows are tester-limited",
+            "8 of 36 rows are tester-limited",
         ):
             assert fact in head
 
@@ -113,14 +113,14 @@ class TestForPeople:
         assert 0 < header.index("share of") < header.index("mbit/s")
 
     def test_every_class_is_counted(self, name: str) -> None:
-        counts = "96 trials: 27 ok, 18 note, 24 doubtful, 3 void, 12 refused, 12 unavailable."
+        counts = "100 trials: 31 ok, 18 note, 24 doubtful, 3 void, 12 refused, 12 unavailable."
         assert counts in render(make_run(), make_records(), name)
 
     def test_a_run_that_was_interrupted_says_so(self, name: str) -> None:
         run = make_run(status="interrupted")
         text = render(run, make_records()[:40], name, 200)
-        assert "interrupted, 40 of 96 trials" in text
-        assert "The table is not whole: 40 of 96 trials are recorded." in text
+        assert "interrupted, 40 of 100 trials" in text
+        assert "The table is not whole: 40 of 100 trials are recorded." in text
 
     def test_another_kind_of_testbed_is_not_called_three_namespaces(self, name: str) -> None:
         text = render(make_run(testbed_name="attic", testbed_text='kind = "ssh"\n'), make_records(), name, 200)

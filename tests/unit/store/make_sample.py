@@ -13,7 +13,7 @@ from tunnelbench.store import Store
 from tunnelbench.store.schema import FORMAT
 
 SAMPLES = Path(__file__).with_name("samples")
-TUNNELS = {"none", "openvpn AES-128-GCM", "tinc BF-CBC, SHA-1", "wireguard"}
+TUNNELS = {"testers back to back", "none", "openvpn AES-128-GCM", "tinc BF-CBC, SHA-1", "wireguard"}
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,17 @@ from tests.unit.builders import make_proof, make_records, make_run, make_trial
 from tests.unit.store.make_sample import SAMPLES, TUNNELS
 
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.result import Outcome
+from tunnelbench.model.result import (
+    Check,
+    CpuUsage,
+    Interval,
+    Outcome,
+    PathCounters,
+    Ping,
+    TcpMeasurement,
+    TunnelProof,
+    Window,
+)
 from tunnelbench.store import Store, schema, upgrade
 
 
@@ -43,10 +54,10 @@ def test_a_store_of_each_format_still_opens(tmp_path: Path, number: int) -> None
     with Store.open(path) as store:
         run = store.run("last")
         records = store.trials(run.run_id)
-    assert (run.run_id, run.status, run.trials_recorded) == ("20250314-092653-quick", "done", 16)
+    assert (run.run_id, run.status, run.trials_recorded) == ("20250314-092653-quick", "done", 20)
     assert {record.spec.tunnel.name for record in records} == TUNNELS
     assert {record.outcome for record in records} == {Outcome.MEASURED, Outcome.REFUSED, Outcome.UNAVAILABLE}
-    first = records[0]
+    first = records[4]
     assert first.tcp is not None
     assert first.proof is not None
     assert round(first.tcp.throughput_bps / 1e6) == 2314
@@ -61,6 +72,15 @@ def test_the_sample_of_this_format_is_what_is_written_now(tmp_path: Path) -> Non
         assert store.trials("20250314-092653-quick") == [
             record for record in make_records(rounds=1) if record.spec.tunnel.name in TUNNELS
         ]
+
+
+def test_the_documentation_names_every_table_column_and_field() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
+    columns = {column.name for table in schema.metadata.sorted_tables for column in table.columns}
+    records = (Check, CpuUsage, Interval, PathCounters, Ping, TcpMeasurement, TunnelProof, Window)
+    names = {field.name for record in records for field in fields(record)}
+    missing = [name for name in {*columns, *schema.metadata.tables, *names} if f"`{name}`" not in text]
+    assert missing == []
 
 
 def test_opening_a_store_of_this_format_changes_no_byte(tmp_path: Path) -> None:
