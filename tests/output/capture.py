@@ -1,4 +1,4 @@
-"""Makes the samples in this folder: `python tests/output/capture.py`, as root.
+"""Makes the samples in this folder: `python tests/output/capture.py`, as root, takes about a minute.
 
 Each is what a real tool printed on three namespaces, in a folder named by tool and version. Run it where a new version
 of a tool is to be supported, and keep the folders of the old one: what routers run is seldom the newest.
@@ -79,7 +79,6 @@ def keep(folder: str, name: str, content: str | bytes) -> None:
 def tunnel_up(testbed: Testbed, kind: str, options: dict[str, Any]) -> Iterator[Tunnel[Any]]:
     ends = Bench._ends(type("HasTestbed", (), {"testbed": testbed})())  # type: ignore[arg-type]
     with create(TunnelSpec(kind, kind, options), ends) as tunnel:
-        tunnel.settle()
         yield tunnel
 
 
@@ -182,9 +181,10 @@ def capture_tunnels(testbed: Testbed) -> None:
     for name, options in TINC.items():
         with tunnel_up(testbed, "tinc", options) as tunnel:
             assert isinstance(tunnel, Tinc)
-            keep(tinc, f"nodes-{name}.txt", tunnel._nodes(tunnel.router_daemons[0]))
             testbed.client.run(ping.command(testbed.addresses.target, count=2), check=False)
             keep(tinc, f"router-{name}.log", tunnel.router_daemons[0].output())
+            tunnel.settle()
+            keep(tinc, f"nodes-{name}.txt", tunnel._nodes(tunnel.router_daemons[0]))
 
 
 def main() -> None:
@@ -193,11 +193,11 @@ def main() -> None:
         NetnsTestbed(TestbedSpec("capture", "netns"), "capture", Path(folder)) as testbed,
     ):
         capture_versions(testbed.local)
-        capture_proc(testbed)
         with tunnel_up(testbed, "none", {}):
             capture_ping(testbed)
             capture_pcap(testbed)
             capture_iperf3(testbed)
+        capture_proc(testbed)
         capture_tunnels(testbed)
 
 

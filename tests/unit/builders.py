@@ -186,7 +186,7 @@ def make_proof(name: str = "none", *, failed: str = "") -> TunnelProof:
 
 
 def make_records(rounds: int = 3) -> tuple[TrialRecord, ...]:
-    """A whole run: calibration, tester-limited and void trials, a refused and an unavailable tunnel, a payload that shrank."""
+    """A whole run, its calibration first: tester-limited and void trials, refused and unavailable tunnels."""
     noise = Random(14)
     proofs = {
         name: make_proof(name, failed=nature.reason if nature.outcome is Outcome.REFUSED else "")

@@ -133,9 +133,9 @@ class Row:
     best: frozenset[str] = frozenset()
     """Names of the figures that no other row of its group beats.
 
-    A group is all tunnels, so neither the baseline nor the calibration, with the same payload and direction. Rows that tie with the best one are as
-    good as it. Figures that grow with the load are ranked only in a group whose rows are all limited by the router: the
-    cost of a packet is what tells the others apart.
+    A group is all tunnels with the same payload and direction; the baseline and the calibration are none. Rows that
+    tie with the best one are as good as it. Figures that grow with the load are ranked only in a group whose rows are
+    all limited by the router: the cost of a packet is what tells the others apart.
     """
 
     @property

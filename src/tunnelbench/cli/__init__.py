@@ -35,7 +35,8 @@ class Verbs(click.Group):
     """The group of all verbs; answers a user's error with a sentence, a hint and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        signal.signal(signal.SIGTERM, terminated)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, terminated)
         try:
             return super().invoke(ctx)
         except UserError as error:
@@ -50,7 +51,8 @@ class Verbs(click.Group):
 
 def terminated(_signal_number: int, _frame: FrameType | None) -> NoReturn:
     """End by an exception, so that whatever is set up is taken down; a second signal does not cut that short."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(ExitCode.TERMINATED)
 
 

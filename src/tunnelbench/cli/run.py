@@ -118,7 +118,8 @@ def say_what_is_kept(run_id: str, done: int, store_location: Path, error: BaseEx
     """After a run that ended early: what is there, and how to see it."""
     if done:
         ended = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "ended early"
-        click.echo(f"tunnelbench: run {run_id} {ended}; {done} trials are kept in {store_location}", err=True)
+        trials = "1 trial is" if done == 1 else f"{done} trials are"
+        click.echo(f"tunnelbench: run {run_id} {ended}; {trials} kept in {store_location}", err=True)
         click.echo(f"hint: tunnelbench report {run_id} shows them", err=True)
 
 

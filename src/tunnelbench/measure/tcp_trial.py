@@ -18,7 +18,7 @@ from tunnelbench.measure.counters import HostCounters, Place, direct_counters, p
 from tunnelbench.measure.frames import tcp_limit_bps
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction, TcpTraffic, TrialSpec
-from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, Window
+from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, Verdict, Window, worst
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.traffic import iperf3, ping
 from tunnelbench.tunnel.base import Tunnel
@@ -125,9 +125,11 @@ class TrialMeter:
         offered = offer_tcp(self.testbed, TcpPath(link.server_address, place), spec, self.traffic, self.on_second)
         after = read_host(self.testbed.client), read_host(self.testbed.server)
         tcp = measurement(offered, direct_counters(before, after, place), None)
-        self._testers_bps[spec.payload_bytes, spec.direction] = tcp.throughput_bps
+        checks = check_calibration(spec, tcp, offered.foreign)
+        if worst(checks) is not Verdict.VOID:
+            self._testers_bps[spec.payload_bytes, spec.direction] = tcp.throughput_bps
         raw = offered.raw | {"counters_before": _plain(before), "counters_after": _plain(after)}
-        return TrialFindings(tcp, check_calibration(spec, tcp, offered.foreign), raw)
+        return TrialFindings(tcp, checks, raw)
 
     def measure(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> TrialFindings:
         """One trial through a tunnel; errors as `offer_tcp`."""

@@ -161,11 +161,17 @@ def _cautions(run: RunRecord, records: Sequence[TrialRecord], rows: Sequence[Row
     found = list(run.notes)
     if len(records) < run.trials_planned:
         found.append(f"The table is not whole: {len(records)} of {run.trials_planned} trials are recorded.")
-    limited = sum(row.figures is not None and row.figures.is_tester_limited for row in rows)
+    routed = [row for row in rows if not row.is_calibration]
+    limited = [row for row in routed if row.figures is not None and row.figures.is_tester_limited]
     if limited:
         found.append(
-            f"{limited} of {len(rows)} rows are tester-limited: there the testers set the throughput, not the router. "
-            "Compare the router's CPU s per Mpackets; a capacity that follows from it is called extrapolated."
+            f"{len(limited)} of {len(routed)} rows are tester-limited: the testers set the throughput there, not the "
+            "router. Compare the router's CPU s per Mpackets; a capacity that follows from it is called extrapolated."
+        )
+    if baselines := [f"{row.payload_bytes} {row.direction}" for row in limited if row.tunnel.is_baseline]:
+        found.append(
+            f"The baseline is tester-limited too ({', '.join(baselines)}): a share is of what the testers could offer "
+            "there, not of what the router could carry."
         )
     return found
 

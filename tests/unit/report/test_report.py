@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
 from tests.unit.builders import make_records, make_run
 
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.result import TrialRecord
+from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.report import FORMATS, render
 
 FOR_PEOPLE = ("markdown", "terminal", "textile")
@@ -103,7 +104,7 @@ class TestForPeople:
             "quick: 3 rounds, trials of 10.0 s",
             "100 of 100 trials",
             "0.1.0",
-            "8 of 36 rows are tester-limited",
+            "8 of 32 rows are tester-limited",
         ):
             assert fact in head
 
@@ -115,6 +116,14 @@ class TestForPeople:
     def test_every_class_is_counted(self, name: str) -> None:
         counts = "100 trials: 31 ok, 18 note, 24 doubtful, 3 void, 12 refused, 12 unavailable."
         assert counts in render(make_run(), make_records(), name)
+
+    def test_a_baseline_that_the_testers_limit_is_told_before_the_table(self, name: str) -> None:
+        limited = Check("tester-limited", Verdict.DOUBTFUL, "a tester's CPU was 97% busy", 6)
+        records = [replace(record, checks=(*record.checks, limited)) for record in make_records()[4:6]]
+        text = render(make_run(), records, name, 200)
+        assert "2 of 2 rows are tester-limited" in text
+        assert "The baseline is tester-limited too (1448 in, 1448 out)" in text
+        assert "The baseline is tester-limited" not in render(make_run(), make_records(), name, 200)
 
     def test_a_run_that_was_interrupted_says_so(self, name: str) -> None:
         run = make_run(status="interrupted")

@@ -1,0 +1,201 @@
+"""`tunnelbench run` as a user starts it: in a process of its own, on real tunnels, ended in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tunnelbench.cli.run import RUN_FOLDER
+
+pytestmark = pytest.mark.lab
+
+TUNNELBENCH = str(Path(sys.executable).parent / "tunnelbench")
+SHORT_PLAN = """
+rounds = 1
+[tcp]
+payload_bytes = 1448
+direction = "out"
+duration_s = 2
+interval_s = 0.5
+[[tunnel]]
+kind = "vxlan"
+[[tunnel]]
+kind = "tinc"
+name = "tinc with Blowfish"
+cipher = "bf-cbc"
+digest = "sha1"
+[[tunnel]]
+kind = "gre"
+name = "GRE"
+"""
+LONG_PLAN = SHORT_PLAN.replace("duration_s = 2", "duration_s = 20").replace("interval_s = 0.5", "interval_s = 1")
+TAKE_DOWN_LIMIT_S = 5.0
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[[str], list[str]]:
+    """The command that runs a plan, its results kept in the test's own folder."""
+
+    def command(text: str) -> list[str]:
+        path = tmp_path / "plan.toml"
+        path.write_text(text)
+        # No wait for quiet: what is tested holds on a busy machine, too.
+        return [TUNNELBENCH, "run", str(path), "--store", str(tmp_path / "results.sqlite"), "--set", "quiet_wait_s=0"]
+
+    return command
+
+
+def run(argv: list[str], **kwargs: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False, **kwargs)  # type: ignore[call-overload, no-any-return]
+
+
+def wait_for_line(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return
+    pytest.fail(f"{text!r} was never printed")
+
+
+def test_every_planned_trial_becomes_a_row_measured_refused_or_unavailable(
+    plan: Callable[[str], list[str]],
+) -> None:
+    done = run([*plan(SHORT_PLAN), "--json"])
+    assert done.returncode == 0, done.stderr
+    trials = {trial["tunnel"]: trial for trial in json.loads(done.stdout)["trials"]}
+    outcomes = {name: trial["outcome"] for name, trial in trials.items()}
+    assert outcomes == {
+        "testers back to back": "measured",
+        "none": "measured",
+        "vxlan": "measured",
+        "tinc with Blowfish": "refused",
+        "GRE": "unavailable",
+    }
+    assert "tcp port 655" in trials["tinc with Blowfish"]["reason"]
+    assert "no adapter" in trials["GRE"]["reason"]
+
+
+def test_the_table_is_printed_and_the_results_are_named(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+    done = run(plan(SHORT_PLAN))
+    assert done.returncode == 0, done.stderr
+    assert "tinc with Blowfish" in done.stdout
+    assert str(tmp_path / "results.sqlite") in done.stdout
+    assert list(RUN_FOLDER.iterdir()) == [RUN_FOLDER / "lock"]
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)], ids=lambda it: str(it)
+)
+def test_a_run_that_is_asked_to_end_takes_everything_down_and_keeps_its_trials(
+    plan: Callable[[str], list[str]], number: signal.Signals, status: int
+) -> None:
+    with subprocess.Popen(plan(LONG_PLAN), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_line(process, "back to back")
+        time.sleep(3)  # the baseline is being measured
+        asked_s = time.monotonic()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+        assert time.monotonic() - asked_s < TAKE_DOWN_LIMIT_S
+    assert process.returncode == status
+    assert "1 trial" in errors
+    assert "tunnelbench report" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_second_interrupt_does_not_leave_half_of_it_behind(plan: Callable[[str], list[str]]) -> None:
+    with subprocess.Popen(plan(LONG_PLAN), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_line(process, "back to back")
+        time.sleep(1)
+        for _ in range(5):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_daemons_and_traffic_die_with_a_controller_that_is_killed(plan: Callable[[str], list[str]]) -> None:
+    with subprocess.Popen(plan(LONG_PLAN), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_line(process, "back to back")
+        time.sleep(1)
+        process.kill()
+        process.communicate(timeout=30)
+    listed = json.loads(subprocess.run(["ip", "-j", "netns"], check=True, capture_output=True).stdout)
+    ours = [entry["name"] for entry in listed if entry["name"].endswith(("-client", "-router", "-server"))]
+    try:
+        deadline = time.monotonic() + 3
+        while pids := [pid for name in ours for pid in _pids(name)]:
+            assert time.monotonic() < deadline, f"still running: {pids}"
+            time.sleep(0.05)
+    finally:
+        for name in ours:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def _pids(namespace: str) -> list[str]:
+    return subprocess.run(["ip", "netns", "pids", namespace], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_a_second_run_is_told_who_measures_already(plan: Callable[[str], list[str]]) -> None:
+    argv = plan(LONG_PLAN)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_line(process, "back to back")
+        second = run(argv)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert second.returncode == 3
+    assert "another run measures" in second.stderr
+    assert f"process {process.pid}" in second.stderr
+
+
+def test_without_root_there_is_one_sentence(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+    # A copy of the interpreter's path may be closed to others, so the child drops root itself.
+    code = "import os, sys; os.setgid(65534); os.setuid(65534); from tunnelbench.cli import main; main(sys.argv[1:])"
+    done = run([sys.executable, "-c", code, *plan(SHORT_PLAN)[1:]], env=os.environ | {"HOME": str(tmp_path)})
+    assert done.returncode == 3
+    assert "root" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_program_is_named_with_its_package(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for directory in os.environ["PATH"].split(":"):
+        for program in Path(directory).glob("*"):
+            link = folder / program.name
+            if program.name != "iperf3" and not link.exists():
+                link.symlink_to(program)
+    done = run(plan(SHORT_PLAN), env=os.environ | {"PATH": str(folder)})
+    assert done.returncode == 3
+    assert "iperf3" in done.stderr
+    assert "apt-get install iperf3" in done.stderr
+
+
+def test_on_a_terminal_the_current_trial_is_shown_with_its_rate(plan: Callable[[str], list[str]]) -> None:
+    controller, terminal = pty.openpty()
+    argv = [*plan(LONG_PLAN), "--set", "tcp.duration_s=4"]
+    with subprocess.Popen(argv, stdout=terminal, stderr=terminal, env=os.environ | {"TERM": "xterm"}) as process:
+        os.close(terminal)
+        shown = b""
+        deadline = time.monotonic() + 60
+        while b"on the wire" not in shown and time.monotonic() < deadline:
+            shown += os.read(controller, 65536)
+        process.send_signal(signal.SIGINT)
+        try:
+            while os.read(controller, 65536):
+                pass
+        except OSError:
+            pass  # the terminal's other end is closed
+        os.close(controller)
+        assert process.wait(30) == 130
+    assert b"testers back to back, 1448 bytes, out" in shown
+    assert b"of 5 trials" in shown
