@@ -42,7 +42,7 @@ def _extrapolated(figures: Figures) -> str:
     if figures.extrapolated_pps is None or figures.extrapolated_bps is None:
         return ""
     packets, rate = significant(figures.extrapolated_pps, 3), significant(figures.extrapolated_bps / 1e6, 3)
-    return f"; extrapolated for one router CPU: {packets} packets/s (data and ACKs), {rate} Mbit/s"
+    return f"; extrapolated: {packets} packets/s, {rate} Mbit/s"
 
 
 def _of_classes(row: Row) -> list[str]:

@@ -116,8 +116,10 @@ def _is_of(record: TrialRecord, row: Row) -> bool:
 
 
 def _rounds_in_words(rounds: Iterable[int]) -> str:
-    """`round 2`, `rounds 1-3, 5`."""
+    """`round 2`, `rounds 1-3, 5`; `calibration` is round 0."""
     ordered = sorted(rounds)
+    if ordered == [0]:
+        return "calibration"
     spans: list[list[int]] = []
     for number in ordered:
         if spans and number == spans[-1][-1] + 1:

@@ -92,7 +92,7 @@ def thread_cpu_s(pids: Iterable[int]) -> tuple[float, str]:
                 threads = Path(f"/proc/{pid}/task").iterdir()
                 total_s += sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
             else:
-                total_s += _own_cpu_s(Path(f"/proc/{pid}/stat").read_text())
+                total_s += _own_cpu_s(Path(f"/proc/{pid}/stat").read_text(errors="replace"))
         except (FileNotFoundError, ProcessLookupError):
             continue
     return total_s, method
@@ -116,7 +116,8 @@ def all_processes() -> dict[int, ProcessCpu]:
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
-                text = Path(entry.path, "stat").read_text()
+                # The kernel cuts a name at 15 bytes, be it within a character.
+                text = Path(entry.path, "stat").read_text(errors="replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
             fields = _fields(text)
@@ -144,11 +145,20 @@ def foreign_cpu_s(
     """CPU seconds that processes other than ours used between two readings on any of `cpus`, by name.
 
     Ours is the controller and all below it. Kernel threads are left out: ksoftirqd works for the router. A process
-    that began and ended in between is found in its parent's account of waited-for children; what such a child had
-    used before the first reading is taken off.
+    that began and ended in between is found in its parent's account of waited-for children; what one that ended had
+    used before the first reading, itself and all below it, is taken off.
     """
     wanted = set(cpus)
     ours = descendants(before, controller) | descendants(after, controller)
+    gone: dict[int, list[int]] = {}
+    for pid, process in before.items():
+        if pid not in after:
+            gone.setdefault(process.parent, []).append(pid)
+
+    def earlier_s_of_gone_children(parent: int) -> float:
+        ended = [(before[pid], pid) for pid in gone.get(parent, ())]
+        return sum(child.own_s + child.children_s + earlier_s_of_gone_children(pid) for child, pid in ended)
+
     used: dict[str, float] = {}
     for pid, process in after.items():
         earlier = before.get(pid)
@@ -157,12 +167,7 @@ def foreign_cpu_s(
             continue
         own_s = process.own_s - (earlier.own_s if earlier else 0.0)
         children_s = process.children_s - (earlier.children_s if earlier else 0.0)
-        reaped_s = sum(
-            child.own_s + child.children_s
-            for child_pid, child in before.items()
-            if child.parent == pid and child_pid not in after
-        )
-        spent_s = own_s + max(0.0, children_s - reaped_s)
+        spent_s = own_s + max(0.0, children_s - earlier_s_of_gone_children(pid))
         if spent_s > 0:
             used[process.name] = used.get(process.name, 0.0) + spent_s
     return used

@@ -19,6 +19,9 @@ TAKEN_ON = {
 }
 """What a kind of testbed means for its figures (rule 21)."""
 
+LEAST_ROUNDS = 3
+"""Repeats below which a reader is warned (rule 18)."""
+
 NOT_RECORDED = "not recorded"
 
 SECTION_TITLES = {
@@ -97,7 +100,8 @@ def legend(mark: str) -> tuple[str, ...]:
         "Payload: TCP payload asked for in a full segment, in bytes. Direction: in is server to client, out is client "
         "to server. Throughput: TCP payload received. CPU of the router: busy is wall time less idle; "
         "usr/sys/softirq/steal come from clock ticks and are indicative; daemon is the tunnel's processes. CPU s per "
-        "Mpackets counts data and ACKs, per Gbit counts payload. Ping: the router's worst answer to the client."
+        "Mpackets counts data and ACKs, per Gbit counts payload. Ping: the router's worst answer to the client. "
+        "Extrapolated: what one CPU of the router would carry, data and ACKs, if a packet went on costing the same."
     )
     return statistics, columns
 
@@ -144,7 +148,11 @@ def _size(records: Sequence[TrialRecord]) -> str:
     rounds = max(record.spec.round for record in records)
     durations = [record.tcp.duration_s for record in records if record.tcp is not None]
     length = f", trials of {significant(median(durations), 3)} s" if durations else ""
-    return f"{rounds} round{'s' if rounds > 1 else ''}{length}"
+    return f"{_rounds(rounds)}{length}"
+
+
+def _rounds(number: int) -> str:
+    return f"{number} round{'s' if number > 1 else ''}"
 
 
 def _time(run: RunRecord) -> str:
@@ -161,12 +169,15 @@ def _cautions(run: RunRecord, records: Sequence[TrialRecord], rows: Sequence[Row
     found = list(run.notes)
     if len(records) < run.trials_planned:
         found.append(f"The table is not whole: {len(records)} of {run.trials_planned} trials are recorded.")
+    rounds = max((record.spec.round for record in records), default=0)
+    if 0 < rounds < LEAST_ROUNDS:
+        found.append(f"{_rounds(rounds)} cannot show a spread: differences between rows may be chance.")
     routed = [row for row in rows if not row.is_calibration]
     limited = [row for row in routed if row.figures is not None and row.figures.is_tester_limited]
     if limited:
         found.append(
             f"{len(limited)} of {len(routed)} rows are tester-limited: the testers set the throughput there, not the "
-            "router. Compare the router's CPU s per Mpackets; a capacity that follows from it is called extrapolated."
+            "router. Compare the router's CPU s per Mpackets."
         )
     if baselines := [f"{row.payload_bytes} {row.direction}" for row in limited if row.tunnel.is_baseline]:
         found.append(

@@ -123,7 +123,7 @@ def _line(row: Row, thousands: bool) -> Line:
             significant(value * scale, digits, like=found.median * scale, thousands=thousands)
             for value in (found.median, found.low, found.high)
         )
-        return Figure(median, "" if low == high == median else f"{low}-{high}", name in row.best)
+        return Figure(median, "" if low == high else f"{low}-{high}", name in row.best)
 
     traffic = Line(
         payload=str(row.payload_bytes),
@@ -158,7 +158,7 @@ def _percents(share: Estimate | None, *, is_best: bool = False) -> Figure:
     if share is None:
         return Figure()
     median, low, high = (percent(value, like=share.median) for value in (share.median, share.low, share.high))
-    return Figure(median, "" if low == high == median else f"{low.removesuffix('%')}-{high}", is_best)
+    return Figure(median, "" if low == high else f"{low.removesuffix('%')}-{high}", is_best)
 
 
 def _split(figures: Figures) -> str:

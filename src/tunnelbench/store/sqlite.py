@@ -54,13 +54,15 @@ def _make_file(path: Path) -> None:
 
 
 def _set_up_connection(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # the module's own BEGIN comes too late for reads and for tables
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, NORMAL may lose the last commits with the power
 
 
 def _begin(connection: Connection) -> None:
-    """A writer takes its lock at once: a reader that turns writer cannot wait, it would have to start again."""
+    """The module's own BEGIN comes too late for reads and for tables.
+
+    A writer takes its lock at once: a reader that turns writer cannot wait, it would have to start again.
+    """
     writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

@@ -39,9 +39,7 @@ def test_line_speed_and_what_lies_above_it_are_told_apart() -> None:
 
 def test_a_tester_limited_row_gives_an_extrapolated_capacity_and_calls_it_so() -> None:
     trial = make_trial(tcp=make_tcp(1448 * 8 * 20_000, cpu_s_per_million_packets=25), checks=(LIMITED,))
-    assert comments_on(trial) == (
-        "tester-limited; extrapolated for one router CPU: 40000 packets/s (data and ACKs), 309 Mbit/s",
-    )
+    assert comments_on(trial) == ("tester-limited; extrapolated: 40000 packets/s, 309 Mbit/s",)
 
 
 def test_the_payload_in_effect_is_named_where_it_is_another() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.unit.builders import make_proof, make_records, make_spec, make_tcp, make_trial
+from tests.unit.builders import make_plan, make_proof, make_records, make_spec, make_tcp, make_trial
 
 from tunnelbench.analysis.doubts import Doubt, doubts, merged
 from tunnelbench.analysis.summary import TrialClass, summarise
@@ -56,7 +56,8 @@ def test_numbers_in_names_versions_and_times_keep_reasons_apart(name: str) -> No
     assert [doubt.reason for doubt in found] == [check.reason for check in checks]
 
 
-@given(st.lists(st.text(), min_size=1, max_size=5))
+@given(st.lists(st.text() | st.text(alphabet="#5 ,.-a"), min_size=1, max_size=5))
+@example(["# 5", "5 5"])
 def test_no_reason_is_lost_whatever_it_holds(reasons: list[str]) -> None:
     trials = [
         make_trial(make_spec(number, number), checks=(Check("c", Verdict.NOTE, reason, 1),))
@@ -79,6 +80,12 @@ def test_the_trials_are_named_by_payload_direction_and_rounds() -> None:
     doubtful = [make_trial(spec, checks=(busy("96%"),)) for spec in specs]
     (doubt,) = doubts_of(*doubtful, make_trial(make_spec(8, 8)))
     assert doubt.where == "1448 in (rounds 1-3, 5); 1448 out (rounds 1-2); 76 in (round 5)"
+
+
+def test_the_calibration_is_named_so() -> None:
+    first, second, *_ = make_plan().calibrations()
+    (doubt,) = doubts_of(make_trial(first, checks=(busy("96%"),)), make_trial(second))
+    assert doubt.where == "1448 in (calibration)"
 
 
 def test_a_refusal_is_said_once_though_its_proof_says_it_too() -> None:

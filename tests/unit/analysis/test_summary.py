@@ -216,6 +216,11 @@ class TestBestOfAGroup:
         assert row_of(rows, "none").best == frozenset()
         assert "throughput_bps" in row_of(rows, "vxlan").best
 
+    def test_the_calibration_is_not_in_the_group(self) -> None:
+        testers_alone = make_trial(make_plan().calibrations()[0], make_tcp(900e6))
+        rows = summarise([testers_alone, *rounds_of("vxlan", [300e6] * 2), *rounds_of("wireguard-go", [100e6] * 2)])
+        assert [row.tunnel.name for row in rows if "throughput_bps" in row.best] == ["vxlan"]
+
     def test_a_tunnel_without_rivals_is_not_the_best(self) -> None:
         assert row_of(summarise(rounds_of("vxlan", [300e6])), "vxlan").best == frozenset()
 

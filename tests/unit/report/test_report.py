@@ -125,6 +125,11 @@ class TestForPeople:
         assert "The baseline is tester-limited too (1448 in, 1448 out)" in text
         assert "The baseline is tester-limited" not in render(make_run(), make_records(), name, 200)
 
+    def test_too_few_rounds_are_told_before_the_table(self, name: str) -> None:
+        said = "cannot show a spread"
+        assert f"2 rounds {said}" in render(make_run(), make_records(rounds=2), name, 200)
+        assert said not in render(make_run(), make_records(rounds=3), name, 200)
+
     def test_a_run_that_was_interrupted_says_so(self, name: str) -> None:
         run = make_run(status="interrupted")
         text = render(run, make_records()[:40], name, 200)

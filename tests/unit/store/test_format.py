@@ -15,7 +15,7 @@ from sqlalchemy.schema import CreateTable
 from tests.unit.builders import make_proof, make_records, make_run, make_trial
 from tests.unit.store.make_sample import SAMPLES, TUNNELS
 
-from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.result import (
     Check,
     CpuUsage,
@@ -160,6 +160,24 @@ def test_two_processes_may_make_one_store(tmp_path: Path, monkeypatch: pytest.Mo
     with Store.open(path) as store:
         assert store.runs() == []
     assert history(path) == [schema.FORMAT]
+
+
+def test_a_store_that_is_being_made_is_locked_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.sqlite"
+    look = upgrade._number
+    looks: list[None] = []
+
+    def look_and_disturb(connection: Connection, name: str) -> int | None:
+        looks.append(None)
+        if len(looks) == 2:
+            monkeypatch.setattr(upgrade, "_number", look)
+            with pytest.raises(CannotHere, match="another process"):
+                Store.open(path, lock_wait_s=0.01)
+        return look(connection, name)
+
+    monkeypatch.setattr(upgrade, "_number", look_and_disturb)
+    Store.open(path).close()
+    assert (len(looks), history(path)) == (2, [schema.FORMAT])
 
 
 def test_postgresql_takes_the_same_tables_and_statements(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Textile as Redmine draws it: a tunnel's cell spans its rows, a payload's its directions.
 
-What matters of Redmine's lib/redcloth3.rb: a cell's attributes stand before `. ` in the order `_` (header), `/4` (row
-span), `>` (alignment); a row ends with `|` at the end of its line, any other line break is inside a cell; `*bold*`
-begins after white space or `(`; a character reference passes through untouched.
+What matters of Redmine's wiki_formatting/textile/redcloth3.rb: a cell's attributes stand before `. ` in the order `_`
+(header), `/4` (row span), `>` (alignment); a row ends with `|` at the end of its line, any other line break is inside a
+cell; `*bold*` begins after white space or `(`; a character reference passes through untouched.
 """
 
 from __future__ import annotations

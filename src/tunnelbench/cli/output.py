@@ -1,0 +1,55 @@
+"""What the verbs share: their options, and how a result is written. Results go to standard output, messages do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tunnelbench.report.formats.json import plain
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+store_option = click.option(
+    "--store", "store_location", metavar="PATH", help="Where the results are.  [default: the store of `tunnelbench run`]"
+)
+
+
+def emit(text: str) -> None:
+    """Write a result to standard output; what its encoding does not have becomes `?`."""
+    click.echo(text.encode(sys.stdout.encoding or "utf-8", "replace"), nl=False)
+
+
+def emit_json(value: Any) -> None:
+    """Write dataclasses, mappings and sequences as JSON."""
+    emit(json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
+
+
+def terminal_width() -> int | None:
+    """Columns to draw in; None: nobody said how many, for it goes into a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
+
+
+def has_colour() -> bool:
+    """Whether escape sequences are welcome (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people, such as `45 s`, `4 min` or `3 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours else f"{minutes} min"
+
+
+def store_path(location: str | None) -> Path | str:
+    """What `--store` names, or the default; a database URL stays a text."""
+    from tunnelbench.store import default_path
+
+    return default_path() if location is None else location

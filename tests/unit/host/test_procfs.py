@@ -1,0 +1,296 @@
+"""What is read from /proc: text as the kernel prints it, and whose CPU time it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.output.samples import sample, samples
+
+from tunnelbench.host import procfs
+from tunnelbench.host.procfs import (
+    TICK_S,
+    CpuTimes,
+    DeviceCounters,
+    ProcessCpu,
+    all_processes,
+    descendants,
+    foreign_cpu_s,
+    parse_net_dev,
+    parse_snmp,
+    parse_stat,
+    thread_cpu_s,
+)
+
+INIT, KTHREADD, CONTROLLER, STRANGER = 1, 2, 100, 200
+COUNTS = st.integers(min_value=0, max_value=2**64 - 1)
+
+
+def test_each_cpu_has_its_times_and_the_sum_of_all_is_none_of_them() -> None:
+    times = parse_stat(sample("linux-6.18/proc-stat.txt"))
+    assert sorted(times) == [0, 1]
+    first_line = sample("linux-6.18/proc-stat.txt").splitlines()[1].split()
+    assert first_line[0] == "cpu0"
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(field) * TICK_S for field in first_line[1:9])
+    assert times[0] == CpuTimes(user + nice, system, idle + iowait, irq + softirq, steal)
+
+
+def test_cpu_numbers_have_gaps_and_several_digits() -> None:
+    assert sorted(parse_stat("cpu  1 2 3 4 5 6 7 8 9 10\ncpu3 1 2 3 4 5 6 7 8 9 10\ncpu128 1 2 3 4 5 6 7 8\n")) == [
+        3,
+        128,
+    ]
+
+
+def test_times_between_two_readings_are_their_difference() -> None:
+    assert CpuTimes(5, 4, 3, 2, 1) - CpuTimes(1, 1, 1, 1, 1) == CpuTimes(4, 3, 2, 1, 0)
+
+
+@pytest.mark.parametrize("name", samples("linux-*/proc-net-snmp.txt"))
+def test_ip_statistics_are_found_by_section_and_name(name: str) -> None:
+    counters = parse_snmp(sample(name))
+    assert counters["Ip.ForwDatagrams"] > 1_000_000  # it was captured on the router after two trials
+    assert {"Ip.FragCreates", "Ip.ReasmOKs", "Icmp.InEchoReps", "Udp.RcvbufErrors"} <= set(counters)
+    assert counters["Tcp.MaxConn"] == -1
+
+
+@pytest.mark.parametrize("name", samples("linux-*/proc-net-netstat.txt"))
+def test_netstat_has_the_shape_of_snmp(name: str) -> None:
+    assert "TcpExt.TCPTimeouts" in parse_snmp(sample(name))
+
+
+@pytest.mark.parametrize("name", samples("linux-*/proc-net-dev.txt"))
+def test_devices_are_found_with_their_counters(name: str) -> None:
+    devices = parse_net_dev(sample(name))
+    assert sorted(devices) == ["lan", "lo", "wan"]
+    fields = next(line for line in sample(name).splitlines() if line.strip().startswith("lan:")).split()
+    assert devices["lan"].rx_bytes == int(fields[1])
+    assert devices["lan"].rx_packets == int(fields[2])
+    assert devices["lan"].rx_dropped == int(fields[4])
+    assert devices["lan"].tx_packets == int(fields[10])
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_errors_of_a_device_count_as_drops(rx_errors: int, rx_dropped: int, tx_errors: int, tx_dropped: int) -> None:
+    # With large counts the kernel leaves no blank behind the colon.
+    line = f" tun0:11 12 {rx_errors} {rx_dropped} 0 0 0 0 21 22 {tx_errors} {tx_dropped} 0 0 0 0"
+    assert parse_net_dev(f"header\nheader\n{line}\n") == {
+        "tun0": DeviceCounters(11, 12, rx_errors + rx_dropped, 21, 22, tx_errors + tx_dropped)
+    }
+
+
+@contextmanager
+def running(program: str | Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([program, *arguments], stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def seen(pid: int, name: str) -> ProcessCpu:
+    """What all_processes says of a process once it has become the program of that name."""
+    deadline = time.monotonic() + 5
+    while (found := all_processes()[pid]).name != name and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def test_a_captured_line_with_blanks_and_brackets_in_the_name_gives_the_right_fields() -> None:
+    line = sample("linux-6.18/proc-pid-stat.txt")
+    assert "(a b) (c 1)" in line
+    state, _parent, *_ = procfs._fields(line)
+    assert state == "S"
+    assert procfs._own_cpu_s(line) == 0
+
+
+@pytest.mark.parametrize("name", ["plain", "a b) (c 1", ") R 1 1 1", "(", "1 (2) 3"])
+def test_a_process_may_have_any_name(tmp_path: Path, name: str) -> None:
+    program = tmp_path / name
+    shutil.copy("/bin/sleep", program)
+    with running(program, "60") as process:
+        found = seen(process.pid, name)
+    assert (found.name, found.parent) == (name, os.getpid())
+
+
+def test_a_name_cut_off_within_a_character_does_not_stop_the_reading(tmp_path: Path) -> None:
+    program = tmp_path / ("é" * 9)  # the kernel keeps 15 bytes, which is seven and a half
+    shutil.copy("/bin/sleep", program)
+    with running(program, "60") as process:
+        assert seen(process.pid, "é" * 7 + "\ufffd").name == "é" * 7 + "\ufffd"
+
+
+def test_cpu_time_of_a_process_counts_all_its_threads() -> None:
+    script = """
+import threading, time
+def work():
+    while time.thread_time() < 0.1:
+        pass
+    print(flush=True)
+    time.sleep(60)
+for _ in range(2):
+    threading.Thread(target=work).start()
+"""
+    with running(sys.executable, "-c", script) as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            process.stdout.readline()
+        spent_s, method = thread_cpu_s([process.pid])
+    assert method in ("schedstat", "ticks")
+    assert 0.19 < spent_s < 0.5
+
+
+def test_a_process_that_is_gone_counts_nothing() -> None:
+    with running("/bin/sleep", "60") as process:
+        gone = process.pid
+    assert thread_cpu_s([gone])[0] == 0
+
+
+def test_descendants_are_found_over_generations_and_the_root_is_one() -> None:
+    processes = {pid: ProcessCpu(parent, 0, 0, 0, "") for pid, parent in {5: 1, 6: 5, 7: 6, 8: 1}.items()}
+    assert descendants(processes, 5) == {5, 6, 7}
+
+
+@dataclass
+class Machine:
+    """Processes with the kernel's accounting: what a child used is its parent's account when it has been waited for."""
+
+    processes: dict[int, ProcessCpu]
+    last_pid: int = 1000
+    foreign_s: float = 0.0
+    """What strangers have used in truth."""
+
+    @classmethod
+    def booted(cls) -> Machine:
+        names = {INIT: (0, "init"), KTHREADD: (0, "kthreadd"), CONTROLLER: (INIT, "us"), STRANGER: (INIT, "shell")}
+        return cls({pid: ProcessCpu(parent, 1.0, 0.0, 0, name) for pid, (parent, name) in names.items()})
+
+    def fork(self, parent: int) -> int:
+        self.last_pid += 1
+        self.processes[self.last_pid] = ProcessCpu(parent, 0.0, 0.0, 0, self.processes[parent].name)
+        return self.last_pid
+
+    def run(self, pid: int, seconds: float) -> None:
+        process = self.processes[pid]
+        self.processes[pid] = replace(process, own_s=process.own_s + seconds)
+        if CONTROLLER not in (ancestors := self.ancestors(pid)) and KTHREADD not in ancestors:
+            self.foreign_s += seconds
+
+    def end(self, pid: int) -> None:
+        """It ends and is waited for; one that still has children stays."""
+        if pid in (INIT, KTHREADD, CONTROLLER, STRANGER) or any(p.parent == pid for p in self.processes.values()):
+            return
+        ended = self.processes.pop(pid)
+        parent = self.processes[ended.parent]
+        children_s = parent.children_s + ended.own_s + ended.children_s
+        self.processes[ended.parent] = replace(parent, children_s=children_s)
+
+    def ancestors(self, pid: int) -> list[int]:
+        """The process itself and those above it."""
+        return [pid, *self.ancestors(self.processes[pid].parent)] if pid in self.processes else []
+
+
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from(["fork", "run", "end"]), st.integers(0, 99), st.integers(1, 300)), max_size=25
+)
+
+
+def act(machine: Machine, actions: list[tuple[str, int, int]]) -> None:
+    for action, which, centiseconds in actions:
+        pid = sorted(machine.processes)[which % len(machine.processes)]
+        if action == "fork":
+            machine.fork(pid)
+        elif action == "run":
+            machine.run(pid, centiseconds / 100)
+        else:
+            machine.end(pid)
+
+
+# A stranger's child has a child; both have run before the first reading, and end one after the other.
+@example([("fork", 3, 1), ("fork", 4, 1), ("run", 5, 200)], [("end", 5, 1), ("end", 4, 1)])
+@given(ACTIONS, ACTIONS)
+def test_foreign_time_is_what_strangers_used_between_the_readings_whoever_began_or_ended(
+    earlier: list[tuple[str, int, int]], meanwhile: list[tuple[str, int, int]]
+) -> None:
+    machine = Machine.booted()
+    act(machine, earlier)
+    before, before_s = dict(machine.processes), machine.foreign_s
+    act(machine, meanwhile)
+    found = foreign_cpu_s(before, machine.processes, CONTROLLER, [0])
+    assert sum(found.values()) == pytest.approx(machine.foreign_s - before_s)
+
+
+def test_a_child_that_began_and_ended_in_between_is_found_under_its_parents_name() -> None:
+    machine = Machine.booted()
+    before = dict(machine.processes)
+    child = machine.fork(STRANGER)
+    machine.run(child, 0.7)
+    machine.end(child)
+    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"shell": pytest.approx(0.7)}
+
+
+def test_what_a_child_had_used_before_is_not_counted_when_it_ends() -> None:
+    machine = Machine.booted()
+    child = machine.fork(STRANGER)
+    machine.run(child, 90.0)
+    before = dict(machine.processes)
+    machine.run(child, 0.2)
+    machine.end(child)
+    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"shell": pytest.approx(0.2)}
+
+
+def test_a_child_whose_parent_does_not_wait_for_it_makes_nothing_negative() -> None:
+    machine = Machine.booted()
+    child = machine.fork(STRANGER)
+    machine.run(child, 90.0)
+    before = dict(machine.processes)
+    del machine.processes[child]  # the parent ignores SIGCHLD: no account has it
+    machine.run(STRANGER, 0.1)
+    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"shell": pytest.approx(0.1)}
+
+
+def test_our_own_family_is_never_foreign_though_it_ends_or_loses_its_parent() -> None:
+    machine = Machine.booted()
+    helper = machine.fork(CONTROLLER)
+    orphan = machine.fork(helper)
+    before = dict(machine.processes)
+    machine.run(orphan, 5.0)
+    machine.processes[orphan] = replace(machine.processes[orphan], parent=INIT)
+    machine.end(helper)
+    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {}
+
+
+def test_only_processes_seen_on_the_cpus_in_question_count() -> None:
+    machine = Machine.booted()
+    elsewhere, moved, here = (machine.fork(STRANGER) for _ in range(3))
+    for pid, cpu in ((elsewhere, 3), (moved, 0), (here, 0)):
+        machine.processes[pid] = replace(machine.processes[pid], cpu=cpu, name=str(cpu))
+    before = dict(machine.processes)
+    machine.processes[moved] = replace(machine.processes[moved], cpu=3, name="moved")
+    for pid in (elsewhere, moved, here):
+        machine.run(pid, 1.0)
+    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"moved": 1.0, "0": 1.0}
+
+
+def test_a_real_busy_stranger_is_found_and_our_own_is_not() -> None:
+    burn = "import time; end = time.monotonic() + 0.3\nwhile time.monotonic() < end: pass"
+    before = all_processes()
+    with running(sys.executable, "-c", burn) as ours:
+        ours.wait(30)
+        after = all_processes()
+    everywhere = range(4096)
+    as_ours = sum(foreign_cpu_s(before, after, os.getpid(), everywhere).values())
+    as_stranger = foreign_cpu_s(before, after, -1, everywhere)
+    own_name = after[os.getpid()].name
+    assert as_stranger.get(own_name, 0.0) >= 0.25
+    assert sum(as_stranger.values()) - as_ours >= 0.25
