@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from tunnelbench.host.host import Host
-from tunnelbench.model.plan import Direction, TcpTraffic, TunnelSpec
+from tunnelbench.model.plan import Direction, Plan, TcpTraffic, TunnelSpec
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.run import Bench
 from tunnelbench.testbed.base import Testbed
@@ -30,6 +31,7 @@ from tunnelbench.tunnel.tinc import Tinc
 
 OUTPUT = Path(__file__).parent
 TRAFFIC = TcpTraffic(duration_s=2, interval_s=0.5)
+PLAN = Plan("capture", "", (), TRAFFIC)
 ODD_NAME = "a b) (c 1"
 """The name of a program, as hard as the kernel allows."""
 
@@ -77,7 +79,7 @@ def keep(folder: str, name: str, content: str | bytes) -> None:
 
 @contextmanager
 def tunnel_up(testbed: Testbed, kind: str, options: dict[str, Any]) -> Iterator[Tunnel[Any]]:
-    ends = Bench._ends(type("HasTestbed", (), {"testbed": testbed})())  # type: ignore[arg-type]
+    ends = Bench(testbed, PLAN, Mock())._ends()
     with create(TunnelSpec(kind, kind, options), ends) as tunnel:
         yield tunnel
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +14,10 @@ from tunnelbench.report.formats.json import plain
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 store_option = click.option(
-    "--store", "store_location", metavar="PATH", help="Where the results are.  [default: the store of `tunnelbench run`]"
+    "--store",
+    "store_location",
+    metavar="PATH",
+    help="Where the results are.  [default: the store of `tunnelbench run`]",
 )
 
 
@@ -46,10 +48,3 @@ def duration_text(seconds: float) -> str:
     minutes = round(seconds / 60)
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest} min" if hours else f"{minutes} min"
-
-
-def store_path(location: str | None) -> Path | str:
-    """What `--store` names, or the default; a database URL stays a text."""
-    from tunnelbench.store import default_path
-
-    return default_path() if location is None else location

@@ -61,17 +61,17 @@ def run_command(
     CannotHere when there is no such program.
     """
     log.info("%s", shlex.join(argv))
-    process = _popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        stdout, stderr = process.communicate(stdin.encode(), timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        _kill_session(process)
-        stdout, stderr = process.communicate()
-        raise CommandFailed(argv, f"did not end in {timeout_s:g} s", _text(stderr) or _text(stdout)) from None
-    except BaseException:  # an interrupt: the child is in a session of its own and would live on
-        _kill_session(process)
-        process.wait()
-        raise
+    # Leaving the block closes the pipes, though a stray grandchild may still hold their other ends.
+    with _popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            stdout, stderr = process.communicate(stdin.encode(), timeout=timeout_s)
+        except subprocess.TimeoutExpired as late:
+            _kill_session(process)
+            said = _text(late.stderr or late.output or b"")
+            raise CommandFailed(argv, f"did not end in {timeout_s:g} s", said) from None
+        except BaseException:  # an interrupt: the child is in a session of its own and would live on
+            _kill_session(process)
+            raise
     completed = Completed(tuple(argv), process.returncode, _text(stdout), _text(stderr))
     if check and completed.returncode != 0:
         status = f"ended with status {completed.returncode}"

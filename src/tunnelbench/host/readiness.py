@@ -239,17 +239,29 @@ def base_features(host: Host) -> list[Finding]:
     return [
         _link_type(host, "veth", "joins the namespaces", Status.MISSING),
         _tried(
-            host, "nftables counters", ["nft", "-f", "-"], "counts what the WAN carries", _module("nf_tables"),
+            host,
+            "nftables counters",
+            ["nft", "-f", "-"],
+            "counts what the WAN carries",
+            _module("nf_tables"),
             stdin=COUNTING_RULES,
         ),
         _link_type(host, "bridge", "for testbeds whose link has a rate or a delay", Status.ABSENT),
         _tried(
-            host, "sch_tbf", [*on_a_cable, "stab", "overhead", "24", "tbf", "rate", "1gbit", "burst", "64kb", "latency", "50ms"],
-            "for testbeds whose link has a rate", _module("sch_tbf"), Status.ABSENT,
+            host,
+            "sch_tbf",
+            [*on_a_cable, "stab", "overhead", "24", "tbf", "rate", "1gbit", "burst", "64kb", "latency", "50ms"],
+            "for testbeds whose link has a rate",
+            _module("sch_tbf"),
+            Status.ABSENT,
         ),
         _tried(
-            host, "sch_netem", ["tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"],
-            "for testbeds whose link has a delay", _module("sch_netem"), Status.ABSENT,
+            host,
+            "sch_netem",
+            ["tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"],
+            "for testbeds whose link has a delay",
+            _module("sch_netem"),
+            Status.ABSENT,
         ),
     ]
 

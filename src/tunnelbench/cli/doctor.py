@@ -1,0 +1,155 @@
+"""`tunnelbench doctor`: what a run needs, what is missing here, and what mends it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from tunnelbench.cli.drawing import cell, columns, drawn, heading, title, word
+from tunnelbench.cli.needs import Need, need, requirements
+from tunnelbench.cli.output import emit, emit_json, json_option
+from tunnelbench.host import readiness
+from tunnelbench.host.facts import machine_facts
+from tunnelbench.host.host import Host
+from tunnelbench.host.readiness import Finding, Status
+from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
+from tunnelbench.model.errors import ExitCode
+from tunnelbench.plan import read_plan
+from tunnelbench.report.text import one_line
+from tunnelbench.store import default_path
+from tunnelbench.testbed.netns import share_cpus
+from tunnelbench.tunnel import PLANNED, adapters, option_schemas
+from tunnelbench.tunnel.base import Requirement
+
+FIRST_PLAN = "quick"
+"""The plan whose whole run decides between ready and not."""
+
+LOAD_WINDOW_S = 1.0
+
+PROGRAM = "the program "
+KERNEL = "the kernel's "
+"""How a tunnel's requirement begins that is a program or a kernel feature."""
+
+INSTALL = "apt-get install "
+
+
+@click.command()
+@json_option
+def command(as_json: bool) -> None:
+    """Say what a run needs, what of it is here, and what mends the rest.
+
+    Ends with status 0 where the shipped plan `quick` can be run as a whole, else 3.
+    """
+    sections = examine()
+    is_ready = not any(finding.status is Status.MISSING for found in sections.values() for finding in found)
+    if as_json:
+        emit_json({"ready": is_ready, "machine": machine_facts(), **sections})
+    else:
+        emit(drawn(*picture(machine_facts(), sections)))
+    if not is_ready:
+        sys.exit(ExitCode.CANNOT)
+
+
+def examine() -> dict[str, list[Finding]]:
+    """Everything that a run may need, by section."""
+    cpus = sorted(os.sched_getaffinity(0))
+    with readiness.probing_host() as host:
+        machine = [
+            readiness.root(),
+            readiness.namespaces(host),
+            readiness.tun_device(host),
+            cpu_sharing(cpus),
+            readiness.governor(),
+            readiness.schedstat(),
+            readiness.foreign_load(cpus, LOAD_WINDOW_S, FOREIGN_LIMIT_SHARE),
+            readiness.writable(default_path()),
+        ]
+        programs = readiness.required_programs()
+        kernel = readiness.base_features(host)
+        for section, finding in tunnel_findings(host):
+            (programs if section == "programs" else kernel).append(finding)
+    return {"machine": machine, "programs": programs, "kernel": kernel}
+
+
+def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:
+    """What the tunnels need beyond that, each thing once, with its section."""
+    planned = read_plan(FIRST_PLAN, option_schemas(), (), PLANNED).plan.tunnels
+    first = {
+        each.what for spec in planned if spec.kind not in PLANNED for each in requirements(spec.kind, spec.options)
+    }
+    users: dict[str, list[str]] = {}
+    wanted: dict[str, Requirement] = {}
+    for kind in adapters():
+        for requirement in requirements(kind):
+            users.setdefault(requirement.what, []).append(kind)
+            wanted[requirement.what] = requirement
+    for what, requirement in wanted.items():
+        why = f"for {', '.join(users[what])}"
+        lacking = Status.MISSING if what in first else Status.ABSENT
+        if what.startswith(PROGRAM):
+            name = what.removeprefix(PROGRAM)
+            yield "programs", readiness.program(name, why, requirement.remedy, lacking)
+        else:
+            yield "kernel", as_finding(need(requirement, host), why, lacking)
+
+
+def as_finding(here: Need, why: str, lacking: Status) -> Finding:
+    """A tunnel's need as a finding; `lacking` is its status where it is missing."""
+    name = here.what.removeprefix(KERNEL)
+    if here.status is Status.UNKNOWN:
+        return Finding(name, here.status, here.remedy, why)
+    return Finding(name, lacking if here.status is Status.MISSING else Status.OK, "", why, here.remedy)
+
+
+def cpu_sharing(cpus: Sequence[int]) -> Finding:
+    """How router and testers would share the CPUs."""
+    router_cpu, tester_cpus, notes = share_cpus(cpus, None)
+    shares = f"router {router_cpu}, testers {', '.join(map(str, tester_cpus))}"
+    if notes:
+        return Finding("CPUs", Status.WARNING, shares, notes[0], "a machine with 4 CPUs or more")
+    return Finding("CPUs", Status.OK, shares, "the router has one for itself")
+
+
+def picture(facts: Mapping[str, Any], sections: Mapping[str, Sequence[Finding]]) -> Iterator[RenderableType]:
+    """All of it, for people."""
+    yield title(f"{facts.get('system', 'Linux')}, kernel {facts['kernel']}, {facts['architecture']}")
+    yield cell(", ".join(processor(facts)))
+    for name, findings in sections.items():
+        yield heading(name.capitalize())
+        yield columns([(word(each.status), each.name, each.found, reason(each)) for each in findings])
+    yield Text()
+    yield from verdict([finding for findings in sections.values() for finding in findings])
+
+
+def processor(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What the machine computes with, as far as it tells."""
+    yield str(facts.get("cpu_model", "unknown CPU"))
+    yield f"{facts['cpus']} CPU{'s' * (facts['cpus'] != 1)}"
+    if "crypto_instructions" in facts:
+        yield f"with {facts['crypto_instructions']}"
+    yield f"{facts['memory_mib']} MiB of memory"
+    if facts["virtual"] == "yes":
+        yield "a virtual machine"
+
+
+def reason(finding: Finding) -> Text:
+    """Why it matters, and below that what mends it."""
+    why = cell(finding.why)
+    return why.append(f"\n> {one_line(finding.remedy)}", style="bold") if finding.remedy else why
+
+
+def verdict(findings: Iterable[Finding]) -> Iterator[RenderableType]:
+    """Whether a run is possible, and the shortest way to it."""
+    missing = [finding for finding in findings if finding.status is Status.MISSING]
+    if not missing:
+        yield title(f"Ready for a run of the plan {FIRST_PLAN}: tunnelbench run")
+        return
+    yield title(f"Not ready for a run of the plan {FIRST_PLAN}; missing: {', '.join(each.name for each in missing)}")
+    if packages := {each.remedy.removeprefix(INSTALL) for each in missing if each.remedy.startswith(INSTALL)}:
+        yield cell(f"> {INSTALL}{' '.join(sorted(packages))}")

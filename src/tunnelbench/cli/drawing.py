@@ -1,0 +1,103 @@
+"""Drawing for people: tables and paragraphs as wide as the terminal; in a pipe no line is folded.
+
+Text that came from elsewhere is made harmless here, so that a verb need not think of it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tunnelbench.cli.output import has_colour, terminal_width
+from tunnelbench.plan.wording import printable
+from tunnelbench.report.text import one_line
+
+UNFOLDED_WIDTH = 10_000
+"""Wide enough for every line."""
+
+INDENT = 2
+STYLES = {
+    "ok": "green",
+    "yes": "green",
+    "done": "green",
+    "note": "cyan",
+    "warning": "yellow",
+    "doubtful": "yellow",
+    "interrupted": "yellow",
+    "missing": "red",
+    "no": "red",
+    "void": "red",
+    "refused": "red",
+    "failed": "red",
+    "absent": "dim",
+    "unknown": "dim",
+    "unavailable": "dim",
+    "no adapter yet": "dim",
+}
+"""Colours of the words that say how something stands; a word that is not here is plain."""
+
+
+def drawn(*parts: RenderableType) -> str:
+    """The parts below each other, with escape sequences only where they are welcome."""
+    output = io.StringIO()
+    console = Console(
+        file=output,
+        width=terminal_width() or UNFOLDED_WIDTH,
+        force_terminal=has_colour(),
+        color_system="standard" if has_colour() else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},  # COLUMNS and NO_COLOR have been heeded
+    )
+    for part in parts:
+        console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in output.getvalue().split("\n")[:-1])
+
+
+def heading(text: str) -> Text:
+    """The title of a section, after an empty line."""
+    return Text(f"\n{one_line(text)}", style="bold")
+
+
+def title(text: str) -> Text:
+    return Text(one_line(text), style="bold")
+
+
+def word(text: str) -> Text:
+    """A word that says how something stands, in its colour."""
+    return Text(text, style=STYLES.get(text, ""))
+
+
+def cell(text: str | int | Text) -> Text:
+    return text if isinstance(text, Text) else Text(one_line(str(text)), overflow="fold")
+
+
+def columns(
+    rows: Iterable[Sequence[str | int | Text]], header: Sequence[str] = (), *, numbers: Collection[int] = ()
+) -> RenderableType:
+    """Rows in columns, indented where there is no header; those in `numbers` are flush right, the widest fold."""
+    body = [[cell(each) for each in row] for row in rows]
+    table = Table(box=None, show_header=bool(header), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for position in range(len(header) or max(map(len, body), default=0)):
+        title_here = header[position] if header else ""
+        table.add_column(title_here, justify="right" if position in numbers else "left", overflow="fold")
+    for row in body:
+        table.add_row(*row)
+    return table if header else Padding(table, (0, 0, 0, INDENT))
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
+    """Labels and what there is to say of each."""
+    return columns([(Text(one_line(label), style="dim"), value) for label, value in pairs])
+
+
+def verbatim(text: str, indent: int = INDENT) -> str:
+    """What a program or a file says, line by line, folded by nobody; what would steer a terminal is spelled out."""
+    return "".join(f"{' ' * indent}{printable(line.expandtabs())}\n".rstrip(" ") for line in text.splitlines())

@@ -1,0 +1,68 @@
+"""`tunnelbench report`: a stored run as a table or a file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from tunnelbench.cli.output import emit, has_colour, store_option, terminal_width
+from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.plan.wording import printable
+from tunnelbench.report import FORMATS, render
+from tunnelbench.store import Store, default_path
+
+
+@click.command()
+@click.argument("run")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="How to write it.  [default: terminal]")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("-o", "output", metavar="FILE", help="Write it into a file, whole or not at all.")
+@store_option
+def command(run: str, format_name: str | None, as_json: bool, output: str | None, store_location: str | None) -> None:
+    """Write the results of RUN: `last`, a run's id, or the beginning of one."""
+    if as_json and format_name not in (None, "json"):
+        raise WrongInput(f"--json and --format {format_name} contradict each other", "leave one of them out")
+    name = "json" if as_json else format_name or "terminal"
+    with Store.open(store_location or default_path(), create=False) as store:
+        found = store.run(run)
+        records = store.trials(found.run_id, with_raw=name == "json")
+    if output is None or output == "-":
+        emit(render(found, records, name, terminal_width(), colour=has_colour()))
+    else:
+        write_whole(Path(output), render(found, records, name))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees half of it; an older one keeps its mode, a link its target.
+
+    A device or a pipe is simply written to. Raises CannotHere where it cannot be written.
+    """
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8", newline="")
+            return
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(None, "it is write-protected")
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            draft.write_text(text, encoding="utf-8", newline="")
+            if target.exists():
+                shutil.copymode(target, draft)
+            draft.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+    except FileNotFoundError:
+        message = (
+            f"{printable(str(path))} cannot be written: there is no folder {printable(str(path.absolute().parent))}"
+        )
+        raise CannotHere(message, "make the folder, or name another file") from None
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, a loop of links
+        why = getattr(error, "strerror", None) or str(error)
+        raise CannotHere(f"{printable(str(path))} cannot be written: {why}", "name another file") from None

@@ -1,0 +1,311 @@
+"""Commands and daemons: how they end, and that nothing of theirs lives on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tunnelbench.host.command import CommandFailed, Daemon, run_command, undisturbed
+from tunnelbench.model.errors import CannotHere, ExitCode
+
+DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+"""A shell script that does not listen to SIGTERM."""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def has_ended(pid: int, within_s: float = 5.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while is_alive(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def read_pid(path: Path) -> int:
+    """A pid that a process writes into a file."""
+    deadline = time.monotonic() + 10
+    while not path.exists() or not path.read_text().endswith("\n"):
+        assert time.monotonic() < deadline, f"{path} was not written"
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+@pytest.fixture
+def log_path(tmp_path: Path) -> Path:
+    return tmp_path / "0001-program.log"
+
+
+@pytest.fixture
+def daemons(log_path: Path) -> Iterator[list[Daemon]]:
+    """Whatever a test puts in is stopped at its end."""
+    started: list[Daemon] = []
+    yield started
+    for daemon in started:
+        daemon.stop()
+
+
+def test_a_command_gets_its_input_and_gives_its_output_and_its_complaints() -> None:
+    completed = run_command(["sh", "-c", "cat; echo oh >&2"], stdin="häm\n")
+    assert (completed.stdout, completed.stderr, completed.returncode) == ("häm\n", "oh\n", 0)
+
+
+def test_output_that_is_no_utf_8_is_still_read() -> None:
+    assert run_command(["printf", r"a\377b"]).stdout == "a\ufffdb"
+
+
+def test_a_command_that_fails_is_told_with_its_last_words_so_that_a_person_can_paste_it() -> None:
+    script = "for n in 1 2 3 4 5; do echo line $n >&2; done; exit 3"
+    with pytest.raises(CommandFailed) as caught:
+        run_command(["sh", "-c", script])
+    assert caught.value.message == f"`sh -c '{script}'` ended with status 3: line 3 / line 4 / line 5"
+    assert caught.value.output == "line 1\nline 2\nline 3\nline 4\nline 5\n"
+    assert caught.value.exit_code is ExitCode.CANNOT
+
+
+def test_a_command_that_fails_in_silence_is_told_so() -> None:
+    with pytest.raises(CommandFailed, match="`false` ended with status 1: no output"):
+        run_command(["false"])
+
+
+def test_a_failure_that_is_expected_is_an_answer() -> None:
+    assert run_command(["sh", "-c", "exit 3"], check=False).returncode == 3
+
+
+def test_a_program_that_is_missing_is_named() -> None:
+    with pytest.raises(CannotHere, match="the program `no-such-program` is missing") as caught:
+        run_command(["no-such-program", "--help"])
+    assert caught.value.hint
+
+
+def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    pid_path = tmp_path / "pid"
+    started = time.monotonic()
+    with pytest.raises(CommandFailed, match=r"did not end in 0\.5 s: begun"):
+        run_command(["sh", "-c", f"echo begun; sleep 60 & echo $! >{pid_path}; wait"], timeout_s=0.5)
+    assert time.monotonic() - started < 10
+    assert has_ended(read_pid(pid_path))
+
+
+def test_a_stray_grandchild_that_holds_the_output_open_holds_nobody_up(tmp_path: Path) -> None:
+    pid_path = tmp_path / "pid"
+    started = time.monotonic()
+    with pytest.raises(CommandFailed, match="did not end"):
+        run_command(["sh", "-c", f"setsid sh -c 'echo $$ >{pid_path}; exec sleep 30' & sleep 60"], timeout_s=0.5)
+    assert time.monotonic() - started < 10
+    os.kill(read_pid(pid_path), signal.SIGKILL)
+
+
+def test_an_interrupt_takes_the_command_along(tmp_path: Path) -> None:
+    pid_path = tmp_path / "pid"
+
+    def interrupt() -> None:
+        read_pid(pid_path)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_command(["sh", "-c", f"sleep 60 & echo $! >{pid_path}; wait"], timeout_s=30)
+    assert has_ended(read_pid(pid_path))
+
+
+def test_a_ctrl_c_on_the_terminal_does_not_reach_a_command() -> None:
+    assert run_command(["ps", "-o", "pgid=", "-p", str(os.getpid())]).stdout.strip() == str(os.getpgrp())
+    assert run_command(["sh", "-c", "ps -o pgid= -p $$"]).stdout.strip() != str(os.getpgrp())
+
+
+def test_commands_are_logged_so_that_a_person_can_paste_them(
+    caplog: pytest.LogCaptureFixture, log_path: Path, daemons: list[Daemon]
+) -> None:
+    with caplog.at_level(logging.INFO, "tunnelbench.command"):
+        run_command(["echo", "two words", "$HOME"])
+        daemons.append(Daemon(["sleep", "60"], log_path))
+    assert [record.getMessage() for record in caplog.records] == [
+        "echo 'two words' '$HOME'",
+        f"sleep 60 >{log_path} 2>&1 &",
+    ]
+
+
+def test_what_a_daemon_prints_is_waited_for(log_path: Path, daemons: list[Daemon]) -> None:
+    daemon = Daemon(["sh", "-c", "sleep 0.1; echo one; echo two >&2; sleep 60"], log_path)
+    daemons.append(daemon)
+    assert daemon.wait_for("two", 10)
+    assert daemon.is_running
+    assert daemon.output() == "one\ntwo\n"
+    assert daemon.last_line() == "two"
+
+
+def test_waiting_for_a_daemon_gives_up_in_time(log_path: Path, daemons: list[Daemon]) -> None:
+    daemons.append(Daemon(["sleep", "60"], log_path))
+    started = time.monotonic()
+    assert not daemons[0].wait_for("never", 0.2)
+    assert 0.2 <= time.monotonic() - started < 5
+    assert daemons[0].last_line() == "no output"
+
+
+def test_waiting_for_a_daemon_that_dies_gives_up_at_once(log_path: Path) -> None:
+    daemon = Daemon(["sh", "-c", "echo dying; exit 1"], log_path)
+    started = time.monotonic()
+    assert not daemon.wait_for("never", 30)
+    assert time.monotonic() - started < 10
+    assert not daemon.is_running
+    assert daemon.last_line() == "dying"
+
+
+def test_the_last_words_of_a_daemon_that_dies_are_heard(log_path: Path) -> None:
+    for _ in range(10):
+        assert Daemon(["echo", "ready"], log_path).wait_for("ready", 10)
+
+
+def test_only_the_end_of_a_long_output_is_kept_in_view(log_path: Path) -> None:
+    daemon = Daemon(["sh", "-c", "yes | head -c 100000; echo end"], log_path)
+    assert daemon.wait(10)
+    assert daemon.output(100) == "y\n" * 48 + "end\n"
+    assert len(daemon.output()) == 100_004
+
+
+def test_a_daemon_whose_program_is_missing_says_so_in_its_output(log_path: Path) -> None:
+    daemon = Daemon(["no-such-program"], log_path)
+    assert daemon.wait(10)
+    assert "no-such-program" in daemon.last_line()
+
+
+def test_a_daemon_is_called_by_its_name_or_else_by_its_log(log_path: Path, daemons: list[Daemon]) -> None:
+    daemons += [Daemon(["sleep", "60"], log_path), Daemon(["sleep", "60"], log_path, "sleeper")]
+    assert [daemon.name for daemon in daemons] == ["0001-program", "sleeper"]
+
+
+def test_waiting_for_the_end_of_a_daemon_tells_whether_it_came(log_path: Path, daemons: list[Daemon]) -> None:
+    daemons.append(
+        Daemon(["sh", "-c", "trap 'echo interrupted; exit' INT; echo ready; while :; do sleep 0.05; done"], log_path)
+    )
+    assert daemons[0].wait_for("ready", 10)
+    assert not daemons[0].wait(0.1)
+    daemons[0].interrupt()
+    assert daemons[0].wait(10)
+    assert daemons[0].last_line() == "interrupted"
+    daemons[0].interrupt()  # there is nobody left, which is no error
+
+
+def test_a_daemon_is_asked_to_end_before_it_is_killed(log_path: Path) -> None:
+    daemon = Daemon(["sh", "-c", "trap 'echo farewell; exit' TERM; echo ready; while :; do sleep 0.05; done"], log_path)
+    assert daemon.wait_for("ready", 10)
+    daemon.stop()
+    assert daemon.last_line() == "farewell"
+
+
+def test_a_daemon_that_is_deaf_to_asking_is_killed(log_path: Path) -> None:
+    daemon = Daemon(["sh", "-c", DEAF], log_path)
+    assert daemon.wait_for("ready", 10)
+    started = time.monotonic()
+    daemon.stop()
+    assert 1 < time.monotonic() - started < 5
+    assert daemon.process.returncode == -signal.SIGKILL
+
+
+def test_stopping_a_daemon_ends_its_children_too_and_twice_does_no_harm(tmp_path: Path, log_path: Path) -> None:
+    pid_path = tmp_path / "pid"
+    daemon = Daemon(["sh", "-c", f"(trap '' TERM; sleep 60) & echo $! >{pid_path}; wait"], log_path)
+    child = read_pid(pid_path)
+    daemon.stop()
+    daemon.stop()
+    assert has_ended(child)
+    assert not daemon.is_running
+
+
+def test_a_daemon_dies_with_its_controller_though_that_is_killed_outright(tmp_path: Path) -> None:
+    script = """
+import sys, time
+from pathlib import Path
+from tunnelbench.host.command import Daemon
+daemon = Daemon(["sleep", "60"], Path(sys.argv[1]))
+while Path(f"/proc/{daemon.pid}/comm").read_text() != "sleep\\n":
+    time.sleep(0.01)
+print(daemon.pid, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script, tmp_path / "log"], stdout=subprocess.PIPE, text=True
+    ) as controller:
+        assert controller.stdout is not None
+        pid = int(controller.stdout.readline())
+        assert is_alive(pid)
+        controller.kill()
+    assert has_ended(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_ask_to_end_are_heard_only_after_the_taking_down(number: signal.Signals) -> None:
+    heard: list[str] = []
+    previous = signal.signal(number, lambda *_: heard.append("signal"))
+    try:
+        with undisturbed():
+            signal.raise_signal(number)
+            heard.append("taken down")
+        assert heard == ["taken down", "signal"]
+        signal.raise_signal(number)
+        assert heard == ["taken down", "signal", "signal"]
+    finally:
+        signal.signal(number, previous)
+
+
+def test_a_ctrl_c_while_an_error_takes_everything_down_is_heard_after_it() -> None:
+    reached = []
+
+    def fail() -> None:
+        with undisturbed():
+            try:
+                raise ValueError("the error")
+            finally:
+                signal.raise_signal(signal.SIGINT)
+                reached.append("taken down")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        fail()
+    assert reached == ["taken down"]
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+def test_one_taking_down_inside_another_holds_signals_back_until_the_outer_is_done() -> None:
+    reached = []
+
+    def take_down() -> None:
+        with undisturbed():
+            with undisturbed():
+                signal.raise_signal(signal.SIGINT)
+                reached.append("inner")
+            reached.append("outer")
+
+    with pytest.raises(KeyboardInterrupt):
+        take_down()
+    assert reached == ["inner", "outer"]
+
+
+def test_a_thread_that_is_not_the_main_one_takes_down_without_touching_signals() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    inside = []
+
+    def take_down() -> None:
+        with undisturbed():
+            inside.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=take_down)
+    thread.start()
+    thread.join()
+    assert inside == [before]
