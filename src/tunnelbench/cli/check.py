@@ -27,7 +27,7 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         emit_json([{"file": file, "errors": errors} for file, errors in found.items()])
     else:
-        lines = [line for file, errors in found.items() for line in (errors or [f"{printable(file)}: ok"])]
-        emit("".join(f"{line}\n" for line in lines))
+        for file, errors in found.items():
+            emit("".join(f"{error}\n" for error in errors) or f"{printable(file)}: ok\n")
     if any(found.values()):
         sys.exit(ExitCode.CHECK_FAILED)

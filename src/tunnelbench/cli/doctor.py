@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -12,12 +13,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from tunnelbench.cli.drawing import cell, columns, drawn, heading, title, word
-from tunnelbench.cli.needs import Need, need, requirements
+from tunnelbench.cli.needs import requirements
 from tunnelbench.cli.output import emit, emit_json, json_option
 from tunnelbench.host import readiness
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.host import Host
-from tunnelbench.host.readiness import Finding, Status
+from tunnelbench.host.readiness import Finding, Status, Wanted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import ExitCode
 from tunnelbench.plan import read_plan
@@ -80,37 +81,28 @@ def examine() -> dict[str, list[Finding]]:
 def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:
     """What the tunnels need beyond that, each thing once, with its section."""
     planned = read_plan(FIRST_PLAN, option_schemas(), (), PLANNED).plan.tunnels
-    first = {
-        each.what for spec in planned if spec.kind not in PLANNED for each in requirements(spec.kind, spec.options)
-    }
+    specs = [spec for spec in planned if spec.kind not in PLANNED]
+    first = {requirement.what for spec in specs for requirement in requirements(spec.kind, spec.options)}
     users: dict[str, list[str]] = {}
-    wanted: dict[str, Requirement] = {}
+    needed: dict[str, Requirement] = {}
     for kind in adapters():
         for requirement in requirements(kind):
             users.setdefault(requirement.what, []).append(kind)
-            wanted[requirement.what] = requirement
-    for what, requirement in wanted.items():
-        why = f"for {', '.join(users[what])}"
+            needed[requirement.what] = requirement
+    for what, requirement in needed.items():
+        name = what.removeprefix(PROGRAM).removeprefix(KERNEL)
         lacking = Status.MISSING if what in first else Status.ABSENT
+        wanted = Wanted(name, f"for {', '.join(users[what])}", requirement.remedy, lacking)
         if what.startswith(PROGRAM):
-            name = what.removeprefix(PROGRAM)
-            yield "programs", readiness.program(name, why, requirement.remedy, lacking)
+            yield "programs", readiness.program(wanted)
         else:
-            yield "kernel", as_finding(need(requirement, host), why, lacking)
-
-
-def as_finding(here: Need, why: str, lacking: Status) -> Finding:
-    """A tunnel's need as a finding; `lacking` is its status where it is missing."""
-    name = here.what.removeprefix(KERNEL)
-    if here.status is Status.UNKNOWN:
-        return Finding(name, here.status, here.remedy, why)
-    return Finding(name, lacking if here.status is Status.MISSING else Status.OK, "", why, here.remedy)
+            yield "kernel", readiness.met(wanted, partial(requirement.is_met, host))
 
 
 def cpu_sharing(cpus: Sequence[int]) -> Finding:
     """How router and testers would share the CPUs."""
     router_cpu, tester_cpus, notes = share_cpus(cpus, None)
-    shares = f"router {router_cpu}, testers {', '.join(map(str, tester_cpus))}"
+    shares = f"router on CPU {router_cpu}, testers on {', '.join(map(str, tester_cpus))}"
     if notes:
         return Finding("CPUs", Status.WARNING, shares, notes[0], "a machine with 4 CPUs or more")
     return Finding("CPUs", Status.OK, shares, "the router has one for itself")
@@ -120,11 +112,13 @@ def picture(facts: Mapping[str, Any], sections: Mapping[str, Sequence[Finding]])
     """All of it, for people."""
     yield title(f"{facts.get('system', 'Linux')}, kernel {facts['kernel']}, {facts['architecture']}")
     yield cell(", ".join(processor(facts)))
+    every = [finding for findings in sections.values() for finding in findings]
+    widths = {0: max(len(each.status) for each in every), 1: max(len(each.name) for each in every)}
     for name, findings in sections.items():
         yield heading(name.capitalize())
-        yield columns([(word(each.status), each.name, each.found, reason(each)) for each in findings])
+        yield columns([(word(each.status), each.name, account(each)) for each in findings], least=widths)
     yield Text()
-    yield from verdict([finding for findings in sections.values() for finding in findings])
+    yield from verdict(every)
 
 
 def processor(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -138,10 +132,10 @@ def processor(facts: Mapping[str, Any]) -> Iterator[str]:
         yield "a virtual machine"
 
 
-def reason(finding: Finding) -> Text:
-    """Why it matters, and below that what mends it."""
-    why = cell(finding.why)
-    return why.append(f"\n> {one_line(finding.remedy)}", style="bold") if finding.remedy else why
+def account(finding: Finding) -> Text:
+    """What there is and why it matters, and below that what mends it."""
+    text = cell(f"{finding.found}; {finding.why}" if finding.found else finding.why)
+    return text.append(f"\nmend: {one_line(finding.remedy)}", style="bold") if finding.remedy else text
 
 
 def verdict(findings: Iterable[Finding]) -> Iterator[RenderableType]:
@@ -152,4 +146,4 @@ def verdict(findings: Iterable[Finding]) -> Iterator[RenderableType]:
         return
     yield title(f"Not ready for a run of the plan {FIRST_PLAN}; missing: {', '.join(each.name for each in missing)}")
     if packages := {each.remedy.removeprefix(INSTALL) for each in missing if each.remedy.startswith(INSTALL)}:
-        yield cell(f"> {INSTALL}{' '.join(sorted(packages))}")
+        yield cell(f"mend: {INSTALL}{' '.join(sorted(packages))}")

@@ -6,7 +6,9 @@ Text that came from elsewhere is made harmless here, so that a verb need not thi
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -80,14 +82,22 @@ def cell(text: str | int | Text) -> Text:
 
 
 def columns(
-    rows: Iterable[Sequence[str | int | Text]], header: Sequence[str] = (), *, numbers: Collection[int] = ()
+    rows: Iterable[Sequence[str | int | Text]],
+    header: Sequence[str] = (),
+    *,
+    numbers: Collection[int] = (),
+    least: Mapping[int, int] = MappingProxyType({}),
 ) -> RenderableType:
-    """Rows in columns, indented where there is no header; those in `numbers` are flush right, the widest fold."""
+    """Rows in columns, indented where there is no header; the widest columns fold.
+
+    By their position: columns in `numbers` are flush right, those in `least` have at least that width.
+    """
     body = [[cell(each) for each in row] for row in rows]
     table = Table(box=None, show_header=bool(header), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for position in range(len(header) or max(map(len, body), default=0)):
         title_here = header[position] if header else ""
-        table.add_column(title_here, justify="right" if position in numbers else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if position in numbers else "left"
+        table.add_column(title_here, justify=justify, overflow="fold", min_width=least.get(position))
     for row in body:
         table.add_row(*row)
     return table if header else Padding(table, (0, 0, 0, INDENT))

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tunnelbench.host.host import Host
-from tunnelbench.host.readiness import Status
-from tunnelbench.model.errors import CannotHere
+from tunnelbench.host.readiness import Finding, Status, Wanted, met
 from tunnelbench.model.plan import OptionValue
-from tunnelbench.tunnel import PLANNED, adapter
+from tunnelbench.tunnel import PLANNED, adapter, adapters
 from tunnelbench.tunnel.base import Requirement
 
 NO_OPTIONS: Mapping[str, OptionValue] = {}
-
-
-@dataclass(frozen=True)
-class Need:
-    """One thing that a tunnel needs, and how it stands here."""
-
-    what: str
-    status: Status
-    """`ok`, `missing`, or `unknown`: it could not be tried."""
-    remedy: str
-    """What mends it; why it could not be tried; empty where it is ok."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +21,29 @@ class Availability:
 
     answer: str
     """`yes`, `no`, `unknown` or `no adapter yet`."""
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Finding, ...] = ()
 
     @property
     def reason(self) -> str:
         """Why the answer is not yes; empty where it is."""
-        return "; ".join(f"{need.what}: {need.status} ({need.remedy})" for need in self.needs if need.remedy)
+        lacking = [need for need in self.needs if need.status is not Status.OK]
+        return "; ".join(f"{need.name}: {need.status} ({need.remedy or need.found})" for need in lacking)
 
 
-def availability(kind: str, host: Host) -> Availability:
-    """Whether a kind can come up with its default options; `host` is the probing one."""
+def kinds() -> Mapping[str, str]:
+    """Every kind that a plan may name, with its title: those that have an adapter first."""
+    return {**{kind: tunnel.title for kind, tunnel in adapters().items()}, **PLANNED}
+
+
+def availability(kind: str, host: Host, options: Mapping[str, OptionValue] = NO_OPTIONS) -> Availability:
+    """Whether a tunnel can come up; `host` is the probing one, options that are left out have their defaults."""
     if kind in PLANNED:
         return Availability("no adapter yet")
-    needs = tuple(need(requirement, host) for requirement in requirements(kind))
-    statuses = {each.status for each in needs}
+    needs = tuple(
+        met(Wanted(requirement.what, f"for {kind}", requirement.remedy), partial(requirement.is_met, host))
+        for requirement in requirements(kind, options)
+    )
+    statuses = {need.status for need in needs}
     if Status.MISSING in statuses:
         return Availability("no", needs)
     return Availability("unknown" if Status.UNKNOWN in statuses else "yes", needs)
@@ -55,14 +53,3 @@ def requirements(kind: str, options: Mapping[str, OptionValue] = NO_OPTIONS) -> 
     """What a tunnel with these options needs at each end."""
     tunnel = adapter(kind)
     return tunnel.requirements(tunnel.options_type.model_validate(dict(options)))
-
-
-def need(requirement: Requirement, host: Host) -> Need:
-    """How a requirement stands on a host."""
-    try:
-        is_met = requirement.is_met(host)
-    except CannotHere as error:
-        return Need(requirement.what, Status.UNKNOWN, error.message)
-    if is_met:
-        return Need(requirement.what, Status.OK, "")
-    return Need(requirement.what, Status.MISSING, requirement.remedy)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tunnelbench.model.testbed import Link
 from tunnelbench.report.formats.json import plain
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
@@ -17,7 +18,7 @@ store_option = click.option(
     "--store",
     "store_location",
     metavar="PATH",
-    help="Where the results are.  [default: the store of `tunnelbench run`]",
+    help="Where the results are.  [default: where `run` keeps them]",
 )
 
 
@@ -48,3 +49,15 @@ def duration_text(seconds: float) -> str:
     minutes = round(seconds / 60)
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest} min" if hours else f"{minutes} min"
+
+
+def link_text(link: Link) -> str:
+    """A testbed's link in words, such as `100 Mbit/s, 20 ms`."""
+    rate = "as fast as the machine"
+    if link.rate_out_mbps is not None or link.rate_in_mbps is not None:
+        out, back = (
+            f"{rate_mbps:g} Mbit/s" if rate_mbps else "any rate" for rate_mbps in (link.rate_out_mbps, link.rate_in_mbps)
+        )
+        rate = out if out == back else f"{out} out, {back} in"
+    delay = f", {link.delay_ms:g} ms on each cable" if link.delay_ms else ""
+    return f"{rate}{delay}"

@@ -71,6 +71,7 @@ def run_command(
             raise CommandFailed(argv, f"did not end in {timeout_s:g} s", said) from None
         except BaseException:  # an interrupt: the child is in a session of its own and would live on
             _kill_session(process)
+            process.wait()
             raise
     completed = Completed(tuple(argv), process.returncode, _text(stdout), _text(stderr))
     if check and completed.returncode != 0:

@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -83,6 +83,21 @@ class Finding:
     """The command that mends it, or what else to do; empty where it is ok."""
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Something to try; the fields are those of its Finding."""
+
+    name: str
+    why: str
+    remedy: str
+    lacking: Status = Status.MISSING
+    """Its status where it is not there."""
+
+    def found(self, status: Status, found: str = "") -> Finding:
+        is_to_mend = status in (Status.MISSING, Status.ABSENT)
+        return Finding(self.name, status, found, self.why, self.remedy if is_to_mend else "")
+
+
 class BlindHost(LocalHost):
     """This machine where nothing may be tried: each command raises CannotHere with the reason."""
 
@@ -138,20 +153,20 @@ def root() -> Finding:
 
 def namespaces(host: Host) -> Finding:
     """Whether network namespaces can be made; `host` is the probing one."""
-    name, why = "network namespaces", "client, router and server are one each"
+    name, why = "namespaces", "client, router and server are one each"
     if not isinstance(host, BlindHost):
         return Finding(name, Status.OK, "", why)
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or not host.has_program("ip"):
         return Finding(name, Status.UNKNOWN, host.reason, why)
     return Finding(name, Status.MISSING, host.reason, why, "in a container: start it with --privileged")
 
 
 def tun_device(host: Host) -> Finding:
-    """Whether programs can make tunnel devices."""
-    name, why, remedy = "/dev/net/tun", "tunnels in user space get their device from it", "modprobe tun"
-    if not Path(name).exists():
-        return Finding(name, Status.MISSING, "", why, remedy)
-    return _tried(host, name, ["ip", "tuntap", "add", "tbprobe1", "mode", "tun"], why, remedy)
+    """Whether programs can make tunnel devices; `host` is the probing one."""
+    wanted = Wanted("/dev/net/tun", "tunnels in user space get their device from it", "modprobe tun")
+    if not Path(wanted.name).exists():
+        return wanted.found(Status.MISSING)
+    return _tried(host, wanted, ["ip", "tuntap", "add", "tbprobe1", "mode", "tun"])
 
 
 def governor() -> Finding:
@@ -215,79 +230,66 @@ def writable(path: Path) -> Finding:
 def required_programs() -> list[Finding]:
     """The programs that every run starts."""
     return [
-        program(name, PURPOSES[name], f"apt-get install {package}", Status.MISSING)
+        program(Wanted(name, PURPOSES[name], f"apt-get install {package}"))
         for name, package in REQUIRED_PROGRAMS.items()
     ]
 
 
-def program(name: str, why: str, remedy: str, lacking: Status) -> Finding:
-    """A program by name or path, with its version; `lacking` is its status where it is not there."""
-    if shutil.which(name) is None:
-        return Finding(name, lacking, "", why, remedy)
-    arguments = VERSION_ARGUMENTS.get(name, "--version")
+def program(wanted: Wanted) -> Finding:
+    """A program by name or path, with its version."""
+    if shutil.which(wanted.name) is None:
+        return wanted.found(wanted.lacking)
+    arguments = VERSION_ARGUMENTS.get(wanted.name, "--version")
     try:
-        completed = run_command([name, arguments], timeout_s=VERSION_TIMEOUT_S, check=False)
+        completed = run_command([wanted.name, arguments], timeout_s=VERSION_TIMEOUT_S, check=False)
     except (CannotHere, OSError) as error:  # OSError: it is there, and no program
-        return Finding(name, lacking, f"does not run: {_told(error)}", why, remedy)
+        return wanted.found(wanted.lacking, f"does not run: {_told(error)}")
     version = VERSION.search(completed.stdout or completed.stderr)
-    return Finding(name, Status.OK, version[1] if version else "version unknown", why)
+    return wanted.found(Status.OK, version[1] if version else "version unknown")
 
 
 def base_features(host: Host) -> list[Finding]:
-    """What the testbed asks of the kernel."""
-    on_a_cable = ["tc", "qdisc", "add", "dev", "lo", "root"]
+    """What the testbed asks of the kernel; `host` is the probing one."""
+    counters = Wanted("nftables counters", "counts what the WAN carries", _module("nf_tables"))
+    shaper = Wanted("sch_tbf", "for testbeds whose link has a rate", _module("sch_tbf"), Status.ABSENT)
+    delay = Wanted("sch_netem", "for testbeds whose link has a delay", _module("sch_netem"), Status.ABSENT)
+    cable = "for testbeds whose link has a rate or a delay"
+    # fmt: off
     return [
-        _link_type(host, "veth", "joins the namespaces", Status.MISSING),
-        _tried(
-            host,
-            "nftables counters",
-            ["nft", "-f", "-"],
-            "counts what the WAN carries",
-            _module("nf_tables"),
-            stdin=COUNTING_RULES,
-        ),
-        _link_type(host, "bridge", "for testbeds whose link has a rate or a delay", Status.ABSENT),
-        _tried(
-            host,
-            "sch_tbf",
-            [*on_a_cable, "stab", "overhead", "24", "tbf", "rate", "1gbit", "burst", "64kb", "latency", "50ms"],
-            "for testbeds whose link has a rate",
-            _module("sch_tbf"),
-            Status.ABSENT,
-        ),
-        _tried(
-            host,
-            "sch_netem",
-            ["tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"],
-            "for testbeds whose link has a delay",
-            _module("sch_netem"),
-            Status.ABSENT,
-        ),
+        _link_type(host, Wanted("veth", "joins the namespaces", _module("veth"))),
+        _tried(host, counters, ["nft", "-f", "-"], stdin=COUNTING_RULES),
+        _link_type(host, Wanted("bridge", cable, _module("bridge"), Status.ABSENT)),
+        _tried(host, shaper, ["tc", "qdisc", "replace", "dev", "lo", "root", "stab", "overhead", "24",
+                              "tbf", "rate", "1gbit", "burst", "64kb", "latency", "50ms"]),
+        _tried(host, delay, ["tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"]),
     ]
+    # fmt: on
 
 
-def _link_type(host: Host, name: str, why: str, lacking: Status) -> Finding:
+def met(wanted: Wanted, is_met: Callable[[], bool]) -> Finding:
+    """A thing that answers by yes or no, or by CannotHere where it cannot be tried."""
     try:
-        is_there = host.has_link_type(name)
+        return wanted.found(Status.OK if is_met() else wanted.lacking)
     except CannotHere as error:
-        return Finding(name, Status.UNKNOWN, _told(error), why)
-    return Finding(name, Status.OK, "", why) if is_there else Finding(name, lacking, "", why, _module(name))
+        return wanted.found(Status.UNKNOWN, _told(error))
 
 
-def _tried(
-    host: Host, name: str, argv: list[str], why: str, remedy: str, lacking: Status = Status.MISSING, *, stdin: str = ""
-) -> Finding:
+def _link_type(host: Host, wanted: Wanted) -> Finding:
+    return met(wanted, lambda: host.has_link_type(wanted.name))
+
+
+def _tried(host: Host, wanted: Wanted, argv: list[str], *, stdin: str = "") -> Finding:
     """Whether a command works on the probing host."""
-    needed = [each for each in (argv[0], "taskset") if not host.has_program(each)]
-    if needed:
-        return Finding(name, Status.UNKNOWN, f"cannot be tried without {needed[0]}", why)
+    for needed in (argv[0], "taskset"):
+        if not host.has_program(needed):
+            return wanted.found(Status.UNKNOWN, f"cannot be tried without {needed}")
     try:
         host.run(argv, stdin=stdin)
     except CommandFailed as error:
-        return Finding(name, lacking, _told(error), why, remedy)
+        return wanted.found(wanted.lacking, _told(error))
     except CannotHere as error:
-        return Finding(name, Status.UNKNOWN, _told(error), why)
-    return Finding(name, Status.OK, "", why)
+        return wanted.found(Status.UNKNOWN, _told(error))
+    return wanted.found(Status.OK)
 
 
 def _module(name: str) -> str:
@@ -297,5 +299,5 @@ def _module(name: str) -> str:
 def _told(error: Exception) -> str:
     """An error in one line: of a command its last words."""
     if isinstance(error, CommandFailed):
-        return (error.output.strip().splitlines() or [error.message])[-1]
+        return (error.output.strip().splitlines() or [error.message])[-1].rstrip(".")
     return error.message if isinstance(error, CannotHere) else str(error)

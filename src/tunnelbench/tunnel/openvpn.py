@@ -250,6 +250,6 @@ def parse_data_channel(log: str) -> tuple[str, str]:
 def first_complaint(log: str) -> str:
     """The line of a log that says why OpenVPN gave up, in a sentence; empty where there is none."""
     for line in log.splitlines():
-        if "Options error:" in line or "ERROR" in line or "Cannot" in line or "unsupported" in line:
+        if any(words in line for words in ("Options error:", "ERROR", "Cannot", "unsupported", "not supported")):
             return f"openvpn gave up: {line.strip()}"
     return ""

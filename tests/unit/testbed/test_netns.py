@@ -1,0 +1,191 @@
+"""What the testbed of namespaces decides before it touches anything."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunnelbench.host.host import LocalHost
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import Link, TestbedSpec
+from tunnelbench.testbed import KINDS, open_testbed
+from tunnelbench.testbed.base import BackToBack, Testbed
+from tunnelbench.testbed.netns import NetnsTestbed, share_cpus
+
+CPUS = st.sets(st.integers(0, 1023), min_size=1, max_size=40).map(sorted)
+RUN_ID = "20250314-092653-abcdef"
+
+
+class KernelFiles(LocalHost):
+    """A host that only remembers what is written into the kernel's files."""
+
+    def __init__(self, cpus: list[int]) -> None:
+        super().__init__("router", Path("/nowhere"), cpus)
+        self.files: dict[str, str] = {}
+
+    def set_kernel_file(self, path: str, value: str) -> None:
+        self.files[path] = value
+
+
+def rps_mask(cpus: list[int]) -> str:
+    host = KernelFiles(cpus)
+    NetnsTestbed(TestbedSpec("netns", "netns"), RUN_ID, Path("/nowhere"))._steer(host, "wan")
+    return host.files["/sys/class/net/wan/queues/rx-0/rps_cpus"]
+
+
+def cpus_of(mask: str) -> list[int]:
+    """As the kernel reads it (lib/bitmap-str.c): groups of 32 bits, the lowest last, each of at most 8 digits."""
+    groups = mask.split(",")
+    assert all(1 <= len(group) <= 8 for group in groups)
+    return [
+        position * 32 + bit
+        for position, group in enumerate(reversed(groups))
+        for bit in range(32)
+        if int(group, 16) >> bit & 1
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "mask"),
+    [
+        ([0], "1"),
+        ([1], "2"),
+        ([0, 1, 2, 3], "f"),
+        ([31], "80000000"),
+        ([32], "1,00000000"),
+        ([33, 0], "2,00000001"),
+        ([64], "1,00000000,00000000"),
+        ([127], "80000000,00000000,00000000,00000000"),
+    ],
+)
+def test_packets_are_steered_by_a_mask_in_groups_of_32_cpus(cpus: list[int], mask: str) -> None:
+    assert rps_mask(cpus) == mask
+
+
+@given(CPUS)
+def test_the_kernel_reads_the_same_cpus_from_the_mask(cpus: list[int]) -> None:
+    assert cpus_of(rps_mask(cpus)) == cpus
+
+
+@given(CPUS)
+def test_the_router_has_the_last_cpu_for_itself_and_the_testers_all_others(available: list[int]) -> None:
+    router, testers, notes = share_cpus(available, None)
+    assert router == available[-1]
+    if len(available) == 1:
+        assert testers == (router,)
+    else:
+        assert [*testers, router] == available
+    assert bool(notes) == (len(available) < 4)
+
+
+def test_a_testbed_may_name_the_routers_cpu() -> None:
+    assert share_cpus([0, 1, 2, 3, 4], 2) == (2, (0, 1, 3, 4), ())
+
+
+def test_a_cpu_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(CannotHere, match=r"router_cpu = 7 .*\(0, 2\)"):
+        share_cpus([0, 2], 7)
+
+
+@pytest.mark.parametrize(
+    ("available", "words"),
+    [
+        ([0], "one CPU only: router and testers share it"),
+        ([0, 1], "2 CPUs: client, server and the tunnel's far end share 1 "),
+        ([0, 1, 2], "3 CPUs: client, server and the tunnel's far end share 2 "),
+    ],
+)
+def test_too_few_cpus_are_told(available: list[int], words: str) -> None:
+    (note,) = share_cpus(available, None)[2]
+    assert note.startswith(words)
+
+
+def test_namespaces_are_named_by_the_end_of_the_run() -> None:
+    testbed = open_testbed(TestbedSpec("netns", "netns"), RUN_ID, Path("/nowhere"))
+    assert isinstance(testbed, NetnsTestbed)
+    names = [host.namespace for host in (testbed.client, testbed.router, testbed.server)]
+    assert names == ["tb-abcdef-client", "tb-abcdef-router", "tb-abcdef-server"]
+
+
+def test_router_and_testers_get_their_cpus() -> None:
+    available = sorted(os.sched_getaffinity(0))
+    testbed = open_testbed(TestbedSpec("netns", "netns", router_cpu=available[0]), RUN_ID, Path("/nowhere"))
+    assert testbed.router.cpus == (available[0],)
+    assert testbed.client.cpus == testbed.server.cpus == testbed.local.cpus
+
+
+def test_who_is_not_root_is_told_before_anything_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    testbed = open_testbed(TestbedSpec("netns", "netns"), RUN_ID, tmp_path / "run")
+    with pytest.raises(CannotHere, match="need root") as caught:
+        testbed.set_up()
+    assert "root" in caught.value.hint
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("link", "needed"),
+    [
+        (Link(), False),
+        (Link(mtu_bytes=9000), False),
+        (Link(rate_in_mbps=100), True),
+        (Link(rate_out_mbps=100), True),
+        (Link(delay_ms=5), True),
+    ],
+)
+def test_only_a_link_that_shapes_needs_a_cable(link: Link, needed: bool) -> None:
+    assert link.needs_cable is needed
+
+
+class Recorded(Testbed):
+    """A testbed that makes nothing and says what is asked of it."""
+
+    kind = "recorded"
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__(TestbedSpec("recorded", "recorded"), RUN_ID, Path("/nowhere"))
+        self.calls: list[str] = []
+        self.error = error
+
+    def set_up(self) -> None:
+        self.calls.append("set up")
+        if self.error:
+            raise self.error
+
+    def take_down(self) -> None:
+        self.calls.append("take down")
+
+    def prepare_tunnel_device(self, host: object, device: str) -> None:
+        raise NotImplementedError
+
+    def back_to_back(self) -> AbstractContextManager[BackToBack]:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("error", [CannotHere("no"), KeyboardInterrupt(), SystemExit(143)])
+def test_a_testbed_that_cannot_be_set_up_is_taken_down_and_the_reason_is_told(error: BaseException) -> None:
+    testbed = Recorded(error)
+    with pytest.raises(type(error)), testbed:
+        testbed.calls.append("used")
+    assert testbed.calls == ["set up", "take down"]
+
+
+def test_a_testbed_is_taken_down_whatever_happens_in_it() -> None:
+    testbed = Recorded()
+
+    def use() -> None:
+        with testbed:
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        use()
+    assert testbed.calls == ["set up", "take down"]
+
+
+def test_every_kind_of_testbed_is_found_by_its_name() -> None:
+    assert {name: kind.kind for name, kind in KINDS.items()} == {"netns": "netns"}

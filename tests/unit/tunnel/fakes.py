@@ -1,0 +1,88 @@
+"""Hosts and daemons that only say what they are told to, for adapters without root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from tunnelbench.host.command import Completed, Daemon
+from tunnelbench.host.host import LocalHost
+from tunnelbench.tunnel.base import End, Ends
+
+Answer = Callable[[Sequence[str]], str]
+
+
+class FakeHost(LocalHost):
+    """Writes real files, runs nothing: what it is to run is remembered, and `answer` gives its output."""
+
+    def __init__(self, name: str, folder: Path, answer: Answer = lambda _: "") -> None:
+        super().__init__(name, folder, (0,))
+        self.answer = answer
+        self.commands: list[list[str]] = []
+        self.daemons: list[FakeDaemon] = []
+        self.programs = {"openvpn", "openssl", "tincd", "wg", "wireguard-go"}
+        self.link_types = {"vxlan"}
+
+    def run(self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = 0, check: bool = True) -> Completed:
+        self.commands.append(list(argv))
+        return Completed(tuple(argv), 0, self.answer(argv), "")
+
+    def start(self, argv: Sequence[str]) -> Daemon:
+        self.commands.append(list(argv))
+        self.daemons.append(FakeDaemon(self.answer(argv), Path(argv[0]).name))
+        return self.daemons[-1].as_daemon
+
+    def has_program(self, program: str) -> bool:
+        return program in self.programs
+
+    def has_link_type(self, link_type: str) -> bool:
+        return link_type in self.link_types
+
+
+class FakeDaemon:
+    """A daemon that has printed `log` and runs until it is stopped."""
+
+    def __init__(self, log: str, name: str = "program") -> None:
+        self.log = log
+        self.name = name
+        self.is_running = True
+        self.pid = 0
+        self.process = self
+
+    @property
+    def as_daemon(self) -> Daemon:
+        return cast("Daemon", self)
+
+    def send_signal(self, number: int) -> None:
+        """Nothing listens."""
+
+    def output(self, limit_bytes: int = 0) -> str:
+        return self.log
+
+    def last_line(self) -> str:
+        return self.log.strip().splitlines()[-1] if self.log.strip() else "no output"
+
+    def wait_for(self, text: str, timeout_s: float) -> bool:
+        return text in self.log
+
+    def stop(self) -> None:
+        self.is_running = False
+
+
+def make_ends(folder: Path, answer: Answer = lambda _: "") -> Ends:
+    """Both ends of a tunnel on hosts that run nothing."""
+    router = FakeHost("router", folder / "router", answer)
+    server = FakeHost("server", folder / "server", answer)
+    return Ends(
+        router=End(router, "198.18.2.1", "wan", "198.18.3.1", reaches="198.18.4.1"),
+        server=End(server, "198.18.2.2", "wan", "198.18.3.2", reaches="198.18.1.0/24"),
+        local=FakeHost("local", folder / "local", answer),
+        mark="abcdef",
+        prepare_device=lambda _host, _device: None,
+    )
+
+
+def commands(host: Any) -> list[str]:
+    """What a fake host was to run, a line each."""
+    return [" ".join(argv) for argv in host.commands]

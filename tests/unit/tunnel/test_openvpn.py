@@ -1,0 +1,204 @@
+"""OpenVPN: its log as evidence, and its configuration files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.output.samples import sample, samples
+from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
+
+from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.model.result import Verdict
+from tunnelbench.tunnel import certificates
+from tunnelbench.tunnel.certificates import Authority, Issued
+from tunnelbench.tunnel.openvpn import OpenVpn, Options, first_complaint, parse_data_channel
+
+LOGS = samples("openvpn-*/*-*.log")
+ASKED = {
+    "tls-aes-128-gcm": {"cipher": "AES-128-GCM"},
+    "tls-chacha20-poly1305": {"cipher": "CHACHA20-POLY1305"},
+    "tls-aes-128-cbc-sha1": {"cipher": "AES-128-CBC", "auth": "SHA1"},
+    "tls-bf-cbc-sha1": {"cipher": "BF-CBC", "auth": "SHA1"},
+    "tls-aes-128-cbc-none": {"cipher": "AES-128-CBC", "auth": "none"},
+    "tls-none-sha1": {"cipher": "none", "auth": "SHA1"},
+    "tls-none-none": {"cipher": "none", "auth": "none"},
+    "tls-tcp-tap-aes-256-gcm": {"transport": "tcp", "dev": "tap", "cipher": "AES-256-GCM"},
+    "static-key-aes-128-cbc-sha256": {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA256"},
+    "static-key-none-none": {"mode": "static-key", "cipher": "none", "auth": "none"},
+}
+UP = "link local: x\nListening for incoming TCP\nlink remote: x\nInitialization Sequence Completed\n"
+
+
+def name_of(log: str) -> str:
+    return Path(log).stem
+
+
+def good_logs() -> list[str]:
+    return [log for log in LOGS if name_of(log) in ASKED]
+
+
+def make_tunnel(folder: Path, **options: Any) -> OpenVpn:
+    return OpenVpn(Options.model_validate(options), make_ends(folder, lambda _: UP))
+
+
+def test_every_captured_log_is_known() -> None:
+    assert {name_of(log) for log in LOGS} == {*ASKED, "static-key-aes-128-gcm-refused"}
+
+
+@pytest.mark.parametrize("log", good_logs())
+def test_cipher_and_digest_in_use_are_read_from_the_log(log: str) -> None:
+    asked = ASKED[name_of(log)]
+    assert parse_data_channel(LOGS[log]) == (asked["cipher"], asked.get("auth", "unknown"))
+
+
+@pytest.mark.parametrize("log", good_logs())
+def test_a_tunnel_that_uses_what_was_asked_for_is_proven(log: str, tmp_path: Path) -> None:
+    tunnel = make_tunnel(tmp_path, **ASKED[name_of(log)])
+    tunnel.router_daemons = [FakeDaemon(LOGS[log]).as_daemon]
+    assert {check.verdict for check in tunnel.negotiated()} == {Verdict.OK}
+
+
+@pytest.mark.parametrize(
+    ("log", "asked", "reason"),
+    [
+        ("tls-none-sha1", {"cipher": "AES-128-CBC", "auth": "SHA1"}, "asked for AES-128-CBC, in use: none"),
+        ("tls-aes-128-cbc-none", {"cipher": "AES-128-CBC", "auth": "SHA1"}, "asked for SHA1, in use: none"),
+        ("tls-aes-128-cbc-sha1", {"cipher": "none", "auth": "SHA1"}, "asked for none, in use: AES-128-CBC"),
+        ("tls-aes-128-gcm", {"cipher": "AES-256-GCM"}, "asked for AES-256-GCM, in use: AES-128-GCM"),
+        ("tls-bf-cbc-sha1", {"cipher": "BF-CBC", "auth": "SHA256"}, "asked for SHA256, in use: SHA1"),
+    ],
+)
+def test_a_tunnel_that_uses_something_else_is_void(
+    log: str, asked: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    tunnel = make_tunnel(tmp_path, **asked)
+    tunnel.router_daemons = [FakeDaemon(sample(f"openvpn-2.6.14/{log}.log")).as_daemon]
+    assert [check.reason for check in tunnel.negotiated() if check.verdict is Verdict.VOID] == [reason]
+
+
+def test_after_a_new_handshake_the_latest_cipher_counts() -> None:
+    first, second = LOGS["openvpn-2.6.14/tls-aes-128-cbc-sha1.log"], LOGS["openvpn-2.6.14/tls-bf-cbc-sha1.log"]
+    assert parse_data_channel(first + second) == ("BF-CBC", "SHA1")
+
+
+def test_a_log_that_says_nothing_proves_nothing(tmp_path: Path) -> None:
+    assert parse_data_channel("") == ("unknown", "unknown")
+    tunnel = make_tunnel(tmp_path, cipher="none", auth="none")
+    tunnel.router_daemons = [FakeDaemon("").as_daemon]
+    assert [check.verdict for check in tunnel.negotiated()] == [Verdict.VOID, Verdict.VOID]
+
+
+@given(st.text(alphabet=st.sampled_from("Outgoing Data Channel: cipher 'AES', auth '[null]'\n")))
+def test_any_log_can_be_read(log: str) -> None:
+    parse_data_channel(log)
+    first_complaint(log)
+
+
+def test_what_openvpn_complains_of_is_told() -> None:
+    log = sample("openvpn-2.6.14/static-key-aes-128-gcm-refused.log")
+    assert first_complaint(log).endswith("Cipher 'AES-128-GCM' mode not supported")
+
+
+@pytest.mark.parametrize("log", good_logs())
+def test_a_log_without_a_complaint_gives_none(log: str) -> None:
+    assert first_complaint(LOGS[log]) == ""
+
+
+@pytest.fixture
+def authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Authority("CA", {name: Issued(f"CERTIFICATE {name}", f"KEY {name}") for name in ("router", "server")})
+    monkeypatch.setattr(certificates, "new_authority", lambda _local, _names: made)
+
+
+def lines(tunnel: OpenVpn, end: str) -> list[str]:
+    return tunnel.configuration[f"{end}/openvpn.conf"].splitlines()
+
+
+@pytest.mark.usefixtures("authority")
+def test_the_server_listens_before_the_client_calls_and_both_go_down_with_the_tunnel(tmp_path: Path) -> None:
+    tunnel = make_tunnel(tmp_path)
+    with tunnel:
+        daemons = [*tunnel.router_daemons, *tunnel.server_daemons]
+        assert len(daemons) == 2
+        assert not tunnel.has_died
+        assert "proto udp4" in lines(tunnel, "router")
+        assert "remote 198.18.2.2 1194" in lines(tunnel, "router")
+        assert "local 198.18.2.2" in lines(tunnel, "server")
+        assert {"tls-server", "dh none"} <= set(lines(tunnel, "server"))
+        assert "tls-client" in lines(tunnel, "router")
+    assert not any(daemon.is_running for daemon in daemons)
+
+
+@pytest.mark.usefixtures("authority")
+def test_keys_are_deleted_with_the_tunnel_and_never_kept_with_the_results(tmp_path: Path) -> None:
+    tunnel = make_tunnel(tmp_path)
+    with tunnel:
+        keys = list(tmp_path.rglob("*.key"))
+        assert [key.read_text() for key in sorted(keys)] == ["KEY router", "KEY server"]
+        assert {oct(key.stat().st_mode & 0o777) for key in keys} == {"0o600"}
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert "KEY" not in "".join(tunnel.configuration.values())
+
+
+@pytest.mark.usefixtures("authority")
+def test_the_kernels_data_channel_is_always_off_and_no_script_can_run(tmp_path: Path) -> None:
+    for options in ({}, {"transport": "tcp", "dev": "tap"}):
+        with make_tunnel(tmp_path, **options) as tunnel:
+            for end in ("router", "server"):
+                assert {"disable-dco", "script-security 1"} <= set(lines(tunnel, end))
+
+
+@pytest.mark.usefixtures("authority")
+def test_both_ends_know_one_cipher_only(tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, cipher="AES-128-CBC", auth="SHA256") as tunnel:
+        for end in ("router", "server"):
+            found = {line for line in lines(tunnel, end) if line.startswith(("data-ciphers", "auth", "cipher"))}
+            assert found == {"data-ciphers AES-128-CBC", "data-ciphers-fallback AES-128-CBC", "auth SHA256"}
+
+
+@pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"mssfix": 0}, "mssfix 0"),
+        ({"mssfix": 1400}, "mssfix 1400"),
+        ({"tun_mtu": 1400}, "tun-mtu 1400"),
+        ({"cipher": "BF-CBC"}, "providers legacy default"),
+        ({"cipher": "CAST5-CBC"}, "providers legacy default"),
+        ({"dev": "tap"}, "dev-type tap"),
+    ],
+)
+def test_an_option_is_a_line_at_both_ends_and_absent_without_it(
+    options: dict[str, Any], line: str, tmp_path: Path
+) -> None:
+    for asked, expected in ((options, True), ({}, False)):
+        with make_tunnel(tmp_path, **asked) as tunnel:
+            assert [line in lines(tunnel, end) for end in ("router", "server")] == [expected, expected]
+
+
+@pytest.mark.usefixtures("authority")
+def test_by_tcp_one_end_listens_and_the_other_connects(tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, transport="tcp") as tunnel:
+        assert "proto tcp4-server" in lines(tunnel, "server")
+        assert "proto tcp4-client" in lines(tunnel, "router")
+
+
+@pytest.mark.usefixtures("authority")
+def test_another_program_is_started_at_both_ends(tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, program="/opt/openvpn-2.7/openvpn") as tunnel:
+        for end, _ in tunnel.ends:
+            assert any(command.startswith("/opt/openvpn-2.7/openvpn --config ") for command in commands(end.host))
+
+
+@pytest.mark.usefixtures("authority")
+def test_a_daemon_that_gives_up_is_refused_with_its_own_words_and_leaves_nothing(tmp_path: Path) -> None:
+    log = "2026-01-01 00:00:00 Options error: Unrecognized option or missing parameter(s)\nUse --help for more\n"
+    tunnel = OpenVpn(Options(), make_ends(tmp_path, lambda _: log))
+    with pytest.raises(TunnelRefused, match=r"openvpn gave up: .*Options error: Unrecognized option"), tunnel:
+        pass
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert tunnel.has_died

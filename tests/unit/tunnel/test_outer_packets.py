@@ -1,0 +1,149 @@
+"""Length of outer packets: each figure here was read off a capture on the WAN."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.tunnel.fakes import make_ends
+
+from tunnelbench.tunnel import adapter, adapters
+from tunnelbench.tunnel.base import Tunnel
+from tunnelbench.tunnel.openvpn import CIPHER_BLOCK_BYTES, DIGEST_BYTES
+
+INNER_BYTES = 239
+"""A ping with 211 bytes of payload."""
+
+TLS_TCP = {"transport": "tcp"}
+TAP = {"dev": "tap"}
+STATIC = {"mode": "static-key"}
+GCM = {"cipher": "AES-128-GCM"}
+CBC_SHA1 = {"cipher": "AES-128-CBC", "auth": "SHA1"}
+CBC_NONE = {"cipher": "AES-128-CBC", "auth": "none"}
+BF_SHA1 = {"cipher": "BF-CBC", "auth": "SHA1"}
+NONE_SHA1 = {"cipher": "none", "auth": "SHA1"}
+NONE_NONE = {"cipher": "none", "auth": "none"}
+
+MEASURED = [
+    ("none", {}, 239),
+    ("vxlan", {}, 289),
+    ("wireguard-go", {}, 300),
+    ("wireguard", {}, 300),
+    ("tinc", {"cipher": "aes-128-cbc", "digest": "sha1"}, 304),
+    ("tinc", {"cipher": "none", "digest": "none"}, 285),
+    ("openvpn", GCM, 291),
+    ("openvpn", CBC_SHA1, 324),
+    ("openvpn", NONE_SHA1, 295),
+    ("openvpn", NONE_NONE, 275),
+    ("openvpn", BF_SHA1, 308),
+    ("openvpn", CBC_NONE, 304),
+    ("openvpn", TAP | GCM, 305),
+    ("openvpn", TAP | CBC_SHA1, 340),
+    ("openvpn", TAP | NONE_SHA1, 309),
+    ("openvpn", TAP | NONE_NONE, 289),
+    ("openvpn", TLS_TCP | GCM, 317),
+    ("openvpn", TLS_TCP | CBC_SHA1, 350),
+    ("openvpn", STATIC | CBC_SHA1, 320),
+    ("openvpn", STATIC | NONE_SHA1, 295),
+    ("openvpn", STATIC | NONE_NONE, 275),
+    ("openvpn", STATIC | BF_SHA1, 304),
+    ("openvpn", STATIC | CBC_NONE, 300),
+    ("openvpn", STATIC | TAP | CBC_SHA1, 336),
+]
+
+
+def make_tunnel(kind: str, options: dict[str, Any], folder: Path = Path("/nowhere")) -> Tunnel[Any]:
+    adapter_class = adapter(kind)
+    ends = make_ends(folder)
+    return adapter_class(adapter_class.options_type.model_validate(options), ends)
+
+
+@pytest.mark.parametrize(("kind", "options", "outer_bytes"), MEASURED)
+def test_an_outer_packet_is_as_long_as_it_was_seen_to_be(kind: str, options: dict[str, Any], outer_bytes: int) -> None:
+    assert make_tunnel(kind, options).outer_packet_bytes(INNER_BYTES) == outer_bytes
+
+
+def test_wireguard_pads_to_16_bytes_but_never_beyond_its_mtu() -> None:
+    tunnel = make_tunnel("wireguard-go", {"mtu": 1420})
+    overhead = 60
+    padded = {0: 0, 1: 16, 16: 16, 1408: 1408, 1409: 1420, 1420: 1420}
+    assert {inner: tunnel.outer_packet_bytes(inner) - overhead for inner in padded} == padded
+
+
+@pytest.mark.parametrize("block", [8, 16])
+def test_a_cbc_cipher_adds_a_whole_block_where_the_packet_fills_its_blocks(block: int) -> None:
+    cipher = {8: "BF-CBC", 16: "AES-128-CBC"}[block]
+    tunnel = make_tunnel("openvpn", {"cipher": cipher, "auth": "none"})
+    packet_id = 4
+    full = 10 * block - packet_id
+    assert tunnel.outer_packet_bytes(full) == tunnel.outer_packet_bytes(full - 1) + block
+
+
+def test_every_cipher_and_digest_of_a_plan_has_a_length() -> None:
+    ciphers = make_tunnel("openvpn", {}).options_type.model_fields["cipher"].annotation.__args__  # type: ignore[union-attr]
+    assert {cipher for cipher in ciphers if cipher.endswith("-CBC")} == set(CIPHER_BLOCK_BYTES)
+    for cipher in ciphers:
+        for digest in DIGEST_BYTES:
+            assert make_tunnel("openvpn", {"cipher": cipher, "auth": digest}).outer_packet_bytes(100) > 100
+
+
+ANY_TUNNEL = st.one_of(
+    st.sampled_from([("vxlan", {}), ("wireguard-go", {"mtu": 8920})]),
+    st.tuples(
+        st.just("tinc"),
+        st.fixed_dictionaries({
+            "cipher": st.sampled_from(["aes-128-cbc", "aes-256-cbc", "bf-cbc", "none"]),
+            "digest": st.sampled_from(["sha1", "sha512", "none"]),
+            "mode": st.sampled_from(["router", "switch"]),
+        }),
+    ),
+    st.tuples(
+        st.just("openvpn"),
+        st.fixed_dictionaries({
+            "cipher": st.sampled_from(["AES-256-GCM", "CHACHA20-POLY1305", "AES-256-CBC", "BF-CBC", "none"]),
+            "auth": st.sampled_from(sorted(DIGEST_BYTES)),
+            "transport": st.sampled_from(["udp", "tcp"]),
+            "dev": st.sampled_from(["tun", "tap"]),
+        }),
+    ),
+)  # fmt: skip
+
+
+@given(ANY_TUNNEL, st.integers(20, 8900))
+def test_a_tunnel_adds_to_a_packet_and_more_to_a_longer_one(named: tuple[str, dict[str, Any]], inner: int) -> None:
+    tunnel = make_tunnel(*named)
+    assert tunnel.outer_packet_bytes(inner) >= inner + 28
+    assert (
+        tunnel.outer_packet_bytes(inner)
+        <= tunnel.outer_packet_bytes(inner + 1)
+        <= tunnel.outer_packet_bytes(inner) + 17
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        ("none", {}, ("plain IP", "exact", "readable")),
+        ("vxlan", {"port": 8472}, ("udp port 8472", "exact", "readable")),
+        ("wireguard", {}, ("udp port 51820", "exact", "hidden")),
+        ("wireguard-go", {"port": 500}, ("udp port 500", "exact", "hidden")),
+        ("tinc", {}, ("udp port 655", "exact", "hidden")),
+        ("tinc", {"cipher": "none"}, ("udp port 655", "exact", "readable")),
+        ("openvpn", {}, ("udp port 1194", "exact", "hidden")),
+        ("openvpn", {"cipher": "none"}, ("udp port 1194", "exact", "readable")),
+        ("openvpn", TLS_TCP, ("tcp port 1194", "a stream", "hidden")),
+    ],
+)
+def test_a_tunnel_says_what_is_to_be_seen_on_the_wan(
+    kind: str, options: dict[str, Any], expected: tuple[str, str, str]
+) -> None:
+    tunnel = make_tunnel(kind, options)
+    exact = "exact" if tunnel.has_exact_outer_packets else "a stream"
+    assert (str(tunnel.outer), exact, "hidden" if tunnel.hides_payload else "readable") == expected
+
+
+def test_the_table_of_measured_lengths_knows_every_kind() -> None:
+    assert {kind for kind, _, _ in MEASURED} == set(adapters())
