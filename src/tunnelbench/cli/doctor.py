@@ -12,7 +12,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from tunnelbench.cli.drawing import cell, columns, drawn, heading, title, word
+from tunnelbench.cli.drawing import cell, columns, drawn, heading, reasoned, title, word
 from tunnelbench.cli.needs import requirements
 from tunnelbench.cli.output import emit, emit_json, json_option
 from tunnelbench.host import readiness
@@ -22,7 +22,6 @@ from tunnelbench.host.readiness import Finding, Status, Wanted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import ExitCode
 from tunnelbench.plan import read_plan
-from tunnelbench.report.text import one_line
 from tunnelbench.store import default_path
 from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.tunnel import PLANNED, adapters, option_schemas
@@ -134,8 +133,8 @@ def processor(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def account(finding: Finding) -> Text:
     """What there is and why it matters, and below that what mends it."""
-    text = cell(f"{finding.found}; {finding.why}" if finding.found else finding.why)
-    return text.append(f"\nmend: {one_line(finding.remedy)}", style="bold") if finding.remedy else text
+    text = f"{finding.found}; {finding.why}" if finding.found else finding.why
+    return reasoned(text, f"mend: {finding.remedy}" if finding.remedy else "")
 
 
 def verdict(findings: Iterable[Finding]) -> Iterator[RenderableType]:

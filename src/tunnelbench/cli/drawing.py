@@ -103,11 +103,17 @@ def columns(
     return table if header else Padding(table, (0, 0, 0, INDENT))
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
+def reasoned(text: str, reason: str) -> Text:
+    """A text, and below it what speaks against it, if anything does."""
+    return cell(text).append(f"\n{one_line(reason)}", style="bold") if reason else cell(text)
+
+
+def facts(pairs: Iterable[tuple[str, str | Text]]) -> RenderableType:
     """Labels and what there is to say of each."""
     return columns([(Text(one_line(label), style="dim"), value) for label, value in pairs])
 
 
 def verbatim(text: str, indent: int = INDENT) -> str:
     """What a program or a file says, line by line, folded by nobody; what would steer a terminal is spelled out."""
-    return "".join(f"{' ' * indent}{printable(line.expandtabs())}\n".rstrip(" ") for line in text.splitlines())
+    lines = (f"{' ' * indent}{printable(line.expandtabs())}" for line in text.splitlines())
+    return "".join(f"{line.rstrip()}\n" for line in lines)

@@ -10,13 +10,20 @@ from typing import Any
 import click
 from rich.text import Text
 
-from tunnelbench.cli.drawing import cell, columns, drawn, word
+from tunnelbench.cli.drawing import columns, drawn, reasoned, word
 from tunnelbench.cli.needs import availability, kinds
-from tunnelbench.cli.output import duration_text, emit, emit_json, json_option, link_text, store_option
+from tunnelbench.cli.output import (
+    duration_text,
+    emit,
+    emit_json,
+    is_store_missing,
+    json_option,
+    link_text,
+    store_option,
+)
 from tunnelbench.host.readiness import probing_host
 from tunnelbench.model.result import RunRecord
 from tunnelbench.plan import read_plan, read_testbed, shipped_plans, shipped_testbeds
-from tunnelbench.report.text import one_line
 from tunnelbench.store import Store, default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas
@@ -46,7 +53,13 @@ def plans() -> Listing:
         for plan in loaded
     ]
     rows = [
-        (plan["name"], plan["trials"], duration_text(plan["expected_duration_s"]), plan["title"]) for plan in entries
+        (
+            plan.name,
+            len(plan.calibrations()) + len(plan.trials()),
+            duration_text(plan.expected_duration_s()),
+            plan.title,
+        )
+        for plan in loaded
     ]
     return Listing(entries, ("plan", "trials", "takes about", "title"), rows, numbers=(1, 2))
 
@@ -67,19 +80,14 @@ def tunnels() -> Listing:
         {"kind": kind, "title": title, "available": found[kind].answer, "reason": found[kind].reason}
         for kind, title in kinds().items()
     ]
-    rows = [(each["kind"], word(each["available"]), with_reason(each["title"], each["reason"])) for each in entries]
+    rows = [(each["kind"], word(each["available"]), reasoned(each["title"], each["reason"])) for each in entries]
     return Listing(entries, ("kind", "available", "title"), rows)
-
-
-def with_reason(text: str, reason: str) -> Text:
-    """A text, and below it why something is not available."""
-    return cell(text).append(f"\n{one_line(reason)}", style="bold") if reason else cell(text)
 
 
 def runs(location: Path | str) -> Listing:
     """The runs of a store, newest first; none where there is no store yet."""
     found: Sequence[RunRecord] = ()
-    if "://" in str(location) or Path(location).expanduser().exists():
+    if not is_store_missing(location):
         with Store.open(location, create=False) as store:
             found = store.runs()
     fields = ("run_id", "started_at", "ended_at", "status", "plan_name", "plan_title", "testbed_name",

@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
+from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Link
 from tunnelbench.report.formats.json import plain
 
@@ -23,8 +25,17 @@ store_option = click.option(
 
 
 def emit(text: str) -> None:
-    """Write a result to standard output; what its encoding does not have becomes `?`."""
-    click.echo(text.encode(sys.stdout.encoding or "utf-8", "replace"), nl=False)
+    """Write a result to standard output; what its encoding does not have becomes `?`.
+
+    A reader that has seen enough and closed the pipe is no error. CannotHere where it cannot be written.
+    """
+    try:
+        click.echo(text.encode(sys.stdout.encoding or "utf-8", "replace"), nl=False)
+    except OSError as error:
+        # Python writes what is left when it ends: to nowhere, or it would complain once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise CannotHere(f"the output cannot be written: {error.strerror}") from None
 
 
 def emit_json(value: Any) -> None:
@@ -56,8 +67,14 @@ def link_text(link: Link) -> str:
     rate = "as fast as the machine"
     if link.rate_out_mbps is not None or link.rate_in_mbps is not None:
         out, back = (
-            f"{rate_mbps:g} Mbit/s" if rate_mbps else "any rate" for rate_mbps in (link.rate_out_mbps, link.rate_in_mbps)
+            f"{rate_mbps:g} Mbit/s" if rate_mbps else "any rate"
+            for rate_mbps in (link.rate_out_mbps, link.rate_in_mbps)
         )
         rate = out if out == back else f"{out} out, {back} in"
     delay = f", {link.delay_ms:g} ms on each cable" if link.delay_ms else ""
     return f"{rate}{delay}"
+
+
+def is_store_missing(location: Path | str) -> bool:
+    """Whether no results have been kept there yet; a database URL is always tried."""
+    return "://" not in str(location) and not Path(location).expanduser().exists()

@@ -169,11 +169,10 @@ def tun_device(host: Host) -> Finding:
     return _tried(host, wanted, ["ip", "tuntap", "add", "tbprobe1", "mode", "tun"])
 
 
-def governor() -> Finding:
+def governor(cpus: Path = Path("/sys/devices/system/cpu")) -> Finding:
     """Whether the CPUs keep their clock."""
     name, why = "CPU governor", "a clock that follows the load makes figures drift"
-    files = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    found = sorted({file.read_text().strip() for file in files})
+    found = sorted({file.read_text().strip() for file in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")})
     if not found:
         return Finding(name, Status.UNKNOWN, "not shown here", why)
     if found == ["performance"]:
@@ -182,11 +181,11 @@ def governor() -> Finding:
     return Finding(name, Status.WARNING, ", ".join(found), why, remedy)
 
 
-def schedstat() -> Finding:
+def schedstat(own: Path = Path("/proc/self/schedstat")) -> Finding:
     """Whether the kernel tells the CPU time of a process in nanoseconds."""
     name = "schedstat"
     try:
-        is_counted = int(Path("/proc/self/schedstat").read_text().split()[0]) > 0
+        is_counted = int(own.read_text().split()[0]) > 0
     except FileNotFoundError:
         is_counted = False
     if is_counted:

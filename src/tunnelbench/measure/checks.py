@@ -22,6 +22,7 @@ TESTER_CPU_LIMIT_SHARE = 0.95
 TESTER_THROUGHPUT_LIMIT_SHARE = 0.9
 """Of what the testers do back to back."""
 
+DROP_NOTE_SHARE = 0.01
 STEAL_NOTE_SHARE = 0.01
 STEAL_LIMIT_SHARE = 0.05
 PACKET_TOLERANCE = 0.02
@@ -47,6 +48,7 @@ def check_trial(
         _merged_frames(tcp),
         _outer_protocol(tcp, outer, exact_outer_packets),
         _fragments(tcp),
+        _drops(tcp),
         _tester(tcp, testers_bps),
         _router_cpu(router_cpu_is_shared),
         _foreign(tcp, foreign),
@@ -75,7 +77,7 @@ def _merged_frames(tcp: TcpMeasurement) -> Check:
     missing = carried - counters.forwarded_packets
     reason = (
         f"frames of {mean_bytes:.0f} bytes on average where one segment makes {largest_bytes}; "
-        f"router forwarded {counters.forwarded_packets} of {carried} packets"
+        f"router forwarded {counters.forwarded_packets} packets, {carried} arrived"
     )
     merged = mean_bytes > largest_bytes * 1.01 or missing > carried * 0.01 + CONTROL_PACKETS
     return Check("merged-frames", Verdict.VOID if merged else Verdict.OK, reason, rule=1)
@@ -102,6 +104,13 @@ def _fragments(tcp: TcpMeasurement) -> Check:
     if many:
         reason += "; a smaller tunnel MTU or mssfix would spare the router this"
     return Check("fragments", Verdict.NOTE if many else Verdict.OK, reason, rule=4)
+
+
+def _drops(tcp: TcpMeasurement) -> Check:
+    dropped = tcp.counters.dropped_packets
+    reason = f"the path's devices dropped {dropped} of {tcp.carried_packets + dropped} packets"
+    many = dropped > tcp.carried_packets * DROP_NOTE_SHARE
+    return Check("drops", Verdict.NOTE if many else Verdict.OK, reason, rule=9)
 
 
 def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:

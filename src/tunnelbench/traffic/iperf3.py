@@ -7,6 +7,7 @@ has lost a client may hang.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,15 +59,18 @@ def parse(client_json: str, server_json: str, direction: Direction) -> Iperf3Res
         received = client["end"]["sum_received"]
         sent = client["end"]["sum_sent"]
         receiver = client if direction is Direction.IN else server
+        duration_s = float(received["seconds"])
+        if not 0 < duration_s < math.inf:
+            raise TrialFailed(f"iperf3 says that its test took {duration_s:g} s")
         return Iperf3Result(
-            duration_s=float(received["seconds"]),
+            duration_s=duration_s,
             bytes_received=int(received["bytes"]),
             bytes_sent=int(sent["bytes"]),
             retransmits=None if sent.get("retransmits") is None else int(sent["retransmits"]),
             intervals=tuple(_interval(entry["sum"]) for entry in receiver["intervals"]),
             congestion_control=str(client["end"].get("sender_tcp_congestion", "")),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TrialFailed(f"iperf3's JSON is not as expected: {error!r}") from None
 
 
@@ -74,7 +78,7 @@ def _load(end: str, text: str) -> Mapping[str, Any]:
     # An interrupted iperf3 may print two documents; a hung one none.
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         first_line = text.strip().splitlines()[0] if text.strip() else "nothing"
         raise TrialFailed(f"iperf3's {end} printed no JSON: {first_line[:200]}") from None
     if not isinstance(document, dict):

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.output.samples import samples
+from tests.output.samples import sample, samples
 from tests.unit.tunnel.fakes import FakeDaemon, FakeHost, commands, make_ends
 
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TunnelRefused, TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
-from tunnelbench.tunnel import PLANNED, adapter, adapters, create
+from tunnelbench.tunnel import PLANNED, adapter, adapters, create, openvpn, wireguard
 from tunnelbench.tunnel.base import End, Ends, Outer, Requirement, Tunnel, equals
 from tunnelbench.tunnel.none import NoTunnel, Options
+from tunnelbench.tunnel.openvpn import OpenVpn
 from tunnelbench.tunnel.versions import version_of
 from tunnelbench.tunnel.wireguard import WireGuardGo
 
@@ -231,17 +232,17 @@ def test_versions_are_read_from_what_programs_print(name: str, tmp_path: Path) -
 
 
 def test_openvpn_tells_the_version_of_its_library_too(tmp_path: Path) -> None:
-    for text in samples("openvpn-*/version.txt").values():
-        ends = make_ends(tmp_path, lambda _, text=text: text)
-        assert adapter("openvpn")(adapter("openvpn").options_type(), ends).versions(ends.server)["openssl"] == "3.0.19"
+    ends = make_ends(tmp_path, lambda _: sample("openvpn-2.6.14/version.txt"))
+    tunnel = OpenVpn(openvpn.Options(), ends)
+    assert tunnel.versions(ends.server) == {"openvpn": "2.6.14", "openssl": "3.0.19"}
 
 
 def test_a_program_that_tells_no_version_has_an_unknown_one(tmp_path: Path) -> None:
     assert version_of(FakeHost("router", tmp_path), ["oddvpn", "--version"], r"oddvpn (\S+)") == "unknown"
 
 
-def wireguard(ends: Ends) -> WireGuardGo:
-    return WireGuardGo(WireGuardGo.options_type(), ends)  # type: ignore[arg-type]
+def wireguard_go(ends: Ends) -> WireGuardGo:
+    return WireGuardGo(wireguard.Options(), ends)
 
 
 @pytest.mark.parametrize(
@@ -253,13 +254,13 @@ def wireguard(ends: Ends) -> WireGuardGo:
     ],
 )
 def test_wireguard_is_proven_by_a_handshake(listing: str, verdict: Verdict, tmp_path: Path) -> None:
-    (check,) = wireguard(make_ends(tmp_path, lambda _: listing)).negotiated()
+    (check,) = wireguard_go(make_ends(tmp_path, lambda _: listing)).negotiated()
     assert check.verdict is verdict
 
 
 def test_wireguards_devices_have_names_of_their_own_since_one_folder_holds_all_their_sockets(tmp_path: Path) -> None:
     ends = make_ends(tmp_path)
-    names = {wireguard(which).device_at(end) for which in (ends, replace(ends, mark="fedcba")) for end, _ in ends}
+    names = {wireguard_go(which).device_at(end) for which in (ends, replace(ends, mark="fedcba")) for end, _ in ends}
     assert len(names) == 4
     assert all(len(name) <= 15 for name in names), "the kernel takes 15 characters"
 
@@ -268,7 +269,7 @@ def test_private_keys_of_wireguard_are_deleted_and_never_kept_with_the_results(t
     def answer(argv: Any) -> str:
         return "SECRET" if "genkey" in argv else "PUBLIC" if "pubkey" in argv else ""
 
-    with wireguard(make_ends(tmp_path, answer)) as tunnel:
+    with wireguard_go(make_ends(tmp_path, answer)) as tunnel:
         assert len(list(tmp_path.rglob("private.key"))) == 2
         assert "SECRET" not in "".join(tunnel.configuration.values())
         for end, _ in tunnel.ends:

@@ -53,8 +53,9 @@ def test_another_program_may_be_named_or_be_a_path(program: str) -> None:
     "program",
     [
         "", " ", "-openvpn", "--help", "open vpn", "openvpn ", " openvpn", "openvpn\n", "openvpn\nuser root",
-        "\nopenvpn", "openvpn\t", "openvpn\0", "bin/openvpn", "./openvpn", "../openvpn", "$HOME/openvpn", 
-        "openvpn;reboot", "`reboot`", "/usr/bin/openvpn --up reboot", "/usr/bin/open\nvpn", "öpenvpn", "openvpn\u2028", "/",
+        "\nopenvpn", "openvpn\t", "openvpn\0", "bin/openvpn", "./openvpn", "../openvpn", "$HOME/openvpn",
+        "openvpn;reboot", "`reboot`", "/usr/bin/openvpn --up reboot", "/usr/bin/open\nvpn",
+        "öpenvpn", "openvpn\u2028", "/",
     ],
 )  # fmt: skip
 def test_a_program_that_could_be_taken_for_something_else_is_refused(program: str) -> None:

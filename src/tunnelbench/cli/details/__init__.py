@@ -1,0 +1,1 @@
+"""What `tunnelbench show` says of one thing: a module a noun."""

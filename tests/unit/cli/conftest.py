@@ -1,0 +1,55 @@
+"""A command line to try, and a store with a run in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.unit.builders import make_records, make_run
+
+from tunnelbench import cli
+from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.store import Store
+
+RUN_ID = "20250314-092653-quick"
+
+CommandLine = Callable[..., Result]
+"""Runs a verb with its words; `columns` is the width."""
+
+
+@pytest.fixture
+def type_in() -> CommandLine:
+    """Run `tunnelbench WORD...` in this process, 80 columns wide."""
+
+    def run(*words: str | Path, columns: int = 80) -> Result:
+        return CliRunner().invoke(cli.main, [str(word) for word in words], env={"COLUMNS": str(columns)})
+
+    return run
+
+
+def keep(path: Path, run: RunRecord, records: tuple[TrialRecord, ...]) -> None:
+    """Put a run into the store at a path."""
+    with Store.open(path) as store:
+        store.begin_run(run)
+        for record in records:
+            store.add_trial(run.run_id, record)
+        if run.ended_at:
+            store.end_run(run.run_id, run.status, run.ended_at)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of the default store, which is not there."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data" / "tunnelbench" / "results.sqlite"
+
+
+@pytest.fixture
+def store(home: Path) -> Path:
+    """The default store with two runs, of which the later one is whole."""
+    keep(home, make_run(run_id="20250301-101112-early", started_at="2025-03-01T10:11:12+00:00", ended_at=None,
+                        status="interrupted", plan_name="wr841n"), make_records(1)[:2])  # fmt: skip
+    keep(home, make_run(run_id=RUN_ID), make_records())
+    return home

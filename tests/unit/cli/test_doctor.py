@@ -1,0 +1,106 @@
+"""`tunnelbench doctor` tells what is missing and what mends it, and never fails for what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import CommandLine
+
+from tunnelbench.cli import doctor
+from tunnelbench.host.programs import REQUIRED_PROGRAMS
+from tunnelbench.host.readiness import Finding, Status
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setattr(doctor, "LOAD_WINDOW_S", 0.02)
+
+
+def findings(text: str) -> dict[str, dict[str, str]]:
+    document = json.loads(text)
+    return {finding["name"]: finding for section in ("machine", "programs", "kernel") for finding in document[section]}
+
+
+@pytest.mark.lab
+def test_a_machine_that_can_run_everything_is_ready(type_in: CommandLine) -> None:
+    result = type_in("doctor", "--json")
+    found = findings(result.stdout)
+    missing = {name for name, finding in found.items() if finding["status"] == Status.MISSING}
+    assert (result.exit_code, missing) == (0, set())
+    assert json.loads(result.stdout)["ready"] is True
+    assert {"root", "veth", "vxlan", "sch_tbf", "sch_netem", "wireguard", "bridge"} <= found.keys()
+    assert found["openvpn"]["found"][0].isdigit()
+
+
+@pytest.mark.lab
+def test_what_only_other_tunnels_need_is_absent_and_no_failure(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(_host: object, link_type: str) -> bool:
+        return link_type != "wireguard"
+
+    monkeypatch.setattr("tunnelbench.host.host.Host.has_link_type", lacks)
+    result = type_in("doctor", "--json")
+    wireguard = findings(result.stdout)["wireguard"]
+    assert (result.exit_code, wireguard["status"], wireguard["why"]) == (0, "absent", "for wireguard")
+    assert wireguard["remedy"].startswith("modprobe wireguard")
+
+
+@pytest.mark.lab
+def test_a_feature_that_the_quick_plan_needs_is_missing(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelbench.host.host.Host.has_link_type", lambda _host, link_type: link_type != "vxlan")
+    result = type_in("doctor")
+    assert result.exit_code == 3
+    assert "Not ready for a run of the plan quick; missing: vxlan\n" in result.stdout
+
+
+def test_on_a_bare_machine_one_command_installs_it_all(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = type_in("doctor", columns=300)
+    assert result.exit_code == 3
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("mend: apt-get install ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn")
+    assert set(last.split()[3:]) >= set(REQUIRED_PROGRAMS.values())
+
+
+def test_without_root_it_says_so_and_the_kernel_is_unknown(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    result = type_in("doctor", "--json")
+    found = findings(result.stdout)
+    assert result.exit_code == 3
+    assert found["root"]["remedy"] == "run it as root"
+    assert {found[name]["status"] for name in ("namespaces", "veth", "wireguard", "sch_tbf")} == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    ("cpus", "status", "found"),
+    [
+        ([0], Status.WARNING, "router on CPU 0, testers on 0"),
+        ([0, 1], Status.WARNING, "router on CPU 1, testers on 0"),
+        ([0, 1, 2, 3], Status.OK, "router on CPU 3, testers on 0, 1, 2"),
+    ],
+)
+def test_too_few_cpus_are_said(cpus: list[int], status: Status, found: str) -> None:
+    finding = doctor.cpu_sharing(cpus)
+    assert (finding.status, finding.found) == (status, found)
+
+
+def test_a_program_s_name_cannot_steer_the_terminal(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = Finding("other load", Status.WARNING, "50%", "a\x1b[31mb\nc", "kill\x07 it")
+    monkeypatch.setattr(doctor.readiness, "foreign_load", lambda *_: hostile)
+    text = type_in("doctor").stdout
+    assert text.replace("\n", "").isprintable()
+    assert "50%; a [31mb c" in text
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_line_is_wider_than_the_terminal(type_in: CommandLine, columns: int) -> None:
+    assert max(map(len, type_in("doctor", columns=columns).stdout.splitlines())) <= columns

@@ -1,0 +1,106 @@
+"""`tunnelbench list` says what there is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
+from tests.unit.report.hostile import hostile_run
+
+from tunnelbench.tunnel import PLANNED, adapters
+
+
+def as_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+
+def row(text: str, name: str) -> list[str]:
+    """The words of the line that begins with a name."""
+    return next(line.split() for line in text.splitlines() if line.split()[:1] == [name])
+
+
+def test_plans_have_a_title_a_number_of_trials_and_a_time(type_in: CommandLine) -> None:
+    result = type_in("list", "plans", columns=120)
+    assert row(result.stdout, "quick")[1:7] == ["100", "4", "min", "A", "first", "look:"]
+    assert row(result.stdout, "wr841n")[1:6] == ["148", "2", "h", "29", "min"]
+
+
+def test_testbeds_have_their_link(type_in: CommandLine) -> None:
+    result = type_in("list", "testbeds", columns=120)
+    assert " ".join(row(result.stdout, "netns")).startswith("netns netns as fast as the machine Three")
+    assert row(result.stdout, "netns-100m")[2:4] == ["100", "Mbit/s"]
+
+
+def test_tunnels_are_all_there_with_those_that_have_no_adapter(type_in: CommandLine) -> None:
+    found = {each["kind"]: each for each in json.loads(type_in("list", "tunnels", "--json").stdout)}
+    assert found.keys() == adapters().keys() | PLANNED.keys()
+    assert {found[kind]["available"] for kind in PLANNED} == {"no adapter yet"}
+    assert found["none"]["available"] == "yes"
+
+
+def test_a_tunnel_whose_program_is_missing_says_what_to_install(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    text = type_in("list", "tunnels", columns=160).stdout
+    assert row(text, "tinc")[1] == "no"
+    assert "the program tincd: missing (apt-get install tinc)" in text
+
+
+def test_without_root_the_kernel_s_tunnels_are_unknown(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_user(monkeypatch)
+    text = type_in("list", "tunnels", columns=120).stdout
+    assert row(text, "vxlan")[1] == "unknown"
+    assert "the kernel's vxlan: unknown (only root can try it)" in text
+
+
+def test_runs_come_newest_first(type_in: CommandLine, store: Path) -> None:
+    lines = type_in("list", "runs").stdout.splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        [RUN_ID, "2025-03-14", "09:26", "done", "96/96", "quick", "netns"],
+        ["20250301-101112-early", "2025-03-01", "10:11", "interrupted", "2/96", "wr841n", "netns"],
+    ]
+
+
+def test_runs_of_another_store_are_listed(type_in: CommandLine, store: Path, tmp_path: Path) -> None:
+    elsewhere = store.rename(tmp_path / "elsewhere.sqlite")
+    (entry, _) = json.loads(type_in("list", "runs", "--json", "--store", elsewhere).stdout)
+    assert (entry["run_id"], entry["trials_recorded"], entry["trials_planned"]) == (RUN_ID, 96, 96)
+
+
+def test_without_a_store_there_are_no_runs_yet_and_none_is_made(type_in: CommandLine, home: Path) -> None:
+    result = type_in("list", "runs")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "There are no runs yet. Measure: tunnelbench run\n"
+    assert type_in("list", "runs", "--json").stdout == "[]\n"
+    assert not home.parent.exists()
+
+
+def test_a_file_that_is_no_store_is_named(type_in: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database " * 100)
+    result = type_in("list", "runs", "--store", tmp_path / "text")
+    assert result.exit_code == 2
+    assert "not a store of TunnelBench" in result.stderr
+
+
+def test_an_unknown_noun_lists_the_known_ones(type_in: CommandLine) -> None:
+    result = type_in("list", "routers\x1b[31m")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'plans', 'testbeds', 'tunnels', 'runs'" in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_line_is_wider_than_the_terminal(type_in: CommandLine, store: Path, columns: int) -> None:
+    for noun in ("plans", "testbeds", "tunnels", "runs"):
+        assert max(map(len, type_in("list", noun, columns=columns).stdout.splitlines())) <= columns
+
+
+def test_a_hostile_run_is_one_harmless_line(type_in: CommandLine, home: Path) -> None:
+    keep(home, *hostile_run())
+    text = type_in("list", "runs", columns=2000).stdout
+    assert len(text.splitlines()) == 2
+    assert text.replace("\n", "").isprintable()

@@ -1,0 +1,127 @@
+"""`tunnelbench report` writes a stored run, to the terminal or whole into a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from tests.unit.builders import make_records, make_run
+from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
+from tests.unit.report.hostile import hostile_run
+
+from tunnelbench.report import FORMATS, render
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_is_what_the_renderer_makes(type_in: CommandLine, store: Path, name: str) -> None:
+    result = type_in("report", "last", "--format", name, columns=100)
+    assert result.exit_code == 0
+    assert result.stdout_bytes.decode() == render(make_run(), make_records(), name, 100)
+
+
+def test_the_terminal_is_the_default_and_json_has_a_flag(type_in: CommandLine, store: Path) -> None:
+    assert type_in("report", RUN_ID).stdout == type_in("report", "last", "--format", "terminal").stdout
+    assert type_in("report", "last", "--json").stdout == type_in("report", "last", "--format", "json").stdout
+    assert json.loads(type_in("report", "last", "--json").stdout)["trials"][0]["raw"]["ping"] == "100 received"
+    assert type_in("report", "last", "--json", "--format", "csv").exit_code == 2
+
+
+def test_another_store_can_be_named(type_in: CommandLine, home: Path, tmp_path: Path) -> None:
+    keep(tmp_path / "other.sqlite", make_run(run_id="other"), make_records(1))
+    assert type_in("report", "oth", "--format", "csv", "--store", tmp_path / "other.sqlite").exit_code == 0
+    assert "no results yet" in type_in("report", "last").stderr
+
+
+def test_an_unknown_format_lists_the_known_ones(type_in: CommandLine, store: Path) -> None:
+    result = type_in("report", "last", "--format", "pdf")
+    assert result.exit_code == 2
+    assert all(name in result.stderr for name in FORMATS)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_has_the_same_text_and_nothing_is_left_beside_it(
+    type_in: CommandLine, store: Path, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    result = type_in("report", "last", "--format", name, "-o", folder / "report")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert (folder / "report").read_bytes().decode() == render(make_run(), make_records(), name)
+    assert os.listdir(folder) == ["report"]
+
+
+def test_an_older_file_keeps_its_mode_and_a_link_its_target(type_in: CommandLine, store: Path, tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    assert type_in("report", "last", "-o", link).exit_code == 0
+    assert link.is_symlink()
+    assert target.read_text().startswith("TunnelBench")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_device_stays_a_device(type_in: CommandLine, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "null").symlink_to("/dev/null")
+    assert type_in("report", "last", "-o", tmp_path / "null").exit_code == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_dash_is_the_standard_output(type_in: CommandLine, store: Path) -> None:
+    assert type_in("report", "last", "-o", "-").stdout == type_in("report", "last").stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("no/such/report", "its folder is not there"),
+        (".", "directory"),
+        ("file/report", "directory"),
+        ("/proc/tunnelbench", "cannot be written"),
+        ("x" * 300, "too long"),
+        ("loop", "cannot be written"),
+    ],
+)
+def test_a_place_that_cannot_be_written_gives_one_sentence(
+    type_in: CommandLine, store: Path, tmp_path: Path, place: str, why: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    result = type_in("report", "last", "-o", tmp_path / place)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert why in result.stderr
+    assert result.stderr.count("\n") == 2
+
+
+def test_a_read_only_file_is_not_replaced(
+    type_in: CommandLine, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "report"
+    target.write_text("precious")
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != target)  # root may write all files
+    result = type_in("report", "last", "-o", target)
+    assert (result.exit_code, target.read_text()) == (3, "precious")
+    assert "write-protected" in result.stderr
+
+
+def test_a_full_disk_leaves_the_older_file(
+    type_in: CommandLine, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Path, _target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "report").write_text("precious")
+    monkeypatch.setattr(Path, "replace", fail)
+    assert "No space left" in type_in("report", "last", "-o", folder / "report").stderr
+    assert os.listdir(folder) == ["report"]
+    assert (folder / "report").read_text() == "precious"
+
+
+def test_a_hostile_run_is_harmless(type_in: CommandLine, home: Path) -> None:
+    keep(home, *hostile_run())
+    assert type_in("report", "last").stdout.replace("\n", "").isprintable()

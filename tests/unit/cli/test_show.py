@@ -1,0 +1,209 @@
+"""`tunnelbench show` says all of one thing, and knows what a name means."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from pytest_regressions.file_regression import FileRegressionFixture
+from tests.unit.builders import make_run, make_trial
+from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
+from tests.unit.report.hostile import hostile_run
+
+from tunnelbench.cli import show
+from tunnelbench.cli.details import plan as plan_details
+from tunnelbench.cli.details.tunnel import type_text
+from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, TcpTraffic, TunnelSpec
+from tunnelbench.tunnel import PLANNED, adapters
+
+
+@pytest.mark.parametrize("kind", sorted({*adapters(), *PLANNED}))
+def test_every_tunnel_can_be_shown(type_in: CommandLine, kind: str) -> None:
+    assert type_in("show", kind).stdout.startswith(f"{kind}: ")
+    shown = json.loads(type_in("show", kind, "--json").stdout)
+    if kind in PLANNED:
+        assert shown["available"] == "no adapter yet"
+    else:
+        assert shown["options"].keys() == adapters()[kind].options_type.model_fields.keys()
+        assert shown["tested_with"] == adapters()[kind].tested_with
+
+
+def test_an_option_has_its_default_its_meaning_and_its_type(type_in: CommandLine) -> None:
+    text = type_in("show", "openvpn", columns=200).stdout
+    assert (
+        "transport  udp          what carries the tunnel's packets\n                        one of udp, tcp\n" in text
+    )
+    assert "whole number from 0 to 65535" in text
+
+
+def test_a_tunnel_that_is_not_available_says_what_it_lacks(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    text = type_in("show", "tinc").stdout
+    assert "Available here  no\n" in text
+    assert "missing  the program tincd    apt-get install tinc\n" in text
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "boolean"}, "true or false"),
+        ({"type": "number", "maximum": 1.5}, "number to 1.5"),
+        ({"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 1}]}, "whole number from 1"),
+        ({"enum": ["a", 1]}, "one of a, 1"),
+        ({}, "value"),
+    ],
+)
+def test_a_type_is_told_in_words(schema: dict[str, object], words: str) -> None:
+    assert type_text(schema) == words
+
+
+def test_a_plan_has_its_trials_in_order_with_the_time_that_they_take(type_in: CommandLine) -> None:
+    shown = json.loads(type_in("show", "quick", "--json").stdout)
+    trials = shown["trials"]
+    assert [trial["sequence"] for trial in trials] == list(range(-3, 97))
+    assert [trial["expected_start_s"] for trial in trials[:6]] == [0, 2.1, 4.2, 6.3, 10.4, 12.5]
+    assert trials[-1]["expected_start_s"] + 2.1 == pytest.approx(shown["expected_duration_s"])
+    text = type_in("show", "quick").stdout
+    assert "Takes    about 4 min\n" in text
+    assert "    1    0:00:10      1     1448  in         no tunnel\n" in text
+
+
+def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:
+    tunnels = (TunnelSpec("none", "none"), TunnelSpec("vxlan", "a"), TunnelSpec("vxlan", "b"))
+    plan = Plan("p", "", tunnels, TcpTraffic(payload_bytes=(76,), duration_s=7), rounds=2)
+    *_, (start_s, _) = plan_details.starts(plan)
+    assert start_s + 7.1 == pytest.approx(plan.expected_duration_s())
+    assert plan.expected_duration_s() > 6 * BLOCK_OVERHEAD_S
+
+
+def test_a_plan_says_which_of_its_tunnels_cannot_be_had_here(type_in: CommandLine) -> None:
+    text = type_in("show", "wr841n", columns=120).stdout
+    assert "GRE                      no adapter yet  gre\n" in text
+
+
+def test_a_file_is_a_plan_or_a_testbed_by_what_it_holds(type_in: CommandLine, tmp_path: Path) -> None:
+    plan, testbed = tmp_path / "p.toml", tmp_path / "t.toml"
+    plan.write_bytes(b'\xef\xbb\xbftitle = "Mine"\n[[tunnel]]\nkind = "vxlan"\n')
+    testbed.write_text('kind = "netns"\nrouter_cpu = 99\n[link]\nrate_in_mbps = 8\ndelay_ms = 5\n')
+    assert type_in("show", plan).stdout.startswith("p: Mine\n")
+    text = type_in("show", f"testbed:{testbed}", columns=120).stdout
+    assert "Link          any rate out, 8 Mbit/s in, 5 ms on each cable; MTU 1500 bytes\n" in text
+    assert "CPUs here     router_cpu = 99 is not a CPU" in text
+
+
+def test_a_wrong_file_is_told_with_all_its_errors(type_in: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('rounds = 0\n[[tunnel]]\nkind = "vxlam"\n')
+    result = type_in("show", tmp_path / "p.toml")
+    assert (result.exit_code, result.stdout, result.stderr.count("p.toml:")) == (2, "", 2)
+    assert type_in("show", "./none.toml").stderr == "tunnelbench: ./none.toml:1:1: file: there is no such file\n"
+
+
+def test_a_testbed_is_shown_by_its_name(type_in: CommandLine) -> None:
+    assert "100 Mbit/s; MTU 1500 bytes" in type_in("show", "netns-100m").stdout
+    assert json.loads(type_in("show", "netns-100m", "--json").stdout)["link"]["rate_in_mbps"] == 100
+
+
+# What a name means
+
+
+def test_an_unknown_name_is_told_with_what_is_near(type_in: CommandLine, home: Path) -> None:
+    result = type_in("show", "OpenVPM")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        'tunnelbench: there is no tunnel, plan, testbed or run "OpenVPM"; did you mean openvpn?\n'
+    )
+    assert not home.parent.exists()
+
+
+@pytest.mark.parametrize("name", ["tunnel:quick", "plan:openvpn", "testbed:quick", "run:quick", ""])
+def test_a_noun_keeps_to_its_own_names(type_in: CommandLine, store: Path, name: str) -> None:
+    result = type_in("show", name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no" in result.stderr or "is shipped" in result.stderr
+
+
+def test_a_name_of_two_things_asks_which(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setattr(show, "shipped_plans", lambda: ["vxlan"])
+    result = type_in("show", "vxlan")
+    assert result.exit_code == 2
+    assert result.stderr == "tunnelbench: vxlan is a tunnel and a plan\nhint: say which one: tunnel:vxlan, plan:vxlan\n"
+    assert type_in("show", "tunnel:vxlan").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["last", RUN_ID, "20250314", "run:last", "run:20250314"])
+def test_a_run_has_several_names(type_in: CommandLine, store: Path, name: str) -> None:
+    assert json.loads(type_in("show", name, "--json").stdout)["run"]["run_id"] == RUN_ID
+
+
+def test_the_beginning_of_several_runs_is_not_enough(type_in: CommandLine, store: Path) -> None:
+    assert "2 runs begin with '2025'" in type_in("show", "2025").stderr
+
+
+def test_last_without_a_store_says_how_to_measure(type_in: CommandLine, home: Path) -> None:
+    result = type_in("show", "last")
+    assert result.exit_code == 2
+    assert "no results yet" in result.stderr
+    assert "tunnelbench run" in result.stderr
+
+
+# Runs
+
+
+@pytest.mark.parametrize("trial", [1, 6, 9, 25])
+def test_a_trial_in_full(type_in: CommandLine, store: Path, file_regression: FileRegressionFixture, trial: int) -> None:
+    file_regression.check(type_in("show", "last", "--trial", str(trial)).stdout)
+
+
+def test_a_run_has_every_trial_with_every_check_and_figure(type_in: CommandLine, store: Path) -> None:
+    text = type_in("show", "last", columns=100_000).stdout
+    assert text.count("\nTrial ") == 96
+    assert text.count("ok        packet-rate") + text.count("ok    packet-rate") + text.count("ok  packet-rate") > 0
+    assert text.count("  bytes_received=") + text.count(" bytes_received=") > 0
+    for words in ("rounds = 3\n", 'kind = "netns"\n', "cpu_model", "Note: 2 CPUs: the testers share one.\n"):
+        assert words in text
+
+
+def test_a_configuration_is_written_once_and_again_where_it_differs(type_in: CommandLine, home: Path) -> None:
+    keep(home, make_run(), ())
+    text = type_in("show", "last").stdout
+    assert "Round" not in text
+
+
+def test_a_trial_of_the_calibration_has_a_number_below_one(type_in: CommandLine, home: Path) -> None:
+    from dataclasses import replace
+
+    spec = replace(make_trial().spec, sequence=-3, round=0, tunnel=TunnelSpec("back-to-back", "testers"))
+    keep(home, make_run(), (make_trial(spec),))
+    assert "Before the rounds: testers\n" in type_in("show", "last", "--trial", "-3").stdout
+
+
+def test_a_trial_that_is_not_there_is_told_with_those_that_are(type_in: CommandLine, store: Path) -> None:
+    result = type_in("show", "last", "--trial", "97")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("has no trial 97\nhint: its trials are 1 to 96\n")
+    assert "leave it out" in type_in("show", "quick", "--trial", "1").stderr
+
+
+def test_a_trial_as_json_has_its_raw_output(type_in: CommandLine, store: Path) -> None:
+    shown = json.loads(type_in("show", "last", "--trial", "5", "--json").stdout)
+    assert shown["spec"]["sequence"] == 5
+    assert shown["raw"]["ping"] == "100 received"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_drawn_line_is_wider_than_the_terminal(type_in: CommandLine, store: Path, columns: int) -> None:
+    for name in ("openvpn", "wireguard", "gre", "quick", "wr841n", "netns", "last"):
+        assert max(map(len, type_in("show", name, columns=columns).stdout.splitlines())) <= columns
+
+
+def test_a_hostile_run_is_harmless(type_in: CommandLine, home: Path) -> None:
+    keep(home, *hostile_run())
+    for words in (("last",), ("last", "--trial", "1")):
+        result = type_in("show", *words)
+        assert result.exit_code == 0
+        assert result.stdout.replace("\n", "").isprintable()

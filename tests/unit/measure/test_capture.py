@@ -1,0 +1,96 @@
+"""Captured packets, read from tcpdump's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.output.samples import OUTPUT
+from tests.unit.measure.pcap import ipv4, pcap
+
+from tunnelbench.measure.capture import Packet, parse_ipv4, read_pcap
+
+PATTERN = bytes.fromhex("00112233445566778899aabbccddeeff")
+CAPTURES = sorted(OUTPUT.glob("tcpdump-*/two-pings.pcap"))
+SENT = [
+    ipv4("udp", b"hello", (50000, 1194)),
+    ipv4("tcp", b"x" * 1400, (655, 40000)),
+    ipv4("icmp", b"\x08\x00" + bytes(62)),
+    ipv4("udp", b"rest", offset=185),
+]
+
+same_folder = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def read(folder: Path, data: bytes) -> list[Packet]:
+    path = folder / "capture.pcap"
+    path.write_bytes(data)
+    return list(read_pcap(path))
+
+
+@pytest.mark.parametrize("path", CAPTURES)
+def test_a_real_capture_of_two_pings_is_read(path: Path) -> None:
+    packets = list(read_pcap(path))
+    assert {packet.protocol for packet in packets} == {"icmp"}
+    assert [packet.length_bytes for packet in packets] == [84, 84, 1500, 148, 1500, 148]
+    assert all(PATTERN in packet.content for packet in packets)
+    assert all(len(packet.content) == packet.length_bytes for packet in packets)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_packets_are_read_in_either_byte_order(order: str, tmp_path: Path) -> None:
+    packets = read(tmp_path, pcap(SENT, order))
+    assert [(packet.protocol, packet.ports, packet.length_bytes) for packet in packets] == [
+        ("udp", (50000, 1194), 29),
+        ("tcp", (655, 40000), 1424),
+        ("icmp", None, 84),
+        ("udp", None, 24),
+    ]
+    assert [packet.content for packet in packets] == SENT
+
+
+def test_a_packet_that_was_cut_to_the_snap_length_keeps_its_true_length(tmp_path: Path) -> None:
+    first, second, *_ = read(tmp_path, pcap(SENT, snap_bytes=100))
+    assert (first.length_bytes, len(first.content)) == (29, 29)
+    assert (second.length_bytes, len(second.content)) == (1424, 86)
+
+
+@same_folder
+@given(st.data(), st.sampled_from("<>"))
+def test_a_file_that_is_cut_off_anywhere_gives_the_whole_packets_before_that(
+    tmp_path: Path, data: st.DataObject, order: str
+) -> None:
+    whole = pcap(SENT, order)
+    length = data.draw(st.integers(0, len(whole)))
+    packets = read(tmp_path, whole[:length])
+    ends = [len(pcap(SENT[: count + 1], order)) for count in range(len(SENT))]
+    assert [packet.content for packet in packets] == SENT[: sum(end <= length for end in ends)]
+
+
+@same_folder
+@given(st.binary(max_size=200), st.sampled_from("<>"))
+def test_any_bytes_behind_a_file_header_can_be_read(tmp_path: Path, rest: bytes, order: str) -> None:
+    read(tmp_path, pcap([], order) + rest)
+
+
+@same_folder
+@given(st.lists(st.binary(min_size=0, max_size=60), max_size=4))
+def test_any_frame_can_be_read(tmp_path: Path, frames: list[bytes]) -> None:
+    read(tmp_path, pcap(frames))
+
+
+@pytest.mark.parametrize("data", [b"", b"tcpdump: no such device\n", b"\xd4\xc3\xb2\xa1"])
+def test_a_file_that_is_no_capture_holds_no_packets(data: bytes, tmp_path: Path) -> None:
+    assert read(tmp_path, data) == []
+
+
+def test_options_of_a_header_are_passed_over() -> None:
+    found = parse_ipv4(ipv4("tcp", b"data", (1, 2), options=bytes(8)))
+    assert (found.ports, found.length_bytes) == ((1, 2), 36)
+
+
+def test_a_protocol_without_a_name_is_told_by_its_number() -> None:
+    found = parse_ipv4(ipv4("esp", b"secret"))
+    assert (found.protocol, found.ports) == ("50", None)

@@ -1,0 +1,326 @@
+"""Each check of a trial, at its threshold and across it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.builders import make_spec, make_tcp
+
+from tunnelbench.measure.checks import check_calibration, check_trial
+from tunnelbench.model.result import Check, CpuUsage, Interval, Ping, TcpMeasurement, Verdict
+
+OK, NOTE, DOUBTFUL, VOID = Verdict.OK, Verdict.NOTE, Verdict.DOUBTFUL, Verdict.VOID
+CLEAN = make_tcp()
+RULES = {
+    "merged-frames": 1,
+    "outer-protocol-in-trial": 3,
+    "fragments": 4,
+    "tester-limited": 6,
+    "router-cpu": 12,
+    "foreign-load": 12,
+    "steal": 14,
+    "payload": 15,
+    "packet-rate": 16,
+    "physical-limit": 17,
+    "stalls": 8,
+    "responsiveness": 22,
+}
+
+
+def checks(tcp: TcpMeasurement, **circumstances: Any) -> dict[str, Check]:
+    usual: dict[str, Any] = {
+        "outer": "udp port 1194",
+        "exact_outer_packets": True,
+        "foreign": {},
+        "router_cpu_is_shared": False,
+        "testers_bps": None,
+    }
+    return {check.name: check for check in check_trial(make_spec(), tcp, **{**usual, **circumstances})}
+
+
+def counted(**changes: int) -> TcpMeasurement:
+    """A clean trial with some of its counters changed by so much."""
+    counters = CLEAN.counters
+    return replace(
+        CLEAN,
+        counters=replace(counters, **{name: getattr(counters, name) + change for name, change in changes.items()}),
+    )
+
+
+def test_a_clean_trial_passes_every_check_and_each_serves_its_rule() -> None:
+    found = checks(CLEAN)
+    assert {name: check.verdict for name, check in found.items()} == dict.fromkeys(RULES, OK)
+    assert {name: check.rule for name, check in found.items()} == RULES
+    assert all(check.reason for check in found.values())
+
+
+# rule 1
+
+PACKETS = CLEAN.counters.data_packets
+CARRIED = CLEAN.carried_packets
+SEGMENT_BYTES = 1448 + 52 + 14
+
+
+@pytest.mark.parametrize(("mean_bytes", "verdict"), [(SEGMENT_BYTES * 1.009, OK), (SEGMENT_BYTES * 1.011, VOID)])
+def test_frames_larger_than_a_segment_are_merged_ones(mean_bytes: float, verdict: Verdict) -> None:
+    tcp = counted(data_bytes=round(PACKETS * mean_bytes) - CLEAN.counters.data_bytes)
+    check = checks(tcp)["merged-frames"]
+    assert check.verdict is verdict
+    assert f"frames of {mean_bytes:.0f} bytes on average where one segment makes 1514" in check.reason
+
+
+def test_frames_are_held_against_the_segments_of_the_trial() -> None:
+    small = make_tcp(payload_bytes=76)
+    assert checks(small)["merged-frames"].verdict is OK
+    two_in_one = replace(small.counters, data_packets=small.counters.data_packets // 2)
+    assert checks(replace(small, counters=two_in_one))["merged-frames"].verdict is VOID
+
+
+def test_without_a_segment_size_frames_are_held_against_ethernets_largest() -> None:
+    assert checks(replace(CLEAN, mss_bytes=None))["merged-frames"].verdict is OK
+    large = counted(data_bytes=PACKETS * 1540 - CLEAN.counters.data_bytes)
+    assert checks(replace(large, mss_bytes=None))["merged-frames"].verdict is VOID
+
+
+@pytest.mark.parametrize(
+    ("missing", "verdict"), [(CARRIED // 100 + 60, OK), (CARRIED // 100 + 61, VOID), (-CARRIED // 100, OK)]
+)
+def test_a_router_that_forwards_fewer_packets_than_arrive_has_merged_them(missing: int, verdict: Verdict) -> None:
+    check = checks(counted(forwarded_packets=-missing))["merged-frames"]
+    assert check.verdict is verdict
+    assert f"router forwarded {CARRIED - missing} of {CARRIED} packets" in check.reason
+
+
+def test_a_trial_without_packets_is_void() -> None:
+    check = checks(counted(data_packets=-PACKETS))["merged-frames"]
+    assert (check.verdict, check.reason) == (VOID, "no data packets were counted")
+
+
+# rule 3
+
+EXPECTED_BYTES = CLEAN.counters.outer_expected_bytes
+
+
+def allowed_astray_bytes() -> int:
+    """The most that may be beside the tunnel: 1 % of all, and what control connections send."""
+    return int((EXPECTED_BYTES * 0.01 + 20_000) / 0.99)
+
+
+@pytest.mark.parametrize(("more", "verdict"), [(0, OK), (2, VOID)])
+def test_data_beside_the_tunnel_make_a_trial_void(more: int, verdict: Verdict) -> None:
+    astray = allowed_astray_bytes() + more
+    check = checks(counted(outer_other_bytes=astray, outer_other_packets=9))["outer-protocol-in-trial"]
+    assert check.verdict is verdict
+    total = EXPECTED_BYTES + astray
+    assert check.reason.startswith(f"{EXPECTED_BYTES} of {total} bytes on the WAN were udp port 1194")
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.981, OK), (0.979, VOID)])
+def test_a_tunnel_that_carried_less_than_arrived_makes_a_trial_void(share: float, verdict: Verdict) -> None:
+    tcp = counted(outer_expected_bytes=round(CLEAN.bytes_received * share) - EXPECTED_BYTES)
+    assert checks(tcp)["outer-protocol-in-trial"].verdict is verdict
+
+
+@pytest.mark.parametrize(("share", "exact", "verdict"), [(0.981, True, OK), (0.979, True, VOID), (0.1, False, OK)])
+def test_fewer_outer_packets_than_inner_ones_are_for_streams_only(share: float, exact: bool, verdict: Verdict) -> None:
+    tcp = counted(wan_packets=round(CARRIED * share) - CLEAN.counters.wan_packets)
+    check = checks(tcp, exact_outer_packets=exact)["outer-protocol-in-trial"]
+    assert check.verdict is verdict
+    if verdict is VOID:
+        assert check.reason.endswith(f"({round(CARRIED * share)} frames for {CARRIED} inner packets)")
+
+
+# rule 4
+
+
+@pytest.mark.parametrize("name", ["fragments_created", "reassembled"])
+@pytest.mark.parametrize(("more", "verdict"), [(0, OK), (1, NOTE)])
+def test_fragments_are_noted_with_what_would_spare_them(name: str, more: int, verdict: Verdict) -> None:
+    check = checks(counted(**{name: CARRIED // 1000 + more}))["fragments"]
+    assert check.verdict is verdict
+    assert ("mssfix" in check.reason) is (verdict is NOTE)
+
+
+# rule 6
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.9499, OK), (0.95, DOUBTFUL), (1.0, DOUBTFUL)])
+def test_a_tester_without_a_cpu_to_spare_was_the_limit(share: float, verdict: Verdict) -> None:
+    tcp = replace(CLEAN, window=replace(CLEAN.window, busiest_tester_share=share))
+    check = checks(tcp)["tester-limited"]
+    assert check.verdict is verdict
+    assert f"a tester's CPU was {share:.0%} busy" in check.reason
+    assert check.reason.endswith("the testers were the limit") is (verdict is DOUBTFUL)
+
+
+@pytest.mark.parametrize(("reached", "verdict"), [(0.899, OK), (0.901, DOUBTFUL)])
+def test_a_figure_that_the_testers_hardly_exceed_back_to_back_is_theirs(reached: float, verdict: Verdict) -> None:
+    check = checks(CLEAN, testers_bps=CLEAN.throughput_bps / reached)["tester-limited"]
+    assert check.verdict is verdict
+    assert f"{reached:.0%} of what the testers do back to back" in check.reason
+
+
+# rule 12
+
+
+def test_a_router_that_shares_its_cpu_is_doubtful() -> None:
+    assert checks(CLEAN, router_cpu_is_shared=True)["router-cpu"].verdict is DOUBTFUL
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.05, OK), (0.0501, VOID)])
+def test_foreign_load_above_a_twentieth_of_a_cpu_makes_a_trial_void(share: float, verdict: Verdict) -> None:
+    tcp = replace(CLEAN, bracket_s=10.0, foreign_cpu_s=share * 10)
+    foreign = {"cron": 0.01, "cc1": 0.3, "backup": 0.12, "sshd": 0.02}
+    check = checks(tcp, foreign=foreign)["foreign-load"]
+    assert check.verdict is verdict
+    assert check.reason == f"other processes took {share:.1%} of a CPU (cc1 0.30 s, backup 0.12 s, sshd 0.02 s)"
+
+
+def test_without_foreign_load_nobody_is_named() -> None:
+    check = checks(replace(CLEAN, foreign_cpu_s=0.0))["foreign-load"]
+    assert check.reason == "other processes took 0.0% of a CPU"
+
+
+# rule 14
+
+
+def with_steal(router_s: float, tester_s: float) -> TcpMeasurement:
+    router = CpuUsage((1,), 10.0, 5.0, 1.0, 1.0, 1.0, router_s)
+    testers = CpuUsage((0, 2), 10.0, 5.0, 1.0, 1.0, 1.0, tester_s)
+    return replace(CLEAN, window=replace(CLEAN.window, router_cpu=router, tester_cpu=testers))
+
+
+@pytest.mark.parametrize(
+    ("router_s", "tester_s", "verdict"),
+    [
+        (0.0, 0.0, OK),
+        (0.1, 0.2, OK),
+        (0.11, 0.0, NOTE),
+        (0.0, 0.21, NOTE),
+        (0.5, 1.0, NOTE),
+        (0.51, 0.0, DOUBTFUL),
+        (0.0, 1.01, DOUBTFUL),
+    ],
+)
+def test_time_that_the_hypervisor_took_is_noted_and_above_a_twentieth_doubtful(
+    router_s: float, tester_s: float, verdict: Verdict
+) -> None:
+    assert checks(with_steal(router_s, tester_s))["steal"].verdict is verdict
+
+
+# rules 15 and 16
+
+
+@pytest.mark.parametrize(("mss_bytes", "verdict"), [(1448, OK), (1368, NOTE), (1449, NOTE), (None, DOUBTFUL)])
+def test_segments_that_carried_something_else_than_asked_for_are_noted(mss_bytes: int | None, verdict: Verdict) -> None:
+    check = checks(replace(CLEAN, mss_bytes=mss_bytes))["payload"]
+    assert check.verdict is verdict
+    if verdict is NOTE:
+        assert check.reason == f"asked for 1448 bytes, segments carried {mss_bytes}"
+
+
+LOWEST = CLEAN.bytes_received / 1448
+HIGHEST = CLEAN.bytes_sent / 1448 + (CLEAN.retransmits or 0)
+
+
+@pytest.mark.parametrize(
+    ("data_packets", "verdict"),
+    [
+        (LOWEST * 0.979, DOUBTFUL),
+        (LOWEST * 0.981, OK),
+        (LOWEST, OK),
+        (HIGHEST, OK),
+        (HIGHEST * 1.02 + 59, OK),
+        (HIGHEST * 1.02 + 61, DOUBTFUL),
+    ],
+)
+def test_counted_packets_agree_with_those_that_the_payload_takes(data_packets: float, verdict: Verdict) -> None:
+    tcp = counted(data_packets=round(data_packets) - PACKETS)
+    check = checks(tcp)["packet-rate"]
+    assert check.verdict is verdict
+    assert check.reason.startswith(f"{round(data_packets)} data packets counted, {LOWEST:.0f} take the payload")
+
+
+@pytest.mark.parametrize(
+    "tcp", [replace(CLEAN, mss_bytes=None), replace(CLEAN, mss_bytes=0), replace(CLEAN, bytes_received=0)]
+)
+def test_without_throughput_there_is_nothing_to_compare_packets_with(tcp: TcpMeasurement) -> None:
+    assert checks(tcp)["packet-rate"].verdict is DOUBTFUL
+
+
+def test_a_receiver_that_tells_more_than_was_sent_is_believed() -> None:
+    assert checks(replace(CLEAN, bytes_sent=0, retransmits=None))["packet-rate"].verdict is OK
+
+
+# rule 17
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.3, OK), (1.0, OK), (1.0049, OK), (1.0051, DOUBTFUL)])
+def test_more_than_the_link_can_carry_is_doubtful(share: float, verdict: Verdict) -> None:
+    tcp = replace(CLEAN, physical_limit_bps=CLEAN.throughput_bps / share)
+    check = checks(tcp)["physical-limit"]
+    assert check.verdict is verdict
+    assert check.reason.startswith(f"{share:.1%} of the {CLEAN.throughput_bps / share / 1e6:.2f} Mbit/s")
+
+
+def test_a_link_without_a_rate_has_no_limit() -> None:
+    assert checks(CLEAN)["physical-limit"].reason == "the link has no rate limit"
+
+
+# rule 8
+
+
+def series(*readings: tuple[float, float, int]) -> TcpMeasurement:
+    return replace(CLEAN, intervals=tuple(Interval(start, end, count, None) for start, end, count in readings))
+
+
+def test_an_interval_in_which_nothing_arrived_is_doubtful() -> None:
+    check = checks(series((0, 1, 500), (1, 2, 0), (2, 2.5, 0), (2.5, 3, 1)))["stalls"]
+    assert (check.verdict, check.reason) == (DOUBTFUL, "nothing arrived for 1.5 s in all")
+
+
+def test_a_byte_in_every_interval_is_no_stall() -> None:
+    assert checks(series((0, 1, 1), (1, 2, 1)))["stalls"].verdict is OK
+
+
+def test_the_last_millisecond_of_a_series_is_too_short_to_be_a_stall() -> None:
+    assert checks(series((0, 1, 1), (1, 2, 1), (2, 2.0013, 0)))["stalls"].verdict is OK
+
+
+# rule 22
+
+
+@pytest.mark.parametrize(
+    ("ping", "verdict", "words"),
+    [
+        (Ping(100, 100, 2.5), OK, "answered 100 of 100 pings, worst 2.5 ms"),
+        (Ping(100, 99, 812.0), NOTE, "answered 99 of 100 pings, worst 812 ms"),
+        (Ping(100, 0, None), NOTE, "answered 0 of 100 pings, worst none came back"),
+        (Ping(0, 0, None), NOTE, "ping gave no summary"),
+    ],
+)
+def test_a_router_that_leaves_pings_unanswered_is_noted(ping: Ping, verdict: Verdict, words: str) -> None:
+    check = checks(replace(CLEAN, ping=ping))["responsiveness"]
+    assert check.verdict is verdict
+    assert words in check.reason
+
+
+# the testers alone
+
+
+def test_testers_back_to_back_are_not_blamed_for_being_the_limit() -> None:
+    alone = replace(
+        CLEAN,
+        counters=replace(CLEAN.counters, forwarded_packets=0, outer_expected_packets=0, outer_expected_bytes=0),
+        window=replace(CLEAN.window, busiest_tester_share=1.0),
+    )
+    found = check_calibration(make_spec(), alone, {})
+    assert {check.name for check in found} == {"foreign-load", "steal", "payload", "packet-rate", "stalls"}
+    assert {check.verdict for check in found} == {OK}
+
+
+def test_testers_back_to_back_beside_foreign_load_are_void() -> None:
+    found = check_calibration(make_spec(), replace(CLEAN, foreign_cpu_s=5.0), {"cc1": 5.0})
+    assert [check.name for check in found if check.verdict is VOID] == ["foreign-load"]

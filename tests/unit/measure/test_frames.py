@@ -1,0 +1,72 @@
+"""Sizes on the wire, and what a link can carry, against published figures."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunnelbench.measure.frames import tcp_limit_bps, tcp_packet_bytes, wire_bytes
+
+FAST_ETHERNET_MBPS = 100
+
+
+def limit_mbps(payload_bytes: int, overhead_bytes: int = 0, mtu_bytes: int = 1500) -> float:
+    limit_bps = tcp_limit_bps(FAST_ETHERNET_MBPS, payload_bytes, lambda inner: inner + overhead_bytes, mtu_bytes)
+    return limit_bps / 1e6
+
+
+@pytest.mark.parametrize(
+    ("payload_bytes", "overhead_bytes", "expected_mbps"),
+    [
+        (1448, 0, 94.15),
+        (1424, 24, 92.6),  # GRE
+        (1428, 20, 92.85),  # IPIP
+    ],
+)
+def test_fast_ethernet_carries_what_the_methodology_says(
+    payload_bytes: int, overhead_bytes: int, expected_mbps: float
+) -> None:
+    assert limit_mbps(payload_bytes, overhead_bytes) == pytest.approx(expected_mbps, abs=0.015)
+
+
+def test_fast_ethernet_carries_148809_of_the_smallest_frames() -> None:
+    smallest_packet = 64 - 14 - 4
+    assert int(FAST_ETHERNET_MBPS * 1e6 / 8 / wire_bytes(smallest_packet, 1500)) == 148_809
+
+
+@pytest.mark.parametrize("packet_bytes", [20, 28, 45, 46])
+def test_a_small_packet_fills_a_minimum_frame(packet_bytes: int) -> None:
+    assert wire_bytes(packet_bytes, 1500) == 84
+
+
+def test_a_full_frame_takes_1538_bytes_and_one_byte_more_takes_another_frame() -> None:
+    assert wire_bytes(1500, 1500) == 1538
+    assert wire_bytes(1501, 1500) == 1538 + 84
+
+
+def test_fragments_carry_multiples_of_8_bytes() -> None:
+    # 1480 bytes behind the header: with an MTU of 1000, 976 bytes and then 504.
+    assert wire_bytes(1500, 1000) == (996 + 38) + (524 + 38)
+
+
+def test_a_tunnel_that_makes_fragments_halves_what_a_link_carries() -> None:
+    assert limit_mbps(1448, overhead_bytes=70) == pytest.approx(100 * 1448 / (1538 + 38 + 70 + 20), rel=0.01)
+
+
+def test_the_lan_is_the_limit_where_a_tunnel_adds_nothing_to_small_packets() -> None:
+    assert limit_mbps(76) == pytest.approx(100 * 76 / (76 + 52 + 38))
+
+
+def test_a_segment_has_52_bytes_of_headers() -> None:
+    assert tcp_packet_bytes(1448) == 1500
+
+
+@given(st.integers(20, 70_000), st.integers(576, 9000))
+def test_a_longer_packet_never_takes_less_and_each_frame_has_its_overhead(packet_bytes: int, mtu_bytes: int) -> None:
+    taken = wire_bytes(packet_bytes, mtu_bytes)
+    part = (mtu_bytes - 20) // 8 * 8
+    frames = 1 + max(0, -(-(packet_bytes - mtu_bytes) // part))
+    assert taken >= max(84, packet_bytes + 38)
+    assert taken <= wire_bytes(packet_bytes + 1, mtu_bytes)
+    assert (frames - 1) * 58 + packet_bytes + 38 <= taken <= frames * (58 + 26) + packet_bytes

@@ -1,0 +1,184 @@
+"""What packets on the WAN prove of a tunnel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from tests.unit.measure.pcap import ipv4, packet
+
+from tunnelbench.measure.capture import Packet, parse_ipv4
+from tunnelbench.measure.proof import Evidence, describe, judge_packets, matches
+from tunnelbench.model.result import Check, Verdict
+from tunnelbench.tunnel.base import Outer, Tunnel
+
+PATTERN = bytes.fromhex("00112233445566778899aabbccddeeff")
+INNER_BYTES = (239, 628)
+OVERHEAD_BYTES = 50
+PORT = 1194
+
+
+@dataclass
+class Claimed:
+    """What a tunnel says of itself, and no more than the judge asks for."""
+
+    outer: Outer = Outer("udp", PORT)  # noqa: RUF009 - it is frozen
+    hides_payload: bool = True
+    has_exact_outer_packets: bool = True
+
+    def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        return inner_packet_bytes + OVERHEAD_BYTES
+
+
+def crossing(inner_bytes: int, content: bytes = b"", protocol: str = "udp", port: int = PORT) -> list[Packet]:
+    """A ping and its answer on their way through the tunnel."""
+    there = packet(protocol, inner_bytes + OVERHEAD_BYTES, (50000, port), content)
+    back = packet(protocol, inner_bytes + OVERHEAD_BYTES, (port, 50000), content)
+    return [there, back]
+
+
+def pings(content: bytes = b"", protocol: str = "udp", port: int = PORT) -> list[Packet]:
+    """Three of each size."""
+    return [seen for size in INNER_BYTES for _ in range(3) for seen in crossing(size, content, protocol, port)]
+
+
+def later_fragment() -> Packet:
+    """One that has no ports."""
+    return parse_ipv4(ipv4("udp", bytes(318), offset=42))
+
+
+def judge(packets: list[Packet], answered: int = 6, **claims: Any) -> dict[str, Check]:
+    evidence = Evidence(tuple(packets), PATTERN, answered, INNER_BYTES)
+    checks = judge_packets(evidence, cast("Tunnel[Any]", Claimed(**claims)))
+    return {check.name: check for check in checks}
+
+
+def void(checks: dict[str, Check]) -> set[str]:
+    return {name for name, check in checks.items() if check.verdict is not Verdict.OK}
+
+
+def test_a_tunnel_that_is_as_it_says_is_proven() -> None:
+    checks = judge(pings())
+    assert void(checks) == set()
+    assert checks["outer-protocol"].reason == "all data travels by udp port 1194"
+    assert checks["payload-pattern"].reason == ("the payload is to be hidden; a known pattern was in 0 of 12 packets")
+    assert checks["outer-length"].reason == (
+        "inner packets of 239, 628 bytes are to make outer ones of 289, 678; seen: 289, 678"
+    )
+    assert {check.rule for check in checks.values()} == {3}
+
+
+def test_a_tunnel_without_a_cipher_is_proven_by_a_pattern_that_can_be_read() -> None:
+    checks = judge(pings(PATTERN), hides_payload=False)
+    assert void(checks) == set()
+    assert "is to be readable; a known pattern was in 12 of 12 packets" in checks["payload-pattern"].reason
+
+
+def test_data_on_another_protocol_are_told_with_the_way_that_they_took() -> None:
+    checks = judge(pings(protocol="tcp", port=655))
+    assert void(checks) == {"outer-protocol", "outer-length"}
+    assert checks["outer-protocol"].reason == "data travels by tcp port 655, not by udp port 1194"
+    assert checks["outer-length"].reason.endswith("seen: none")
+
+
+def test_one_large_packet_astray_is_enough() -> None:
+    astray = packet("tcp", INNER_BYTES[0], (655, 40000))
+    assert void(judge([*pings(), astray])) == {"outer-protocol"}
+
+
+def test_a_small_packet_astray_is_control_traffic() -> None:
+    control = packet("tcp", INNER_BYTES[0] - 1, (655, 40000))
+    assert void(judge([*pings(), control])) == set()
+
+
+def test_the_right_protocol_on_a_wrong_port_is_astray() -> None:
+    checks = judge(pings(port=4789))
+    assert checks["outer-protocol"].reason == "data travels by udp port 4789, not by udp port 1194"
+    assert "outer-protocol" in void(checks)
+
+
+def test_data_that_leak_beside_the_tunnel_are_seen() -> None:
+    leaked = packet("icmp", INNER_BYTES[0], content=PATTERN)
+    checks = judge([*pings(), leaked])
+    assert void(checks) == {"outer-protocol", "payload-pattern"}
+    assert checks["outer-protocol"].reason == "data travels by icmp, not by udp port 1194"
+
+
+def test_a_pattern_that_can_be_read_once_where_it_is_to_be_hidden_is_void() -> None:
+    packets = pings()
+    packets[3:5] = crossing(INNER_BYTES[0], PATTERN)
+    checks = judge(packets)
+    assert void(checks) == {"payload-pattern"}
+    assert "was in 2 of 12 packets" in checks["payload-pattern"].reason
+
+
+def test_a_pattern_that_is_hidden_where_there_is_to_be_no_cipher_is_void() -> None:
+    assert void(judge(pings(), hides_payload=False)) == {"payload-pattern"}
+
+
+def test_packets_of_a_wrong_length_are_void() -> None:
+    packets = pings()
+    packets[0] = packet("udp", INNER_BYTES[0] + OVERHEAD_BYTES + 4, (50000, PORT))
+    checks = judge(packets)
+    assert void(checks) == {"outer-length"}
+    assert checks["outer-length"].reason.endswith("seen: 289, 293, 678")
+
+
+@pytest.mark.parametrize("change", [-1, 1, 12])
+def test_more_or_fewer_outer_packets_than_inner_ones_are_void(change: int) -> None:
+    packets = pings()
+    changed = packets[:change] if change < 0 else packets + packets[:change]
+    assert void(judge(changed)) == {"outer-length"}
+
+
+def test_fragments_of_one_packet_are_not_taken_for_one() -> None:
+    packets = pings()
+    larger, *_ = (seen for seen in packets if seen.length_bytes == INNER_BYTES[1] + OVERHEAD_BYTES)
+    halves = [packet("udp", 360, (50000, PORT)), later_fragment()]
+    assert "outer-length" in void(judge([*(seen for seen in packets if seen is not larger), *halves]))
+
+
+def test_nothing_seen_proves_nothing() -> None:
+    checks = judge([], answered=0)
+    assert void(checks) == {"outer-protocol", "outer-length"}
+    assert checks["outer-protocol"].reason == "no data was seen on udp port 1194"
+
+
+def test_answers_without_packets_mean_that_data_take_another_cable() -> None:
+    assert void(judge([], answered=6)) == {"outer-protocol", "outer-length"}
+
+
+def test_packets_without_an_answer_prove_nothing() -> None:
+    assert "outer-protocol" in void(judge(pings(), answered=0))
+
+
+def test_in_a_stream_each_length_must_be_seen_among_others() -> None:
+    stream = Outer("tcp", PORT)
+    packets = [*pings(protocol="tcp"), packet("tcp", 1500, (PORT, 50000)), packet("tcp", 52, (PORT, 50000))]
+    assert void(judge(packets, outer=stream, has_exact_outer_packets=False)) == set()
+    one_size = [seen for seen in packets if seen.length_bytes != INNER_BYTES[1] + OVERHEAD_BYTES]
+    assert void(judge(one_size, outer=stream, has_exact_outer_packets=False)) == {"outer-length"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "outer", "expected"),
+    [
+        (packet("udp", 300, (50000, 1194)), Outer("udp", 1194), True),
+        (packet("udp", 300, (1194, 50000)), Outer("udp", 1194), True),
+        (packet("udp", 300, (50000, 1195)), Outer("udp", 1194), False),
+        (packet("tcp", 300, (50000, 1194)), Outer("udp", 1194), False),
+        (later_fragment(), Outer("udp", 1194), True),
+        (packet("icmp", 300), Outer("udp", 1194), False),
+        (packet("icmp", 300), Outer("plain"), True),
+        (packet("udp", 300, (50000, 1194)), Outer("plain"), False),
+    ],
+)
+def test_a_packet_is_expected_by_protocol_and_either_port(seen: Packet, outer: Outer, expected: bool) -> None:
+    assert matches(seen, outer) is expected
+
+
+def test_a_packet_is_described_by_its_lower_port() -> None:
+    assert describe(packet("tcp", 300, (655, 40000))) == "tcp port 655"
+    assert describe(packet("tcp", 300, (40000, 655))) == "tcp port 655"
+    assert describe(packet("icmp", 300)) == "icmp"

@@ -1,0 +1,154 @@
+"""iperf3: its command lines, and its JSON as figures or as a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.output.samples import sample, samples
+
+from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.plan import Direction, TcpTraffic
+from tunnelbench.traffic.iperf3 import client_command, parse, server_command
+
+VERSIONS = sorted({Path(name).parent.name for name in samples("iperf3-*/*.json")})
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def both(version: str, direction: Direction) -> tuple[str, str]:
+    """What client and server printed."""
+    return sample(f"{version}/{direction}-client.json"), sample(f"{version}/{direction}-server.json")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_test_of_two_seconds_is_read_from_both_ends(version: str, direction: Direction) -> None:
+    client, server = both(version, direction)
+    result = parse(client, server, direction)
+    assert result.duration_s == pytest.approx(2, abs=0.1)
+    assert 0 < result.bytes_received <= result.bytes_sent
+    assert result.retransmits is not None
+    assert result.congestion_control == "cubic"
+    # A server may read what came after the last full interval as one more, of a millisecond.
+    assert [interval.start_s for interval in result.intervals[:4]] == pytest.approx([0, 0.5, 1, 1.5], abs=0.1)
+    assert result.intervals[-1].end_s == pytest.approx(result.duration_s, abs=0.1)
+    assert sum(interval.bytes for interval in result.intervals) == result.bytes_received
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("direction", list(Direction))
+def test_the_series_is_the_receivers(version: str, direction: Direction) -> None:
+    client, server = both(version, direction)
+    receiver = json.loads(client if direction is Direction.IN else server)
+    sender = json.loads(server if direction is Direction.IN else client)
+    found = [interval.bytes for interval in parse(client, server, direction).intervals]
+    assert found == [entry["sum"]["bytes"] for entry in receiver["intervals"]]
+    assert found != [entry["sum"]["bytes"] for entry in sender["intervals"]]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_server_that_is_not_there_is_told_in_iperf3s_words(version: str) -> None:
+    with pytest.raises(TrialFailed, match="iperf3's client says: unable to connect to server: Connection refused"):
+        parse(sample(f"{version}/refused-client.json"), "", Direction.OUT)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_test_that_was_cut_off_gives_no_figure(version: str) -> None:
+    client, server = sample(f"{version}/interrupted-client.json"), sample(f"{version}/interrupted-server.json")
+    with pytest.raises(TrialFailed, match="iperf3's client says: interrupt"):
+        parse(client, server, Direction.OUT)
+    with pytest.raises(TrialFailed, match="iperf3's server says: the client has terminated"):
+        parse(both(version, Direction.OUT)[0], server, Direction.OUT)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "printed no JSON: nothing"),
+        ("setpriv: failed to execute iperf3\nmore", "printed no JSON: setpriv: failed to execute iperf3"),
+        ('{"end": {}} {"end": {}}', "printed no JSON"),
+        ("[]", "printed no JSON object"),
+        ("{}", "JSON is not as expected"),
+        ('{"end": {}}', "JSON is not as expected"),
+        ("[" * 200_000, "printed no JSON"),
+    ],
+)
+def test_what_is_no_result_is_told(text: str, reason: str) -> None:
+    with pytest.raises(TrialFailed, match=reason):
+        parse(text, "{}", Direction.OUT)
+
+
+def broken(version: str, path: tuple[str | int, ...], value: Any) -> str:
+    """The client's JSON with one value replaced."""
+    document = json.loads(sample(f"{version}/out-client.json"))
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return json.dumps(document)
+
+
+PATHS = st.sampled_from([
+    ("end",),
+    ("end", "sum_received"),
+    ("end", "sum_received", "seconds"),
+    ("end", "sum_received", "bytes"),
+    ("end", "sum_sent"),
+    ("end", "sum_sent", "bytes"),
+    ("end", "sum_sent", "retransmits"),
+    ("intervals",),
+    ("intervals", 0),
+    ("intervals", 0, "sum"),
+    ("intervals", 0, "sum", "bytes"),
+    ("intervals", 0, "sum", "start"),
+    ("error",),
+])  # fmt: skip
+
+
+@settings(deadline=None)
+@given(PATHS, JSON | st.sampled_from([float("inf"), float("nan"), "1e999", 10**400]))
+def test_any_value_in_any_place_gives_figures_or_a_reason(path: tuple[str | int, ...], value: Any) -> None:
+    client = broken(VERSIONS[0], path, value)
+    server = sample(f"{VERSIONS[0]}/out-server.json")
+    for direction in Direction:
+        try:
+            result = parse(client, server, direction)
+        except TrialFailed:
+            continue
+        assert 0 < result.duration_s < float("inf")
+        assert isinstance(result.bytes_received, int)
+        assert result.retransmits is None or isinstance(result.retransmits, int)
+        assert all(isinstance(interval.bytes, int) for interval in result.intervals)
+
+
+@given(st.text() | JSON.map(json.dumps), st.text() | JSON.map(json.dumps), st.sampled_from(Direction))
+def test_any_output_gives_figures_or_a_reason(client: str, server: str, direction: Direction) -> None:
+    with pytest.raises(TrialFailed):
+        parse(client, server, direction)
+
+
+def test_the_payload_is_set_through_the_mss_with_room_for_time_stamps() -> None:
+    argv = client_command("198.18.4.1", TcpTraffic(duration_s=7, interval_s=0.5, streams=3), 1448, Direction.OUT)
+    assert " ".join(argv) == (
+        "iperf3 --client 198.18.4.1 --port 5201 --json --time 7 --interval 0.5 --set-mss 1460 --parallel 3 "
+        "--congestion cubic"
+    )
+
+
+def test_in_is_iperf3s_reverse_mode() -> None:
+    assert "--reverse" in client_command("198.18.4.1", TcpTraffic(), 76, Direction.IN)
+    assert "--reverse" not in client_command("198.18.4.1", TcpTraffic(), 76, Direction.OUT)
+
+
+def test_the_server_serves_one_test_on_one_address() -> None:
+    assert " ".join(server_command("198.18.4.1", 1.0)) == (
+        "iperf3 --server --one-off --json --interval 1 --bind 198.18.4.1 --port 5201"
+    )
