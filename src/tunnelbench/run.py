@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -41,17 +41,25 @@ class Observer(Protocol):
         """Other people's load held the run up for so long."""
 
 
-def run_plan(plan: Plan, testbed: Testbed, store_trial: Callable[[TrialRecord], None], observer: Observer) -> None:
-    """Run every trial of a plan on a testbed, in order; each record is stored before the next trial starts."""
+def run_plan(
+    plan: Plan,
+    testbed: Testbed,
+    store_trial: Callable[[TrialRecord], None],
+    observer: Observer,
+    known: Sequence[TrialRecord] = (),
+) -> None:
+    """Run every trial of a plan on a testbed, in order; each record is stored before the next trial starts.
+
+    `known` are trials that an earlier part of the run has stored: they are not measured again.
+    """
+    done = {record.spec.sequence for record in known}
     with on_cpus(testbed.local.cpus), testbed:
         bench = Bench(testbed, plan, observer)
-        for record in bench.calibrate():
+        for record in known:
+            bench.meter.remember(record)
+        for record in bench.measure_all(done):
             store_trial(record)
             observer.trial_ended(record)
-        for _, trials in groupby(plan.trials(), key=lambda trial: (trial.round, trial.tunnel.name)):
-            for record in bench.measure_block(list(trials)):
-                store_trial(record)
-                observer.trial_ended(record)
 
 
 @contextmanager
@@ -76,11 +84,20 @@ class Bench:
         self._foreign_load_seen = True
         """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
 
-    def calibrate(self) -> Iterator[TrialRecord]:
+    def measure_all(self, done: Collection[int]) -> Iterator[TrialRecord]:
+        """A record for each trial of the plan, those left out whose sequence number is done."""
+        yield from self.calibrate([spec for spec in self.plan.calibrations() if spec.sequence not in done])
+        missing = [spec for spec in self.plan.trials() if spec.sequence not in done]
+        for _, trials in groupby(missing, key=lambda trial: (trial.round, trial.tunnel.name)):
+            yield from self.measure_block(list(trials))
+
+    def calibrate(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
         """What the testers can do back to back, no router between them."""
         with self.testbed.back_to_back() as link:
-            for spec in self.plan.calibrations():
-                yield self._record(spec, partial(self.meter.calibrate, spec, link), None)
+            for spec in trials:
+                record = self._record(spec, partial(self.meter.calibrate, spec, link), None)
+                self.meter.remember(record)
+                yield record
 
     def measure_block(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
         """A record for each trial, whatever happens to the tunnel."""

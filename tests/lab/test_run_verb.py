@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tunnelbench.cli.run import RUN_FOLDER
+from tunnelbench.cli.here import RUN_FOLDER
 
 pytestmark = pytest.mark.lab
 

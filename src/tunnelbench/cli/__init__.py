@@ -60,6 +60,7 @@ def terminated(_signal_number: int, _frame: FrameType | None) -> NoReturn:
     cls=Verbs,
     commands=[
         Verb("check", short_help="Name every error in plan and testbed files."),
+        Verb("clean", short_help="Remove what killed runs left behind, and nothing else."),
         Verb("doctor", short_help="Say what a run needs, what is missing here, and what mends it."),
         Verb("list", short_help="List plans, testbeds, tunnels or runs."),
         Verb("report", short_help="Write a run's results as a table, Markdown, Textile, CSV or JSON."),

@@ -49,7 +49,7 @@ def command(as_json: bool) -> None:
     sections = examine()
     is_ready = not any(finding.status is Status.MISSING for found in sections.values() for finding in found)
     if as_json:
-        emit_json({"ready": is_ready, "machine": machine_facts(), **sections})
+        emit_json({"ready": is_ready, "facts": machine_facts(), **sections})
     else:
         emit(drawn(*picture(machine_facts(), sections)))
     if not is_ready:

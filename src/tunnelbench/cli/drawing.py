@@ -74,7 +74,7 @@ def title(text: str) -> Text:
 
 def word(text: str) -> Text:
     """A word that says how something stands, in its colour."""
-    return Text(text, style=STYLES.get(text, ""))
+    return Text(one_line(text), style=STYLES.get(text, ""))
 
 
 def cell(text: str | int | Text) -> Text:

@@ -2,108 +2,189 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+import difflib
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tunnelbench import __version__
+from tunnelbench.cli.here import RUN_FOLDER, only_run_here
+from tunnelbench.cli.output import emit, has_colour, json_option, terminal_width
 from tunnelbench.cli.progress import Lines, LiveView, Progress
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.programs import require_programs
-from tunnelbench.model.errors import CannotHere, ExitCode
+from tunnelbench.model.errors import ExitCode, WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.plan import LoadedPlan, LoadedTestbed, override_target, read_plan, read_testbed
+from tunnelbench.plan import (
+    LoadedPlan,
+    LoadedTestbed,
+    override_target,
+    read_plan,
+    read_testbed,
+    stored_plan,
+    stored_testbed,
+)
 from tunnelbench.report import render
 from tunnelbench.run import now, run_plan
 from tunnelbench.store import Store, default_path
 from tunnelbench.testbed import KINDS, open_testbed
+from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import PLANNED, option_schemas
 
-RUN_FOLDER = Path("/run/tunnelbench")
-"""Keys and configurations of a run live below it, in memory, and are deleted with the run."""
+FIRST_PLAN = "quick"
+FIRST_TESTBED = "netns"
 
 
 @click.command()
-@click.argument("plan", default="quick")
-@click.option("--on", "testbed", default="netns", metavar="TESTBED", help="Where to run it.  [default: netns]")
+@click.argument("plan", required=False)
+@click.option("--on", "testbed", metavar="TESTBED", help="Where to run it.  [default: netns]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value, as tcp.duration_s=2.")
+@click.option("--resume", metavar="RUN", help="Do what is missing of a run that ended early; `last` is the latest.")
 @click.option("--store", "store_path", type=click.Path(path_type=Path), help="Where results are kept.")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON; progress goes to standard error.")
-def command(plan: str, testbed: str, overrides: tuple[str, ...], store_path: Path | None, as_json: bool) -> None:
+@json_option
+def command(resume: str | None, store_path: Path | None, *, as_json: bool, **files: Any) -> None:
     """Measure what PLAN says (a name or a file; default: quick) and print the table.
 
-    Each trial is stored when it ends.
+    Each trial is stored when it ends. With --json the results go to standard output as JSON, the progress to standard
+    error.
     """
-    targets = [(override_target(text), text) for text in overrides]
-    loaded_plan = read_plan(plan, option_schemas(), [text for target, text in targets if target == "plan"], PLANNED)
-    loaded_testbed = read_testbed(testbed, [text for target, text in targets if target == "testbed"], KINDS)
+    named = Named(**files)
     require_programs()
     store_location = store_path or default_path()
-    with only_run_here() as run_id, Store.open(store_location) as store:
-        progress = LiveView(loaded_plan.plan) if shows_live(as_json) else Lines(loaded_plan.plan, to_stderr=as_json)
-        try:
-            measure(run_id, loaded_plan, loaded_testbed, store, progress)
-        except BaseException as error:
-            say_what_is_kept(run_id, progress.done, store_location, error)
-            raise
-        run, records = store.run(run_id), store.trials(run_id)
+    new = new_job(named) if resume is None else None  # read before a store is made: a wrong file leaves none
+    with Store.open(store_location, create=resume is None) as store:
+        job = new or resumed_job(store, str(resume), named)
+        with only_run_here(job.run_id):
+            carry_out(job, store, store_location, as_json)
+        run, records = store.run(job.run_id), store.trials(job.run_id)
     if as_json:
-        click.echo(render(run, records, "json"), nl=False)
+        emit(render(run, records, "json"))
     else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        click.echo(render(run, records, "terminal", width, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
-        click.echo(f"Run {run_id}, stored in {store_location}. Again, or in another format:")
-        click.echo(f"  tunnelbench report {run_id} --format terminal|markdown|textile|csv|json")
+        emit(render(run, records, "terminal", terminal_width(), colour=has_colour()))
+        click.echo(f"\nRun {job.run_id}, stored in {store_location}. Again, or in another format:")
+        click.echo(f"  tunnelbench report {job.run_id} --format terminal|markdown|textile|csv|json")
     if not any(record.counts for record in records):
         click.echo("tunnelbench: no trial gave a figure that counts; the doubts above say why", err=True)
         sys.exit(ExitCode.CANNOT)
 
 
-def shows_live(as_json: bool) -> bool:
-    """A live view is drawn on a terminal only."""
-    return not as_json and sys.stdout.isatty()
+@dataclass(frozen=True)
+class Named:
+    """What the command line names."""
+
+    plan: str | None
+    testbed: str | None
+    overrides: tuple[str, ...]
+
+    def read_plan(self) -> LoadedPlan:
+        """The plan, or the default one, with what is set."""
+        sets = [text for text in self.overrides if override_target(text) == "plan"]
+        return read_plan(self.plan or FIRST_PLAN, option_schemas(), sets, PLANNED)
+
+    def read_testbed(self) -> LoadedTestbed:
+        """The testbed, or the default one, with what is set."""
+        sets = [text for text in self.overrides if override_target(text) == "testbed"]
+        return read_testbed(self.testbed or FIRST_TESTBED, sets, KINDS)
 
 
-def measure(run_id: str, plan: LoadedPlan, testbed: LoadedTestbed, store: Store, progress: Progress) -> None:
-    """Run the plan; the run's end, however it comes, is stored too."""
-    folder = RUN_FOLDER / run_id
-    bench = open_testbed(testbed.testbed, run_id, folder)
-    store.begin_run(
-        RunRecord(
-            run_id=run_id,
-            started_at=now(),
-            ended_at=None,
-            status="running",
-            plan_name=plan.plan.name,
-            plan_title=plan.plan.title,
-            plan_text=plan.text,
-            testbed_name=testbed.testbed.name,
-            testbed_text=testbed.text,
-            host_facts=machine_facts(),
-            trials_planned=len(plan.plan.calibrations()) + len(plan.plan.trials()),
-            trials_recorded=0,
-            tunnelbench_version=__version__,
-            notes=bench.notes,
+@dataclass(frozen=True)
+class Job:
+    """One run, new or to be gone on with."""
+
+    run_id: str
+    plan: LoadedPlan
+    testbed: LoadedTestbed
+    known: Sequence[TrialRecord] = ()
+    """Trials that are stored already."""
+    is_new: bool = True
+
+
+def new_job(named: Named) -> Job:
+    """A run of what is named."""
+    return Job(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", named.read_plan(), named.read_testbed())
+
+
+def resumed_job(store: Store, reference: str, named: Named) -> Job:
+    """What is missing of a stored run. WrongInput, with the difference, where plan, testbed or machine have changed."""
+    if named.overrides:
+        raise WrongInput(
+            "--set does not go with --resume: a run goes on as it began", "start a new run for other values"
         )
+    run = store.run(reference)
+    if named.plan is not None:
+        refuse_change("plan", run.plan_text, named.read_plan().text)
+    if named.testbed is not None:
+        refuse_change("testbed", run.testbed_text, named.read_testbed().text)
+    refuse_change("machine", _as_lines(run.host_facts), _as_lines(machine_facts()))
+    plan = stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED)
+    testbed = stored_testbed(run.testbed_name, run.testbed_text, KINDS)
+    return Job(run.run_id, plan, testbed, store.trials(run.run_id), is_new=False)
+
+
+DRIFTING_FACTS = ("cpu_mhz",)
+"""What differs between two looks at one machine."""
+
+
+def _as_lines(facts: Mapping[str, Any]) -> str:
+    return "".join(f"{name}: {value}\n" for name, value in sorted(facts.items()) if name not in DRIFTING_FACTS)
+
+
+def refuse_change(what: str, before: str, now_is: str) -> None:
+    """Raises WrongInput with the difference: figures of two plans, testbeds or machines do not belong in one run."""
+    if before == now_is:
+        return
+    difference = difflib.unified_diff(
+        before.splitlines(), now_is.splitlines(), f"{what} of the run", f"{what} now", lineterm="", n=0
+    )
+    raise WrongInput(
+        f"the {what} has changed since the run began:\n" + "\n".join(difference),
+        "start a new run, or put it back as it was",
     )
 
+
+def carry_out(job: Job, store: Store, store_location: Path, as_json: bool) -> None:
+    """Measure what is to be measured; what was is kept however it ends, and the user is told."""
+    progress = (
+        Lines(job.plan.plan, to_stderr=as_json) if as_json or not sys.stdout.isatty() else LiveView(job.plan.plan)
+    )
+    progress.done = len(job.known)
+    if not job.is_new:
+        missing = progress.total - progress.done
+        click.echo(f"run {job.run_id}: {progress.done} trials are there, {missing} are missing", err=as_json)
+        if not missing:
+            return
+    try:
+        measure(job, store, progress)
+    except BaseException as error:
+        say_what_is_kept(job.run_id, progress.done, store_location, error)
+        raise
+
+
+def measure(job: Job, store: Store, progress: Progress) -> None:
+    """Run the plan; the run's end, however it comes, is stored too."""
+    folder = RUN_FOLDER / job.run_id
+    testbed = open_testbed(job.testbed.testbed, job.run_id, folder)
+    if job.is_new:
+        store.begin_run(new_record(job, testbed))
+    else:
+        store.resume_run(job.run_id)
+
     def keep(record: TrialRecord) -> None:
-        store.add_trial(run_id, record)
+        store.add_trial(job.run_id, record)
 
     status = "failed"
     try:
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700, exist_ok=True)
         with progress.showing():
-            run_plan(plan.plan, bench, keep, progress)
+            run_plan(job.plan.plan, testbed, keep, progress, job.known)
         status = "done"
     except (KeyboardInterrupt, SystemExit):
         status = "interrupted"
@@ -111,37 +192,35 @@ def measure(run_id: str, plan: LoadedPlan, testbed: LoadedTestbed, store: Store,
     finally:
         with undisturbed():
             shutil.rmtree(folder, ignore_errors=True)
-            store.end_run(run_id, status, now())
+            store.end_run(job.run_id, status, now())
+
+
+def new_record(job: Job, testbed: Testbed) -> RunRecord:
+    """What is stored of a run when it begins."""
+    return RunRecord(
+        run_id=job.run_id,
+        started_at=now(),
+        ended_at=None,
+        status="running",
+        plan_name=job.plan.plan.name,
+        plan_title=job.plan.plan.title,
+        plan_text=job.plan.text,
+        testbed_name=job.testbed.testbed.name,
+        testbed_text=job.testbed.text,
+        host_facts=machine_facts(),
+        trials_planned=len(job.plan.plan.calibrations()) + len(job.plan.plan.trials()),
+        trials_recorded=0,
+        tunnelbench_version=__version__,
+        notes=testbed.notes,
+    )
 
 
 def say_what_is_kept(run_id: str, done: int, store_location: Path, error: BaseException) -> None:
-    """After a run that ended early: what is there, and how to see it."""
-    if done:
-        ended = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "ended early"
-        trials = "1 trial is" if done == 1 else f"{done} trials are"
-        click.echo(f"tunnelbench: run {run_id} {ended}; {trials} kept in {store_location}", err=True)
-        click.echo(f"hint: tunnelbench report {run_id} shows them", err=True)
-
-
-@contextmanager
-def only_run_here() -> Iterator[str]:
-    """A new run's id, and the lock that keeps a second run off this machine: they would measure each other."""
-    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    try:
-        RUN_FOLDER.mkdir(mode=0o700, exist_ok=True)
-        lock = (RUN_FOLDER / "lock").open("a+")
-    except OSError as error:
-        raise CannotHere(f"{RUN_FOLDER} cannot be used: {error.strerror}", "run it as root") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            message = f"another run measures on this machine already: {holder}"
-            raise CannotHere(message, "wait until it ends; two at once would measure each other") from None
-        lock.seek(0)
-        lock.truncate()
-        lock.write(f"run {run_id}, process {os.getpid()}, since {now()}\n")
-        lock.flush()
-        yield run_id
+    """After a run that ended early: what is there, how to see it and how to go on."""
+    if not done:
+        return
+    ended = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "ended early"
+    trials = "1 trial is" if done == 1 else f"{done} trials are"
+    click.echo(f"tunnelbench: run {run_id} {ended}; {trials} kept in {store_location}", err=True)
+    click.echo(f"hint: tunnelbench report {run_id} shows them", err=True)
+    click.echo(f"hint: tunnelbench run --resume {run_id} does the rest", err=True)

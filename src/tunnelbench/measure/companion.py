@@ -80,21 +80,31 @@ class Companion:
 
     def accompany(self, client: Daemon) -> None:
         """Stay with iperf3's client until it ends. Raises TrialFailed when it hangs or the tunnel dies."""
+        try:
+            self._stay_with(client)
+        except TrialFailed:
+            self.path.require_daemons()  # where one has ended, everything else follows from that
+            raise
+
+    def _stay_with(self, client: Daemon) -> None:
         started_s = time.monotonic()
         end_s = started_s + self.duration_s - MARGIN_S
         idle = read_arrivals(self.testbed, self.path.place)
         while time.monotonic() < end_s:
             if client.wait(POLL_S):
                 return  # it failed early, or was refused: its own words say why
+            self.path.require_daemons()
             if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= FLOWING_PACKETS:
                 break
         client.wait(RAMP_S)
         self._opened = latest = self._read()
         half_way_s = started_s + self.duration_s / 2
+        has_looked = False
         while (now_s := time.monotonic()) < end_s:
-            if not self.sockets and now_s >= half_way_s:
+            if not has_looked and now_s >= half_way_s:
                 self.sockets = self.sender.run(["ss", "-tinHO", "state", "established"]).stdout
-            if client.wait(max(0.0, min(1.0, end_s - now_s, half_way_s - now_s if not self.sockets else 1.0))):
+                has_looked = True
+            if client.wait(max(0.0, min(1.0, end_s - now_s, 1.0 if has_looked else half_way_s - now_s))):
                 return
             self.path.require_daemons()
             reading = self._read()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
+from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import PathCounters
 from tunnelbench.testbed.base import Testbed
@@ -111,7 +112,13 @@ class Arrivals:
 
 
 def arrivals(client: HostCounters, server: HostCounters, place: Place) -> Arrivals:
-    """What has arrived where the data go to, and where they come from."""
+    """What has arrived where the data go to, and where they come from.
+
+    Raises TrialFailed where a device has gone, as a tunnel's goes with its daemon.
+    """
+    for host, device in ((client, place.client_device), (server, place.server_device)):
+        if device not in host.devices:
+            raise TrialFailed(f"the device {device} has gone")
     at_client, at_server = client.devices[place.client_device], server.devices[place.server_device]
     answers = client.snmp["Icmp.InEchoReps"]
     client_packets = at_client.rx_packets - answers
@@ -196,7 +203,8 @@ def _frames(host: HostCounters, device: str) -> int:
 
 
 def _dropped(before: HostCounters, after: HostCounters) -> int:
+    nothing = DeviceCounters(0, 0, 0, 0, 0, 0)
+    changes = [(before.devices.get(name, nothing), later) for name, later in after.devices.items()]
     return sum(
-        later.rx_dropped + later.tx_dropped - before.devices[name].rx_dropped - before.devices[name].tx_dropped
-        for name, later in after.devices.items()
+        later.rx_dropped + later.tx_dropped - earlier.rx_dropped - earlier.tx_dropped for earlier, later in changes
     )

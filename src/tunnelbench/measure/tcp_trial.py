@@ -17,8 +17,8 @@ from tunnelbench.measure.companion import Companion, OnSecond, TcpPath
 from tunnelbench.measure.counters import HostCounters, Place, direct_counters, path_counters, read_host, read_path
 from tunnelbench.measure.frames import tcp_limit_bps
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.plan import Direction, TcpTraffic, TrialSpec
-from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, Verdict, Window, worst
+from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
+from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, TrialRecord, Window
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.traffic import iperf3, ping
 from tunnelbench.tunnel.base import Tunnel
@@ -69,7 +69,7 @@ def offer_tcp(testbed: Testbed, path: TcpPath, spec: TrialSpec, traffic: TcpTraf
         window=companion.window(),
         bracket_s=bracket_s,
         foreign=foreign,
-        ping=ping.parse(pinger.output()),
+        ping=ping.parse(pinger.output(), interrupted=True),
         raw={
             "iperf3_client": client.output(),
             "iperf3_server": server.output(),
@@ -126,10 +126,13 @@ class TrialMeter:
         after = read_host(self.testbed.client), read_host(self.testbed.server)
         tcp = measurement(offered, direct_counters(before, after, place), None)
         checks = check_calibration(spec, tcp, offered.foreign)
-        if worst(checks) is not Verdict.VOID:
-            self._testers_bps[spec.payload_bytes, spec.direction] = tcp.throughput_bps
         raw = offered.raw | {"counters_before": _plain(before), "counters_after": _plain(after)}
         return TrialFindings(tcp, checks, raw)
+
+    def remember(self, record: TrialRecord) -> None:
+        """Take what a calibration found as the testers' limit, unless it is void; other records are passed over."""
+        if record.spec.tunnel.kind == CALIBRATION_KIND and record.counts and record.tcp:
+            self._testers_bps[record.spec.payload_bytes, record.spec.direction] = record.tcp.throughput_bps
 
     def measure(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> TrialFindings:
         """One trial through a tunnel; errors as `offer_tcp`."""

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from tunnelbench.plan.errors import FileError, FileErrors
 from tunnelbench.plan.files import shipped_plans, shipped_testbeds
-from tunnelbench.plan.load import LoadedPlan, LoadedTestbed, check_file, override_target, read_plan, read_testbed
+from tunnelbench.plan.load import (
+    LoadedPlan,
+    LoadedTestbed,
+    check_file,
+    override_target,
+    read_plan,
+    read_testbed,
+    stored_plan,
+    stored_testbed,
+)
 
 __all__ = [
     "FileError",
@@ -21,4 +30,6 @@ __all__ = [
     "read_testbed",
     "shipped_plans",
     "shipped_testbeds",
+    "stored_plan",
+    "stored_testbed",
 ]

@@ -60,7 +60,17 @@ def read_plan(
     reason: its tunnels are taken with any options. `overrides` are texts such as `tcp.duration_s=2`. Raises FileErrors
     with all that is wrong, WrongInput for a name that is not shipped.
     """
-    source = read_plan_source(reference)
+    return _load_plan(read_plan_source(reference), schemas, overrides, known_kinds)
+
+
+def stored_plan(name: str, text: str, schemas: Schemas, known_kinds: Mapping[str, str] = NO_KINDS) -> LoadedPlan:
+    """A plan from its text, as it is stored with a run. Raises as `read_plan`."""
+    return _load_plan(Source(name, f"the stored plan {name}", text), schemas, (), known_kinds)
+
+
+def _load_plan(
+    source: Source, schemas: Schemas, overrides: Sequence[str], known_kinds: Mapping[str, str]
+) -> LoadedPlan:
     data, faults = _open(source, overrides)
     plan = _plan(data, source.name, schemas, known_kinds, faults) if data is not None else None
     if faults.errors or plan is None or data is None:
@@ -72,7 +82,15 @@ def read_testbed(
     reference: str, overrides: Sequence[str] = (), kinds: Collection[str] = TESTBED_KINDS
 ) -> LoadedTestbed:
     """Read a testbed by its shipped name or its path; `kinds` are those that there are. Raises as `read_plan`."""
-    source = read_testbed_source(reference)
+    return _load_testbed(read_testbed_source(reference), overrides, kinds)
+
+
+def stored_testbed(name: str, text: str, kinds: Collection[str] = TESTBED_KINDS) -> LoadedTestbed:
+    """A testbed from its text, as it is stored with a run. Raises as `read_plan`."""
+    return _load_testbed(Source(name, f"the stored testbed {name}", text), (), kinds)
+
+
+def _load_testbed(source: Source, overrides: Sequence[str], kinds: Collection[str]) -> LoadedTestbed:
     data, faults = _open(source, overrides)
     testbed = _testbed(data, source.name, kinds, faults) if data is not None else None
     if faults.errors or testbed is None or data is None:

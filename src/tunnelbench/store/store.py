@@ -91,10 +91,11 @@ class Store:
 
     def end_run(self, run_id: str, status: str, ended_at: str) -> None:
         """Note how and when a run ended. ValueError where it is not kept."""
-        with self._writing() as connection:
-            ended = update(run).where(run.c.run_id == run_id).values(status=status, ended_at=ended_at)
-            if connection.execute(ended).rowcount == 0:
-                raise ValueError(f"there is no run {run_id}")
+        self._set_status(run_id, status, ended_at)
+
+    def resume_run(self, run_id: str) -> None:
+        """Note that a run goes on. ValueError where it is not kept."""
+        self._set_status(run_id, "running", None)
 
     # Reading
 
@@ -120,6 +121,12 @@ class Store:
                 rows.trial_record(row, proofs.get(row["proof_sha256"]), raw.get(row["sequence"]))
                 for row in connection.execute(wanted).mappings()
             ]
+
+    def _set_status(self, run_id: str, status: str, ended_at: str | None) -> None:
+        with self._writing() as connection:
+            changed = update(run).where(run.c.run_id == run_id).values(status=status, ended_at=ended_at)
+            if connection.execute(changed).rowcount == 0:
+                raise ValueError(f"there is no run {run_id}")
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:

@@ -28,6 +28,11 @@ from tunnelbench.testbed.base import BackToBack, Testbed
 PREFIX = "tb-"
 """Every namespace of ours is called tb-MARK-ROLE, MARK being the end of the run's id."""
 
+ROLES = ("client", "router", "server", "cable-lan", "cable-wan")
+
+LAST_PROCESS_LIMIT_S = 2.0
+"""How long processes that were killed have to vanish."""
+
 MERGING_OFFLOADS = {
     "tcp-segmentation-offload",
     "generic-segmentation-offload",
@@ -78,7 +83,7 @@ class NetnsTestbed(Testbed):
         return self.folder / role
 
     def _host(self, role: str, cpus: Sequence[int]) -> NamespaceHost:
-        return NamespaceHost(role, self._host_folder(role), cpus, f"{PREFIX}{self.mark}-{role}")
+        return NamespaceHost(role, self._host_folder(role), cpus, namespace_name(self.mark, role))
 
     def set_up(self) -> None:
         if os.geteuid() != 0:
@@ -213,18 +218,39 @@ class NetnsTestbed(Testbed):
 
     def take_down(self) -> None:
         for host in self._hosts:
-            listed = run_command(["ip", "netns", "pids", host.namespace], check=False)
-            pids = [int(pid) for pid in listed.stdout.split()] if listed.returncode == 0 else []
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if listed.returncode == 0:
-                # Deleting only unlinks the name: the devices go when the last process has left.
-                deadline = time.monotonic() + 2
-                while pids and time.monotonic() < deadline:
-                    pids = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-                    time.sleep(0.005)
-                run_command(["ip", "netns", "del", host.namespace], check=False)
+            remove_namespace(host.namespace)
+
+
+def namespace_name(mark: str, role: str) -> str:
+    """The name of the namespace that plays a role in the run with that mark."""
+    return f"{PREFIX}{mark}-{role}"
+
+
+def left_namespaces(mark: str) -> list[str]:
+    """Which of a run's namespaces exist."""
+    ours = {namespace_name(mark, role) for role in ROLES}
+    listed = json.loads(run_command(["ip", "-j", "netns", "list"]).stdout or "[]")
+    return sorted(ours & {entry["name"] for entry in listed})
+
+
+def remove_namespace(name: str) -> list[int]:
+    """End every process in a namespace and remove it, with all devices in it; returns the processes' numbers.
+
+    Does no harm where there is no such namespace.
+    """
+    listed = run_command(["ip", "netns", "pids", name], check=False)
+    if listed.returncode != 0:
+        return []
+    pids = [int(pid) for pid in listed.stdout.split()]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    # Deleting only unlinks the name: the devices go when the last process has left.
+    deadline = time.monotonic() + LAST_PROCESS_LIMIT_S
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    run_command(["ip", "netns", "del", name], check=False)
+    return pids
 
 
 def share_cpus(available: Sequence[int], router_cpu: int | None) -> tuple[int, tuple[int, ...], tuple[str, ...]]:

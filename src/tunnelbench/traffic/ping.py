@@ -17,13 +17,15 @@ def command(
     return ["ping", "-n", "-q", "-i", f"{interval_s:g}", "-W", "1", "-s", str(payload_bytes), *counted, address]
 
 
-def parse(text: str) -> Ping:
+def parse(text: str, *, interrupted: bool = False) -> Ping:
     """The summary that ping prints at its end; nothing sent where there is none.
 
-    A ping that is interrupted has just sent one more than could be answered: the last is not counted as lost.
+    One that is interrupted may just have sent another: its last is not counted as lost.
     """
     counts = re.search(r"(\d+) packets transmitted, (\d+) received", text)
     times = re.search(r"= [\d.]+/[\d.]+/([\d.]+)/", text)
     if not counts:
         return Ping(0, 0, None)
-    return Ping(int(counts[1]), int(counts[2]), float(times[1]) if times else None)
+    sent, answered = int(counts[1]), int(counts[2])
+    under_way = int(interrupted and sent > answered)
+    return Ping(sent - under_way, answered, float(times[1]) if times else None)

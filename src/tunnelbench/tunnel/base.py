@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -84,8 +85,8 @@ OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
 class Tunnel(ABC, Generic[OptionsT]):
     """A tunnel between router and server. A context manager: leaving it takes everything down.
 
-    A subclass sets `kind`, `title`, `options_type` and `tested_with`, is registered by being defined, and brings both ends
-    up in `_up`. What it registers there on `self._stack` is undone in reverse order.
+    A subclass sets `kind`, `title`, `options_type` and `tested_with`, is registered by being defined, and brings both
+    ends up in `_up`. What it registers there on `self._stack` is undone in reverse order.
     """
 
     kind: ClassVar[str]
@@ -162,6 +163,11 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     def settle(self) -> None:
         """Wait until a tunnel that answers works as it will go on to work; most do at once."""
+
+    @classmethod
+    def left_files(cls, mark: str) -> Iterable[Path]:
+        """Files that a killed run leaves outside its own folder, by the run's mark."""
+        return ()
 
     # Coming up and going down
 

@@ -88,8 +88,8 @@ class Options(TunnelOptions):
     @classmethod
     def _is_a_program(cls, value: str) -> str:
         # It becomes the first word of a command that root runs: nothing that could pass for an option or a second word.
-        if not re.fullmatch(r"/?[A-Za-z0-9._+][A-Za-z0-9._+/-]*", value) or ("/" in value and not value.startswith("/")):
-            raise ValueError("a program is a plain name such as openvpn, or a full path such as /opt/openvpn/sbin/openvpn")
+        if not re.fullmatch(r"(/[A-Za-z0-9._+/-]+|[A-Za-z0-9._+][A-Za-z0-9._+-]*)", value):
+            raise ValueError("must be a plain name such as openvpn, or a full path such as /opt/openvpn/sbin/openvpn")
         return value
 
     @model_validator(mode="after")

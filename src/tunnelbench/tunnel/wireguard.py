@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from pydantic import Field
 
@@ -31,6 +32,9 @@ TAG_BYTES = 16
 
 PADDING_BYTES = 16
 """The inner packet is padded to a multiple of this before it is sealed, but never beyond the device's MTU."""
+
+CONTROL_SOCKETS = Path("/var/run/wireguard")
+"""Where user space implementations put their control sockets, whatever namespace they are in."""
 
 
 class Options(TunnelOptions):
@@ -125,6 +129,10 @@ class WireGuardGo(WireGuardFamily):
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
         return (program("wireguard-go"), program("wg", "wireguard-tools"))
+
+    @classmethod
+    def left_files(cls, mark: str) -> Iterable[Path]:
+        return CONTROL_SOCKETS.glob(f"wg[rs]-{mark}.sock")
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {"wireguard-go": version_of(end.host, ["wireguard-go", "--version"], r"wireguard-go v?(\S+)")}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli import doctor
+from tunnelbench.host import readiness
+from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.host.readiness import Finding, Status
 
@@ -32,6 +33,7 @@ def test_a_machine_that_can_run_everything_is_ready(type_in: CommandLine) -> Non
     missing = {name for name, finding in found.items() if finding["status"] == Status.MISSING}
     assert (result.exit_code, missing) == (0, set())
     assert json.loads(result.stdout)["ready"] is True
+    assert json.loads(result.stdout)["facts"] == machine_facts()
     assert {"root", "veth", "vxlan", "sch_tbf", "sch_netem", "wireguard", "bridge"} <= found.keys()
     assert found["openvpn"]["found"][0].isdigit()
 
@@ -95,7 +97,7 @@ def test_too_few_cpus_are_said(cpus: list[int], status: Status, found: str) -> N
 
 def test_a_program_s_name_cannot_steer_the_terminal(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = Finding("other load", Status.WARNING, "50%", "a\x1b[31mb\nc", "kill\x07 it")
-    monkeypatch.setattr(doctor.readiness, "foreign_load", lambda *_: hostile)
+    monkeypatch.setattr(readiness, "foreign_load", lambda *_: hostile)
     text = type_in("doctor").stdout
     assert text.replace("\n", "").isprintable()
     assert "50%; a [31mb c" in text

@@ -7,10 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 from tests.unit.report.hostile import hostile_run
 
 from tunnelbench.tunnel import PLANNED, adapters
+
+RECORDED, PLANNED_TRIALS = len(make_records()), make_run().trials_planned
 
 
 def as_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,15 +63,15 @@ def test_without_root_the_kernel_s_tunnels_are_unknown(type_in: CommandLine, mon
 def test_runs_come_newest_first(type_in: CommandLine, store: Path) -> None:
     lines = type_in("list", "runs").stdout.splitlines()
     assert [line.split() for line in lines[1:]] == [
-        [RUN_ID, "2025-03-14", "09:26", "done", "96/96", "quick", "netns"],
-        ["20250301-101112-early", "2025-03-01", "10:11", "interrupted", "2/96", "wr841n", "netns"],
+        [RUN_ID, "2025-03-14", "09:26", "done", f"{RECORDED}/{PLANNED_TRIALS}", "quick", "netns"],
+        ["20250301-101112-early", "2025-03-01", "10:11", "interrupted", f"2/{PLANNED_TRIALS}", "wr841n", "netns"],
     ]
 
 
 def test_runs_of_another_store_are_listed(type_in: CommandLine, store: Path, tmp_path: Path) -> None:
     elsewhere = store.rename(tmp_path / "elsewhere.sqlite")
     (entry, _) = json.loads(type_in("list", "runs", "--json", "--store", elsewhere).stdout)
-    assert (entry["run_id"], entry["trials_recorded"], entry["trials_planned"]) == (RUN_ID, 96, 96)
+    assert (entry["run_id"], entry["trials_recorded"], entry["trials_planned"]) == (RUN_ID, RECORDED, PLANNED_TRIALS)
 
 
 def test_without_a_store_there_are_no_runs_yet_and_none_is_made(type_in: CommandLine, home: Path) -> None:
@@ -101,6 +104,6 @@ def test_no_line_is_wider_than_the_terminal(type_in: CommandLine, store: Path, c
 
 def test_a_hostile_run_is_one_harmless_line(type_in: CommandLine, home: Path) -> None:
     keep(home, *hostile_run())
-    text = type_in("list", "runs", columns=2000).stdout
+    text = type_in("list", "runs", columns=100_000).stdout
     assert len(text.splitlines()) == 2
     assert text.replace("\n", "").isprintable()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
-from tests.unit.builders import make_run, make_trial
+from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_trial
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 from tests.unit.report.hostile import hostile_run
 
@@ -17,6 +17,16 @@ from tunnelbench.cli import show
 from tunnelbench.cli.details import plan as plan_details
 from tunnelbench.cli.details.tunnel import type_text
 from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, TcpTraffic, TunnelSpec
+from tunnelbench.model.result import (
+    Check,
+    CpuUsage,
+    Outcome,
+    PathCounters,
+    Ping,
+    TcpMeasurement,
+    Verdict,
+    Window,
+)
 from tunnelbench.tunnel import PLANNED, adapters
 
 
@@ -82,8 +92,9 @@ def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:
 
 
 def test_a_plan_says_which_of_its_tunnels_cannot_be_had_here(type_in: CommandLine) -> None:
-    text = type_in("show", "wr841n", columns=120).stdout
-    assert "GRE                      no adapter yet  gre\n" in text
+    lines = [line.split() for line in type_in("show", "wr841n", columns=120).stdout.splitlines()]
+    assert ["GRE", "no", "adapter", "yet", "gre"] in lines
+    assert ["no", "VPN", "yes", "none"] in lines
 
 
 def test_a_file_is_a_plan_or_a_testbed_by_what_it_holds(type_in: CommandLine, tmp_path: Path) -> None:
@@ -154,38 +165,66 @@ def test_last_without_a_store_says_how_to_measure(type_in: CommandLine, home: Pa
 # Runs
 
 
-@pytest.mark.parametrize("trial", [1, 6, 9, 25])
-def test_a_trial_in_full(type_in: CommandLine, store: Path, file_regression: FileRegressionFixture, trial: int) -> None:
-    file_regression.check(type_in("show", "last", "--trial", str(trial)).stdout)
+CHECKS = (
+    Check("packet-rate", Verdict.OK, "counted and computed rates agree within 0.2 %", 16),
+    Check("payload", Verdict.NOTE, "1368 of 1448 bytes fit into a segment", 15),
+    Check("testers", Verdict.DOUBTFUL, "testers 96.2 % busy", 6),
+    Check("foreign-load", Verdict.VOID, "other processes took 6.7 % of the CPUs", 12),
+)
+FAILED = "210 of 212 outer packets were not udp port 655: the data went over TCP"
+IN_FULL = {
+    "measured": make_trial(checks=CHECKS, proof=make_proof("openvpn AES-128-GCM")),
+    "refused": make_trial(outcome=Outcome.REFUSED, reason=FAILED, proof=make_proof("tinc", failed=FAILED)),
+    "unavailable": make_trial(outcome=Outcome.UNAVAILABLE, reason="on the router: the program tincd is missing"),
+}
+
+
+@pytest.mark.parametrize("name", IN_FULL)
+def test_a_trial_in_full(type_in: CommandLine, home: Path, file_regression: FileRegressionFixture, name: str) -> None:
+    keep(home, make_run(), (IN_FULL[name],))
+    file_regression.check(type_in("show", "last", "--trial", "1").stdout)
 
 
 def test_a_run_has_every_trial_with_every_check_and_figure(type_in: CommandLine, store: Path) -> None:
+    records = make_records()
     text = type_in("show", "last", columns=100_000).stdout
-    assert text.count("\nTrial ") == 96
-    assert text.count("ok        packet-rate") + text.count("ok    packet-rate") + text.count("ok  packet-rate") > 0
-    assert text.count("  bytes_received=") + text.count(" bytes_received=") > 0
+    assert text.count("\nTrial ") == len(records)
+    assert text.count(" bytes_received=") == sum(record.tcp is not None for record in records)
+    for name in ("packet-rate", "testers", "payload"):
+        wanted = sum(check.name == name for record in records for check in record.checks)
+        assert len(re.findall(rf"^  (?:ok|note|doubtful|void) +{name} ", text, re.MULTILINE)) == wanted > 0
     for words in ("rounds = 3\n", 'kind = "netns"\n', "cpu_model", "Note: 2 CPUs: the testers share one.\n"):
         assert words in text
 
 
-def test_a_configuration_is_written_once_and_again_where_it_differs(type_in: CommandLine, home: Path) -> None:
-    keep(home, make_run(), ())
+def test_every_field_of_a_measurement_is_shown(type_in: CommandLine, home: Path) -> None:
+    keep(home, make_run(), (make_trial(),))
     text = type_in("show", "last").stdout
-    assert "Round" not in text
+    for measured in (TcpMeasurement, PathCounters, Window, CpuUsage, Ping):
+        for field in fields(measured):
+            assert re.search(rf"^  {field.name} |[ ]{field.name}=", text, re.MULTILINE), field.name
+
+
+def test_a_configuration_is_written_once_and_again_where_it_differs(type_in: CommandLine, home: Path) -> None:
+    proof = make_proof()
+    other = replace(proof, configuration={"router/tunnel.conf": "# another\n"})
+    found = enumerate((proof, proof, other), start=1)
+    keep(home, make_run(), tuple(make_trial(make_spec(number, number), proof=each) for number, each in found))
+    text = type_in("show", "last").stdout
+    assert (text.count("# none\n"), text.count("# another\n"), text.count("\nRound ")) == (1, 1, 3)
 
 
 def test_a_trial_of_the_calibration_has_a_number_below_one(type_in: CommandLine, home: Path) -> None:
-    from dataclasses import replace
-
     spec = replace(make_trial().spec, sequence=-3, round=0, tunnel=TunnelSpec("back-to-back", "testers"))
     keep(home, make_run(), (make_trial(spec),))
     assert "Before the rounds: testers\n" in type_in("show", "last", "--trial", "-3").stdout
 
 
 def test_a_trial_that_is_not_there_is_told_with_those_that_are(type_in: CommandLine, store: Path) -> None:
-    result = type_in("show", "last", "--trial", "97")
+    numbers = [record.spec.sequence for record in make_records()]
+    result = type_in("show", "last", "--trial", "970")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.endswith("has no trial 97\nhint: its trials are 1 to 96\n")
+    assert result.stderr.endswith(f"has no trial 970\nhint: its trials are {numbers[0]} to {numbers[-1]}\n")
     assert "leave it out" in type_in("show", "quick", "--trial", "1").stderr
 
 

@@ -17,6 +17,7 @@ RULES = {
     "merged-frames": 1,
     "outer-protocol-in-trial": 3,
     "fragments": 4,
+    "drops": 9,
     "tester-limited": 6,
     "router-cpu": 12,
     "foreign-load": 12,
@@ -90,7 +91,7 @@ def test_without_a_segment_size_frames_are_held_against_ethernets_largest() -> N
 def test_a_router_that_forwards_fewer_packets_than_arrive_has_merged_them(missing: int, verdict: Verdict) -> None:
     check = checks(counted(forwarded_packets=-missing))["merged-frames"]
     assert check.verdict is verdict
-    assert f"router forwarded {CARRIED - missing} of {CARRIED} packets" in check.reason
+    assert f"router forwarded {CARRIED - missing} packets, {CARRIED} arrived" in check.reason
 
 
 def test_a_trial_without_packets_is_void() -> None:
@@ -141,6 +142,16 @@ def test_fragments_are_noted_with_what_would_spare_them(name: str, more: int, ve
     check = checks(counted(**{name: CARRIED // 1000 + more}))["fragments"]
     assert check.verdict is verdict
     assert ("mssfix" in check.reason) is (verdict is NOTE)
+
+
+# rule 9
+
+
+@pytest.mark.parametrize(("dropped", "verdict"), [(0, OK), (CARRIED // 100, OK), (CARRIED // 100 + 1, NOTE)])
+def test_drops_on_the_path_are_noted_above_one_in_a_hundred(dropped: int, verdict: Verdict) -> None:
+    check = checks(counted(dropped_packets=dropped))["drops"]
+    assert check.verdict is verdict
+    assert check.reason == f"the path's devices dropped {dropped} of {CARRIED + dropped} packets"
 
 
 # rule 6

@@ -42,6 +42,14 @@ def test_other_summaries_of_iputils_are_read_too(text: str, expected: Ping) -> N
     assert parse(text) == expected
 
 
+@pytest.mark.parametrize(("received", "sent"), [(10, 10), (9, 9), (8, 9), (0, 9)])
+def test_the_last_ping_before_an_interrupt_may_still_be_under_way_and_is_not_counted_as_lost(
+    received: int, sent: int
+) -> None:
+    summary = f"10 packets transmitted, {received} received, {10 - received}0% packet loss, time 900ms"
+    assert parse(summary, interrupted=True) == Ping(sent, received, None)
+
+
 @given(st.text())
 def test_any_output_can_be_read(text: str) -> None:
     assert parse(text) == Ping(0, 0, None)

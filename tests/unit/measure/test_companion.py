@@ -1,0 +1,177 @@
+"""What goes on beside the traffic, on a simulated clock and a simulated path."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.tunnel.fakes import FakeDaemon
+
+from tunnelbench.host.command import Daemon
+from tunnelbench.host.procfs import CpuTimes, DeviceCounters
+from tunnelbench.measure import companion
+from tunnelbench.measure.companion import Companion, TcpPath
+from tunnelbench.measure.counters import Place
+from tunnelbench.measure.cpu import CpuReading
+from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.plan import Direction
+from tunnelbench.testbed.base import Testbed
+
+PLACE = Place(Direction.OUT, "lan", "tun0", "wan")
+PPS = 10_000
+SOCKETS = "0 0 198.18.1.2:40000 198.18.4.1:5201 cubic mss:1448 bytes_sent:1000\n"
+
+
+class Host:
+    """One end of the path: its counters follow from the clock."""
+
+    def __init__(self, path: SimulatedPath, cpus: tuple[int, ...]) -> None:
+        self.path = path
+        self.cpus = cpus
+        self.commands: list[list[str]] = []
+
+    def run(self, argv: list[str]) -> SimpleNamespace:
+        self.commands.append(argv)
+        return SimpleNamespace(stdout=SOCKETS)
+
+
+class SimulatedPath:
+    """Traffic that begins at `flows_from_s`, and an iperf3 that ends at `ends_at_s`."""
+
+    def __init__(self, *, flows_from_s: float = 0.02, ends_at_s: float = 10.1, until_s: float = 99.0) -> None:
+        self.clock_s = 0.0
+        self.flows_from_s = flows_from_s
+        self.until_s = until_s
+        self.ends_at_s = ends_at_s
+        self.device_gone_at_s = 99.0
+        self.client = Host(self, (0,))
+        self.router = Host(self, (1,))
+        self.server = Host(self, (0, 2))
+        self.router_daemon = FakeDaemon("went well\nthen died\n", "openvpn")
+        self.server_daemon = FakeDaemon("", "openvpn")
+        self.dies_at_s: dict[FakeDaemon, float] = {}
+        self.rates: list[float] = []
+
+    def advance(self, seconds: float) -> None:
+        self.clock_s += seconds
+        for daemon, at_s in self.dies_at_s.items():
+            daemon.is_running = self.clock_s < at_s
+
+    def wait(self, timeout_s: float) -> bool:
+        """iperf3's client."""
+        self.advance(max(0.0, min(timeout_s, self.ends_at_s - self.clock_s)) or 1e-4)
+        return self.clock_s >= self.ends_at_s
+
+    def read_host(self, host: Host) -> Any:
+        packets = round(PPS * max(0.0, min(self.clock_s, self.until_s) - self.flows_from_s))
+        devices = {"lan": DeviceCounters(packets // 2 * 66, packets // 2, 0, 0, 0, 0)}
+        if self.clock_s < self.device_gone_at_s:
+            devices["tun0"] = DeviceCounters(packets * 1500, packets, 0, 0, 0, 0)
+        return SimpleNamespace(devices=devices, snmp={"Icmp.InEchoReps": 0})
+
+    def read_cpu(self, host: Host, daemons: Any) -> CpuReading:
+        busy = {0: 0.5, 1: 0.25, 2: 0.75}
+        times = {cpu: CpuTimes(0, 0, self.clock_s * (1 - share), 0, 0) for cpu, share in busy.items()}
+        return CpuReading(self.clock_s, times, self.clock_s * 0.2 if daemons else None, "ticks" if daemons else "")
+
+    def accompany(self, duration_s: float = 10.0, *, with_daemons: bool = True) -> Companion:
+        ends = ([self.router_daemon.as_daemon], [self.server_daemon.as_daemon]) if with_daemons else ((), ())
+        path = TcpPath("198.18.4.1", PLACE, *ends)
+        found = Companion(cast("Testbed", self), path, duration_s, self.rates.append)
+        found.accompany(cast("Daemon", SimpleNamespace(wait=self.wait)))
+        return found
+
+
+@pytest.fixture
+def path(monkeypatch: pytest.MonkeyPatch) -> SimulatedPath:
+    simulated = SimulatedPath()
+    monkeypatch.setattr("tunnelbench.measure.counters.read_host", simulated.read_host)
+    monkeypatch.setattr("tunnelbench.measure.cpu.read_cpu", simulated.read_cpu)
+    monkeypatch.setattr(companion, "time", SimpleNamespace(monotonic=lambda: simulated.clock_s))
+    return simulated
+
+
+def test_the_window_lies_inside_the_traffic_and_its_rates_are_the_traffics(path: SimulatedPath) -> None:
+    window = path.accompany().window()
+    assert 9.5 < window.duration_s < 10
+    assert window.data_packets / window.duration_s == pytest.approx(PPS, rel=0.01)
+    assert window.ack_packets / window.duration_s == pytest.approx(PPS / 2, rel=0.01)
+
+
+def test_cpu_shares_are_those_of_the_window(path: SimulatedPath) -> None:
+    window = path.accompany().window()
+    assert window.router_cpu.busy_share == pytest.approx(0.25)
+    assert window.tester_cpu.cpus == (0, 2)
+    assert window.tester_cpu.busy_share == pytest.approx(0.625)
+    assert window.busiest_tester_share == pytest.approx(0.75)
+    assert window.daemon_cpu_s == pytest.approx(window.duration_s * 0.2)
+    assert window.daemon_cpu_method == "ticks"
+
+
+def test_a_tunnel_of_the_kernel_has_no_daemons_time(path: SimulatedPath) -> None:
+    window = path.accompany(with_daemons=False).window()
+    assert (window.daemon_cpu_s, window.daemon_cpu_method) == (None, "")
+
+
+def test_the_rate_is_told_about_once_a_second(path: SimulatedPath) -> None:
+    path.accompany()
+    assert 9 <= len(path.rates) <= 12
+    assert path.rates == pytest.approx([PPS * 1500 * 8] * len(path.rates), rel=0.01)
+
+
+def test_the_senders_sockets_are_looked_at_once_half_way_through(path: SimulatedPath) -> None:
+    assert path.accompany().sockets == SOCKETS
+    assert path.client.commands == [["ss", "-tinHO", "state", "established"]]
+    assert path.server.commands == []
+
+
+def test_a_client_that_ends_at_once_is_left_to_its_own_words(path: SimulatedPath) -> None:
+    path.flows_from_s, path.ends_at_s = 99, 0.05
+    with pytest.raises(TrialFailed, match="the traffic ended before its time"):
+        path.accompany().window()
+
+
+def test_a_client_that_ends_half_way_gives_no_window(path: SimulatedPath) -> None:
+    path.ends_at_s = 5.0
+    with pytest.raises(TrialFailed, match="the traffic ended before its time"):
+        path.accompany().window()
+
+
+def test_data_that_begin_to_flow_too_late_give_no_window(path: SimulatedPath) -> None:
+    path.flows_from_s = 5.0
+    with pytest.raises(TrialFailed, match=r"data flowed for only 4\.\d s of 10 s"):
+        path.accompany().window()
+
+
+def test_a_test_that_does_not_end_fails(path: SimulatedPath) -> None:
+    path.ends_at_s = 99
+    with pytest.raises(TrialFailed, match="iperf3 did not end 8 s after its test of 10 s"):
+        path.accompany()
+    assert path.clock_s < 20
+
+
+@pytest.mark.parametrize("at_s", [0.01, 0.1, 3.3, 9.2, 9.94, 9.96, 12.0])
+def test_a_daemon_that_dies_at_any_time_fails_the_trial_and_is_named(path: SimulatedPath, at_s: float) -> None:
+    path.dies_at_s = {path.router_daemon: at_s}
+    path.until_s = at_s
+    path.ends_at_s = 99
+    with pytest.raises(TrialFailed, match="openvpn on the router ended during the trial; last: then died"):
+        path.accompany()
+
+
+@pytest.mark.parametrize("at_s", [0.005, 0.06, 3.3, 9.949])
+def test_a_servers_daemon_that_takes_its_device_along_is_named(path: SimulatedPath, at_s: float) -> None:
+    path.dies_at_s = {path.server_daemon: at_s}
+    path.device_gone_at_s = path.until_s = at_s
+    path.ends_at_s = 99
+    with pytest.raises(TrialFailed, match="openvpn on the server ended during the trial; last: no output"):
+        path.accompany()
+
+
+def test_sockets_that_are_not_there_are_not_asked_for_without_end(
+    path: SimulatedPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.unit.measure.test_companion.SOCKETS", "")
+    path.accompany()
+    assert len(path.client.commands) == 1

@@ -1,0 +1,44 @@
+"""The segment size in use, read from the sender's kernel."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.output.samples import samples
+
+from tunnelbench.measure.tcp_trial import parse_mss
+
+LISTS = samples("iproute2-*/ss-*-sender.txt")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_segments_of_the_test_are_read_off_its_own_connection(name: str) -> None:
+    assert len(LISTS[name].splitlines()) == 2, "a control connection and one for the data"
+    assert parse_mss(LISTS[name]) == 1448
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_connection_that_sent_most_carries_the_test_in_whatever_order(name: str) -> None:
+    data, control = sorted(LISTS[name].splitlines(), key=lambda line: "bytes_retrans" in line, reverse=True)
+    control = control.replace(" mss:1448", " mss:536")
+    data = data.replace(" mss:1448", " mss:1368")
+    assert parse_mss(f"{control}\n{data}\n") == parse_mss(f"{data}\n{control}\n") == 1368
+
+
+@pytest.mark.parametrize(
+    "sockets",
+    [
+        "",
+        "0 0 198.18.1.2:40000 198.18.4.1:22 cubic mss:1448 bytes_sent:1000\n",
+        "0 0 198.18.1.2:40000 198.18.4.1:5201 cubic mss:1448\n",
+        "0 0 198.18.1.2:40000 198.18.4.1:5201 cubic rcvmss:536 advmss:1448 bytes_sent:1000\n",
+    ],
+)
+def test_where_the_kernel_does_not_tell_there_is_no_size(sockets: str) -> None:
+    assert parse_mss(sockets) is None
+
+
+@given(st.text(alphabet=st.sampled_from("0123456789:5201 mss bytes_sent\n")))
+def test_any_list_can_be_read(sockets: str) -> None:
+    parse_mss(sockets)
