@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
 from tunnelbench.cli.here import RUN_FOLDER, left_runs, only_run_here
-from tunnelbench.cli.output import emit_json, json_option
+from tunnelbench.cli.output import emit_json, is_store_missing, json_option, store_option
 from tunnelbench.host.command import undisturbed
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.run import now
@@ -20,9 +19,9 @@ from tunnelbench.tunnel import adapters
 
 
 @click.command()
-@click.option("--store", "store_path", type=click.Path(path_type=Path), help="Where results are kept.")
+@store_option
 @json_option
-def command(store_path: Path | None, as_json: bool) -> None:
+def command(store_location: str | None, as_json: bool) -> None:
     """Remove what killed runs left: processes, namespaces, keys and other files.
 
     What is ours is known by the folder that each run keeps in /run/tunnelbench; nothing else is touched.
@@ -31,7 +30,7 @@ def command(store_path: Path | None, as_json: bool) -> None:
         raise CannotHere("only root can remove namespaces", "run it again as root, or with sudo")
     with only_run_here("clean"):
         removed = [{"run": run_id, "what": what} for run_id in left_runs() for what in clean_run(run_id)]
-        ended = mark_as_killed(store_path or default_path())
+        ended = mark_as_killed(store_location)
     if as_json:
         emit_json({"removed": removed, "marked_as_killed": ended})
         return
@@ -59,11 +58,12 @@ def clean_run(run_id: str) -> Iterator[str]:
         yield f"folder {folder} with its keys and configurations"
 
 
-def mark_as_killed(store_path: Path) -> list[str]:
-    """Note in the store that runs which it thinks under way are not; returns their ids."""
-    if not store_path.exists():
+def mark_as_killed(store_location: str | None) -> list[str]:
+    """Note in the store that the runs which it takes to be under way are not; returns their ids."""
+    place = store_location or default_path()
+    if is_store_missing(place):
         return []
-    with Store.open(store_path) as store:
+    with Store.open(place, create=False) as store:
         stale = [run.run_id for run in store.runs() if run.status == "running"]
         for run_id in stale:
             store.end_run(run_id, "killed", now())

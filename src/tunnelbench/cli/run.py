@@ -9,14 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
 from tunnelbench import __version__
 from tunnelbench.cli.here import RUN_FOLDER, only_run_here
-from tunnelbench.cli.output import emit, has_colour, json_option, terminal_width
+from tunnelbench.cli.output import emit, has_colour, json_option, store_option, terminal_width
 from tunnelbench.cli.progress import Lines, LiveView, Progress
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
@@ -48,9 +47,9 @@ FIRST_TESTBED = "netns"
 @click.option("--on", "testbed", metavar="TESTBED", help="Where to run it.  [default: netns]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value, as tcp.duration_s=2.")
 @click.option("--resume", metavar="RUN", help="Do what is missing of a run that ended early; `last` is the latest.")
-@click.option("--store", "store_path", type=click.Path(path_type=Path), help="Where results are kept.")
+@store_option
 @json_option
-def command(resume: str | None, store_path: Path | None, *, as_json: bool, **files: Any) -> None:
+def command(resume: str | None, store_location: str | None, *, as_json: bool, **files: Any) -> None:
     """Measure what PLAN says (a name or a file; default: quick) and print the table.
 
     Each trial is stored when it ends. With --json the results go to standard output as JSON, the progress to standard
@@ -58,18 +57,18 @@ def command(resume: str | None, store_path: Path | None, *, as_json: bool, **fil
     """
     named = Named(**files)
     require_programs()
-    store_location = store_path or default_path()
+    place = store_location or default_path()
     new = new_job(named) if resume is None else None  # read before a store is made: a wrong file leaves none
-    with Store.open(store_location, create=resume is None) as store:
+    with Store.open(place, create=resume is None) as store:
         job = new or resumed_job(store, str(resume), named)
         with only_run_here(job.run_id):
-            carry_out(job, store, store_location, as_json)
+            carry_out(job, store, as_json)
         run, records = store.run(job.run_id), store.trials(job.run_id)
     if as_json:
         emit(render(run, records, "json"))
     else:
         emit(render(run, records, "terminal", terminal_width(), colour=has_colour()))
-        click.echo(f"\nRun {job.run_id}, stored in {store_location}. Again, or in another format:")
+        click.echo(f"\nRun {job.run_id}, stored in {store.name}. Again, or in another format:")
         click.echo(f"  tunnelbench report {job.run_id} --format terminal|markdown|textile|csv|json")
     if not any(record.counts for record in records):
         click.echo("tunnelbench: no trial gave a figure that counts; the doubts above say why", err=True)
@@ -150,7 +149,7 @@ def refuse_change(what: str, before: str, now_is: str) -> None:
     )
 
 
-def carry_out(job: Job, store: Store, store_location: Path, as_json: bool) -> None:
+def carry_out(job: Job, store: Store, as_json: bool) -> None:
     """Measure what is to be measured; what was is kept however it ends, and the user is told."""
     progress = (
         Lines(job.plan.plan, to_stderr=as_json) if as_json or not sys.stdout.isatty() else LiveView(job.plan.plan)
@@ -164,7 +163,7 @@ def carry_out(job: Job, store: Store, store_location: Path, as_json: bool) -> No
     try:
         measure(job, store, progress)
     except BaseException as error:
-        say_what_is_kept(job.run_id, progress.done, store_location, error)
+        say_what_is_kept(job.run_id, progress.done, store.name, error)
         raise
 
 
@@ -215,12 +214,12 @@ def new_record(job: Job, testbed: Testbed) -> RunRecord:
     )
 
 
-def say_what_is_kept(run_id: str, done: int, store_location: Path, error: BaseException) -> None:
+def say_what_is_kept(run_id: str, done: int, store_name: str, error: BaseException) -> None:
     """After a run that ended early: what is there, how to see it and how to go on."""
     if not done:
         return
     ended = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "ended early"
     trials = "1 trial is" if done == 1 else f"{done} trials are"
-    click.echo(f"tunnelbench: run {run_id} {ended}; {trials} kept in {store_location}", err=True)
+    click.echo(f"tunnelbench: run {run_id} {ended}; {trials} kept in {store_name}", err=True)
     click.echo(f"hint: tunnelbench report {run_id} shows them", err=True)
     click.echo(f"hint: tunnelbench run --resume {run_id} does the rest", err=True)

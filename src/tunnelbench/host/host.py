@@ -74,6 +74,10 @@ class Host(ABC):
         """Whether a program of that name (or path) can be started there."""
         return shutil.which(program) is not None
 
+    def has_path(self, path: str) -> bool:
+        """Whether there is such a file or device there."""
+        return Path(path).exists()
+
     def has_link_type(self, link_type: str) -> bool:
         """Whether the kernel there makes devices of a type such as `wireguard`.
 
@@ -115,6 +119,12 @@ class NamespaceHost(Host):
                 raise CannotHere(f"no process can be started in namespace {self.namespace}: {anchor.last_line()}")
             time.sleep(0.001)
         self._anchor = anchor
+
+    def weigh_anchor(self) -> None:
+        """End the sleeping process; does no harm when called twice."""
+        if self._anchor is not None:
+            self._anchor.stop()
+            self._anchor = None
 
     def read(self, *paths: str) -> str:
         if self._anchor is None:

@@ -54,6 +54,15 @@ def parse_snmp(text: str) -> dict[str, int]:
     return counters
 
 
+def parse_cpu_list(text: str) -> set[int]:
+    """The kernel's list format, such as `0-3,8`, as CPU numbers."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        cpus |= set(range(int(first), int(last or first) + 1))
+    return cpus
+
+
 @dataclass(frozen=True)
 class DeviceCounters:
     """One device's line of /proc/net/dev."""

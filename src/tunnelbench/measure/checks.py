@@ -38,12 +38,13 @@ def check_trial(
     outer: str,
     exact_outer_packets: bool,
     foreign: Mapping[str, float],
-    router_cpu_is_shared: bool,
+    router_cpu_doubt: str,
     testers_bps: float | None,
 ) -> tuple[Check, ...]:
     """All checks of one TCP trial.
 
-    `outer` is what is to carry the data, in words; `foreign` other people's CPU seconds by process; `testers_bps` what
+    `outer` is what is to carry the data, in words; `foreign` other people's CPU seconds by process;
+    `router_cpu_doubt` why the router's busy time may not be its own, empty where it is; `testers_bps` what
     the testers do back to back with this payload in this direction, None where that is not known [bit/s].
     """
     return (
@@ -52,7 +53,7 @@ def check_trial(
         _fragments(tcp),
         _drops(tcp),
         _tester(tcp, testers_bps),
-        _router_cpu(router_cpu_is_shared),
+        _router_cpu(router_cpu_doubt),
         _foreign(tcp, foreign),
         _steal(tcp),
         _payload(spec, tcp),
@@ -129,10 +130,9 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
     return Check("tester-limited", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=6)
 
 
-def _router_cpu(shared: bool) -> Check:
-    if shared:
-        reason = "router and testers share one CPU, so its busy time is both's"
-        return Check("router-cpu", Verdict.DOUBTFUL, reason, rule=12)
+def _router_cpu(doubt: str) -> Check:
+    if doubt:
+        return Check("router-cpu", Verdict.DOUBTFUL, doubt, rule=12)
     return Check("router-cpu", Verdict.OK, "the router had a CPU for itself", rule=12)
 
 

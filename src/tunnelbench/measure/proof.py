@@ -29,7 +29,7 @@ SETTLE_TIMEOUT_S = 3.0
 
 ICMP_HEADER_BYTES = 8
 PATTERN_PAYLOADS_BYTES = (211, 600)
-"""Two sizes, neither a multiple of a cipher's block: padding shows."""
+"""Two sizes: a wrong header and a wrong padding both show."""
 PINGS_PER_SIZE = 3
 
 

@@ -71,8 +71,8 @@ def offer_tcp(testbed: Testbed, path: TcpPath, spec: TrialSpec, traffic: TcpTraf
         foreign=foreign,
         ping=ping.parse(pinger.output(), interrupted=True),
         raw={
-            "iperf3_client": client.output(),
-            "iperf3_server": server.output(),
+            "iperf3_client": iperf3.without_host_name(client.output()),
+            "iperf3_server": iperf3.without_host_name(server.output()),
             "iperf3_command": " ".join(client_argv),
             "ping": pinger.output(),
             "ss": companion.sockets,
@@ -150,11 +150,20 @@ class TrialMeter:
             outer=str(tunnel.outer),
             exact_outer_packets=tunnel.has_exact_outer_packets,
             foreign=offered.foreign,
-            router_cpu_is_shared=bool({*testbed.router.cpus} & {*testbed.client.cpus, *testbed.server.cpus}),
+            router_cpu_doubt=self._router_cpu_doubt(tunnel),
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
         )
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)
+
+    def _router_cpu_doubt(self, tunnel: Tunnel[Any]) -> str:
+        """Why the router's busy time may not be the router's alone; empty where it is."""
+        testbed = self.testbed
+        if {*testbed.router.cpus} & {*testbed.client.cpus, *testbed.server.cpus}:
+            return "router and testers share one CPU, so its busy time is both's"
+        if tunnel.works_on_all_cpus:
+            return "the kernel spreads this tunnel's work over all CPUs, so the router's part cannot be told apart"
+        return ""
 
 
 def _plain(hosts: tuple[HostCounters, HostCounters]) -> dict[str, Any]:

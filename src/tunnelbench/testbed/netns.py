@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tunnelbench.host.command import CommandFailed, run_command
 from tunnelbench.host.host import Host, LocalHost, NamespaceHost
+from tunnelbench.host.procfs import parse_cpu_list
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.testbed.base import BackToBack, Testbed
@@ -218,6 +219,7 @@ class NetnsTestbed(Testbed):
 
     def take_down(self) -> None:
         for host in self._hosts:
+            host.weigh_anchor()
             remove_namespace(host.namespace)
 
 
@@ -267,13 +269,28 @@ def share_cpus(available: Sequence[int], router_cpu: int | None) -> tuple[int, t
     if not testers:
         shared = "one CPU only: router and testers share it, so the router's CPU figures include the testers' work"
         return chosen, (chosen,), (shared,)
+    notes = []
+    if siblings := sorted(core_of(chosen) & set(testers)):
+        notes.append(
+            f"CPU {chosen} of the router is one core with CPU {', '.join(map(str, siblings))} of the testers: "
+            "each slows the other"
+        )
     if len(testers) < ENOUGH_TESTER_CPUS:
         crowded = (
             f"{len(available)} CPUs: client, server and the tunnel's far end share {len(testers)} and are likely to be "
             "saturated before the router"
         )
-        return chosen, testers, (crowded,)
-    return chosen, testers, ()
+        notes.append(crowded)
+    return chosen, testers, tuple(notes)
+
+
+def core_of(cpu: int) -> set[int]:
+    """The CPUs that are threads of the same core, itself included; itself alone where the kernel does not tell."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
+    except OSError:
+        return {cpu}
+    return parse_cpu_list(text)
 
 
 ENOUGH_TESTER_CPUS = 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,11 @@ def parse(client_json: str, server_json: str, direction: Direction) -> Iperf3Res
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TrialFailed(f"iperf3's JSON is not as expected: {error!r}") from None
+
+
+def without_host_name(text: str) -> str:
+    """iperf3's output without the name of the machine (in `system_info`, as of uname): results are passed on."""
+    return re.sub(r'("system_info":\s*"\S+ )\S+', r"\1-", text)
 
 
 def _load(end: str, text: str) -> Mapping[str, Any]:

@@ -95,6 +95,8 @@ class Tunnel(ABC, Generic[OptionsT]):
     options_type: ClassVar[type[TunnelOptions]]
     tested_with: ClassVar[str]
     """Versions that this adapter was seen to work with."""
+    works_on_all_cpus: ClassVar[bool] = False
+    """Whether its work is done on other CPUs than the one on which its packets arrive."""
     device: ClassVar[str] = "tun0"
     """Name of the tunnel's device at both ends, unless `device_at` says otherwise."""
 
@@ -253,6 +255,11 @@ def _plain(algorithm: str) -> str:
 def program(name: str, package: str = "") -> Requirement:
     """A program that must be installed."""
     return Requirement(f"the program {name}", lambda host: host.has_program(name), f"apt-get install {package or name}")
+
+
+def tun_device() -> Requirement:
+    """What a tunnel in user space gets its device from."""
+    return Requirement("/dev/net/tun", lambda host: host.has_path("/dev/net/tun"), "modprobe tun")
 
 
 def link_type(name: str, module: str = "") -> Requirement:

@@ -23,6 +23,7 @@ from tunnelbench.tunnel.base import (
     TunnelOptions,
     equals,
     program,
+    tun_device,
 )
 from tunnelbench.tunnel.versions import version_of
 
@@ -112,7 +113,7 @@ class OpenVpn(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (program(options.program, "openvpn"), program("openssl"))
+        return (tun_device(), program(options.program, "openvpn"), program("openssl"))
 
     @property
     def outer(self) -> Outer:

@@ -24,6 +24,7 @@ from tunnelbench.tunnel.base import (
     TunnelOptions,
     equals,
     program,
+    tun_device,
 )
 from tunnelbench.tunnel.versions import version_of
 
@@ -77,7 +78,7 @@ class Tinc(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (program("tincd", "tinc"), program("openssl"))
+        return (tun_device(), program("tincd", "tinc"), program("openssl"))
 
     @property
     def outer(self) -> Outer:

@@ -21,6 +21,7 @@ from tunnelbench.tunnel.base import (
     TunnelOptions,
     link_type,
     program,
+    tun_device,
 )
 from tunnelbench.tunnel.versions import kernel_version, version_of
 
@@ -107,6 +108,7 @@ class WireGuard(WireGuardFamily):
     kind = "wireguard"
     title = "WireGuard of the kernel"
     tested_with = "Linux 6.1"
+    works_on_all_cpus = True
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
@@ -128,7 +130,7 @@ class WireGuardGo(WireGuardFamily):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (program("wireguard-go"), program("wg", "wireguard-tools"))
+        return (tun_device(), program("wireguard-go"), program("wg", "wireguard-tools"))
 
     @classmethod
     def left_files(cls, mark: str) -> Iterable[Path]:
