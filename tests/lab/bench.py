@@ -25,7 +25,7 @@ def make_testbed(
     folder: Path, link: Link | None = None, kind: type[NetnsTestbed] = NetnsTestbed, **changes: Any
 ) -> NetnsTestbed:
     """A testbed that is not up yet, with names that no other has."""
-    spec = TestbedSpec("lab", "netns", link=link or Link(), **{"quiet_wait_s": 3, **changes})
+    spec = TestbedSpec("lab", "netns", link=link or Link(), **{"quiet_wait_s": 5, **changes})
     return kind(spec, f"test-{secrets.token_hex(3)}", folder)
 
 
@@ -87,14 +87,11 @@ def void_checks(record: TrialRecord) -> set[str]:
     return {found.name for found in record.checks if found.verdict is Verdict.VOID}
 
 
-def processes_of(testbed: NetnsTestbed, *roles: str) -> list[str]:
+def processes_of(testbed: NetnsTestbed) -> list[str]:
     """Names of the processes in a testbed's namespaces, without those that only hold one open."""
-    found = []
-    for host in testbed._hosts:
-        if not roles or host.name in roles:
-            for pid in pids_in(host.namespace):
-                found.append(Path(f"/proc/{pid}/comm").read_text().strip())
-    return sorted(name for name in found if name != "sleep")
+    pids = [pid for host in testbed._hosts for pid in pids_in(host.namespace)]
+    names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids]
+    return sorted(name for name in names if name != "sleep")
 
 
 def pids_in(namespace: str) -> list[int]:

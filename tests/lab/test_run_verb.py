@@ -37,7 +37,7 @@ digest = "sha1"
 kind = "gre"
 name = "GRE"
 """
-LONG_PLAN = SHORT_PLAN.replace("duration_s = 2", "duration_s = 20").replace("interval_s = 0.5", "interval_s = 1")
+LONG_PLAN = SHORT_PLAN.replace("rounds = 1", "rounds = 20")
 TAKE_DOWN_LIMIT_S = 5.0
 
 
@@ -70,7 +70,7 @@ def test_every_planned_trial_becomes_a_row_measured_refused_or_unavailable(
     plan: Callable[[str], list[str]],
 ) -> None:
     done = run([*plan(SHORT_PLAN), "--json"])
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in {0, 3}, done.stderr  # 3: on a machine that others use, no figure counts
     trials = {trial["tunnel"]: trial for trial in json.loads(done.stdout)["trials"]}
     outcomes = {name: trial["outcome"] for name, trial in trials.items()}
     assert outcomes == {
@@ -86,21 +86,21 @@ def test_every_planned_trial_becomes_a_row_measured_refused_or_unavailable(
 
 def test_the_table_is_printed_and_the_results_are_named(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
     done = run(plan(SHORT_PLAN))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in {0, 3}, done.stderr
     assert "tinc with Blowfish" in done.stdout
     assert str(tmp_path / "results.sqlite") in done.stdout
     assert list(RUN_FOLDER.iterdir()) == [RUN_FOLDER / "lock"]
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)], ids=lambda it: str(it)
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)], ids=str
 )
 def test_a_run_that_is_asked_to_end_takes_everything_down_and_keeps_its_trials(
     plan: Callable[[str], list[str]], number: signal.Signals, status: int
 ) -> None:
     with subprocess.Popen(plan(LONG_PLAN), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_for_line(process, "back to back")
-        time.sleep(3)  # the baseline is being measured
+        time.sleep(1.5)  # the baseline is being measured
         asked_s = time.monotonic()
         process.send_signal(number)
         _, errors = process.communicate(timeout=30)
@@ -120,6 +120,7 @@ def test_a_second_interrupt_does_not_leave_half_of_it_behind(plan: Callable[[str
             time.sleep(0.05)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
+    assert "a moment please" in errors
     assert "Traceback" not in errors
 
 
@@ -157,10 +158,10 @@ def test_a_second_run_is_told_who_measures_already(plan: Callable[[str], list[st
     assert f"process {process.pid}" in second.stderr
 
 
-def test_without_root_there_is_one_sentence(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+def test_without_root_there_is_one_sentence(tmp_path: Path) -> None:
     # A copy of the interpreter's path may be closed to others, so the child drops root itself.
     code = "import os, sys; os.setgid(65534); os.setuid(65534); from tunnelbench.cli import main; main(sys.argv[1:])"
-    done = run([sys.executable, "-c", code, *plan(SHORT_PLAN)[1:]], env=os.environ | {"HOME": str(tmp_path)})
+    done = run([sys.executable, "-c", code, "run"], env=os.environ | {"HOME": str(tmp_path)})
     assert done.returncode == 3
     assert "root" in done.stderr
     assert "Traceback" not in done.stderr
@@ -187,7 +188,7 @@ def test_on_a_terminal_the_current_trial_is_shown_with_its_rate(plan: Callable[[
         os.close(terminal)
         shown = b""
         deadline = time.monotonic() + 60
-        while b"on the wire" not in shown and time.monotonic() < deadline:
+        while b"of 81 trials" not in shown and time.monotonic() < deadline:
             shown += os.read(controller, 65536)
         process.send_signal(signal.SIGINT)
         try:
@@ -198,4 +199,5 @@ def test_on_a_terminal_the_current_trial_is_shown_with_its_rate(plan: Callable[[
         os.close(controller)
         assert process.wait(30) == 130
     assert b"testers back to back, 1448 bytes, out" in shown
-    assert b"of 5 trials" in shown
+    assert b"on the wire" in shown
+    assert b"of 81 trials" in shown

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from types import FrameType
@@ -35,8 +36,8 @@ class Verbs(click.Group):
     """The group of all verbs; answers a user's error with a sentence, a hint and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, terminated)
+        for number in ASK_TO_END:
+            signal.signal(number, asked_to_end)
         try:
             return super().invoke(ctx)
         except UserError as error:
@@ -49,11 +50,21 @@ class Verbs(click.Group):
             ctx.exit(ExitCode.INTERRUPTED)
 
 
-def terminated(_signal_number: int, _frame: FrameType | None) -> NoReturn:
-    """End by an exception, so that whatever is set up is taken down; a second signal does not cut that short."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def asked_to_end(number: int, _frame: FrameType | None) -> NoReturn:
+    """End by an exception, so that whatever is set up is taken down; a further request does not cut that short."""
+    for signal_number in ASK_TO_END:
+        signal.signal(signal_number, already_ending)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     sys.exit(ExitCode.TERMINATED)
+
+
+def already_ending(_number: int, _frame: FrameType | None) -> None:
+    """Say that the first request was heard."""
+    os.write(sys.stderr.fileno(), b"tunnelbench: everything is being taken down, a moment please\n")
 
 
 @click.group(

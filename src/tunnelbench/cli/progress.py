@@ -146,10 +146,10 @@ class LiveView(Progress):
         return Group(
             *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self.recent),
             Text(f"{self.current}{rate}", style="bold", no_wrap=True, overflow="ellipsis"),
-            ProgressBar(total=self.total, completed=self.done),
             Text(
                 f"{self.done} of {self.total} trials, {clock(self.left_s)} left" + (f"; {classes}" if classes else "")
             ),
+            ProgressBar(total=self.total, completed=self.done),  # last: it ends without a line break of its own
         )
 
 

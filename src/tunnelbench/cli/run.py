@@ -59,10 +59,9 @@ def command(resume: str | None, store_location: str | None, *, as_json: bool, **
     require_programs()
     place = store_location or default_path()
     new = new_job(named) if resume is None else None  # read before a store is made: a wrong file leaves none
-    with Store.open(place, create=resume is None) as store:
+    with only_run_here(new.run_id if new else f"--resume {resume}"), Store.open(place, create=new is not None) as store:
         job = new or resumed_job(store, str(resume), named)
-        with only_run_here(job.run_id):
-            carry_out(job, store, as_json)
+        carry_out(job, store, as_json)
         run, records = store.run(job.run_id), store.trials(job.run_id)
     if as_json:
         emit(render(run, records, "json"))

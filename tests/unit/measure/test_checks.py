@@ -35,7 +35,7 @@ def checks(tcp: TcpMeasurement, **circumstances: Any) -> dict[str, Check]:
         "outer": "udp port 1194",
         "exact_outer_packets": True,
         "foreign": {},
-        "router_cpu_is_shared": False,
+        "router_cpu_doubt": "",
         "testers_bps": None,
     }
     return {check.name: check for check in check_trial(make_spec(), tcp, **{**usual, **circumstances})}
@@ -177,7 +177,7 @@ def test_a_figure_that_the_testers_hardly_exceed_back_to_back_is_theirs(reached:
 
 
 def test_a_router_that_shares_its_cpu_is_doubtful() -> None:
-    assert checks(CLEAN, router_cpu_is_shared=True)["router-cpu"].verdict is DOUBTFUL
+    assert checks(CLEAN, router_cpu_doubt="router and testers share one CPU")["router-cpu"].verdict is DOUBTFUL
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.05, OK), (0.0501, VOID)])

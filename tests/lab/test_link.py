@@ -1,0 +1,90 @@
+"""A link with a rate is Ethernet of that rate, and what we measure on it is what iperf3 says by hand."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from statistics import median
+
+import pytest
+from tests.lab.bench import NO_TUNNEL, Watcher, check, iperf3, make_plan, make_testbed, measure, open_tunnel
+
+from tunnelbench.measure.counters import install_outer_counters
+from tunnelbench.measure.frames import tcp_limit_bps
+from tunnelbench.measure.tcp_trial import TrialMeter, warm_up
+from tunnelbench.model.plan import Direction
+from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.model.testbed import Link
+from tunnelbench.run import on_cpus
+from tunnelbench.testbed.netns import NetnsTestbed
+
+pytestmark = pytest.mark.lab
+
+BOTH = (Direction.IN, Direction.OUT)
+
+
+def throughputs_mbps(records: list[TrialRecord]) -> dict[Direction, float]:
+    assert [record.outcome for record in records] == [Outcome.MEASURED] * len(records), records
+    return {record.spec.direction: record.tcp.throughput_bps / 1e6 for record in records if record.tcp}
+
+
+def test_a_link_of_100_mbit_carries_what_fast_ethernet_does_both_ways(fast_ethernet: NetnsTestbed) -> None:
+    records = measure(fast_ethernet, make_plan(NO_TUNNEL, direction=BOTH, duration_s=3))
+    for record in records:
+        assert record.tcp is not None, record.reason
+        assert record.tcp.throughput_bps / 1e6 == pytest.approx(94.15, rel=0.01), check(record, "foreign-load").reason
+        assert record.tcp.retransmits is not None
+        assert record.tcp.retransmits <= record.tcp.counters.data_packets * 0.002  # slow start overshoots once
+        assert record.tcp.mss_bytes == 1448
+        assert record.tcp.physical_limit_bps == pytest.approx(94.15e6, rel=0.0001)
+        assert check(record, "physical-limit").verdict is Verdict.OK
+        assert check(record, "packet-rate").verdict is Verdict.OK
+        assert check(record, "drops").verdict is Verdict.OK
+
+
+def test_a_link_may_be_faster_one_way_than_the_other(lab: None, tmp_path: Path) -> None:
+    with make_testbed(tmp_path / "run", Link(rate_in_mbps=20, rate_out_mbps=50)) as testbed:
+        found = throughputs_mbps(measure(testbed, make_plan(NO_TUNNEL, direction=BOTH, duration_s=3)))
+    assert found[Direction.IN] == pytest.approx(20 * 0.9415, rel=0.02)
+    assert found[Direction.OUT] == pytest.approx(50 * 0.9415, rel=0.02)
+
+
+def test_small_segments_take_the_wire_that_their_headers_and_gaps_do(lab: None, tmp_path: Path) -> None:
+    with make_testbed(tmp_path / "run", Link(rate_in_mbps=10, rate_out_mbps=10)) as testbed:
+        (record,) = measure(testbed, make_plan(NO_TUNNEL, payload_bytes=(76,), duration_s=3))
+    limit_bps = tcp_limit_bps(10, 76, lambda inner: inner, 1500)
+    assert record.tcp is not None
+    assert record.tcp.mss_bytes == 76
+    assert record.tcp.throughput_bps == pytest.approx(limit_bps, rel=0.03)
+    assert record.tcp.throughput_bps <= limit_bps * 1.005
+
+
+def by_hand(testbed: NetnsTestbed) -> float:
+    """Throughput as iperf3 tells it to whoever runs it in the namespaces [bit/s]."""
+    target = testbed.addresses.target
+    inside = ["ip", "netns", "exec"]
+    server = subprocess.Popen(
+        [*inside, testbed.server.namespace, "iperf3", "--server", "--one-off", "--bind", target, "--forceflush"],
+        stdout=subprocess.PIPE,
+    )
+    with server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        server.stdout.readline()  # "Server listening"
+        found = iperf3([*inside, testbed.client.namespace, "iperf3", "--client", target, "--time", "2"])
+    throughput: float = found["end"]["sum_received"]["bits_per_second"]
+    return throughput
+
+
+def test_trials_agree_with_iperf3_by_hand_in_the_same_namespaces(fast_ethernet: NetnsTestbed) -> None:
+    plan = make_plan(NO_TUNNEL, duration_s=2)
+    (spec,) = plan.trials()
+    meter = TrialMeter(fast_ethernet, plan.tcp, Watcher().second_passed)
+    ours, theirs = [], []
+    with on_cpus(fast_ethernet.local.cpus), open_tunnel(fast_ethernet, NO_TUNNEL) as tunnel:
+        install_outer_counters(fast_ethernet, tunnel.outer)
+        warm_up(fast_ethernet, plan.tcp)
+        for _ in range(3):
+            ours.append(meter.measure(spec, tunnel).tcp.throughput_bps)
+            theirs.append(by_hand(fast_ethernet))
+    assert median(ours) == pytest.approx(median(theirs), rel=0.05)

@@ -1,0 +1,123 @@
+"""What makes a trial void: a daemon that dies, merged frames, strangers on our CPUs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.lab.bench import NO_TUNNEL, Watcher, check, make_plan, make_testbed, measure, pids_in, void_checks
+
+from tunnelbench.host.host import Host
+from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
+from tunnelbench.model.result import Outcome, Verdict
+from tunnelbench.testbed.netns import NetnsTestbed
+
+pytestmark = pytest.mark.lab
+
+OPENVPN = TunnelSpec("openvpn", "OpenVPN", {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA1"})
+BOTH = (Direction.IN, Direction.OUT)
+
+
+@pytest.mark.parametrize("end", ["router", "server"])
+@pytest.mark.parametrize("after_s", [0.05, 1.2, 1.97], ids=["at-its-start", "in-its-middle", "at-its-end"])
+def test_a_daemon_that_dies_makes_its_trial_void_and_the_next_is_measured(
+    testbed: NetnsTestbed, end: str, after_s: float
+) -> None:
+    victims: list[int] = []
+
+    def kill() -> None:
+        for pid in pids_in(f"tb-{testbed.mark}-{end}"):
+            if Path(f"/proc/{pid}/comm").read_text() == "openvpn\n":
+                victims.append(pid)
+                os.kill(pid, signal.SIGKILL)
+
+    def at_trial(_: TrialSpec) -> None:
+        if not victims:
+            threading.Timer(after_s, kill).start()
+
+    watcher = Watcher(at_trial)
+    first, second = measure(testbed, make_plan(OPENVPN, direction=BOTH, duration_s=2), watcher)
+    assert len(victims) == 1
+    assert first.outcome is Outcome.VOID
+    assert first.reason.startswith(f"openvpn on the {end} ended during the trial; last: ")
+    assert first.tcp is None
+    assert second.outcome is Outcome.MEASURED, second.reason
+    assert watcher.tunnels == ["OpenVPN", "OpenVPN"], "the tunnel is brought up anew"
+
+
+class MergesOnItsCables(NetnsTestbed):
+    """A testbed whose veths keep the offloads that they are born with."""
+
+    def set_up(self) -> None:
+        super().set_up()
+        for host, devices in ((self.client, ["lan"]), (self.router, ["lan", "wan"]), (self.server, ["wan"])):
+            for device in devices:
+                host.run(["ethtool", "-K", device, "tx", "on", "tso", "on", "gso", "on", "gro", "on"])
+
+
+class MergesInItsTunnels(NetnsTestbed):
+    """A testbed whose tunnel devices keep the offloads that they are born with."""
+
+    def prepare_tunnel_device(self, host: Host, device: str) -> None:
+        self._steer(host, device)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tunnel"),
+    [(MergesOnItsCables, NO_TUNNEL), (MergesInItsTunnels, TunnelSpec("vxlan", "VXLAN"))],
+    ids=["cables", "tunnels"],
+)
+def test_frames_that_hold_several_packets_make_a_trial_void(
+    lab: None, tmp_path: Path, kind: type[NetnsTestbed], tunnel: TunnelSpec
+) -> None:
+    with make_testbed(tmp_path / "run", kind=kind) as testbed:
+        records = measure(testbed, make_plan(tunnel, direction=BOTH))
+    assert [record.outcome for record in records] == [Outcome.MEASURED, Outcome.MEASURED], records[0].reason
+    assert any("merged-frames" in void_checks(record) for record in records), [
+        check(record, "merged-frames").reason for record in records
+    ]
+
+
+@contextmanager
+def busy_stranger(folder: Path) -> Iterator[None]:
+    """A process that only burns CPU and is no descendant of ours."""
+    pid_path = folder / "stranger.pid"
+    burn = (
+        "import os, sys, time\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid()\n"
+        "open(sys.argv[1], 'w').write(f'{os.getpid()}\\n')\n"
+        "end = time.monotonic() + 30\n"
+        "while time.monotonic() < end: pass\n"
+    )
+    subprocess.run([sys.executable, "-c", burn, pid_path], check=True)
+    while not pid_path.exists() or not pid_path.read_text().endswith("\n"):
+        time.sleep(0.01)
+    pid = int(pid_path.read_text())
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_strangers_on_our_cpus_are_waited_for_and_then_make_a_trial_void(lab: None, tmp_path: Path) -> None:
+    watcher = Watcher()
+    with make_testbed(tmp_path / "run", quiet_wait_s=1) as testbed:
+        with busy_stranger(tmp_path):
+            (beside,) = measure(testbed, make_plan(NO_TUNNEL), watcher)
+        (alone,) = measure(testbed, make_plan(NO_TUNNEL))
+    assert beside.outcome is Outcome.MEASURED, beside.reason
+    found = check(beside, "foreign-load")
+    assert found.verdict is Verdict.VOID
+    assert "python" in found.reason
+    assert not beside.counts
+    assert watcher.waits_s[0] == pytest.approx(1, abs=0.5)
+    assert "python" not in check(alone, "foreign-load").reason

@@ -1,0 +1,81 @@
+"""Every tunnel of the quick plan, and a few more of OpenVPN's: up, proven, measured, and gone without a trace."""
+
+from __future__ import annotations
+
+import pytest
+from tests.conftest import KERNEL_FEATURE
+from tests.lab.bench import check, make_plan, measure, open_tunnel, processes_of, secret_files
+
+from tunnelbench.model.plan import TunnelSpec
+from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.plan import read_plan
+from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.tunnel import PLANNED, option_schemas, unmet
+from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS, Options
+
+pytestmark = pytest.mark.lab
+
+QUICK = read_plan("quick", option_schemas(), [], PLANNED).plan.tunnels
+MORE = (
+    TunnelSpec("tinc", "tinc none", {"cipher": "none", "digest": "none"}),
+    TunnelSpec("tinc", "tinc switch", {"mode": "switch"}),
+    TunnelSpec(
+        "openvpn", "OpenVPN static key", {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA1", "mssfix": 1400}
+    ),
+    TunnelSpec("openvpn", "OpenVPN TCP", {"transport": "tcp"}),
+    TunnelSpec("openvpn", "OpenVPN tap", {"dev": "tap", "cipher": "CHACHA20-POLY1305"}),
+    TunnelSpec("openvpn", "OpenVPN Blowfish", {"cipher": "BF-CBC", "auth": "SHA1"}),
+)
+TRIAL_CHECKS = ("merged-frames", "outer-protocol-in-trial", "packet-rate")
+
+
+def require_measured(record: TrialRecord) -> None:
+    """It is proven, and no check that its tunnel could fail makes the trial void."""
+    assert record.outcome is Outcome.MEASURED, record.reason
+    assert record.proof is not None
+    assert {found.verdict for found in record.proof.checks} == {Verdict.OK}
+    assert {"reach", "route-router", "route-server", "outer-protocol", "payload-pattern", "outer-length"} <= {
+        found.name for found in record.proof.checks
+    }
+    for name in TRIAL_CHECKS:
+        assert check(record, name).verdict is Verdict.OK, check(record, name).reason
+    assert record.tcp is not None
+    assert record.tcp.throughput_bps > 1e6
+    assert "unknown" not in record.proof.versions.values()
+    assert {name.split(".")[0] for name in record.proof.versions} == {"router", "server"}
+
+
+@pytest.mark.parametrize("tunnel", [*QUICK, *MORE], ids=lambda tunnel: tunnel.name.replace(" ", "-"))
+def test_a_tunnel_is_proven_measured_and_gone_without_a_trace(testbed: NetnsTestbed, tunnel: TunnelSpec) -> None:
+    (record,) = measure(testbed, make_plan(tunnel))
+    require_measured(record)
+    assert processes_of(testbed) == []
+    assert secret_files(testbed.folder) == []
+    assert list(CONTROL_SOCKETS.glob(f"*{testbed.mark}*")) == []
+    for host in (testbed.router, testbed.server):
+        devices = {line.split(":")[1].split("@")[0].strip() for line in host.ip("-o", "link").stdout.splitlines()}
+        assert devices == {"lo", "lan", "wan"} & devices
+
+
+def test_while_a_tunnel_is_up_its_keys_are_for_root_alone(testbed: NetnsTestbed) -> None:
+    for tunnel in (TunnelSpec("openvpn", "o", {"mode": "static-key", "cipher": "none"}), TunnelSpec("tinc", "t")):
+        with open_tunnel(testbed, tunnel):
+            keys = secret_files(testbed.folder)
+            assert len(keys) == 2
+            assert {(testbed.folder / key).stat().st_mode & 0o777 for key in keys} == {0o600}
+            assert testbed.folder.joinpath("router").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_daemons_own_time_is_told_where_there_is_a_daemon(testbed: NetnsTestbed) -> None:
+    (record,) = measure(testbed, make_plan(TunnelSpec("openvpn", "o", {"mode": "static-key", "cipher": "AES-128-CBC"})))
+    assert record.tcp is not None
+    window = record.tcp.window
+    assert window.daemon_cpu_s is not None
+    assert 0.1 < window.daemon_cpu_s < window.router_cpu.busy_s * 1.1 < window.duration_s * 1.2
+
+
+def test_wireguard_of_the_kernel_is_proven_where_there_is_one(testbed: NetnsTestbed) -> None:
+    if unmet("wireguard", Options(), testbed.router):
+        pytest.skip(f"{KERNEL_FEATURE} no wireguard module")
+    (record,) = measure(testbed, make_plan(TunnelSpec("wireguard", "WireGuard")))
+    require_measured(record)
