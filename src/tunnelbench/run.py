@@ -10,6 +10,7 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol
 
+from tunnelbench.host.command import CommandFailed
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
 from tunnelbench.measure.proof import prove, prove_reach
@@ -107,10 +108,12 @@ class Bench:
             try:
                 # A tunnel that dies takes one trial with it; the rest of the block gets a new one.
                 yield from self._measure_through_one_tunnel(waiting)
-            except TunnelUnavailable as error:
+            except (TunnelUnavailable, CommandFailed) as error:
                 yield from self._without_figures(waiting, Outcome.UNAVAILABLE, error, started_at)
             except TunnelRefused as error:
                 yield from self._without_figures(waiting, Outcome.REFUSED, error, started_at)
+            except TrialFailed as error:  # of the warm-up: that of a trial has its record
+                yield from self._without_figures(waiting, Outcome.VOID, error, started_at)
 
     def _measure_through_one_tunnel(self, waiting: list[TrialSpec]) -> Iterator[TrialRecord]:
         """Bring the tunnel up once and measure what is waiting, taking each trial off the list that got its record."""

@@ -113,6 +113,23 @@ def test_a_program_that_is_missing_makes_a_tunnel_unavailable_with_what_to_insta
     assert record.reason == ("on the router: the program /nonexistent/openvpn is missing (apt-get install openvpn)")
 
 
+class ImpossibleVxlan(Vxlan):
+    """A tunnel of a type that no kernel knows."""
+
+    def _add_device(self, end: End, *arguments: str) -> None:
+        super()._add_device(end, "type", "no-such-type")
+
+
+@pytest.mark.parametrize("kind", [ImpossibleVxlan], indirect=True)
+def test_a_command_that_fails_makes_its_tunnel_unavailable_and_not_the_run(testbed: NetnsTestbed, kind: str) -> None:
+    (record,) = measure(testbed, make_plan(TunnelSpec(kind, "impossible")))
+    assert record.outcome is Outcome.UNAVAILABLE
+    assert record.reason == (
+        f"`ip -n tb-{testbed.mark}-router link add vxlan0 type no-such-type` ended with status 2: "
+        "Error: Unknown device type."
+    )
+
+
 def test_a_daemon_that_does_not_come_up_is_refused_with_its_own_words(testbed: NetnsTestbed) -> None:
     record = refused(testbed, TunnelSpec("openvpn", "echo", {"program": "false"}))
     assert record.reason == "openvpn: false ended while it came up; last: no output"

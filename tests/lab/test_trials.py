@@ -26,8 +26,9 @@ OPENVPN = TunnelSpec("openvpn", "OpenVPN", {"mode": "static-key", "cipher": "AES
 BOTH = (Direction.IN, Direction.OUT)
 
 
-@pytest.mark.parametrize("end", ["router", "server"])
-@pytest.mark.parametrize("after_s", [0.05, 1.2, 1.97], ids=["at-its-start", "in-its-middle", "at-its-end"])
+@pytest.mark.parametrize(
+    ("end", "after_s"), [("router", 0.05), ("server", 0.05), ("router", 1.2), ("server", 1.2), ("router", 1.97)]
+)
 def test_a_daemon_that_dies_makes_its_trial_void_and_the_next_is_measured(
     testbed: NetnsTestbed, end: str, after_s: float
 ) -> None:
@@ -51,6 +52,15 @@ def test_a_daemon_that_dies_makes_its_trial_void_and_the_next_is_measured(
     assert first.tcp is None
     assert second.outcome is Outcome.MEASURED, second.reason
     assert watcher.tunnels == ["OpenVPN", "OpenVPN"], "the tunnel is brought up anew"
+
+
+def test_a_generator_that_does_not_start_makes_its_trials_void_with_its_words(
+    testbed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelbench.traffic.iperf3.server_command", lambda *_: ["sh", "-c", "echo no; exit 1"])
+    records = measure(testbed, make_plan(NO_TUNNEL, direction=BOTH))
+    assert [record.outcome for record in records] == [Outcome.VOID, Outcome.VOID]
+    assert records[0].reason == "iperf3's server does not listen: no"
 
 
 class MergesOnItsCables(NetnsTestbed):

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.lab
 
 QUICK = read_plan("quick", option_schemas(), [], PLANNED).plan.tunnels
 MORE = (
-    TunnelSpec("tinc", "tinc none", {"cipher": "none", "digest": "none"}),
     TunnelSpec("tinc", "tinc switch", {"mode": "switch"}),
     TunnelSpec(
         "openvpn", "OpenVPN static key", {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA1", "mssfix": 1400}

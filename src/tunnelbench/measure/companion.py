@@ -30,6 +30,9 @@ MARGIN_S = 0.05
 SHORTEST_WINDOW_SHARE = 0.5
 """Of the test's duration; with less of it inside the window the trial is void."""
 
+DYING_S = 0.2
+"""From the going of a tunnel's device to the end of its program: the kernel closes the one before the other."""
+
 OnSecond = Callable[[float], None]
 """Called about once a second with the rate of the data on the interface [bit/s]."""
 
@@ -83,6 +86,7 @@ class Companion:
         try:
             self._stay_with(client)
         except TrialFailed:
+            time.sleep(DYING_S)
             self.path.require_daemons()  # where one has ended, everything else follows from that
             raise
 

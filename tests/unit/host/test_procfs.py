@@ -26,6 +26,7 @@ from tunnelbench.host.procfs import (
     all_processes,
     descendants,
     foreign_cpu_s,
+    parse_cpu_list,
     parse_net_dev,
     parse_snmp,
     parse_stat,
@@ -50,6 +51,19 @@ def test_cpu_numbers_have_gaps_and_several_digits() -> None:
         3,
         128,
     ]
+
+
+def test_times_are_told_in_seconds() -> None:
+    ticks_in_a_second = os.sysconf("SC_CLK_TCK")
+    line = "cpu0 " + " ".join(str(count * ticks_in_a_second) for count in (1, 2, 3, 4, 5, 6, 7, 8))
+    assert parse_stat(line)[0] == CpuTimes(user_s=3, system_s=3, idle_s=9, softirq_s=13, steal_s=8)
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("0\n", {0}), ("0-3\n", {0, 1, 2, 3}), ("0,32\n", {0, 32}), ("0-1,8,10-11", {0, 1, 8, 10, 11})]
+)
+def test_the_kernels_lists_of_cpus_are_read(text: str, cpus: set[int]) -> None:
+    assert parse_cpu_list(text) == cpus
 
 
 def test_times_between_two_readings_are_their_difference() -> None:
@@ -128,6 +142,12 @@ def test_a_name_cut_off_within_a_character_does_not_stop_the_reading(tmp_path: P
     shutil.copy("/bin/sleep", program)
     with running(program, "60") as process:
         assert seen(process.pid, "é" * 7 + "\ufffd").name == "é" * 7 + "\ufffd"
+
+
+def test_a_process_is_seen_on_the_cpu_that_it_runs_on() -> None:
+    for cpu in sorted(os.sched_getaffinity(0)):
+        with running("taskset", "-c", str(cpu), "sleep", "60") as process:
+            assert seen(process.pid, "sleep").cpu == cpu
 
 
 def test_cpu_time_of_a_process_counts_all_its_threads() -> None:
@@ -221,6 +241,8 @@ def act(machine: Machine, actions: list[tuple[str, int, int]]) -> None:
 @settings(deadline=None)
 # A stranger's child has a child; both have run before the first reading, and end one after the other.
 @example([("fork", 3, 1), ("fork", 4, 1), ("run", 5, 200)], [("end", 5, 1), ("end", 4, 1)])
+# A child that has waited for one of its own before the first reading ends after it.
+@example([("fork", 3, 1), ("fork", 4, 1), ("run", 5, 200), ("run", 4, 100), ("end", 5, 1)], [("end", 4, 1)])
 @given(ACTIONS, ACTIONS)
 def test_foreign_time_is_what_strangers_used_between_the_readings_whoever_began_or_ended(
     earlier: list[tuple[str, int, int]], meanwhile: list[tuple[str, int, int]]

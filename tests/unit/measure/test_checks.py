@@ -38,7 +38,9 @@ def checks(tcp: TcpMeasurement, **circumstances: Any) -> dict[str, Check]:
         "router_cpu_doubt": "",
         "testers_bps": None,
     }
-    return {check.name: check for check in check_trial(make_spec(), tcp, **{**usual, **circumstances})}
+    found = check_trial(make_spec(), tcp, **{**usual, **circumstances})
+    assert {check.name: check.rule for check in found} == RULES
+    return {check.name: check for check in found}
 
 
 def counted(**changes: int) -> TcpMeasurement:
@@ -50,10 +52,9 @@ def counted(**changes: int) -> TcpMeasurement:
     )
 
 
-def test_a_clean_trial_passes_every_check_and_each_serves_its_rule() -> None:
+def test_a_clean_trial_passes_every_check() -> None:
     found = checks(CLEAN)
     assert {name: check.verdict for name, check in found.items()} == dict.fromkeys(RULES, OK)
-    assert {name: check.rule for name, check in found.items()} == RULES
     assert all(check.reason for check in found.values())
 
 
@@ -251,7 +252,10 @@ def test_counted_packets_agree_with_those_that_the_payload_takes(data_packets: f
     tcp = counted(data_packets=round(data_packets) - PACKETS)
     check = checks(tcp)["packet-rate"]
     assert check.verdict is verdict
-    assert check.reason.startswith(f"{round(data_packets)} data packets counted, {LOWEST:.0f} take the payload")
+    assert check.reason == (
+        f"{round(data_packets)} data packets counted, {LOWEST:.0f} take the payload "
+        f"(ratio {round(data_packets) / LOWEST:.3f})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -296,8 +300,9 @@ def test_a_byte_in_every_interval_is_no_stall() -> None:
     assert checks(series((0, 1, 1), (1, 2, 1)))["stalls"].verdict is OK
 
 
-def test_the_last_millisecond_of_a_series_is_too_short_to_be_a_stall() -> None:
-    assert checks(series((0, 1, 1), (1, 2, 1), (2, 2.0013, 0)))["stalls"].verdict is OK
+@pytest.mark.parametrize(("length_s", "verdict"), [(0.0013, OK), (0.049, OK), (0.051, DOUBTFUL)])
+def test_the_last_milliseconds_of_a_series_are_too_short_to_be_a_stall(length_s: float, verdict: Verdict) -> None:
+    assert checks(series((0, 1, 1), (1, 2, 1), (2, 2 + length_s, 0)))["stalls"].verdict is verdict
 
 
 # rule 22

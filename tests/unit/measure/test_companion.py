@@ -88,7 +88,9 @@ def path(monkeypatch: pytest.MonkeyPatch) -> SimulatedPath:
     simulated = SimulatedPath()
     monkeypatch.setattr("tunnelbench.measure.counters.read_host", simulated.read_host)
     monkeypatch.setattr("tunnelbench.measure.cpu.read_cpu", simulated.read_cpu)
-    monkeypatch.setattr(companion, "time", SimpleNamespace(monotonic=lambda: simulated.clock_s))
+    monkeypatch.setattr(
+        companion, "time", SimpleNamespace(monotonic=lambda: simulated.clock_s, sleep=simulated.advance)
+    )
     return simulated
 
 
@@ -161,8 +163,11 @@ def test_a_daemon_that_dies_at_any_time_fails_the_trial_and_is_named(path: Simul
 
 
 @pytest.mark.parametrize("at_s", [0.005, 0.06, 3.3, 9.949])
-def test_a_servers_daemon_that_takes_its_device_along_is_named(path: SimulatedPath, at_s: float) -> None:
-    path.dies_at_s = {path.server_daemon: at_s}
+@pytest.mark.parametrize("lingers_s", [0.0, 0.1])
+def test_a_servers_daemon_that_takes_its_device_along_is_named(
+    path: SimulatedPath, at_s: float, lingers_s: float
+) -> None:
+    path.dies_at_s = {path.server_daemon: at_s + lingers_s}
     path.device_gone_at_s = path.until_s = at_s
     path.ends_at_s = 99
     with pytest.raises(TrialFailed, match="openvpn on the server ended during the trial; last: no output"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from hypothesis import strategies as st
 from tunnelbench.host.host import LocalHost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Link, TestbedSpec
-from tunnelbench.testbed import KINDS, open_testbed
+from tunnelbench.testbed import KINDS, netns, open_testbed
 from tunnelbench.testbed.base import BackToBack, Testbed
-from tunnelbench.testbed.netns import NetnsTestbed, share_cpus
+from tunnelbench.testbed.netns import NetnsTestbed, core_of, share_cpus
 
 CPUS = st.sets(st.integers(0, 1023), min_size=1, max_size=40).map(sorted)
 RUN_ID = "20250314-092653-abcdef"
@@ -48,6 +49,16 @@ def cpus_of(mask: str) -> list[int]:
         for bit in range(32)
         if int(group, 16) >> bit & 1
     ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cores() -> Iterator[dict[int, set[int]]]:
+    """Every CPU is a core of its own, unless a test says otherwise."""
+    siblings: dict[int, set[int]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(netns, "core_of", lambda cpu: siblings.get(cpu, {cpu}))
+        yield siblings
+        siblings.clear()
 
 
 @pytest.mark.parametrize(
@@ -103,6 +114,20 @@ def test_a_cpu_that_is_not_there_is_refused_with_those_that_are() -> None:
 def test_too_few_cpus_are_told(available: list[int], words: str) -> None:
     (note,) = share_cpus(available, None)[2]
     assert note.startswith(words)
+
+
+def test_a_router_that_shares_its_core_with_a_tester_is_told(cores: dict[int, set[int]]) -> None:
+    cores[7] = {3, 7}
+    try:
+        _, testers, notes = share_cpus(range(8), None)
+    finally:
+        cores.clear()
+    assert testers == (0, 1, 2, 3, 4, 5, 6)
+    assert notes == ("CPU 7 of the router is one core with CPU 3 of the testers: each slows the other",)
+
+
+def test_a_cpu_of_which_the_kernel_tells_nothing_is_a_core_of_its_own() -> None:
+    assert core_of(100_000) == {100_000}
 
 
 def test_namespaces_are_named_by_the_end_of_the_run() -> None:

@@ -181,6 +181,13 @@ def test_an_option_is_a_line_at_both_ends_and_absent_without_it(
 
 
 @pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize(("dev", "second"), [("tun", "198.18.3.2"), ("tap", "255.255.255.0")])
+def test_a_tun_has_a_peer_and_a_tap_a_network(dev: str, second: str, tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, dev=dev) as tunnel:
+        assert f"ifconfig 198.18.3.1 {second}" in lines(tunnel, "router")
+
+
+@pytest.mark.usefixtures("authority")
 def test_by_tcp_one_end_listens_and_the_other_connects(tmp_path: Path) -> None:
     with make_tunnel(tmp_path, transport="tcp") as tunnel:
         assert "proto tcp4-server" in lines(tunnel, "server")

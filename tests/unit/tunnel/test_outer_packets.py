@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.tunnel.fakes import make_ends
 
-from tunnelbench.tunnel import adapter, adapters
+from tunnelbench.tunnel import adapter, adapters, tinc
 from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.openvpn import CIPHER_BLOCK_BYTES, DIGEST_BYTES, Cipher
 
@@ -80,6 +81,17 @@ def test_a_cbc_cipher_adds_a_whole_block_where_the_packet_fills_its_blocks(block
     packet_id = 4
     full = 10 * block - packet_id
     assert tunnel.outer_packet_bytes(full) == tunnel.outer_packet_bytes(full - 1) + block
+
+
+def test_ciphers_have_the_blocks_of_their_family() -> None:
+    blocks = {"aes": 16, "camellia": 16, "bf": 8, "cast5": 8, "des": 8, "none": 0}
+    for table in (CIPHER_BLOCK_BYTES, tinc.CIPHER_BLOCK_BYTES):
+        assert table == {cipher: blocks[cipher.lower().split("-")[0]] for cipher in table}
+
+
+def test_digests_are_as_long_as_they_are() -> None:
+    known = {name: 0 if name == "none" else hashlib.new(name.lower()).digest_size for name in DIGEST_BYTES}
+    assert known == DIGEST_BYTES
 
 
 def test_every_cipher_and_digest_of_a_plan_has_a_length() -> None:

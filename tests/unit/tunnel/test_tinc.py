@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.output.samples import sample, samples
 from tests.unit.tunnel.fakes import FakeDaemon, make_ends
 
 from tunnelbench.model.result import Check, Verdict
-from tunnelbench.tunnel.tinc import Node, Options, Tinc, parse_node
+from tunnelbench.tunnel.tinc import OPENSSL_NIDS, Node, Options, Tinc, parse_node
 
 ASKED = {
     "aes-128-cbc-sha1": {"cipher": "aes-128-cbc", "digest": "sha1"},
@@ -57,6 +58,16 @@ def test_the_mtu_is_known_where_probes_came_through_by_udp(name: str) -> None:
 @pytest.mark.parametrize("name", ["nobody", "serve", "erver", "198"])
 def test_a_node_that_is_not_listed_is_unknown(name: str) -> None:
     assert parse_node(LISTS["tinc-1.0.36/nodes-none-none.txt"], name) == Node("unknown", "unknown", 0, 0)
+
+
+@pytest.mark.parametrize("name", sorted(OPENSSL_NIDS))
+def test_the_numbers_in_the_list_are_openssls(name: str) -> None:
+    number = 0 if name == "none" else ssl._ASN1Object.fromname(name).nid
+    assert OPENSSL_NIDS[name] == number
+
+
+def test_the_mtu_of_an_unknown_node_is_not_known() -> None:
+    assert not parse_node("", "server").mtu_is_known
 
 
 def test_the_node_itself_has_no_cipher() -> None:
