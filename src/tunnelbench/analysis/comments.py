@@ -50,6 +50,5 @@ def _of_classes(row: Row) -> list[str]:
     if left_out := sum(row.classes[each] for each in NOT_IN_STATISTICS):
         found.append(f"{row.trials - left_out} of {row.trials} trials count")
     if row.doubtful_checks:
-        doubtful = f"{row.classes[TrialClass.DOUBTFUL]} doubtful, " if row.classes[TrialClass.DOUBTFUL] else ""
-        found.append(f"{doubtful}see {', '.join(row.doubtful_checks)}")
+        found.append(f"doubts: {', '.join(row.doubtful_checks)}")
     return found

@@ -61,7 +61,7 @@ def test_trials_left_out_and_doubtful_ones_are_counted_and_their_checks_named() 
         make_trial(make_spec(2, 2), checks=(STALL,)),
         make_trial(make_spec(3, 3), outcome=Outcome.VOID, reason="iperf3 died"),
     )
-    assert comments_on(*trials) == ("2 of 3 trials count", "1 doubtful, see stalls")
+    assert comments_on(*trials) == ("2 of 3 trials count", "doubts: stalls")
 
 
 def test_every_row_without_figures_has_a_remark() -> None:
