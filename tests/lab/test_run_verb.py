@@ -71,7 +71,7 @@ def test_every_planned_trial_becomes_a_row_measured_refused_or_unavailable(
 ) -> None:
     done = run([*plan(SHORT_PLAN), "--json"])
     assert done.returncode in {0, 3}, done.stderr  # 3: on a machine that others use, no figure counts
-    trials = {trial["tunnel"]: trial for trial in json.loads(done.stdout)["trials"]}
+    trials = {trial["spec"]["tunnel"]["name"]: trial for trial in json.loads(done.stdout)["trials"]}
     outcomes = {name: trial["outcome"] for name, trial in trials.items()}
     assert outcomes == {
         "testers back to back": "measured",
@@ -85,11 +85,12 @@ def test_every_planned_trial_becomes_a_row_measured_refused_or_unavailable(
 
 
 def test_the_table_is_printed_and_the_results_are_named(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+    before = set(RUN_FOLDER.glob("*"))
     done = run(plan(SHORT_PLAN))
     assert done.returncode in {0, 3}, done.stderr
     assert "tinc with Blowfish" in done.stdout
     assert str(tmp_path / "results.sqlite") in done.stdout
-    assert list(RUN_FOLDER.iterdir()) == [RUN_FOLDER / "lock"]
+    assert set(RUN_FOLDER.glob("*")) - before <= {RUN_FOLDER / "lock"}
 
 
 @pytest.mark.parametrize(
@@ -124,25 +125,48 @@ def test_a_second_interrupt_does_not_leave_half_of_it_behind(plan: Callable[[str
     assert "Traceback" not in errors
 
 
-def test_daemons_and_traffic_die_with_a_controller_that_is_killed(plan: Callable[[str], list[str]]) -> None:
-    with subprocess.Popen(plan(LONG_PLAN), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def test_what_a_killed_run_leaves_dies_with_it_and_is_cleaned_and_the_rest_is_done_later(
+    plan: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    text = SHORT_PLAN.replace("rounds = 1", "rounds = 2")
+    store = ["--store", str(tmp_path / "results.sqlite")]
+    before = namespaces()
+    with subprocess.Popen(plan(text), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_for_line(process, "back to back")
-        time.sleep(1)
+        time.sleep(1.5)  # the baseline is being measured
         process.kill()
         process.communicate(timeout=30)
-    listed = json.loads(subprocess.run(["ip", "-j", "netns"], check=True, capture_output=True).stdout)
-    ours = [entry["name"] for entry in listed if entry["name"].endswith(("-client", "-router", "-server"))]
+    left = namespaces() - before
+    assert len(left) == 3
+    deadline = time.monotonic() + 3
+    while pids := [pid for name in left for pid in processes_in(name)]:
+        assert time.monotonic() < deadline, f"still running: {pids}"
+        time.sleep(0.05)
+
+    decoy = f"tb-{os.urandom(3).hex()}-client"  # called like ours, and made by somebody else
+    subprocess.run(["ip", "netns", "add", decoy], check=True)
     try:
-        deadline = time.monotonic() + 3
-        while pids := [pid for name in ours for pid in _pids(name)]:
-            assert time.monotonic() < deadline, f"still running: {pids}"
-            time.sleep(0.05)
+        cleaned = run([TUNNELBENCH, "clean", *store])
+        assert cleaned.returncode == 0, cleaned.stderr
+        assert all(name in cleaned.stdout for name in left)
+        assert namespaces() - before == {decoy}
     finally:
-        for name in ours:
-            subprocess.run(["ip", "netns", "del", name], check=False)
+        subprocess.run(["ip", "netns", "del", decoy], check=True)
+    assert "nothing of ours" in run([TUNNELBENCH, "clean", *store]).stdout
+
+    done = run([TUNNELBENCH, "run", "--resume", "last", *store, "--json"])
+    assert done.returncode in {0, 3}, done.stderr
+    assert "1 trials are there, 8 are missing" in done.stderr
+    sequences = [trial["spec"]["sequence"] for trial in json.loads(done.stdout)["trials"]]
+    assert sequences == list(range(9))
 
 
-def _pids(namespace: str) -> list[str]:
+def namespaces() -> set[str]:
+    listed = subprocess.run(["ip", "-j", "netns"], check=True, capture_output=True, text=True).stdout
+    return {entry["name"] for entry in json.loads(listed or "[]")}
+
+
+def processes_in(namespace: str) -> list[str]:
     return subprocess.run(["ip", "netns", "pids", namespace], check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -187,6 +211,7 @@ def test_on_a_terminal_the_current_trial_is_shown_with_its_rate(plan: Callable[[
     with subprocess.Popen(argv, stdout=terminal, stderr=terminal, env=os.environ | {"TERM": "xterm"}) as process:
         os.close(terminal)
         shown = b""
+        parts = (b"testers back to back, 1448 bytes, out", b"on the wire", b"of 81 trials")
         deadline = time.monotonic() + 60
         while b"of 81 trials" not in shown and time.monotonic() < deadline:
             shown += os.read(controller, 65536)
@@ -198,6 +223,4 @@ def test_on_a_terminal_the_current_trial_is_shown_with_its_rate(plan: Callable[[
             pass  # the terminal's other end is closed
         os.close(controller)
         assert process.wait(30) == 130
-    assert b"testers back to back, 1448 bytes, out" in shown
-    assert b"on the wire" in shown
-    assert b"of 81 trials" in shown
+    assert all(part in shown for part in parts)

@@ -141,11 +141,12 @@ class LiveView(Progress):
     def _draw(self) -> RenderableType:
         classes = ", ".join(f"{count} {name}" for name, count in self.classes.items())
         rates = list(self.rates_bps)
-        rate = f"  {spark(rates)} {rates[-1] / 1e6:.1f} Mbit/s on the wire" if rates else ""
+        rate = f"{rates[-1] / 1e6:.1f} Mbit/s on the wire {spark(rates)}" if rates else ""
         # Text, not markup: names come from a file.
         return Group(
             *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self.recent),
-            Text(f"{self.current}{rate}", style="bold", no_wrap=True, overflow="ellipsis"),
+            Text(self.current, style="bold", no_wrap=True, overflow="ellipsis"),
+            Text(rate, no_wrap=True, overflow="crop"),
             Text(
                 f"{self.done} of {self.total} trials, {clock(self.left_s)} left" + (f"; {classes}" if classes else "")
             ),
