@@ -171,6 +171,10 @@ class Tunnel(ABC, Generic[OptionsT]):
         """Files that a killed run leaves outside its own folder, by the run's mark."""
         return ()
 
+    def gateway(self, other: End) -> str:
+        """The other end's address to which packets are sent."""
+        return other.inner_address
+
     # Coming up and going down
 
     @abstractmethod
@@ -179,7 +183,7 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     def _route(self) -> None:
         for end, other in self.ends:
-            end.host.ip("route", "add", end.reaches, "via", other.inner_address, "dev", self.device_at(end))
+            end.host.ip("route", "add", end.reaches, "via", self.gateway(other), "dev", self.device_at(end))
             self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
 
     def __enter__(self) -> Self:

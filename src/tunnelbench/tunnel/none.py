@@ -41,13 +41,11 @@ class NoTunnel(Tunnel[Options]):
     def device_at(self, end: End) -> str:
         return end.wan_device
 
+    def gateway(self, other: End) -> str:
+        return other.wan_address
+
     def _up(self) -> None:
         pass
 
     def _prepare_device(self, end: End) -> None:
         """The testbed has prepared its own devices."""
-
-    def _route(self) -> None:
-        for end, other in self.ends:
-            end.host.ip("route", "add", end.reaches, "via", other.wan_address, "dev", end.wan_device)
-            self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
