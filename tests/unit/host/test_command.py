@@ -47,6 +47,14 @@ def read_pid(path: Path) -> int:
     return int(path.read_text())
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_an_exception() -> Iterator[None]:
+    """As Python has it, whatever handlers the command line has installed in tests before."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def log_path(tmp_path: Path) -> Path:
     return tmp_path / "0001-program.log"
