@@ -144,7 +144,7 @@ class Bench:
         self.observer.trial_starts(spec)
         try:
             found = trial()
-        except TrialFailed as error:
+        except (TrialFailed, CommandFailed) as error:
             return TrialRecord(spec, Outcome.VOID, str(error), started_at, now(), proof=proof)
         self._foreign_load_seen = any(
             check.name == "foreign-load" and check.verdict is Verdict.VOID for check in found.checks
