@@ -15,7 +15,7 @@ from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
-from tunnelbench.model.errors import TrialFailed, TunnelRefused, TunnelUnavailable
+from tunnelbench.model.errors import CannotHere, TrialFailed, TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof, Verdict, worst
 from tunnelbench.testbed.base import Testbed
@@ -86,7 +86,17 @@ class Bench:
         """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
 
     def measure_all(self, done: Collection[int]) -> Iterator[TrialRecord]:
-        """A record for each trial of the plan, those left out whose sequence number is done."""
+        """A record for each trial of the plan, those left out whose sequence number is done.
+
+        Raises CannotHere where the testers lack the plan's congestion control: no trial could be made.
+        """
+        algorithm = self.plan.tcp.congestion_control
+        for tester in (self.testbed.client, self.testbed.server):
+            if not tester.has_congestion_control(algorithm):
+                raise CannotHere(
+                    f"the {tester.name}'s kernel has no TCP congestion control {algorithm} (tcp.congestion_control)",
+                    "sysctl net.ipv4.tcp_available_congestion_control lists those that there are",
+                )
         yield from self.calibrate([spec for spec in self.plan.calibrations() if spec.sequence not in done])
         missing = [spec for spec in self.plan.trials() if spec.sequence not in done]
         for _, trials in groupby(missing, key=lambda trial: (trial.round, trial.tunnel.name)):
@@ -145,7 +155,8 @@ class Bench:
         try:
             found = trial()
         except (TrialFailed, CommandFailed) as error:
-            return TrialRecord(spec, Outcome.VOID, str(error), started_at, now(), proof=proof)
+            raw = error.raw if isinstance(error, TrialFailed) else {}
+            return TrialRecord(spec, Outcome.VOID, str(error), started_at, now(), proof=proof, raw=raw)
         self._foreign_load_seen = any(
             check.name == "foreign-load" and check.verdict is Verdict.VOID for check in found.checks
         )

@@ -224,3 +224,12 @@ def test_on_a_terminal_the_current_trial_is_shown_with_its_rate(plan: Callable[[
         os.close(controller)
         assert process.wait(30) == 130
     assert all(part in shown for part in parts)
+
+
+def test_a_congestion_control_that_the_kernel_lacks_is_named_before_anything_is_measured(
+    plan: Callable[[str], list[str]],
+) -> None:
+    done = run([*plan(SHORT_PLAN), "--set", "tcp.congestion_control=nonsense"])
+    assert done.returncode == 3
+    assert "congestion control nonsense" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -31,7 +31,7 @@ def _of_figures(row: Row, figures: Figures) -> list[str]:
         found.append("tester-limited" + _extrapolated(figures))
     if row.is_calibration:
         found.append("calibration: the most that the testers can do")
-    if figures.share_of_baseline is None:
+    if figures.share_of_baseline is None and not row.is_calibration:
         found.append("no baseline that counts")
     if figures.payload_bytes is not None and figures.payload_bytes.median != row.payload_bytes:
         found.append(f"payload in effect {significant(figures.payload_bytes.median)}")

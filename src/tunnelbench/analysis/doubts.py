@@ -90,7 +90,9 @@ def _said_of(record: TrialRecord) -> Iterable[tuple[TrialClass, str, int | None,
     if record.outcome is not Outcome.MEASURED:
         said.add(record.reason)
         yield TrialClass(record.outcome.value), "", None, record.reason
-    for check in (*record.checks, *(record.proof.checks if record.proof else ())):
+    # Why a tunnel was refused is its reason; the checks of its proof would only say it again.
+    proof = record.proof.checks if record.proof and record.outcome is not Outcome.REFUSED else ()
+    for check in (*record.checks, *proof):
         if check.verdict is not Verdict.OK and check.reason not in said:
             said.add(check.reason)
             yield TrialClass(check.verdict.value), check.name, check.rule, check.reason

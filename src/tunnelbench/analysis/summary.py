@@ -206,7 +206,8 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         known = [value for trial in trials if (value := figure(trial)) is not None]
         return estimate(known) if known else None
 
-    shares = _shares_of_baseline(counting, baseline)
+    is_calibration = records[0].spec.tunnel.kind == CALIBRATION_KIND
+    shares = [] if is_calibration else _shares_of_baseline(counting, baseline)  # the cables are not in its way
     limited = [
         any(check.rule == TESTER_RULE and check.verdict is Verdict.DOUBTFUL for check in record.checks)
         for record, _ in counting

@@ -59,6 +59,7 @@ def asked_to_end(number: int, _frame: FrameType | None) -> NoReturn:
         signal.signal(signal_number, already_ending)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
+    os.write(sys.stderr.fileno(), b"tunnelbench: asked to end\n")
     sys.exit(ExitCode.TERMINATED)
 
 

@@ -77,4 +77,7 @@ def link_text(link: Link) -> str:
 
 def is_store_missing(location: Path | str) -> bool:
     """Whether no results have been kept there yet; a database URL is always tried."""
-    return "://" not in str(location) and not Path(location).expanduser().exists()
+    try:
+        return "://" not in str(location) and not Path(location).expanduser().exists()
+    except PermissionError:
+        return False  # opening it says so in words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -77,6 +78,15 @@ class Host(ABC):
     def has_path(self, path: str) -> bool:
         """Whether there is such a file or device there."""
         return Path(path).exists()
+
+    def has_congestion_control(self, algorithm: str) -> bool:
+        """Whether TCP there can use an algorithm; one that is a module is loaded by trying."""
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, algorithm.encode())
+            except OSError:
+                return False
+        return True
 
     def has_link_type(self, link_type: str) -> bool:
         """Whether the kernel there makes devices of a type such as `wireguard`.

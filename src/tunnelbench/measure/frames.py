@@ -34,14 +34,30 @@ def wire_bytes(packet_bytes: int, mtu_bytes: int) -> int:
     return total + max(ETHERNET_MINIMUM_BYTES, rest + IPV4_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES)
 
 
+def stream_wire_bytes(record_bytes: int, mtu_bytes: int) -> float:
+    """What a record takes on Ethernet in a TCP stream, whose full segments share it out; never in fragments."""
+    segment_bytes = mtu_bytes - IPV4_HEADER_BYTES - TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES
+    return record_bytes * (mtu_bytes + ETHERNET_OVERHEAD_BYTES) / segment_bytes
+
+
 def tcp_limit_bps(
-    rate_mbps: float, payload_bytes: int, outer_packet_bytes: Callable[[int], int], mtu_bytes: int
+    rate_mbps: float,
+    payload_bytes: int,
+    outer_packet_bytes: Callable[[int], int],
+    mtu_bytes: int,
+    *,
+    is_stream: bool = False,
 ) -> float:
     """TCP payload that a link of a given Ethernet rate can carry in one direction [bit/s].
 
     The tighter of its two cables counts: on the WAN the tunnel's headers come on top, and a small packet may fill a
-    minimum frame on the LAN.
+    minimum frame on the LAN. `is_stream`: the tunnel's packets travel in a TCP stream, many to a segment.
     """
     inner = tcp_packet_bytes(payload_bytes)
-    widest = max(wire_bytes(inner, mtu_bytes), wire_bytes(outer_packet_bytes(inner), mtu_bytes))
+    outer = outer_packet_bytes(inner)
+    if is_stream:
+        on_wan = stream_wire_bytes(outer - IPV4_HEADER_BYTES - TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES, mtu_bytes)
+    else:
+        on_wan = wire_bytes(outer, mtu_bytes)
+    widest = max(wire_bytes(inner, mtu_bytes), on_wan)
     return rate_mbps * 1e6 * payload_bytes / widest

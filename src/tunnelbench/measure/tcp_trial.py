@@ -44,18 +44,34 @@ class Offered:
 def offer_tcp(testbed: Testbed, path: TcpPath, spec: TrialSpec, traffic: TcpTraffic, on_second: OnSecond) -> Offered:
     """Run one iperf3 test over a path, the router pinged from the LAN beside it.
 
-    Raises TrialFailed, with the reason in words, when it ends without a figure.
+    Raises TrialFailed, with the reason in words and what the programs printed, when it ends without a figure.
     """
+    programs: dict[str, Daemon] = {f"router_{daemon.name}": daemon for daemon in path.router_daemons}
+    programs |= {f"server_{daemon.name}": daemon for daemon in path.server_daemons}
+    try:
+        return _offer_tcp(Companion(testbed, path, traffic.duration_s, on_second), spec, traffic, programs)
+    except TrialFailed as error:
+        error.raw = {name: iperf3.without_host_name(daemon.output(LOG_KEPT_BYTES)) for name, daemon in programs.items()}
+        raise
+
+
+LOG_KEPT_BYTES = 20_000
+"""Of a program's output, from its end, when a trial has failed."""
+
+
+def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, programs: dict[str, Daemon]) -> Offered:
+    """As `offer_tcp`; each program that is started is added to `programs`."""
+    testbed, path = companion.testbed, companion.path
     cpus = sorted({*testbed.router.cpus, *testbed.client.cpus, *testbed.server.cpus})
     processes_before = all_processes()
     started_s = time.monotonic()
-    companion = Companion(testbed, path, traffic.duration_s, on_second)
     with ExitStack() as stack:
         server = _start(stack, testbed.server, iperf3.server_command(path.server_address, traffic.interval_s))
+        programs["iperf3_server"] = server
         _wait_until_listening(testbed.server, server)
-        pinger = _start(stack, testbed.client, ping.command(testbed.addresses.router_lan))
+        pinger = programs["ping"] = _start(stack, testbed.client, ping.command(testbed.addresses.router_lan))
         client_argv = iperf3.client_command(path.server_address, traffic, spec.payload_bytes, spec.direction)
-        client = _start(stack, testbed.client, client_argv)
+        client = programs["iperf3_client"] = _start(stack, testbed.client, client_argv)
         companion.accompany(client)
         server.wait(TAIL_S)
         pinger.interrupt()
@@ -221,4 +237,5 @@ def _limit_bps(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction, payl
     rate_mbps = link.rate_in_mbps if direction is Direction.IN else link.rate_out_mbps
     if rate_mbps is None:
         return None
-    return tcp_limit_bps(rate_mbps, payload_bytes, tunnel.outer_packet_bytes, link.mtu_bytes)
+    is_stream = not tunnel.has_exact_outer_packets
+    return tcp_limit_bps(rate_mbps, payload_bytes, tunnel.outer_packet_bytes, link.mtu_bytes, is_stream=is_stream)

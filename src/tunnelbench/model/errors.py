@@ -51,3 +51,8 @@ class TunnelRefused(CannotHere):
 
 class TrialFailed(Exception):
     """A trial ended without a figure, for a reason outside the tunnel's proof; the trial is void."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.raw: dict[str, str] = {}
+        """What the programs had printed by then, by name."""

@@ -45,7 +45,7 @@ def _payload(payload_bytes: int) -> int:
 
 
 def _algorithm(name: str) -> str:
-    if not re.fullmatch(r"[a-z0-9_-]+", name):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise ValueError(f"must be the kernel's name of an algorithm, such as cubic or bbr, not {value_text(name)}")
     return name
 

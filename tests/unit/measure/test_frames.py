@@ -70,3 +70,9 @@ def test_a_longer_packet_never_takes_less_and_each_frame_has_its_overhead(packet
     assert taken >= max(84, packet_bytes + 38)
     assert taken <= wire_bytes(packet_bytes + 1, mtu_bytes)
     assert (frames - 1) * 58 + packet_bytes + 38 <= taken <= frames * (58 + 26) + packet_bytes
+
+
+def test_records_in_a_stream_share_full_segments_and_are_never_fragmented() -> None:
+    # 22 bytes of record around an inner packet of 128 bytes: 150 of the 1448 bytes of a segment of 1538 on the wire
+    limit_bps = tcp_limit_bps(100, 76, lambda inner: inner + 22 + 52, 1500, is_stream=True)
+    assert limit_bps == pytest.approx(100e6 * 76 / max(150 * 1538 / 1448, 166))

@@ -35,7 +35,7 @@ _ACTIVE = re.compile(
     [^\w\ .,;:()/%'-]        # all but what is harmless in most places, and of that:
     | (?<!\d)\.(?=\w)        # a dot inside a word, as in www.
     | :(?!\s|$|\d)           # a colon that joins, as in http: and user:
-    | (?<!\w)- | -(?!\w)     # a dash that opens or closes a phrase, and what else does so:
+    | (?<![^\W_])- | -(?![^\W_])  # a dash that opens or closes a phrase, and what else does so:
     | (?<![^\W_])_ | _(?![^\W_])
     | (?<!\d)%
     | (?<!\ )\(              # a bracket that makes the word before it an acronym
