@@ -37,6 +37,9 @@ PADDING_BYTES = 16
 CONTROL_SOCKETS = Path("/var/run/wireguard")
 """Where user space implementations put their control sockets, whatever namespace they are in."""
 
+SOCKET_LISTENS_S = 0.05
+"""From the socket's file being there to somebody listening on it, which takes microseconds."""
+
 
 class Options(TunnelOptions):
     """Options of `wireguard` and `wireguard-go`."""
@@ -143,7 +146,9 @@ class WireGuardGo(WireGuardFamily):
         device = self.device_at(end)
         daemon = self._start(end, ["wireguard-go", "-f", device])
         deadline = time.monotonic() + 5
-        while end.host.run(["wg", "show", device], check=False).returncode != 0:  # its control socket is not there yet
+        while not end.host.has_path(str(CONTROL_SOCKETS / f"{device}.sock")):
             if not daemon.is_running or time.monotonic() > deadline:
                 raise TunnelRefused(f"wireguard-go did not come up; last: {daemon.last_line()}")
             time.sleep(0.01)
+        # Not asked by `wg` whether it is ready: that deletes a socket on which nobody listens yet.
+        time.sleep(SOCKET_LISTENS_S)

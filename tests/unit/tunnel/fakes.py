@@ -36,6 +36,9 @@ class FakeHost(LocalHost):
     def has_program(self, program: str) -> bool:
         return program in self.programs
 
+    def has_path(self, path: str) -> bool:
+        return True
+
     def has_link_type(self, link_type: str) -> bool:
         return link_type in self.link_types
 
