@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunnelbench.host.host import Host
+from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES
 from tunnelbench.model.errors import CannotHere
 
 MAGIC_MICROSECONDS = 0xA1B2C3D4
 LINKTYPE_ETHERNET = 1
-ETHERNET_HEADER_BYTES = 14
 PROTOCOL_NAMES = {1: "icmp", 6: "tcp", 17: "udp"}
 SNAP_BYTES = 2048
 MOST_PACKETS = 2000

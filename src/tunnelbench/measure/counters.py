@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
+from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import PathCounters
@@ -14,7 +15,6 @@ from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel.base import Outer
 
 TABLE = "tunnelbench"
-ETHERNET_HEADER_BYTES = 14
 
 
 @dataclass(frozen=True)
