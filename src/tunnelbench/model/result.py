@@ -265,6 +265,8 @@ class TrialRecord:
     proof: TunnelProof | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
     """Tool output as it came: iperf3's JSON of both ends, ping, counters before and after."""
+    waited_for_quiet_s: float | None = None
+    """How long other load held the trial up before it started [s]; None: not known, or it never came to that."""
     udp: UdpMeasurement | None = None
     """The figures of a UDP trial, `tcp` those of a TCP trial."""
 

@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine, func, insert, inspect, select
 
 from tunnelbench import __version__
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.store import schema
+from tunnelbench.store import migrations, schema
 from tunnelbench.store.sqlite import WRITES
 
 
-def bring_up_to_date(engine: Engine, name: str) -> None:
-    """Make the tables of an empty store, and migrate an older one in one transaction.
+class Database(Protocol):
+    """What differs between SQLite and a server when a store is brought up."""
 
-    WrongInput, with nothing changed, where the store is of a newer format or is not a store at all.
+    name: str
+
+    def lock_out_others(self, connection: Connection) -> None:
+        """Let nobody else change the tables until the transaction ends."""
+
+    def keep_copy(self, connection: Connection, number: int) -> str:
+        """Copy what is there, of an older format; says where the copy is."""
+
+
+def bring_up_to_date(engine: Engine, database: Database) -> str:
+    """Make the tables of an empty store, and migrate an older one in one transaction, a copy of it kept.
+
+    Returns a sentence on what was changed and where the copy is; empty where nothing was migrated. WrongInput, with
+    nothing changed, where the store is of a newer format or is not a store at all.
     """
     with engine.connect() as connection:
-        if _number(connection, name) == schema.FORMAT:
-            return
+        if _number(connection, database.name) == schema.FORMAT:
+            return ""
     with engine.execution_options(**{WRITES: True}).begin() as connection:
-        number = _number(connection, name)  # another process may have been faster
+        database.lock_out_others(connection)
+        number = _number(connection, database.name)  # another process may have been faster
         if number is None:
             schema.metadata.create_all(connection)
             _note(connection, schema.FORMAT)
-            return
-        for migrate in schema.MIGRATIONS[number - 1 :]:
+            return ""
+        if number == schema.FORMAT:
+            return ""
+        before, copy = number, database.keep_copy(connection, number)
+        for migrate in migrations.MIGRATIONS[number - 1 :]:
             migrate(connection)
             number += 1
             _note(connection, number)
+    return f"{database.name}: brought from format {before} to {number}; the store as it was is kept as {copy}"
 
 
 def _number(connection: Connection, name: str) -> int | None:
