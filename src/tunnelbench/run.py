@@ -15,8 +15,9 @@ from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
+from tunnelbench.measure.udp_trial import UdpMeter
 from tunnelbench.model.errors import CannotHere, TrialFailed, TunnelRefused, TunnelUnavailable
-from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof, Verdict, worst
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
@@ -57,7 +58,7 @@ def run_plan(
     with on_cpus(testbed.local.cpus), testbed:
         bench = Bench(testbed, plan, observer)
         for record in known:
-            bench.meter.remember(record)
+            bench.remember(record)
         for record in bench.measure_all(done):
             store_trial(record)
             observer.trial_ended(record)
@@ -81,7 +82,8 @@ class Bench:
         self.testbed = testbed
         self.plan = plan
         self.observer = observer
-        self.meter = TrialMeter(testbed, plan.tcp, observer.second_passed)
+        self.tcp = TrialMeter(testbed, plan.tcp, observer.second_passed) if plan.tcp else None
+        self.udp = UdpMeter(testbed, plan.udp, observer.second_passed) if plan.udp else None
         self._foreign_load_seen = True
         """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
 
@@ -90,6 +92,26 @@ class Bench:
 
         Raises CannotHere where the testers lack the plan's congestion control: no trial could be made.
         """
+        self._require_congestion_control()
+        yield from self.calibrate([spec for spec in self.plan.calibrations() if spec.sequence not in done])
+        missing = [spec for spec in self.plan.trials() if spec.sequence not in done]
+        for _, trials in groupby(missing, key=lambda trial: (trial.round, trial.tunnel.name)):
+            yield from self.measure_block(list(trials))
+
+    def meter(self, spec: TrialSpec) -> TrialMeter | UdpMeter:
+        """Who measures a trial."""
+        meter = self.tcp if spec.test is Test.TCP else self.udp
+        if meter is None:
+            raise ValueError(f"the plan has no traffic for {spec.what}")
+        return meter
+
+    def remember(self, record: TrialRecord) -> None:
+        """What a trial found that later ones need to know."""
+        self.meter(record.spec).remember(record)
+
+    def _require_congestion_control(self) -> None:
+        if self.plan.tcp is None:
+            return
         algorithm = self.plan.tcp.congestion_control
         for tester in (self.testbed.client, self.testbed.server):
             if not tester.has_congestion_control(algorithm):
@@ -97,17 +119,13 @@ class Bench:
                     f"the {tester.name}'s kernel has no TCP congestion control {algorithm} (tcp.congestion_control)",
                     "sysctl net.ipv4.tcp_available_congestion_control lists those that there are",
                 )
-        yield from self.calibrate([spec for spec in self.plan.calibrations() if spec.sequence not in done])
-        missing = [spec for spec in self.plan.trials() if spec.sequence not in done]
-        for _, trials in groupby(missing, key=lambda trial: (trial.round, trial.tunnel.name)):
-            yield from self.measure_block(list(trials))
 
     def calibrate(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
         """What the testers can do back to back, no router between them."""
         with self.testbed.back_to_back() as link:
             for spec in trials:
-                record = self._record(spec, partial(self.meter.calibrate, spec, link), None)
-                self.meter.remember(record)
+                record = self._record(spec, partial(self.meter(spec).calibrate, spec, link), None)
+                self.remember(record)
                 yield record
 
     def measure_block(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
@@ -136,10 +154,14 @@ class Bench:
             proof = prove(self.testbed, tunnel, answer)
             if worst(proof.checks) is Verdict.VOID:
                 raise ProofFailed(proof)
-            warm_up(self.testbed, self.plan.tcp)
+            if self.plan.tcp:
+                warm_up(self.testbed, self.plan.tcp)
+            if self.udp:
+                self.udp.warm_up(tunnel)
             while waiting:
                 spec = waiting[0]
-                record = self._record(spec, partial(self.meter.measure, spec, tunnel), proof)
+                record = self._record(spec, partial(self.meter(spec).measure, spec, tunnel), proof)
+                self.remember(record)
                 waiting.pop(0)
                 yield record
                 if tunnel.has_died:
@@ -160,7 +182,18 @@ class Bench:
         self._foreign_load_seen = any(
             check.name == "foreign-load" and check.verdict is Verdict.VOID for check in found.checks
         )
-        return TrialRecord(spec, Outcome.MEASURED, "", started_at, now(), found.checks, found.tcp, proof, found.raw)
+        return TrialRecord(
+            spec,
+            Outcome.MEASURED,
+            "",
+            started_at,
+            now(),
+            checks=found.checks,
+            tcp=found.tcp,
+            proof=proof,
+            raw=found.raw,
+            udp=found.udp,
+        )
 
     def _without_figures(
         self, waiting: list[TrialSpec], outcome: Outcome, error: Exception, started_at: str

@@ -81,9 +81,12 @@ def run_command(
 
 
 class Daemon:
-    """A program that runs until it is stopped; its output goes to a file."""
+    """A program that runs until it is stopped; its output goes to a file.
 
-    def __init__(self, argv: Sequence[str], log_path: Path, name: str = "") -> None:
+    `has_input`: its standard input stays open until `close_input`, for programs that end with it.
+    """
+
+    def __init__(self, argv: Sequence[str], log_path: Path, name: str = "", *, has_input: bool = False) -> None:
         log.info("%s >%s 2>&1 &", shlex.join(argv), shlex.quote(str(log_path)))
         self.argv = tuple(argv)
         self.log_path = log_path
@@ -91,7 +94,10 @@ class Daemon:
         """What people call it."""
         with log_path.open("wb") as output:
             self.process = _popen(
-                [*DIE_WITH_CONTROLLER, *argv], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                [*DIE_WITH_CONTROLLER, *argv],
+                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
 
     @property
@@ -138,6 +144,11 @@ class Daemon:
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
 
+    def close_input(self) -> None:
+        """Close its standard input; does no harm when called twice."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
     def stop(self) -> None:
         """End it: SIGTERM, then SIGKILL to all that it started. Does no harm when called twice."""
         if self.is_running:
@@ -145,6 +156,7 @@ class Daemon:
             self.wait(STOP_GRACE_S)
         _kill_session(self.process)
         self.process.wait()
+        self.close_input()
 
 
 @contextmanager

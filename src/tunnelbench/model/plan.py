@@ -156,7 +156,7 @@ class UdpTraffic:
 
 
 SEARCH_S = 16.0
-"""About what a search takes with trials of a second: 9 s of load, and a second after each trial that lost packets [s]."""
+"""About what a search takes with trials of a second: 9 s of load, and a second more where packets were lost [s]."""
 
 LOSS_CURVE_TRIALS = 12
 BURST_S = 30.0
@@ -215,10 +215,7 @@ class Plan:
             kinds += [(Test.ECHO, FLAT_OUT)] if Test.ECHO in self.udp.tests else []
             kinds += [(Test.LATENCY, IDLE)] if Test.LATENCY in self.udp.tests else []
             wanted += [
-                (size, way, *kind)
-                for size in self.udp.payload_bytes
-                for way in self.udp.direction
-                for kind in kinds
+                (size, way, *kind) for size in self.udp.payload_bytes for way in self.udp.direction for kind in kinds
             ]
         return tuple(
             TrialSpec(position - len(wanted), 0, testers, *item) for position, item in enumerate(wanted, start=1)

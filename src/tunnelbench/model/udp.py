@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tunnelbench.model.plan import IMIX, UDP_FRAME_OVERHEAD_BYTES
 from tunnelbench.model.result import PathCounters, Ping, Window
-from tunnelbench.model.search import SearchPoint, SearchRun
+from tunnelbench.model.search import OFFERED_TOLERANCE, SearchPoint, SearchRun
 
 ETHERNET_LAYER_1_BYTES = 20
 """Preamble 8 and gap 12 (IEEE 802.3): what a frame takes on the cable beside itself."""
@@ -88,6 +88,11 @@ class UdpCounts:
     intervals: tuple[UdpInterval, ...] = ()
 
     @property
+    def is_short(self) -> bool:
+        """Whether less was offered than intended (rule 7)."""
+        return self.intended_packets is not None and self.sent_packets < self.intended_packets * (1 - OFFERED_TOLERANCE)
+
+    @property
     def lost_packets(self) -> int:
         """Sent, and not received in time by the program at the other end."""
         return self.sent_packets - self.received_packets
@@ -152,7 +157,7 @@ class UdpMeasurement:
     """From the reading before the traffic to the one after it [s]."""
     foreign_cpu_s: float = 0.0
     """CPU time of processes that are not ours on the CPUs of the testbed, over the bracket [s]."""
-    ping: Ping = Ping(0, 0, None)
+    ping: Ping = field(default_factory=lambda: Ping(0, 0, None))
     physical_limit_pps: float | None = None
     """What the link can carry of this payload through this tunnel [packets/s]; None: no rate limit."""
 
@@ -161,7 +166,9 @@ class UdpMeasurement:
         """Whether the confirming trial lost packets at the NDR; None where none tells."""
         if not self.searches or self.counts is None:
             return None
-        return self.counts.path_lost_packets > 0
+        if self.counts.path_lost_packets:
+            return True
+        return None if self.counts.is_short or self.counts.tester_dropped_packets else False
 
     @property
     def router_busy_share(self) -> float | None:

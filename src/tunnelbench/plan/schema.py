@@ -170,7 +170,7 @@ class UdpTable(Table):
         Field(min_length=1),
         BeforeValidator(_as_list),
         AfterValidator(_no_repeats),
-    ] = [test.value for test in UdpTraffic.tests]
+    ] = ["search"]
     rate: Annotated[
         list[Annotated[str, PlainValidator(_offered_load)]],
         Field(min_length=1),

@@ -76,10 +76,10 @@ def far_end_command(program: str, address: str, session: str, load: Load) -> lis
     return [*argv, *_ways(load)]
 
 
-def sender_command(program: str, address: str, session: str, load: Load) -> list[str]:
-    """The sender of one trial."""
+def sender_command(program: str, address: str, session: str, load: Load, *, source: str) -> list[str]:
+    """The sender of one trial; `source` is its own address."""
     # fmt: off
-    argv = [program, "send", "--target", f"{address}:{PORT}", "--session", session,
+    argv = [program, "send", "--target", f"{address}:{PORT}", "--bind", source, "--session", session,
             "--payload-bytes", load.sizes, "--interval-s", f"{load.interval_s:g}"]
     # fmt: on
     if load.burst_packets is not None:
@@ -117,6 +117,7 @@ class Lines:
 def parse_lines(text: str) -> Lines:
     """The lines of an engine, the last of which may not be whole yet; TrialFailed where they are not an engine's."""
     found = Lines()
+    intervals: list[Mapping[str, Any]] = []
     for line in text.splitlines():
         try:
             entry = json.loads(line)
@@ -130,12 +131,12 @@ def parse_lines(text: str) -> Lines:
                     raise TrialFailed(f"{PROGRAM} speaks protocol {entry.get('protocol')}, not {PROTOCOL}")
                 found = replace(found, hello=entry)
             case "interval":
-                found = replace(found, intervals=(*found.intervals, entry))
+                intervals.append(entry)
             case "summary":
                 found = replace(found, summary=entry)
             case "error":
                 found = replace(found, error=str(entry.get("message", "an error without words")))
-    return found
+    return replace(found, intervals=tuple(intervals))
 
 
 def parse(sender_text: str, far_text: str, load: Load) -> UdpCounts:

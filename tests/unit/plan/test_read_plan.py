@@ -190,7 +190,9 @@ def test_overrides_are_in_the_plan_and_in_its_text(load: Load, schemas: Schemas,
 
 
 def test_an_override_makes_a_table_that_the_file_lacks(load: Load) -> None:
-    assert load('[[tunnel]]\nkind = "vxlan"\n', "tcp.streams=4").plan.tcp.streams == 4
+    tcp = load('[[tunnel]]\nkind = "vxlan"\n', "tcp.streams=4").plan.tcp
+    assert tcp is not None
+    assert tcp.streams == 4
 
 
 def test_faults_of_flags_name_the_flag_and_come_after_those_of_the_file(load: Load, tmp_path: Path) -> None:
@@ -270,6 +272,7 @@ def test_the_quick_plan_is_short_and_has_eight_tunnels(schemas: Schemas) -> None
         "OpenVPN no cipher, SHA-1",
         "OpenVPN no cipher, no auth",
     ]
+    assert plan.tcp is not None
     assert len(plan.trials()) * plan.tcp.duration_s < 200
 
 

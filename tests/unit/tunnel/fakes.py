@@ -28,7 +28,7 @@ class FakeHost(LocalHost):
         self.commands.append(list(argv))
         return Completed(tuple(argv), 0, self.answer(argv), "")
 
-    def start(self, argv: Sequence[str]) -> Daemon:
+    def start(self, argv: Sequence[str], *, has_input: bool = False) -> Daemon:
         self.commands.append(list(argv))
         self.daemons.append(FakeDaemon(self.answer(argv), Path(argv[0]).name))
         return self.daemons[-1].as_daemon
