@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import click
 
 from tunnelbench.cli.here import RUN_FOLDER, left_runs, only_run_here
-from tunnelbench.cli.output import emit_json, is_store_missing, json_option, store_option
+from tunnelbench.cli.output import emit_json, is_store_missing, json_option, open_store, store_option
 from tunnelbench.host.command import undisturbed
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.run import now
-from tunnelbench.store import Store, default_path
+from tunnelbench.store import default_path
 from tunnelbench.testbed.netns import left_namespaces, remove_namespace
 from tunnelbench.tunnel import adapters
 
@@ -63,7 +63,7 @@ def mark_as_killed(store_location: str | None) -> list[str]:
     place = store_location or default_path()
     if is_store_missing(place):
         return []
-    with Store.open(place, create=False) as store:
+    with open_store(place) as store:
         stale = [run.run_id for run in store.runs() if run.status == "running"]
         for run_id in stale:
             store.end_run(run_id, "killed", now())

@@ -36,6 +36,8 @@ STYLES = {
     "void": "red",
     "refused": "red",
     "failed": "red",
+    "killed": "red",
+    "given-up": "dim",
     "absent": "dim",
     "unknown": "dim",
     "unavailable": "dim",

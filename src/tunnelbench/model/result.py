@@ -40,6 +40,8 @@ class Outcome(StrEnum):
     """The tunnel failed its proof and was not timed."""
     UNAVAILABLE = "unavailable"
     """This machine cannot do it."""
+    GIVEN_UP = "given-up"
+    """Not tried, because the tunnel had failed too often in a row."""
 
 
 @dataclass(frozen=True)

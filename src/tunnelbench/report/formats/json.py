@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tunnelbench.analysis.comments import comments
+from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.summary import trial_class
 from tunnelbench.model.result import TcpMeasurement, TrialRecord
 from tunnelbench.report.document import Document, Style
@@ -27,12 +28,13 @@ DERIVED = (
 
 
 def render(document: Document, style: Style) -> str:
-    """One object: `run`, `rows`, `doubts`, `trials`. Fields are named as in the model, with their units."""
+    """One object: `run`, `rows`, `quiet`, `doubts`, `trials`. Fields are named as in the model, with their units."""
     del style
     rows = [{**plain(row), "comments": list(comments(row))} for row in document.rows]
     whole = {
         "run": plain(document.run),
         "rows": rows,
+        "quiet": plain(quiet(document.records)),
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
         "trials": [_trial(record) for record in document.records],
     }
