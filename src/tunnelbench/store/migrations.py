@@ -27,6 +27,12 @@ def from_1_to_2(connection: Connection) -> None:
     _add_checksums(connection, "trial_raw", ("run_id", "sequence"))
 
 
+def add_udp(connection: Connection) -> None:
+    """What a trial did, and the figures of UDP; null in trials of TCP from before, whose checksums stay true."""
+    for name in ("test", "load", "udp"):
+        connection.execute(text(f"ALTER TABLE trial ADD COLUMN {name} TEXT"))
+
+
 def _add_checksums(connection: Connection, name: str, keys: tuple[str, ...]) -> None:
     """One row in memory at a time: raw output is large."""
     changed = table(name, *(column(key) for key in keys), column("checksum"))
@@ -37,5 +43,5 @@ def _add_checksums(connection: Connection, name: str, keys: tuple[str, ...]) -> 
         connection.execute(update(changed).where(*is_it).values(checksum=checksum(row)))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (from_1_to_2,)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (from_1_to_2, add_udp)
 """The first one turns format 1 into 2, and so on."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tunnelbench.model.plan import Direction, OptionValue, TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Direction, OptionValue, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TrialRecord, TunnelProof
+from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.store.checksum import CHECKSUM, checksum
 
 Row = dict[str, str | int | float | None]
@@ -19,6 +20,7 @@ Row = dict[str, str | int | float | None]
 _OPTIONS = TypeAdapter(dict[str, OptionValue])
 _CHECKS = TypeAdapter(tuple[Check, ...])
 _TCP = TypeAdapter(TcpMeasurement)
+_UDP = TypeAdapter(UdpMeasurement)
 _PROOF = TypeAdapter(TunnelProof)
 _OBJECT = TypeAdapter(dict[str, Any])
 _NOTES = TypeAdapter(tuple[str, ...])
@@ -76,6 +78,9 @@ def trial_row(run_id: str, record: TrialRecord, proof_sha256: str | None) -> Row
         "tcp": None if record.tcp is None else _json(_TCP.dump_python(record.tcp, mode="json")),
         "proof_sha256": proof_sha256,
         "waited_for_quiet_s": record.waited_for_quiet_s,
+        "test": spec.test.value,
+        "load": _text(spec.load),
+        "udp": None if record.udp is None else _json(_UDP.dump_python(record.udp, mode="json")),
     }
     return _sealed(row)
 
@@ -84,7 +89,15 @@ def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | N
     """From a row of table `trial`, its proof and the JSON of its raw output, where that was read."""
     tunnel = TunnelSpec(row["tunnel_kind"], row["tunnel_name"], _OPTIONS.validate_json(row["tunnel_options"]))
     return TrialRecord(
-        spec=TrialSpec(row["sequence"], row["round"], tunnel, row["payload_bytes"], Direction(row["direction"])),
+        spec=TrialSpec(
+            row["sequence"],
+            row["round"],
+            tunnel,
+            row["payload_bytes"],
+            Direction(row["direction"]),
+            Test(row["test"] or Test.TCP),
+            row["load"] or "",
+        ),
         outcome=Outcome(row["outcome"]),
         reason=row["reason"],
         started_at=row["started_at"],
@@ -94,6 +107,7 @@ def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | N
         proof=proof,
         raw={} if raw is None else _OBJECT.validate_json(raw),
         waited_for_quiet_s=row["waited_for_quiet_s"],
+        udp=None if row["udp"] is None else _UDP.validate_json(row["udp"]),
     )
 
 

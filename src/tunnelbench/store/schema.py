@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Double, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
 
-FORMAT = 2
+FORMAT = 3
 """What this version reads and writes.
 
 History:
 1  run, trial, trial_raw, proof.
 2  checksums of all rows; run.trials_recorded; trial.waited_for_quiet_s.
+3  trial.test, trial.load and trial.udp; without a test it is TCP.
 """
 
 metadata = MetaData()
@@ -73,6 +74,9 @@ trial = Table(
     Column("tcp", Text),
     Column("proof_sha256", Text, ForeignKey("proof.sha256")),
     Column("waited_for_quiet_s", Double),
+    Column("test", Text),
+    Column("load", Text),
+    Column("udp", Text),
     Column("checksum", Text),
 )
 

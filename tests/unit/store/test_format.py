@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
@@ -26,6 +27,8 @@ from tunnelbench.model.result import (
     TunnelProof,
     Window,
 )
+from tunnelbench.model.search import Classification, SearchPoint, SearchRun
+from tunnelbench.model.udp import Burst, Delays, UdpCounts, UdpInterval, UdpMeasurement
 from tunnelbench.store import Store, migrations, schema, upgrade
 
 
@@ -78,7 +81,9 @@ def sample_records() -> list[TrialRecord]:
 def test_the_documentation_names_every_table_column_and_field() -> None:
     text = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
     columns = {column.name for table in schema.metadata.sorted_tables for column in table.columns}
-    records = (Check, CpuUsage, Interval, PathCounters, Ping, TcpMeasurement, TunnelProof, Window)
+    of_both = (Check, CpuUsage, Interval, PathCounters, Ping, TcpMeasurement, TunnelProof, Window)
+    of_udp = (Burst, Classification, Delays, SearchPoint, SearchRun, UdpCounts, UdpInterval, UdpMeasurement)
+    records: tuple[type[Any], ...] = (*of_both, *of_udp)
     names = {field.name for record in records for field in fields(record)}
     missing = [name for name in {*columns, *schema.metadata.tables, *names} if f"`{name}`" not in text]
     assert missing == []
