@@ -14,13 +14,13 @@ from tunnelbench.host.command import CommandFailed
 from tunnelbench.measure.clock import check_clock, wall_offset_s
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
-from tunnelbench.measure.patience import Patience
+from tunnelbench.measure.patience import NOT_BEGUN, Patience
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
 from tunnelbench.measure.udp_trial import UdpMeter
-from tunnelbench.model.errors import CannotHere, TrialFailed, TunnelRefused, TunnelUnavailable
+from tunnelbench.model.errors import CannotHere, NotBegun, TrialFailed, TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec
-from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof, Verdict, worst
+from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict, worst
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import End, Ends
@@ -193,7 +193,7 @@ class Bench:
                 str(error),
                 started_at,
                 now(),
-                (check_clock(wall_offset_s() - offset_s),),
+                (*_why_not_begun(error), check_clock(wall_offset_s() - offset_s)),
                 proof=proof,
                 raw=error.raw if isinstance(error, TrialFailed) else {},
                 waited_for_quiet_s=waited_s,
@@ -251,6 +251,11 @@ class ProofFailed(TunnelRefused):
         reasons = [check.reason for check in proof.checks if check.verdict is Verdict.VOID]
         super().__init__("; ".join(reasons))
         self.proof = proof
+
+
+def _why_not_begun(error: Exception) -> tuple[Check, ...]:
+    """As a check, where a trial was not begun at all."""
+    return (Check(NOT_BEGUN, Verdict.VOID, str(error), rule=20),) if isinstance(error, NotBegun) else ()
 
 
 def now() -> str:

@@ -7,7 +7,10 @@ from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 MOST_FAILURES = 3
 """So many attempts in a row without a figure that counts, and the tunnel's other trials are left out."""
 
-NOT_THE_TUNNELS_FAULT = frozenset({"foreign-load", "clock"})
+NOT_BEGUN = "not-begun"
+"""Check of a trial for which an earlier one did not find what it needs."""
+
+NOT_THE_TUNNELS_FAULT = frozenset({"foreign-load", "clock", NOT_BEGUN})
 """Checks that make a trial void and say nothing of its tunnel."""
 
 

@@ -19,7 +19,7 @@ from tunnelbench.measure.search import MlrSearch, Search
 from tunnelbench.measure.tcp_trial import TrialFindings, router_cpu_doubt
 from tunnelbench.measure.udp_checks import check_udp_calibration, check_udp_trial
 from tunnelbench.measure.udp_exchange import Exchanger, as_point
-from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.errors import NotBegun
 from tunnelbench.model.plan import (
     CALIBRATION_KIND,
     FLAT_OUT,
@@ -206,12 +206,12 @@ class UdpMeter:
         return self._testers_pps.get((spec.payload_bytes, spec.direction, Test.RATE), UNKNOWN_LIMIT_PPS)
 
     def _latency_pps(self, spec: TrialSpec) -> float:
-        """The rate of a latency trial. Raises TrialFailed where no search has told the PDR."""
+        """The rate of a latency trial. Raises NotBegun where no search has told the PDR."""
         if spec.load == IDLE:
             return IDLE_PPS
         pdr_pps = self._pdr_pps.get((spec.round, spec.tunnel.name, spec.payload_bytes, spec.direction))
         if pdr_pps is None:
-            raise TrialFailed(f"no search of this round told the PDR of which to take {spec.load}")
+            raise NotBegun(f"no search of this round told the PDR of which to take {spec.load}")
         return pdr_pps * float(spec.load.removesuffix("%")) / 100
 
     def _search(self, spec: TrialSpec, exchanger: Exchanger) -> Traffic:
