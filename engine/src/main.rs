@@ -1,43 +1,105 @@
 //! The packet engine of TunnelBench: a single binary that runs in a namespace, over SSH or in a guest.
+//!
+//! docs/engine.md describes its command lines, its output and its packets.
 
-use std::io::{self, Write};
+mod answers;
+mod arguments;
+mod arrivals;
+mod counter;
+mod counting;
+mod ending;
+mod histogram;
+mod host;
+mod io;
+mod output;
+mod pace;
+mod packet;
+mod receive;
+mod reflect;
+mod send;
+mod socket;
+mod tally;
+mod transmit;
+
+use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
 
-const HELP: &str = "tunnelbench-engine: the packet engine of TunnelBench; `--version` prints its version.";
+use serde::Serialize;
+
+use arguments::Command;
+use ending::CannotHere;
+use output::{Output, json_line};
+
+const HELP: &str = "tunnelbench-engine: the packet engine of TunnelBench; its verbs are `send`, `receive` and `reflect`, \
+                    which docs/engine.md describes; `--version` prints its version.";
 const VERSION: &str = concat!("tunnelbench-engine ", env!("CARGO_PKG_VERSION"));
 
 /// Exit code for a wrong command line, the same as that of `tunnelbench`.
 const WRONG_INPUT: u8 = 2;
 
+/// The last line where there is no summary.
+#[derive(Serialize)]
+struct Failure<'a> {
+    r#type: &'static str,
+    role: &'static str,
+    kind: &'static str,
+    message: &'a str,
+    hint: &'a str,
+}
+
 fn main() -> ExitCode {
-    match answer(lexopt::Parser::from_env()) {
-        // A reader that has gone away, such as `head -0`, is no reason for a panic.
-        Ok(text) => match writeln!(io::stdout(), "{text}") {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        },
+    let command = match arguments::parse(lexopt::Parser::from_env()) {
+        Ok(command) => command,
         Err(error) => {
-            let _ = writeln!(
-                io::stderr(),
-                "tunnelbench-engine: {error}\nhint: see tunnelbench-engine --help"
+            return fail(
+                None,
+                "wrong-input",
+                &error.to_string(),
+                "see docs/engine.md and tunnelbench-engine --help",
             );
-            ExitCode::from(WRONG_INPUT)
         }
+    };
+    let (role, result) = match command {
+        Command::Help => return say(HELP),
+        Command::Version => return say(VERSION),
+        Command::Receive(arguments) => ("receive", measure(|output| receive::run(&arguments, output))),
+        Command::Reflect(arguments) => ("reflect", measure(|output| reflect::run(&arguments, output))),
+        Command::Send(arguments) => ("send", measure(|output| send::run(&arguments, output))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(cannot) => fail(Some(role), "cannot-here", &cannot.message, cannot.hint),
     }
 }
 
-/// What the command line asks for, as one line of text.
-fn answer(mut arguments: lexopt::Parser) -> Result<&'static str, lexopt::Error> {
-    use lexopt::prelude::*;
+fn measure(verb: impl FnOnce(&Output) -> Result<(), CannotHere>) -> Result<(), CannotHere> {
+    io::hear_signals();
+    ending::watch_input();
+    verb(&Output::new())
+}
 
-    let text = match arguments.next()? {
-        Some(Short('h') | Long("help")) => HELP,
-        Some(Short('V') | Long("version")) => VERSION,
-        Some(argument) => return Err(argument.unexpected()),
-        None => return Err("nothing to do".into()),
-    };
-    match arguments.next()? {
-        Some(argument) => Err(argument.unexpected()),
-        None => Ok(text),
+fn say(text: &str) -> ExitCode {
+    // A reader that has gone away, such as `head -0`, is no reason for a panic.
+    match writeln!(stdout(), "{text}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Say what is wrong on standard error, and on standard output where a verb had begun.
+fn fail(role: Option<&'static str>, kind: &'static str, message: &str, hint: &str) -> ExitCode {
+    let _ = writeln!(stderr(), "tunnelbench-engine: {message}\nhint: {hint}");
+    match role {
+        None => ExitCode::from(WRONG_INPUT),
+        Some(role) => {
+            let _ = stdout().write_all(&json_line(&Failure {
+                r#type: "error",
+                role,
+                kind,
+                message,
+                hint,
+            }));
+            ExitCode::FAILURE
+        }
     }
 }

@@ -1,0 +1,171 @@
+//! Packets as they come: waiting for them, taking them, and when they came.
+
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+
+use crate::arguments::{Path, Stamps, Wait};
+use crate::io::{self, BATCH_MAX, Inbox};
+use crate::packet::{FLOWS_MAX, Header};
+
+/// How long a nap is meant to be; the kernel makes it 100-200 us.
+const NAP_NS: u64 = 100_000;
+/// After so long without a packet a nap becomes a sleep that a packet ends.
+const NAP_UNTIL_IDLE_NS: u64 = 20_000_000;
+/// Whoever waits looks this often whether it is to end.
+const WAIT_MAX_NS: u64 = 50_000_000;
+/// The clocks were read in one go, so that more than this is a step of the system's clock [ns].
+const CLOCK_STEP_NS: u64 = 20_000;
+/// A packet cannot have come later than it was read, but for the error of the clocks' difference [ns].
+const CLOCK_ERROR_NS: u64 = 50_000;
+
+/// When the packets of a batch came.
+pub struct Clock {
+    stamps: Option<Stamps>,
+    offset_ns: i64,
+    /// Packets stamped before the system's clock stepped may still wait in the socket.
+    unsettled: bool,
+    /// The last batch was all that there was.
+    emptied: bool,
+    pub steps: u64,
+    now_ns: u64,
+}
+
+impl Clock {
+    pub fn new(stamps: Option<Stamps>) -> Clock {
+        Clock {
+            stamps,
+            offset_ns: io::realtime_offset_ns(),
+            unsettled: false,
+            emptied: true,
+            steps: 0,
+            now_ns: io::now_ns(),
+        }
+    }
+
+    /// A batch of `count` packets has been read.
+    fn batch(&mut self, count: usize) {
+        self.now_ns = io::now_ns();
+        if self.stamps != Some(Stamps::Kernel) {
+            return;
+        }
+        if self.emptied {
+            self.unsettled = false;
+        }
+        self.emptied = count < BATCH_MAX;
+        if count == 0 {
+            return;
+        }
+        let offset_ns = io::realtime_offset_ns();
+        if offset_ns.abs_diff(self.offset_ns) > CLOCK_STEP_NS {
+            self.steps += 1;
+            self.unsettled = true;
+        }
+        self.offset_ns = offset_ns;
+    }
+
+    /// CLOCK_MONOTONIC when the packet came [ns]; `None` where the system's clock stepped meanwhile.
+    pub fn arrival_ns(&self, inbox: &Inbox, index: usize) -> Option<u64> {
+        if self.stamps != Some(Stamps::Kernel) {
+            return Some(self.now_ns);
+        }
+        if self.unsettled {
+            return None;
+        }
+        let arrival_ns = u64::try_from(inbox.stamp_ns(index)? - self.offset_ns).ok()?;
+        (arrival_ns <= self.now_ns + CLOCK_ERROR_NS).then_some(arrival_ns)
+    }
+
+    /// When the last batch was read.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+}
+
+/// A socket to receive from, with everything that takes.
+pub struct Intake {
+    pub inbox: Inbox,
+    pub clock: Clock,
+    wait: Wait,
+    last_packet_ns: u64,
+    dropped_seen: Vec<Option<u32>>,
+    pub dropped_packets: u64,
+    /// Errors of packets that were sent, as ICMP reported them.
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl Intake {
+    pub fn new(sources: bool, stamps: Option<Stamps>, path: Path, wait: Wait, sockets: &[&UdpSocket]) -> Intake {
+        Intake {
+            inbox: Inbox::new(sources, stamps == Some(Stamps::Kernel), path == Path::Plain),
+            clock: Clock::new(stamps),
+            wait,
+            last_packet_ns: io::now_ns(),
+            dropped_seen: sockets.iter().map(|socket| io::dropped_packets(socket)).collect(),
+            dropped_packets: 0,
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// Take what is there, at most `BATCH_MAX` packets.
+    pub fn take(&mut self, socket: &UdpSocket) -> usize {
+        let count = self.inbox.receive(socket).unwrap_or_else(|error| {
+            *self.errors.entry(io::error_name(&error)).or_default() += 1;
+            io::drain_errors(socket);
+            0
+        });
+        self.clock.batch(count);
+        if count > 0 {
+            self.last_packet_ns = self.clock.now_ns;
+        }
+        count
+    }
+
+    /// Wait for the next packet, the way that was asked for, not beyond `until_ns`.
+    pub fn wait(&self, sockets: &[&UdpSocket], until_ns: u64) {
+        let now_ns = self.clock.now_ns;
+        let left_ns = until_ns.saturating_sub(now_ns).min(WAIT_MAX_NS);
+        let idle_ns = now_ns.saturating_sub(self.last_packet_ns);
+        match self.wait {
+            Wait::Spin => std::hint::spin_loop(),
+            Wait::Nap if idle_ns < NAP_UNTIL_IDLE_NS => io::sleep_until_ns(now_ns + left_ns.min(NAP_NS)),
+            Wait::Nap | Wait::Block => io::wait_readable(sockets, left_ns),
+        }
+    }
+
+    /// Bring `dropped_packets` up to date.
+    pub fn count_dropped(&mut self, sockets: &[&UdpSocket]) {
+        for (seen, socket) in self.dropped_seen.iter_mut().zip(sockets) {
+            let now = io::dropped_packets(socket);
+            if let (Some(before), Some(after)) = (*seen, now) {
+                self.dropped_packets += u64::from(after.wrapping_sub(before));
+            }
+            *seen = now;
+        }
+    }
+
+    /// Whether the kernel tells what it dropped.
+    pub fn drops_are_known(&self) -> bool {
+        self.dropped_seen.iter().all(Option::is_some)
+    }
+}
+
+/// Differences of the delays of neighbours (RFC 3393).
+pub struct Variation {
+    last: Vec<Option<(u32, i64)>>,
+}
+
+impl Variation {
+    pub fn new() -> Variation {
+        Variation {
+            last: vec![None; FLOWS_MAX],
+        }
+    }
+
+    /// A packet came whose delay is known, but for a constant. The difference to that of the packet before it in its flow,
+    /// if that was the last that came.
+    pub fn record(&mut self, header: &Header, delay_ns: i64) -> Option<u64> {
+        let last = self.last[usize::from(header.flow)].replace((header.sequence, delay_ns));
+        let (sequence, delay_before_ns) = last?;
+        (sequence.wrapping_add(1) == header.sequence).then(|| delay_ns.abs_diff(delay_before_ns))
+    }
+}

@@ -1,0 +1,93 @@
+//! What this machine is, and what its kernel counts.
+
+use std::fs;
+
+/// Two engines with the same one read the same CLOCK_MONOTONIC.
+pub fn clock_id() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    // Kernels before 5.6 have one time namespace only.
+    let namespace =
+        fs::read_link("/proc/self/ns/time").map_or_else(|_| "time".into(), |link| link.display().to_string());
+    Some(format!("{}/{namespace}", boot.trim()))
+}
+
+pub fn kernel() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .ok()
+        .map(|release| release.trim().to_owned())
+}
+
+/// UDP errors of the whole network namespace since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UdpErrors {
+    pub receive_buffer: u64,
+    pub checksum: u64,
+}
+
+impl UdpErrors {
+    pub fn read(ipv6: bool) -> Option<UdpErrors> {
+        if ipv6 {
+            parse_snmp6(&fs::read_to_string("/proc/self/net/snmp6").ok()?)
+        } else {
+            parse_snmp(&fs::read_to_string("/proc/self/net/snmp").ok()?)
+        }
+    }
+}
+
+/// Two lines a protocol: names, then values.
+fn parse_snmp(text: &str) -> Option<UdpErrors> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let value = |wanted| {
+        let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+        pairs.find(|&(name, _)| name == wanted)?.1.parse().ok()
+    };
+    Some(UdpErrors {
+        receive_buffer: value("RcvbufErrors")?,
+        checksum: value("InCsumErrors")?,
+    })
+}
+
+/// A name and a value a line.
+fn parse_snmp6(text: &str) -> Option<UdpErrors> {
+    let value = |wanted| {
+        let mut pairs = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+        pairs.find(|&(name, _)| name == wanted)?.1.trim().parse().ok()
+    };
+    Some(UdpErrors {
+        receive_buffer: value("Udp6RcvbufErrors")?,
+        checksum: value("Udp6InCsumErrors")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_found_by_their_names() {
+        let text = "Tcp: A RcvbufErrors\nTcp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors SndbufErrors InCsumErrors\nUdp: 9 1 7 3 4\n\
+                    UdpLite: InDatagrams\nUdpLite: 0\n";
+        assert_eq!(
+            parse_snmp(text),
+            Some(UdpErrors {
+                receive_buffer: 7,
+                checksum: 4
+            })
+        );
+        let text = "Udp6InDatagrams                 \t9\nUdp6RcvbufErrors                \t7\nUdp6InCsumErrors  \t4\n";
+        assert_eq!(
+            parse_snmp6(text),
+            Some(UdpErrors {
+                receive_buffer: 7,
+                checksum: 4
+            })
+        );
+    }
+
+    #[test]
+    fn this_kernel_counts_udp_errors() {
+        assert!(UdpErrors::read(false).is_some());
+        assert!(clock_id().is_some_and(|id| id.len() > 36));
+    }
+}

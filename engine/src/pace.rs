@@ -1,0 +1,194 @@
+//! When packets are due.
+
+/// A held-up sender makes up for it at this multiple of its rate. All at once would be a burst that the path under test
+/// never agreed to, and that could be taken for its loss.
+const CATCH_UP: f64 = 1.25;
+
+/// What may leave at once after being held up [ns of the rate].
+const CREDIT_NS: f64 = 100_000.0;
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+/// Packets per second, in millionths, so that the schedule is exact over weeks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate {
+    micro_pps: u64,
+}
+
+impl Rate {
+    /// `None` where the rate is not between 0.001 and 100 million packets a second.
+    pub fn from_pps(pps: f64) -> Option<Rate> {
+        (1e-3..=1e8).contains(&pps).then(|| Rate {
+            micro_pps: (pps * 1e6).round() as u64,
+        })
+    }
+
+    /// When packet `index` is due, from the start [ns].
+    fn due_ns(self, index: u64) -> u64 {
+        (u128::from(index) * NS_PER_S * 1_000_000 / u128::from(self.micro_pps)) as u64
+    }
+
+    /// How many packets are due up to and with `elapsed_ns`, the first one at 0.
+    pub fn due_packets(self, elapsed_ns: u64) -> u64 {
+        (u128::from(elapsed_ns) * u128::from(self.micro_pps) / (NS_PER_S * 1_000_000)) as u64 + 1
+    }
+
+    pub fn interval_ns(self) -> f64 {
+        1e15 / self.micro_pps as f64
+    }
+}
+
+/// An even stream of packets: packet k is due at start + k / rate, whatever became of the others.
+pub struct Schedule {
+    rate: Rate,
+    start_ns: u64,
+    /// Packets for which the schedule is done, sent or not.
+    done: u64,
+    next_due_ns: u64,
+    credit: f64,
+    credit_max: f64,
+    looked_ns: u64,
+}
+
+impl Schedule {
+    pub fn new(rate: Rate, start_ns: u64) -> Schedule {
+        let credit_max = (CREDIT_NS / rate.interval_ns()).max(2.0);
+        Schedule {
+            rate,
+            start_ns,
+            done: 0,
+            next_due_ns: start_ns,
+            credit: 1.0,
+            credit_max,
+            looked_ns: start_ns,
+        }
+    }
+
+    /// When the next packet is due [ns of CLOCK_MONOTONIC].
+    pub fn next_due_ns(&self) -> u64 {
+        self.next_due_ns
+    }
+
+    /// When the next packet may leave, as far as is known now: it is due, and not too close to those before.
+    pub fn next_release_ns(&self) -> u64 {
+        let missing = (1.0 - self.credit).max(0.0) * self.rate.interval_ns() / CATCH_UP;
+        self.next_due_ns.max(self.looked_ns + missing.ceil() as u64)
+    }
+
+    /// How many packets may leave now.
+    pub fn release(&mut self, now_ns: u64) -> u64 {
+        let elapsed = now_ns.saturating_sub(self.looked_ns) as f64;
+        self.looked_ns = self.looked_ns.max(now_ns);
+        self.credit = (self.credit + elapsed / self.rate.interval_ns() * CATCH_UP).min(self.credit_max);
+        if now_ns < self.next_due_ns {
+            return 0;
+        }
+        let due = self.rate.due_packets(now_ns - self.start_ns).saturating_sub(self.done);
+        due.min(self.credit as u64)
+    }
+
+    /// `packets` have been dealt with.
+    pub fn advance(&mut self, packets: u64) {
+        self.done += packets;
+        self.credit -= packets as f64;
+        self.next_due_ns = self.start_ns + self.rate.due_ns(self.done);
+    }
+
+    /// Packets that were due within `elapsed_ns` from the start, its end excluded.
+    pub fn intended(&self, elapsed_ns: u64) -> u64 {
+        if elapsed_ns == 0 {
+            0
+        } else {
+            self.rate.due_packets(elapsed_ns - 1)
+        }
+    }
+}
+
+/// How punctual a sender was.
+#[derive(Default, Clone)]
+pub struct Punctuality {
+    pub stalls: u64,
+    pub stall_max_ns: u64,
+    stalled: bool,
+}
+
+/// A sender that is this late was held up by something [ns].
+const STALL_NS: u64 = 1_000_000;
+
+impl Punctuality {
+    pub fn record(&mut self, late_ns: u64) {
+        if late_ns > STALL_NS {
+            self.stalls += u64::from(!self.stalled);
+            self.stall_max_ns = self.stall_max_ns.max(late_ns);
+        }
+        self.stalled = late_ns > STALL_NS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(pps: f64) -> Rate {
+        Rate::from_pps(pps).unwrap()
+    }
+
+    #[test]
+    fn a_schedule_keeps_its_rate_to_the_packet_for_a_week() {
+        let week_s = 7 * 24 * 3600;
+        let rate = rate(3.0);
+        assert_eq!(rate.due_ns(3 * week_s), week_s * 1_000_000_000);
+        assert_eq!(rate.due_packets(week_s * 1_000_000_000 - 1), 3 * week_s);
+    }
+
+    #[test]
+    fn rates_out_of_reach_are_refused() {
+        for pps in [0.0, -1.0, 0.0001, 1e9, f64::NAN, f64::INFINITY] {
+            assert_eq!(Rate::from_pps(pps), None, "{pps}");
+        }
+    }
+
+    #[test]
+    fn packets_leave_when_they_are_due_and_not_before() {
+        let mut schedule = Schedule::new(rate(1000.0), 5_000);
+        assert_eq!(schedule.release(5_000), 1);
+        schedule.advance(1);
+        assert_eq!(schedule.next_due_ns(), 1_005_000);
+        assert_eq!(schedule.release(1_004_999), 0);
+        assert_eq!(schedule.release(1_005_000), 1);
+    }
+
+    #[test]
+    fn a_stall_is_made_up_for_at_a_quarter_more_than_the_rate() {
+        let (interval, stall) = (20_000u64, 4_000_000u64);
+        let mut schedule = Schedule::new(rate(50_000.0), 0);
+        schedule.release(0);
+        schedule.advance(1);
+        let mut sent = Vec::new();
+        let mut now = stall;
+        while now < 40_000_000 {
+            let count = schedule.release(now);
+            schedule.advance(count);
+            sent.extend(std::iter::repeat_n(now, count as usize));
+            now += 1_000;
+        }
+        let at_once = sent.iter().filter(|&&time| time == stall).count();
+        assert!(at_once <= 5, "{at_once} packets left at once");
+        let in_millisecond = sent
+            .iter()
+            .filter(|&&time| (6_000_000..7_000_000).contains(&time))
+            .count();
+        assert!((61..=64).contains(&in_millisecond), "{in_millisecond} instead of 62.5");
+        assert_eq!(sent.len() as u64 + 1, schedule.intended(40_000_000 - 999));
+        assert_eq!(sent.len() as u64 + 1, 40_000_000 / interval);
+    }
+
+    #[test]
+    fn one_stall_is_counted_once_and_a_second_one_again() {
+        let mut punctuality = Punctuality::default();
+        for late_ns in [0, 2_000_000, 1_500_000, 900_000, 3_000_000] {
+            punctuality.record(late_ns);
+        }
+        assert_eq!((punctuality.stalls, punctuality.stall_max_ns), (2, 3_000_000));
+    }
+}

@@ -1,0 +1,182 @@
+//! A packet: 18 bytes of header, packed so that they fit into the smallest Ethernet frame, then content. docs/engine.md
+//! has the layout.
+
+use std::fmt;
+
+pub const HEADER_BYTES: usize = 18;
+pub const PAYLOAD_BYTES_MAX: usize = 8972;
+pub const FLOWS_MAX: usize = 256;
+
+const TOKEN_BYTES: usize = 7;
+const TIME_MASK: u64 = (1 << 40) - 1;
+
+const KIND_MASK: u8 = 0b0000_0011;
+const CONTENT_SHIFT: u8 = 2;
+const SHARED_TIME: u8 = 0b0001_0000;
+const MARK_MASK: u8 = 0b1110_0000;
+const MARK: u8 = 0b0100_0000;
+
+/// The 56 random bits that tell a session's packets from all others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Token([u8; TOKEN_BYTES]);
+
+impl Token {
+    /// From 14 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Token> {
+        if text.len() != 2 * TOKEN_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let number = u64::from_str_radix(text, 16).ok()?;
+        number.to_be_bytes()[1..].try_into().ok().map(Token)
+    }
+
+    pub fn seed(self) -> u64 {
+        self.0.iter().fold(0, |seed, &byte| (seed << 8) | u64::from(byte))
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    OneWay = 0,
+    Request = 1,
+    Answer = 2,
+}
+
+/// What fills a packet behind its header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    Zeros = 0,
+    Pattern = 1,
+    Random = 2,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    pub kind: Kind,
+    pub content: Content,
+    /// Other packets went out with the same system call, so that the send time is not this packet's own.
+    pub shared_time: bool,
+    pub flow: u8,
+    /// Modulo 2^32.
+    pub sequence: u32,
+    /// CLOCK_MONOTONIC of the sender, modulo 2^40 [ns].
+    pub send_time: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Not of this session.
+    Foreign,
+    /// The session's token, but not a header of ours.
+    Broken,
+}
+
+impl Header {
+    pub fn write(&self, token: Token, packet: &mut [u8]) {
+        packet[..7].copy_from_slice(&token.0);
+        packet[7] = self.flow;
+        packet[8..12].copy_from_slice(&self.sequence.to_be_bytes());
+        packet[12..17].copy_from_slice(&self.send_time.to_be_bytes()[3..]);
+        let shared_time = if self.shared_time { SHARED_TIME } else { 0 };
+        packet[17] = MARK | shared_time | ((self.content as u8) << CONTENT_SHIFT) | self.kind as u8;
+    }
+
+    pub fn read(token: Token, packet: &[u8]) -> Result<Header, Refusal> {
+        if packet.get(..TOKEN_BYTES) != Some(&token.0) {
+            return Err(Refusal::Foreign);
+        }
+        let Some(&[.., a, b, c, d, t0, t1, t2, t3, t4, kind]) = packet.get(..HEADER_BYTES) else {
+            return Err(Refusal::Broken);
+        };
+        if kind & MARK_MASK != MARK {
+            return Err(Refusal::Broken);
+        }
+        Ok(Header {
+            kind: match kind & KIND_MASK {
+                0 => Kind::OneWay,
+                1 => Kind::Request,
+                2 => Kind::Answer,
+                _ => return Err(Refusal::Broken),
+            },
+            content: match (kind >> CONTENT_SHIFT) & 0b11 {
+                0 => Content::Zeros,
+                1 => Content::Pattern,
+                2 => Content::Random,
+                _ => return Err(Refusal::Broken),
+            },
+            shared_time: kind & SHARED_TIME != 0,
+            flow: packet[7],
+            sequence: u32::from_be_bytes([a, b, c, d]),
+            send_time: u64::from_be_bytes([0, 0, 0, t0, t1, t2, t3, t4]),
+        })
+    }
+
+    /// Nanoseconds from the send time until `arrival_ns`, as far as 40 bits tell: within 550 s of the truth's sign.
+    pub fn age_ns(&self, arrival_ns: u64) -> i64 {
+        let age = arrival_ns.wrapping_sub(self.send_time) & TIME_MASK;
+        // The upper half of the range is the past: sign-extend from bit 39.
+        ((age << 24) as i64) >> 24
+    }
+}
+
+/// Turn a request into its answer, in place.
+pub fn make_answer(packet: &mut [u8], shares_time: bool) {
+    let kind = &mut packet[HEADER_BYTES - 1];
+    *kind = (*kind & !KIND_MASK) | Kind::Answer as u8;
+    if shares_time {
+        *kind |= SHARED_TIME;
+    }
+}
+
+/// The bytes behind the headers: cut from a stock that both ends make alike, at a place that depends on the packet, so
+/// that a packet that was cut, swapped or altered does not fit.
+pub struct Contents {
+    random: Vec<u8>,
+    pattern: Vec<u8>,
+    zeros: Vec<u8>,
+}
+
+const STOCK_BYTES: usize = 1 << 16;
+
+impl Contents {
+    pub fn new(token: Token) -> Contents {
+        let length = STOCK_BYTES + PAYLOAD_BYTES_MAX;
+        // SplitMix64 (Steele, Lea, Flood 2014), seeded with the token.
+        let mut state = token.seed();
+        let random = std::iter::repeat_with(|| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = state;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)).to_le_bytes()
+        })
+        .flatten()
+        .take(length)
+        .collect();
+        Contents {
+            random,
+            pattern: (0..=255).cycle().take(length).collect(),
+            zeros: vec![0; length],
+        }
+    }
+
+    /// What belongs behind `header` in a packet of `packet_bytes`.
+    pub fn of(&self, header: &Header, packet_bytes: usize) -> &[u8] {
+        let stock = match header.content {
+            Content::Zeros => &self.zeros,
+            Content::Pattern => &self.pattern,
+            Content::Random => &self.random,
+        };
+        let place = (header.sequence as usize)
+            .wrapping_mul(0x9e5)
+            .wrapping_add(packet_bytes.wrapping_mul(0x1f3))
+            .wrapping_add(usize::from(header.flow).wrapping_mul(0x3d1));
+        &stock[place % STOCK_BYTES..][..packet_bytes.saturating_sub(HEADER_BYTES)]
+    }
+}

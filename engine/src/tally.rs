@@ -1,0 +1,61 @@
+//! The counts of what came, over a session or an interval of it.
+
+use serde::Serialize;
+
+/// Each packet that came is exactly one of received, late, forgotten, duplicated, corrupted and foreign.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Debug)]
+pub struct Tally {
+    pub received_packets: u64,
+    /// Of payload.
+    pub received_bytes: u64,
+    pub expected_packets: u64,
+    pub late_packets: Option<u64>,
+    pub forgotten_packets: u64,
+    pub duplicated_packets: u64,
+    pub reordered_packets: u64,
+    pub corrupted_packets: u64,
+    pub foreign_packets: u64,
+    pub socket_dropped_packets: Option<u64>,
+}
+
+impl Tally {
+    /// What was counted since `earlier`.
+    pub fn since(&self, earlier: &Tally) -> Tally {
+        let difference = |now: Option<u64>, then: Option<u64>| Some(now? - then.unwrap_or(0));
+        Tally {
+            received_packets: self.received_packets - earlier.received_packets,
+            received_bytes: self.received_bytes - earlier.received_bytes,
+            expected_packets: self.expected_packets - earlier.expected_packets,
+            late_packets: difference(self.late_packets, earlier.late_packets),
+            forgotten_packets: self.forgotten_packets - earlier.forgotten_packets,
+            duplicated_packets: self.duplicated_packets - earlier.duplicated_packets,
+            reordered_packets: self.reordered_packets - earlier.reordered_packets,
+            corrupted_packets: self.corrupted_packets - earlier.corrupted_packets,
+            foreign_packets: self.foreign_packets - earlier.foreign_packets,
+            socket_dropped_packets: difference(self.socket_dropped_packets, earlier.socket_dropped_packets),
+        }
+    }
+
+    /// Packets of the session, whatever became of them.
+    pub fn of_session(&self) -> u64 {
+        self.received_packets
+            + self.late_packets.unwrap_or(0)
+            + self.forgotten_packets
+            + self.duplicated_packets
+            + self.corrupted_packets
+    }
+}
+
+/// What only a whole session can say of its arrivals.
+#[derive(Clone, Default, PartialEq, Serialize, Debug)]
+pub struct Totals {
+    pub reordered_distance_max_packets: u64,
+    pub first_sequence: Option<u64>,
+    pub flows_seen: u64,
+    pub first_arrival_ns: Option<u64>,
+    pub last_arrival_ns: Option<u64>,
+    pub receive_buffer_errors: Option<u64>,
+    pub checksum_errors: Option<u64>,
+    pub delay_excluded_packets: u64,
+    pub clock_steps: u64,
+}
