@@ -150,7 +150,8 @@ class Bench:
                 record = self._record(spec, partial(self.meter.measure, spec, tunnel), proof)
                 waiting.pop(0)
                 yield record
-                if tunnel.has_died or self.patience.why_over(tunnel_spec.name):
+                # After a failure nobody knows the state of the tunnel: the next trial gets a new one.
+                if record.outcome is Outcome.VOID or tunnel.has_died or self.patience.why_over(tunnel_spec.name):
                     return
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
