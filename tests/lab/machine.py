@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 from tests.conftest import traces
@@ -20,6 +21,9 @@ VOLATILE = re.compile(
     r"|net\.netfilter\.nf_conntrack_count|fs\.binfmt)"
 )
 """Kernel settings that are readings, or move by themselves."""
+
+
+SETTLING_S = 3.0
 
 
 def snapshot() -> set[str]:
@@ -35,6 +39,14 @@ def snapshot() -> set[str]:
         *(f"netns file {entry.name}" for entry in entries(Path("/run/netns"))),
         *(f"/etc {line}" for line in files(Path("/etc"))),
     }
+
+
+def changed_since(before: set[str]) -> set[str]:
+    """What is not as it was, after a moment for killed processes to vanish."""
+    deadline = time.monotonic() + SETTLING_S
+    while (changed := snapshot() ^ before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return changed
 
 
 def network() -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.machine import snapshot
+from tests.lab.machine import changed_since, snapshot
 
 from tunnelbench.cli.here import RUN_FOLDER
 from tunnelbench.model.result import RunRecord
@@ -150,7 +150,7 @@ def test_a_run_killed_at_random_moments_leaves_nothing_and_loses_nothing(tmp_pat
             if chance.random() < 0.3:  # cleaning up can be killed, too
                 kill_after(start("clean", *store), chance.uniform(0.2, 0.6))
             run("clean", *store)
-            assert snapshot() ^ before == set(), where
+            assert changed_since(before) == set(), where
             found = newest(path)
             if found is None or found.run_id in whole:
                 continue  # it was killed before it had begun
@@ -169,7 +169,7 @@ def test_a_run_killed_at_random_moments_leaves_nothing_and_loses_nothing(tmp_pat
             assert known.items() <= finished.items(), where
             whole.append(run_id)
         assert "nothing of ours was left behind" in run("clean", *store)
-        assert snapshot() ^ before == set(), where
+        assert changed_since(before) == set(), where
     assert whole
     for each in whole:
         assert trials(path, each).keys() == undisturbed, where
