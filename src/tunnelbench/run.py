@@ -172,7 +172,8 @@ class Bench:
                 self.remember(record)
                 waiting.pop(0)
                 yield record
-                if tunnel.has_died or self.patience.why_over(tunnel_spec.name):
+                # After a failure nobody knows the state of the tunnel: the next trial gets a new one.
+                if record.outcome is Outcome.VOID or tunnel.has_died or self.patience.why_over(tunnel_spec.name):
                     return
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:

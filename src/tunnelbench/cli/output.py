@@ -84,6 +84,11 @@ def open_store(location: Path | str | None, *, create: bool = False) -> Store:
     return store
 
 
+def is_server(location: Path | str) -> bool:
+    """Whether a store is on a database server, which other machines use, too."""
+    return "://" in str(location) and not str(location).startswith("sqlite")
+
+
 def is_store_missing(location: Path | str) -> bool:
     """Whether no results have been kept there yet; a database URL is always tried."""
     try:

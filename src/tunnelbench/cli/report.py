@@ -11,7 +11,7 @@ import click
 
 from tunnelbench.cli.output import emit, has_colour, open_store, store_option, terminal_width
 from tunnelbench.model.errors import CannotHere, WrongInput
-from tunnelbench.plan.wording import printable
+from tunnelbench.model.text import printable
 from tunnelbench.report import FORMATS, render
 
 

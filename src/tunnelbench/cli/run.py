@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from tunnelbench import __version__
-from tunnelbench.cli.here import RUN_FOLDER, only_run_here
+from tunnelbench.cli.here import RUN_FOLDER, STORE_NAME, only_run_here
 from tunnelbench.cli.output import emit, has_colour, json_option, open_store, store_option, terminal_width
 from tunnelbench.cli.progress import Lines, LiveView, Progress
 from tunnelbench.host.command import undisturbed
@@ -183,6 +183,7 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
     status = "failed"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / STORE_NAME).write_text(store.name)
         with progress.showing():
             run_plan(job.plan.plan, testbed, keep, progress, job.known)
         status = "done"

@@ -16,8 +16,9 @@ from tunnelbench.cli.details import tunnel as tunnel_details
 from tunnelbench.cli.needs import kinds
 from tunnelbench.cli.output import is_store_missing, json_option, open_store, store_option
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.text import printable
 from tunnelbench.plan import FileErrors, check_file, shipped_plans, shipped_testbeds
-from tunnelbench.plan.wording import printable, quoted
+from tunnelbench.plan.wording import quoted
 from tunnelbench.store import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas

@@ -161,6 +161,7 @@ class TrialMeter:
         place = Place(spec.direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
         a = testbed.addresses
         path = TrafficPath(a.client_lan, a.target, place, tunnel.router_daemons, tunnel.server_daemons)
+        said_before = tunnel.log_sizes()
         before = read_path(testbed)
         offered = offer_tcp(testbed, path, spec, self.traffic, self.on_second)
         after = read_path(testbed)
@@ -174,6 +175,7 @@ class TrialMeter:
             foreign=offered.foreign,
             router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
+            restart=tunnel.restart_since(said_before),
         )
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)

@@ -16,6 +16,7 @@ from tunnelbench.measure.checks import (
     fragments,
     outer_protocol,
     responsiveness,
+    restarted,
     router_cpu,
     steal,
 )
@@ -43,6 +44,7 @@ def check_udp_trial(
     exact_outer_packets: bool,
     foreign: Mapping[str, float],
     router_cpu_doubt: str,
+    restart: str,
     testers_pps: float | None,
 ) -> tuple[Check, ...]:
     """All checks of one UDP trial through a tunnel.
@@ -61,7 +63,7 @@ def check_udp_trial(
             drops(udp.counters, carried),
             _counted(udp.counters, carried, received_packets),
         ]
-    found += [_tester(spec, udp, testers_pps), router_cpu(router_cpu_doubt)]
+    found += [restarted(restart), _tester(spec, udp, testers_pps), router_cpu(router_cpu_doubt)]
     found += _common(spec, udp, foreign)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(_physical_limit(udp.counts, udp.physical_limit_pps))

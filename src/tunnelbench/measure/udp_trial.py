@@ -104,6 +104,7 @@ class UdpMeter:
     def measure(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> TrialFindings:
         """One trial through a tunnel. Raises TrialFailed when it ends without a figure."""
         exchanger = self._exchanger(spec, self._path(spec.direction, tunnel))
+        said_before = tunnel.log_sizes()
         before = read_path(self.testbed)
         traffic, bracket_s, foreign = self._observed(spec, exchanger)
         after = read_path(self.testbed)
@@ -118,6 +119,7 @@ class UdpMeter:
             exact_outer_packets=tunnel.has_exact_outer_packets,
             foreign=foreign,
             router_cpu_doubt=router_cpu_doubt(self.testbed, tunnel),
+            restart=tunnel.restart_since(said_before),
             testers_pps=self._testers_pps.get((spec.payload_bytes, spec.direction, kind)),
         )
         raw = _raw(exchanger, foreign) | {"counters_before": asdict(before), "counters_after": asdict(after)}

@@ -68,7 +68,8 @@ class Server:
         """Until the transaction ends; whoever else wants to make or change tables waits."""
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
 
-    def keep_copy(self, connection: Connection, number: int) -> str:
+    @contextmanager
+    def keep_copy(self, connection: Connection, number: int) -> Iterator[str]:
         """Copy each table to one called `trial_format_1`, in the same transaction."""
         there = set(inspect(connection).get_table_names())
         suffix = f"_format_{number}"
@@ -76,7 +77,7 @@ class Server:
             if f"{name}{suffix}" not in there:
                 quote = connection.dialect.identifier_preparer.quote
                 connection.execute(text(f"CREATE TABLE {quote(name + suffix)} AS TABLE {quote(name)}"))
-        return f"tables *{suffix}"
+        yield f"tables *{suffix}"
 
     def _explanation(self, error: DBAPIError) -> UserError | None:
         why = str(error.orig).strip().partition("\n")[0]

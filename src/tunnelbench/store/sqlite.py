@@ -41,7 +41,8 @@ class File:
     def lock_out_others(self, connection: Connection) -> None:
         """The transaction has the one writer's lock since it began."""
 
-    def keep_copy(self, connection: Connection, number: int) -> str:
+    @contextmanager
+    def keep_copy(self, connection: Connection, number: int) -> Iterator[str]:
         """Copy the file as committed, to `results.format-1.sqlite` beside it; a copy that is there is not touched."""
         copy = self.path.with_suffix(f".format-{number}{self.path.suffix}")
         for attempt in itertools.count(2):
@@ -57,7 +58,15 @@ class File:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        return str(copy)
+        try:
+            yield str(copy)
+        except BaseException:
+            copy.unlink()
+            raise
+
+
+HEADER_BYTES = 100
+"""Of every SQLite file (sqlite.org/fileformat.html, 1.3)."""
 
 
 def open_file(path: Path, *, create: bool, lock_wait_s: float) -> Engine:
@@ -66,7 +75,9 @@ def open_file(path: Path, *, create: bool, lock_wait_s: float) -> Engine:
         if create:
             _make_parents(path.parent)
             _make_file(path)
-        elif not path.exists():
+        if path.is_file() and 0 < path.stat().st_size < HEADER_BYTES:
+            raise _no_store(path, "it is too short")  # of one byte SQLite would make a new database
+        if not create and not path.exists():
             raise WrongInput(f"there are no results yet at {path}", hint="measure some: tunnelbench run")
     engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": lock_wait_s})
     event.listen(engine, "connect", _set_up_connection)
@@ -122,6 +133,8 @@ def explained(path: Path) -> Iterator[None]:
         if known := _explanation(path, error):
             raise known from error
         raise
+    except UnicodeDecodeError as error:  # of a name in the tables of tables
+        raise _damaged(path, "it holds text that is none") from error
     except OSError as error:
         raise _elsewhere(path, error.strerror or str(error)) from error
 
@@ -165,7 +178,14 @@ def _no_store(path: Path, why: str) -> UserError:
     return WrongInput(f"{path}: not a store of TunnelBench: {why}", hint="name another file, or move this one away")
 
 
-_SIGNS_OF_DAMAGE = ("no such table", "no such column", "has no column", "malformed", "Could not decode to UTF-8")
+_SIGNS_OF_DAMAGE = (
+    "no such table",
+    "no such column",
+    "has no column",
+    "malformed",
+    "Could not decode to UTF-8",
+    "duplicate column",
+)
 """What SQLite says in words alone where a damaged page holds the tables' names, or a text."""
 
 _EXPLANATIONS = {

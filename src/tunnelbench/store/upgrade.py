@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -21,8 +22,8 @@ class Database(Protocol):
     def lock_out_others(self, connection: Connection) -> None:
         """Let nobody else change the tables until the transaction ends."""
 
-    def keep_copy(self, connection: Connection, number: int) -> str:
-        """Copy what is there, of an older format; says where the copy is."""
+    def keep_copy(self, connection: Connection, number: int) -> AbstractContextManager[str]:
+        """Copy what is there, of an older format, and say where; it goes again where the block fails."""
 
 
 def bring_up_to_date(engine: Engine, database: Database) -> str:
@@ -43,12 +44,12 @@ def bring_up_to_date(engine: Engine, database: Database) -> str:
             return ""
         if number == schema.FORMAT:
             return ""
-        before, copy = number, database.keep_copy(connection, number)
-        for migrate in migrations.MIGRATIONS[number - 1 :]:
-            migrate(connection)
-            number += 1
-            _note(connection, number)
-    return f"{database.name}: brought from format {before} to {number}; the store as it was is kept as {copy}"
+        with database.keep_copy(connection, number) as copy:
+            for reached, migrate in enumerate(migrations.MIGRATIONS[number - 1 :], start=number + 1):
+                migrate(connection)
+                _note(connection, reached)
+            connection.commit()
+    return f"{database.name}: brought from format {number} to {schema.FORMAT}; the store as it was is kept as {copy}"
 
 
 def _number(connection: Connection, name: str) -> int | None:
@@ -62,7 +63,7 @@ def _number(connection: Connection, name: str) -> int | None:
         column.name for column in history.columns
     }
     number = connection.scalar(select(func.max(history.c.number))) if is_ours else None
-    if number is None:
+    if number is None or number < 1:
         raise WrongInput(
             f"{name}: not a store of TunnelBench: it holds tables of another program",
             hint="name another file, or move this one away",
