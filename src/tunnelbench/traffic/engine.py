@@ -151,20 +151,28 @@ def parse(sender_text: str, far_text: str, load: Load) -> UdpCounts:
     try:
         counts = _counts(sender, far, load)
         series = _series(sender_lines, sender_lines if load.is_echo else far_lines)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        contradiction = _contradiction(sender, far, load, counts)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise TrialFailed(f"the engine's lines are not as expected: {error!r}") from None
-    counter = sender if load.is_echo else far
+    if contradiction:
+        raise TrialFailed(contradiction)
+    return replace(counts, intervals=series)
+
+
+def _contradiction(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load, counts: UdpCounts) -> str:
+    """Why the counts cannot be those of this trial; empty where they can."""
+    far_name = "reflector" if load.is_echo else "receiver"
     if errors := _refusals(sender):
-        raise TrialFailed(f"the sender was refused: {errors}")
+        return f"the sender was refused: {errors}"
     if not counts.sent_packets:
-        raise TrialFailed("the sender sent nothing")
-    if far.get("clock_id") == sender.get("clock_id") and far["start_ns"] > (sender["first_send_ns"] or math.inf):
-        raise TrialFailed(f"the {far_name} was not ready before the first packet was sent")
-    expected = counter.get("expected_packets") or 0
+        return "the sender sent nothing"
+    if far["clock_id"] == sender["clock_id"] and far["start_ns"] > sender["first_send_ns"]:
+        return f"the {far_name} was not ready before the first packet was sent"
+    expected = (sender if load.is_echo else far)["expected_packets"] or 0
     if max(counts.received_packets, expected) > counts.sent_packets:
         more = max(counts.received_packets, expected)
-        raise TrialFailed(f"the {far_name} saw packets up to the {more}th of {counts.sent_packets} that were sent")
-    return replace(counts, intervals=series)
+        return f"the {far_name} saw packets up to the {more}th of {counts.sent_packets} that were sent"
+    return ""
 
 
 def _refusals(sender: Mapping[str, Any]) -> str:
