@@ -147,7 +147,7 @@ class UdpTraffic:
     def expected_duration_s(self, test: Test) -> float:
         """About how long one trial of a test takes [s]."""
         if test is Test.SEARCH:
-            return self.repeats * SEARCH_S * self.trial_s + self.confirm_s + ENGINE_OVERHEAD_S
+            return self.repeats * (SEARCH_TRIALS * self.trial_s + SEARCH_WAITS_S) + self.confirm_s + ENGINE_OVERHEAD_S
         if test is Test.LOSS_CURVE:
             return LOSS_CURVE_TRIALS * (self.trial_s + ENGINE_OVERHEAD_S)
         if test is Test.BURST:
@@ -155,8 +155,9 @@ class UdpTraffic:
         return self.duration_s + ENGINE_OVERHEAD_S
 
 
-SEARCH_S = 16.0
-"""About what a search takes with trials of a second: 9 s of load, and a second more where packets were lost [s]."""
+SEARCH_TRIALS = 9.0
+SEARCH_WAITS_S = 7.0
+"""About what a search takes: so many full trials, and after each in which packets were lost a second for late ones."""
 
 LOSS_CURVE_TRIALS = 12
 BURST_S = 30.0
