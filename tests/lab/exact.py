@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from tests.lab.bench import NO_TUNNEL, open_tunnel
 
@@ -56,3 +58,31 @@ def counted(host: Host) -> dict[str, int]:
     listed = json.loads(host.run(["nft", "--json", "list", "counters", "table", "ip", "exact"]).stdout)
     entries: list[dict[str, Any]] = [entry["counter"] for entry in listed["nftables"] if "counter" in entry]
     return {entry["name"]: int(entry["packets"]) for entry in entries}
+
+
+class Forwarder:
+    """The router's own way with packets from the client, made by `forwarder.py` while the block runs."""
+
+    def __init__(self, testbed: NetnsTestbed, what: str, every: int, delay_s: float = 0.0) -> None:
+        self.testbed = testbed
+        self.arguments = [what, str(every), str(delay_s)]
+        self.seen = self.done = 0
+
+    def __enter__(self) -> Self:
+        router = self.testbed.router
+        program = str(Path(__file__).with_name("forwarder.py"))
+        self.daemon = router.start([sys.executable, program, "odd", *self.arguments], has_input=True)
+        assert self.daemon.wait_for("ready", 5), self.daemon.output()
+        router.ip("link", "set", "odd", "up")
+        router.ip("route", "add", "default", "dev", "odd", "table", "100")
+        router.ip("rule", "add", "iif", self.testbed.lan_device, "lookup", "100")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.daemon.close_input()
+        ended = self.daemon.wait(3)
+        printed = self.daemon.output()
+        self.daemon.stop()
+        assert ended, printed
+        told = json.loads(printed.splitlines()[-1])
+        self.seen, self.done = told["seen"], told["done"]

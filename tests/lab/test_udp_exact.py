@@ -20,9 +20,9 @@ BOTH = pytest.mark.parametrize("direction", list(Direction))
 
 
 @BOTH
-@pytest.mark.parametrize("rate_pps", [None, 5000.0], ids=["flat-out", "paced"])
+@pytest.mark.parametrize("rate_pps", [500.0, 20_000.0])
 def test_every_hundredth_packet_is_lost_and_counted(
-    testbed: NetnsTestbed, direction: Direction, rate_pps: float | None
+    testbed: NetnsTestbed, direction: Direction, rate_pps: float
 ) -> None:
     with plain_path(testbed, direction) as exchanger:
         set_rules(testbed.router, "numgen inc mod 100 == 99 counter name dropped drop")
@@ -49,12 +49,12 @@ def test_random_loss_is_the_loss_that_the_router_counted(testbed: NetnsTestbed, 
 
 def test_an_echo_loses_what_is_dropped_either_way(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
-        set_rules(testbed.router, "numgen inc mod 50 == 49 counter name dropped drop")
+        set_rules(testbed.router, "numgen inc mod 51 == 50 counter name dropped drop")
         counts = exchanger.exchange(Load("18", 1.0, 4000, is_echo=True))
     truth = counted(testbed.router)
     # A packet that is dropped on its way there comes to the router once, every other twice.
     assert counts.sent_packets * 2 - truth["dropped"] < truth["dropped"] + truth["passed"] < counts.sent_packets * 2
-    assert counts.path_lost_packets == truth["dropped"] == (truth["dropped"] + truth["passed"]) // 50
+    assert counts.path_lost_packets == truth["dropped"] == (truth["dropped"] + truth["passed"]) // 51
     assert counts.received_packets == counts.sent_packets - truth["dropped"]
 
 

@@ -38,6 +38,9 @@ class UdpInterval:
     sent_packets: int
     received_packets: int
     """Of an echo: answers to what was sent in this interval."""
+    lost_packets: int = 0
+    """Missing in the order of what arrived, of an echo without an answer; what the testers' sockets dropped is among
+    them, what was sent after the last packet that arrived is not."""
     delay_p50_ns: float | None = None
     delay_max_ns: float | None = None
 

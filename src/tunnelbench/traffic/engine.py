@@ -255,6 +255,13 @@ def _delays(histogram: Mapping[str, Any] | None) -> Delays | None:
     return Delays(int(histogram["count"]), **{field: float(histogram[name]) for field, name in names.items()})
 
 
+def _missing(interval: Mapping[str, Any]) -> int:
+    """Packets without an answer, or that the numbers of those that arrived leave out."""
+    if "lost_packets" in interval:
+        return _count(interval, "lost_packets")
+    return max(0, _count(interval, "expected_packets") - _count(interval, "received_packets"))
+
+
 def _series(sent: Lines, received: Lines) -> tuple[UdpInterval, ...]:
     """The n-th interval of the sender beside the n-th of the receiver: each starts with its own first packet."""
     series: list[UdpInterval] = []
@@ -271,6 +278,7 @@ def _series(sent: Lines, received: Lines) -> tuple[UdpInterval, ...]:
                 end_s=end_s,
                 sent_packets=_count(out, "sent_packets") if out else 0,
                 received_packets=_count(back, "received_packets") if back else 0,
+                lost_packets=_missing(back) if back else 0,
                 delay_p50_ns=delay.get("p50"),
                 delay_max_ns=delay.get("max"),
             )

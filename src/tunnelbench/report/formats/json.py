@@ -84,11 +84,11 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
         **plain(record),
         "class": trial_class(record).value,
         "counts": record.counts,
-        "figures": _figures(record.tcp) if record.tcp else _udp_figures(record.udp) if record.udp else None,
+        "figures": _figures(record.tcp) if record.tcp else derived_of_udp(record.udp) if record.udp else None,
     }
 
 
-def _udp_figures(udp: UdpMeasurement) -> dict[str, Any]:
+def derived_of_udp(udp: UdpMeasurement) -> dict[str, Any]:
     """What follows from the counts; of each search its bounds."""
     counts = {name: getattr(udp.counts, name) for name in DERIVED_OF_COUNTS} if udp.counts else {}
     searches = [

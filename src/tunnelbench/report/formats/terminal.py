@@ -224,9 +224,11 @@ UDP_NARROW = (
     UDP_RATES,
     UDP_LOSS,
     Column(
-        ("delay", "50/99 %", "worst [us]"),
+        ("delay", "50/99 %", "max [us]"),
         lambda line: (Text(line.delay_median), Text(line.delay_99), Text(line.delay_max)),
     ),
-    Column(("CPU", "daemon"), lambda line: (_median(line.busy), Text(line.daemon, style="dim"))),
-    Column(("CPU s per", "Mpackets"), lambda line: (_median(line.per_million_packets),)),
+    Column(
+        ("CPU", "daemon", "s/Mpackets"),
+        lambda line: (_median(line.busy), Text(line.daemon, style="dim"), _median(line.per_million_packets)),
+    ),
 )
