@@ -22,7 +22,7 @@ CUT_BYTES = 4
 
 
 def open_tun(name: str) -> int:
-    device: int = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TUN | IFF_NO_PI))
     return device
 
@@ -33,7 +33,7 @@ def is_ours(packet: bytes) -> bool:
 
 def checksum(header: bytes) -> int:
     """RFC 1071."""
-    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
+    total: int = sum(struct.unpack(f"!{len(header) // 2}H", header))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF

@@ -1,4 +1,4 @@
-"""A path that delays, doubles, swaps or cuts, strangers, and far ends that are not there: named, never a wrong figure."""
+"""A path that delays, doubles, swaps or cuts; strangers; far ends that are not there: named, never a wrong figure."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_far_end_that_dies_gives_no_figure(testbed: NetnsTestbed) -> None:
 def test_a_far_end_that_does_not_come_up_is_told_in_its_words(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
         testbed.server.ip("addr", "del", f"{testbed.addresses.target}/32", "dev", "lo")
-        with pytest.raises(TrialFailed, match="does not listen: .*annot bind"):
+        with pytest.raises(TrialFailed, match=r"does not listen: .*cannot bind"):
             exchanger.exchange(Load("18", 1.0, 1000.0))
 
 
@@ -126,9 +126,5 @@ def test_a_way_that_leads_nowhere_loses_everything(testbed: NetnsTestbed) -> Non
     with plain_path(testbed) as exchanger:
         testbed.router.ip("route", "add", "blackhole", f"{testbed.addresses.target}/32", "metric", "0", "table", "99")
         testbed.router.ip("rule", "add", "iif", testbed.lan_device, "lookup", "99")
-        try:
-            counts = exchanger.exchange(Load("18", 1.0, 500.0))
-        except TrialFailed as error:
-            assert "refused" in str(error)  # noqa: PT017 - either is a true answer
-            return
+        counts = exchanger.exchange(Load("18", 1.0, 500.0))
     assert (counts.received_packets, counts.loss_ratio) == (0, 1.0)
