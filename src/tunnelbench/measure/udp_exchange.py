@@ -107,6 +107,15 @@ class Exchanger:
                 raise TrialFailed("the engine's far end did not end when its input was closed")
             return engine.parse(sender.output(LARGEST_OUTPUT_BYTES), far.output(LARGEST_OUTPUT_BYTES), load)
 
+    def beside(self) -> Exchanger:
+        """Another one over the same path, for traffic at the same time."""
+        return Exchanger(self.testbed, self.path, self.program, self.sizes)
+
+    def take_in(self, other: Exchanger) -> None:
+        """Account for what another one has exchanged meanwhile."""
+        self.received_packets += other.received_packets
+        self.log += other.log
+
     def point(self, duration_s: float, offered_pps: float) -> SearchPoint:
         """One trial of a search."""
         load = Load(self.sizes, duration_s, offered_pps, interval_s=SEARCH_INTERVAL_S)

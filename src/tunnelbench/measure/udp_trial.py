@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -50,6 +51,14 @@ SMALLEST_BURST_PACKETS = 16
 BURST_LIMIT_S = 2.0
 """RFC 9004, section 5: the longest burst that is tried lasts so long at the testers' highest rate."""
 BURST_TOLERANCE = 0.02
+
+PROBE_PORT = engine.PORT + 1
+PROBE_SHARE = 0.05
+MOST_PROBES_PPS = 1000.0
+FEWEST_PROBES_PPS = 10.0
+"""Packets per second that ask for delays beside a load: this share of it, within these bounds."""
+PROBE_MARGIN_S = 0.2
+"""The load is there before the first of them and after the last."""
 
 WARM_UP_S = 0.3
 WARM_UP_PPS = 1000.0
@@ -157,11 +166,35 @@ class UdpMeter:
             case Test.BURST:
                 return self._bursts(spec, exchanger)
             case Test.LATENCY:
-                return self._timed(exchanger, self._latency_pps(spec), self.traffic.duration_s, takes_delays=True)
+                return self._latency(spec, exchanger)
             case _:
                 rate_pps = None if spec.load == FLAT_OUT else float(spec.load)
                 is_echo = spec.test is Test.ECHO
                 return self._timed(exchanger, rate_pps, self.traffic.duration_s, is_echo=is_echo, has_ping=True)
+
+    def _latency(self, spec: TrialSpec, exchanger: Exchanger) -> Traffic:
+        """Delays under a load. A few packets beside it ask for them: those of the load may leave many in one call, and
+        then have no times of their own."""
+        pps, duration_s = self._latency_pps(spec), self.traffic.duration_s
+        if spec.load == IDLE:
+            return self._timed(exchanger, pps, duration_s, takes_delays=True)
+        probe_pps = min(MOST_PROBES_PPS, max(FEWEST_PROBES_PPS, pps * PROBE_SHARE))
+        probe_s = duration_s - 2 * PROBE_MARGIN_S
+        probe = Load(exchanger.sizes, probe_s, probe_pps, takes_delays=True, port=PROBE_PORT, sleeps=True)
+        prober = exchanger.beside()
+
+        def ask() -> UdpCounts:
+            time.sleep(PROBE_MARGIN_S)
+            return prober.exchange(probe)
+
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            answers = pool.submit(ask)
+            traffic = self._timed(exchanger, pps - probe_pps, duration_s)
+            found = answers.result()
+        exchanger.take_in(prober)
+        if traffic.counts is not None:
+            traffic.counts = replace(traffic.counts, delay=found.delay, delay_variation=found.delay_variation)
+        return traffic
 
     def _timed(
         self,

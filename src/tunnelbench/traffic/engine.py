@@ -42,6 +42,10 @@ class Load:
     takes_delays: bool = False
     """Every packet has a call, and a time, of its own."""
     interval_s: float = 1.0
+    port: int = PORT
+    sleeps: bool = False
+    """The receiver sleeps until a packet comes, and takes no CPU from what goes on beside it; arrival times are the
+    kernel's all the same."""
 
     @property
     def is_flat_out(self) -> bool:
@@ -68,18 +72,18 @@ def locate() -> str:
 def far_end_command(program: str, address: str, session: str, load: Load) -> list[str]:
     """A receiver, or for an echo a reflector; it lives until its standard input is closed."""
     # fmt: off
-    argv = [program, "reflect" if load.is_echo else "receive", "--bind", f"{address}:{PORT}", "--session", session,
+    argv = [program, "reflect" if load.is_echo else "receive", "--bind", f"{address}:{load.port}", "--session", session,
             "--interval-s", f"{load.interval_s:g}", "--silence-s", "0"]
     # fmt: on
     if not load.is_echo:
         argv += ["--payload-bytes", load.sizes, "--same-clock", "--late-s", f"{LATE_S:g}"]
-    return [*argv, *_ways(load)]
+    return [*argv, *_ways(load), *(["--wait", "block"] if load.sleeps else [])]
 
 
 def sender_command(program: str, address: str, session: str, load: Load, *, source: str) -> list[str]:
     """The sender of one trial; `source` is its own address."""
     # fmt: off
-    argv = [program, "send", "--target", f"{address}:{PORT}", "--bind", source, "--session", session,
+    argv = [program, "send", "--target", f"{address}:{load.port}", "--bind", source, "--session", session,
             "--payload-bytes", load.sizes, "--interval-s", f"{load.interval_s:g}"]
     # fmt: on
     if load.burst_packets is not None:

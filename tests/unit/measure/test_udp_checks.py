@@ -1,0 +1,153 @@
+"""The verdicts on a UDP trial, each of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.builders import make_spec, make_tcp
+from tests.unit.udp_builders import make_counts, make_point, make_search
+
+from tunnelbench.measure.frames import udp_limit_pps
+from tunnelbench.measure.udp_checks import check_udp_calibration, check_udp_trial
+from tunnelbench.model.plan import FLAT_OUT, IMIX, Direction, Test, TrialSpec
+from tunnelbench.model.result import Check, PathCounters, Verdict
+from tunnelbench.model.search import SearchRun
+from tunnelbench.model.udp import UdpCounts, UdpMeasurement
+
+PACKETS = 10_000
+COUNTERS = PathCounters(
+    data_packets=PACKETS,
+    data_bytes=PACKETS * 60,
+    ack_packets=0,
+    forwarded_packets=PACKETS,
+    outer_expected_packets=PACKETS,
+    outer_expected_bytes=PACKETS * 46,
+    outer_other_packets=0,
+    outer_other_bytes=0,
+    wan_packets=PACKETS,
+    fragments_created=0,
+    reassembled=0,
+    dropped_packets=0,
+)
+
+
+def spec_of(test: Test = Test.RATE, load: str = "5000") -> TrialSpec:
+    return replace(make_spec(payload_bytes=18, direction=Direction.OUT), test=test, load=load)
+
+
+def measured(counts: UdpCounts | None = None, **changes: Any) -> UdpMeasurement:
+    fields: dict[str, Any] = {
+        "counters": COUNTERS,
+        "window": replace(make_tcp().window, busiest_tester_share=0.5),
+        "bracket_s": 3.0,
+    }
+    return UdpMeasurement(counts or make_counts(5000, intended_pps=5000), **{**fields, **changes})
+
+
+def verdicts(udp: UdpMeasurement, spec: TrialSpec | None = None, **changes: Any) -> dict[str, Check]:
+    arguments: dict[str, Any] = {
+        "received_packets": PACKETS,
+        "outer": "udp port 4789",
+        "exact_outer_packets": True,
+        "foreign": {},
+        "router_cpu_doubt": "",
+        "restart": "",
+        "testers_pps": 600_000.0,
+    }
+    return {check.name: check for check in check_udp_trial(spec or spec_of(), udp, **{**arguments, **changes})}
+
+
+def test_a_trial_without_fault_is_ok_in_every_check() -> None:
+    found = verdicts(measured())
+    assert {check.verdict for check in found.values()} == {Verdict.OK}
+    assert {"offered", "receiver-drops", "pacing", "packet-count", "merged-frames", "tester-limited"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("udp", "name", "verdict"),
+    [
+        (measured(make_counts(4990, intended_pps=5000)), "offered", Verdict.VOID),
+        (measured(make_counts(4996, intended_pps=5000)), "offered", Verdict.OK),
+        (measured(make_counts(lost=3, tester_dropped_packets=3)), "receiver-drops", Verdict.DOUBTFUL),
+        (measured(make_counts(intended_pps=5000, stalls=1, stall_max_s=0.004)), "pacing", Verdict.NOTE),
+        (measured(make_counts(duplicated_packets=1)), "packet-state", Verdict.NOTE),
+        (measured(make_counts(foreign_packets=1)), "packet-state", Verdict.NOTE),
+        (measured(make_counts(late_packets=1)), "packet-state", Verdict.NOTE),
+        (measured(counters=replace(COUNTERS, data_packets=0)), "merged-frames", Verdict.VOID),
+        (measured(counters=replace(COUNTERS, data_bytes=PACKETS * 90)), "merged-frames", Verdict.VOID),
+        (measured(counters=replace(COUNTERS, forwarded_packets=9000)), "merged-frames", Verdict.VOID),
+        (measured(counters=replace(COUNTERS, data_packets=10_500)), "packet-count", Verdict.DOUBTFUL),
+        (measured(counters=replace(COUNTERS, data_packets=10_500, reassembled=9)), "packet-count", Verdict.OK),
+        (measured(counters=replace(COUNTERS, outer_other_bytes=200_000)), "outer-protocol-in-trial", Verdict.VOID),
+        (measured(physical_limit_pps=4000.0), "physical-limit", Verdict.DOUBTFUL),
+        (measured(physical_limit_pps=5000.0), "physical-limit", Verdict.OK),
+        (measured(make_counts(550_000)), "tester-limited", Verdict.DOUBTFUL),
+        (measured(foreign_cpu_s=0.3), "foreign-load", Verdict.VOID),
+    ],
+)
+def test_each_fault_has_its_verdict(udp: UdpMeasurement, name: str, verdict: Verdict) -> None:
+    found = verdicts(udp)
+    assert found[name].verdict is verdict, found[name].reason
+
+
+def test_a_busy_sender_limits_only_what_is_offered_flat_out() -> None:
+    busy = measured(make_counts(5000), window=replace(make_tcp().window, busiest_tester_share=1.0))
+    assert verdicts(busy, spec_of(load=FLAT_OUT))["tester-limited"].verdict is Verdict.DOUBTFUL
+    assert verdicts(busy, spec_of(load="5000"))["tester-limited"].verdict is Verdict.OK
+
+
+def of_search(counts: UdpCounts | None = None, **changes: Any) -> dict[str, Check]:
+    searches = changes.pop("searches", (make_search(90_000, 95_000),))
+    return verdicts(measured(counts, searches=searches, **changes), spec_of(Test.SEARCH, ""))
+
+
+@pytest.mark.parametrize(
+    ("counts", "word", "verdict"),
+    [
+        (make_counts(intended_pps=5000), "confirmed", Verdict.OK),
+        (make_counts(intended_pps=5000, lost=1), "refuted", Verdict.NOTE),
+        (make_counts(4000, intended_pps=5000), "neither confirmed nor refuted", Verdict.NOTE),
+    ],
+)
+def test_the_long_trial_confirms_or_refutes_in_words(counts: UdpCounts, word: str, verdict: Verdict) -> None:
+    found = of_search(counts)["confirmation"]
+    assert found.reason.endswith(f": {word}")
+    assert found.verdict is verdict
+
+
+def test_a_confirming_trial_that_falls_short_leaves_the_search_standing() -> None:
+    assert of_search(make_counts(4000, intended_pps=5000))["offered"].verdict is Verdict.DOUBTFUL
+
+
+def test_a_search_that_ran_out_of_time_is_doubtful() -> None:
+    cut = replace(make_search(90_000, 95_000), ended="no bounds in 120 s")
+    found = of_search(searches=(make_search(90_000, 95_000), cut))["search"]
+    assert found.verdict is Verdict.DOUBTFUL
+    assert found.reason == "1 of 2 searches came to their end; no bounds in 120 s"
+
+
+def test_a_bound_at_which_the_testers_failed_is_theirs() -> None:
+    points = (make_point(90_000), make_point(90_000), make_point(91_000, offered_packets=80_000))
+    found = of_search(searches=(SearchRun((*points, points[-1])),))["tester-limited"]
+    assert found.verdict is Verdict.DOUBTFUL
+    assert "2 of 2 upper bounds are loads that the testers failed at" in found.reason
+
+
+def test_a_calibration_is_not_held_to_a_router() -> None:
+    found = {check.name for check in check_udp_calibration(spec_of(load=FLAT_OUT), measured(make_counts()), {})}
+    assert "offered" in found
+    assert found.isdisjoint({"merged-frames", "router-cpu", "tester-limited"})
+
+
+def test_fast_ethernet_carries_148809_of_the_smallest_frames() -> None:
+    assert udp_limit_pps(100, ((18, 1),), lambda inner: inner, 1500) == pytest.approx(148_809.5, abs=0.1)
+    assert udp_limit_pps(100, ((1472, 1),), lambda inner: inner, 1500) == pytest.approx(8127.4, abs=0.1)
+    mean = (7 * 84 + 4 * 614 + 1538) / 12
+    assert udp_limit_pps(100, IMIX, lambda inner: inner, 1500) == pytest.approx(100e6 / 8 / mean, rel=1e-9)
+
+
+def test_a_tunnels_headers_count_on_the_wan() -> None:
+    plain = udp_limit_pps(100, ((1000, 1),), lambda inner: inner, 1500)
+    assert udp_limit_pps(100, ((1000, 1),), lambda inner: inner + 50, 1500) == pytest.approx(plain * 1066 / 1116)
