@@ -9,7 +9,7 @@ from tunnelbench.analysis.comments import NOT_IN_STATISTICS
 from tunnelbench.analysis.numbers import percent, significant
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
-from tunnelbench.model.plan import Test
+from tunnelbench.model.plan import IDLE, Test
 from tunnelbench.report.table import Figure, percents, version_lines
 from tunnelbench.report.text import one_line
 
@@ -138,7 +138,8 @@ def _rate(line: UdpLine, row: UdpRow, pps: Estimate | None, thousands: bool) -> 
 
 
 def _of_router(line: UdpLine, figures: UdpFigures) -> UdpLine:
-    cost = figures.cpu_s_per_million_packets
+    # Of an idle path, a packet costs what waking up does.
+    cost = None if line.what.endswith(IDLE) else figures.cpu_s_per_million_packets
     return replace(
         line,
         busy=percents(figures.router_busy_share),
