@@ -17,7 +17,7 @@ from tunnelbench.store import default_path
 from tunnelbench.testbed.netns import left_namespaces, remove_namespace
 from tunnelbench.tunnel import adapters
 
-HIDDEN_PASSWORD = ":***@"
+BLANKED = ":***@"
 """What stands in a server's URL where its password was."""
 
 
@@ -91,7 +91,7 @@ def store_of(run_id: str) -> str:
         name = (RUN_FOLDER / run_id / STORE_NAME).read_text()
     except OSError:
         return ""
-    return "" if HIDDEN_PASSWORD in name else name
+    return "" if BLANKED in name else name
 
 
 def mark_as_killed(place: str, left: Sequence[str]) -> list[str]:
