@@ -227,8 +227,11 @@ def test_a_second_run_is_told_who_measures_already(plan: Callable[[str], list[st
 
 
 def test_without_root_there_is_one_sentence(tmp_path: Path) -> None:
-    # A copy of the interpreter's path may be closed to others, so the child drops root itself.
-    code = "import os, sys; os.setgid(65534); os.setuid(65534); from tunnelbench.cli import main; main(sys.argv[1:])"
+    # The interpreter's own folder may be closed to others, so the child drops root itself, all modules loaded.
+    code = (
+        "import importlib.readers, os, sys, tunnelbench.cli.run, tunnelbench.plan.parse, tree_sitter_toml; "
+        "os.setgid(65534); os.setuid(65534); tunnelbench.cli.main(sys.argv[1:])"
+    )
     done = run([sys.executable, "-c", code, "run"], env=os.environ | {"HOME": str(tmp_path)})
     assert done.returncode == 3
     assert "root" in done.stderr

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
 from tunnelbench.cli.here import RUN_FOLDER, STORE_NAME, left_runs, only_run_here
 from tunnelbench.cli.output import emit_json, is_server, is_store_missing, json_option, open_store, store_option
 from tunnelbench.host.command import undisturbed
-from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.errors import CannotHere, UserError
 from tunnelbench.run import now
 from tunnelbench.store import default_path
 from tunnelbench.testbed.netns import left_namespaces, remove_namespace
 from tunnelbench.tunnel import adapters
+
+BLANKED = ":***@"
+"""What stands in a server's URL where its password was."""
 
 
 @click.command()
@@ -32,14 +35,24 @@ def command(store_location: str | None, as_json: bool) -> None:
         runs = left_runs()
         stores = {store_location or str(default_path()), *(name for run_id in runs if (name := store_of(run_id)))}
         removed = [{"run": run_id, "what": what} for run_id in runs for what in clean_run(run_id)]
-        try:  # a store that cannot be told is no reason to leave the folders
-            ended = [run_id for place in sorted(stores) for run_id in mark_as_killed(place, runs)]
-        finally:
-            for run_id in runs:
-                shutil.rmtree(RUN_FOLDER / run_id)
+        ended, faults = [], []
+        for place in sorted(stores):
+            try:
+                ended += mark_as_killed(place, runs)
+            except UserError as error:  # no reason to leave anything on the machine
+                faults.append(error)
+        for run_id in runs:
+            shutil.rmtree(RUN_FOLDER / run_id)
     if as_json:
         emit_json({"removed": removed, "marked_as_killed": ended})
-        return
+    else:
+        tell(removed, ended)
+    if faults:
+        raise faults[0]
+
+
+def tell(removed: Sequence[Mapping[str, str]], ended: Sequence[str]) -> None:
+    """What was done, for people."""
     for entry in removed:
         click.echo(f"run {entry['run']}: removed {entry['what']}")
     for run_id in ended:
@@ -72,11 +85,13 @@ def clean_run(run_id: str) -> Iterator[str]:
 
 
 def store_of(run_id: str) -> str:
-    """The store that a run was writing to; empty where it did not come to that."""
+    """The store that a run was writing to; empty where it did not come to that, or where a password is needed that
+    nobody keeps."""
     try:
-        return (RUN_FOLDER / run_id / STORE_NAME).read_text()
+        name = (RUN_FOLDER / run_id / STORE_NAME).read_text()
     except OSError:
         return ""
+    return "" if BLANKED in name else name
 
 
 def mark_as_killed(place: str, left: Sequence[str]) -> list[str]:

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
 from tunnelbench import __version__
 from tunnelbench.cli.here import RUN_FOLDER, STORE_NAME, only_run_here
-from tunnelbench.cli.output import emit, has_colour, json_option, open_store, store_option, terminal_width
+from tunnelbench.cli.output import emit, has_colour, is_server, json_option, open_store, store_option, terminal_width
 from tunnelbench.cli.progress import Lines, LiveView, Progress
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
@@ -183,7 +184,7 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
     status = "failed"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        (folder / STORE_NAME).write_text(store.name)
+        (folder / STORE_NAME).write_text(store.name if is_server(store.name) else str(Path(store.name).absolute()))
         with progress.showing():
             run_plan(job.plan.plan, testbed, keep, progress, job.known)
         status = "done"

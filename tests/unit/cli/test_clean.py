@@ -61,6 +61,8 @@ def test_a_folder_is_emptied_but_for_the_name_of_its_store_and_links_are_not_fol
     (folder / "store").write_text("/somewhere/results.sqlite")
     assert store_of(folder.name) == "/somewhere/results.sqlite"
     assert store_of("20250314-092653-000000") == ""
+    (folder / "store").write_text("postgresql://me:***@host/results")
+    assert store_of(folder.name) == ""
     (said,) = clean_run(folder.name)
     assert "with its keys and configurations" in said
     assert [entry.name for entry in folder.iterdir()] == ["store"]
