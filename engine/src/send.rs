@@ -205,6 +205,7 @@ impl<'a> Sender<'a> {
                 common.interval_ns,
                 timeout_ns,
                 arguments.echo && common.latency,
+                schedule.is_some(),
             ),
             sequences: vec![0; sockets.len()],
             arguments,

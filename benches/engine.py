@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Measure the packet engine against its peers from Debian, interleaved in one run, and print the ratios.
+
+As root; in namespaces of its own, which it takes down again. `make bench-engine` runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+from lab import RECEIVER_CPU, SENDER_CPU, TARGET, Lab, engine_path, lab, run, wait_for_udp
+from one_way import PEERS, PORT, Delivery, ours, session
+
+PACKAGES = {"iperf3": "iperf3", "iperf": "iperf", "nuttcp": "nuttcp", "trafgen": "netsniff-ng", "sockperf": "sockperf"}
+RATE_TARGETS = {"iperf3": 4.0, "iperf2": 4.0, "nuttcp": 4.0, "trafgen": 3.0}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    figure: str
+    ours: str
+    peers: str
+    ratio: str
+    target: str
+    met: bool
+
+
+def install_peers() -> None:
+    """Those that are missing, from Debian. None of them is to start a service."""
+    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    if missing:
+        print(f"installing {' '.join(missing)}", file=sys.stderr)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        subprocess.run(("apt-get", "install", "-qq", "-y", "--no-install-recommends", *missing), check=True,
+                       stdout=subprocess.DEVNULL, env=environment)  # fmt: skip
+
+
+def spread(values: list[float], unit: float = 1.0, digits: int = 0) -> str:
+    """Median with lowest and highest."""
+    low, high = min(values) / unit, max(values) / unit
+    return f"{statistics.median(values) / unit:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
+
+
+def one_way_rows(hops: int, rounds: int, duration_s: float) -> list[Row]:
+    """Flat out, ours and the others' in turn."""
+    trials: dict[str, list[Delivery]] = defaultdict(list)
+    with lab(hops) as where:
+        for _ in range(rounds):
+            trials["ours"].append(ours(where, duration_s))
+            for name, peer in PEERS.items():
+                trials[name].append(peer(where, duration_s))
+    print(f"\n{hops} hop(s), {rounds} rounds of {duration_s:g} s", file=sys.stderr)
+    for name, of_name in trials.items():
+        rate, cpu = (trial.pps for trial in of_name), (trial.cpu_s_per_million for trial in of_name)
+        print(f"  {name:8} kpps {spread(list(rate), 1e3)}  s/M {spread(list(cpu), digits=2)}", file=sys.stderr)
+    best = statistics.median(trial.pps for trial in trials["ours"])
+    rows = []
+    for name, target in RATE_TARGETS.items():
+        other = [trial.pps for trial in trials[name]]
+        ratio = best / statistics.median(other)
+        mine = spread([trial.pps for trial in trials["ours"]], 1e3)
+        row = (f"{hops} hop(s): kpps against {name}", mine, spread(other, 1e3), f"{ratio:.2f}")
+        rows.append(Row(*row, f">= {target:g}", ratio >= target))
+    lost = [100 * (1 - trial.packets / trial.sent_packets) for trial in trials["ours"] if trial.sent_packets]
+    dropped = [trial.dropped_packets or 0 for trial in trials["ours"]]
+    rows.append(Row(f"{hops} hop(s): lost %, dropped by our socket", spread(lost, digits=3), "", f"{max(dropped)}", "0",
+                    max(lost) == 0))  # fmt: skip
+    costs = {name: [trial.cpu_s_per_million for trial in trials[name]] for name in ("ours", "iperf3")}
+    ratio = statistics.median(costs["ours"]) / statistics.median(costs["iperf3"])
+    row = (f"{hops} hop(s): CPU s/M against iperf3", *(spread(costs[name], digits=2) for name in ("ours", "iperf3")))
+    rows.append(Row(*row, f"{ratio:.3f}", "<= 0.25", ratio <= 0.25))
+    return rows
+
+
+def _echo(where: Lab, duration_s: float, reflect: tuple[str, ...], send: tuple[str, ...]) -> dict[str, float]:
+    """Our sender with our reflector; the sender's summary."""
+    token = session()
+    common = ("--session", token, "--interval-s", "0")
+    reflector = where.start(where.receiver, RECEIVER_CPU, engine_path(), "reflect", "--bind", f"{TARGET}:{PORT}", *common,
+                            *reflect)  # fmt: skip
+    reflector.line()
+    sender = where.start(where.sender, SENDER_CPU, engine_path(), "send", "--echo", "--target", f"{TARGET}:{PORT}", *common,
+                         "--duration-s", str(duration_s), *send)  # fmt: skip
+    summary: dict[str, float] = json.loads(sender.finish(close_input=False).output.splitlines()[-1])
+    reflector.finish()
+    return summary
+
+
+def echo_rows(rounds: int, duration_s: float) -> list[Row]:
+    """Round trips a second, with answers in GSO bursts and by sendmmsg."""
+    rates: dict[str, list[float]] = defaultdict(list)
+    lost = []
+    with lab(1) as where:
+        for _ in range(rounds):
+            for path in ("gso", "mmsg"):
+                summary = _echo(where, duration_s, ("--path", path), ("--window", "1024", "--wait", "nap"))
+                rates[path].append(summary["received_packets"] / duration_s)
+                lost.append(summary["lost_packets"])
+    ratio = statistics.median(rates["gso"]) / statistics.median(rates["mmsg"])
+    ours_and_peer = (spread(rates["gso"], 1e3), spread(rates["mmsg"], 1e3))
+    return [
+        Row("echo: kilo round trips/s against recvmmsg + sendmmsg", *ours_and_peer, f"{ratio:.2f}", ">= 2", ratio >= 2),
+        Row("echo: lost of the packets sent", f"{max(lost):g}", "", "", "0", max(lost) == 0),
+    ]
+
+
+def _sockperf_rtt_us(where: Lab, duration_s: float) -> float:
+    """Median of the full round trip, both ends spinning."""
+    server = where.start(where.receiver, RECEIVER_CPU, "sockperf", "server", "-i", TARGET, "-p", str(PORT), "--nonblocked")
+    wait_for_udp(where.receiver, PORT)
+    client = where.start(where.sender, SENDER_CPU, "sockperf", "ping-pong", "-i", TARGET, "-p", str(PORT), "-m", "18",
+                         "-t", f"{duration_s:.0f}", "--full-rtt", "--nonblocked")  # fmt: skip
+    output = client.finish().output
+    server.finish(signal.SIGINT)
+    found = re.search(r"percentile 50\.0+ =\s*([\d.]+)", output)
+    assert found is not None, output
+    return float(found.group(1))
+
+
+def rtt_rows(rounds: int, duration_s: float) -> list[Row]:
+    """One packet at a time, both ends spinning."""
+    mine, kernel, other = [], [], []
+    with lab(1) as where:
+        for _ in range(rounds):
+            for stamps, into in (("user", mine), ("kernel", kernel)):
+                summary = _echo(where, duration_s, ("--latency",), ("--window", "1", "--stamps", stamps))
+                into.append(summary["rtt_ns"]["p50"] / 1e3)  # type: ignore[index]
+            other.append(_sockperf_rtt_us(where, duration_s))
+    ratio = statistics.median(mine) / statistics.median(other)
+    shown = (spread(mine, digits=2), spread(other, digits=2), f"{ratio:.2f}")
+    return [
+        Row("RTT median us, spinning, against sockperf", *shown, "<= 1.15", ratio <= 1.15),
+        Row("RTT median us with the kernel's stamps", spread(kernel, digits=2), "", "", "", True),
+    ]
+
+
+def pace_rows(rounds: int, duration_s: float) -> list[Row]:
+    """50,000 packets a second, each in a call of its own."""
+    errors_ppm, even = [], []
+    with lab(1) as where:
+        for _ in range(rounds):
+            token = session()
+            receiver = where.start(where.receiver, RECEIVER_CPU, engine_path(), "receive", "--bind", f"{TARGET}:{PORT}",
+                                   "--session", token)  # fmt: skip
+            receiver.line()
+            sender = where.start(where.sender, SENDER_CPU, engine_path(), "send", "--target", f"{TARGET}:{PORT}",
+                                 "--session", token, "--rate-pps", "50000", "--duration-s", str(duration_s))  # fmt: skip
+            sent = json.loads(sender.finish(close_input=False).output.splitlines()[-1])
+            receiver.finish()
+            elapsed_s = (sent["last_send_ns"] - sent["first_send_ns"]) / 1e9
+            errors_ppm.append(((sent["sent_packets"] - 1) / elapsed_s / 50_000 - 1) * 1e6)
+            even.append(100 * sent["gaps_within_10_percent"] / sent["gaps"])
+    worst = max(abs(error) for error in errors_ppm)
+    return [
+        Row("50,000 packets/s: error of the rate, ppm", spread(errors_ppm, digits=1), "", "", "<= 20", worst <= 20),
+        Row("50,000 packets/s: gaps within 10 %, %", spread(even, digits=1), "", "", ">= 95", statistics.median(even) >= 95),
+    ]
+
+
+def binary_rows() -> list[Row]:
+    """Size, and time from the start to the end of a program that has only its version to tell."""
+    size = os.stat(engine_path()).st_size / 2**20
+    times_ms = []
+    for _ in range(30):
+        start = time.perf_counter()
+        run(engine_path(), "--version")
+        times_ms.append((time.perf_counter() - start) * 1e3)
+    median = statistics.median(times_ms)
+    return [
+        Row("binary, MiB", f"{size:.2f}", "", "", "<= 1", size <= 1),
+        Row("start to end of --version, ms", spread(times_ms, digits=2), "", "", "<= 5", median <= 5),
+    ]
+
+
+def print_table(rows: list[Row]) -> None:
+    """As Markdown."""
+    print("| figure | ours: median (min-max) | peer | ratio | target | |\n|---|---|---|---|---|---|")
+    for row in rows:
+        met = "met" if row.met else "**missed**"
+        print(f"| {row.figure} | {row.ours} | {row.peers} | {row.ratio} | {row.target} | {met} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--duration-s", type=float, default=3)
+    parser.add_argument("--only", choices=["one", "three", "echo", "rtt", "pace", "binary"], action="append")
+    options = parser.parse_args()
+    install_peers()
+    rounds, duration_s = options.rounds, options.duration_s
+    parts = {
+        "one": lambda: one_way_rows(1, rounds, duration_s),
+        "three": lambda: one_way_rows(3, rounds, duration_s),
+        "echo": lambda: echo_rows(rounds, duration_s),
+        "rtt": lambda: rtt_rows(rounds, duration_s),
+        "pace": lambda: pace_rows(rounds, duration_s),
+        "binary": binary_rows,
+    }
+    rows = [row for name in options.only or parts for row in parts[name]()]
+    print_table(rows)
+
+
+if __name__ == "__main__":
+    main()

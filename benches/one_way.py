@@ -1,0 +1,133 @@
+"""One-way programs, ours and others': what each delivers and what that costs."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import RECEIVER_CPU, SENDER_CPU, TARGET, Lab, engine_path, wait_for_tcp, wait_for_udp
+
+PORT = 5301
+PAYLOAD_BYTES = 18
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One trial."""
+
+    packets: int
+    """Delivered, by the kernel's own count where the program is not ours."""
+    duration_s: float
+    cpu_s: float
+    """Of both ends."""
+    sent_packets: int | None = None
+    dropped_packets: int | None = None
+    """By the receiver's socket."""
+
+    @property
+    def pps(self) -> float:
+        return self.packets / self.duration_s
+
+    @property
+    def cpu_s_per_million(self) -> float:
+        return self.cpu_s / self.packets * 1e6
+
+
+def session() -> str:
+    """A new token for the engine."""
+    return secrets.token_hex(7)
+
+
+def ours(lab: Lab, duration_s: float, *options: str) -> Delivery:
+    """The engine, flat out; `options` for the sender."""
+    token = session()
+    bound = ("--bind", f"{TARGET}:{PORT}", "--session", token)
+    receiver = lab.start(lab.receiver, RECEIVER_CPU, engine_path(), "receive", *bound)
+    receiver.line()
+    load = options or ("--flat-out",)
+    to = ("--target", f"{TARGET}:{PORT}", "--session", token, "--duration-s", str(duration_s))
+    sender = lab.start(lab.sender, SENDER_CPU, engine_path(), "send", *to, *load)
+    sent_line = sender.finish(close_input=False)
+    time.sleep(0.2)
+    received_line = receiver.finish()
+    sent, received = (json.loads(end.output.splitlines()[-1]) for end in (sent_line, received_line))
+    elapsed_s = (sent["last_send_ns"] - sent["first_send_ns"]) / 1e9
+    return Delivery(
+        received["received_packets"],
+        elapsed_s,
+        sent_line.cpu_s + received_line.cpu_s,
+        sent["sent_packets"],
+        received["socket_dropped_packets"],
+    )
+
+
+def _between(lab: Lab, duration_s: float, server: tuple[str, ...], client: tuple[str, ...], tcp: bool) -> Delivery:
+    """A server and a client; the datagrams that the kernel delivered meanwhile."""
+    receiver = lab.start(lab.receiver, RECEIVER_CPU, *server)
+    (wait_for_tcp if tcp else wait_for_udp)(lab.receiver, PORT)
+    before = lab.datagrams()
+    sent = lab.start(lab.sender, SENDER_CPU, *client).finish()
+    packets = lab.datagrams() - before
+    received = receiver.finish(signal.SIGTERM)
+    return Delivery(packets, duration_s, sent.cpu_s + received.cpu_s)
+
+
+def iperf3(lab: Lab, duration_s: float) -> Delivery:
+    server = ("iperf3", "--server", "--one-off", "--port", str(PORT))
+    client = ("iperf3", "--client", TARGET, "--port", str(PORT), "--udp", "--length", str(PAYLOAD_BYTES), "--bitrate", "0",
+              "--time", f"{duration_s:.0f}")  # fmt: skip
+    return _between(lab, duration_s, server, client, tcp=True)
+
+
+def iperf2(lab: Lab, duration_s: float) -> Delivery:
+    server = ("iperf", "--server", "--udp", "--port", str(PORT))
+    client = ("iperf", "--client", TARGET, "--port", str(PORT), "--udp", "--len", str(PAYLOAD_BYTES), "--bandwidth", "10G",
+              "--time", f"{duration_s:.0f}")  # fmt: skip
+    return _between(lab, duration_s, server, client, tcp=False)
+
+
+def nuttcp(lab: Lab, duration_s: float) -> Delivery:
+    server = ("nuttcp", "-S", "--nofork", f"-P{PORT}")
+    client = ("nuttcp", f"-P{PORT}", "-u", f"-l{PAYLOAD_BYTES}", "-Ru", f"-T{duration_s:.0f}", TARGET)
+    return _between(lab, duration_s, server, client, tcp=True)
+
+
+def trafgen(lab: Lab, duration_s: float) -> Delivery:
+    """A generator without a receiver: packets that arrived at the receiver's device, and its CPU time alone."""
+    header = (
+        f"{{ eth(da={lab.gateway_mac}), ipv4(saddr=10.199.9.1, daddr={TARGET}, ttl=64, df), "
+        f"udp(sport=5302, dport={PORT}), fill(0x41, {PAYLOAD_BYTES}) }}\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "packet"
+        config.write_text(header)
+        # A socket for the packets, so that none is answered by an ICMP error.
+        sink = lab.start(lab.receiver, RECEIVER_CPU, engine_path(), "receive", "--bind", f"{TARGET}:{PORT}",
+                         "--session", session(), "--silence-s", "0")  # fmt: skip
+        sink.line()
+        before = lab.packets()
+        generator = lab.start(lab.sender, SENDER_CPU, "trafgen", "--dev", lab.sender_device, "--conf", str(config),
+                              "--cpus", "1", "--no-sock-mem")  # fmt: skip
+        time.sleep(0.5)
+        first, first_s = lab.packets(), time.monotonic()
+        time.sleep(duration_s)
+        last, last_s = lab.packets(), time.monotonic()
+        cpu_s = generator.finish(signal.SIGINT).cpu_s
+        whole = lab.packets() - before
+        sink.finish()
+    packets = last - first
+    return Delivery(packets, last_s - first_s, cpu_s * packets / max(whole, 1))
+
+
+PEERS: dict[str, Callable[[Lab, float], Delivery]] = {
+    "iperf3": iperf3,
+    "iperf2": iperf2,
+    "nuttcp": nuttcp,
+    "trafgen": trafgen,
+}
