@@ -68,12 +68,12 @@ impl Clock {
     /// CLOCK_MONOTONIC when packet `index` of the batch came [ns]; `None` where the system's clock stepped meanwhile.
     pub fn arrival_ns(&self, inbox: &Inbox, index: usize) -> Option<u64> {
         match self.stamps {
-            Some(Stamps::Kernel) => self.from_stamp(inbox.stamp_ns(index)?),
+            Some(Stamps::Kernel) => self.monotonic_ns(inbox.stamp_ns(index)?),
             _ => Some(self.now_ns),
         }
     }
 
-    fn from_stamp(&self, stamp_ns: i64) -> Option<u64> {
+    fn monotonic_ns(&self, stamp_ns: i64) -> Option<u64> {
         let arrival_ns = u64::try_from(stamp_ns - self.offset_ns).ok()?;
         (!self.unsettled && arrival_ns <= self.now_ns + CLOCK_ERROR_NS).then_some(arrival_ns)
     }
@@ -190,7 +190,7 @@ mod tests {
     fn a_stamp_of_the_system_clock_becomes_one_of_the_monotonic_clock() {
         let mut clock = clock();
         clock.batch_at(1, 5_000_000, OFFSET_NS + 300);
-        assert_eq!(clock.from_stamp(OFFSET_NS + 300 + 4_990_000), Some(4_990_000));
+        assert_eq!(clock.monotonic_ns(OFFSET_NS + 300 + 4_990_000), Some(4_990_000));
     }
 
     #[test]
@@ -200,18 +200,18 @@ mod tests {
             let after_ns = OFFSET_NS + step_ns;
             clock.batch_at(BATCH_MAX, 1_000_000, after_ns);
             assert_eq!(
-                clock.from_stamp(OFFSET_NS + 990_000),
+                clock.monotonic_ns(OFFSET_NS + 990_000),
                 None,
                 "of the batch that showed the step"
             );
             clock.batch_at(7, 1_100_000, after_ns);
             assert_eq!(
-                clock.from_stamp(OFFSET_NS + 995_000),
+                clock.monotonic_ns(OFFSET_NS + 995_000),
                 None,
                 "still waiting since before the step"
             );
             clock.batch_at(7, 1_200_000, after_ns);
-            assert_eq!(clock.from_stamp(after_ns + 1_190_000), Some(1_190_000));
+            assert_eq!(clock.monotonic_ns(after_ns + 1_190_000), Some(1_190_000));
             assert_eq!(clock.steps, 1);
         }
     }
@@ -220,7 +220,7 @@ mod tests {
     fn a_packet_does_not_come_after_it_was_read() {
         let mut clock = clock();
         clock.batch_at(1, 1_000_000, OFFSET_NS);
-        assert_eq!(clock.from_stamp(OFFSET_NS + 2_000_000), None);
+        assert_eq!(clock.monotonic_ns(OFFSET_NS + 2_000_000), None);
     }
 
     #[test]
