@@ -7,7 +7,6 @@ As root; in namespaces of its own, which it takes down again. `make bench-engine
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -18,9 +17,11 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from lab import RECEIVER_CPU, SENDER_CPU, TARGET, Lab, engine_path, lab, run, wait_for_udp
-from one_way import PEERS, PORT, Delivery, ours, session
+from one_way import PEERS, PORT, Delivery, last_line, listen, ours, send, session
 
 PACKAGES = {"iperf3": "iperf3", "iperf": "iperf", "nuttcp": "nuttcp", "trafgen": "netsniff-ng", "sockperf": "sockperf"}
 RATE_TARGETS = {"iperf3": 4.0, "iperf2": 4.0, "nuttcp": 4.0, "trafgen": 3.0}
@@ -68,33 +69,29 @@ def one_way_rows(hops: int, rounds: int, duration_s: float) -> list[Row]:
         print(f"  {name:8} kpps {spread(list(rate), 1e3)}  s/M {spread(list(cpu), digits=2)}", file=sys.stderr)
     best = statistics.median(trial.pps for trial in trials["ours"])
     rows = []
+    mine = spread([trial.pps for trial in trials["ours"]], 1e3)
     for name, target in RATE_TARGETS.items():
         other = [trial.pps for trial in trials[name]]
         ratio = best / statistics.median(other)
-        mine = spread([trial.pps for trial in trials["ours"]], 1e3)
-        row = (f"{hops} hop(s): kpps against {name}", mine, spread(other, 1e3), f"{ratio:.2f}")
-        rows.append(Row(*row, f">= {target:g}", ratio >= target))
+        figure, met = f"{hops} hop(s): kpps against {name}", ratio >= target
+        rows.append(Row(figure, mine, spread(other, 1e3), f"{ratio:.2f}", f">= {target:g}", met))
     lost = [100 * (1 - trial.packets / trial.sent_packets) for trial in trials["ours"] if trial.sent_packets]
-    dropped = [trial.dropped_packets or 0 for trial in trials["ours"]]
-    rows.append(Row(f"{hops} hop(s): lost %, dropped by our socket", spread(lost, digits=3), "", f"{max(dropped)}", "0",
-                    max(lost) == 0))  # fmt: skip
+    dropped = max(trial.dropped_packets or 0 for trial in trials["ours"])
+    figure = f"{hops} hop(s): lost %; most that our socket dropped"
+    rows.append(Row(figure, f"{spread(lost, digits=3)}; {dropped}", "", "", "0", max(lost) == 0))
     costs = {name: [trial.cpu_s_per_million for trial in trials[name]] for name in ("ours", "iperf3")}
     ratio = statistics.median(costs["ours"]) / statistics.median(costs["iperf3"])
-    row = (f"{hops} hop(s): CPU s/M against iperf3", *(spread(costs[name], digits=2) for name in ("ours", "iperf3")))
-    rows.append(Row(*row, f"{ratio:.3f}", "<= 0.25", ratio <= 0.25))
+    cost, other_cost = (spread(costs[name], digits=2) for name in ("ours", "iperf3"))
+    figure = f"{hops} hop(s): CPU s per million delivered, against iperf3"
+    rows.append(Row(figure, cost, other_cost, f"{ratio:.3f}", "<= 0.25", ratio <= 0.25))
     return rows
 
 
-def _echo(where: Lab, duration_s: float, reflect: tuple[str, ...], send: tuple[str, ...]) -> dict[str, float]:
+def _echo(where: Lab, duration_s: float, reflecting: tuple[str, ...], sending: tuple[str, ...]) -> dict[str, Any]:
     """Our sender with our reflector; the sender's summary."""
-    token = session()
-    common = ("--session", token, "--interval-s", "0")
-    reflector = where.start(where.receiver, RECEIVER_CPU, engine_path(), "reflect", "--bind", f"{TARGET}:{PORT}", *common,
-                            *reflect)  # fmt: skip
-    reflector.line()
-    sender = where.start(where.sender, SENDER_CPU, engine_path(), "send", "--echo", "--target", f"{TARGET}:{PORT}", *common,
-                         "--duration-s", str(duration_s), *send)  # fmt: skip
-    summary: dict[str, float] = json.loads(sender.finish(close_input=False).output.splitlines()[-1])
+    common = ("--session", session(), "--interval-s", "0")
+    reflector = listen(where, "reflect", *common, *reflecting)
+    summary = last_line(send(where, duration_s, "--echo", *common, *sending))
     reflector.finish()
     return summary
 
@@ -110,20 +107,21 @@ def echo_rows(rounds: int, duration_s: float) -> list[Row]:
                 rates[path].append(summary["received_packets"] / duration_s)
                 lost.append(summary["lost_packets"])
     ratio = statistics.median(rates["gso"]) / statistics.median(rates["mmsg"])
-    ours_and_peer = (spread(rates["gso"], 1e3), spread(rates["mmsg"], 1e3))
+    mine, other = (spread(rates[path], 1e3) for path in ("gso", "mmsg"))
+    figure = "echo: thousand round trips/s against recvmmsg + sendmmsg"
     return [
-        Row("echo: kilo round trips/s against recvmmsg + sendmmsg", *ours_and_peer, f"{ratio:.2f}", ">= 2", ratio >= 2),
+        Row(figure, mine, other, f"{ratio:.2f}", ">= 2", ratio >= 2),
         Row("echo: lost of the packets sent", f"{max(lost):g}", "", "", "0", max(lost) == 0),
     ]
 
 
 def _sockperf_rtt_us(where: Lab, duration_s: float) -> float:
     """Median of the full round trip, both ends spinning."""
-    server = where.start(where.receiver, RECEIVER_CPU, "sockperf", "server", "-i", TARGET, "-p", str(PORT), "--nonblocked")
+    at = ("-i", TARGET, "-p", str(PORT), "--nonblocked")
+    server = where.start(where.receiver, RECEIVER_CPU, "sockperf", "server", *at)
     wait_for_udp(where.receiver, PORT)
-    client = where.start(where.sender, SENDER_CPU, "sockperf", "ping-pong", "-i", TARGET, "-p", str(PORT), "-m", "18",
-                         "-t", f"{duration_s:.0f}", "--full-rtt", "--nonblocked")  # fmt: skip
-    output = client.finish().output
+    load = ("-m", "18", "-t", f"{duration_s:.0f}", "--full-rtt")
+    output = where.start(where.sender, SENDER_CPU, "sockperf", "ping-pong", *at, *load).finish().output
     server.finish(signal.SIGINT)
     found = re.search(r"percentile 50\.0+ =\s*([\d.]+)", output)
     assert found is not None, output
@@ -132,18 +130,18 @@ def _sockperf_rtt_us(where: Lab, duration_s: float) -> float:
 
 def rtt_rows(rounds: int, duration_s: float) -> list[Row]:
     """One packet at a time, both ends spinning."""
-    mine, kernel, other = [], [], []
+    medians_us: dict[str, list[float]] = defaultdict(list)
     with lab(1) as where:
         for _ in range(rounds):
-            for stamps, into in (("user", mine), ("kernel", kernel)):
+            for stamps in ("user", "kernel"):
                 summary = _echo(where, duration_s, ("--latency",), ("--window", "1", "--stamps", stamps))
-                into.append(summary["rtt_ns"]["p50"] / 1e3)  # type: ignore[index]
-            other.append(_sockperf_rtt_us(where, duration_s))
-    ratio = statistics.median(mine) / statistics.median(other)
-    shown = (spread(mine, digits=2), spread(other, digits=2), f"{ratio:.2f}")
+                medians_us[stamps].append(summary["rtt_ns"]["p50"] / 1e3)
+            medians_us["sockperf"].append(_sockperf_rtt_us(where, duration_s))
+    ratio = statistics.median(medians_us["user"]) / statistics.median(medians_us["sockperf"])
+    mine, kernel, other = (spread(medians_us[name], digits=2) for name in ("user", "kernel", "sockperf"))
     return [
-        Row("RTT median us, spinning, against sockperf", *shown, "<= 1.15", ratio <= 1.15),
-        Row("RTT median us with the kernel's stamps", spread(kernel, digits=2), "", "", "", True),
+        Row("RTT median us, spinning, against sockperf", mine, other, f"{ratio:.2f}", "<= 1.15", ratio <= 1.15),
+        Row("RTT median us with the kernel's stamps", kernel, "", "", "", True),
     ]
 
 
@@ -152,27 +150,24 @@ def pace_rows(rounds: int, duration_s: float) -> list[Row]:
     errors_ppm, even = [], []
     with lab(1) as where:
         for _ in range(rounds):
-            token = session()
-            receiver = where.start(where.receiver, RECEIVER_CPU, engine_path(), "receive", "--bind", f"{TARGET}:{PORT}",
-                                   "--session", token)  # fmt: skip
-            receiver.line()
-            sender = where.start(where.sender, SENDER_CPU, engine_path(), "send", "--target", f"{TARGET}:{PORT}",
-                                 "--session", token, "--rate-pps", "50000", "--duration-s", str(duration_s))  # fmt: skip
-            sent = json.loads(sender.finish(close_input=False).output.splitlines()[-1])
+            token = ("--session", session())
+            receiver = listen(where, "receive", *token)
+            sent = last_line(send(where, duration_s, *token, "--rate-pps", "50000"))
             receiver.finish()
             elapsed_s = (sent["last_send_ns"] - sent["first_send_ns"]) / 1e9
             errors_ppm.append(((sent["sent_packets"] - 1) / elapsed_s / 50_000 - 1) * 1e6)
             even.append(100 * sent["gaps_within_10_percent"] / sent["gaps"])
     worst = max(abs(error) for error in errors_ppm)
+    steady = statistics.median(even)
     return [
         Row("50,000 packets/s: error of the rate, ppm", spread(errors_ppm, digits=1), "", "", "<= 20", worst <= 20),
-        Row("50,000 packets/s: gaps within 10 %, %", spread(even, digits=1), "", "", ">= 95", statistics.median(even) >= 95),
+        Row("50,000 packets/s: gaps within 10 %, %", spread(even, digits=1), "", "", ">= 95", steady >= 95),
     ]
 
 
 def binary_rows() -> list[Row]:
     """Size, and time from the start to the end of a program that has only its version to tell."""
-    size = os.stat(engine_path()).st_size / 2**20
+    size = Path(engine_path()).stat().st_size / 2**20
     times_ms = []
     for _ in range(30):
         start = time.perf_counter()

@@ -88,7 +88,7 @@ class Lab:
         return int(found.group(1))
 
 
-def _join(stack: ExitStack, left: str, right: str, number: int) -> None:
+def _join(left: str, right: str, number: int) -> None:
     """A veth pair between two namespaces: .1 on the left, .2 on the right of 10.199.<number>.0/24."""
     left_device, right_device = f"l{number}", f"r{number}"
     run("ip", "link", "add", left_device, "netns", left, "type", "veth", "peer", "name", right_device, "netns", right)
@@ -112,7 +112,7 @@ def lab(hops: int) -> Iterator[Lab]:
             run("ip", "-n", name, "link", "set", "lo", "up")
             run("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
         for number, left, right in zip(numbers, names, names[1:], strict=False):
-            _join(stack, left, right, number)
+            _join(left, right, number)
         for place, name in enumerate(names):
             for other, number in enumerate(numbers):
                 if other > place:

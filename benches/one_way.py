@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lab import RECEIVER_CPU, SENDER_CPU, TARGET, Lab, engine_path, wait_for_tcp, wait_for_udp
+from lab import RECEIVER_CPU, SENDER_CPU, TARGET, Finished, Lab, Running, engine_path, wait_for_tcp, wait_for_udp
 
 PORT = 5301
 PAYLOAD_BYTES = 18
@@ -44,24 +45,38 @@ def session() -> str:
     return secrets.token_hex(7)
 
 
-def ours(lab: Lab, duration_s: float, *options: str) -> Delivery:
-    """The engine, flat out; `options` for the sender."""
-    token = session()
-    bound = ("--bind", f"{TARGET}:{PORT}", "--session", token)
-    receiver = lab.start(lab.receiver, RECEIVER_CPU, engine_path(), "receive", *bound)
-    receiver.line()
-    load = options or ("--flat-out",)
-    to = ("--target", f"{TARGET}:{PORT}", "--session", token, "--duration-s", str(duration_s))
-    sender = lab.start(lab.sender, SENDER_CPU, engine_path(), "send", *to, *load)
-    sent_line = sender.finish(close_input=False)
+def listen(lab: Lab, verb: str, *options: str) -> Running:
+    """The engine at the receiving end, ready."""
+    bind = ("--bind", f"{TARGET}:{PORT}")
+    listening = lab.start(lab.receiver, RECEIVER_CPU, engine_path(), verb, *bind, *options)
+    listening.line()
+    return listening
+
+
+def send(lab: Lab, duration_s: float, *options: str) -> Finished:
+    """The engine at the sending end, until it is done."""
+    to = ("--target", f"{TARGET}:{PORT}", "--duration-s", str(duration_s))
+    return lab.start(lab.sender, SENDER_CPU, engine_path(), "send", *to, *options).finish(close_input=False)
+
+
+def last_line(finished: Finished) -> dict[str, Any]:
+    """The engine's summary."""
+    summary: dict[str, Any] = json.loads(finished.output.splitlines()[-1])
+    return summary
+
+
+def ours(lab: Lab, duration_s: float) -> Delivery:
+    """The engine, flat out."""
+    token = ("--session", session())
+    receiver = listen(lab, "receive", *token)
+    sending = send(lab, duration_s, *token, "--flat-out")
     time.sleep(0.2)
-    received_line = receiver.finish()
-    sent, received = (json.loads(end.output.splitlines()[-1]) for end in (sent_line, received_line))
-    elapsed_s = (sent["last_send_ns"] - sent["first_send_ns"]) / 1e9
+    receiving = receiver.finish()
+    sent, received = last_line(sending), last_line(receiving)
     return Delivery(
         received["received_packets"],
-        elapsed_s,
-        sent_line.cpu_s + received_line.cpu_s,
+        (sent["last_send_ns"] - sent["first_send_ns"]) / 1e9,
+        sending.cpu_s + receiving.cpu_s,
         sent["sent_packets"],
         received["socket_dropped_packets"],
     )
@@ -80,15 +95,15 @@ def _between(lab: Lab, duration_s: float, server: tuple[str, ...], client: tuple
 
 def iperf3(lab: Lab, duration_s: float) -> Delivery:
     server = ("iperf3", "--server", "--one-off", "--port", str(PORT))
-    client = ("iperf3", "--client", TARGET, "--port", str(PORT), "--udp", "--length", str(PAYLOAD_BYTES), "--bitrate", "0",
-              "--time", f"{duration_s:.0f}")  # fmt: skip
+    load = ("--udp", "--length", str(PAYLOAD_BYTES), "--bitrate", "0", "--time", f"{duration_s:.0f}")
+    client = ("iperf3", "--client", TARGET, "--port", str(PORT), *load)
     return _between(lab, duration_s, server, client, tcp=True)
 
 
 def iperf2(lab: Lab, duration_s: float) -> Delivery:
     server = ("iperf", "--server", "--udp", "--port", str(PORT))
-    client = ("iperf", "--client", TARGET, "--port", str(PORT), "--udp", "--len", str(PAYLOAD_BYTES), "--bandwidth", "10G",
-              "--time", f"{duration_s:.0f}")  # fmt: skip
+    load = ("--udp", "--len", str(PAYLOAD_BYTES), "--bandwidth", "10G", "--time", f"{duration_s:.0f}")
+    client = ("iperf", "--client", TARGET, "--port", str(PORT), *load)
     return _between(lab, duration_s, server, client, tcp=False)
 
 
@@ -108,12 +123,10 @@ def trafgen(lab: Lab, duration_s: float) -> Delivery:
         config = Path(folder) / "packet"
         config.write_text(header)
         # A socket for the packets, so that none is answered by an ICMP error.
-        sink = lab.start(lab.receiver, RECEIVER_CPU, engine_path(), "receive", "--bind", f"{TARGET}:{PORT}",
-                         "--session", session(), "--silence-s", "0")  # fmt: skip
-        sink.line()
+        sink = listen(lab, "receive", "--session", session(), "--silence-s", "0")
         before = lab.packets()
-        generator = lab.start(lab.sender, SENDER_CPU, "trafgen", "--dev", lab.sender_device, "--conf", str(config),
-                              "--cpus", "1", "--no-sock-mem")  # fmt: skip
+        command = ("trafgen", "--dev", lab.sender_device, "--conf", str(config), "--cpus", "1", "--no-sock-mem")
+        generator = lab.start(lab.sender, SENDER_CPU, *command)
         time.sleep(0.5)
         first, first_s = lab.packets(), time.monotonic()
         time.sleep(duration_s)
