@@ -118,11 +118,11 @@ def echo_rows(rounds: int, duration_s: float) -> list[Row]:
 def _sockperf_rtt_us(where: Lab, duration_s: float) -> float:
     """Median of the full round trip, both ends spinning."""
     at = ("-i", TARGET, "-p", str(PORT), "--nonblocked")
-    server = where.start(where.receiver, RECEIVER_CPU, "sockperf", "server", *at)
+    server = where.start(where.receiver, RECEIVER_CPU, "sockperf", "server", *at, quiet=True)
     wait_for_udp(where.receiver, PORT)
     load = ("-m", "18", "-t", f"{duration_s:.0f}", "--full-rtt")
     output = where.start(where.sender, SENDER_CPU, "sockperf", "ping-pong", *at, *load).finish().output
-    server.finish(signal.SIGINT)
+    server.finish(signal.SIGKILL)
     found = re.search(r"percentile 50\.0+ =\s*([\d.]+)", output)
     assert found is not None, output
     return float(found.group(1))
@@ -194,6 +194,8 @@ def main() -> None:
     parser.add_argument("--duration-s", type=float, default=3)
     parser.add_argument("--only", choices=["one", "three", "echo", "rtt", "pace", "binary"], action="append")
     options = parser.parse_args()
+    # A way out by which the namespaces are taken down.
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))
     install_peers()
     rounds, duration_s = options.rounds, options.duration_s
     parts = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,6 +15,8 @@ from pathlib import Path
 
 SENDER_CPU = 0
 RECEIVER_CPU = 1
+LONGEST_S = 20.0
+"""For a program to come to its end."""
 TARGET = "10.199.9.2"
 """The receiver's address."""
 
@@ -32,28 +36,35 @@ class Finished:
 
 
 class Running:
-    """A program under way in a namespace, on a CPU."""
+    """A program under way in a namespace, on a CPU. `quiet`: nobody wants its output."""
 
-    def __init__(self, namespace: str, cpu: int, command: Sequence[str]) -> None:
+    def __init__(self, namespace: str, cpu: int, command: Sequence[str], quiet: bool) -> None:
         whole = ("ip", "netns", "exec", namespace, "taskset", "-c", str(cpu), *command)
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(whole, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+        output = subprocess.DEVNULL if quiet else subprocess.PIPE
+        self.process = subprocess.Popen(
+            whole, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True
+        )
 
     def line(self) -> str:
         """The next line of output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
-    def finish(self, signal: int | None = None, close_input: bool = True) -> Finished:
-        """Wait for the end, after a signal if one is given."""
-        if signal is not None:
-            os.kill(self.process.pid, signal)  # not send_signal, which would take the CPU time with it if it has ended
+    def finish(self, kill_with: int | None = None, close_input: bool = True) -> Finished:
+        """Wait for the end, after a signal if one is given; after LONGEST_S it is killed."""
+        # Not by Popen, which would take the CPU time with it where the program has ended.
+        if kill_with is not None:
+            os.kill(self.process.pid, kill_with)
         if close_input and self.process.stdin is not None:
             self.process.stdin.close()
-        assert self.process.stdout is not None
-        output = self.process.stdout.read()
-        self.process.stdout.close()
+        killer = threading.Timer(LONGEST_S, os.kill, (self.process.pid, signal.SIGKILL))
+        killer.start()
+        output = ""
+        if self.process.stdout is not None:
+            output = self.process.stdout.read()
+            self.process.stdout.close()
         _, status, usage = os.wait4(self.process.pid, 0)
+        killer.cancel()
         self.process.returncode = os.waitstatus_to_exitcode(status)
         return Finished(output, usage.ru_utime + usage.ru_stime)
 
@@ -70,9 +81,9 @@ class Lab:
     gateway_mac: str
     """Of the next hop, seen from the sender."""
 
-    def start(self, end: str, cpu: int, *command: str) -> Running:
+    def start(self, end: str, cpu: int, *command: str, quiet: bool = False) -> Running:
         """Start a program at an end."""
-        return Running(end, cpu, command)
+        return Running(end, cpu, command, quiet)
 
     def datagrams(self) -> int:
         """UDP datagrams that were delivered to sockets of the receiver so far."""
@@ -99,6 +110,13 @@ def _join(left: str, right: str, number: int) -> None:
         run(*inside, "ip", "link", "set", device, "up")
 
 
+def _remove(name: str) -> None:
+    """End what still runs in a namespace, and the namespace."""
+    for process in run("ip", "netns", "pids", name).split():
+        os.kill(int(process), signal.SIGKILL)
+    run("ip", "netns", "delete", name)
+
+
 @contextmanager
 def lab(hops: int) -> Iterator[Lab]:
     """`hops` links in a row; all is taken down again."""
@@ -108,7 +126,7 @@ def lab(hops: int) -> Iterator[Lab]:
     with ExitStack() as stack:
         for name in names:
             run("ip", "netns", "add", name)
-            stack.callback(run, "ip", "netns", "delete", name)
+            stack.callback(_remove, name)
             run("ip", "-n", name, "link", "set", "lo", "up")
             run("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
         for number, left, right in zip(numbers, names, names[1:], strict=False):

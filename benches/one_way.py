@@ -84,12 +84,12 @@ def ours(lab: Lab, duration_s: float) -> Delivery:
 
 def _between(lab: Lab, duration_s: float, server: tuple[str, ...], client: tuple[str, ...], tcp: bool) -> Delivery:
     """A server and a client; the datagrams that the kernel delivered meanwhile."""
-    receiver = lab.start(lab.receiver, RECEIVER_CPU, *server)
+    receiver = lab.start(lab.receiver, RECEIVER_CPU, *server, quiet=True)
     (wait_for_tcp if tcp else wait_for_udp)(lab.receiver, PORT)
     before = lab.datagrams()
     sent = lab.start(lab.sender, SENDER_CPU, *client).finish()
     packets = lab.datagrams() - before
-    received = receiver.finish(signal.SIGTERM)
+    received = receiver.finish(signal.SIGKILL)
     return Delivery(packets, duration_s, sent.cpu_s + received.cpu_s)
 
 

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 
 use crate::arguments::{Path, Stamps, Wait};
 use crate::io::{self, BATCH_MAX, Inbox};
-use crate::packet::{FLOWS_MAX, Header};
+use crate::packet::{FLOWS_MAX, Header, wrap_ns};
 
 /// How long a nap is meant to be; the kernel makes it 100-200 us.
 const NAP_NS: u64 = 100_000;
@@ -169,7 +169,7 @@ impl Variation {
     pub fn record(&mut self, header: &Header, delay_ns: i64) -> Option<u64> {
         let last = self.last[usize::from(header.flow)].replace((header.sequence, delay_ns));
         let (sequence, delay_before_ns) = last?;
-        (sequence.wrapping_add(1) == header.sequence).then(|| delay_ns.abs_diff(delay_before_ns))
+        (sequence.wrapping_add(1) == header.sequence).then(|| wrap_ns(delay_ns - delay_before_ns).unsigned_abs())
     }
 }
 
@@ -243,5 +243,12 @@ mod tests {
         assert_eq!(record(0, 2, 110), None, "one is missing in between");
         assert_eq!(record(0, 1, 500), None, "out of order");
         assert_eq!(record(1, 1, 850), Some(50));
+        let half_range_ns = 1 << 39;
+        assert_eq!(record(1, 2, half_range_ns - 10), Some(half_range_ns as u64 - 860));
+        assert_eq!(
+            record(1, 3, 20 - half_range_ns),
+            Some(30),
+            "across the wrap of the send time"
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::packet::{Contents, FLOWS_MAX, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Refusal, Token};
 
-/// Sequence numbers that all flows together are remembered for: at two million packets a second the last two seconds,
-/// longer than a packet can be late.
+/// Sequence numbers that are remembered, shared by the flows: at two million packets a second the last two seconds, longer
+/// than a packet can be late.
 const REMEMBERED_PACKETS: u64 = 1 << 22;
 const REMEMBERED_PACKETS_MIN: u64 = 1 << 16;
 
@@ -93,24 +93,26 @@ impl Flow {
 /// The flows of a session.
 pub struct Flows {
     flows: Vec<Option<Box<Flow>>>,
-    remembered: u64,
+    count: u64,
 }
 
 impl Flows {
-    /// `count`: how many flows there will be, as far as it is known.
-    pub fn new(count: usize) -> Flows {
-        let share = REMEMBERED_PACKETS / (count as u64).next_power_of_two();
+    pub fn new() -> Flows {
         Flows {
             flows: (0..FLOWS_MAX).map(|_| None).collect(),
-            remembered: share.max(REMEMBERED_PACKETS_MIN),
+            count: 0,
         }
     }
 
     pub fn arrive(&mut self, flow: u8, sequence: u32) -> Arrival {
-        let remembered = self.remembered;
-        self.flows[usize::from(flow)]
-            .get_or_insert_with(|| Box::new(Flow::new(remembered)))
-            .arrive(sequence)
+        let count = &mut self.count;
+        let make = || {
+            *count += 1;
+            // The later a flow is, the more there are to share with.
+            let share = REMEMBERED_PACKETS / count.next_power_of_two();
+            Box::new(Flow::new(share.max(REMEMBERED_PACKETS_MIN)))
+        };
+        self.flows[usize::from(flow)].get_or_insert_with(make).arrive(sequence)
     }
 
     fn known(&self) -> impl Iterator<Item = &Flow> {
@@ -127,7 +129,7 @@ impl Flows {
     }
 
     pub fn seen(&self) -> u64 {
-        self.known().count() as u64
+        self.count
     }
 }
 
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn expected_packets_are_summed_over_the_flows() {
-        let mut flows = Flows::new(2);
+        let mut flows = Flows::new();
         flows.arrive(0, 9);
         flows.arrive(255, 4);
         assert_eq!(

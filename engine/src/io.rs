@@ -338,6 +338,7 @@ impl Inbox {
         match result {
             Ok(count) => self.filled = count,
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => self.one_by_one = true,
             Err(error) => {
                 // Lengths of the first headers may have been written already.
                 self.filled = BATCH_MAX;

@@ -8,7 +8,9 @@ pub const PAYLOAD_BYTES_MAX: usize = 8972;
 pub const FLOWS_MAX: usize = 256;
 
 const TOKEN_BYTES: usize = 7;
-const TIME_MASK: u64 = (1 << 40) - 1;
+const TIME_BITS: u32 = 40;
+#[cfg(test)]
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
 const KIND_MASK: u8 = 0b0000_0011;
 const CONTENT_SHIFT: u8 = 2;
@@ -119,10 +121,14 @@ impl Header {
 
     /// Nanoseconds from the send time until `arrival_ns`, as far as 40 bits tell: within 550 s of the truth's sign.
     pub fn age_ns(&self, arrival_ns: u64) -> i64 {
-        let age = arrival_ns.wrapping_sub(self.send_time) & TIME_MASK;
-        // The upper half of the range is the past: sign-extend from bit 39.
-        ((age << 24) as i64) >> 24
+        wrap_ns(arrival_ns.wrapping_sub(self.send_time) as i64)
     }
+}
+
+/// A difference of times of which at least one is known modulo 2^40 only: the one that is nearest to 0.
+pub fn wrap_ns(difference_ns: i64) -> i64 {
+    // The upper half of the range is the past: sign-extend from bit 39.
+    (difference_ns << (64 - TIME_BITS)) >> (64 - TIME_BITS)
 }
 
 /// Turn a request into its answer, in place.

@@ -17,6 +17,7 @@ use crate::io::{self, BATCH_MAX, now_ns};
 use crate::output::Output;
 use crate::pace::{Punctuality, Schedule};
 use crate::packet::{Header, Kind};
+use crate::receive::DRAIN_NS;
 use crate::socket::{Closing, Means, Opened, open};
 use crate::tally::Tally;
 use crate::transmit::{Packet, Transmitter};
@@ -170,13 +171,7 @@ impl<'a> Sender<'a> {
         let delays = || common.latency.then(Durations::new);
         let echo = arguments.echo.then(|| Echo {
             intake: Intake::new(false, means.stamps, means.path, common.wait, &sockets),
-            counter: Counter::new(
-                answers(),
-                arguments.flows,
-                Some(arguments.timeout_ns),
-                common.latency,
-                ipv6,
-            ),
+            counter: Counter::new(answers(), Some(arguments.timeout_ns), common.latency, ipv6),
             under_way: UnderWay::new(arguments.timeout_ns),
             rtt: delays(),
             variation: delays(),
@@ -439,8 +434,11 @@ impl<'a> Sender<'a> {
             let heard = self.hear();
             self.close_intervals();
             let Some(echo) = &self.echo else { return };
-            let missing = self.sent_packets - echo.counter.tally.received_packets;
-            if heard < BATCH_MAX && (missing == 0 || now_ns() >= until_ns || asked_to_end().is_some()) {
+            let now_ns = now_ns();
+            // A full batch is followed by another one, but not without end: foreign packets may come as well.
+            let emptied = heard < BATCH_MAX || now_ns > until_ns + DRAIN_NS;
+            let missing = self.sent_packets.saturating_sub(echo.counter.tally.received_packets);
+            if emptied && (missing == 0 || now_ns >= until_ns || asked_to_end().is_some()) {
                 return;
             }
             if heard < BATCH_MAX {
