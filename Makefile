@@ -10,7 +10,7 @@ bench: install ## measure the quick plan and print its table
 
 bench-engine: install ## measure the packet engine against its peers, which it installs
 	@cargo build --release --quiet --locked
-	@benches/engine.py
+	@$(PYTHON) benches/engine.py
 
 test: install-dev ## all tests, linters and those that need namespaces included
 	@$(PYTHON) -m pytest

@@ -42,7 +42,7 @@ class Running:
         whole = ("ip", "netns", "exec", namespace, "taskset", "-c", str(cpu), *command)
         output = subprocess.DEVNULL if quiet else subprocess.PIPE
         self.process = subprocess.Popen(
-            whole, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True
+            whole, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
 
     def line(self) -> str:
@@ -52,12 +52,13 @@ class Running:
 
     def finish(self, kill_with: int | None = None, close_input: bool = True) -> Finished:
         """Wait for the end, after a signal if one is given; after LONGEST_S it is killed."""
-        # Not by Popen, which would take the CPU time with it where the program has ended.
+        # To its whole group, as a terminal does: trafgen sends from a child. And not by Popen, which would take the
+        # CPU time with it where the program has ended.
         if kill_with is not None:
-            os.kill(self.process.pid, kill_with)
+            os.killpg(self.process.pid, kill_with)
         if close_input and self.process.stdin is not None:
             self.process.stdin.close()
-        killer = threading.Timer(LONGEST_S, os.kill, (self.process.pid, signal.SIGKILL))
+        killer = threading.Timer(LONGEST_S, os.killpg, (self.process.pid, signal.SIGKILL))
         killer.start()
         output = ""
         if self.process.stdout is not None:
@@ -78,6 +79,8 @@ class Lab:
     device: str
     """The receiver's veth."""
     sender_device: str
+    middle: str
+    """The first router; the receiver where there is none."""
     gateway_mac: str
     """Of the next hop, seen from the sender."""
 
@@ -140,7 +143,7 @@ def lab(hops: int) -> Iterator[Lab]:
                     run("ip", "-n", name, "route", "add", f"10.199.{number}.0/24", "via", via)
         run("ip", "netns", "exec", names[0], "ping", "-c", "3", "-i", "0.2", "-w", "5", TARGET)
         next_hop = run("ip", "netns", "exec", names[1], "cat", f"/sys/class/net/r{numbers[0]}/address").strip()
-        yield Lab(names[0], names[-1], "r9", f"l{numbers[0]}", next_hop)
+        yield Lab(names[0], names[-1], "r9", f"l{numbers[0]}", names[1], next_hop)
 
 
 def wait_for_udp(namespace: str, port: int, timeout_s: float = 5.0) -> None:

@@ -126,7 +126,7 @@ def trafgen(lab: Lab, duration_s: float) -> Delivery:
         sink = listen(lab, "receive", "--session", session(), "--silence-s", "0")
         before = lab.packets()
         command = ("trafgen", "--dev", lab.sender_device, "--conf", str(config), "--cpus", "1", "--no-sock-mem")
-        generator = lab.start(lab.sender, SENDER_CPU, *command)
+        generator = lab.start(lab.sender, SENDER_CPU, *command, quiet=True)
         time.sleep(0.5)
         first, first_s = lab.packets(), time.monotonic()
         time.sleep(duration_s)
