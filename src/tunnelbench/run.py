@@ -11,13 +11,16 @@ from itertools import groupby
 from typing import Protocol
 
 from tunnelbench.host.command import CommandFailed
+from tunnelbench.measure.clock import check_clock, wall_offset_s
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
+from tunnelbench.measure.patience import NOT_BEGUN, Patience
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
-from tunnelbench.model.errors import CannotHere, TrialFailed, TunnelRefused, TunnelUnavailable
-from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
-from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof, Verdict, worst
+from tunnelbench.measure.udp_trial import UdpMeter
+from tunnelbench.model.errors import CannotHere, NotBegun, TrialFailed, TunnelRefused, TunnelUnavailable
+from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec
+from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict, worst
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import End, Ends
@@ -57,7 +60,8 @@ def run_plan(
     with on_cpus(testbed.local.cpus), testbed:
         bench = Bench(testbed, plan, observer)
         for record in known:
-            bench.meter.remember(record)
+            bench.remember(record)
+            bench.patience.note(record)
         for record in bench.measure_all(done):
             store_trial(record)
             observer.trial_ended(record)
@@ -81,7 +85,9 @@ class Bench:
         self.testbed = testbed
         self.plan = plan
         self.observer = observer
-        self.meter = TrialMeter(testbed, plan.tcp, observer.second_passed)
+        self.tcp = TrialMeter(testbed, plan.tcp, observer.second_passed) if plan.tcp else None
+        self.udp = UdpMeter(testbed, plan.udp, observer.second_passed) if plan.udp else None
+        self.patience = Patience()
         self._foreign_load_seen = True
         """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
 
@@ -90,6 +96,26 @@ class Bench:
 
         Raises CannotHere where the testers lack the plan's congestion control: no trial could be made.
         """
+        self._require_congestion_control()
+        yield from self.calibrate([spec for spec in self.plan.calibrations() if spec.sequence not in done])
+        missing = [spec for spec in self.plan.trials() if spec.sequence not in done]
+        for _, trials in groupby(missing, key=lambda trial: (trial.round, trial.tunnel.name)):
+            yield from self.measure_block(list(trials))
+
+    def meter(self, spec: TrialSpec) -> TrialMeter | UdpMeter:
+        """Who measures a trial."""
+        meter = self.tcp if spec.test is Test.TCP else self.udp
+        if meter is None:
+            raise ValueError(f"the plan has no traffic for {spec.what}")
+        return meter
+
+    def remember(self, record: TrialRecord) -> None:
+        """What a trial found that later ones need to know."""
+        self.meter(record.spec).remember(record)
+
+    def _require_congestion_control(self) -> None:
+        if self.plan.tcp is None:
+            return
         algorithm = self.plan.tcp.congestion_control
         for tester in (self.testbed.client, self.testbed.server):
             if not tester.has_congestion_control(algorithm):
@@ -97,17 +123,13 @@ class Bench:
                     f"the {tester.name}'s kernel has no TCP congestion control {algorithm} (tcp.congestion_control)",
                     "sysctl net.ipv4.tcp_available_congestion_control lists those that there are",
                 )
-        yield from self.calibrate([spec for spec in self.plan.calibrations() if spec.sequence not in done])
-        missing = [spec for spec in self.plan.trials() if spec.sequence not in done]
-        for _, trials in groupby(missing, key=lambda trial: (trial.round, trial.tunnel.name)):
-            yield from self.measure_block(list(trials))
 
     def calibrate(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
         """What the testers can do back to back, no router between them."""
         with self.testbed.back_to_back() as link:
             for spec in trials:
-                record = self._record(spec, partial(self.meter.calibrate, spec, link), None)
-                self.meter.remember(record)
+                record = self._record(spec, partial(self.meter(spec).calibrate, spec, link), None)
+                self.remember(record)
                 yield record
 
     def measure_block(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
@@ -115,15 +137,19 @@ class Bench:
         waiting = list(trials)
         while waiting:
             started_at = now()
+            if why := self.patience.why_over(waiting[0].tunnel.name):
+                yield from self._without_figures(waiting, Outcome.GIVEN_UP, why, started_at)
+                return
             try:
                 # A tunnel that dies takes one trial with it; the rest of the block gets a new one.
                 yield from self._measure_through_one_tunnel(waiting)
             except (TunnelUnavailable, CommandFailed) as error:
-                yield from self._without_figures(waiting, Outcome.UNAVAILABLE, error, started_at)
+                yield from self._without_figures(waiting, Outcome.UNAVAILABLE, str(error), started_at)
             except TunnelRefused as error:
-                yield from self._without_figures(waiting, Outcome.REFUSED, error, started_at)
+                proof = error.proof if isinstance(error, ProofFailed) else None
+                yield from self._without_figures(waiting, Outcome.REFUSED, str(error), started_at, proof)
             except TrialFailed as error:  # of the warm-up: that of a trial has its record
-                yield from self._without_figures(waiting, Outcome.VOID, error, started_at)
+                yield from self._without_figures(waiting, Outcome.VOID, str(error), started_at)
 
     def _measure_through_one_tunnel(self, waiting: list[TrialSpec]) -> Iterator[TrialRecord]:
         """Bring the tunnel up once and measure what is waiting, taking each trial off the list that got its record."""
@@ -136,38 +162,77 @@ class Bench:
             proof = prove(self.testbed, tunnel, answer)
             if worst(proof.checks) is Verdict.VOID:
                 raise ProofFailed(proof)
-            warm_up(self.testbed, self.plan.tcp)
+            if self.plan.tcp:
+                warm_up(self.testbed, self.plan.tcp)
+            if self.udp:
+                self.udp.warm_up(tunnel)
             while waiting:
                 spec = waiting[0]
-                record = self._record(spec, partial(self.meter.measure, spec, tunnel), proof)
+                record = self._record(spec, partial(self.meter(spec).measure, spec, tunnel), proof)
+                self.remember(record)
                 waiting.pop(0)
                 yield record
-                if tunnel.has_died:
+                # After a failure nobody knows the state of the tunnel: the next trial gets a new one.
+                if record.outcome is Outcome.VOID or tunnel.has_died or self.patience.why_over(tunnel_spec.name):
                     return
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
         """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void."""
+        waited_s = 0.0
         if self._foreign_load_seen:
             cpus = sorted({*self.testbed.router.cpus, *self.testbed.client.cpus, *self.testbed.server.cpus})
-            self.observer.waited_for_quiet(wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s))
-        started_at = now()
+            waited_s = wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s)
+            self.observer.waited_for_quiet(waited_s)
+        started_at, offset_s = now(), wall_offset_s()
         self.observer.trial_starts(spec)
         try:
             found = trial()
         except (TrialFailed, CommandFailed) as error:
-            raw = error.raw if isinstance(error, TrialFailed) else {}
-            return TrialRecord(spec, Outcome.VOID, str(error), started_at, now(), proof=proof, raw=raw)
-        self._foreign_load_seen = any(
-            check.name == "foreign-load" and check.verdict is Verdict.VOID for check in found.checks
-        )
-        return TrialRecord(spec, Outcome.MEASURED, "", started_at, now(), found.checks, found.tcp, proof, found.raw)
+            record = TrialRecord(
+                spec,
+                Outcome.VOID,
+                str(error),
+                started_at,
+                now(),
+                (*_why_not_begun(error), check_clock(wall_offset_s() - offset_s)),
+                proof=proof,
+                raw=error.raw if isinstance(error, TrialFailed) else {},
+                waited_for_quiet_s=waited_s,
+            )
+        else:
+            checks = (*found.checks, check_clock(wall_offset_s() - offset_s))
+            record = TrialRecord(
+                spec,
+                Outcome.MEASURED,
+                "",
+                started_at,
+                now(),
+                checks,
+                found.tcp,
+                proof,
+                found.raw,
+                waited_for_quiet_s=waited_s,
+                udp=found.udp,
+            )
+            self._foreign_load_seen = any(
+                check.name == "foreign-load" and check.verdict is Verdict.VOID for check in checks
+            )
+        self.patience.note(record)
+        return record
 
     def _without_figures(
-        self, waiting: list[TrialSpec], outcome: Outcome, error: Exception, started_at: str
+        self,
+        waiting: list[TrialSpec],
+        outcome: Outcome,
+        reason: str,
+        started_at: str,
+        proof: TunnelProof | None = None,
     ) -> Iterator[TrialRecord]:
-        proof = error.proof if isinstance(error, ProofFailed) else None
+        """A record for each trial that is waiting; taken together they are one attempt."""
         while waiting:
-            yield TrialRecord(waiting.pop(0), outcome, str(error), started_at, now(), proof=proof)
+            record = TrialRecord(waiting.pop(0), outcome, reason, started_at, now(), proof=proof)
+            self.patience.note(record)
+            yield record
 
     def _ends(self) -> Ends:
         testbed, a = self.testbed, self.testbed.addresses
@@ -187,6 +252,11 @@ class ProofFailed(TunnelRefused):
         reasons = [check.reason for check in proof.checks if check.verdict is Verdict.VOID]
         super().__init__("; ".join(reasons))
         self.proof = proof
+
+
+def _why_not_begun(error: Exception) -> tuple[Check, ...]:
+    """As a check, where a trial was not begun at all."""
+    return (Check(NOT_BEGUN, Verdict.VOID, str(error), rule=20),) if isinstance(error, NotBegun) else ()
 
 
 def now() -> str:

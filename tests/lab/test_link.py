@@ -88,12 +88,15 @@ def by_hand(testbed: NetnsTestbed) -> float:
 def test_trials_agree_with_iperf3_by_hand_in_the_same_namespaces(fast_ethernet: NetnsTestbed) -> None:
     plan = make_plan(NO_TUNNEL, duration_s=2)
     (spec,) = plan.trials()
+    assert plan.tcp is not None
     meter = TrialMeter(fast_ethernet, plan.tcp, Watcher().second_passed)
     ours, theirs = [], []
     with on_cpus(fast_ethernet.local.cpus), open_tunnel(fast_ethernet, NO_TUNNEL) as tunnel:
         install_outer_counters(fast_ethernet, tunnel.outer)
         warm_up(fast_ethernet, plan.tcp)
         for _ in range(3):
-            ours.append(meter.measure(spec, tunnel).tcp.throughput_bps)
+            found = meter.measure(spec, tunnel).tcp
+            assert found is not None
+            ours.append(found.throughput_bps)
             theirs.append(by_hand(fast_ethernet))
     assert median(ours) == pytest.approx(median(theirs), rel=0.05)

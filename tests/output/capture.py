@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-from tunnelbench.host.host import Host
+from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.model.plan import Direction, Plan, TcpTraffic, TunnelSpec
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.run import Bench
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.netns import NetnsTestbed
-from tunnelbench.traffic import iperf3, ping
+from tunnelbench.traffic import engine, iperf3, ping
+from tunnelbench.traffic.engine import Load
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.tinc import Tinc
@@ -189,6 +190,36 @@ def capture_tunnels(testbed: Testbed) -> None:
             keep(tinc, f"nodes-{name}.txt", tunnel._nodes(tunnel.router_daemons[0]))
 
 
+ENGINE_LOADS = {
+    "paced": Load("18", 1.0, 1000.0, interval_s=0.25),
+    "delays": Load("64", 1.0, 1000.0, takes_delays=True, interval_s=0.25),
+    "echo": Load("18", 1.0, 1000.0, is_echo=True, takes_delays=True, interval_s=0.25),
+    "burst": Load("imix", burst_packets=24, interval_s=0.25),
+}
+
+
+def engine_exchanges() -> None:
+    """Both ends of each exchange, over the loopback device; the folder has the engine's version in its name."""
+    program = engine.locate()
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    folder = OUTPUT / told.strip().replace(" ", "-")
+    folder.mkdir(exist_ok=True)
+    for name, load in ENGINE_LOADS.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            local = LocalHost("local", Path(scratch), ())
+            session = "00112233445566"
+            far = local.start(engine.far_end_command(program, "127.0.0.1", session, load), has_input=True)
+            far.wait_for('"hello"', 3)
+            argv = engine.sender_command(program, "127.0.0.1", session, load, source="127.0.0.1")
+            sender = local.start(argv, has_input=True)
+            sender.wait(5)
+            time.sleep(0.3)
+            far.close_input()
+            far.wait(3)
+            (folder / f"{name}-sender.jsonl").write_text(sender.output())
+            (folder / f"{name}-far.jsonl").write_text(far.output())
+
+
 def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="tunnelbench-") as folder,
@@ -201,6 +232,7 @@ def main() -> None:
             capture_iperf3(testbed)
         capture_proc(testbed)
         capture_tunnels(testbed)
+    engine_exchanges()
 
 
 if __name__ == "__main__":

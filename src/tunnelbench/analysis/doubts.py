@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.numbers import percent
 from tunnelbench.analysis.summary import Row, TrialClass
-from tunnelbench.model.plan import TrialSpec
+from tunnelbench.model.plan import Test, TrialSpec
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 
 LIMIT_RULE = 17
@@ -40,7 +40,7 @@ class Doubt:
             return "every trial"
         rounds: dict[str, set[int]] = {}
         for spec in self.trials:
-            rounds.setdefault(f"{spec.payload_bytes} {spec.direction}", set()).add(spec.round)
+            rounds.setdefault(spec.what, set()).add(spec.round)
         places: dict[str, list[str]] = {}
         for place, numbers in rounds.items():
             places.setdefault(_rounds_in_words(numbers), []).append(place)
@@ -48,7 +48,7 @@ class Doubt:
 
 
 def doubts(records: Sequence[TrialRecord], rows: Sequence[Row]) -> tuple[Doubt, ...]:
-    """All doubts: refused, unavailable, void, doubtful, note; within a class in the order of the plan."""
+    """All doubts: refused, unavailable, given up, void, doubtful, note; within a class in the order of the plan."""
     ordered = sorted(records, key=lambda record: record.spec.sequence)
     said = [(record.spec, *each) for record in ordered for each in _said_of(record)]
     for row in rows:
@@ -69,7 +69,14 @@ def doubts(records: Sequence[TrialRecord], rows: Sequence[Row]) -> tuple[Doubt, 
     return tuple(sorted(found, key=lambda doubt: _ORDER.index(doubt.trial_class)))
 
 
-_ORDER = (TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.VOID, TrialClass.DOUBTFUL, TrialClass.NOTE)
+_ORDER = (
+    TrialClass.REFUSED,
+    TrialClass.UNAVAILABLE,
+    TrialClass.GIVEN_UP,
+    TrialClass.VOID,
+    TrialClass.DOUBTFUL,
+    TrialClass.NOTE,
+)
 
 
 def merged(reasons: Sequence[str]) -> str:
@@ -110,11 +117,8 @@ def _above_limit(row: Row, records: Iterable[TrialRecord]) -> str:
 
 def _is_of(record: TrialRecord, row: Row) -> bool:
     spec = record.spec
-    return (spec.tunnel.name, spec.payload_bytes, spec.direction) == (
-        row.tunnel.name,
-        row.payload_bytes,
-        row.direction,
-    )
+    place = (spec.tunnel.name, spec.payload_bytes, spec.direction)
+    return spec.test is Test.TCP and place == (row.tunnel.name, row.payload_bytes, row.direction)
 
 
 def _rounds_in_words(rounds: Iterable[int]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tunnelbench.analysis.statistics import Estimate, estimate, median
-from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TunnelSpec
+from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TunnelSpec
 from tunnelbench.model.result import Outcome, TcpMeasurement, TrialRecord, Verdict
 
 LINE_SPEED_FROM = 0.99
@@ -31,11 +31,12 @@ class TrialClass(StrEnum):
     VOID = "void"
     REFUSED = "refused"
     UNAVAILABLE = "unavailable"
+    GIVEN_UP = "given-up"
 
 
 def trial_class(record: TrialRecord) -> TrialClass:
     """The class under which a trial is counted."""
-    if record.outcome in {Outcome.REFUSED, Outcome.UNAVAILABLE}:
+    if record.outcome not in {Outcome.MEASURED, Outcome.VOID}:
         return TrialClass(record.outcome.value)
     return TrialClass(record.verdict.value)
 
@@ -149,9 +150,10 @@ class Row:
 
 
 def summarise(records: Sequence[TrialRecord]) -> tuple[Row, ...]:
-    """One row for each tunnel, payload and direction, in the order of the plan."""
+    """One row for each tunnel, payload and direction of TCP, in the order of the plan."""
     grouped: dict[tuple[str, int, Direction], list[TrialRecord]] = {}
-    for record in sorted(records, key=lambda record: record.spec.sequence):
+    of_tcp = [record for record in records if record.spec.test is Test.TCP]
+    for record in sorted(of_tcp, key=lambda record: record.spec.sequence):
         spec = record.spec
         grouped.setdefault((spec.tunnel.name, spec.payload_bytes, spec.direction), []).append(record)
     baselines: dict[tuple[int, Direction], list[TrialRecord]] = {}

@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -13,8 +14,10 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from tunnelbench.model.plan import Plan, TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
+from tunnelbench.model.udp import UdpMeasurement
 
 SPARKS = "▁▂▃▄▅▆▇█"
 RECENT_LINES = 8
@@ -22,20 +25,49 @@ RECENT_LINES = 8
 
 def describe(spec: TrialSpec) -> str:
     """One trial in a few words."""
-    return f"{spec.tunnel.name}, {spec.payload_bytes} bytes, {spec.direction}"
+    unit = "" if spec.payload == "imix" else " bytes"
+    words = [spec.tunnel.name, f"{spec.payload}{unit}", spec.direction]
+    if spec.test is not Test.TCP:
+        words.append(f"UDP {spec.test} {spec.load}".rstrip())
+    return ", ".join(words)
 
 
 def outcome_line(record: TrialRecord) -> str:
     """What became of a trial, in one line."""
-    if record.tcp is None:
+    if record.tcp:
+        tcp = record.tcp
+        rates = f"{tcp.throughput_bps / 1e6:.1f} Mbit/s, {tcp.data_pps:.0f} packets/s"
+        figures = f"{rates}, router {tcp.router_busy_share:.0%} busy"
+    elif record.udp:
+        figures = udp_figures(record.udp)
+    else:
         return f"{describe(record.spec)}: {record.outcome}: {record.reason}"
-    tcp = record.tcp
-    figures = (
-        f"{tcp.throughput_bps / 1e6:.1f} Mbit/s, {tcp.data_pps:.0f} packets/s, router {tcp.router_busy_share:.0%} busy"
-    )
     grave = [check.name for check in record.checks if check.verdict in (Verdict.VOID, Verdict.DOUBTFUL)]
     doubts = f" [{record.verdict}: {', '.join(grave)}]" if grave else ""
     return f"{describe(record.spec)}: {figures}{doubts}"
+
+
+def udp_figures(udp: UdpMeasurement) -> str:
+    """What a UDP trial found, in a few words."""
+    parts = []
+    for name, loss_ratio in (("NDR", NDR_LOSS_RATIO), ("PDR", PDR_LOSS_RATIO)):
+        found = [pps for run in udp.searches if (pps := run.bounds(loss_ratio).lower_pps) is not None]
+        if udp.searches:
+            parts.append(f"{name} {median(found):.0f} packets/s" if found else f"no {name}")
+    if udp.is_refuted:
+        parts.append("refuted")
+    if udp.counts and not udp.searches:
+        counts = udp.counts
+        parts.append(f"{counts.forwarding_rate_pps:.0f} packets/s, {counts.path_lost_packets} lost")
+        if counts.delay:
+            parts.append(f"delay {counts.delay.p50_ns / 1e3:.0f} us, 99 % under {counts.delay.p99_ns / 1e3:.0f} us")
+    if udp.points:
+        parts.append(f"{len(udp.points)} loads")
+    if udp.longest_burst_packets is not None:
+        parts.append(f"a burst of {udp.longest_burst_packets} packets comes through whole")
+    if udp.router_busy_share is not None:
+        parts.append(f"router {udp.router_busy_share:.0%} busy")
+    return ", ".join(parts)
 
 
 def clock(seconds: float) -> str:

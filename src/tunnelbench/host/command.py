@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -18,12 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.text import printable
 
 log = logging.getLogger("tunnelbench.command")
 
 DEFAULT_TIMEOUT_S = 20.0
 STOP_GRACE_S = 1.5
 """How long a daemon may take over SIGTERM before it gets SIGKILL."""
+
+FILE_LIMIT_BYTES = 64_000_000
+"""What a daemon may print, or write into one file: its log lies in memory. The kernel ends it at that (SIGXFSZ)."""
+
+LINE_LIMIT = 300
+"""Of a daemon's last line, characters that are told."""
 
 DIE_WITH_CONTROLLER = ("setpriv", "--pdeathsig", "KILL")
 """Prefix of long-lived commands: the kernel ends them when the controller dies, even by kill -9 (prctl(2))."""
@@ -81,9 +89,12 @@ def run_command(
 
 
 class Daemon:
-    """A program that runs until it is stopped; its output goes to a file."""
+    """A program that runs until it is stopped; its output goes to a file.
 
-    def __init__(self, argv: Sequence[str], log_path: Path, name: str = "") -> None:
+    `has_input`: its standard input stays open until `close_input`, for programs that end with it.
+    """
+
+    def __init__(self, argv: Sequence[str], log_path: Path, name: str = "", *, has_input: bool = False) -> None:
         log.info("%s >%s 2>&1 &", shlex.join(argv), shlex.quote(str(log_path)))
         self.argv = tuple(argv)
         self.log_path = log_path
@@ -91,8 +102,13 @@ class Daemon:
         """What people call it."""
         with log_path.open("wb") as output:
             self.process = _popen(
-                [*DIE_WITH_CONTROLLER, *argv], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                [*DIE_WITH_CONTROLLER, *argv],
+                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
+        with suppress(ProcessLookupError):  # it has ended already
+            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
 
     @property
     def pid(self) -> int:
@@ -109,9 +125,32 @@ class Daemon:
             file.seek(max(0, size - limit_bytes))
             return _text(file.read())
 
+    @property
+    def log_size_bytes(self) -> int:
+        """How much it has printed so far [bytes]."""
+        return self.log_path.stat().st_size
+
+    def printed_since(self, size_bytes: int, limit_bytes: int = 1_000_000) -> str:
+        """What it has printed after its first `size_bytes`, at most `limit_bytes` from there."""
+        with self.log_path.open("rb") as file:
+            file.seek(size_bytes)
+            return _text(file.read(limit_bytes))
+
     def last_line(self) -> str:
+        """What it printed last; that it printed too much, where it was ended for that."""
+        if self.process.poll() in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
+            return f"it printed more than {FILE_LIMIT_BYTES / 1e6:.0f} MB"
         lines = self.output(4096).strip().splitlines()
-        return lines[-1] if lines else "no output"
+        return printable(lines[-1][:LINE_LIMIT]) if lines else "no output"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped it (SIGSTOP): it lives and does nothing."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return False
+        return status.rpartition(")")[2].split()[0] in "Tt"
 
     def wait_for(self, text: str, timeout_s: float) -> bool:
         """Whether it prints `text` within `timeout_s`; gives up at once when it ends without."""
@@ -138,6 +177,11 @@ class Daemon:
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
 
+    def close_input(self) -> None:
+        """Close its standard input; does no harm when called twice."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
     def stop(self) -> None:
         """End it: SIGTERM, then SIGKILL to all that it started. Does no harm when called twice."""
         if self.is_running:
@@ -145,6 +189,7 @@ class Daemon:
             self.wait(STOP_GRACE_S)
         _kill_session(self.process)
         self.process.wait()
+        self.close_input()
 
 
 @contextmanager

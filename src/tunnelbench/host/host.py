@@ -36,11 +36,12 @@ class Host(ABC):
         """Run a command there to its end; errors as `run_command`."""
         return run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=check)
 
-    def start(self, argv: Sequence[str]) -> Daemon:
+    def start(self, argv: Sequence[str], *, has_input: bool = False) -> Daemon:
         """Start a program there that runs until it is stopped; its output goes into the host's folder."""
         self._daemon_count += 1
         name = Path(argv[0]).name
-        return Daemon(self.command(argv), self.folder / f"{self._daemon_count:04d}-{name}.log", name)
+        log_path = self.folder / f"{self._daemon_count:04d}-{name}.log"
+        return Daemon(self.command(argv), log_path, name, has_input=has_input)
 
     def write(self, name: str, content: str) -> Path:
         """Write a file into the host's folder, readable by its owner alone (it may hold a key)."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES, tcp_packet_bytes
 from tunnelbench.model.plan import TrialSpec
-from tunnelbench.model.result import Check, TcpMeasurement, Verdict
+from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, Verdict, Window
+from tunnelbench.model.text import printable
 
 CONTROL_PACKETS = 60
 """What iperf3's control connection, ARP and the like may add to the counters of a trial."""
@@ -40,33 +41,42 @@ def check_trial(
     foreign: Mapping[str, float],
     router_cpu_doubt: str,
     testers_bps: float | None,
+    restart: str,
 ) -> tuple[Check, ...]:
     """All checks of one TCP trial.
 
     `outer` is what is to carry the data, in words; `foreign` other people's CPU seconds by process;
     `router_cpu_doubt` why the router's busy time may not be its own, empty where it is; `testers_bps` what
-    the testers do back to back with this payload in this direction, None where that is not known [bit/s].
+    the testers do back to back with this payload in this direction, None where that is not known [bit/s];
+    `restart` what a daemon of the tunnel said of beginning anew, empty where none did.
     """
     return (
         _merged_frames(tcp),
-        _outer_protocol(tcp, outer, exact_outer_packets),
-        _fragments(tcp),
-        _drops(tcp),
+        outer_protocol(tcp.counters, tcp.carried_packets, tcp.bytes_received, outer, exact=exact_outer_packets),
+        restarted(restart),
+        fragments(tcp.counters, tcp.carried_packets),
+        drops(tcp.counters, tcp.carried_packets),
         _tester(tcp, testers_bps),
-        _router_cpu(router_cpu_doubt),
-        _foreign(tcp, foreign),
-        _steal(tcp),
+        router_cpu(router_cpu_doubt),
+        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, foreign),
+        steal(tcp.window),
         _payload(spec, tcp),
         _packet_rate(tcp),
         _physical_limit(tcp),
         _stalls(tcp),
-        _responsiveness(tcp),
+        responsiveness(tcp.ping),
     )
 
 
 def check_calibration(spec: TrialSpec, tcp: TcpMeasurement, foreign: Mapping[str, float]) -> tuple[Check, ...]:
     """All checks of one trial of the testers alone; that they are the limit is what it is for."""
-    return (_foreign(tcp, foreign), _steal(tcp), _payload(spec, tcp), _packet_rate(tcp), _stalls(tcp))
+    return (
+        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, foreign),
+        steal(tcp.window),
+        _payload(spec, tcp),
+        _packet_rate(tcp),
+        _stalls(tcp),
+    )
 
 
 def _merged_frames(tcp: TcpMeasurement) -> Check:
@@ -86,33 +96,36 @@ def _merged_frames(tcp: TcpMeasurement) -> Check:
     return Check("merged-frames", Verdict.VOID if merged else Verdict.OK, reason, rule=1)
 
 
-def _outer_protocol(tcp: TcpMeasurement, outer: str, exact: bool) -> Check:
-    """The data stayed inside the tunnel through the whole trial."""
-    counters = tcp.counters
+def outer_protocol(
+    counters: PathCounters, carried_packets: int, bytes_received: int, outer: str, *, exact: bool
+) -> Check:
+    """The data stayed inside the tunnel through the whole trial; `bytes_received` is payload."""
     total_bytes = counters.outer_expected_bytes + counters.outer_other_bytes
     reason = f"{counters.outer_expected_bytes} of {total_bytes} bytes on the WAN were {outer}"
     astray = counters.outer_other_bytes > total_bytes * 0.01 + CONTROL_BYTES
-    too_few_bytes = counters.outer_expected_bytes < tcp.bytes_received * 0.98
-    too_few_packets = exact and counters.wan_packets < tcp.carried_packets * 0.98
+    too_few_bytes = counters.outer_expected_bytes < bytes_received * 0.98
+    too_few_packets = exact and counters.wan_packets < carried_packets * 0.98
     if astray or too_few_bytes or too_few_packets:
-        reason += f" ({counters.wan_packets} frames for {tcp.carried_packets} inner packets)"
+        reason += f" ({counters.wan_packets} frames for {carried_packets} inner packets)"
         return Check("outer-protocol-in-trial", Verdict.VOID, reason, rule=3)
     return Check("outer-protocol-in-trial", Verdict.OK, reason, rule=3)
 
 
-def _fragments(tcp: TcpMeasurement) -> Check:
-    created, reassembled = tcp.counters.fragments_created, tcp.counters.reassembled
+def fragments(counters: PathCounters, carried_packets: int) -> Check:
+    """Packets that no longer fitted were cut up."""
+    created, reassembled = counters.fragments_created, counters.reassembled
     reason = f"{created} fragments made, {reassembled} packets put together again"
-    many = created + reassembled > tcp.carried_packets * 0.001
+    many = created + reassembled > carried_packets * 0.001
     if many:
         reason += "; a smaller tunnel MTU or mssfix would spare the router this"
     return Check("fragments", Verdict.NOTE if many else Verdict.OK, reason, rule=4)
 
 
-def _drops(tcp: TcpMeasurement) -> Check:
-    dropped = tcp.counters.dropped_packets
-    reason = f"the path's devices dropped {dropped} of {tcp.carried_packets + dropped} packets"
-    many = dropped > tcp.carried_packets * DROP_NOTE_SHARE
+def drops(counters: PathCounters, carried_packets: int) -> Check:
+    """What the devices of the path dropped."""
+    dropped = counters.dropped_packets
+    reason = f"the path's devices dropped {dropped} of {carried_packets + dropped} packets"
+    many = dropped > carried_packets * DROP_NOTE_SHARE
     return Check("drops", Verdict.NOTE if many else Verdict.OK, reason, rule=9)
 
 
@@ -130,22 +143,25 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
     return Check("tester-limited", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=6)
 
 
-def _router_cpu(doubt: str) -> Check:
+def router_cpu(doubt: str) -> Check:
+    """Whether the router's busy time is the router's alone."""
     if doubt:
         return Check("router-cpu", Verdict.DOUBTFUL, doubt, rule=12)
     return Check("router-cpu", Verdict.OK, "the router had a CPU for itself", rule=12)
 
 
-def _foreign(tcp: TcpMeasurement, foreign: Mapping[str, float]) -> Check:
-    share = tcp.foreign_cpu_s / tcp.bracket_s
+def foreign_load(foreign_cpu_s: float, bracket_s: float, foreign: Mapping[str, float]) -> Check:
+    """What other people's processes took of our CPUs."""
+    share = foreign_cpu_s / bracket_s
     worst = sorted(foreign.items(), key=lambda item: -item[1])[:3]
     names = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in worst)
     reason = f"other processes took {share:.1%} of a CPU" + (f" ({names})" if names else "")
     return Check("foreign-load", Verdict.VOID if share > FOREIGN_LIMIT_SHARE else Verdict.OK, reason, rule=12)
 
 
-def _steal(tcp: TcpMeasurement) -> Check:
-    usages = (tcp.window.router_cpu, tcp.window.tester_cpu)
+def steal(window: Window) -> Check:
+    """What the hypervisor took of them."""
+    usages = (window.router_cpu, window.tester_cpu)
     share = max(usage.steal_s / (usage.wall_s * len(usage.cpus)) for usage in usages)
     verdict = Verdict.OK
     if share > STEAL_LIMIT_SHARE:
@@ -195,8 +211,15 @@ def _stalls(tcp: TcpMeasurement) -> Check:
     return Check("stalls", Verdict.DOUBTFUL if stalls_s else Verdict.OK, reason, rule=8)
 
 
-def _responsiveness(tcp: TcpMeasurement) -> Check:
-    ping = tcp.ping
+def restarted(said: str) -> Check:
+    """Whether the tunnel began anew; `said` is the line that tells."""
+    if said:
+        return Check("restart", Verdict.VOID, f"the tunnel began anew during the trial: {printable(said)}", rule=3)
+    return Check("restart", Verdict.OK, "the tunnel was one and the same throughout", rule=3)
+
+
+def responsiveness(ping: Ping) -> Check:
+    """Whether the router answered through the trial."""
     if not ping.sent:
         return Check("responsiveness", Verdict.NOTE, "ping gave no summary", rule=22)
     lost = ping.sent - ping.answered

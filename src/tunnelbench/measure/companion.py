@@ -49,9 +49,10 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class TcpPath:
+class TrafficPath:
     """What the traffic of a trial goes to, and what must live for it."""
 
+    client_address: str
     server_address: str
     place: Place
     router_daemons: Sequence[Daemon] = ()
@@ -64,28 +65,33 @@ class TcpPath:
                 if not daemon.is_running:
                     last = daemon.last_line()
                     raise TrialFailed(f"{daemon.name} on the {end} ended during the trial; last: {last}")
+                if daemon.is_stopped:
+                    raise TrialFailed(f"{daemon.name} on the {end} was stopped during the trial and does nothing")
 
 
 class Companion:
-    """Accompanies one iperf3 test.
+    """Accompanies one test of iperf3 or of the packet engine.
 
     The window opens shortly after data flow and closes just under `duration_s` after iperf3 was started: the test
     itself begins later than that, so the window ends before the test does.
     """
 
-    def __init__(self, testbed: Testbed, path: TcpPath, duration_s: float, on_second: OnSecond) -> None:
+    def __init__(self, testbed: Testbed, path: TrafficPath, duration_s: float, on_second: OnSecond) -> None:
         self.testbed = testbed
         self.path = path
         self.duration_s = duration_s
         self.on_second = on_second
         self.sender = testbed.server if path.place.direction is Direction.IN else testbed.client
+        self.flowing_packets = FLOWING_PACKETS
+        self.looks_at_sockets = True
+        """Whether `ss` is asked half-way through, on the sender."""
         self.sockets = ""
         """What `ss` said of the sender's connections half-way through."""
         self._opened: Reading | None = None
         self._closed: Reading | None = None
 
     def accompany(self, client: Daemon) -> None:
-        """Stay with iperf3's client until it ends. Raises TrialFailed when it hangs or the tunnel dies."""
+        """Stay with the program that offers the traffic; raises TrialFailed when it hangs or the tunnel dies."""
         try:
             self._stay_with(client)
         except TrialFailed:
@@ -101,14 +107,14 @@ class Companion:
             if client.wait(POLL_S):
                 return  # it failed early, or was refused: its own words say why
             self.path.require_daemons()
-            if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= FLOWING_PACKETS:
+            if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= self.flowing_packets:
                 break
         # Where setting up took long, through a slow tunnel, the test ends that much later.
         end_s = max(end_s, time.monotonic() + self.duration_s - SLOW_START_S)
         client.wait(RAMP_S)
         self._opened = latest = self._read()
         half_way_s = started_s + self.duration_s / 2
-        has_looked = False
+        has_looked = not self.looks_at_sockets
         while (now_s := time.monotonic()) < end_s:
             if not has_looked and now_s >= half_way_s:
                 self.sockets = self.sender.run(["ss", "-tinHO", "state", "established"]).stdout
@@ -123,7 +129,7 @@ class Companion:
                 latest = reading
         self._closed = self._read()
         if not client.wait(GRACE_S):
-            raise TrialFailed(f"iperf3 did not end {GRACE_S:g} s after its test of {self.duration_s:g} s")
+            raise TrialFailed(f"{client.name} did not end {GRACE_S:g} s after its test of {self.duration_s:g} s")
 
     def window(self) -> Window:
         """What was counted inside the traffic; TrialFailed when there was too little of it."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tunnelbench.model.plan import TCP_TIMESTAMPS_BYTES
 
 IPV4_HEADER_BYTES = 20
 TCP_HEADER_BYTES = 20
+UDP_HEADER_BYTES = 8
 ETHERNET_HEADER_BYTES = 14
 ETHERNET_OVERHEAD_BYTES = 38
 """Header 14, FCS 4, preamble 8, gap 12 (IEEE 802.3)."""
@@ -40,6 +41,43 @@ def stream_wire_bytes(record_bytes: int, mtu_bytes: int) -> float:
     return record_bytes * (mtu_bytes + ETHERNET_OVERHEAD_BYTES) / segment_bytes
 
 
+def udp_packet_bytes(payload_bytes: int) -> int:
+    """IPv4 packet of a UDP payload."""
+    return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + payload_bytes
+
+
+def udp_limit_pps(
+    rate_mbps: float,
+    payloads: Sequence[tuple[int, int]],
+    outer_packet_bytes: Callable[[int], int],
+    mtu_bytes: int,
+    *,
+    is_stream: bool = False,
+) -> float:
+    """UDP packets that a link of a given Ethernet rate can carry in one direction [packets/s].
+
+    `payloads` are sizes [bytes] and how often each comes, the other arguments those of `tcp_limit_bps`.
+    """
+    packets = sum(times for _, times in payloads)
+    mean_bytes = sum(
+        widest_bytes(udp_packet_bytes(size), outer_packet_bytes, mtu_bytes, is_stream=is_stream) * times
+        for size, times in payloads
+    )
+    return rate_mbps * 1e6 * packets / (8 * mean_bytes)
+
+
+def widest_bytes(
+    inner_bytes: int, outer_packet_bytes: Callable[[int], int], mtu_bytes: int, *, is_stream: bool
+) -> float:
+    """What a packet takes on the tighter of the two cables: on the WAN the tunnel's headers come on top."""
+    outer = outer_packet_bytes(inner_bytes)
+    if is_stream:
+        on_wan = stream_wire_bytes(outer - IPV4_HEADER_BYTES - TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES, mtu_bytes)
+    else:
+        on_wan = wire_bytes(outer, mtu_bytes)
+    return max(wire_bytes(inner_bytes, mtu_bytes), on_wan)
+
+
 def tcp_limit_bps(
     rate_mbps: float,
     payload_bytes: int,
@@ -53,11 +91,5 @@ def tcp_limit_bps(
     The tighter of its two cables counts: on the WAN the tunnel's headers come on top, and a small packet may fill a
     minimum frame on the LAN. `is_stream`: the tunnel's packets travel in a TCP stream, many to a segment.
     """
-    inner = tcp_packet_bytes(payload_bytes)
-    outer = outer_packet_bytes(inner)
-    if is_stream:
-        on_wan = stream_wire_bytes(outer - IPV4_HEADER_BYTES - TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES, mtu_bytes)
-    else:
-        on_wan = wire_bytes(outer, mtu_bytes)
-    widest = max(wire_bytes(inner, mtu_bytes), on_wan)
+    widest = widest_bytes(tcp_packet_bytes(payload_bytes), outer_packet_bytes, mtu_bytes, is_stream=is_stream)
     return rate_mbps * 1e6 * payload_bytes / widest

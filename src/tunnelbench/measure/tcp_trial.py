@@ -13,12 +13,13 @@ from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure import cpu
 from tunnelbench.measure.checks import check_calibration, check_trial
-from tunnelbench.measure.companion import Companion, OnSecond, TcpPath
+from tunnelbench.measure.companion import Companion, OnSecond, TrafficPath
 from tunnelbench.measure.counters import HostCounters, Place, direct_counters, path_counters, read_host, read_path
 from tunnelbench.measure.frames import tcp_limit_bps
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, TrialRecord, Window
+from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.traffic import iperf3, ping
 from tunnelbench.tunnel.base import Tunnel
@@ -41,7 +42,9 @@ class Offered:
     raw: dict[str, Any]
 
 
-def offer_tcp(testbed: Testbed, path: TcpPath, spec: TrialSpec, traffic: TcpTraffic, on_second: OnSecond) -> Offered:
+def offer_tcp(
+    testbed: Testbed, path: TrafficPath, spec: TrialSpec, traffic: TcpTraffic, on_second: OnSecond
+) -> Offered:
     """Run one iperf3 test over a path, the router pinged from the LAN beside it.
 
     Raises TrialFailed, with the reason in words and what the programs printed, when it ends without a figure.
@@ -119,9 +122,10 @@ def measurement(offered: Offered, counters: PathCounters, physical_limit_bps: fl
 class TrialFindings:
     """A measurement, its checks, and the raw output behind them."""
 
-    tcp: TcpMeasurement
+    tcp: TcpMeasurement | None
     checks: tuple[Check, ...]
     raw: dict[str, Any]
+    udp: UdpMeasurement | None = None
 
 
 class TrialMeter:
@@ -138,7 +142,8 @@ class TrialMeter:
         """One trial of the testers alone (rule 6); errors as `offer_tcp`."""
         place = Place(spec.direction, link.client_device, link.server_device, link.server_device)
         before = read_host(self.testbed.client), read_host(self.testbed.server)
-        offered = offer_tcp(self.testbed, TcpPath(link.server_address, place), spec, self.traffic, self.on_second)
+        path = TrafficPath(link.client_address, link.server_address, place)
+        offered = offer_tcp(self.testbed, path, spec, self.traffic, self.on_second)
         after = read_host(self.testbed.client), read_host(self.testbed.server)
         tcp = measurement(offered, direct_counters(before, after, place), None)
         checks = check_calibration(spec, tcp, offered.foreign)
@@ -154,7 +159,9 @@ class TrialMeter:
         """One trial through a tunnel; errors as `offer_tcp`."""
         testbed = self.testbed
         place = Place(spec.direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
-        path = TcpPath(testbed.addresses.target, place, tunnel.router_daemons, tunnel.server_daemons)
+        a = testbed.addresses
+        path = TrafficPath(a.client_lan, a.target, place, tunnel.router_daemons, tunnel.server_daemons)
+        said_before = tunnel.log_sizes()
         before = read_path(testbed)
         offered = offer_tcp(testbed, path, spec, self.traffic, self.on_second)
         after = read_path(testbed)
@@ -166,20 +173,21 @@ class TrialMeter:
             outer=str(tunnel.outer),
             exact_outer_packets=tunnel.has_exact_outer_packets,
             foreign=offered.foreign,
-            router_cpu_doubt=self._router_cpu_doubt(tunnel),
+            router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
+            restart=tunnel.restart_since(said_before),
         )
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)
 
-    def _router_cpu_doubt(self, tunnel: Tunnel[Any]) -> str:
-        """Why the router's busy time may not be the router's alone; empty where it is."""
-        testbed = self.testbed
-        if {*testbed.router.cpus} & {*testbed.client.cpus, *testbed.server.cpus}:
-            return "router and testers share one CPU, so its busy time is both's"
-        if tunnel.works_on_all_cpus:
-            return "the kernel spreads this tunnel's work over all CPUs, so the router's part cannot be told apart"
-        return ""
+
+def router_cpu_doubt(testbed: Testbed, tunnel: Tunnel[Any]) -> str:
+    """Why the router's busy time may not be the router's alone; empty where it is."""
+    if {*testbed.router.cpus} & {*testbed.client.cpus, *testbed.server.cpus}:
+        return "router and testers share one CPU, so its busy time is both's"
+    if tunnel.works_on_all_cpus:
+        return "the kernel spreads this tunnel's work over all CPUs, so the router's part cannot be told apart"
+    return ""
 
 
 def _plain(hosts: tuple[HostCounters, HostCounters]) -> dict[str, Any]:

@@ -56,3 +56,7 @@ class TrialFailed(Exception):
         super().__init__(message)
         self.raw: dict[str, str] = {}
         """What the programs had printed by then, by name."""
+
+
+class NotBegun(TrialFailed):
+    """A trial was not begun, for want of what an earlier one should have found; that says nothing of its tunnel."""

@@ -21,6 +21,59 @@ TCP_TIMESTAMPS_BYTES = 12
 """RFC 7323: the time stamp option with its padding, in every segment; MSS counts it, the payload does not."""
 
 
+SMALLEST_UDP_PAYLOAD_BYTES = 18
+"""A frame of 64 bytes over IPv4: the smallest that there is."""
+
+LARGEST_UDP_PAYLOAD_BYTES = 8972
+"""What an MTU of 9000 leaves after 20 bytes of IPv4 and 8 of UDP."""
+
+UDP_FRAME_OVERHEAD_BYTES = 46
+"""Ethernet header 14, IPv4 20, UDP 8, FCS 4: a frame size in the sense of RFC 2544 less its payload."""
+
+RFC_2544_FRAME_BYTES = (64, 128, 256, 512, 1024, 1280, 1518)
+"""RFC 2544, section 9.1: the sizes to be used on Ethernet."""
+
+IMIX_PAYLOAD_BYTES = 0
+"""Stands where a payload does for the simple Internet mix."""
+
+IMIX = ((18, 7), (548, 4), (1472, 1))
+"""UDP payload [bytes] and how often in twelve packets: frames of 64, 594 and 1518 bytes."""
+
+
+class Test(StrEnum):
+    """What a trial does."""
+
+    __test__ = False  # not a test class, whatever pytest thinks of its name
+
+    TCP = "tcp"
+    """iperf3, as fast as TCP goes."""
+    SEARCH = "search"
+    """NDR and PDR: repeated searches and a confirming trial, all in one."""
+    LATENCY = "latency"
+    """Delay and its variation, idle and at shares of the PDR."""
+    RATE = "rate"
+    """UDP one way at a given rate, or flat out."""
+    ECHO = "echo"
+    """As `rate`, there and back."""
+    LOSS_CURVE = "loss-curve"
+    """Loss against offered load."""
+    BURST = "burst"
+    """The longest burst that comes through whole (RFC 9004)."""
+
+
+FLAT_OUT = "flat-out"
+"""The load of a trial that offers as much as the sender can."""
+
+IDLE = "idle"
+"""The load of a latency trial beside which nothing else goes on."""
+
+IDLE_PPS = 200.0
+"""Packets per second that ask for the delay of an idle path."""
+
+LATENCY_LOADS = (IDLE, "10%", "50%", "90%")
+"""Shares of the PDR, one trial each."""
+
+
 class Direction(StrEnum):
     """Seen from the client: `in` is server to client, `out` is client to server."""
 
@@ -62,6 +115,57 @@ class TcpTraffic:
 
 
 @dataclass(frozen=True)
+class UdpTraffic:
+    """UDP through the packet engine."""
+
+    payload_bytes: tuple[int, ...] = (18, 1400)
+    """UDP payloads to try [bytes]; IMIX_PAYLOAD_BYTES is the mix."""
+    direction: tuple[Direction, ...] = (Direction.IN, Direction.OUT)
+    tests: tuple[Test, ...] = (Test.SEARCH,)
+    """In the order in which they run: what needs the PDR comes after the search."""
+    rate: tuple[str, ...] = (FLAT_OUT,)
+    """Loads of `rate` and `echo`: packets per second as a decimal number, or FLAT_OUT."""
+    duration_s: float = 10.0
+    """Timed part of a trial that is no part of a search [s]."""
+    interval_s: float = 1.0
+    """Length of one reading in the series [s]."""
+    repeats: int = 3
+    """Searches in one record."""
+    trial_s: float = 1.0
+    """A search's trials, the first ones excepted [s]."""
+    confirm_s: float = 30.0
+    """The trial at the NDR that follows the searches [s]; 0: none."""
+    search_limit_s: float = 120.0
+    """After so long a search ends with the bounds that it has [s]."""
+
+    def loads(self, test: Test) -> tuple[str, ...]:
+        """The loads of a test, one trial each."""
+        if test is Test.LATENCY:
+            return LATENCY_LOADS
+        return self.rate if test in {Test.RATE, Test.ECHO} else ("",)
+
+    def expected_duration_s(self, test: Test) -> float:
+        """About how long one trial of a test takes [s]."""
+        if test is Test.SEARCH:
+            return self.repeats * (SEARCH_TRIALS * self.trial_s + SEARCH_WAITS_S) + self.confirm_s + ENGINE_OVERHEAD_S
+        if test is Test.LOSS_CURVE:
+            return LOSS_CURVE_TRIALS * (self.trial_s + ENGINE_OVERHEAD_S)
+        if test is Test.BURST:
+            return BURST_S
+        return self.duration_s + ENGINE_OVERHEAD_S
+
+
+SEARCH_TRIALS = 9.0
+SEARCH_WAITS_S = 7.0
+"""About what a search takes: so many full trials, and after each in which packets were lost a second for late ones."""
+
+LOSS_CURVE_TRIALS = 12
+BURST_S = 30.0
+ENGINE_OVERHEAD_S = 1.3
+"""The engine waits a second for packets that are late [s]."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a plan file says, checked and with its option lists expanded."""
 
@@ -69,37 +173,66 @@ class Plan:
     title: str
     tunnels: tuple[TunnelSpec, ...]
     """The baseline first: it is added where the file does not name it."""
-    tcp: TcpTraffic
+    tcp: TcpTraffic | None
     rounds: int = 3
+    udp: UdpTraffic | None = None
 
     def trials(self) -> tuple[TrialSpec, ...]:
         """All trials in the order in which they run: rounds outermost, so that slow drift hits all tunnels alike."""
         order = [
-            (round_number, tunnel, payload, direction)
+            (round_number, tunnel, *item)
             for round_number in range(1, self.rounds + 1)
             for tunnel in self.tunnels
-            for payload in self.tcp.payload_bytes
-            for direction in self.tcp.direction
+            for item in self._items()
         ]
-        return tuple(
-            TrialSpec(sequence, round_number, tunnel, payload, direction)
-            for sequence, (round_number, tunnel, payload, direction) in enumerate(order, start=1)
-        )
+        return tuple(TrialSpec(sequence, *item) for sequence, item in enumerate(order, start=1))
+
+    def _items(self) -> list[tuple[int, Direction, Test, str]]:
+        """Payload, direction, test and load of each trial of one tunnel in one round."""
+        items = []
+        if self.tcp:
+            items += [(size, way, Test.TCP, "") for size in self.tcp.payload_bytes for way in self.tcp.direction]
+        if self.udp:
+            items += [
+                (size, way, test, load)
+                for size in self.udp.payload_bytes
+                for way in self.udp.direction
+                for test in self.udp.tests
+                for load in self.udp.loads(test)
+            ]
+        return items
 
     def calibrations(self) -> tuple[TrialSpec, ...]:
-        """What the testers do back to back before the first trial, in round 0: each payload and direction once."""
+        """What the testers do back to back before the first trial, in round 0: each payload and direction once.
+
+        With UDP flat out one way, there and back where the plan has that, and an idle delay where it asks for delays.
+        """
         testers = TunnelSpec(CALIBRATION_KIND, "testers back to back")
-        wanted = [(payload, direction) for payload in self.tcp.payload_bytes for direction in self.tcp.direction]
+        wanted = []
+        if self.tcp:
+            wanted += [(size, way, Test.TCP, "") for size in self.tcp.payload_bytes for way in self.tcp.direction]
+        if self.udp:
+            kinds = [(Test.RATE, FLAT_OUT)]
+            kinds += [(Test.ECHO, FLAT_OUT)] if Test.ECHO in self.udp.tests else []
+            kinds += [(Test.LATENCY, IDLE)] if Test.LATENCY in self.udp.tests else []
+            wanted += [
+                (size, way, *kind) for size in self.udp.payload_bytes for way in self.udp.direction for kind in kinds
+            ]
         return tuple(
-            TrialSpec(position - len(wanted), 0, testers, payload, direction)
-            for position, (payload, direction) in enumerate(wanted, start=1)
+            TrialSpec(position - len(wanted), 0, testers, *item) for position, item in enumerate(wanted, start=1)
         )
 
     def expected_duration_s(self) -> float:
         """About how long the trials take [s]: an estimate, for people who wait."""
         blocks = self.rounds * len(self.tunnels)
-        measured = len(self.calibrations()) + len(self.trials())
-        return blocks * BLOCK_OVERHEAD_S + measured * (self.tcp.duration_s + TRIAL_OVERHEAD_S)
+        measured = (*self.calibrations(), *self.trials())
+        return blocks * BLOCK_OVERHEAD_S + sum(self.expected_trial_s(spec) for spec in measured)
+
+    def expected_trial_s(self, spec: TrialSpec) -> float:
+        """About how long one trial takes [s]."""
+        if self.udp and spec.test is not Test.TCP:
+            return self.udp.expected_duration_s(spec.test)
+        return self.tcp.duration_s + TRIAL_OVERHEAD_S if self.tcp else 0.0
 
 
 BLOCK_OVERHEAD_S = 2.0
@@ -119,5 +252,20 @@ class TrialSpec:
     """Repeat, from 1; 0 is the calibration."""
     tunnel: TunnelSpec
     payload_bytes: int
-    """TCP payload asked for [bytes]."""
+    """TCP or UDP payload asked for [bytes]; IMIX_PAYLOAD_BYTES is the mix."""
     direction: Direction
+    test: Test = Test.TCP
+    load: str = ""
+    """What is offered, as the plan says it: `flat-out`, packets per second, `idle`, a share of the PDR such as `50%`;
+    empty where the test finds out."""
+
+    @property
+    def payload(self) -> str:
+        """The payload for people."""
+        return "imix" if self.test is not Test.TCP and not self.payload_bytes else str(self.payload_bytes)
+
+    @property
+    def what(self) -> str:
+        """Payload, direction and, of UDP, test and load, in a few words such as `18 out search`."""
+        words = [self.payload, self.direction, *([self.test, self.load] if self.test is not Test.TCP else [])]
+        return " ".join(word for word in words if word)

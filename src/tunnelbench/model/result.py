@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunnelbench.model.plan import TrialSpec
+
+if TYPE_CHECKING:
+    from tunnelbench.model.udp import UdpMeasurement  # which is made of what is here
 
 
 class Verdict(StrEnum):
@@ -37,6 +40,8 @@ class Outcome(StrEnum):
     """The tunnel failed its proof and was not timed."""
     UNAVAILABLE = "unavailable"
     """This machine cannot do it."""
+    GIVEN_UP = "given-up"
+    """Not tried, because the tunnel had failed too often in a row."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +267,10 @@ class TrialRecord:
     proof: TunnelProof | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
     """Tool output as it came: iperf3's JSON of both ends, ping, counters before and after."""
+    waited_for_quiet_s: float | None = None
+    """How long other load held the trial up before it started [s]; None: not known, or it never came to that."""
+    udp: UdpMeasurement | None = None
+    """The figures of a UDP trial, `tcp` those of a TCP trial."""
 
     @property
     def verdict(self) -> Verdict:
@@ -271,7 +280,8 @@ class TrialRecord:
     @property
     def counts(self) -> bool:
         """Whether its figure goes into the statistics."""
-        return self.outcome is Outcome.MEASURED and self.tcp is not None and self.verdict is not Verdict.VOID
+        has_figure = self.tcp is not None or self.udp is not None
+        return self.outcome is Outcome.MEASURED and has_figure and self.verdict is not Verdict.VOID
 
 
 @dataclass(frozen=True)

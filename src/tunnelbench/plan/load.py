@@ -164,12 +164,27 @@ def _plan(
     factors: dict[KeyPath, int] = {}
     if file:
         factors[("rounds",)] = file.rounds
-        factors[("tcp", "payload_bytes")] = len(file.tcp.payload_bytes)
-        factors[("tcp", "direction")] = len(file.tcp.direction)
+        factors |= _factors(file)
     if not check_size(blocks, factors, faults):
         return None
     tunnels = expand_blocks(blocks, schemas, faults)
-    return Plan(name, file.title, tunnels, file.tcp.traffic(), file.rounds) if file else None
+    if file is None:
+        return None
+    tcp, udp = file.traffic()
+    return Plan(name, file.title, tunnels, tcp, file.rounds, udp)
+
+
+def _factors(file: PlanFile) -> dict[KeyPath, int]:
+    """How many trials a tunnel has in a round, at the key that makes most of them."""
+    tcp, udp = file.traffic()
+    counts: dict[KeyPath, int] = {}
+    if tcp:
+        counts[("tcp", "payload_bytes")] = len(tcp.payload_bytes) * len(tcp.direction)
+    if udp:
+        tests = sum(len(udp.loads(test)) for test in udp.tests)
+        counts[("udp", "payload_bytes")] = len(udp.payload_bytes) * len(udp.direction) * tests
+    largest = max(counts, key=lambda path: counts[path])
+    return {largest: sum(counts.values())}
 
 
 def _testbed(data: Mapping[str, Any], name: str, kinds: Collection[str], faults: Faults) -> TestbedSpec | None:

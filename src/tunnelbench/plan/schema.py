@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
 
-from tunnelbench.model.plan import SMALLEST_TCP_PAYLOAD_BYTES, Direction, Plan, TcpTraffic
+from tunnelbench.model.plan import (
+    FLAT_OUT,
+    IMIX_PAYLOAD_BYTES,
+    LARGEST_UDP_PAYLOAD_BYTES,
+    RFC_2544_FRAME_BYTES,
+    SMALLEST_TCP_PAYLOAD_BYTES,
+    SMALLEST_UDP_PAYLOAD_BYTES,
+    UDP_FRAME_OVERHEAD_BYTES,
+    Direction,
+    Plan,
+    TcpTraffic,
+    Test,
+    UdpTraffic,
+)
 from tunnelbench.model.testbed import Link, TestbedSpec
-from tunnelbench.plan.wording import printable, value_text
+from tunnelbench.model.text import printable
+from tunnelbench.plan.wording import value_text
 
 LARGEST_TCP_PAYLOAD_BYTES = 8948
 """What an MTU of 9000 leaves after 20 bytes of IPv4, 20 of TCP and 12 of time stamps."""
@@ -87,12 +109,121 @@ class TcpTable(Table):
         )
 
 
+UDP_TESTS = (Test.SEARCH, Test.LATENCY, Test.LOSS_CURVE, Test.BURST, Test.RATE, Test.ECHO)
+"""In the order in which they run."""
+
+
+def _udp_payload(value: Any) -> int:
+    """Bytes, or the mix by its name."""
+    if value == "imix":
+        return IMIX_PAYLOAD_BYTES
+    smallest, largest = SMALLEST_UDP_PAYLOAD_BYTES, LARGEST_UDP_PAYLOAD_BYTES
+    if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
+        raise ValueError(f'must be {smallest} to {largest} or "imix", not {value_text(value)}')
+    return value
+
+
+def _frame(value: Any) -> int:
+    """A frame size as the payload in it."""
+    smallest = SMALLEST_UDP_PAYLOAD_BYTES + UDP_FRAME_OVERHEAD_BYTES
+    largest = LARGEST_UDP_PAYLOAD_BYTES + UDP_FRAME_OVERHEAD_BYTES
+    if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
+        raise ValueError(f'must be {smallest} to {largest} or "rfc2544", not {value_text(value)}')
+    return value - UDP_FRAME_OVERHEAD_BYTES
+
+
+def _frames(value: Any) -> Any:
+    return list(RFC_2544_FRAME_BYTES) if value == "rfc2544" else _as_list(value)
+
+
+def _offered_load(value: Any) -> str:
+    """Packets per second as text, or the word for as many as there can be."""
+    if value == FLAT_OUT:
+        return FLAT_OUT
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 100_000_000:
+        raise ValueError(f'must be packets per second from 1 on or "{FLAT_OUT}", not {value_text(value)}')
+    return f"{value:g}" if value < 1e6 else f"{value:.0f}"
+
+
+class UdpTable(Table):
+    """`[udp]`; the fields are those of UdpTraffic, but for `frame_bytes`, which stands for payloads."""
+
+    payload_bytes: Annotated[
+        list[Annotated[int, PlainValidator(_udp_payload)]],
+        Field(min_length=1),
+        BeforeValidator(_as_list),
+        AfterValidator(_no_repeats),
+    ] = list(UdpTraffic.payload_bytes)
+    frame_bytes: (
+        Annotated[
+            list[Annotated[int, PlainValidator(_frame)]],
+            Field(min_length=1),
+            BeforeValidator(_frames),
+            AfterValidator(_no_repeats),
+        ]
+        | None
+    ) = None
+    direction: Annotated[
+        list[Literal["in", "out"]], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)
+    ] = [direction.value for direction in UdpTraffic.direction]
+    test: Annotated[
+        list[Literal["search", "latency", "loss-curve", "burst", "rate", "echo"]],
+        Field(min_length=1),
+        BeforeValidator(_as_list),
+        AfterValidator(_no_repeats),
+    ] = ["search"]
+    rate: Annotated[
+        list[Annotated[str, PlainValidator(_offered_load)]],
+        Field(min_length=1),
+        BeforeValidator(_as_list),
+        AfterValidator(_no_repeats),
+    ] = list(UdpTraffic.rate)
+    duration_s: Annotated[float, Field(ge=1, le=86_400)] = UdpTraffic.duration_s
+    interval_s: Annotated[float, Field(ge=0.1, le=60)] = UdpTraffic.interval_s
+    repeats: Annotated[int, Field(ge=1, le=100)] = UdpTraffic.repeats
+    trial_s: Annotated[float, Field(ge=0.2, le=600)] = UdpTraffic.trial_s
+    confirm_s: Annotated[float, Field(ge=0, le=86_400)] = UdpTraffic.confirm_s
+    search_limit_s: Annotated[float, Field(ge=5, le=86_400)] = UdpTraffic.search_limit_s
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        if self.frame_bytes is not None and "payload_bytes" in self.model_fields_set:
+            raise ValueError("payload_bytes and frame_bytes say the same thing: leave one of them out")
+        if "latency" in self.test and "search" not in self.test:
+            raise ValueError('the test "latency" takes shares of the PDR: add "search", which finds it')
+        if 0 < self.confirm_s < 1:
+            raise ValueError(f"confirm_s must be 0 or at least 1, not {self.confirm_s:g}")
+        return self
+
+    def traffic(self) -> UdpTraffic:
+        """The same in the words of the model."""
+        return UdpTraffic(
+            payload_bytes=tuple(self.payload_bytes if self.frame_bytes is None else self.frame_bytes),
+            direction=tuple(Direction(direction) for direction in self.direction),
+            tests=tuple(test for test in UDP_TESTS if test.value in self.test),
+            rate=tuple(self.rate),
+            duration_s=self.duration_s,
+            interval_s=self.interval_s,
+            repeats=self.repeats,
+            trial_s=self.trial_s,
+            confirm_s=self.confirm_s,
+            search_limit_s=self.search_limit_s,
+        )
+
+
 class PlanFile(Table):
     """A plan without its `[[tunnel]]` blocks."""
 
     title: Title = ""
     rounds: Annotated[int, Field(ge=1, le=1000)] = Plan.rounds
-    tcp: TcpTable = TcpTable()
+    tcp: TcpTable | None = None
+    udp: UdpTable | None = None
+
+    def traffic(self) -> tuple[TcpTraffic | None, UdpTraffic | None]:
+        """What is offered; a plan that says nothing of it means TCP."""
+        udp = self.udp.traffic() if self.udp else None
+        tcp = self.tcp or (None if udp else TcpTable())
+        return tcp.traffic() if tcp else None, udp
 
 
 class LinkTable(Table):
@@ -132,8 +263,9 @@ def key_paths(model: type[Table]) -> list[tuple[str, ...]]:
     paths: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
         paths.append((name,))
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Table):
-            paths.extend((name, *inner) for inner in key_paths(field.annotation))
+        for kind in (field.annotation, *get_args(field.annotation)):  # `X | None` is a table, too
+            if isinstance(kind, type) and issubclass(kind, Table):
+                paths.extend((name, *inner) for inner in key_paths(kind))
     return paths
 
 

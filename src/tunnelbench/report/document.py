@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 
 from tunnelbench.analysis.doubts import Doubt, doubts
 from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise
+from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.text import one_line
+from tunnelbench.report.udp_table import udp_legend
 
 TAKEN_ON = {
     "netns": "one machine, three namespaces: shares of the baseline hold, absolute figures do not",
@@ -27,6 +30,7 @@ NOT_RECORDED = "not recorded"
 SECTION_TITLES = {
     TrialClass.REFUSED: "Refused: failed the proof and was not timed",
     TrialClass.UNAVAILABLE: "Unavailable: cannot be done here",
+    TrialClass.GIVEN_UP: "Given up: failed too often to be tried again",
     TrialClass.VOID: "Void: not in the figures",
     TrialClass.DOUBTFUL: "Doubtful: in the figures, and marked",
     TrialClass.NOTE: "Notes",
@@ -58,6 +62,8 @@ class Document:
     records: tuple[TrialRecord, ...]
     """In the order in which they ran."""
     rows: tuple[Row, ...]
+    """Of TCP."""
+    udp_rows: tuple[UdpRow, ...]
     doubts: tuple[Doubt, ...]
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -73,19 +79,27 @@ def compose(run: RunRecord, records: Sequence[TrialRecord]) -> Document:
     """All that the formats draw from."""
     ordered = tuple(sorted(records, key=lambda record: record.spec.sequence))
     rows = summarise(ordered)
+    udp_rows = summarise_udp(ordered, rows)
     found = doubts(ordered, rows)
     counted = ", ".join(f"{number} {each}" for each, number in count_classes(ordered).items())
     return Document(
         run=run,
         records=ordered,
         rows=rows,
+        udp_rows=udp_rows,
         doubts=found,
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
-        cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows)),
+        cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows, udp_rows)),
         tally=f"{len(ordered)} trials: {counted}.",
         sections=_sections(found),
     )
+
+
+def legends(document: Document, mark: str) -> tuple[str, ...]:
+    """How to read the tables that a document has."""
+    of_tcp = legend(mark) if document.rows or not document.udp_rows else ()
+    return (*of_tcp, *((udp_legend(),) if document.udp_rows else ()))
 
 
 def legend(mark: str) -> tuple[str, ...]:
@@ -165,12 +179,17 @@ def _time(run: RunRecord) -> str:
     return f"{start:%Y-%m-%d %H:%M} UTC{lasted}"
 
 
-def _cautions(run: RunRecord, records: Sequence[TrialRecord], rows: Sequence[Row]) -> list[str]:
+def _cautions(
+    run: RunRecord, records: Sequence[TrialRecord], rows: Sequence[Row], udp_rows: Sequence[UdpRow]
+) -> list[str]:
     found = list(run.notes)
     if len(records) < run.trials_planned:
         found.append(f"The table is not whole: {len(records)} of {run.trials_planned} trials are recorded.")
+    if said := quiet(records).in_words():
+        found.append(said)
     rounds = max((record.spec.round for record in records), default=0)
-    if 0 < rounds < LEAST_ROUNDS:
+    repeated = records and all(len(record.udp.searches) >= LEAST_ROUNDS for record in records if record.udp)
+    if 0 < rounds < LEAST_ROUNDS and (rows or not repeated):
         found.append(f"{_rounds(rounds)} cannot show a spread: differences between rows may be chance.")
     routed = [row for row in rows if not row.is_calibration]
     limited = [row for row in routed if row.figures is not None and row.figures.is_tester_limited]
@@ -184,7 +203,17 @@ def _cautions(run: RunRecord, records: Sequence[TrialRecord], rows: Sequence[Row
             f"The baseline is tester-limited too ({', '.join(baselines)}): a share is of what the testers could offer "
             "there, not of what the router could carry."
         )
+    if udp_limited := [row for row in udp_rows if row.figures and row.figures.is_tester_limited and _is_routed(row)]:
+        routed_rows = sum(_is_routed(row) for row in udp_rows)
+        found.append(
+            f"{len(udp_limited)} of {routed_rows} UDP rows are tester-limited: the path may carry more than the "
+            "testers could offer or receive."
+        )
     return found
+
+
+def _is_routed(row: UdpRow) -> bool:
+    return not row.is_calibration
 
 
 def _sections(found: Sequence[Doubt]) -> tuple[Section, ...]:

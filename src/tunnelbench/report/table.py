@@ -128,7 +128,7 @@ def _line(row: Row, thousands: bool) -> Line:
     traffic = Line(
         payload=str(row.payload_bytes),
         direction=row.direction,
-        share=_percents(figures.share_of_baseline, is_best="throughput_bps" in row.best),
+        share=percents(figures.share_of_baseline, is_best="throughput_bps" in row.best),
         throughput=number("throughput_bps", scale=1e-6),
         data_packets=number("data_pps"),
         ack_packets=number("ack_pps"),
@@ -138,7 +138,7 @@ def _line(row: Row, thousands: bool) -> Line:
         return traffic
     return replace(
         traffic,
-        busy=_percents(figures.router_busy_share),
+        busy=percents(figures.router_busy_share),
         split=_split(figures),
         daemon=percent(figures.daemon_share.median) if figures.daemon_share else "",
         per_million_packets=number("cpu_s_per_million_packets", digits=3),
@@ -154,7 +154,8 @@ def _ping_worst(figures: Figures) -> str:
     return "no answer" if figures.pings_sent else ""
 
 
-def _percents(share: Estimate | None, *, is_best: bool = False) -> Figure:
+def percents(share: Estimate | None, *, is_best: bool = False) -> Figure:
+    """A share of 1 in per cent, with its spread."""
     if share is None:
         return Figure()
     median, low, high = (percent(value, like=share.median) for value in (share.median, share.low, share.high))

@@ -33,6 +33,7 @@ class Addresses:
 class BackToBack:
     """A link from tester to tester, the router left out."""
 
+    client_address: str
     server_address: str
     client_device: str
     server_device: str

@@ -208,10 +208,10 @@ class NetnsTestbed(Testbed):
 
     @contextmanager
     def back_to_back(self) -> Iterator[BackToBack]:
-        link = BackToBack("198.18.5.2", "direct", "direct")
+        link = BackToBack("198.18.5.1", "198.18.5.2", "direct", "direct")
         self._connect(self.client, link.client_device, self.server, link.server_device)
         try:
-            self.client.ip("addr", "add", "198.18.5.1/24", "dev", link.client_device)
+            self.client.ip("addr", "add", f"{link.client_address}/24", "dev", link.client_device)
             self.server.ip("addr", "add", f"{link.server_address}/24", "dev", link.server_device)
             yield link
         finally:

@@ -11,7 +11,7 @@ from tests.unit.tunnel.fakes import FakeDaemon
 from tunnelbench.host.command import Daemon
 from tunnelbench.host.procfs import CpuTimes, DeviceCounters
 from tunnelbench.measure import companion
-from tunnelbench.measure.companion import Companion, TcpPath
+from tunnelbench.measure.companion import Companion, TrafficPath
 from tunnelbench.measure.counters import Place
 from tunnelbench.measure.cpu import CpuReading
 from tunnelbench.model.errors import TrialFailed
@@ -77,9 +77,9 @@ class SimulatedPath:
 
     def accompany(self, duration_s: float = 10.0, *, with_daemons: bool = True) -> Companion:
         ends = ([self.router_daemon.as_daemon], [self.server_daemon.as_daemon]) if with_daemons else ((), ())
-        path = TcpPath("198.18.4.1", PLACE, *ends)
+        path = TrafficPath("198.18.1.2", "198.18.4.1", PLACE, *ends)
         found = Companion(cast("Testbed", self), path, duration_s, self.rates.append)
-        found.accompany(cast("Daemon", SimpleNamespace(wait=self.wait)))
+        found.accompany(cast("Daemon", SimpleNamespace(wait=self.wait, name="iperf3")))
         return found
 
 
@@ -187,3 +187,10 @@ def test_sockets_that_are_not_there_are_not_asked_for_without_end(
     monkeypatch.setattr("tests.unit.measure.test_companion.SOCKETS", "")
     path.accompany()
     assert len(path.client.commands) == 1
+
+
+@pytest.mark.parametrize("end", ["router", "server"])
+def test_a_daemon_that_somebody_stopped_is_named(path: SimulatedPath, end: str) -> None:
+    getattr(path, f"{end}_daemon").is_stopped = True
+    with pytest.raises(TrialFailed, match=f"openvpn on the {end} was stopped during the trial"):
+        path.accompany()

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import (
     Check,
     CpuUsage,
@@ -25,6 +25,8 @@ from tunnelbench.model.result import (
     Verdict,
     Window,
 )
+from tunnelbench.model.search import Classification, SearchPoint, SearchRun
+from tunnelbench.model.udp import Burst, Delays, UdpCounts, UdpInterval, UdpMeasurement
 from tunnelbench.store import Store
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -64,7 +66,8 @@ def any_of(record: type[Any]) -> st.SearchStrategy[Any]:
     return strategy
 
 
-for part in (CpuUsage, Ping, Interval, PathCounters, Window, TcpMeasurement, TunnelProof):
+UDP_PARTS = (Delays, UdpInterval, UdpCounts, SearchPoint, Classification, SearchRun, Burst, UdpMeasurement)
+for part in (CpuUsage, Ping, Interval, PathCounters, Window, TcpMeasurement, TunnelProof, *UDP_PARTS):
     any_of(part)
 
 specs = st.builds(
@@ -74,6 +77,8 @@ specs = st.builds(
     tunnel=st.builds(TunnelSpec, texts, texts, st.dictionaries(any_texts, option_values, max_size=4)),
     payload_bytes=counts,
     direction=st.sampled_from(Direction),
+    test=st.sampled_from(Test),
+    load=texts,
 )
 records = st.builds(
     TrialRecord,
@@ -86,6 +91,7 @@ records = st.builds(
     tcp=OF_TYPE["TcpMeasurement | None"],
     proof=OF_TYPE["TunnelProof | None"],
     raw=st.dictionaries(any_texts, json_values, max_size=3),
+    udp=OF_TYPE["UdpMeasurement | None"],
 )
 runs = st.builds(
     RunRecord,

@@ -28,7 +28,7 @@ class FakeHost(LocalHost):
         self.commands.append(list(argv))
         return Completed(tuple(argv), 0, self.answer(argv), "")
 
-    def start(self, argv: Sequence[str]) -> Daemon:
+    def start(self, argv: Sequence[str], *, has_input: bool = False) -> Daemon:
         self.commands.append(list(argv))
         self.daemons.append(FakeDaemon(self.answer(argv), Path(argv[0]).name))
         return self.daemons[-1].as_daemon
@@ -50,6 +50,7 @@ class FakeDaemon:
         self.log = log
         self.name = name
         self.is_running = True
+        self.is_stopped = False
         self.pid = 0
         self.process = self
 

@@ -11,7 +11,7 @@ from tunnelbench.cli.drawing import columns, drawn, facts, heading, reasoned, ti
 from tunnelbench.cli.needs import Availability, availability
 from tunnelbench.cli.output import duration_text, emit, emit_json
 from tunnelbench.host.readiness import probing_host
-from tunnelbench.model.plan import BLOCK_OVERHEAD_S, TRIAL_OVERHEAD_S, Plan, TrialSpec
+from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, TcpTraffic, TrialSpec, UdpTraffic
 from tunnelbench.plan import read_plan
 from tunnelbench.tunnel import PLANNED, option_schemas
 
@@ -35,7 +35,7 @@ def starts(plan: Plan) -> Iterator[tuple[float, TrialSpec]]:
         now_s += BLOCK_OVERHEAD_S if round_number else 0.0
         for spec in block:
             yield now_s, spec
-            now_s += plan.tcp.duration_s + TRIAL_OVERHEAD_S
+            now_s += plan.expected_trial_s(spec)
 
 
 def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
@@ -45,6 +45,7 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
         "title": plan.title,
         "rounds": plan.rounds,
         "tcp": plan.tcp,
+        "udp": plan.udp,
         "expected_duration_s": plan.expected_duration_s(),
         "tunnels": [
             {
@@ -63,6 +64,8 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
                 "tunnel": spec.tunnel.name,
                 "payload_bytes": spec.payload_bytes,
                 "direction": spec.direction,
+                "test": spec.test,
+                "load": spec.load,
                 "expected_start_s": round(start_s, 1),
             }
             for start_s, spec in starts(plan)
@@ -72,16 +75,11 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
 
 def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[RenderableType]:
     """All of it but the title, for people."""
-    tcp = plan.tcp
-    traffic = (
-        f"TCP {' and '.join(tcp.direction)}, payload {' and '.join(map(str, tcp.payload_bytes))} bytes, "
-        f"{tcp.duration_s} s each, {tcp.streams} stream{'s' * (tcp.streams > 1)}, {tcp.congestion_control}"
-    )
     trials = f"{len(plan.trials())} in {plan.rounds} round{'s' * (plan.rounds > 1)}"
     calibrations = f"{len(plan.calibrations())} of the testers back to back"
     yield facts(
         [
-            ("Traffic", traffic),
+            *zip(("Traffic", ""), traffic_texts(plan), strict=False),
             ("Trials", f"{trials}, and before them {calibrations}"),
             ("Takes", f"about {duration_text(plan.expected_duration_s())}"),
         ]
@@ -95,13 +93,30 @@ def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[Renderable
     yield columns(rows, ("name", "available", "kind and options"))
     yield heading("Trials")
     yield columns(
-        [
-            (spec.sequence, clock(start_s), spec.round, spec.payload_bytes, spec.direction, spec.tunnel.name)
-            for start_s, spec in starts(plan)
-        ],
-        ("trial", "starts at", "round", "payload", "direction", "tunnel"),
-        numbers=(0, 1, 2, 3),
+        [(spec.sequence, clock(start_s), spec.round, spec.what, spec.tunnel.name) for start_s, spec in starts(plan)],
+        ("trial", "starts at", "round", "what", "tunnel"),
+        numbers=(0, 1, 2),
     )
+
+
+def traffic_texts(plan: Plan) -> list[str]:
+    """What is offered, by protocol."""
+    return [*([tcp_text(plan.tcp)] if plan.tcp else []), *([udp_text(plan.udp)] if plan.udp else [])]
+
+
+def tcp_text(tcp: TcpTraffic) -> str:
+    """What TCP is offered."""
+    return (
+        f"TCP {' and '.join(tcp.direction)}, payload {' and '.join(map(str, tcp.payload_bytes))} bytes, "
+        f"{tcp.duration_s} s each, {tcp.streams} stream{'s' * (tcp.streams > 1)}, {tcp.congestion_control}"
+    )
+
+
+def udp_text(udp: UdpTraffic) -> str:
+    """What UDP is offered."""
+    sizes = " and ".join(str(size) if size else "imix" for size in udp.payload_bytes)
+    tests = ", ".join(udp.tests)
+    return f"UDP {' and '.join(udp.direction)}, payload {sizes} bytes: {tests}"
 
 
 def clock(seconds: float) -> str:

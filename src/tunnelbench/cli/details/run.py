@@ -11,13 +11,17 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from tunnelbench.analysis.summary import trial_class
+from tunnelbench.cli.chart import chart
 from tunnelbench.cli.drawing import cell, columns, drawn, facts, heading, title, verbatim, word
 from tunnelbench.cli.output import emit, emit_json
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.plan import Test
 from tunnelbench.model.result import Check, Interval, RunRecord, TcpMeasurement, TrialRecord
+from tunnelbench.model.search import SearchPoint
+from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report import render
 from tunnelbench.report.document import compose
-from tunnelbench.report.formats.json import DERIVED, plain
+from tunnelbench.report.formats.json import DERIVED, GOALS, derived_of_udp, plain
 from tunnelbench.report.table import version_lines
 from tunnelbench.store import Store
 
@@ -80,10 +84,10 @@ def tunnel_facts(record: TrialRecord) -> Iterator[tuple[str, str]]:
 
 def trial_picture(record: TrialRecord) -> Iterator[RenderableType]:
     """One trial: its class, its checks and its figures."""
-    spec, tcp = record.spec, record.tcp
+    spec, tcp, udp = record.spec, record.tcp, record.udp
     yield Text.assemble(
         (f"\nTrial {spec.sequence}", "bold"),
-        f": {spec.payload_bytes} bytes {spec.direction}, ",
+        f": {spec.payload_bytes} bytes {spec.direction}, " if tcp or spec.test is Test.TCP else f": {spec.what}, ",
         f"{tcp.throughput_bps / 1e6:.4g} Mbit/s, " if tcp else "",
         word(trial_class(record)),
     )
@@ -94,6 +98,34 @@ def trial_picture(record: TrialRecord) -> Iterator[RenderableType]:
         yield check_columns(record.checks)
     if tcp:
         yield facts(figures(tcp))
+    if udp:
+        yield facts(udp_figures(udp))
+        yield Text("\n".join(f"  {line}" for line in chart(udp.counts.intervals if udp.counts else ())))
+
+
+def udp_figures(udp: UdpMeasurement) -> Iterator[tuple[str, str]]:
+    """Every figure; each search with its bounds and its trials in the order in which they were made."""
+    derived = derived_of_udp(udp)
+    own = {name: value for name, value in derived.items() if not isinstance(value, list)}
+    yield "derived", pairs(own)
+    for number, (run, found) in enumerate(zip(udp.searches, derived["searches"], strict=True), start=1):
+        bounds = {f"{goal}_{key}": value for goal in GOALS for key, value in found[goal].items()}
+        yield f"search {number}", pairs({"trial_s": run.trial_s, "is_complete": run.is_complete, **bounds})
+        yield "", "; ".join(map(point_text, run.points))
+    if udp.points:
+        yield "loss curve", "; ".join(map(point_text, udp.points))
+    if udp.bursts:
+        yield "bursts", "; ".join(f"{burst.received_packets} of {burst.packets}" for burst in udp.bursts)
+    shown = {key: value for key, value in plain(udp).items() if key not in ("searches", "points", "bursts")}
+    if shown["counts"]:
+        del shown["counts"]["intervals"]
+    yield from below("measured", shown)
+
+
+def point_text(point: SearchPoint) -> str:
+    """One trial of a search."""
+    doubt = " void" if point.is_void else ""
+    return f"{point.intended_pps:.0f}/s {point.duration_s:g} s {point.lost_packets} lost{doubt}"
 
 
 def check_columns(checks: Sequence[Check]) -> RenderableType:

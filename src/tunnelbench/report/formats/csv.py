@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
+from typing import Any
 
+from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import trial_class
+from tunnelbench.analysis.udp import lower_bounds
 from tunnelbench.model.result import PathCounters, RunRecord, TrialRecord
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
+from tunnelbench.model.udp import UdpCounts, UdpMeasurement
 from tunnelbench.report.document import Document, Style
 from tunnelbench.report.text import one_line
 
@@ -34,6 +39,8 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], Cell]] = {
     "options": lambda record: json.dumps(dict(record.spec.tunnel.options)),
     "payload_bytes": lambda record: record.spec.payload_bytes,
     "direction": lambda record: record.spec.direction.value,
+    "test": lambda record: record.spec.test.value,
+    "load": lambda record: record.spec.load,
     "outcome": lambda record: record.outcome.value,
     "class": lambda record: trial_class(record).value,
     "counts": lambda record: "yes" if record.counts else "no",
@@ -89,18 +96,81 @@ OF_MEASUREMENT = {
 """Columns, and where in a `TcpMeasurement` their figures are."""
 
 
+OF_COUNTS = {
+    f"udp_{name}": name
+    for name in (
+        "duration_s",
+        "intended_pps",
+        "intended_packets",
+        "sent_packets",
+        "sent_bytes",
+        "sending_s",
+        "unsent_packets",
+        "received_packets",
+        "received_bytes",
+        "receiving_s",
+        "late_packets",
+        "duplicated_packets",
+        "reordered_packets",
+        "corrupted_packets",
+        "foreign_packets",
+        "tester_dropped_packets",
+        "path_lost_packets",
+        "loss_ratio",
+        "offered_pps",
+        "forwarding_rate_pps",
+        "throughput_bps",
+        "stalls",
+        "stall_max_s",
+    )
+} | {
+    "udp_delay_p50_ns": "delay.p50_ns",
+    "udp_delay_p90_ns": "delay.p90_ns",
+    "udp_delay_p99_ns": "delay.p99_ns",
+    "udp_delay_p99_9_ns": "delay.p99_9_ns",
+    "udp_delay_max_ns": "delay.max_ns",
+    "udp_delay_variation_p99_ns": "delay_variation.p99_ns",
+}
+"""Columns, and where in `UdpCounts` their figures are; of a search, those of its confirming trial."""
+
+OF_UDP: Mapping[str, Callable[[UdpMeasurement], Cell]] = {
+    "udp_ndr_pps": lambda udp: _median(lower_bounds(udp.searches, NDR_LOSS_RATIO)),
+    "udp_pdr_pps": lambda udp: _median(lower_bounds(udp.searches, PDR_LOSS_RATIO)),
+    "udp_ndr_refuted": lambda udp: {None: None, True: "yes", False: "no"}[udp.is_refuted],
+    "udp_longest_burst_packets": lambda udp: udp.longest_burst_packets,
+    "udp_router_busy_share": lambda udp: udp.router_busy_share,
+    "udp_daemon_busy_share": lambda udp: udp.daemon_busy_share,
+    "udp_cpu_s_per_million_packets": lambda udp: udp.cpu_s_per_million_packets,
+}
+
+
 def render(document: Document, style: Style) -> str:
     """A header line, then one line a trial in the order in which they ran; empty where there is no figure."""
     del style
     output = io.StringIO(newline="")
     writer = csv.writer(output, lineterminator="\r\n")
-    writer.writerow([*OF_RUN, *OF_TRIAL, *OF_MEASUREMENT])
+    writer.writerow([*OF_RUN, *OF_TRIAL, *OF_MEASUREMENT, *OF_COUNTS, *OF_UDP])
     for record in document.records:
         cells = [cell(document.run) for cell in OF_RUN.values()]
         cells += [cell(record) for cell in OF_TRIAL.values()]
         cells += [attrgetter(where)(record.tcp) if record.tcp else None for where in OF_MEASUREMENT.values()]
+        udp = record.udp
+        cells += [_at(udp.counts, where) if udp and udp.counts else None for where in OF_COUNTS.values()]
+        cells += [cell(udp) if udp else None for cell in OF_UDP.values()]
         writer.writerow([_written(cell) for cell in cells])
     return output.getvalue()
+
+
+def _at(counts: UdpCounts, where: str) -> Cell:
+    """A figure of the counts; None where there are no delays that it could be of."""
+    first, _, rest = where.partition(".")
+    value: Any = getattr(counts, first)
+    found: Cell = value if value is None or not rest else attrgetter(rest)(value)
+    return found
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
 
 
 def _written(cell: Cell) -> str | int | float | None:

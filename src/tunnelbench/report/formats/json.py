@@ -9,8 +9,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tunnelbench.analysis.comments import comments
+from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.summary import trial_class
 from tunnelbench.model.result import TcpMeasurement, TrialRecord
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchRun
+from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report.document import Document, Style
 
 DERIVED = (
@@ -26,13 +29,35 @@ DERIVED = (
 """Properties of `TcpMeasurement`; what is stored is what was counted."""
 
 
+DERIVED_OF_COUNTS = (
+    "lost_packets",
+    "path_lost_packets",
+    "loss_ratio",
+    "offered_pps",
+    "forwarding_rate_pps",
+    "throughput_bps",
+)
+DERIVED_OF_UDP = (
+    "is_refuted",
+    "longest_burst_packets",
+    "router_busy_share",
+    "daemon_busy_share",
+    "cpu_s_per_million_packets",
+)
+"""Properties of `UdpCounts` and `UdpMeasurement`."""
+
+GOALS = {"ndr": NDR_LOSS_RATIO, "pdr": PDR_LOSS_RATIO}
+
+
 def render(document: Document, style: Style) -> str:
-    """One object: `run`, `rows`, `doubts`, `trials`. Fields are named as in the model, with their units."""
+    """One object: `run`, `rows`, `quiet`, `doubts`, `trials`. Fields are named as in the model, with their units."""
     del style
     rows = [{**plain(row), "comments": list(comments(row))} for row in document.rows]
     whole = {
         "run": plain(document.run),
         "rows": rows,
+        "quiet": plain(quiet(document.records)),
+        "udp_rows": [plain(row) for row in document.udp_rows],
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
         "trials": [_trial(record) for record in document.records],
     }
@@ -59,7 +84,32 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
         **plain(record),
         "class": trial_class(record).value,
         "counts": record.counts,
-        "figures": _figures(record.tcp) if record.tcp else None,
+        "figures": _figures(record.tcp) if record.tcp else derived_of_udp(record.udp) if record.udp else None,
+    }
+
+
+def derived_of_udp(udp: UdpMeasurement) -> dict[str, Any]:
+    """What follows from the counts; of each search its bounds."""
+    counts = {name: getattr(udp.counts, name) for name in DERIVED_OF_COUNTS} if udp.counts else {}
+    searches = [
+        {
+            "trial_s": run.trial_s,
+            "is_complete": run.is_complete,
+            **{name: plain(_bounds(run, loss_ratio)) for name, loss_ratio in GOALS.items()},
+        }
+        for run in udp.searches
+    ]
+    whole = {name: plain(getattr(udp, name)) for name in DERIVED_OF_UDP}
+    return {**counts, **whole, "searches": searches, "loss_ratios": [point.loss_ratio for point in udp.points]}
+
+
+def _bounds(run: SearchRun, loss_ratio: float) -> dict[str, Any]:
+    found = run.bounds(loss_ratio)
+    return {
+        "lower_pps": found.lower_pps,
+        "upper_pps": found.upper_pps,
+        "upper_is_testers": found.upper_is_testers,
+        "forwarding_rate_pps": found.lower.forwarding_rate_pps if found.lower else None,
     }
 
 

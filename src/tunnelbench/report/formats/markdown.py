@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tunnelbench.report.document import Document, Style, legend
-from tunnelbench.report.table import Figure, Line, blocks
+from tunnelbench.report.document import Document, Style, legends
+from tunnelbench.report.table import Block, Figure, Line, blocks
+from tunnelbench.report.udp_table import UdpBlock, UdpLine, udp_blocks
 
 COLUMNS = (
     ("Technology", ":--"),
@@ -25,6 +26,27 @@ COLUMNS = (
     ("Comment", ":--"),
 )
 
+UDP_COLUMNS = (
+    ("Technology", ":--"),
+    ("Version router (server)", ":--"),
+    ("Payload [bytes]", "--:"),
+    ("Frame [bytes]", "--:"),
+    ("Direction", ":--"),
+    ("UDP", ":--"),
+    ("Share of baseline", "--:"),
+    ("Packets/s", "--:"),
+    ("Payload [Mbit/s]", "--:"),
+    ("Layer 1 [Mbit/s]", "--:"),
+    ("Loss", "--:"),
+    ("Delay 50 % [us]", "--:"),
+    ("Delay 99 % [us]", "--:"),
+    ("Delay worst [us]", "--:"),
+    ("CPU busy", "--:"),
+    ("CPU of daemon", "--:"),
+    ("CPU s per Mpackets", "--:"),
+    ("Comment", ":--"),
+)
+
 _ACTIVE = re.compile(r"([\\`*_{}\[\]#|~$!@]|:(?=//)|(?<=www)\.|^[-+=])", re.IGNORECASE)
 """What would start a phrase, a link, a mention, a cell or, at the beginning, a list."""
 _LIST_NUMBER = re.compile(r"^(\d+)([.)])(?=\s|$)")
@@ -37,12 +59,15 @@ def render(document: Document, style: Style) -> str:
     lines += [f"- **{label}**: {escape(value)}" for label, value in document.facts]
     for caution in document.cautions:
         lines += ["", f"> {escape(caution)}"]
-    lines += ["", _row([title for title, _ in COLUMNS]), _row([rule for _, rule in COLUMNS])]
-    for block in blocks(document.rows):
-        name = [escape(block.technology), "<br>".join(escape(version) for version in block.versions)]
-        for number, line in enumerate(block.lines):
-            lines.append(_row([*(name if number == 0 else ["", ""]), *_cells(line)]))
-    for paragraph in legend("bold"):
+    if document.rows or not document.udp_rows:
+        lines += ["", *_head(COLUMNS)]
+        for block in blocks(document.rows):
+            lines += _block(block, [_cells(line) for line in block.lines])
+    if document.udp_rows:
+        lines += ["", *_head(UDP_COLUMNS)]
+        for udp_block in udp_blocks(document.udp_rows):
+            lines += _block(udp_block, [_udp_cells(line) for line in udp_block.lines])
+    for paragraph in legends(document, "bold"):
         lines += ["", paragraph]
     lines += ["", "## Doubts", "", document.tally]
     for section in document.sections:
@@ -55,6 +80,15 @@ def escape(text: str) -> str:
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, entity)
     return _LIST_NUMBER.sub(r"\1\\\2", _ACTIVE.sub(r"\\\1", text))
+
+
+def _head(columns: tuple[tuple[str, str], ...]) -> list[str]:
+    return [_row([title for title, _ in columns]), _row([rule for _, rule in columns])]
+
+
+def _block(block: Block | UdpBlock, lines: list[list[str]]) -> list[str]:
+    name = [escape(block.technology), "<br>".join(escape(version) for version in block.versions)]
+    return [_row([*(name if number == 0 else ["", ""]), *cells]) for number, cells in enumerate(lines)]
 
 
 def _row(cells: list[str]) -> str:
@@ -75,6 +109,27 @@ def _cells(line: Line) -> list[str]:
         _figure(line.per_million_packets),
         _figure(line.per_gigabit),
         line.ping,
+        escape("; ".join(line.comments)),
+    ]
+
+
+def _udp_cells(line: UdpLine) -> list[str]:
+    return [
+        line.payload,
+        line.frame,
+        line.direction,
+        line.what,
+        _figure(line.share),
+        _figure(line.packets),
+        line.payload_rate,
+        line.layer_1_rate,
+        _figure(line.loss),
+        line.delay_median,
+        line.delay_99,
+        line.delay_max,
+        _figure(line.busy),
+        line.daemon,
+        _figure(line.per_million_packets),
         escape("; ".join(line.comments)),
     ]
 

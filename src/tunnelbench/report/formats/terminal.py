@@ -9,14 +9,16 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tunnelbench.report.document import Document, Style, legend
+from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.table import Block, Figure, Line, blocks
+from tunnelbench.report.udp_table import UdpBlock, UdpLine, udp_blocks
 
 DEFAULT_WIDTH = 120
 INDENT = 2
@@ -25,10 +27,11 @@ GAP = "  "
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table; a cell has a line for each of the header's, or fewer."""
+    """A column of a table; a cell has a line for each of the header's, or fewer."""
 
     title: tuple[str, ...]
-    cell: Callable[[Line], tuple[Text, ...]]
+    cell: Callable[[Any], tuple[Text, ...]]
+    """Of a `Line`, in the table of UDP of a `UdpLine`."""
 
 
 def render(document: Document, style: Style) -> str:
@@ -60,8 +63,11 @@ def _parts(document: Document, width: int) -> Iterator[RenderableType]:
     for caution in document.cautions:
         yield Text(f"\n{caution}", style="yellow")
     yield Text()
-    yield from _table(blocks(document.rows, thousands=True), width)
-    for paragraph in legend("starred"):
+    if document.rows or not document.udp_rows:
+        yield from _table(blocks(document.rows, thousands=True), width, (WIDE, NARROW))
+    if document.udp_rows:
+        yield from _table(udp_blocks(document.udp_rows, thousands=True), width, (UDP_WIDE, UDP_NARROW))
+    for paragraph in legends(document, "starred"):
         yield Text(f"{paragraph}\n", style="dim")
     yield Text("Doubts", style="bold")
     yield Text(document.tally)
@@ -73,11 +79,14 @@ def _parts(document: Document, width: int) -> Iterator[RenderableType]:
         yield items
 
 
-def _table(every: Sequence[Block], width: int) -> Iterator[RenderableType]:
-    columns: tuple[Column, ...] = WIDE
+def _table(
+    every: Sequence[Block | UdpBlock], width: int, shapes: tuple[Sequence[Column], Sequence[Column]]
+) -> Iterator[RenderableType]:
+    """In the first shape where that fits, else in the second."""
+    columns, narrow = shapes
     widths = _widths(columns, every)
     if INDENT + sum(widths) + len(GAP) * (len(widths) - 1) > width:
-        columns, widths = NARROW, _widths(NARROW, every)
+        columns, widths = narrow, _widths(narrow, every)
     yield Text("technology, version: router (server)", style="bold")
     yield from _lines([[Text(title) for title in column.title] for column in columns], widths)
     yield Text("─" * width)
@@ -93,7 +102,7 @@ def _table(every: Sequence[Block], width: int) -> Iterator[RenderableType]:
         yield Text()
 
 
-def _widths(columns: Sequence[Column], every: Sequence[Block]) -> list[int]:
+def _widths(columns: Sequence[Column], every: Sequence[Block | UdpBlock]) -> list[int]:
     lines = [line for block in every for line in block.lines]
     return [
         max(
@@ -116,7 +125,7 @@ def _lines(cells: Sequence[Sequence[Text]], widths: Sequence[int]) -> Iterator[T
             yield line
 
 
-def _remarks(line: Line, indent: int) -> RenderableType:
+def _remarks(line: Line | UdpLine, indent: int) -> RenderableType:
     return Padding(Text("; ".join(line.comments), style="italic"), (0, 0, 0, indent))
 
 
@@ -128,7 +137,7 @@ def _spread(figure: Figure) -> Text:
     return Text(figure.spread, style="dim")
 
 
-def _with_spread(*title: str, of: Callable[[Line], Figure]) -> Column:
+def _with_spread(*title: str, of: Callable[[Any], Figure]) -> Column:
     return Column(title, lambda line: (_median(of(line)), _spread(of(line))))
 
 
@@ -178,3 +187,48 @@ NARROW = (
     ),
 )
 """For 80 columns: figures of one kind under each other."""
+
+
+def _text_under(text: str, below: str) -> tuple[Text, ...]:
+    return Text(text), Text(below, style="dim")
+
+
+UDP_PLACE = Column(
+    ("payload, test", "frame"),
+    lambda line: _text_under(f"{line.payload} {line.direction} {line.what}", f"{line.frame}"),
+)
+UDP_PACKETS = _with_spread("", "packets/s", of=lambda line: line.packets)
+UDP_RATES = Column(("Mbit/s", "layer 1"), lambda line: _text_under(line.payload_rate, line.layer_1_rate))
+UDP_LOSS = Column(("loss",), lambda line: (_median(line.loss),))
+UDP_COST = _with_spread("CPU s per", "Mpackets", of=lambda line: line.per_million_packets)
+
+UDP_WIDE = (
+    UDP_PLACE,
+    SHARE,
+    UDP_PACKETS,
+    UDP_RATES,
+    UDP_LOSS,
+    Column(("delay [us]", "50 %"), lambda line: (Text(line.delay_median),)),
+    Column(("", "99 %"), lambda line: (Text(line.delay_99),)),
+    Column(("", "worst"), lambda line: (Text(line.delay_max),)),
+    Column(("router CPU", "daemon"), lambda line: (_median(line.busy), Text(line.daemon, style="dim"))),
+    UDP_COST,
+)
+
+UDP_NARROW = (
+    UDP_PLACE,
+    Column(
+        ("packets/s", "", "share"),
+        lambda line: (_median(line.packets), _spread(line.packets), Text(line.share.median)),
+    ),
+    UDP_RATES,
+    UDP_LOSS,
+    Column(
+        ("delay", "50/99 %", "max [us]"),
+        lambda line: (Text(line.delay_median), Text(line.delay_99), Text(line.delay_max)),
+    ),
+    Column(
+        ("CPU", "daemon", "s/Mpackets"),
+        lambda line: (_median(line.busy), Text(line.daemon, style="dim"), _median(line.per_million_packets)),
+    ),
+)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 
-from tunnelbench.report.document import Document, Style, legend
+from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.table import Block, Figure, Line, blocks
+from tunnelbench.report.udp_table import UdpBlock, UdpLine, udp_blocks
 
 COLUMNS = (
     "Technology",
@@ -27,6 +28,27 @@ COLUMNS = (
     "CPU s per Mpackets",
     "CPU s per Gbit",
     "Ping worst",
+    "Comment",
+)
+
+UDP_COLUMNS = (
+    "Technology",
+    "Version router (server)",
+    "Payload [bytes]",
+    "Frame [bytes]",
+    "Direction",
+    "UDP",
+    "Share of baseline",
+    "Packets/s",
+    "Payload [Mbit/s]",
+    "Layer 1 [Mbit/s]",
+    "Loss",
+    "Delay 50 % [us]",
+    "Delay 99 % [us]",
+    "Delay worst [us]",
+    "CPU busy",
+    "CPU of daemon",
+    "CPU s per Mpackets",
     "Comment",
 )
 
@@ -51,10 +73,15 @@ def render(document: Document, style: Style) -> str:
     lines += [f"* *{label}:* {escape(value)}" for label, value in document.facts]
     for caution in document.cautions:
         lines += ["", f"p. {escape(caution)}"]  # says that it is a paragraph, whatever it begins with
-    lines += ["", "".join(f"|_. {title} " for title in COLUMNS) + "|"]
-    for block in blocks(document.rows):
-        lines += _block(block)
-    for paragraph in legend("bold"):
+    if document.rows or not document.udp_rows:
+        lines += ["", _head(COLUMNS)]
+        for block in blocks(document.rows):
+            lines += _block(block)
+    if document.udp_rows:
+        lines += ["", _head(UDP_COLUMNS)]
+        for udp_block in udp_blocks(document.udp_rows):
+            lines += _udp_block(udp_block)
+    for paragraph in legends(document, "bold"):
         lines += ["", escape(paragraph)]
     lines += ["", "h3. Doubts", "", escape(document.tally)]
     for section in document.sections:
@@ -65,6 +92,37 @@ def render(document: Document, style: Style) -> str:
 def escape(text: str) -> str:
     """`text` so that Redmine shows it as it is."""
     return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", text)
+
+
+def _head(columns: tuple[str, ...]) -> str:
+    return "".join(f"|_. {title} " for title in columns) + "|"
+
+
+def _udp_block(block: UdpBlock) -> list[str]:
+    technology = _spanning(escape(block.technology), len(block.lines), "_")
+    versions = _spanning("\n".join(escape(version) for version in block.versions), len(block.lines))
+    rows = [_udp_cells(line) for line in block.lines]
+    return [f"{technology}{versions}{rows[0]}", *rows[1:]]
+
+
+def _udp_cells(line: UdpLine) -> str:
+    names = (line.payload, line.frame, line.direction, line.what)
+    figures = (
+        _figure(line.share),
+        _figure(line.packets),
+        line.payload_rate,
+        line.layer_1_rate,
+        _figure(line.loss),
+        line.delay_median,
+        line.delay_99,
+        line.delay_max,
+        _figure(line.busy),
+        line.daemon,
+        _figure(line.per_million_packets),
+    )
+    comment = "\n".join(escape(comment) for comment in line.comments)
+    cells = "".join(_cell(name) for name in names) + "".join(_cell(text, ">. " if text else "") for text in figures)
+    return f"{cells}{_cell(comment)}|"
 
 
 def _block(block: Block) -> list[str]:

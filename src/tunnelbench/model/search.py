@@ -1,0 +1,181 @@
+"""A search for the highest load that a path forwards: its trials as counted, and the bounds that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+NDR_LOSS_RATIO = 0.0
+"""No drop rate: throughput in the sense of RFC 2544."""
+PDR_LOSS_RATIO = 0.005
+"""Partial drop rate: at most one packet in 200 lost."""
+
+OFFERED_TOLERANCE = 0.001
+"""An offered load that falls short of the intended one by more makes a trial void for a search (rule 7)."""
+
+
+@dataclass(frozen=True)
+class SearchPoint:
+    """One trial of a search, or one load of a loss curve: what was offered, and what came of it."""
+
+    duration_s: float
+    """Intended [s]."""
+    intended_pps: float
+    intended_packets: int
+    offered_packets: int
+    """Sent."""
+    forwarded_packets: int
+    """Arrived in time, each counted once."""
+    receiver_dropped_packets: int = 0
+    """Arrived at the receiving tester, whose socket dropped them: no loss of the router's (rule 9)."""
+
+    @property
+    def lost_packets(self) -> int:
+        """Lost on the path."""
+        return max(0, self.offered_packets - self.forwarded_packets - self.receiver_dropped_packets)
+
+    @property
+    def loss_ratio(self) -> float:
+        """Lost on the path over offered, 0 to 1."""
+        return self.lost_packets / self.offered_packets if self.offered_packets else 0.0
+
+    @property
+    def forwarding_rate_pps(self) -> float:
+        """Packets that came through per second of offering."""
+        return self.forwarded_packets / self.duration_s
+
+    @property
+    def is_short(self) -> bool:
+        """Whether less was offered than intended (rule 7)."""
+        return self.offered_packets < self.intended_packets * (1 - OFFERED_TOLERANCE)
+
+    @property
+    def is_void(self) -> bool:
+        """Whether a tester, not the path, decided: it says nothing of the router."""
+        return self.is_short or self.receiver_dropped_packets > 0
+
+    def satisfies(self, loss_ratio: float) -> bool:
+        """Whether no more than that share was lost, and the testers kept up."""
+        return not self.is_void and self.loss_ratio <= loss_ratio
+
+
+@dataclass(frozen=True)
+class Classification:
+    """When a load counts as carried: the part of an MLRsearch goal that all loss ratios share.
+
+    The words are those of draft-ietf-bmwg-mlrsearch: a load is a lower bound when bad trials take at most
+    `exceed_ratio` of `duration_sum_s`, trials shorter than `final_trial_s` weighing less.
+    """
+
+    final_trial_s: float = 1.0
+    duration_sum_s: float = 3.0
+    exceed_ratio: float = 0.5
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a search found for one loss ratio; None where no trial tells."""
+
+    lower: SearchPoint | None
+    """The highest load that was carried: its best trial of the longest duration."""
+    upper_pps: float | None
+    """The lowest load that was not."""
+    upper_is_testers: bool = False
+    """Whether the testers failed at the upper bound, not the path: the path may carry more."""
+
+    @property
+    def lower_pps(self) -> float | None:
+        """The highest offered load that was carried [packets/s]."""
+        return None if self.lower is None else self.lower.intended_pps
+
+    @property
+    def relative_width(self) -> float | None:
+        """Distance of the bounds over the upper one; None where one is missing."""
+        if self.lower is None or self.upper_pps is None:
+            return None
+        return (self.upper_pps - self.lower.intended_pps) / self.upper_pps
+
+
+@dataclass(frozen=True)
+class SearchRun:
+    """One search: every trial in the order in which it was made."""
+
+    points: tuple[SearchPoint, ...]
+    ended: str = ""
+    """Why it ended before its bounds were as close as asked for; empty where it did not."""
+    classification: Classification = field(default_factory=Classification)
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.ended
+
+    @property
+    def trial_s(self) -> float:
+        """Seconds for which load was offered."""
+        return sum(point.duration_s for point in self.points)
+
+    def bounds(self, loss_ratio: float) -> Bounds:
+        """The tightest bounds that the trials give for a loss ratio."""
+        return bounds(self.points, loss_ratio, self.classification)
+
+
+def bounds(points: Iterable[SearchPoint], loss_ratio: float, rule: Classification) -> Bounds:
+    """The tightest bounds that some trials give.
+
+    The upper one is the lowest load that was not carried, the lower one the highest below it that was, so that a lucky
+    trial at a high load counts for nothing. Where a search ended before the full number of trials settled a bound,
+    the majority of those that were made stands for it.
+    """
+    by_load: dict[float, list[SearchPoint]] = {}
+    for point in points:
+        by_load.setdefault(point.intended_pps, []).append(point)
+    loads = sorted(by_load)
+    settled = {load: _settled(by_load[load], loss_ratio, rule) for load in loads}
+    upper = next((load for load in loads if settled[load] is False), None)
+    lower = max((load for load in loads if settled[load] and (upper is None or load < upper)), default=None)
+    if upper is None:
+        above = [load for load in loads if lower is None or load > lower]
+        upper = next((load for load in above if not _majority(by_load[load], loss_ratio)), None)
+    if lower is None:
+        below = [load for load in loads if upper is None or load < upper]
+        lower = next((load for load in reversed(below) if _majority(by_load[load], loss_ratio)), None)
+    best = None if lower is None else _best(by_load[lower], loss_ratio)
+    return Bounds(best, upper, upper is not None and _is_testers(by_load[upper], loss_ratio))
+
+
+def _settled(trials: Sequence[SearchPoint], loss_ratio: float, rule: Classification) -> bool | None:
+    """Whether a load is carried; None where more trials could still turn it either way.
+
+    The optimistic and the pessimistic estimate of draft-ietf-bmwg-mlrsearch, section "Load classification".
+    """
+    good_s = bad_s = short_good_s = short_bad_s = 0.0
+    for trial in trials:
+        is_good, is_long = trial.satisfies(loss_ratio), trial.duration_s >= rule.final_trial_s
+        good_s += trial.duration_s * (is_good and is_long)
+        bad_s += trial.duration_s * (not is_good and is_long)
+        short_good_s += trial.duration_s * (is_good and not is_long)
+        short_bad_s += trial.duration_s * (not is_good and not is_long)
+    balance = rule.exceed_ratio / (1 - rule.exceed_ratio)
+    bad_s += max(0.0, short_bad_s - short_good_s * balance)
+    whole_s = max(good_s + bad_s, rule.duration_sum_s)
+    allowed_s = whole_s * rule.exceed_ratio
+    at_best, at_worst = bad_s <= allowed_s, whole_s - good_s <= allowed_s
+    return at_best if at_best == at_worst else None
+
+
+def _majority(trials: Sequence[SearchPoint], loss_ratio: float) -> bool:
+    """Whether the trials of the longest duration at a load were mostly good."""
+    longest_s = max(trial.duration_s for trial in trials)
+    longest = [trial.satisfies(loss_ratio) for trial in trials if trial.duration_s >= longest_s]
+    return sum(longest) * 2 >= len(longest)
+
+
+def _best(trials: Sequence[SearchPoint], loss_ratio: float) -> SearchPoint:
+    good = [trial for trial in trials if trial.satisfies(loss_ratio)]
+    return max(good, key=lambda trial: (trial.duration_s, -trial.loss_ratio))
+
+
+def _is_testers(trials: Sequence[SearchPoint], loss_ratio: float) -> bool:
+    """Whether every trial that failed did so by the testers' fault."""
+    failed = [trial for trial in trials if not trial.satisfies(loss_ratio)]
+    return all(trial.is_void and trial.loss_ratio <= loss_ratio for trial in failed)

@@ -1,0 +1,289 @@
+"""UDP by the packet engine: where it is, its command lines, and its JSON lines as figures.
+
+The receiver (or reflector) is started first and ends when its standard input is closed; the sender ends by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import Any
+
+from tunnelbench.model.errors import CannotHere, TrialFailed
+from tunnelbench.model.udp import Delays, UdpCounts, UdpInterval
+
+PROGRAM = "tunnelbench-engine"
+PORT = 5202
+PROTOCOL = 1
+"""Of its lines."""
+
+LATE_S = 1.0
+"""An answer after this is lost (as in the measurements on it168 that the method comes from)."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a sender is asked to offer."""
+
+    sizes: str
+    """Payloads as the engine's option has them, such as `18` or `imix`."""
+    duration_s: float | None = None
+    rate_pps: float | None = None
+    """None: flat out, unless it is a burst."""
+    burst_packets: int | None = None
+    """So many packets back to back, and nothing else."""
+    is_echo: bool = False
+    takes_delays: bool = False
+    """Every packet has a call, and a time, of its own."""
+    interval_s: float = 1.0
+
+    @property
+    def is_flat_out(self) -> bool:
+        return self.rate_pps is None and self.burst_packets is None
+
+
+def locate() -> str:
+    """The engine's path: beside the script of the installed package, wherever that went. CannotHere where it is not."""
+    try:
+        installed = [Path(str(file.locate())) for file in files("tunnelbench") or () if file.name == PROGRAM]
+    except PackageNotFoundError:
+        installed = []
+    beside = [Path(sysconfig.get_path("scripts")) / PROGRAM]
+    found = next((path.resolve() for path in (*installed, *beside) if path.is_file()), None)
+    on_path = shutil.which(PROGRAM)
+    if found is None and on_path is None:
+        raise CannotHere(
+            f"the packet engine {PROGRAM} is missing, which UDP needs",
+            "install TunnelBench from its wheel or its source archive, which hold it",
+        )
+    return str(found or on_path)
+
+
+def far_end_command(program: str, address: str, session: str, load: Load) -> list[str]:
+    """A receiver, or for an echo a reflector; it lives until its standard input is closed."""
+    # fmt: off
+    argv = [program, "reflect" if load.is_echo else "receive", "--bind", f"{address}:{PORT}", "--session", session,
+            "--interval-s", f"{load.interval_s:g}", "--silence-s", "0"]
+    # fmt: on
+    if not load.is_echo:
+        argv += ["--payload-bytes", load.sizes, "--same-clock", "--late-s", f"{LATE_S:g}"]
+    return [*argv, *_ways(load)]
+
+
+def sender_command(program: str, address: str, session: str, load: Load, *, source: str) -> list[str]:
+    """The sender of one trial; `source` is its own address."""
+    # fmt: off
+    argv = [program, "send", "--target", f"{address}:{PORT}", "--bind", source, "--session", session,
+            "--payload-bytes", load.sizes, "--interval-s", f"{load.interval_s:g}"]
+    # fmt: on
+    if load.burst_packets is not None:
+        argv += ["--burst", str(load.burst_packets)]
+    elif load.rate_pps is None:
+        argv.append("--flat-out")
+    else:
+        argv += ["--rate-pps", f"{load.rate_pps:.6f}".rstrip("0").rstrip(".")]
+    if load.duration_s is not None:
+        argv += ["--duration-s", f"{load.duration_s:g}"]
+    if load.is_echo:
+        argv += ["--echo", "--timeout-s", f"{LATE_S:g}"]
+    return [*argv, *_ways(load)]
+
+
+def _ways(load: Load) -> list[str]:
+    return ["--latency"] if load.takes_delays else []
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What one engine has printed up to now."""
+
+    hello: Mapping[str, Any] | None = None
+    intervals: tuple[Mapping[str, Any], ...] = ()
+    summary: Mapping[str, Any] | None = None
+    error: str = ""
+
+    @property
+    def received_packets(self) -> int:
+        """Up to the last interval."""
+        return sum(_count(line, "received_packets") for line in self.intervals)
+
+
+def parse_lines(text: str) -> Lines:
+    """The lines of an engine, the last of which may not be whole yet; TrialFailed where they are not an engine's."""
+    found = Lines()
+    intervals: list[Mapping[str, Any]] = []
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue  # not whole yet, or the words that go to standard error as well
+        if not isinstance(entry, dict):
+            continue
+        match entry.get("type"):
+            case "hello":
+                if entry.get("protocol") != PROTOCOL:
+                    raise TrialFailed(f"{PROGRAM} speaks protocol {entry.get('protocol')}, not {PROTOCOL}")
+                found = replace(found, hello=entry)
+            case "interval":
+                intervals.append(entry)
+            case "summary":
+                found = replace(found, summary=entry)
+            case "error":
+                found = replace(found, error=str(entry.get("message", "an error without words")))
+    return replace(found, intervals=tuple(intervals))
+
+
+def parse(sender_text: str, far_text: str, load: Load) -> UdpCounts:
+    """The figures of a trial from what both ends printed; TrialFailed with the engine's own words where there are none.
+
+    Also where the two contradict each other: a receiver that saw more than was sent, or saw the first packet of the
+    trial only in its middle, has not counted this trial.
+    """
+    sender_lines, far_lines = parse_lines(sender_text), parse_lines(far_text)
+    far_name = "reflector" if load.is_echo else "receiver"
+    sender, far = _summary("sender", sender_lines, sender_text), _summary(far_name, far_lines, far_text)
+    try:
+        counts = _counts(sender, far, load)
+        series = _series(sender_lines, sender_lines if load.is_echo else far_lines)
+        contradiction = _contradiction(sender, far, load, counts)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise TrialFailed(f"the engine's lines are not as expected: {error!r}") from None
+    if contradiction:
+        raise TrialFailed(contradiction)
+    return replace(counts, intervals=series)
+
+
+def _contradiction(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load, counts: UdpCounts) -> str:
+    """Why the counts cannot be those of this trial; empty where they can."""
+    far_name = "reflector" if load.is_echo else "receiver"
+    if errors := _refusals(sender):
+        return f"the sender was refused: {errors}"
+    if not counts.sent_packets:
+        return "the sender sent nothing"
+    if far["clock_id"] == sender["clock_id"] and far["start_ns"] > sender["first_send_ns"]:
+        return f"the {far_name} was not ready before the first packet was sent"
+    expected = (sender if load.is_echo else far)["expected_packets"] or 0
+    if max(counts.received_packets, expected) > counts.sent_packets:
+        more = max(counts.received_packets, expected)
+        return f"the {far_name} saw packets up to the {more}th of {counts.sent_packets} that were sent"
+    return ""
+
+
+def _refusals(sender: Mapping[str, Any]) -> str:
+    """Errors that tell that the far end, or the way to it, was not there."""
+    fatal = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EMSGSIZE", "EPERM", "EACCES")
+    errors = sender.get("errors") or {}
+    return ", ".join(f"{name} {count} times" for name, count in errors.items() if name in fatal)
+
+
+def _summary(end: str, lines: Lines, text: str) -> Mapping[str, Any]:
+    if lines.error:
+        raise TrialFailed(f"the engine's {end} says: {lines.error}")
+    if lines.summary is None:
+        last = text.strip().splitlines()[-1][:200] if text.strip() else "nothing"
+        raise TrialFailed(f"the engine's {end} ended without a summary; it printed last: {last}")
+    return lines.summary
+
+
+def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load) -> UdpCounts:
+    counter = sender if load.is_echo else far
+    duration_s = load.duration_s if load.duration_s is not None else _span_s(sender, "first_send_ns", "last_send_ns")
+    dropped = _count(counter, "socket_dropped_packets")
+    if load.is_echo:
+        dropped += _count(far, "socket_dropped_packets") + _count(far, "unanswered_packets")
+    late = counter["late_packets"]
+    delay = counter["rtt_ns"] if load.is_echo else counter["delay_ns"]
+    return UdpCounts(
+        duration_s=_finite(duration_s),
+        intended_pps=load.rate_pps,
+        intended_packets=None if load.is_flat_out else load.burst_packets or _count(sender, "intended_packets"),
+        sent_packets=_count(sender, "sent_packets"),
+        sent_bytes=_count(sender, "sent_bytes"),
+        sending_s=_span_s(sender, "first_send_ns", "last_send_ns"),
+        received_packets=_count(counter, "received_packets"),
+        received_bytes=_count(counter, "received_bytes"),
+        receiving_s=_span_s(counter, "first_arrival_ns", "last_arrival_ns"),
+        late_packets=None if late is None else int(late),
+        duplicated_packets=_count(counter, "duplicated_packets"),
+        reordered_packets=_count(counter, "reordered_packets"),
+        corrupted_packets=_count(counter, "corrupted_packets"),
+        foreign_packets=_count(counter, "foreign_packets"),
+        tester_dropped_packets=dropped,
+        unsent_packets=_count(sender, "unsent_packets"),
+        stalls=_count(sender, "stalls"),
+        stall_max_s=_finite(float(sender["stall_max_ns"] or 0) / 1e9),
+        sender_path=str(sender["path"]),
+        receiver_path=str(far["path"]),
+        delay=_delays(delay),
+        delay_variation=_delays(counter["delay_variation_ns"]),
+    )
+
+
+def _count(entry: Mapping[str, Any], name: str) -> int:
+    """A count, which is never negative; `null` is none."""
+    value = entry[name]
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} is {value!r}")
+    return value
+
+
+def _span_s(entry: Mapping[str, Any], first: str, last: str) -> float:
+    if entry[first] is None or entry[last] is None:
+        return 0.0
+    return _finite((entry[last] - entry[first]) / 1e9)
+
+
+def _finite(value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise ValueError(f"a time of {value!r} s")
+    return float(value)
+
+
+def _delays(histogram: Mapping[str, Any] | None) -> Delays | None:
+    if histogram is None or not histogram["count"]:
+        return None
+    names = {"min_ns": "min", "mean_ns": "mean", "p50_ns": "p50", "p90_ns": "p90", "p99_ns": "p99",
+             "p99_9_ns": "p99_9", "max_ns": "max"}  # fmt: skip
+    return Delays(int(histogram["count"]), **{field: float(histogram[name]) for field, name in names.items()})
+
+
+def _missing(interval: Mapping[str, Any]) -> int:
+    """Packets without an answer, or that the numbers of those that arrived leave out."""
+    if "lost_packets" in interval:
+        return _count(interval, "lost_packets")
+    return max(0, _count(interval, "expected_packets") - _count(interval, "received_packets"))
+
+
+def _series(sent: Lines, received: Lines) -> tuple[UdpInterval, ...]:
+    """The n-th interval of the sender beside the n-th of the receiver: each starts with its own first packet."""
+    series: list[UdpInterval] = []
+    start_s = 0.0
+    for number in range(max(len(sent.intervals), len(received.intervals))):
+        out = sent.intervals[number] if number < len(sent.intervals) else None
+        back = received.intervals[number] if number < len(received.intervals) else None
+        line = out or back or {}
+        end_s = start_s + _finite((line["end_ns"] - line["start_ns"]) / 1e9)
+        delay = (back.get("rtt_ns") or back.get("delay_ns") or {}) if back else {}
+        series.append(
+            UdpInterval(
+                start_s=start_s,
+                end_s=end_s,
+                sent_packets=_count(out, "sent_packets") if out else 0,
+                received_packets=_count(back, "received_packets") if back else 0,
+                lost_packets=_missing(back) if back else 0,
+                delay_p50_ns=delay.get("p50"),
+                delay_max_ns=delay.get("max"),
+            )
+        )
+        start_s = end_s
+    while series and not series[-1].sent_packets and not series[-1].received_packets:
+        series.pop()  # what the receiver waited at the end
+    return tuple(series)

@@ -1,0 +1,105 @@
+"""What the engine counts is what a router of known behaviour did, to the packet."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.lab.exact import counted, plain_path, set_rules
+
+from tunnelbench.measure.search import MlrSearch
+from tunnelbench.measure.udp_exchange import as_point
+from tunnelbench.model.plan import Direction
+from tunnelbench.model.search import PDR_LOSS_RATIO, Classification
+from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.traffic.engine import Load
+
+pytestmark = pytest.mark.lab
+
+BOTH = pytest.mark.parametrize("direction", list(Direction))
+
+
+@BOTH
+@pytest.mark.parametrize("rate_pps", [500.0, 20_000.0])
+def test_every_hundredth_packet_is_lost_and_counted(
+    testbed: NetnsTestbed, direction: Direction, rate_pps: float
+) -> None:
+    with plain_path(testbed, direction) as exchanger:
+        set_rules(testbed.router, "numgen inc mod 100 == 99 counter name dropped drop")
+        counts = exchanger.exchange(Load("18", 1.0, rate_pps))
+    truth = counted(testbed.router)
+    assert truth["dropped"] == (truth["dropped"] + truth["passed"]) // 100
+    assert counts.sent_packets == truth["dropped"] + truth["passed"]
+    assert counts.received_packets + counts.tester_dropped_packets == truth["passed"]
+    assert counts.path_lost_packets == truth["dropped"]
+    assert counts.duplicated_packets == counts.reordered_packets == counts.corrupted_packets == 0
+
+
+@pytest.mark.parametrize("sizes", ["18", "1472", "imix"])
+def test_random_loss_is_the_loss_that_the_router_counted(testbed: NetnsTestbed, sizes: str) -> None:
+    with plain_path(testbed, sizes=sizes) as exchanger:
+        set_rules(testbed.router, "numgen random mod 1000 < 3 counter name dropped drop")
+        counts = exchanger.exchange(Load(sizes, 1.0, 20_000))
+    truth = counted(testbed.router)
+    assert truth["dropped"] > 0
+    assert counts.sent_packets == truth["dropped"] + truth["passed"]
+    assert counts.path_lost_packets == truth["dropped"]
+    assert counts.received_packets + counts.tester_dropped_packets == truth["passed"]
+
+
+def test_an_echo_loses_what_is_dropped_either_way(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed) as exchanger:
+        set_rules(testbed.router, "numgen inc mod 51 == 50 counter name dropped drop")
+        counts = exchanger.exchange(Load("18", 1.0, 4000, is_echo=True))
+    truth = counted(testbed.router)
+    # A packet that is dropped on its way there comes to the router once, every other twice.
+    assert counts.sent_packets * 2 - truth["dropped"] < truth["dropped"] + truth["passed"] < counts.sent_packets * 2
+    assert counts.path_lost_packets == truth["dropped"] == (truth["dropped"] + truth["passed"]) // 51
+    assert counts.received_packets == counts.sent_packets - truth["dropped"]
+
+
+def test_a_limit_with_a_burst_passes_what_the_router_says(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed) as exchanger:
+        set_rules(testbed.router, "limit rate over 5000/second burst 100 packets counter name dropped drop")
+        counts = exchanger.exchange(Load("18", 1.0, 8000))
+    truth = counted(testbed.router)
+    assert truth["passed"] == pytest.approx(5100, abs=60)
+    assert counts.path_lost_packets == truth["dropped"]
+    assert counts.received_packets == truth["passed"]
+
+
+def test_a_shaper_drops_what_the_counts_say(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed) as exchanger:
+        # fmt: off
+        testbed.router.run(["tc", "qdisc", "add", "dev", testbed.wan_device, "root", "handle", "1:",
+                            "tbf", "rate", "2mbit", "burst", "3000", "limit", "20000"])
+        # fmt: on
+        counts = exchanger.exchange(Load("100", 1.0, 4000))
+        shown = testbed.router.run(["tc", "-s", "-j", "qdisc", "show", "dev", testbed.wan_device]).stdout
+    (shaper,) = json.loads(shown)
+    assert shaper["drops"] > 0
+    assert counts.path_lost_packets == shaper["drops"]
+    # ARP goes through the shaper, too.
+    assert 0 <= shaper["packets"] - counts.received_packets <= 3
+
+
+@pytest.mark.parametrize("limit_pps", [7_300])
+def test_a_search_finds_a_limit_that_it_does_not_know(testbed: NetnsTestbed, limit_pps: int) -> None:
+    with plain_path(testbed) as exchanger:
+        set_rules(testbed.router, f"limit rate over {limit_pps}/second burst 5 packets counter name dropped drop")
+        run = MlrSearch(classification=Classification(0.5, 1.5), initial_trial_s=0.25).find(exchanger.point, 100_000)
+    found = run.bounds(PDR_LOSS_RATIO)
+    assert sum(point.lost_packets for point in run.points) == counted(testbed.router)["dropped"]
+    assert found.upper_pps is not None
+    assert found.lower_pps is None or found.lower_pps <= limit_pps * 1.01 + 10
+    assert found.upper_is_testers or found.lower_pps == pytest.approx(limit_pps, rel=0.02)
+
+
+def test_a_burst_within_the_limit_comes_through_whole_and_a_longer_one_does_not(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed) as exchanger:
+        set_rules(testbed.router, "limit rate over 10/second burst 200 packets counter name dropped drop")
+        whole = as_point(exchanger.exchange(Load("18", burst_packets=150)))
+        cut = as_point(exchanger.exchange(Load("18", burst_packets=500)))
+    assert (whole.offered_packets, whole.lost_packets) == (150, 0)
+    assert cut.offered_packets == 500
+    assert cut.lost_packets == counted(testbed.router)["dropped"]

@@ -1,0 +1,130 @@
+"""A path that delays, doubles, swaps or cuts; strangers; far ends that are not there: named, never a wrong figure."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+from tests.lab.bench import pids_in
+from tests.lab.exact import Forwarder, plain_path
+
+from tunnelbench.host.command import Daemon
+from tunnelbench.model.errors import TrialFailed
+from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.traffic import engine
+from tunnelbench.traffic.engine import Load
+
+pytestmark = pytest.mark.lab
+
+SLOW = Load("64", 1.0, 400.0)
+"""What a forwarder in Python keeps up with on a busy machine."""
+
+
+def test_duplicates_are_counted_and_are_no_arrivals(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed, sizes="64") as exchanger, Forwarder(testbed, "duplicate", 10) as forwarder:
+        counts = exchanger.exchange(SLOW)
+    assert forwarder.done > 0
+    assert counts.sent_packets == forwarder.seen == counts.received_packets
+    assert counts.duplicated_packets == forwarder.done
+    assert counts.reordered_packets == counts.path_lost_packets == 0
+
+
+def test_each_packet_that_came_after_a_later_one_is_reordered(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed, sizes="64") as exchanger, Forwarder(testbed, "hold", 7) as forwarder:
+        counts = exchanger.exchange(SLOW)
+    held_for_ever = forwarder.seen % 7 == 0  # the last one had no next
+    assert forwarder.done > 1
+    assert counts.reordered_packets == forwarder.done - held_for_ever
+    assert counts.path_lost_packets == held_for_ever
+    assert counts.duplicated_packets == 0
+
+
+def test_packets_that_were_cut_are_corrupted_and_lost(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed, sizes="64") as exchanger, Forwarder(testbed, "cut", 9) as forwarder:
+        counts = exchanger.exchange(SLOW)
+    assert forwarder.done > 0
+    assert counts.corrupted_packets == forwarder.done
+    assert counts.lost_packets == forwarder.done
+    assert counts.received_packets == counts.sent_packets - forwarder.done
+
+
+def test_a_delay_is_measured(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed, sizes="64") as exchanger, Forwarder(testbed, "delay", 1, 0.05):
+        counts = exchanger.exchange(Load("64", 1.0, 200.0, takes_delays=True))
+    assert counts.path_lost_packets == 0
+    assert counts.delay is not None
+    assert 50e6 <= counts.delay.min_ns < 60e6
+    assert counts.delay.count == counts.received_packets
+
+
+def test_what_comes_after_a_second_is_late_and_lost(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed, sizes="64") as exchanger, Forwarder(testbed, "delay", 20, 1.2) as forwarder:
+        counts = exchanger.exchange(Load("64", 1.0, 200.0, takes_delays=True))
+    assert forwarder.done > 2
+    assert counts.path_lost_packets == forwarder.done
+    # Of the last ones nobody waits to see that they come after all.
+    assert 0 < (counts.late_packets or 0) <= forwarder.done
+
+
+def test_a_flood_of_strangers_changes_no_count(testbed: NetnsTestbed) -> None:
+    flood = (
+        "import os, socket, time\n"
+        "stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "end = time.monotonic() + 3\n"
+        "while time.monotonic() < end:\n"
+        f"    stranger.sendto(os.urandom(18), ('{testbed.addresses.target}', {engine.PORT}))\n"
+        f"    stranger.sendto(os.urandom(3), ('{testbed.addresses.target}', {engine.PORT}))\n"
+        "    time.sleep(0.0005)\n"
+    )
+    with plain_path(testbed) as exchanger:
+        stranger = testbed.client.start([sys.executable, "-c", flood])
+        try:
+            counts = exchanger.exchange(Load("18", 1.0, 1000.0))
+        finally:
+            stranger.stop()
+    assert counts.foreign_packets > 100
+    assert counts.received_packets == counts.sent_packets
+    assert counts.duplicated_packets == counts.corrupted_packets == counts.path_lost_packets == 0
+
+
+def engines_in(namespace: str) -> list[int]:
+    """Process numbers of the engines in a namespace."""
+    found = []
+    for pid in pids_in(namespace):
+        with open(f"/proc/{pid}/comm") as file:  # noqa: PTH123
+            if file.read().startswith(engine.PROGRAM[:15]):
+                found.append(pid)
+    return found
+
+
+def test_a_far_end_that_dies_gives_no_figure(testbed: NetnsTestbed) -> None:
+    def kill(sender: Daemon) -> None:
+        time.sleep(0.3)
+        for pid in engines_in(testbed.server.namespace):
+            os.kill(pid, signal.SIGKILL)
+        sender.wait(10)
+
+    with (
+        plain_path(testbed) as exchanger,
+        pytest.raises(TrialFailed, match=r"refused|ended without a summary") as caught,
+    ):
+        exchanger.exchange(Load("18", 1.0, 1000.0), kill)
+    assert set(caught.value.raw) == {"load", "engine_far_end", "engine_sender"}
+
+
+def test_a_far_end_that_does_not_come_up_is_told_in_its_words(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed) as exchanger:
+        testbed.server.ip("addr", "del", f"{testbed.addresses.target}/32", "dev", "lo")
+        with pytest.raises(TrialFailed, match=r"does not listen: .*cannot bind"):
+            exchanger.exchange(Load("18", 1.0, 1000.0))
+
+
+def test_a_way_that_leads_nowhere_loses_everything(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed) as exchanger:
+        testbed.router.ip("route", "add", "blackhole", f"{testbed.addresses.target}/32", "metric", "0", "table", "99")
+        testbed.router.ip("rule", "add", "iif", testbed.lan_device, "lookup", "99")
+        counts = exchanger.exchange(Load("18", 1.0, 500.0))
+    assert (counts.received_packets, counts.loss_ratio) == (0, 1.0)

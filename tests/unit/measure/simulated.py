@@ -1,0 +1,53 @@
+"""Routers of known behaviour, for whatever asks for trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from tunnelbench.model.search import SearchPoint
+
+
+@dataclass
+class SimulatedRouter:
+    """Forwards up to a limit; what it loses beside that is set by the other fields."""
+
+    limit_pps: float
+    burst_packets: int = 5
+    """What a bucket that is full at the start lets through in addition."""
+    knee_share: float = 1.0
+    """From this share of the limit on a little is lost: a soft limit."""
+    knee_loss_ratio: float = 0.0
+    random_loss_ratio: float = 0.0
+    stall_probability: float = 0.0
+    """Of a second: the router stops for `stall_s` and loses what comes meanwhile."""
+    stall_s: float = 0.004
+    noise: float = 0.0
+    """Standard deviation of the limit from trial to trial, as a share of it."""
+    sender_limit_pps: float = 1e12
+    receiver_limit_pps: float = 1e12
+    random: Random = field(default_factory=lambda: Random(1))
+    trials: list[SearchPoint] = field(default_factory=list)
+
+    def measure(self, duration_s: float, offered_pps: float) -> SearchPoint:
+        intended = round(duration_s * offered_pps)
+        offered = min(intended, round(duration_s * self.sender_limit_pps))
+        limit_pps = self.limit_pps * self.random.gauss(1, self.noise) if self.noise else self.limit_pps
+        forwarded = min(offered, int(limit_pps * duration_s) + self.burst_packets)
+        if offered_pps > limit_pps * self.knee_share:
+            forwarded -= round(forwarded * self.knee_loss_ratio)
+        if self.random.random() < 1 - (1 - self.stall_probability) ** duration_s:
+            forwarded -= min(forwarded, round(self.stall_s * offered_pps))
+        if self.random_loss_ratio:
+            forwarded -= self._lost_at_random(forwarded)
+        received = min(forwarded, round(duration_s * self.receiver_limit_pps))
+        point = SearchPoint(duration_s, offered_pps, intended, offered, received, forwarded - received)
+        self.trials.append(point)
+        return point
+
+    def _lost_at_random(self, packets: int) -> int:
+        """Binomial, by its normal approximation where that is good."""
+        mean = packets * self.random_loss_ratio
+        if mean < 30:
+            return sum(self.random.random() < self.random_loss_ratio for _ in range(min(packets, 2000)))
+        return max(0, round(self.random.gauss(mean, mean**0.5)))
