@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))
     install_peers()
     rounds, duration_s = options.rounds, options.duration_s
-    parts = {
+    parts: dict[str, Callable[[], list[Row]]] = {
         "one": lambda: one_way_rows(1, rounds, duration_s),
         "three": lambda: one_way_rows(3, rounds, duration_s),
         "echo": lambda: echo_rows(rounds, duration_s),
