@@ -3,10 +3,14 @@
 MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 
-.PHONY: bench test test-kills test-damage install install-dev lint format clean-build
+.PHONY: bench bench-engine test test-kills test-damage install install-dev lint format clean-build
 
 bench: install ## measure the quick plan and print its table
 	@.venv/bin/tunnelbench run
+
+bench-engine: install ## measure the packet engine against its peers, which it installs
+	@cargo build --release --quiet --locked
+	@$(PYTHON) benches/engine.py
 
 test: install-dev ## all tests, linters and those that need namespaces included
 	@$(PYTHON) -m pytest

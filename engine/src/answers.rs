@@ -29,7 +29,7 @@ struct Interval {
     sent_packets: u64,
     sent_bytes: u64,
     unsent_packets: u64,
-    stalls: u64,
+    stalls: Option<u64>,
     received_packets: Option<u64>,
     received_bytes: Option<u64>,
     lost_packets: Option<u64>,
@@ -50,6 +50,8 @@ pub struct Intervals {
     /// `None`: no answers are expected.
     timeout_ns: Option<u64>,
     takes_delays: bool,
+    /// There is a rate to keep.
+    is_paced: bool,
     closed: u64,
     open: VecDeque<Open>,
     before: Tally,
@@ -57,15 +59,21 @@ pub struct Intervals {
 
 impl Intervals {
     /// `interval_ns` 0: nothing is to be printed, and one interval holds it all.
-    pub fn new(start_ns: u64, interval_ns: u64, timeout_ns: Option<u64>, takes_delays: bool) -> Intervals {
-        let open = VecDeque::new();
+    pub fn new(
+        start_ns: u64,
+        interval_ns: u64,
+        timeout_ns: Option<u64>,
+        takes_delays: bool,
+        is_paced: bool,
+    ) -> Intervals {
         Intervals {
             start_ns,
             interval_ns,
             timeout_ns,
             takes_delays,
+            is_paced,
             closed: 0,
-            open,
+            open: VecDeque::new(),
             before: Tally::default(),
         }
     }
@@ -139,7 +147,7 @@ impl Intervals {
         let Some(open) = self.open.pop_front() else { return };
         let index = self.closed;
         self.closed += 1;
-        let echo = self.timeout_ns.is_some();
+        let (echo, is_paced) = (self.timeout_ns.is_some(), self.is_paced);
         let arrived = tally.since(&self.before);
         self.before = *tally;
         let with_echo = move |count| echo.then_some(count);
@@ -152,7 +160,7 @@ impl Intervals {
             sent_packets: open.sent_packets,
             sent_bytes: open.sent_bytes,
             unsent_packets: open.unsent_packets,
-            stalls: open.stalls,
+            stalls: is_paced.then_some(open.stalls),
             received_packets: with_echo(open.received_packets),
             received_bytes: with_echo(open.received_bytes),
             lost_packets: with_echo(open.sent_packets.saturating_sub(open.received_packets)),

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 
 use crate::arguments::{Path, Stamps, Wait};
 use crate::io::{self, BATCH_MAX, Inbox};
-use crate::packet::{FLOWS_MAX, Header};
+use crate::packet::{FLOWS_MAX, Header, wrap_ns};
 
 /// How long a nap is meant to be; the kernel makes it 100-200 us.
 const NAP_NS: u64 = 100_000;
@@ -44,18 +44,20 @@ impl Clock {
 
     /// A batch of `count` packets has been read.
     fn batch(&mut self, count: usize) {
-        self.now_ns = io::now_ns();
-        if self.stamps != Some(Stamps::Kernel) {
-            return;
-        }
+        let offset_ns = if self.stamps == Some(Stamps::Kernel) && count > 0 {
+            io::realtime_offset_ns()
+        } else {
+            self.offset_ns
+        };
+        self.batch_at(count, io::now_ns(), offset_ns);
+    }
+
+    fn batch_at(&mut self, count: usize, now_ns: u64, offset_ns: i64) {
+        self.now_ns = now_ns;
         if self.emptied {
             self.unsettled = false;
         }
         self.emptied = count < BATCH_MAX;
-        if count == 0 {
-            return;
-        }
-        let offset_ns = io::realtime_offset_ns();
         if offset_ns.abs_diff(self.offset_ns) > CLOCK_STEP_NS {
             self.steps += 1;
             self.unsettled = true;
@@ -63,16 +65,17 @@ impl Clock {
         self.offset_ns = offset_ns;
     }
 
-    /// CLOCK_MONOTONIC when the packet came [ns]; `None` where the system's clock stepped meanwhile.
+    /// CLOCK_MONOTONIC when packet `index` of the batch came [ns]; `None` where the system's clock stepped meanwhile.
     pub fn arrival_ns(&self, inbox: &Inbox, index: usize) -> Option<u64> {
-        if self.stamps != Some(Stamps::Kernel) {
-            return Some(self.now_ns);
+        match self.stamps {
+            Some(Stamps::Kernel) => self.monotonic_ns(inbox.stamp_ns(index)?),
+            _ => Some(self.now_ns),
         }
-        if self.unsettled {
-            return None;
-        }
-        let arrival_ns = u64::try_from(inbox.stamp_ns(index)? - self.offset_ns).ok()?;
-        (arrival_ns <= self.now_ns + CLOCK_ERROR_NS).then_some(arrival_ns)
+    }
+
+    fn monotonic_ns(&self, stamp_ns: i64) -> Option<u64> {
+        let arrival_ns = u64::try_from(stamp_ns - self.offset_ns).ok()?;
+        (!self.unsettled && arrival_ns <= self.now_ns + CLOCK_ERROR_NS).then_some(arrival_ns)
     }
 
     /// When the last batch was read.
@@ -166,6 +169,86 @@ impl Variation {
     pub fn record(&mut self, header: &Header, delay_ns: i64) -> Option<u64> {
         let last = self.last[usize::from(header.flow)].replace((header.sequence, delay_ns));
         let (sequence, delay_before_ns) = last?;
-        (sequence.wrapping_add(1) == header.sequence).then(|| delay_ns.abs_diff(delay_before_ns))
+        (sequence.wrapping_add(1) == header.sequence).then(|| wrap_ns(delay_ns - delay_before_ns).unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Content, Kind};
+
+    const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
+
+    fn clock() -> Clock {
+        let mut clock = Clock::new(Some(Stamps::Kernel));
+        (clock.now_ns, clock.offset_ns) = (0, OFFSET_NS);
+        clock
+    }
+
+    #[test]
+    fn a_stamp_of_the_system_clock_becomes_one_of_the_monotonic_clock() {
+        let mut clock = clock();
+        clock.batch_at(1, 5_000_000, OFFSET_NS + 300);
+        assert_eq!(clock.monotonic_ns(OFFSET_NS + 300 + 4_990_000), Some(4_990_000));
+    }
+
+    #[test]
+    fn stamps_from_around_a_step_of_the_system_clock_are_not_used_and_those_after_it_are() {
+        for step_ns in [3_600_000_000_000, -3_600_000_000_000, 1_000_000] {
+            let mut clock = clock();
+            let after_ns = OFFSET_NS + step_ns;
+            clock.batch_at(BATCH_MAX, 1_000_000, after_ns);
+            assert_eq!(
+                clock.monotonic_ns(OFFSET_NS + 990_000),
+                None,
+                "of the batch that showed the step"
+            );
+            clock.batch_at(7, 1_100_000, after_ns);
+            assert_eq!(
+                clock.monotonic_ns(OFFSET_NS + 995_000),
+                None,
+                "still waiting since before the step"
+            );
+            clock.batch_at(7, 1_200_000, after_ns);
+            assert_eq!(clock.monotonic_ns(after_ns + 1_190_000), Some(1_190_000));
+            assert_eq!(clock.steps, 1);
+        }
+    }
+
+    #[test]
+    fn a_packet_does_not_come_after_it_was_read() {
+        let mut clock = clock();
+        clock.batch_at(1, 1_000_000, OFFSET_NS);
+        assert_eq!(clock.monotonic_ns(OFFSET_NS + 2_000_000), None);
+    }
+
+    #[test]
+    fn variation_is_taken_between_neighbours_that_came_one_after_the_other() {
+        let mut variation = Variation::new();
+        let mut record = |flow, sequence, delay_ns| {
+            let header = Header {
+                kind: Kind::OneWay,
+                content: Content::Zeros,
+                shared_time: false,
+                flow,
+                sequence,
+                send_time: 0,
+            };
+            variation.record(&header, delay_ns)
+        };
+        assert_eq!(record(0, u32::MAX, 100), None);
+        assert_eq!(record(1, 0, 900), None, "the other flow's first");
+        assert_eq!(record(0, 0, 130), Some(30), "across the wrap of the sequence number");
+        assert_eq!(record(0, 2, 110), None, "one is missing in between");
+        assert_eq!(record(0, 1, 500), None, "out of order");
+        assert_eq!(record(1, 1, 850), Some(50));
+        let half_range_ns = 1 << 39;
+        assert_eq!(record(1, 2, half_range_ns - 10), Some(half_range_ns as u64 - 860));
+        assert_eq!(
+            record(1, 3, 20 - half_range_ns),
+            Some(30),
+            "across the wrap of the send time"
+        );
     }
 }

@@ -32,14 +32,14 @@ pub struct Received {
 }
 
 impl Counter {
-    pub fn new(gate: Gate, flows: usize, late_ns: Option<u64>, takes_delays: bool, ipv6: bool) -> Counter {
+    pub fn new(gate: Gate, late_ns: Option<u64>, takes_delays: bool, ipv6: bool) -> Counter {
         let tally = Tally {
             late_packets: late_ns.map(|_| 0),
             ..Tally::default()
         };
         Counter {
             gate,
-            flows: Flows::new(flows),
+            flows: Flows::new(),
             tally,
             totals: Totals::default(),
             variation: Variation::new(),

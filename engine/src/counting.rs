@@ -2,8 +2,8 @@
 
 use crate::packet::{Contents, FLOWS_MAX, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Refusal, Token};
 
-/// Sequence numbers that all flows together are remembered for: at two million packets a second the last two seconds,
-/// longer than a packet can be late.
+/// Sequence numbers that are remembered, shared by the flows: at two million packets a second the last two seconds, longer
+/// than a packet can be late.
 const REMEMBERED_PACKETS: u64 = 1 << 22;
 const REMEMBERED_PACKETS_MIN: u64 = 1 << 16;
 
@@ -93,24 +93,26 @@ impl Flow {
 /// The flows of a session.
 pub struct Flows {
     flows: Vec<Option<Box<Flow>>>,
-    remembered: u64,
+    count: u64,
 }
 
 impl Flows {
-    /// `count`: how many flows there will be, as far as it is known.
-    pub fn new(count: usize) -> Flows {
-        let share = REMEMBERED_PACKETS / (count as u64).next_power_of_two();
+    pub fn new() -> Flows {
         Flows {
             flows: (0..FLOWS_MAX).map(|_| None).collect(),
-            remembered: share.max(REMEMBERED_PACKETS_MIN),
+            count: 0,
         }
     }
 
     pub fn arrive(&mut self, flow: u8, sequence: u32) -> Arrival {
-        let remembered = self.remembered;
-        self.flows[usize::from(flow)]
-            .get_or_insert_with(|| Box::new(Flow::new(remembered)))
-            .arrive(sequence)
+        let count = &mut self.count;
+        let make = || {
+            *count += 1;
+            // The later a flow is, the more there are to share with.
+            let share = REMEMBERED_PACKETS / count.next_power_of_two();
+            Box::new(Flow::new(share.max(REMEMBERED_PACKETS_MIN)))
+        };
+        self.flows[usize::from(flow)].get_or_insert_with(make).arrive(sequence)
     }
 
     fn known(&self) -> impl Iterator<Item = &Flow> {
@@ -127,7 +129,7 @@ impl Flows {
     }
 
     pub fn seen(&self) -> u64 {
-        self.known().count() as u64
+        self.count
     }
 }
 
@@ -183,5 +185,145 @@ impl Gate {
             let content = self.contents.of(header, packet.len());
             packet[HEADER_BYTES..].copy_from_slice(content);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::packet::Content;
+
+    const REMEMBERED: u64 = 256;
+
+    fn flow_at(next: u64) -> Flow {
+        let mut flow = Flow::new(REMEMBERED);
+        flow.next = next;
+        flow
+    }
+
+    proptest! {
+        /// Against a set that remembers everything, over the wrap of the sequence number.
+        #[test]
+        fn arrivals_are_told_as_by_somebody_who_remembers_all(
+            start in prop_oneof![Just(0u64), Just((1 << 32) - 40), Just((5 << 32) - 40)],
+            steps in prop::collection::vec(-300i64..340, 1..400),
+        ) {
+            let mut flow = flow_at(start);
+            let mut came: HashSet<u64> = HashSet::new();
+            let mut next = start;
+            for step in steps {
+                let Some(sequence) = next.checked_add_signed(step) else { continue };
+                let arrival = flow.arrive(sequence as u32);
+                let expected = if sequence + REMEMBERED < next {
+                    Arrival::Forgotten
+                } else if came.insert(sequence) {
+                    Arrival::First { below: next.saturating_sub(sequence) }
+                } else {
+                    Arrival::Copy
+                };
+                prop_assert_eq!(arrival, expected, "sequence {} where {} was next", sequence, next);
+                next = next.max(sequence + 1);
+                prop_assert_eq!(flow.next, next);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_outage_does_not_confuse_the_sequence() {
+        let mut flow = flow_at(1000);
+        let after = 1000 + (1 << 31) - 1;
+        assert_eq!(flow.arrive(after as u32), Arrival::First { below: 0 });
+        assert_eq!(flow.arrive(after as u32), Arrival::Copy);
+        assert_eq!(flow.next, after + 1);
+    }
+
+    #[test]
+    fn a_number_before_the_first_one_is_not_made_a_huge_one() {
+        let mut flow = flow_at(0);
+        assert_eq!(flow.arrive(u32::MAX), Arrival::Forgotten);
+        assert_eq!(flow.next, 0);
+    }
+
+    #[test]
+    fn expected_packets_are_summed_over_the_flows() {
+        let mut flows = Flows::new();
+        flows.arrive(0, 9);
+        flows.arrive(255, 4);
+        assert_eq!(
+            (flows.expected_packets(), flows.seen(), flows.first_sequence()),
+            (15, 2, Some(4))
+        );
+    }
+
+    fn gate(sizes: Vec<usize>) -> Gate {
+        Gate::new(Token::parse("00112233445566").unwrap(), Kind::OneWay, sizes)
+    }
+
+    fn header(content: Content, sequence: u32) -> Header {
+        Header {
+            kind: Kind::OneWay,
+            content,
+            shared_time: false,
+            flow: 0,
+            sequence,
+            send_time: 0,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_whole_packet_passes_and_an_altered_one_does_not(
+            sequence in any::<u32>(), size in 19usize..1500, place in any::<prop::sample::Index>(), flip in 1u8..,
+        ) {
+            let gate = gate(Vec::new());
+            let mut packet = vec![0; size];
+            for content in [Content::Zeros, Content::Pattern, Content::Random] {
+                gate.fill(&header(content, sequence), &mut packet);
+                prop_assert_eq!(gate.examine(&packet, false), Ok(header(content, sequence)));
+                let place = HEADER_BYTES + place.index(size - HEADER_BYTES);
+                packet[place] ^= flip;
+                prop_assert_eq!(gate.examine(&packet, false), Err(Refusal::Broken));
+            }
+        }
+
+        #[test]
+        fn anything_at_all_can_be_examined(packet in prop::collection::vec(any::<u8>(), 0..200), cut in any::<bool>()) {
+            let mut packet = packet;
+            let _ = gate(Vec::new()).examine(&packet, cut);
+            if packet.len() >= 7 {
+                packet[..7].copy_from_slice(&[0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66]);
+                prop_assert_ne!(gate(Vec::new()).examine(&packet, true), Ok(header(Content::Zeros, 0)));
+                let _ = gate(Vec::new()).examine(&packet, cut);
+            }
+        }
+    }
+
+    #[test]
+    fn random_content_that_was_cut_short_does_not_fit() {
+        let gate = gate(Vec::new());
+        let mut packet = vec![0; 1400];
+        gate.fill(&header(Content::Random, 7), &mut packet);
+        for length in (0..1400).step_by(7) {
+            let refused = gate.examine(&packet[..length], false);
+            let expected = if length < 7 { Refusal::Foreign } else { Refusal::Broken };
+            assert!(
+                refused == Err(expected) || length == HEADER_BYTES,
+                "{length}: {refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_not_sent_is_refused() {
+        let gate = gate(vec![18, 100]);
+        let mut packet = vec![0; 99];
+        gate.fill(&header(Content::Zeros, 0), &mut packet);
+        assert_eq!(gate.examine(&packet, false), Err(Refusal::Broken));
+        assert_eq!(gate.examine(&packet[..18], false), Ok(header(Content::Zeros, 0)));
+        assert_eq!(gate.examine(&packet[..18], true), Err(Refusal::Broken));
     }
 }

@@ -7,6 +7,7 @@ mod arguments;
 mod arrivals;
 mod counter;
 mod counting;
+mod echo;
 mod ending;
 mod histogram;
 mod host;

@@ -1,4 +1,6 @@
-//! When packets are due.
+//! When packets are due, and how punctual they are.
+
+use crate::histogram::Durations;
 
 /// A held-up sender makes up for it at this multiple of its rate. All at once would be a burst that the path under test
 /// never agreed to, and that could be taken for its loss.
@@ -122,6 +124,40 @@ impl Punctuality {
             self.stall_max_ns = self.stall_max_ns.max(late_ns);
         }
         self.stalled = late_ns > STALL_NS;
+    }
+}
+
+/// How even the stream was.
+pub struct Evenness {
+    pub lateness: Durations,
+    pub punctuality: Punctuality,
+    interval_ns: f64,
+    pub gaps: u64,
+    pub gaps_within: u64,
+    last_ns: Option<u64>,
+}
+
+impl Evenness {
+    pub fn new(rate: Rate) -> Evenness {
+        Evenness {
+            lateness: Durations::new(),
+            punctuality: Punctuality::default(),
+            interval_ns: rate.interval_ns(),
+            gaps: 0,
+            gaps_within: 0,
+            last_ns: None,
+        }
+    }
+
+    /// `packets` left with one call at `time_ns`, the first of them due at `due_ns`.
+    pub fn record(&mut self, time_ns: u64, due_ns: u64, packets: u64) {
+        let late_ns = time_ns.saturating_sub(due_ns);
+        self.lateness.record(late_ns);
+        self.punctuality.record(late_ns);
+        let alike = |last_ns| ((time_ns - last_ns) as f64 / self.interval_ns - 1.0).abs() <= 0.1;
+        self.gaps_within += u64::from(self.last_ns.is_some_and(alike));
+        self.gaps += u64::from(self.last_ns.is_some()) + packets - 1;
+        self.last_ns = Some(time_ns);
     }
 }
 

@@ -104,7 +104,7 @@ pub fn run(arguments: &Receive, output: &Output) -> Result<(), CannotHere> {
         socket,
         output,
         intake: Intake::new(false, means.stamps, means.path, common.wait, &[socket]),
-        counter: Counter::new(gate, 1, late_ns, common.latency, arguments.bind.is_ipv6()),
+        counter: Counter::new(gate, late_ns, common.latency, arguments.bind.is_ipv6()),
         delays: Delays::new(arguments),
         open: None,
         first_ns: None,

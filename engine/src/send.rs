@@ -6,17 +6,17 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::answers::{Intervals, UnderWay};
+use crate::answers::Intervals;
 use crate::arguments::{Load, Send};
-use crate::arrivals::Intake;
-use crate::counter::Counter;
 use crate::counting::Gate;
+use crate::echo::Echo;
 use crate::ending::{CannotHere, EndReason, asked_to_end};
 use crate::histogram::{Durations, Figures};
 use crate::io::{self, BATCH_MAX, now_ns};
 use crate::output::Output;
-use crate::pace::{Punctuality, Schedule};
+use crate::pace::{Evenness, Schedule};
 use crate::packet::{Header, Kind};
+use crate::receive::DRAIN_NS;
 use crate::socket::{Closing, Means, Opened, open};
 use crate::tally::Tally;
 use crate::transmit::{Packet, Transmitter};
@@ -67,37 +67,6 @@ fn fields<T: Serialize + Default>(structure: Option<T>) -> Map<String, Value> {
         fields.values_mut().for_each(|value| *value = Value::Null);
     }
     fields
-}
-
-/// What hears the answers.
-struct Echo {
-    intake: Intake,
-    counter: Counter,
-    under_way: UnderWay,
-    rtt: Option<Durations>,
-    variation: Option<Durations>,
-}
-
-/// How even the stream was.
-struct Evenness {
-    lateness: Durations,
-    punctuality: Punctuality,
-    interval_ns: f64,
-    gaps: u64,
-    gaps_within: u64,
-    last_ns: Option<u64>,
-}
-
-impl Evenness {
-    fn record(&mut self, time_ns: u64, due_ns: u64, packets: u64) {
-        let late_ns = time_ns.saturating_sub(due_ns);
-        self.lateness.record(late_ns);
-        self.punctuality.record(late_ns);
-        let alike = |last_ns| ((time_ns - last_ns) as f64 / self.interval_ns - 1.0).abs() <= 0.1;
-        self.gaps_within += u64::from(self.last_ns.is_some_and(alike));
-        self.gaps += u64::from(self.last_ns.is_some()) + packets - 1;
-        self.last_ns = Some(time_ns);
-    }
 }
 
 struct Sender<'a> {
@@ -165,37 +134,12 @@ impl<'a> Sender<'a> {
     fn new(arguments: &'a Send, sockets: Vec<&'a UdpSocket>, output: &'a Output, means: &Means) -> Sender<'a> {
         let common = &arguments.common;
         let size_max = arguments.sizes.iter().copied().max().unwrap_or_default();
-        let ipv6 = arguments.target.is_ipv6();
-        let answers = || Gate::new(common.session, Kind::Answer, arguments.sizes.clone());
-        let delays = || common.latency.then(Durations::new);
-        let echo = arguments.echo.then(|| Echo {
-            intake: Intake::new(false, means.stamps, means.path, common.wait, &sockets),
-            counter: Counter::new(
-                answers(),
-                arguments.flows,
-                Some(arguments.timeout_ns),
-                common.latency,
-                ipv6,
-            ),
-            under_way: UnderWay::new(arguments.timeout_ns),
-            rtt: delays(),
-            variation: delays(),
-        });
+        let echo = arguments.echo.then(|| Echo::new(arguments, &sockets, means));
         let kind = if arguments.echo { Kind::Request } else { Kind::OneWay };
         let gate = Gate::new(common.session, kind, Vec::new());
         let start_ns = now_ns();
         let (schedule, evenness) = match arguments.load {
-            Load::Rate(rate) => (
-                Some(Schedule::new(rate, start_ns)),
-                Some(Evenness {
-                    lateness: Durations::new(),
-                    punctuality: Punctuality::default(),
-                    interval_ns: rate.interval_ns(),
-                    gaps: 0,
-                    gaps_within: 0,
-                    last_ns: None,
-                }),
-            ),
+            Load::Rate(rate) => (Some(Schedule::new(rate, start_ns)), Some(Evenness::new(rate))),
             _ => (None, None),
         };
         let timeout_ns = arguments.echo.then_some(arguments.timeout_ns);
@@ -205,6 +149,7 @@ impl<'a> Sender<'a> {
                 common.interval_ns,
                 timeout_ns,
                 arguments.echo && common.latency,
+                schedule.is_some(),
             ),
             sequences: vec![0; sockets.len()],
             arguments,
@@ -369,29 +314,12 @@ impl<'a> Sender<'a> {
         self.intervals.sent(time_ns, taken, bytes, refused, stalls);
     }
 
-    /// Count the answers that are there, one batch of each flow; the size of the largest batch.
+    /// Count the answers that are there; the size of the largest batch.
     fn hear(&mut self) -> usize {
-        let Some(echo) = &mut self.echo else { return 0 };
-        let mut largest = 0;
-        for socket in &self.sockets {
-            let count = echo.intake.take(socket);
-            largest = largest.max(count);
-            for index in 0..count {
-                let Some(received) = echo.counter.count(&echo.intake, index) else {
-                    continue;
-                };
-                let rtt_ns = received.is_delay.then_some(received.age_ns.max(0) as u64);
-                echo.under_way.answered(received.sent_ns);
-                self.intervals.answered(received.sent_ns, received.bytes, rtt_ns);
-                if let (Some(rtt), Some(rtt_ns)) = (&mut echo.rtt, rtt_ns) {
-                    rtt.record(rtt_ns);
-                }
-                if let (Some(variation), Some(difference_ns)) = (&mut echo.variation, received.variation_ns) {
-                    variation.record(difference_ns);
-                }
-            }
+        match &mut self.echo {
+            Some(echo) => echo.hear(&self.sockets, &mut self.intervals),
+            None => 0,
         }
-        largest
     }
 
     fn close_intervals(&mut self) {
@@ -403,12 +331,9 @@ impl<'a> Sender<'a> {
 
     /// What has arrived so far, up to date.
     fn settle(&mut self) -> Tally {
-        let Some(echo) = &mut self.echo else {
-            return Tally::default();
-        };
-        echo.intake.count_dropped(&self.sockets);
-        echo.counter.settle(&echo.intake);
-        echo.counter.tally
+        self.echo
+            .as_mut()
+            .map_or_else(Tally::default, |echo| echo.settle(&self.sockets))
     }
 
     /// Nothing may leave now: wait for the time or the answer that changes it.
@@ -438,8 +363,11 @@ impl<'a> Sender<'a> {
             let heard = self.hear();
             self.close_intervals();
             let Some(echo) = &self.echo else { return };
-            let missing = self.sent_packets - echo.counter.tally.received_packets;
-            if heard < BATCH_MAX && (missing == 0 || now_ns() >= until_ns || asked_to_end().is_some()) {
+            let now_ns = now_ns();
+            // A full batch is followed by another one, but not without end: foreign packets may come as well.
+            let emptied = heard < BATCH_MAX || now_ns > until_ns + DRAIN_NS;
+            let missing = self.sent_packets.saturating_sub(echo.counter.tally.received_packets);
+            if emptied && (missing == 0 || now_ns >= until_ns || asked_to_end().is_some()) {
                 return;
             }
             if heard < BATCH_MAX {

@@ -1,0 +1,169 @@
+"""Namespaces in a row, joined by veth pairs without offloads, and what is counted in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SENDER_CPU = 0
+RECEIVER_CPU = 1
+LONGEST_S = 20.0
+"""For a program to come to its end."""
+TARGET = "10.199.9.2"
+"""The receiver's address."""
+
+
+def run(*command: str) -> str:
+    """Run a command that has to succeed; what it printed."""
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that has ended."""
+
+    output: str
+    cpu_s: float
+    """User and system time of the program and its children."""
+
+
+class Running:
+    """A program under way in a namespace, on a CPU. `quiet`: nobody wants its output."""
+
+    def __init__(self, namespace: str, cpu: int, command: Sequence[str], quiet: bool) -> None:
+        whole = ("ip", "netns", "exec", namespace, "taskset", "-c", str(cpu), *command)
+        output = subprocess.DEVNULL if quiet else subprocess.PIPE
+        self.process = subprocess.Popen(
+            whole, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+    def line(self) -> str:
+        """The next line of output."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def finish(self, kill_with: int | None = None, close_input: bool = True) -> Finished:
+        """Wait for the end, after a signal if one is given; after LONGEST_S it is killed."""
+        # To its whole group, as a terminal does: trafgen sends from a child. And not by Popen, which would take the
+        # CPU time with it where the program has ended.
+        if kill_with is not None:
+            os.killpg(self.process.pid, kill_with)
+        if close_input and self.process.stdin is not None:
+            self.process.stdin.close()
+        killer = threading.Timer(LONGEST_S, os.killpg, (self.process.pid, signal.SIGKILL))
+        killer.start()
+        output = ""
+        if self.process.stdout is not None:
+            output = self.process.stdout.read()
+            self.process.stdout.close()
+        _, status, usage = os.wait4(self.process.pid, 0)
+        killer.cancel()
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        return Finished(output, usage.ru_utime + usage.ru_stime)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Two ends, and routers between them."""
+
+    sender: str
+    receiver: str
+    device: str
+    """The receiver's veth."""
+    sender_device: str
+    middle: str
+    """The first router; the receiver where there is none."""
+    gateway_mac: str
+    """Of the next hop, seen from the sender."""
+
+    def start(self, end: str, cpu: int, *command: str, quiet: bool = False) -> Running:
+        """Start a program at an end."""
+        return Running(end, cpu, command, quiet)
+
+    def datagrams(self) -> int:
+        """UDP datagrams that were delivered to sockets of the receiver so far."""
+        text = run("ip", "netns", "exec", self.receiver, "cat", "/proc/net/snmp")
+        names, values = [line.split()[1:] for line in text.splitlines() if line.startswith("Udp:")]
+        return int(values[names.index("InDatagrams")])
+
+    def packets(self) -> int:
+        """Packets that came in on the receiver's device so far."""
+        text = run("ip", "netns", "exec", self.receiver, "cat", "/proc/net/dev")
+        found = re.search(rf"{self.device}:\s*\d+\s+(\d+)", text)
+        assert found is not None
+        return int(found.group(1))
+
+
+def _join(left: str, right: str, number: int) -> None:
+    """A veth pair between two namespaces: .1 on the left, .2 on the right of 10.199.<number>.0/24."""
+    left_device, right_device = f"l{number}", f"r{number}"
+    run("ip", "link", "add", left_device, "netns", left, "type", "veth", "peer", "name", right_device, "netns", right)
+    for namespace, device, host in ((left, left_device, 1), (right, right_device, 2)):
+        inside = ("ip", "netns", "exec", namespace)
+        run(*inside, "ethtool", "-K", device, "tso", "off", "gso", "off", "gro", "off", "tx", "off")
+        run(*inside, "ip", "address", "add", f"10.199.{number}.{host}/24", "dev", device)
+        run(*inside, "ip", "link", "set", device, "up")
+
+
+def _remove(name: str) -> None:
+    """End what still runs in a namespace, and the namespace."""
+    for process in run("ip", "netns", "pids", name).split():
+        os.kill(int(process), signal.SIGKILL)
+    run("ip", "netns", "delete", name)
+
+
+@contextmanager
+def lab(hops: int) -> Iterator[Lab]:
+    """`hops` links in a row; all is taken down again."""
+    names = [f"tbbench{os.getpid()}-{index}" for index in range(hops + 1)]
+    # The last link is 10.199.9.0/24, so that the receiver has the same address whatever is before it.
+    numbers = [*range(1, hops), 9]
+    with ExitStack() as stack:
+        for name in names:
+            run("ip", "netns", "add", name)
+            stack.callback(_remove, name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+            run("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        for number, left, right in zip(numbers, names, names[1:], strict=False):
+            _join(left, right, number)
+        for place, name in enumerate(names):
+            for other, number in enumerate(numbers):
+                if other > place:
+                    run("ip", "-n", name, "route", "add", f"10.199.{number}.0/24", "via", f"10.199.{numbers[place]}.2")
+                elif other < place - 1:
+                    via = f"10.199.{numbers[place - 1]}.1"
+                    run("ip", "-n", name, "route", "add", f"10.199.{number}.0/24", "via", via)
+        run("ip", "netns", "exec", names[0], "ping", "-c", "3", "-i", "0.2", "-w", "5", TARGET)
+        next_hop = run("ip", "netns", "exec", names[1], "cat", f"/sys/class/net/r{numbers[0]}/address").strip()
+        yield Lab(names[0], names[-1], "r9", f"l{numbers[0]}", names[1], next_hop)
+
+
+def wait_for_udp(namespace: str, port: int, timeout_s: float = 5.0) -> None:
+    """Wait until somebody listens on a UDP port."""
+    end_s = time.monotonic() + timeout_s
+    while f":{port} " not in run("ip", "netns", "exec", namespace, "ss", "-Hlun") + " ":
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"nobody listens on UDP port {port}")
+        time.sleep(0.05)
+
+
+def wait_for_tcp(namespace: str, port: int, timeout_s: float = 5.0) -> None:
+    """Wait until somebody listens on a TCP port."""
+    end_s = time.monotonic() + timeout_s
+    while f":{port} " not in run("ip", "netns", "exec", namespace, "ss", "-Hltn") + " ":
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"nobody listens on TCP port {port}")
+        time.sleep(0.05)
+
+
+def engine_path() -> str:
+    """The engine as `cargo build --release` leaves it."""
+    return str(Path(__file__).parents[1] / "target" / "release" / "tunnelbench-engine")

@@ -1,0 +1,146 @@
+"""One-way programs, ours and others': what each delivers and what that costs."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import RECEIVER_CPU, SENDER_CPU, TARGET, Finished, Lab, Running, engine_path, wait_for_tcp, wait_for_udp
+
+PORT = 5301
+PAYLOAD_BYTES = 18
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One trial."""
+
+    packets: int
+    """Delivered, by the kernel's own count where the program is not ours."""
+    duration_s: float
+    cpu_s: float
+    """Of both ends."""
+    sent_packets: int | None = None
+    dropped_packets: int | None = None
+    """By the receiver's socket."""
+
+    @property
+    def pps(self) -> float:
+        return self.packets / self.duration_s
+
+    @property
+    def cpu_s_per_million(self) -> float:
+        return self.cpu_s / self.packets * 1e6
+
+
+def session() -> str:
+    """A new token for the engine."""
+    return secrets.token_hex(7)
+
+
+def listen(lab: Lab, verb: str, *options: str) -> Running:
+    """The engine at the receiving end, ready."""
+    bind = ("--bind", f"{TARGET}:{PORT}")
+    listening = lab.start(lab.receiver, RECEIVER_CPU, engine_path(), verb, *bind, *options)
+    listening.line()
+    return listening
+
+
+def send(lab: Lab, duration_s: float, *options: str) -> Finished:
+    """The engine at the sending end, until it is done."""
+    to = ("--target", f"{TARGET}:{PORT}", "--duration-s", str(duration_s))
+    return lab.start(lab.sender, SENDER_CPU, engine_path(), "send", *to, *options).finish(close_input=False)
+
+
+def last_line(finished: Finished) -> dict[str, Any]:
+    """The engine's summary."""
+    summary: dict[str, Any] = json.loads(finished.output.splitlines()[-1])
+    return summary
+
+
+def ours(lab: Lab, duration_s: float) -> Delivery:
+    """The engine, flat out."""
+    token = ("--session", session())
+    receiver = listen(lab, "receive", *token)
+    sending = send(lab, duration_s, *token, "--flat-out")
+    time.sleep(0.2)
+    receiving = receiver.finish()
+    sent, received = last_line(sending), last_line(receiving)
+    return Delivery(
+        received["received_packets"],
+        (sent["last_send_ns"] - sent["first_send_ns"]) / 1e9,
+        sending.cpu_s + receiving.cpu_s,
+        sent["sent_packets"],
+        received["socket_dropped_packets"],
+    )
+
+
+def _between(lab: Lab, duration_s: float, server: tuple[str, ...], client: tuple[str, ...], tcp: bool) -> Delivery:
+    """A server and a client; the datagrams that the kernel delivered meanwhile."""
+    receiver = lab.start(lab.receiver, RECEIVER_CPU, *server, quiet=True)
+    (wait_for_tcp if tcp else wait_for_udp)(lab.receiver, PORT)
+    before = lab.datagrams()
+    sent = lab.start(lab.sender, SENDER_CPU, *client).finish()
+    packets = lab.datagrams() - before
+    received = receiver.finish(signal.SIGKILL)
+    return Delivery(packets, duration_s, sent.cpu_s + received.cpu_s)
+
+
+def iperf3(lab: Lab, duration_s: float) -> Delivery:
+    server = ("iperf3", "--server", "--one-off", "--port", str(PORT))
+    load = ("--udp", "--length", str(PAYLOAD_BYTES), "--bitrate", "0", "--time", f"{duration_s:.0f}")
+    client = ("iperf3", "--client", TARGET, "--port", str(PORT), *load)
+    return _between(lab, duration_s, server, client, tcp=True)
+
+
+def iperf2(lab: Lab, duration_s: float) -> Delivery:
+    server = ("iperf", "--server", "--udp", "--port", str(PORT))
+    load = ("--udp", "--len", str(PAYLOAD_BYTES), "--bandwidth", "10G", "--time", f"{duration_s:.0f}")
+    client = ("iperf", "--client", TARGET, "--port", str(PORT), *load)
+    return _between(lab, duration_s, server, client, tcp=False)
+
+
+def nuttcp(lab: Lab, duration_s: float) -> Delivery:
+    server = ("nuttcp", "-S", "--nofork", f"-P{PORT}")
+    client = ("nuttcp", f"-P{PORT}", "-u", f"-l{PAYLOAD_BYTES}", "-Ru", f"-T{duration_s:.0f}", TARGET)
+    return _between(lab, duration_s, server, client, tcp=True)
+
+
+def trafgen(lab: Lab, duration_s: float) -> Delivery:
+    """A generator without a receiver: packets that arrived at the receiver's device, and its CPU time alone."""
+    header = (
+        f"{{ eth(da={lab.gateway_mac}), ipv4(saddr=10.199.9.1, daddr={TARGET}, ttl=64, df), "
+        f"udp(sport=5302, dport={PORT}), fill(0x41, {PAYLOAD_BYTES}) }}\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "packet"
+        config.write_text(header)
+        # A socket for the packets, so that none is answered by an ICMP error.
+        sink = listen(lab, "receive", "--session", session(), "--silence-s", "0")
+        before = lab.packets()
+        command = ("trafgen", "--dev", lab.sender_device, "--conf", str(config), "--cpus", "1", "--no-sock-mem")
+        generator = lab.start(lab.sender, SENDER_CPU, *command, quiet=True)
+        time.sleep(0.5)
+        first, first_s = lab.packets(), time.monotonic()
+        time.sleep(duration_s)
+        last, last_s = lab.packets(), time.monotonic()
+        cpu_s = generator.finish(signal.SIGINT).cpu_s
+        whole = lab.packets() - before
+        sink.finish()
+    packets = last - first
+    return Delivery(packets, last_s - first_s, cpu_s * packets / max(whole, 1))
+
+
+PEERS: dict[str, Callable[[Lab, float], Delivery]] = {
+    "iperf3": iperf3,
+    "iperf2": iperf2,
+    "nuttcp": nuttcp,
+    "trafgen": trafgen,
+}

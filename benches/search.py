@@ -1,0 +1,91 @@
+"""How true and how repeatable searches for the highest load are, on paths of known and of unknown limits."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+from tunnelbench.measure.search import MlrSearch
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint, SearchRun
+
+from lab import Lab, lab, run
+from one_way import last_line, listen, ours, send, session
+from table import Row, spread
+
+LIMITS_PPS = (7_300, 20_000, 61_000)
+HIGHEST_SHARE = 0.9
+"""Of what the testers can do flat out: above it they limit, not the path."""
+
+
+def _trial(where: Lab) -> Callable[[float, float], SearchPoint]:
+    """What a search asks for: a load, for a duration."""
+
+    def measure(duration_s: float, offered_pps: float) -> SearchPoint:
+        token = ("--session", session(), "--interval-s", "0")
+        receiver = listen(where, "receive", *token)
+        sent = last_line(send(where, duration_s, *token, "--rate-pps", f"{offered_pps:.3f}"))
+        time.sleep(0.05)
+        received = last_line(receiver.finish())
+        return SearchPoint(
+            duration_s,
+            offered_pps,
+            sent["intended_packets"],
+            sent["sent_packets"],
+            received["received_packets"],
+            received["socket_dropped_packets"] or 0,
+        )
+
+    return measure
+
+
+def _limit(where: Lab, pps: int) -> None:
+    """Have the router in the middle forward no more than `pps`; what it lets through at once is 1 ms of that."""
+    rules = (
+        "table inet limited { chain forward { type filter hook forward priority 0; "
+        f"meta l4proto udp limit rate over {pps}/second burst {max(5, pps // 1000)} packets drop; }}; }}"
+    )
+    run("ip", "netns", "exec", where.middle, "nft", rules)
+
+
+def _searches(hops: int, count: int, limit_pps: int | None) -> list[SearchRun]:
+    with lab(hops) as where:
+        highest_pps = ours(where, 1).pps * HIGHEST_SHARE
+        if limit_pps is not None:
+            _limit(where, limit_pps)
+        return [MlrSearch().find(_trial(where), highest_pps) for _ in range(count)]
+
+
+def _found(searches: list[SearchRun], loss_ratio: float) -> list[float]:
+    """The lower bounds [packets/s]; 0 where there is none."""
+    return [found.bounds(loss_ratio).lower_pps or 0.0 for found in searches]
+
+
+def _variation(values: list[float]) -> float:
+    """Coefficient of variation [%]."""
+    return 100 * statistics.stdev(values) / statistics.mean(values)
+
+
+def limited_rows(count: int, limits_pps: tuple[int, ...] = LIMITS_PPS) -> list[Row]:
+    """PDR on paths that are limited to what the search does not know."""
+    rows = []
+    for limit_pps in limits_pps:
+        searches = _searches(2, count, limit_pps)
+        pdr = _found(searches, PDR_LOSS_RATIO)
+        near = sum(abs(found / limit_pps - 1) <= 0.01 for found in pdr)
+        trial_s = statistics.median(found.trial_s for found in searches)
+        figure = f"search: PDR where {limit_pps} packets/s are the limit"
+        rows.append(Row(figure, spread(pdr), "", f"{near} of {count}", "9 of 10 within 1 %", near >= 0.9 * count))
+        rows.append(Row("... trial seconds, median", f"{trial_s:.1f}", "", "", "<= 15", trial_s <= 15))
+    return rows
+
+
+def free_rows(count: int) -> list[Row]:
+    """How far searches on one and the same path lie apart."""
+    searches = _searches(1, count, None)
+    pdr, ndr = (_found(searches, loss_ratio) for loss_ratio in (PDR_LOSS_RATIO, NDR_LOSS_RATIO))
+    of_pdr, of_ndr = _variation(pdr), _variation(ndr)
+    return [
+        Row("search: PDR of the free path, kpps", spread(pdr, 1e3), "", f"CV {of_pdr:.1f} %", "CV <= 5 %", of_pdr <= 5),
+        Row("search: NDR of the free path, kpps", spread(ndr, 1e3), "", f"CV {of_ndr:.1f} %", "", None),
+    ]

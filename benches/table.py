@@ -1,0 +1,33 @@
+"""The table that is printed."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    figure: str
+    ours: str
+    peers: str
+    ratio: str
+    target: str
+    met: bool | None
+    """None: there is no target."""
+
+
+def spread(values: list[float], unit: float = 1.0, digits: int = 0) -> str:
+    """Median with lowest and highest."""
+    low, high = min(values) / unit, max(values) / unit
+    return f"{statistics.median(values) / unit:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
+
+
+def print_table(rows: list[Row]) -> None:
+    """As Markdown."""
+    print("| figure | ours: median (min-max) | peer | ratio | target | |\n|---|---|---|---|---|---|")
+    words = {True: "met", False: "**missed**", None: ""}
+    for row in rows:
+        print(f"| {row.figure} | {row.ours} | {row.peers} | {row.ratio} | {row.target} | {words[row.met]} |")

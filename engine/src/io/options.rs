@@ -1,0 +1,129 @@
+//! Options of sockets, and waiting for them.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::mem::{size_of, size_of_val, zeroed};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+fn set_option(socket: &UdpSocket, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: pointer and length are those of `value`, which the kernel only reads.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast::<c_void>(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn option<const N: usize>(socket: &UdpSocket, level: c_int, name: c_int) -> io::Result<[u32; N]> {
+    let mut values = [0u32; N];
+    let mut length = size_of_val(&values) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of `values`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            values.as_mut_ptr().cast::<c_void>(),
+            &mut length,
+        )
+    };
+    if result == 0 {
+        Ok(values)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Ask for socket buffers beyond the system's limit, where that is not allowed up to it. What was granted: receive, send.
+pub fn set_buffers(socket: &UdpSocket, bytes: usize) -> (u32, u32) {
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
+    let granted = |force, name| {
+        if set_option(socket, libc::SOL_SOCKET, force, bytes).is_err() {
+            let _ = set_option(socket, libc::SOL_SOCKET, name, bytes);
+        }
+        option::<1>(socket, libc::SOL_SOCKET, name).map_or(0, |value| value[0])
+    };
+    (
+        granted(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+        granted(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+    )
+}
+
+/// Have the kernel tell about each packet that it took but could not queue (ENOBUFS), and about ICMP errors. Without it
+/// UDP calls a packet sent that a full queue threw away (net/ipv4/udp.c, udp_send_skb).
+pub fn hear_errors(socket: &UdpSocket) -> io::Result<()> {
+    if is_ipv6(socket)? {
+        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)
+    } else {
+        set_option(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1)
+    }
+}
+
+/// Whether this kernel knows UDP generic segmentation offload (Linux 4.18).
+pub fn knows_gso(socket: &UdpSocket) -> bool {
+    option::<1>(socket, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+}
+
+/// Have every received packet stamped by the kernel.
+pub fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
+    if cfg!(not(target_pointer_width = "64")) {
+        // The stamps are two `long`s, which an `Inbox` reads as 64 bits each.
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Packets that this socket has dropped so far, modulo 2^32. The counter that SO_RXQ_OVFL attaches to packets, but up to
+/// date when no packet follows (net/core/sock.c, sk_get_meminfo; Linux 4.12).
+pub fn dropped_packets(socket: &UdpSocket) -> Option<u32> {
+    const SK_MEMINFO_DROPS: usize = 8;
+    option::<{ SK_MEMINFO_DROPS + 1 }>(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)
+        .ok()
+        .map(|values| values[SK_MEMINFO_DROPS])
+}
+
+fn is_ipv6(socket: &UdpSocket) -> io::Result<bool> {
+    Ok(socket.local_addr()?.is_ipv6())
+}
+
+/// Throw away what `hear_errors` has queued, which would fill the receive buffer. The errors themselves are returned by
+/// the calls that send and receive.
+pub fn drain_errors(socket: &UdpSocket) {
+    loop {
+        // SAFETY: msghdr is plain data; all zeros means that neither data, address nor control is wanted.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        // SAFETY: `header` is valid and points to nothing.
+        if unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) } < 0 {
+            return;
+        }
+    }
+}
+
+/// Wait until there is something to receive, at most `timeout_ns`, or until a signal comes.
+pub fn wait_readable(sockets: &[&UdpSocket], timeout_ns: u64) {
+    let mut polled: Vec<libc::pollfd> = sockets
+        .iter()
+        .map(|socket| libc::pollfd {
+            fd: socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    // SAFETY: timespec is plain data, for which all zeros is a value.
+    let mut timeout: libc::timespec = unsafe { zeroed() };
+    timeout.tv_sec = (timeout_ns / 1_000_000_000) as libc::time_t;
+    timeout.tv_nsec = (timeout_ns % 1_000_000_000) as _;
+    // SAFETY: pointer and length are those of `polled`; `timeout` is valid for reading; no signal mask is given.
+    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &timeout, ptr::null()) };
+}

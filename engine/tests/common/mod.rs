@@ -1,0 +1,164 @@
+//! Engines under way, and packets made by hand.
+#![allow(dead_code)] // each test binary uses its part
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+pub const SESSION: &str = "00112233445566";
+pub const ONE_WAY: u8 = 0b0100_0000;
+pub const REQUEST: u8 = 0b0100_0001;
+pub const ANSWER: u8 = 0b0100_0010;
+pub const SHARED_TIME: u8 = 0b0001_0000;
+
+pub struct Engine {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    pub hello: Value,
+}
+
+pub struct Report {
+    pub intervals: Vec<Value>,
+    pub summary: Value,
+    pub exit_code: Option<i32>,
+}
+
+impl Engine {
+    /// Start an engine of `SESSION` and wait for its hello.
+    pub fn start(arguments: &str) -> Engine {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tunnelbench-engine"))
+            .args(arguments.split_whitespace())
+            .args(["--session", SESSION])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the engine starts");
+        let input = child.stdin.take();
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("readable");
+        let hello = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{arguments}: {line:?}: {error}"));
+        Engine {
+            child,
+            input,
+            output,
+            hello,
+        }
+    }
+
+    /// Where a receiver or reflector listens.
+    pub fn address(&self) -> String {
+        self.hello["bound"][0].as_str().expect("an address").to_owned()
+    }
+
+    pub fn id(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Close its input; what it still had to say.
+    pub fn close(mut self) -> Report {
+        self.input = None;
+        self.end()
+    }
+
+    /// What it says until it ends by itself, which takes 20 s at most.
+    pub fn end(mut self) -> Report {
+        let start = Instant::now();
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).expect("readable");
+        let exit_code = self.child.wait().expect("a child").code();
+        assert!(start.elapsed() < Duration::from_secs(20), "it did not end in time");
+        let mut intervals: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+            .collect();
+        let summary = intervals.pop().expect("a last line");
+        assert_eq!(summary["type"], "summary", "{summary}");
+        assert!(intervals.iter().all(|line| line["type"] == "interval"));
+        let report = Report {
+            intervals,
+            summary,
+            exit_code,
+        };
+        report.check_sums();
+        report
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Report {
+    pub fn count(&self, name: &str) -> u64 {
+        self.summary[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name} is {}", self.summary[name]))
+    }
+
+    /// The intervals' counts sum up to those of the summary, and follow each other without a gap.
+    fn check_sums(&self) {
+        let Some(first) = self.intervals.first() else { return };
+        for (name, _) in first
+            .as_object()
+            .expect("an object")
+            .iter()
+            .filter(|(_, value)| value.is_u64())
+        {
+            if matches!(name.as_str(), "index" | "start_ns" | "end_ns") {
+                continue;
+            }
+            let sum: u64 = self
+                .intervals
+                .iter()
+                .map(|line| line[name].as_u64().expect("a count"))
+                .sum();
+            assert_eq!(sum, self.count(name), "{name}");
+        }
+        for (index, pair) in self.intervals.windows(2).enumerate() {
+            assert_eq!(pair[0]["index"], index);
+            assert_eq!(pair[0]["end_ns"], pair[1]["start_ns"]);
+        }
+    }
+}
+
+/// A receiver on loopback, and the sender's and its report after all has been sent.
+pub fn one_way(receive: &str, send: &str) -> (Report, Report) {
+    let receiver = Engine::start(&format!("receive --bind 127.0.0.1:0 {receive}"));
+    let sender = Engine::start(&format!("send --target {} {send}", receiver.address()));
+    let sent = sender.end();
+    std::thread::sleep(Duration::from_millis(100));
+    (sent, receiver.close())
+}
+
+pub fn echo(reflect: &str, send: &str) -> (Report, Report) {
+    let reflector = Engine::start(&format!("reflect --bind 127.0.0.1:0 {reflect}"));
+    let sender = Engine::start(&format!("send --echo --target {} {send}", reflector.address()));
+    (sender.end(), reflector.close())
+}
+
+/// The header of a packet of `SESSION`, flow 0.
+pub fn packet(kind: u8, sequence: u32, send_time_ns: u64) -> Vec<u8> {
+    let mut packet = vec![0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0];
+    packet.extend(sequence.to_be_bytes());
+    packet.extend(&send_time_ns.to_be_bytes()[3..]);
+    packet.push(kind);
+    packet
+}
+
+/// A socket that talks to an engine.
+pub fn talk_to(engine: &Engine) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.connect(engine.address()).expect("a way to loopback");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .expect("a timeout");
+    socket
+}
