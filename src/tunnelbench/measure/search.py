@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, Classification, SearchPoint, SearchRun
@@ -74,6 +74,13 @@ class MlrSearch:
         return SearchRun(tuple(measurer.points), ended, self.classification)
 
 
+REPEATS = 2
+"""A trial that a stall of the sender spoilt is made again at most so often; then it counts as it is."""
+
+FALLING_SHORT_SHARE = 0.95
+"""Of the intended packets: who offers fewer has not stalled, but cannot do more."""
+
+
 class _OutOfTime(Exception):
     """The search has taken as long as it may."""
 
@@ -90,10 +97,7 @@ class _Measurer:
     def measure(self, intended_duration: float, intended_load: float) -> object:
         from MLRsearch import MeasurementResult  # noqa: PLC0415 - as above
 
-        if time.monotonic() >= self._deadline_s:
-            raise _OutOfTime
-        point = self._measure(intended_duration, intended_load)
-        self.points.append(point)
+        point = self._steady(intended_duration, intended_load)
         offered, lost = point.offered_packets, point.lost_packets
         if point.is_void:
             # Bad for every goal, by as much as was not offered or not received: the search goes on with lower loads.
@@ -107,3 +111,20 @@ class _Measurer:
             loss_count=lost,
             duration_with_overheads=intended_duration,
         )
+
+    def _steady(self, duration_s: float, offered_pps: float) -> SearchPoint:
+        """A trial whose losses are not those of a sender that makes up for a stall in a burst; all are remembered."""
+        for attempt in range(REPEATS + 1):
+            if time.monotonic() >= self._deadline_s:
+                raise _OutOfTime
+            point = self._measure(duration_s, offered_pps)
+            again = attempt < REPEATS and _was_spoilt(point)
+            self.points.append(replace(point, is_repeated=again))
+            if not again:
+                break
+        return point
+
+
+def _was_spoilt(point: SearchPoint) -> bool:
+    has_offered = point.offered_packets >= point.intended_packets * FALLING_SHORT_SHARE
+    return point.stalls > 0 and has_offered and (point.lost_packets > 0 or point.is_short)

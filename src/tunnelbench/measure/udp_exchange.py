@@ -139,6 +139,7 @@ def as_point(counts: UdpCounts) -> SearchPoint:
         offered_packets=counts.sent_packets,
         forwarded_packets=counts.received_packets,
         receiver_dropped_packets=counts.tester_dropped_packets,
+        stalls=counts.stalls,
     )
 
 

@@ -28,6 +28,11 @@ class SearchPoint:
     """Arrived in time, each counted once."""
     receiver_dropped_packets: int = 0
     """Arrived at the receiving tester, whose socket dropped them: no loss of the router's (rule 9)."""
+    stalls: int = 0
+    """How often the sender was late by more than a millisecond; it then makes up for it above the intended rate."""
+    is_repeated: bool = False
+    """Packets were lost or missing where the sender had stalled, and the same was tried again: this one says nothing of
+    the path (rule 8)."""
 
     @property
     def lost_packets(self) -> int:
@@ -128,7 +133,8 @@ def bounds(points: Iterable[SearchPoint], loss_ratio: float, rule: Classificatio
     """
     by_load: dict[float, list[SearchPoint]] = {}
     for point in points:
-        by_load.setdefault(point.intended_pps, []).append(point)
+        if not point.is_repeated:
+            by_load.setdefault(point.intended_pps, []).append(point)
     loads = sorted(by_load)
     settled = {load: _settled(by_load[load], loss_ratio, rule) for load in loads}
     upper = next((load for load in loads if settled[load] is False), None)

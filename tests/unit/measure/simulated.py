@@ -24,6 +24,8 @@ class SimulatedRouter:
     stall_s: float = 0.004
     noise: float = 0.0
     """Standard deviation of the limit from trial to trial, as a share of it."""
+    sender_stall_probability: float = 0.0
+    """Of a trial: the sender stalls, and what it makes up for is lost in a burst."""
     sender_limit_pps: float = 1e12
     receiver_limit_pps: float = 1e12
     random: Random = field(default_factory=lambda: Random(1))
@@ -40,8 +42,10 @@ class SimulatedRouter:
             forwarded -= min(forwarded, round(self.stall_s * offered_pps))
         if self.random_loss_ratio:
             forwarded -= self._lost_at_random(forwarded)
+        stalls = int(self.random.random() < self.sender_stall_probability)
+        forwarded -= min(forwarded, stalls * round(0.01 * intended))
         received = min(forwarded, round(duration_s * self.receiver_limit_pps))
-        point = SearchPoint(duration_s, offered_pps, intended, offered, received, forwarded - received)
+        point = SearchPoint(duration_s, offered_pps, intended, offered, received, forwarded - received, stalls)
         self.trials.append(point)
         return point
 

@@ -90,6 +90,24 @@ def test_the_limit_of_a_router_is_not_put_down_to_the_testers() -> None:
     assert not found.upper_is_testers
 
 
+@pytest.mark.parametrize("limit_pps", [7_300, 61_000])
+def test_stalls_of_the_sender_are_not_put_down_to_the_path(limit_pps: int) -> None:
+    routers = [SimulatedRouter(limit_pps, sender_stall_probability=0.3, random=Random(seed)) for seed in range(10)]
+    runs = [search(router) for router in routers]
+    found = [run.bounds(PDR_LOSS_RATIO).lower_pps or 0 for run in runs]
+    assert sum(abs(pps / limit_pps - 1) <= 0.01 for pps in found) >= 9, found
+    assert any(point.is_repeated for run in runs for point in run.points)
+    assert all(len(run.points) == len(router.trials) for run, router in zip(runs, routers, strict=True))
+
+
+def test_a_sender_that_always_stalls_is_not_waited_for() -> None:
+    router = SimulatedRouter(20_000, sender_stall_probability=1.0)
+    run = search(router)
+    assert (run.bounds(PDR_LOSS_RATIO).lower_pps or 0) < 100, "where a hundredth of the packets is none"
+    runs_of_repeats = "".join("r" if point.is_repeated else "." for point in run.points).split(".")
+    assert {len(repeats) for repeats in runs_of_repeats} == {0, 2}
+
+
 class Clock:
     """Time that passes only while load is offered."""
 
@@ -123,6 +141,7 @@ ROUTERS = st.builds(
     random_loss_ratio=st.sampled_from([0.0, 0.0, 1e-5, 0.003]),
     stall_probability=st.sampled_from([0.0, 0.05, 0.3]),
     noise=st.sampled_from([0.0, 0.01, 0.1]),
+    sender_stall_probability=st.sampled_from([0.0, 0.0, 0.2]),
     sender_limit_pps=st.sampled_from([1e12, 30_000.0]),
     receiver_limit_pps=st.sampled_from([1e12, 20_000.0]),
     random=st.integers(0, 2**32).map(Random),

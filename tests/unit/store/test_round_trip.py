@@ -50,6 +50,7 @@ OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "float": numbers,
     "float | None": st.none() | numbers,
     "str": any_texts,
+    "bool": st.booleans(),
     "tuple[int, ...]": st.lists(st.integers(0, 255), max_size=3).map(tuple),
     "tuple[Check, ...]": checks,
     "Mapping[str, str]": text_mappings,

@@ -124,7 +124,7 @@ def udp_figures(udp: UdpMeasurement) -> Iterator[tuple[str, str]]:
 
 def point_text(point: SearchPoint) -> str:
     """One trial of a search."""
-    doubt = " void" if point.is_void else ""
+    doubt = " repeated" if point.is_repeated else " void" if point.is_void else ""
     return f"{point.intended_pps:.0f}/s {point.duration_s:g} s {point.lost_packets} lost{doubt}"
 
 
