@@ -71,6 +71,7 @@ def already_ending(_number: int, _frame: FrameType | None) -> None:
 @click.group(
     cls=Verbs,
     commands=[
+        Verb("audit", short_help="Hold a published table against itself: packet rates, limits, CPU, units."),
         Verb("check", short_help="Name every error in plan and testbed files."),
         Verb("clean", short_help="Remove what killed runs left behind, and nothing else."),
         Verb("doctor", short_help="Say what a run needs, what is missing here, and what mends it."),
