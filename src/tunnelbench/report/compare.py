@@ -20,17 +20,15 @@ LEGEND = tuple(
     " ".join(words)
     for words in (
         (
-            "A and B are medians with their spread. B / A is the quotient of the medians; behind it stands the interval",
-            f"that goes with the test ({1 - ALPHA:.0%}), or the least to the greatest quotient where trials are too few.",
+            "A and B are medians with their spread. B / A is the quotient of the medians; behind it the interval",
+            f"that goes with the test ({1 - ALPHA:.0%}), or least to greatest quotient where trials are too few.",
         ),
         (
             "faster, slower, cheaper, dearer: the spreads are apart, p of the exact Mann-Whitney test is at most",
             f"{ALPHA:g}, there are {TESTED_FROM} trials or more on each side, and the medians differ by",
             f"{SMALLEST:.0%} or more. Of equal rows {ALPHA:.0%} at most are called so by chance.",
         ),
-        (
-            f"higher, lower: the spreads are apart, and with under {TESTED_FROM} trials nobody can say whether by chance.",
-        ),
+        (f"higher, lower: the spreads are apart, and under {TESTED_FROM} trials nobody can say whether by chance.",),
         ("tie: anything less.",),
     )
 )
