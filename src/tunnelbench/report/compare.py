@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tunnelbench.analysis.compare.comparison import ALPHA, SMALLEST, TESTED_FROM, Comparison, Line, Verdict
-from tunnelbench.analysis.compare.differences import differences, testers
+from tunnelbench.analysis.compare.differences import bench_ratios, differences
 from tunnelbench.analysis.compare.sides import Side, SideRow
 from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.statistics import Estimate
@@ -75,7 +75,7 @@ def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
         yield letter, side.title
         if side.comparability is not None:
             yield f"{letter} is", side.comparability.label
-    if said := testers(found.a, found.b):
+    if said := bench_ratios(found.a, found.b):
         yield "Testers alone, B / A", f"{', '.join(said)}; single trials, without a router"
 
 

@@ -109,7 +109,7 @@ _WORDS: tuple[tuple[Role, re.Pattern[str]], ...] = tuple(
         (Role.PAYLOAD, r"\b(?:payload|charge utile|donnees utiles)\b"),
         (
             Role.PACKET,
-            r"\b(?:packet|pkt) (?:size|length)\b|^(?:size|taille|longueur|length|bytes|octets|packet|paquet)\b",
+            r"\b(?:packet|pkt) (?:size|length)\b|^(?:size|taille|longueur|length)\b|^(?:bytes|octets|pa(?:ck|qu)ets?)$",
         ),
         (Role.DIRECTION, r"\b(?:direction|sens|dir)\b"),
         (Role.CIPHER, r"\b(?:cipher|chiffrement|encryption|chiffre|crypto)\b"),
@@ -117,7 +117,10 @@ _WORDS: tuple[tuple[Role, re.Pattern[str]], ...] = tuple(
         (Role.TRAFFIC, r"\b(?:traffic|trafic)\b"),
         (Role.SOURCE, r"\b(?:source|document|doc|origine)\b"),
         (Role.TUNNEL, r"\b(?:tunnel|techno|technologie|technology|vpn|protocole?|methode?)\b"),
-        (Role.DEVICE, r"\b(?:device|routeur|router|appareil|materiel|hardware|machine|board)\b"),
+        (
+            Role.DEVICE,
+            r"^(?:device|routeur|router|appareil|materiel|hardware|machine|board)(?: (?:name|model|nom|modele))?$",
+        ),
         (Role.THROUGHPUT, r"\b(?:throughput|goodput|debit|bandwidth|bande passante|bitrate|data rate|vitesse)\b"),
     )
 )

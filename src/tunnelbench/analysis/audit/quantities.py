@@ -43,7 +43,7 @@ _NUMBER = re.compile(
       |\d{1,18}(?:[.,]\d{1,18})?)
     (?P<exponent>[eE][+-]?\d{1,2})?
     \s*(?P<rest>.*)""",
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _REMARK = re.compile(r"\(.*\)|\[.*\]|±.*|\+/-.*|[¹²³⁴-⁹*†‡]+", re.DOTALL)
 _UNIT = re.compile(r"[a-zA-Zµéè%/.\s]{0,24}")
@@ -72,8 +72,14 @@ def quantity(cell: str, *, comma_is_point: bool = False) -> Quantity | None:
 
 
 def has_decimal_comma(cell: str) -> bool:
-    """Whether a comma in it can only be a decimal point: `94,2`, not `1,234`."""
-    return re.search(r"(?<![\d,.])\d+,(?:\d{1,2}|\d{4,})(?![\d,])", cell) is not None
+    """Whether a comma can only be a decimal point where such a cell is: `94,2`, `0,125`, or `8 129`, which has its
+    thousands parted otherwise."""
+    return _DECIMAL_COMMA.search(cell) is not None
+
+
+_DECIMAL_COMMA = re.compile(
+    r"(?<![\d,.])(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+)(?![\d,])|^\W*\d{1,3}(?: \d{3})+(?:,\d+)?\W*$", re.ASCII
+)
 
 
 def multiplied(found: Quantity) -> Quantity:

@@ -32,7 +32,7 @@ def differences(a: Side, b: Side) -> tuple[Difference, ...]:
     )
 
 
-def testers(a: Side, b: Side) -> tuple[str, ...]:
+def bench_ratios(a: Side, b: Side) -> tuple[str, ...]:
     """B over A of what the testers alone did, for each payload and direction: whether the bench is the same."""
     others = {row.place: row.figures.get(Figure.THROUGHPUT) for row in b.testers}
     said = []
