@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 LEAST_DIGITS = 2
 """A whole number's zeros at its end may stand for digits that were rounded away, but for its first two."""
+LONGEST_CELL = 200
+"""Characters; a cell with more is prose, whatever it begins with."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def quantity(cell: str, *, comma_is_point: bool = False) -> Quantity | None:
 
     Remarks in brackets, footnotes and a spread after the number are left out. A formula is no number.
     """
-    found = _NUMBER.fullmatch(cell)
+    found = _NUMBER.fullmatch(cell) if len(cell) <= LONGEST_CELL else None
     if found is None:
         return None
     unit = _REMARK.sub("", found["rest"]).strip()

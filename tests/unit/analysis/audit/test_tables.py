@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from tunnelbench.analysis.audit.decode import LARGEST_BYTES, decoded
 from tunnelbench.analysis.audit.tables import looks_like, read
+from tunnelbench.analysis.audit.verdict import audit
 from tunnelbench.model.errors import WrongInput
 
 
@@ -98,3 +101,27 @@ def test_bytes_that_are_no_text_are_refused(data: bytes, said: str) -> None:
     with pytest.raises(WrongInput) as caught:
         decoded(data)
     assert said in caught.value.message
+
+
+BROKEN_SIZE = 300_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<table>" + "<!--" * BROKEN_SIZE,
+        "<table>" + "<![CDATA[" * BROKEN_SIZE,
+        "<table>" + "</a " * BROKEN_SIZE,
+        "<table><tr><td " + "a='" * BROKEN_SIZE,
+        "<table><script>" * BROKEN_SIZE,
+        "pps\n" + (" " * 9000 + "1\n") * 100,
+        "pps\n" + ("1" + "(" * 9000 + "\n") * 100,
+        "|" + " " * BROKEN_SIZE + "\n",
+        "a|b\n" + "-" * BROKEN_SIZE + "\n",
+    ],
+    ids=lambda text: repr(text[:16]),
+)
+@pytest.mark.timeout(10)
+def test_no_broken_page_takes_long(text: str) -> None:
+    with suppress(WrongInput):
+        audit(text)

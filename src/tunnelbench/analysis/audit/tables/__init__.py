@@ -38,6 +38,6 @@ def looks_like(text: str) -> str:
         return "html"
     if _TEXTILE.search(text):
         return "textile"
-    if markdown.RULE.search(text):
+    if any(map(markdown.is_rule, text.splitlines())):
         return "markdown"
     return "csv"

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import html
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 
 from tunnelbench.analysis.audit.tables.table import LONGEST_CELL, MOST_COLUMNS, MOST_ROWS, Grid, Table, too_large
 
 DEEPEST = 20
 """Tables inside tables; a page that lays itself out with tables has five or so."""
 
+# The standard library's parser takes time with the square of some broken pages (CVE-2025-6069). These expressions never
+# look back, and a page that is broken ends at the end.
+_UNSEEN = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style|template)\b[^<>]*>.*?(?:</\1[^<>]*>|\Z)|<[!?][^<>]*>?", re.DOTALL | re.IGNORECASE
+)
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)([^<>]*)>")
+_SPANS = re.compile(r"\b(row|col)span\s*=\s*[\"']?\s*(\d{1,9})\b", re.IGNORECASE)
+
 
 def read(text: str) -> list[Table]:
     """Every table of the page, in the order in which they begin."""
-    reader = _Reader(convert_charrefs=True)
-    reader.feed(text)
-    reader.close()
-    for table in list(reader.open):
-        table.end_row()
+    reader = _Reader()
+    reader.feed(_UNSEEN.sub(lambda found: "\n" * found[0].count("\n") or " ", text))
     return [Table(tuple(table.grid.rows)) for table in reader.tables]
 
 
@@ -62,50 +69,55 @@ class _Open:
             self.cells = []
 
 
-class _Reader(HTMLParser):
-    def __init__(self, *, convert_charrefs: bool) -> None:
-        super().__init__(convert_charrefs=convert_charrefs)
+class _Reader:
+    def __init__(self) -> None:
         self.tables: list[_Open] = []
         self.open: list[_Open] = []
-        self._unseen = 0
-        """Depth inside elements whose text nobody sees."""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        line = self.getpos()[0]
-        if tag in {"script", "style"}:
-            self._unseen += 1
-        elif tag == "table":
+    def feed(self, text: str) -> None:
+        """A page without what nobody sees."""
+        for line, before, closing, name, attributes in _pieces(text):
+            if self.open:
+                self.open[-1].add_text(line, html.unescape(before))
+            if closing:
+                self._end(name)
+            else:
+                self._begin(line, name, attributes)
+        for table in self.open:
+            table.end_row()
+
+    def _begin(self, line: int, name: str, attributes: str) -> None:
+        if name == "table":
             if len(self.open) >= DEEPEST:
                 raise too_large(line, f"over {DEEPEST} tables inside each other")
             table = _Open()
             self.tables.append(table)
             self.open.append(table)
-        elif self.open and tag == "tr":
+        elif self.open and name == "tr":
             self.open[-1].end_row()
-        elif self.open and tag in {"td", "th"}:
-            given = dict(attrs)
-            self.open[-1].begin_cell(
-                line, _span(given.get("colspan"), MOST_COLUMNS + 1), _span(given.get("rowspan"), MOST_ROWS)
-            )
-        elif self.open and tag in {"br", "p", "div", "li"}:
+        elif self.open and name in {"td", "th"}:
+            spans = {kind.lower(): int(count) for kind, count in _SPANS.findall(attributes)}
+            across, down = min(spans.get("col", 1), MOST_COLUMNS + 1), min(spans.get("row", 1), MOST_ROWS)
+            self.open[-1].begin_cell(line, across, down)
+        elif self.open and name in {"br", "p", "div", "li"}:
             self.open[-1].add_text(line, " ")
 
-    def handle_endtag(self, tag: str) -> None:
-        if tag in {"script", "style"}:
-            self._unseen = max(0, self._unseen - 1)
-        elif self.open and tag == "table":
+    def _end(self, name: str) -> None:
+        if self.open and name == "table":
             self.open.pop().end_row()
-        elif self.open and tag == "tr":
+        elif self.open and name == "tr":
             self.open[-1].end_row()
-        elif self.open and tag in {"td", "th"}:
+        elif self.open and name in {"td", "th"}:
             self.open[-1].end_cell()
 
-    def handle_data(self, data: str) -> None:
-        if self.open and not self._unseen:
-            self.open[-1].add_text(self.getpos()[0], data)
 
-
-def _span(text: str | None, most: int) -> int:
-    """How far a cell reaches; what is no number counts as 1, as browsers have it."""
-    stripped = (text or "").strip()
-    return max(1, min(int(stripped), most)) if stripped.isascii() and stripped.isdigit() and len(stripped) < 10 else 1
+def _pieces(text: str) -> Iterator[tuple[int, str, bool, str, str]]:
+    """Every tag: its line, the text before it, whether it closes, its name and its attributes; last, what is left."""
+    line, end = 1, 0
+    for tag in _TAG.finditer(text):
+        before = text[end : tag.start()]
+        line += before.count("\n")
+        yield line, before, bool(tag[1]), tag[2].lower(), tag[3]
+        line += tag[0].count("\n")
+        end = tag.end()
+    yield line, text[end:], True, "", ""

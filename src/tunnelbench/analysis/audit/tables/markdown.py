@@ -6,10 +6,16 @@ import re
 
 from tunnelbench.analysis.audit.tables.table import Table, TableRow, table_row
 
-RULE = re.compile(r"^[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|)+[ \t]*(?::?-{2,}:?[ \t]*\|?)?[ \t]*$", re.MULTILINE)
 _BAR = re.compile(r"(?<!\\)\|")
 _MARKUP = re.compile(r"<br\s*/?>|</?[a-z][^<>]*>|\*\*|`", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\([^\w\s])")
+_DASHES = re.compile(r":?-{2,}:?")
+
+
+def is_rule(line: str) -> bool:
+    """Whether a line is the one of dashes below the headings."""
+    cells = line.strip().removeprefix("|").removesuffix("|").split("|")
+    return "|" in line and all(_DASHES.fullmatch(cell.strip()) for cell in cells)
 
 
 def read(text: str) -> list[Table]:
@@ -18,7 +24,7 @@ def read(text: str) -> list[Table]:
     tables = []
     number = 1
     while number < len(lines):
-        if RULE.fullmatch(lines[number]) and "|" in lines[number - 1]:
+        if is_rule(lines[number]) and "|" in lines[number - 1]:
             rows = [_row(number, lines[number - 1])]
             number += 1
             while number < len(lines) and "|" in lines[number]:
