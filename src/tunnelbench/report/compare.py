@@ -73,7 +73,7 @@ def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
 def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
     for letter, side in (("A", found.a), ("B", found.b)):
         yield letter, side.title
-        if side.comparability is not None:
+        if side.comparability is not None and side.comparability.comparable is Comparable.YES:
             yield f"{letter} is", side.comparability.label
     if said := bench_ratios(found.a, found.b):
         yield "Testers alone, B / A", f"{', '.join(said)}; single trials, without a router"
@@ -84,7 +84,7 @@ def _cautions(found: Comparison) -> Iterator[str]:
         for remark in side.remarks:
             yield f"{letter}: {remark}."
         if side.comparability is not None and side.comparability.comparable is not Comparable.YES:
-            yield f"{letter} is not of the same kind as a run: {side.comparability.meaning}."
+            yield f"{letter} was not measured as runs are. {side.comparability.label}."
     if (found.a.comparability is None) != (found.b.comparability is None):
         yield (
             "A published table has one figure a row and no spread: nothing can be tested against it. Device, programs "
