@@ -183,18 +183,20 @@ def sign(row: Entry) -> Iterable[Held]:
 
 def held(rows: Sequence[Entry], links: Mapping[int, float]) -> list[list[Held]]:
     """What the rules say of each row, in the order of the rows."""
+    below_zero = [list(sign(row)) for row in rows]
     baselines: dict[tuple[str, str], list[Entry]] = {}
-    for row in rows:
-        if row.is_baseline:
+    for row, wrong in zip(rows, below_zero, strict=True):
+        if row.is_baseline and not wrong:
             baselines.setdefault(row.bench, []).append(row)
-    rules_of_one: Sequence[Callable[[Entry], Iterable[Held]]] = (sign, packet_rate, cpu_sum, units)
+    rules_of_one: Sequence[Callable[[Entry], Iterable[Held]]] = (packet_rate, cpu_sum, units)
     return [
-        [
+        wrong  # of a figure below zero nothing follows
+        or [
             *(each for rule in rules_of_one for each in rule(row)),
             *line_limit(row, links.get(place)),
             *share_of_baseline(row, baselines.get(row.bench, [])),
         ]
-        for place, row in enumerate(rows)
+        for place, (row, wrong) in enumerate(zip(rows, below_zero, strict=True))
     ]
 
 

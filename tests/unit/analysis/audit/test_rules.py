@@ -124,6 +124,12 @@ def test_two_columns_of_one_throughput_agree() -> None:
 
 def test_nothing_is_below_zero() -> None:
     assert broken("Mbit/s\n-94.2\n") == [(1, Rule.SIGN)]
+    assert broken("tunnel,payload,Mbit/s,pps\nnone,1448,-94.2,8129\ngre,1448,0,0\n") == [(1, Rule.SIGN)]
+
+
+def test_figures_of_zero_are_held_like_others() -> None:
+    assert broken("tunnel,payload,Mbit/s\nnone,1448,0\ngre,1448,94.2\n") == [(2, Rule.BASELINE)]
+    assert broken("payload,Mbit/s,pps\n1448,0.00,8129\n1448,94.2,0\n") == [(1, Rule.PACKET_RATE), (2, Rule.PACKET_RATE)]
 
 
 def test_rows_that_state_too_little_are_not_called_right() -> None:
