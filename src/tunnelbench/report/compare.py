@@ -26,7 +26,8 @@ LEGEND = tuple(
         (
             "faster, slower, cheaper, dearer: the spreads are apart, p of the exact Mann-Whitney test is at most",
             f"{ALPHA:g}, there are {TESTED_FROM} trials or more on each side, and the medians differ by",
-            f"{SMALLEST:.0%} or more. Of equal rows {ALPHA:.0%} at most are called so by chance.",
+            f"{SMALLEST:.0%} or more, and by more than the testers alone moved. Of equal rows {ALPHA:.0%} at most",
+            "are called so by chance.",
         ),
         (f"higher, lower: the spreads are apart, and under {TESTED_FROM} trials nobody can say whether by chance.",),
         ("tie: anything less.",),
@@ -63,6 +64,8 @@ def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
             "only_in_b": [_label(row) for row in found.only_in_b],
             "alpha": ALPHA,
             "smallest_difference": SMALLEST,
+            "testers_alone": bench_ratios(found.a, found.b),
+            "bench_moved": found.bench_moved,
             "regressions": None
             if fail_share is None
             else [_label(line.pair.b) + f" {line.figure}" for line in found.regressions(fail_share)],
@@ -76,7 +79,8 @@ def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
         if side.comparability is not None and side.comparability.comparable is Comparable.YES:
             yield f"{letter} is", side.comparability.label
     if said := bench_ratios(found.a, found.b):
-        yield "Testers alone, B / A", f"{', '.join(said)}; single trials, without a router"
+        ratios = ", ".join(f"{place} {ratio:.3f}" for place, ratio in said.items())
+        yield "Testers alone, B / A", f"{ratios}; single trials, without a router"
 
 
 def _cautions(found: Comparison) -> Iterator[str]:
@@ -90,6 +94,8 @@ def _cautions(found: Comparison) -> Iterator[str]:
             "A published table has one figure a row and no spread: nothing can be tested against it. Device, programs "
             "and bench differ all at once, so that no ratio says which of them made it."
         )
+    elif found.bench_moved is None and found.a.comparability is None:
+        yield "No calibration counts on both sides: whether the bench itself moved between A and B is not known."
     if not found.lines:
         yield "No row of A is of the same tunnel, settings, payload, direction and traffic as a row of B."
     elif not found.tested:

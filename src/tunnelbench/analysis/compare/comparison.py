@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tunnelbench.analysis.compare.differences import bench_moved
 from tunnelbench.analysis.compare.matching import Pair, match
 from tunnelbench.analysis.compare.sides import Figure, Side, SideRow
 from tunnelbench.analysis.ranks import Ratio, least_p, mann_whitney, ratio
@@ -85,6 +86,8 @@ class Comparison:
     lines: tuple[Line, ...]
     only_in_a: tuple[SideRow, ...]
     only_in_b: tuple[SideRow, ...]
+    bench_moved: float | None
+    """Factor by which the testers alone moved; None: not known."""
 
     @property
     def tested(self) -> tuple[Line, ...]:
@@ -111,20 +114,22 @@ def compare(a: Side, b: Side) -> Comparison:
         if kind is not None and kind.comparable is Comparable.NO and not alike:
             raise WrongInput(f"{side.name}: {kind.label}", f"see it alone: tunnelbench show {side.name}")
     pairs, only_in_a, only_in_b = match(a, b)
-    lines = tuple(line for pair in pairs for line in _lines(pair, a, b))
-    return Comparison(a, b, lines, tuple(only_in_a), tuple(only_in_b))
+    moved = bench_moved(a, b)
+    published = a.comparability is not None or b.comparability is not None
+    lines = tuple(line for pair in pairs for line in _lines(pair, moved or 1.0, is_published=published))
+    return Comparison(a, b, lines, tuple(only_in_a), tuple(only_in_b), moved)
 
 
-def _lines(pair: Pair, a: Side, b: Side) -> Iterator[Line]:
+def _lines(pair: Pair, moved: float, *, is_published: bool) -> Iterator[Line]:
     common = [figure for figure in Figure if figure in pair.a.figures and figure in pair.b.figures]
     if not common:
         found = [figure for figure in Figure if figure in pair.a.figures or figure in pair.b.figures]
         common = found[:1] or [Figure.THROUGHPUT]
     for figure in common:
-        yield _line(pair, figure, is_published=a.comparability is not None or b.comparability is not None)
+        yield _line(pair, figure, moved, is_published=is_published)
 
 
-def _line(pair: Pair, figure: Figure, *, is_published: bool) -> Line:
+def _line(pair: Pair, figure: Figure, moved: float, *, is_published: bool) -> Line:
     values, others = pair.b.figures.get(figure, ()), pair.a.figures.get(figure, ())
     own, other = (estimate(each) if each else None for each in (values, others))
     remarks = [*pair.unlike, *_remarks(pair, figure)]
@@ -145,8 +150,11 @@ def _line(pair: Pair, figure: Figure, *, is_published: bool) -> Line:
                 f"{len(others)} against {len(values)} trials cannot show a difference (p at least {least:.2g})"
             )
     elif not overlap and p is not None and p <= ALPHA:
-        if abs(quotient.value - 1) >= SMALLEST:
+        by = max(quotient.value, 1 / quotient.value)
+        if abs(quotient.value - 1) >= SMALLEST and by > moved:
             verdict = _difference(figure, quotient.value)
+        elif by <= moved:
+            remarks.append(f"apart, but by no more than the testers alone moved ({moved - 1:.0%})")
         else:
             remarks.append(f"apart, but by under {SMALLEST:.0%}: the layout of code in memory moves as much")
     return Line(pair, figure, other, own, quotient, p, verdict, tuple(remarks))

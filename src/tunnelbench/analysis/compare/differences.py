@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tunnelbench.analysis.compare.sides import Figure, Side
@@ -32,12 +33,21 @@ def differences(a: Side, b: Side) -> tuple[Difference, ...]:
     )
 
 
-def bench_ratios(a: Side, b: Side) -> tuple[str, ...]:
+def bench_ratios(a: Side, b: Side) -> Mapping[str, float]:
     """B over A of what the testers alone did, for each payload and direction: whether the bench is the same."""
     others = {row.place: row.figures.get(Figure.THROUGHPUT) for row in b.testers}
-    said = []
+    found = {}
     for row in a.testers:
         own, other = row.figures.get(Figure.THROUGHPUT), others.get(row.place)
-        if own and other and median(own) > 0:
-            said.append(f"{row.payload_bytes} {row.direction} {median(other) / median(own):.3f}")
-    return tuple(said)
+        if own and other and median(own) > 0 and median(other) > 0:
+            found[f"{row.payload_bytes} {row.direction}"] = median(other) / median(own)
+    return found
+
+
+def bench_moved(a: Side, b: Side) -> float | None:
+    """By which factor, 1 or more, the testers alone moved, up or down: the median of all payloads and directions.
+
+    None: there is no calibration that counts on both sides.
+    """
+    ratios = bench_ratios(a, b).values()
+    return median([max(ratio, 1 / ratio) for ratio in ratios]) if ratios else None

@@ -111,7 +111,7 @@ def test_a_run_differs_from_itself_in_nothing() -> None:
     assert itself.different == ()
     assert (itself.only_in_a, itself.only_in_b) == ((), ())
     assert differences(itself.a, itself.b) == ()
-    assert bench_ratios(itself.a, itself.b)[0] == "1448 in 1.000"
+    assert bench_ratios(itself.a, itself.b)["1448 in"] == 1.0
 
 
 def of_two_runs(noise: float, seed: int, slower_by: float = 0.0, drift: float = 0.0) -> Comparison:
@@ -154,6 +154,26 @@ def test_a_router_that_is_slower_by_ten_per_cent_is_found(noise: float) -> None:
         assert len(worse) >= 0.8 * len(found.lines)
         assert found.regressions(0.05)
         assert not [line for line in found.different if not line.verdict.is_worse]
+
+
+def on_a_bench(name: str, speed: float, router: float) -> Side:
+    """A run whose machine and whose router have these speeds, calibrated."""
+    testers = TunnelSpec("back-to-back", "testers back to back")
+    records = [make_trial(TrialSpec(0, 0, testers, 1448, Direction.IN), make_tcp(1e10 * speed))]
+    for number in range(1, 6):
+        tcp = make_tcp((1e9 + number * 1e6) * speed * router)
+        records.append(make_trial(make_spec(number, number), tcp))
+    return side_of_run(make_run(run_id=name, trials_planned=6), records)
+
+
+def test_a_difference_that_the_bench_made_is_a_tie_and_one_that_the_router_made_is_not() -> None:
+    before = on_a_bench("a", 1.0, 1.0)
+    slower_bench, slower_router = on_a_bench("b", 0.7, 1.0), on_a_bench("c", 0.98, 0.9)
+    line = compare(before, slower_bench).lines[0]
+    assert line.verdict is Verdict.TIE
+    assert line.remarks == ("apart, but by no more than the testers alone moved (43%)",)
+    assert compare(before, slower_router).lines[0].verdict is Verdict.SLOWER
+    assert compare(side("x", [1, 2, 3, 4, 5]), side("y", [1, 2, 3, 4, 5])).bench_moved is None
 
 
 def with_options(name: str, tunnel: str, kind: str, **options: str | int) -> tuple[RunRecord, list[TrialRecord]]:
