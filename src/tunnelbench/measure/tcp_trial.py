@@ -15,8 +15,8 @@ from tunnelbench.measure import cpu
 from tunnelbench.measure.checks import check_calibration, check_trial
 from tunnelbench.measure.companion import Companion, OnSecond, TcpPath
 from tunnelbench.measure.counters import HostCounters, Place, direct_counters, path_counters, read_host, read_path
-from tunnelbench.measure.frames import tcp_limit_bps
 from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.frames import tcp_limit_bps
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, TrialRecord, Window
 from tunnelbench.testbed.base import BackToBack, Testbed
