@@ -132,8 +132,9 @@ def _without_cipher(judged: Sequence[Judged]) -> Iterator[Advice]:
 
 
 def _kernel_or_program(judged: Sequence[Judged]) -> Iterator[Advice]:
-    """The cheapest tunnel of the kernel against the cheapest of a program, ciphers or not."""
-    for place in dict.fromkeys(one.place for one in judged):
+    """The cheapest tunnel of the kernel against the cheapest of a program, ciphers or not; with the largest payload."""
+    largest = max((one.row.payload_bytes for one in judged), default=0)
+    for place in dict.fromkeys(one.place for one in judged if one.row.payload_bytes == largest):
         there = [one for one in judged if one.place == place and not one.row.tunnel.is_baseline]
         costs = [(cost, one) for one in there if (cost := one.figures.cpu_s_per_million_packets) is not None]
         kernel = [each for each in costs if each[1].figures.daemon_share is None]

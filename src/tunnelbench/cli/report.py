@@ -21,8 +21,22 @@ from tunnelbench.store import Store, default_path
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="How to write it.  [default: terminal]")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("-o", "output", metavar="FILE", help="Write it into a file, whole or not at all.")
+@click.option(
+    "--target-mbps",
+    type=click.FloatRange(min=0, min_open=True, max=1e6),
+    metavar="N",
+    help="Say whether N Mbit/s go through each tunnel, and with what headroom.",
+)
 @store_option
-def command(run: str, format_name: str | None, as_json: bool, output: str | None, store_location: str | None) -> None:
+def command(
+    run: str,
+    format_name: str | None,
+    output: str | None,
+    target_mbps: float | None,
+    store_location: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """Write the results of RUN: `last`, a run's id, or the beginning of one."""
     if as_json and format_name not in (None, "json"):
         raise WrongInput(f"--json and --format {format_name} contradict each other", "leave one of them out")
@@ -31,9 +45,9 @@ def command(run: str, format_name: str | None, as_json: bool, output: str | None
         found = store.run(run)
         records = store.trials(found.run_id, with_raw=name == "json")
     if output is None or output == "-":
-        emit(render(found, records, name, terminal_width(), colour=has_colour()))
+        emit(render(found, records, name, terminal_width(), colour=has_colour(), target_mbps=target_mbps))
     else:
-        write_whole(Path(output), render(found, records, name))
+        write_whole(Path(output), render(found, records, name, target_mbps=target_mbps))
 
 
 def write_whole(path: Path, text: str) -> None:
