@@ -112,12 +112,12 @@ def _busy_by_cpu(trials: Sequence[TcpMeasurement]) -> dict[int, float]:
 def _who(trials: Sequence[TcpMeasurement]) -> str:
     """Whose work it was: the tunnel's programs by their own accounts, the kernel's split by clock ticks."""
     parts = []
-    names = dict.fromkeys(name for trial in trials for name in trial.window.daemon_cpu_s_by_program)
+    names = dict.fromkeys(name for trial in trials for name in trial.window.program_cpu_s)
     for name in names:
         share = _median(
             trials,
             lambda trial, name=name: (  # type: ignore[misc]
-                trial.window.daemon_cpu_s_by_program.get(name, 0.0) / trial.window.duration_s
+                trial.window.program_cpu_s.get(name, 0.0) / trial.window.duration_s
             ),
         )
         parts.append(f"{name} {percent(share)} of a CPU")

@@ -148,7 +148,7 @@ class Companion:
             daemon_cpu_s=None if spent_s is None else sum(spent_s.values()),
             daemon_cpu_method=after.daemons_method,
             router_by_cpu=tuple(cpu.usage(before, after, [one]) for one in self.testbed.router.cpus),
-            daemon_cpu_s_by_program=spent_s or {},
+            program_cpu_s=spent_s or {},
         )
 
     def _read(self) -> Reading:

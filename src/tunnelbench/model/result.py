@@ -155,7 +155,7 @@ class Window:
     """`schedstat` (ns), `ticks` (10 ms) or empty."""
     router_by_cpu: tuple[CpuUsage, ...] = ()
     """As `router_cpu`, each CPU by itself; empty in records of before this was kept."""
-    daemon_cpu_s_by_program: Mapping[str, float] = field(default_factory=dict)
+    program_cpu_s: Mapping[str, float] = field(default_factory=dict)
     """`daemon_cpu_s` by the name of the program [s]."""
 
 

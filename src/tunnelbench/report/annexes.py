@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.advice import Advice
 from tunnelbench.analysis.cost import Amount
-from tunnelbench.analysis.cost_model import CLAIMED_ERROR_SHARE, FRAME_SIZES_BYTES, IMIX, CostModel, NoModel, Prediction
+from tunnelbench.analysis.cost_model import CLAIMED_ERROR_SHARE, IMIX, CostModel, NoModel, Prediction
 from tunnelbench.analysis.limits import Finding
 from tunnelbench.analysis.numbers import percent, significant
 from tunnelbench.analysis.summary import Row
@@ -59,12 +59,12 @@ def cost_annex(models: Sequence[CostModel | NoModel]) -> list[Annex]:
             title="What a packet costs the router",
             header=(
                 "Technology",
-                "Packets go",
+                "Way",
                 "Fixed [us]",
                 "Per byte [ns]",
-                *(f"{size} [packets/s]" for size in FRAME_SIZES_BYTES),
-                "IMIX [packets/s]",
-                "IMIX [Mbit/s]",
+                *(f"{size} packets/s" for size in SHOWN_BYTES),
+                "IMIX packets/s",
+                "IMIX Mbit/s",
             ),
             rows=rows,
             items=tuple(one_line(remark) for remark in (*_tally(drawn), *remarks)),
@@ -72,6 +72,9 @@ def cost_annex(models: Sequence[CostModel | NoModel]) -> list[Annex]:
         )
     ]
 
+
+SHOWN_BYTES = (64, 1518)
+"""Frame sizes that the table has columns for; the JSON has more."""
 
 COST_NOTE = (
     "Router CPU of a packet = fixed + per byte x its length (inner IP packet), each with its 95 % interval. Packets/s: "
@@ -82,7 +85,7 @@ COST_NOTE = (
 
 
 def _cost_row(model: CostModel, direction: Direction) -> tuple[str, ...]:
-    predictions = [model.predict([(size, 1)], direction) for size in FRAME_SIZES_BYTES]
+    predictions = [model.predict([(size, 1)], direction) for size in SHOWN_BYTES]
     mix = model.predict(IMIX, direction)
     return (
         one_line(model.tunnel.name),
@@ -96,7 +99,7 @@ def _cost_row(model: CostModel, direction: Direction) -> tuple[str, ...]:
 
 def _amount(amount: Amount) -> str:
     value = significant(amount.value, 3)
-    return value if amount.error is None else f"{value} +- {significant(amount.error, 2)}"
+    return value if amount.error is None else f"{value}+-{significant(amount.error, 2)}"
 
 
 def _rate(prediction: Prediction, value: float) -> str:

@@ -41,7 +41,7 @@ def cpus(tcp: TcpMeasurement, *shares: float, programs: dict[str, float] | None 
         router_cpu=together,
         router_by_cpu=by_cpu,
         daemon_cpu_s=sum(spent.values()) if spent else None,
-        daemon_cpu_s_by_program=spent,
+        program_cpu_s=spent,
     )
     return replace(tcp, window=window)
 

@@ -109,9 +109,7 @@ def test_cpu_shares_are_those_of_the_window(path: SimulatedPath) -> None:
     assert window.tester_cpu.busy_share == pytest.approx(0.625)
     assert window.busiest_tester_share == pytest.approx(0.75)
     assert window.daemon_cpu_s == pytest.approx(window.duration_s * 0.2)
-    assert window.daemon_cpu_s_by_program == pytest.approx(
-        {"tund": window.duration_s * 0.15, "helper": window.duration_s * 0.05}
-    )
+    assert window.program_cpu_s == pytest.approx({"tund": window.duration_s * 0.15, "helper": window.duration_s * 0.05})
     assert window.daemon_cpu_method == "ticks"
     assert [usage.cpus for usage in window.router_by_cpu] == [(cpu,) for cpu in window.router_cpu.cpus]
     assert sum(usage.busy_s for usage in window.router_by_cpu) == pytest.approx(window.router_cpu.busy_s)

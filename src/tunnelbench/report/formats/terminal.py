@@ -8,8 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Literal
+from itertools import groupby, zip_longest
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -84,13 +83,16 @@ def _items(texts: Sequence[str]) -> RenderableType:
 def _annex(annex: Annex) -> Iterator[RenderableType]:
     yield Text(annex.title, style="bold")
     if annex.rows:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for number, title in enumerate(annex.header):
-            side: Literal["left", "right"] = "left" if number == 0 else "right"
-            table.add_column(Text(title), justify=side, overflow="fold", vertical="bottom")
-        for row in annex.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        yield table
+        titles = [title.split(" ") for title in annex.header[1:]]
+        widths = [
+            max(len(word) for word in (*words, *(row[number] for row in annex.rows)))
+            for number, words in enumerate(titles, start=1)
+        ]
+        yield from _lines([[Text(word) for word in words] for words in titles], widths)
+        for name, rows in groupby(annex.rows, key=lambda row: row[0]):
+            yield Text(name, style="bold")
+            for row in rows:
+                yield from _lines([[Text(cell)] for cell in row[1:]], widths)
     if annex.items:
         yield _items(annex.items)
     for note in annex.notes:
