@@ -3,7 +3,7 @@
 MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 
-.PHONY: bench test install install-dev lint format clean-build
+.PHONY: bench test test-kills test-damage install install-dev lint format clean-build
 
 bench: install ## measure the quick plan and print its table
 	@.venv/bin/tunnelbench run
@@ -16,6 +16,12 @@ install: ## what a run needs: Debian packages, uv, Rust, the package in .venv
 
 install-dev:
 	@scripts/install-debian --dev
+
+test-kills: install-dev ## a run killed at 200 random moments; `make test` does 20 (about 30 minutes)
+	@TUNNELBENCH_KILLS=200 $(PYTHON) -m pytest tests/lab/test_kills.py
+
+test-damage: install-dev ## every bit of a store flipped, and cut at every byte; `make test` takes a sample (about 3 hours)
+	@TUNNELBENCH_DAMAGE=0 $(PYTHON) -m pytest tests/unit/store/test_damage.py
 
 lint: ## the linters alone, each as a test
 	@$(PYTHON) -m pytest tests/unit/test_linters.py

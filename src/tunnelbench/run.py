@@ -11,8 +11,10 @@ from itertools import groupby
 from typing import Protocol
 
 from tunnelbench.host.command import CommandFailed
+from tunnelbench.measure.clock import check_clock, wall_offset_s
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
+from tunnelbench.measure.patience import Patience
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
 from tunnelbench.model.errors import CannotHere, TrialFailed, TunnelRefused, TunnelUnavailable
@@ -58,6 +60,7 @@ def run_plan(
         bench = Bench(testbed, plan, observer)
         for record in known:
             bench.meter.remember(record)
+            bench.patience.note(record)
         for record in bench.measure_all(done):
             store_trial(record)
             observer.trial_ended(record)
@@ -82,6 +85,7 @@ class Bench:
         self.plan = plan
         self.observer = observer
         self.meter = TrialMeter(testbed, plan.tcp, observer.second_passed)
+        self.patience = Patience()
         self._foreign_load_seen = True
         """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
 
@@ -115,15 +119,19 @@ class Bench:
         waiting = list(trials)
         while waiting:
             started_at = now()
+            if why := self.patience.why_over(waiting[0].tunnel.name):
+                yield from self._without_figures(waiting, Outcome.GIVEN_UP, why, started_at)
+                return
             try:
                 # A tunnel that dies takes one trial with it; the rest of the block gets a new one.
                 yield from self._measure_through_one_tunnel(waiting)
             except (TunnelUnavailable, CommandFailed) as error:
-                yield from self._without_figures(waiting, Outcome.UNAVAILABLE, error, started_at)
+                yield from self._without_figures(waiting, Outcome.UNAVAILABLE, str(error), started_at)
             except TunnelRefused as error:
-                yield from self._without_figures(waiting, Outcome.REFUSED, error, started_at)
+                proof = error.proof if isinstance(error, ProofFailed) else None
+                yield from self._without_figures(waiting, Outcome.REFUSED, str(error), started_at, proof)
             except TrialFailed as error:  # of the warm-up: that of a trial has its record
-                yield from self._without_figures(waiting, Outcome.VOID, error, started_at)
+                yield from self._without_figures(waiting, Outcome.VOID, str(error), started_at)
 
     def _measure_through_one_tunnel(self, waiting: list[TrialSpec]) -> Iterator[TrialRecord]:
         """Bring the tunnel up once and measure what is waiting, taking each trial off the list that got its record."""
@@ -142,32 +150,57 @@ class Bench:
                 record = self._record(spec, partial(self.meter.measure, spec, tunnel), proof)
                 waiting.pop(0)
                 yield record
-                if tunnel.has_died:
+                # After a failure nobody knows the state of the tunnel: the next trial gets a new one.
+                if record.outcome is Outcome.VOID or tunnel.has_died or self.patience.why_over(tunnel_spec.name):
                     return
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
         """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void."""
+        waited_s = 0.0
         if self._foreign_load_seen:
             cpus = sorted({*self.testbed.router.cpus, *self.testbed.client.cpus, *self.testbed.server.cpus})
-            self.observer.waited_for_quiet(wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s))
-        started_at = now()
+            waited_s = wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s)
+            self.observer.waited_for_quiet(waited_s)
+        started_at, offset_s = now(), wall_offset_s()
         self.observer.trial_starts(spec)
         try:
             found = trial()
         except (TrialFailed, CommandFailed) as error:
-            raw = error.raw if isinstance(error, TrialFailed) else {}
-            return TrialRecord(spec, Outcome.VOID, str(error), started_at, now(), proof=proof, raw=raw)
-        self._foreign_load_seen = any(
-            check.name == "foreign-load" and check.verdict is Verdict.VOID for check in found.checks
-        )
-        return TrialRecord(spec, Outcome.MEASURED, "", started_at, now(), found.checks, found.tcp, proof, found.raw)
+            record = TrialRecord(
+                spec,
+                Outcome.VOID,
+                str(error),
+                started_at,
+                now(),
+                (check_clock(wall_offset_s() - offset_s),),
+                proof=proof,
+                raw=error.raw if isinstance(error, TrialFailed) else {},
+                waited_for_quiet_s=waited_s,
+            )
+        else:
+            checks = (*found.checks, check_clock(wall_offset_s() - offset_s))
+            record = TrialRecord(
+                spec, Outcome.MEASURED, "", started_at, now(), checks, found.tcp, proof, found.raw, waited_s
+            )
+            self._foreign_load_seen = any(
+                check.name == "foreign-load" and check.verdict is Verdict.VOID for check in checks
+            )
+        self.patience.note(record)
+        return record
 
     def _without_figures(
-        self, waiting: list[TrialSpec], outcome: Outcome, error: Exception, started_at: str
+        self,
+        waiting: list[TrialSpec],
+        outcome: Outcome,
+        reason: str,
+        started_at: str,
+        proof: TunnelProof | None = None,
     ) -> Iterator[TrialRecord]:
-        proof = error.proof if isinstance(error, ProofFailed) else None
+        """A record for each trial that is waiting; taken together they are one attempt."""
         while waiting:
-            yield TrialRecord(waiting.pop(0), outcome, str(error), started_at, now(), proof=proof)
+            record = TrialRecord(waiting.pop(0), outcome, reason, started_at, now(), proof=proof)
+            self.patience.note(record)
+            yield record
 
     def _ends(self) -> Ends:
         testbed, a = self.testbed, self.testbed.addresses

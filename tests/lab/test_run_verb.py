@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.postgresql import cluster
 
 from tunnelbench.cli.here import RUN_FOLDER
 
@@ -168,6 +169,49 @@ def namespaces() -> set[str]:
 
 def processes_in(namespace: str) -> list[str]:
     return subprocess.run(["ip", "netns", "pids", namespace], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_the_store_of_a_team_may_restart_in_mid_run_and_holds_every_trial(plan: Callable[[str], list[str]]) -> None:
+    argv = plan(SHORT_PLAN.replace("rounds = 1", "rounds = 2"))
+    with cluster() as server:
+        url = server.new_database()
+        argv[argv.index("--store") + 1] = url
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            for trial in ("back to back", "vxlan"):
+                wait_for_line(process, trial)
+                server.stop("immediate")
+                time.sleep(2.5)  # a trial ends meanwhile, and waits to be stored
+                server.start()
+            _, errors = process.communicate(timeout=90)
+        assert process.returncode in {0, 3}, errors
+        listed = run([TUNNELBENCH, "list", "runs", "--store", url, "--json"])
+        (found,) = json.loads(listed.stdout)
+        assert (found["status"], found["trials_recorded"]) == ("done", 9)
+        assert "nothing of ours" in run([TUNNELBENCH, "clean", "--store", url]).stdout
+
+
+def test_a_store_that_is_full_ends_the_run_with_its_trials_kept(
+    plan: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    try:
+        argv = plan(LONG_PLAN)
+        argv[argv.index("--store") + 1] = str(disk / "results.sqlite")
+        done = run(argv)
+        assert done.returncode == 3, done.stderr
+        assert "full" in done.stderr
+        assert "make room" in done.stderr
+        assert "tunnelbench run --resume" in done.stderr
+        assert "Traceback" not in done.stderr
+        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+        store = ["--store", str(disk / "results.sqlite")]
+        assert run([TUNNELBENCH, "clean", *store]).returncode == 0
+        (found,) = json.loads(run([TUNNELBENCH, "list", "runs", *store, "--json"]).stdout)
+        assert found["trials_recorded"] > 0
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_second_run_is_told_who_measures_already(plan: Callable[[str], list[str]]) -> None:

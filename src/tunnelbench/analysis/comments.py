@@ -5,7 +5,7 @@ from __future__ import annotations
 from tunnelbench.analysis.numbers import percent, significant
 from tunnelbench.analysis.summary import Figures, Row, TrialClass
 
-NOT_IN_STATISTICS = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE)
+NOT_IN_STATISTICS = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP)
 
 
 def comments(row: Row) -> tuple[str, ...]:

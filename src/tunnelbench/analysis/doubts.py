@@ -48,7 +48,7 @@ class Doubt:
 
 
 def doubts(records: Sequence[TrialRecord], rows: Sequence[Row]) -> tuple[Doubt, ...]:
-    """All doubts: refused, unavailable, void, doubtful, note; within a class in the order of the plan."""
+    """All doubts: refused, unavailable, given up, void, doubtful, note; within a class in the order of the plan."""
     ordered = sorted(records, key=lambda record: record.spec.sequence)
     said = [(record.spec, *each) for record in ordered for each in _said_of(record)]
     for row in rows:
@@ -69,7 +69,14 @@ def doubts(records: Sequence[TrialRecord], rows: Sequence[Row]) -> tuple[Doubt, 
     return tuple(sorted(found, key=lambda doubt: _ORDER.index(doubt.trial_class)))
 
 
-_ORDER = (TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.VOID, TrialClass.DOUBTFUL, TrialClass.NOTE)
+_ORDER = (
+    TrialClass.REFUSED,
+    TrialClass.UNAVAILABLE,
+    TrialClass.GIVEN_UP,
+    TrialClass.VOID,
+    TrialClass.DOUBTFUL,
+    TrialClass.NOTE,
+)
 
 
 def merged(reasons: Sequence[str]) -> str:

@@ -31,11 +31,12 @@ class TrialClass(StrEnum):
     VOID = "void"
     REFUSED = "refused"
     UNAVAILABLE = "unavailable"
+    GIVEN_UP = "given-up"
 
 
 def trial_class(record: TrialRecord) -> TrialClass:
     """The class under which a trial is counted."""
-    if record.outcome in {Outcome.REFUSED, Outcome.UNAVAILABLE}:
+    if record.outcome not in {Outcome.MEASURED, Outcome.VOID}:
         return TrialClass(record.outcome.value)
     return TrialClass(record.verdict.value)
 

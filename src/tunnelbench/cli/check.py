@@ -8,8 +8,8 @@ import click
 
 from tunnelbench.cli.output import emit, emit_json, json_option
 from tunnelbench.model.errors import ExitCode
+from tunnelbench.model.text import printable
 from tunnelbench.plan import check_file
-from tunnelbench.plan.wording import printable
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
-from tunnelbench.cli.here import RUN_FOLDER, left_runs, only_run_here
-from tunnelbench.cli.output import emit_json, is_store_missing, json_option, store_option
+from tunnelbench.cli.here import RUN_FOLDER, STORE_NAME, left_runs, only_run_here
+from tunnelbench.cli.output import emit_json, is_server, is_store_missing, json_option, open_store, store_option
 from tunnelbench.host.command import undisturbed
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.run import now
-from tunnelbench.store import Store, default_path
+from tunnelbench.store import default_path
 from tunnelbench.testbed.netns import left_namespaces, remove_namespace
 from tunnelbench.tunnel import adapters
 
@@ -29,8 +29,14 @@ def command(store_location: str | None, as_json: bool) -> None:
     if os.geteuid() != 0:
         raise CannotHere("only root can remove namespaces", "run it again as root, or with sudo")
     with only_run_here("clean"):
-        removed = [{"run": run_id, "what": what} for run_id in left_runs() for what in clean_run(run_id)]
-        ended = mark_as_killed(store_location)
+        runs = left_runs()
+        stores = {store_location or str(default_path()), *(name for run_id in runs if (name := store_of(run_id)))}
+        removed = [{"run": run_id, "what": what} for run_id in runs for what in clean_run(run_id)]
+        try:  # a store that cannot be told is no reason to leave the folders
+            ended = [run_id for place in sorted(stores) for run_id in mark_as_killed(place, runs)]
+        finally:
+            for run_id in runs:
+                shutil.rmtree(RUN_FOLDER / run_id)
     if as_json:
         emit_json({"removed": removed, "marked_as_killed": ended})
         return
@@ -43,7 +49,10 @@ def command(store_location: str | None, as_json: bool) -> None:
 
 
 def clean_run(run_id: str) -> Iterator[str]:
-    """Remove all that a run left; says what, thing by thing."""
+    """Remove all that a run left but the folder with the name of its store; says what, thing by thing.
+
+    That folder is the mark by which the rest is known, so it goes last: cleaning up can be killed, too.
+    """
     mark = run_id[-6:]
     with undisturbed():
         for namespace in left_namespaces(mark):
@@ -54,17 +63,32 @@ def clean_run(run_id: str) -> Iterator[str]:
                 path.unlink(missing_ok=True)
                 yield f"file {path}"
         folder = RUN_FOLDER / run_id
-        shutil.rmtree(folder)
+        for entry in folder.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != STORE_NAME:
+                entry.unlink()
         yield f"folder {folder} with its keys and configurations"
 
 
-def mark_as_killed(store_location: str | None) -> list[str]:
-    """Note in the store that the runs which it takes to be under way are not; returns their ids."""
-    place = store_location or default_path()
+def store_of(run_id: str) -> str:
+    """The store that a run was writing to; empty where it did not come to that."""
+    try:
+        return (RUN_FOLDER / run_id / STORE_NAME).read_text()
+    except OSError:
+        return ""
+
+
+def mark_as_killed(place: str, left: Sequence[str]) -> list[str]:
+    """Note in a store that the runs which it takes to be under way are not; returns their ids.
+
+    On a server, runs of other machines may well be under way: only those that were left here are meant.
+    """
     if is_store_missing(place):
         return []
-    with Store.open(place, create=False) as store:
-        stale = [run.run_id for run in store.runs() if run.status == "running"]
+    with open_store(place) as store:
+        running = [run.run_id for run in store.runs() if run.status == "running"]
+        stale = [run_id for run_id in running if run_id in left or not is_server(place)]
         for run_id in stale:
             store.end_run(run_id, "killed", now())
     return stale

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunnelbench.cli.output import has_colour, terminal_width
-from tunnelbench.plan.wording import printable
+from tunnelbench.model.text import printable
 from tunnelbench.report.text import one_line
 
 UNFOLDED_WIDTH = 10_000
@@ -36,6 +36,8 @@ STYLES = {
     "void": "red",
     "refused": "red",
     "failed": "red",
+    "killed": "red",
+    "given-up": "dim",
     "absent": "dim",
     "unknown": "dim",
     "unavailable": "dim",

@@ -19,6 +19,9 @@ from tunnelbench.run import now
 RUN_FOLDER = Path("/run/tunnelbench")
 """Keys and configurations of a run live below it, in memory."""
 
+STORE_NAME = "store"
+"""The file in a run's folder that names its store: whoever cleans up tells that store, too."""
+
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 
 

@@ -19,12 +19,13 @@ from tunnelbench.cli.output import (
     is_store_missing,
     json_option,
     link_text,
+    open_store,
     store_option,
 )
 from tunnelbench.host.readiness import probing_host
 from tunnelbench.model.result import RunRecord
 from tunnelbench.plan import read_plan, read_testbed, shipped_plans, shipped_testbeds
-from tunnelbench.store import Store, default_path
+from tunnelbench.store import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas
 
@@ -88,7 +89,7 @@ def runs(location: Path | str) -> Listing:
     """The runs of a store, newest first; none where there is no store yet."""
     found: Sequence[RunRecord] = ()
     if not is_store_missing(location):
-        with Store.open(location, create=False) as store:
+        with open_store(location) as store:
             found = store.runs()
     fields = ("run_id", "started_at", "ended_at", "status", "plan_name", "plan_title", "testbed_name",
               "trials_recorded", "trials_planned", "tunnelbench_version")  # fmt: skip

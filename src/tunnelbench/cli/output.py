@@ -14,13 +14,14 @@ import click
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Link
 from tunnelbench.report.formats.json import plain
+from tunnelbench.store import Store, default_path
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 store_option = click.option(
     "--store",
     "store_location",
-    metavar="PATH",
-    help="Where the results are.  [default: where `run` keeps them]",
+    metavar="PATH|URL",
+    help="Where the results are: a file, or postgresql://USER@HOST/NAME.  [default: where `run` keeps them]",
 )
 
 
@@ -73,6 +74,19 @@ def link_text(link: Link) -> str:
         rate = out if out == back else f"{out} out, {back} in"
     delay = f", {link.delay_ms:g} ms on each cable" if link.delay_ms else ""
     return f"{rate}{delay}"
+
+
+def open_store(location: Path | str | None, *, create: bool = False) -> Store:
+    """The store at a path, a URL or where it is by default; says so on standard error where it was migrated."""
+    store = Store.open(location or default_path(), create=create)
+    if store.change:
+        click.echo(f"tunnelbench: {store.change}", err=True)
+    return store
+
+
+def is_server(location: Path | str) -> bool:
+    """Whether a store is on a database server, which other machines use, too."""
+    return "://" in str(location) and not str(location).startswith("sqlite")
 
 
 def is_store_missing(location: Path | str) -> bool:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import click
 
-from tunnelbench.cli.output import emit, has_colour, store_option, terminal_width
+from tunnelbench.cli.output import emit, has_colour, open_store, store_option, terminal_width
 from tunnelbench.model.errors import CannotHere, WrongInput
-from tunnelbench.plan.wording import printable
+from tunnelbench.model.text import printable
 from tunnelbench.report import FORMATS, render
-from tunnelbench.store import Store, default_path
 
 
 @click.command()
@@ -41,7 +40,7 @@ def command(
     if as_json and format_name not in (None, "json"):
         raise WrongInput(f"--json and --format {format_name} contradict each other", "leave one of them out")
     name = "json" if as_json else format_name or "terminal"
-    with Store.open(store_location or default_path(), create=False) as store:
+    with open_store(store_location) as store:
         found = store.run(run)
         records = store.trials(found.run_id, with_raw=name == "json")
     if output is None or output == "-":

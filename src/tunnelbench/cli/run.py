@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from tunnelbench import __version__
-from tunnelbench.cli.here import RUN_FOLDER, only_run_here
-from tunnelbench.cli.output import emit, has_colour, json_option, store_option, terminal_width
+from tunnelbench.cli.here import RUN_FOLDER, STORE_NAME, only_run_here
+from tunnelbench.cli.output import emit, has_colour, json_option, open_store, store_option, terminal_width
 from tunnelbench.cli.progress import Lines, LiveView, Progress
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
@@ -33,7 +33,7 @@ from tunnelbench.plan import (
 )
 from tunnelbench.report import render
 from tunnelbench.run import now, run_plan
-from tunnelbench.store import Store, default_path
+from tunnelbench.store import Store
 from tunnelbench.testbed import KINDS, open_testbed
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import PLANNED, option_schemas
@@ -57,9 +57,11 @@ def command(resume: str | None, store_location: str | None, *, as_json: bool, **
     """
     named = Named(**files)
     require_programs()
-    place = store_location or default_path()
     new = new_job(named) if resume is None else None  # read before a store is made: a wrong file leaves none
-    with only_run_here(new.run_id if new else f"--resume {resume}"), Store.open(place, create=new is not None) as store:
+    with (
+        only_run_here(new.run_id if new else f"--resume {resume}"),
+        open_store(store_location, create=new is not None) as store,
+    ):
         job = new or resumed_job(store, str(resume), named)
         carry_out(job, store, as_json)
         run, records = store.run(job.run_id), store.trials(job.run_id)
@@ -181,6 +183,7 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
     status = "failed"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / STORE_NAME).write_text(store.name)
         with progress.showing():
             run_plan(job.plan.plan, testbed, keep, progress, job.known)
         status = "done"

@@ -14,11 +14,12 @@ from tunnelbench.cli.details import run as run_details
 from tunnelbench.cli.details import testbed as testbed_details
 from tunnelbench.cli.details import tunnel as tunnel_details
 from tunnelbench.cli.needs import kinds
-from tunnelbench.cli.output import is_store_missing, json_option, store_option
+from tunnelbench.cli.output import is_store_missing, json_option, open_store, store_option
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.text import printable
 from tunnelbench.plan import FileErrors, check_file, shipped_plans, shipped_testbeds
-from tunnelbench.plan.wording import printable, quoted
-from tunnelbench.store import Store, default_path
+from tunnelbench.plan.wording import quoted
+from tunnelbench.store import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas
 
@@ -48,7 +49,7 @@ def command(name: str, trial: int | None, as_json: bool, store_location: str | N
         case "testbed":
             testbed_details.show(name, as_json=as_json)
         case _:
-            with Store.open(location, create=False) as store:
+            with open_store(location) as store:
                 run_details.show(store, name, trial, as_json=as_json)
 
 
@@ -95,5 +96,5 @@ def ids_of_runs(location: Path | str) -> list[str]:
     """Ids of all runs, newest first; none where there is no store yet."""
     if is_store_missing(location):
         return []
-    with Store.open(location, create=False) as store:
+    with open_store(location) as store:
         return [run.run_id for run in store.runs()]

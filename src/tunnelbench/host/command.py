@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -18,12 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.text import printable
 
 log = logging.getLogger("tunnelbench.command")
 
 DEFAULT_TIMEOUT_S = 20.0
 STOP_GRACE_S = 1.5
 """How long a daemon may take over SIGTERM before it gets SIGKILL."""
+
+FILE_LIMIT_BYTES = 64_000_000
+"""What a daemon may print, or write into one file: its log lies in memory. The kernel ends it at that (SIGXFSZ)."""
+
+LINE_LIMIT = 300
+"""Of a daemon's last line, characters that are told."""
 
 DIE_WITH_CONTROLLER = ("setpriv", "--pdeathsig", "KILL")
 """Prefix of long-lived commands: the kernel ends them when the controller dies, even by kill -9 (prctl(2))."""
@@ -93,6 +101,8 @@ class Daemon:
             self.process = _popen(
                 [*DIE_WITH_CONTROLLER, *argv], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
+        with suppress(ProcessLookupError):  # it has ended already
+            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
 
     @property
     def pid(self) -> int:
@@ -109,9 +119,32 @@ class Daemon:
             file.seek(max(0, size - limit_bytes))
             return _text(file.read())
 
+    @property
+    def log_size_bytes(self) -> int:
+        """How much it has printed so far [bytes]."""
+        return self.log_path.stat().st_size
+
+    def printed_since(self, size_bytes: int, limit_bytes: int = 1_000_000) -> str:
+        """What it has printed after its first `size_bytes`, at most `limit_bytes` from there."""
+        with self.log_path.open("rb") as file:
+            file.seek(size_bytes)
+            return _text(file.read(limit_bytes))
+
     def last_line(self) -> str:
+        """What it printed last; that it printed too much, where it was ended for that."""
+        if self.process.poll() in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
+            return f"it printed more than {FILE_LIMIT_BYTES / 1e6:.0f} MB"
         lines = self.output(4096).strip().splitlines()
-        return lines[-1] if lines else "no output"
+        return printable(lines[-1][:LINE_LIMIT]) if lines else "no output"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped it (SIGSTOP): it lives and does nothing."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return False
+        return status.rpartition(")")[2].split()[0] in "Tt"
 
     def wait_for(self, text: str, timeout_s: float) -> bool:
         """Whether it prints `text` within `timeout_s`; gives up at once when it ends without."""

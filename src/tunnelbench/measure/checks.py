@@ -11,6 +11,7 @@ from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES, tcp_packet_bytes
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, TcpMeasurement, Verdict
+from tunnelbench.model.text import printable
 
 CONTROL_PACKETS = 60
 """What iperf3's control connection, ARP and the like may add to the counters of a trial."""
@@ -40,16 +41,19 @@ def check_trial(
     foreign: Mapping[str, float],
     router_cpu_doubt: str,
     testers_bps: float | None,
+    restart: str,
 ) -> tuple[Check, ...]:
     """All checks of one TCP trial.
 
     `outer` is what is to carry the data, in words; `foreign` other people's CPU seconds by process;
     `router_cpu_doubt` why the router's busy time may not be its own, empty where it is; `testers_bps` what
-    the testers do back to back with this payload in this direction, None where that is not known [bit/s].
+    the testers do back to back with this payload in this direction, None where that is not known [bit/s];
+    `restart` what a daemon of the tunnel said of beginning anew, empty where none did.
     """
     return (
         _merged_frames(tcp),
         _outer_protocol(tcp, outer, exact_outer_packets),
+        _restart(restart),
         _fragments(tcp),
         _drops(tcp),
         _tester(tcp, testers_bps),
@@ -193,6 +197,12 @@ def _stalls(tcp: TcpMeasurement) -> Check:
     stalls_s = [length_s for length_s in empty_s if length_s >= SHORTEST_STALL_S]
     reason = f"nothing arrived for {sum(stalls_s):g} s in all" if stalls_s else "data arrived in every interval"
     return Check("stalls", Verdict.DOUBTFUL if stalls_s else Verdict.OK, reason, rule=8)
+
+
+def _restart(said: str) -> Check:
+    if said:
+        return Check("restart", Verdict.VOID, f"the tunnel began anew during the trial: {printable(said)}", rule=3)
+    return Check("restart", Verdict.OK, "the tunnel was one and the same throughout", rule=3)
 
 
 def _responsiveness(tcp: TcpMeasurement) -> Check:

@@ -64,6 +64,8 @@ class TcpPath:
                 if not daemon.is_running:
                     last = daemon.last_line()
                     raise TrialFailed(f"{daemon.name} on the {end} ended during the trial; last: {last}")
+                if daemon.is_stopped:
+                    raise TrialFailed(f"{daemon.name} on the {end} was stopped during the trial and does nothing")
 
 
 class Companion:

@@ -158,6 +158,7 @@ class TrialMeter:
         testbed = self.testbed
         place = Place(spec.direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
         path = TcpPath(testbed.addresses.target, place, tunnel.router_daemons, tunnel.server_daemons)
+        said_before = tunnel.log_sizes()
         before = read_path(testbed)
         offered = offer_tcp(testbed, path, spec, self.traffic, self.on_second)
         after = read_path(testbed)
@@ -171,6 +172,7 @@ class TrialMeter:
             foreign=offered.foreign,
             router_cpu_doubt=self._router_cpu_doubt(tunnel),
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
+            restart=tunnel.restart_since(said_before),
         )
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)

@@ -37,6 +37,8 @@ class Outcome(StrEnum):
     """The tunnel failed its proof and was not timed."""
     UNAVAILABLE = "unavailable"
     """This machine cannot do it."""
+    GIVEN_UP = "given-up"
+    """Not tried, because the tunnel had failed too often in a row."""
 
 
 @dataclass(frozen=True)
@@ -285,6 +287,8 @@ class TrialRecord:
     proof: TunnelProof | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
     """Tool output as it came: iperf3's JSON of both ends, ping, counters before and after."""
+    waited_for_quiet_s: float | None = None
+    """How long other load held the trial up before it started [s]; None: not known, or it never came to that."""
 
     @property
     def verdict(self) -> Verdict:

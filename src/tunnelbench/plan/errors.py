@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.text import printable
 from tunnelbench.plan.locate import KeyPath, Located
-from tunnelbench.plan.wording import key_text, printable
+from tunnelbench.plan.wording import key_text
 
 
 @dataclass(frozen=True)

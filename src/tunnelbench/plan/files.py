@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.text import printable
 from tunnelbench.plan.errors import FileErrors, whole_file_error
-from tunnelbench.plan.wording import did_you_mean, printable, quoted
+from tunnelbench.plan.wording import did_you_mean, quoted
 
 LARGEST_FILE_BYTES = 1 << 20
 

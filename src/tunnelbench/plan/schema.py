@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tunnelbench.model.plan import SMALLEST_TCP_PAYLOAD_BYTES, Direction, Plan, TcpTraffic
 from tunnelbench.model.testbed import Link, TestbedSpec
-from tunnelbench.plan.wording import printable, value_text
+from tunnelbench.model.text import printable
+from tunnelbench.plan.wording import value_text
 
 LARGEST_TCP_PAYLOAD_BYTES = 8948
 """What an MTU of 9000 leaves after 20 bytes of IPv4, 20 of TCP and 12 of time stamps."""

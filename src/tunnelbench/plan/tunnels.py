@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from tunnelbench.model.plan import BASELINE_KIND, OptionValue, TunnelSpec
+from tunnelbench.model.text import printable
 from tunnelbench.plan import expand
 from tunnelbench.plan.check import Problem, check_options, unknown_key
 from tunnelbench.plan.errors import Faults
 from tunnelbench.plan.locate import KeyPath
 from tunnelbench.plan.schema import LONGEST_NAME, PLAN_KEYS
-from tunnelbench.plan.wording import did_you_mean, not_one_of, printable, quoted, value_text
+from tunnelbench.plan.wording import did_you_mean, not_one_of, quoted, value_text
 
 MOST_TRIALS = 100_000
 

@@ -11,11 +11,6 @@ LONGEST_QUOTE = 60
 """Longer values are cut in a message [characters]."""
 
 
-def printable(text: str) -> str:
-    """The text on one line and without control characters: what a file holds must not steer a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
 def quoted(text: str) -> str:
     """In double quotes, cut where it is long."""
     return f'"{text}"' if len(text) <= LONGEST_QUOTE else f'"{text[:LONGEST_QUOTE]}..."'

@@ -12,6 +12,7 @@ from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
 from tunnelbench.analysis.doubts import Doubt, doubts
 from tunnelbench.analysis.limits import Finding, what_limits
 from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise
 from tunnelbench.model.result import RunRecord, TrialRecord
@@ -31,6 +32,7 @@ NOT_RECORDED = "not recorded"
 SECTION_TITLES = {
     TrialClass.REFUSED: "Refused: failed the proof and was not timed",
     TrialClass.UNAVAILABLE: "Unavailable: cannot be done here",
+    TrialClass.GIVEN_UP: "Given up: failed too often to be tried again",
     TrialClass.VOID: "Void: not in the figures",
     TrialClass.DOUBTFUL: "Doubtful: in the figures, and marked",
     TrialClass.NOTE: "Notes",
@@ -201,6 +203,8 @@ def _cautions(run: RunRecord, records: Sequence[TrialRecord], rows: Sequence[Row
     found = list(run.notes)
     if len(records) < run.trials_planned:
         found.append(f"The table is not whole: {len(records)} of {run.trials_planned} trials are recorded.")
+    if said := quiet(records).in_words():
+        found.append(said)
     rounds = max((record.spec.round for record in records), default=0)
     if 0 < rounds < LEAST_ROUNDS:
         found.append(f"{_rounds(rounds)} cannot show a spread: differences between rows may be chance.")

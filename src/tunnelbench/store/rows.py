@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import RowMapping
 
 from tunnelbench.model.plan import Direction, OptionValue, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TrialRecord, TunnelProof
+from tunnelbench.store.checksum import CHECKSUM, checksum
 
-Row = dict[str, str | int | None]
+Row = dict[str, str | int | float | None]
 
 _OPTIONS = TypeAdapter(dict[str, OptionValue])
 _CHECKS = TypeAdapter(tuple[Check, ...])
@@ -24,8 +25,8 @@ _NOTES = TypeAdapter(tuple[str, ...])
 
 
 def run_row(record: RunRecord) -> Row:
-    """For table `run`; how many trials are recorded is counted when it is read."""
-    return {
+    """For table `run`; that starts with no trial recorded."""
+    row: Row = {
         "run_id": _text(record.run_id),
         "started_at": record.started_at,
         "ended_at": record.ended_at,
@@ -39,13 +40,15 @@ def run_row(record: RunRecord) -> Row:
         "trials_planned": record.trials_planned,
         "tunnelbench_version": record.tunnelbench_version,
         "notes": _json(record.notes),
+        "trials_recorded": 0,
     }
+    return _sealed(row)
 
 
-def run_record(row: RowMapping) -> RunRecord:
-    """From a row of table `run` with `trials_recorded` counted."""
+def run_record(row: Mapping[Any, Any]) -> RunRecord:
+    """From a row of table `run`."""
     fields = {
-        **row,
+        **{name: value for name, value in row.items() if name != CHECKSUM},
         "host_facts": _OBJECT.validate_json(row["host_facts"]),
         "notes": _NOTES.validate_json(row["notes"]),
     }
@@ -55,7 +58,7 @@ def run_record(row: RowMapping) -> RunRecord:
 def trial_row(run_id: str, record: TrialRecord, proof_sha256: str | None) -> Row:
     """For table `trial`."""
     spec = record.spec
-    return {
+    row: Row = {
         "run_id": run_id,
         "sequence": spec.sequence,
         "round": spec.round,
@@ -72,10 +75,12 @@ def trial_row(run_id: str, record: TrialRecord, proof_sha256: str | None) -> Row
         "checks": _json(_CHECKS.dump_python(record.checks, mode="json")),
         "tcp": None if record.tcp is None else _json(_TCP.dump_python(record.tcp, mode="json")),
         "proof_sha256": proof_sha256,
+        "waited_for_quiet_s": record.waited_for_quiet_s,
     }
+    return _sealed(row)
 
 
-def trial_record(row: RowMapping, proof: TunnelProof | None, raw: str | None) -> TrialRecord:
+def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | None) -> TrialRecord:
     """From a row of table `trial`, its proof and the JSON of its raw output, where that was read."""
     tunnel = TunnelSpec(row["tunnel_kind"], row["tunnel_name"], _OPTIONS.validate_json(row["tunnel_options"]))
     return TrialRecord(
@@ -88,25 +93,36 @@ def trial_record(row: RowMapping, proof: TunnelProof | None, raw: str | None) ->
         tcp=None if row["tcp"] is None else _TCP.validate_json(row["tcp"]),
         proof=proof,
         raw={} if raw is None else _OBJECT.validate_json(raw),
+        waited_for_quiet_s=row["waited_for_quiet_s"],
     )
 
 
 def raw_row(run_id: str, record: TrialRecord) -> Row:
     """For table `trial_raw`."""
-    return {"run_id": run_id, "sequence": record.spec.sequence, "raw": _json(dict(record.raw))}
+    return _sealed({"run_id": run_id, "sequence": record.spec.sequence, "raw": _json(dict(record.raw))})
 
 
 def proof_row(proof: TunnelProof) -> Row:
     """For table `proof`: what programs printed in a column of its own, all of it addressed by its content."""
     content = _json(_PROOF.dump_python(replace(proof, raw={}), mode="json"))
     raw = _json(dict(proof.raw))
-    return {"sha256": sha256(f"{content}\n{raw}".encode()).hexdigest(), "proof": content, "raw": raw}
+    return {"sha256": proof_address(content, raw), "proof": content, "raw": raw}
 
 
-def proof_record(row: RowMapping) -> TunnelProof:
-    """From a row of table `proof`, of which `raw` may not have been read."""
+def proof_address(content: str, raw: str) -> str:
+    """SHA-256 of a proof's columns, in hexadecimal."""
+    return sha256(f"{content}\n{raw}".encode()).hexdigest()
+
+
+def proof_record(row: Mapping[Any, Any], *, with_raw: bool) -> TunnelProof:
+    """From a row of table `proof`."""
     found = _PROOF.validate_json(row["proof"])
-    return replace(found, raw=_OBJECT.validate_json(row["raw"])) if "raw" in row else found
+    return replace(found, raw=_OBJECT.validate_json(row["raw"])) if with_raw else found
+
+
+def _sealed(row: Row) -> Row:
+    """With its checksum."""
+    return {**row, CHECKSUM: checksum(row)}
 
 
 def _json(value: object) -> str:

@@ -1,20 +1,19 @@
-"""Tables and the number of their format. docs/data-format.md says what is in them."""
+"""Tables and the number of their format. docs/data-format.md says what is in them.
+
+Columns that came with a later format may be null: a migration adds them to rows that are there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from sqlalchemy import Column, Double, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
 
-from sqlalchemy import Column, Connection, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
-
-FORMAT = 1
+FORMAT = 2
 """What this version reads and writes.
 
 History:
 1  run, trial, trial_raw, proof.
+2  checksums of all rows; run.trials_recorded; trial.waited_for_quiet_s.
 """
-
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = ()
-"""The first one turns format 1 into 2, and so on. Once released, none is changed."""
 
 metadata = MetaData()
 
@@ -42,6 +41,8 @@ run = Table(
     Column("trials_planned", Integer, nullable=False),
     Column("tunnelbench_version", Text, nullable=False),
     Column("notes", Text, nullable=False),
+    Column("trials_recorded", Integer),
+    Column("checksum", Text),
 )
 
 proof = Table(
@@ -71,6 +72,8 @@ trial = Table(
     Column("checks", Text, nullable=False),
     Column("tcp", Text),
     Column("proof_sha256", Text, ForeignKey("proof.sha256")),
+    Column("waited_for_quiet_s", Double),
+    Column("checksum", Text),
 )
 
 trial_raw = Table(
@@ -79,5 +82,6 @@ trial_raw = Table(
     Column("run_id", Text, primary_key=True),
     Column("sequence", Integer, primary_key=True, autoincrement=False),
     Column("raw", Text, nullable=False),
+    Column("checksum", Text),
     ForeignKeyConstraint(["run_id", "sequence"], ["trial.run_id", "trial.sequence"]),
 )

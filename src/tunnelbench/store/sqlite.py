@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,65 @@ WRITES = "store_writes"
 """Execution option of a connection that is going to write."""
 
 
+class File:
+    """A store in a file."""
+
+    patience_s = 0.0
+    """A file does not come back."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = str(path)
+
+    def open(self, *, create: bool, lock_wait_s: float) -> Engine:
+        return open_file(self.path, create=create, lock_wait_s=lock_wait_s)
+
+    def explained(self) -> AbstractContextManager[None]:
+        return explained(self.path)
+
+    def is_away(self, error: DBAPIError) -> bool:
+        return False
+
+    def lock_out_others(self, connection: Connection) -> None:
+        """The transaction has the one writer's lock since it began."""
+
+    @contextmanager
+    def keep_copy(self, connection: Connection, number: int) -> Iterator[str]:
+        """Copy the file as committed, to `results.format-1.sqlite` beside it; a copy that is there is not touched."""
+        copy = self.path.with_suffix(f".format-{number}{self.path.suffix}")
+        for attempt in itertools.count(2):
+            if not copy.exists():
+                break
+            copy = self.path.with_suffix(f".format-{number}-{attempt}{self.path.suffix}")
+        partial = copy.with_name(f"{copy.name}.partial")
+        try:
+            os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
+            with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(partial)) as target:
+                source.backup(target)
+            partial.replace(copy)  # sqlite has flushed it to the disk
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        try:
+            yield str(copy)
+        except BaseException:
+            copy.unlink()
+            raise
+
+
+HEADER_BYTES = 100
+"""Of every SQLite file (sqlite.org/fileformat.html, 1.3)."""
+
+
 def open_file(path: Path, *, create: bool, lock_wait_s: float) -> Engine:
     """An engine for a store's file, which is made where it is missing: mode 0600, missing parents 0700."""
     with explained(path):
         if create:
             _make_parents(path.parent)
             _make_file(path)
-        elif not path.exists():
+        if path.is_file() and 0 < path.stat().st_size < HEADER_BYTES:
+            raise _no_store(path, "it is too short")  # of one byte SQLite would make a new database
+        if not create and not path.exists():
             raise WrongInput(f"there are no results yet at {path}", hint="measure some: tunnelbench run")
     engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": lock_wait_s})
     event.listen(engine, "connect", _set_up_connection)
@@ -80,12 +133,16 @@ def explained(path: Path) -> Iterator[None]:
         if known := _explanation(path, error):
             raise known from error
         raise
+    except UnicodeDecodeError as error:  # of a name in the tables of tables
+        raise _damaged(path, "it holds text that is none") from error
     except OSError as error:
         raise _elsewhere(path, error.strerror or str(error)) from error
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> UserError | None:
     name: Any = getattr(error, "sqlite_errorname", None) or ""
+    if name == "SQLITE_ERROR" or not name:
+        return _damaged(path, str(error)) if any(sign in str(error) for sign in _SIGNS_OF_DAMAGE) else None
     for beginning, explain in _EXPLANATIONS.items():
         if name.startswith(beginning):
             return explain(path, str(error))
@@ -120,6 +177,16 @@ def _damaged(path: Path, why: str) -> UserError:
 def _no_store(path: Path, why: str) -> UserError:
     return WrongInput(f"{path}: not a store of TunnelBench: {why}", hint="name another file, or move this one away")
 
+
+_SIGNS_OF_DAMAGE = (
+    "no such table",
+    "no such column",
+    "has no column",
+    "malformed",
+    "Could not decode to UTF-8",
+    "duplicate column",
+)
+"""What SQLite says in words alone where a damaged page holds the tables' names, or a text."""
 
 _EXPLANATIONS = {
     "SQLITE_NOTADB": _no_store,

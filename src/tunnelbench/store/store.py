@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Engine, Select, exists, func, insert, literal, make_url, select, update
-from sqlalchemy.exc import ArgumentError, IntegrityError
+from sqlalchemy import Connection, Engine, Select, func, insert, make_url, select, update
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord, TunnelProof
-from tunnelbench.store import rows, server, sqlite
+from tunnelbench.store import rows, upgrade
+from tunnelbench.store.checksum import CHECKSUM, checksum, is_intact
 from tunnelbench.store.schema import proof, run, trial, trial_raw
-from tunnelbench.store.upgrade import bring_up_to_date
+from tunnelbench.store.server import Server
+from tunnelbench.store.sqlite import WRITES, File
 
 LAST = "last"
 """The reference that means the latest run."""
@@ -25,8 +27,25 @@ LOCK_WAIT_S = 10.0
 """How long another process may write before we give up; a commit takes milliseconds."""
 NAMED_IN_HINT = 10
 """How many of the known runs a hint names."""
+POLL_S = 0.5
+"""Between two looks for a server that went away."""
+END_PATIENCE_S = 2.0
+"""How long noting the end of a run waits for a server: whoever pressed Ctrl-C is waiting, too."""
 
-Explained = Callable[[], AbstractContextManager[None]]
+
+class Database(upgrade.Database, Protocol):
+    """What differs between SQLite and a server."""
+
+    patience_s: float
+
+    def open(self, *, create: bool, lock_wait_s: float) -> Engine:
+        """An engine for it."""
+
+    def explained(self) -> AbstractContextManager[None]:
+        """What goes wrong within becomes a sentence and a remedy."""
+
+    def is_away(self, error: DBAPIError) -> bool:
+        """Whether to try again in a moment."""
 
 
 class Store:
@@ -35,11 +54,13 @@ class Store:
     What is wrong with the file or the server is told as WrongInput or CannotHere, which name it.
     """
 
-    def __init__(self, engine: Engine, name: str, explained: Explained) -> None:
+    def __init__(self, engine: Engine, database: Database) -> None:
         self._engine = engine
-        self._explained = explained
-        self.name = name
+        self._database = database
+        self.name = database.name
         """Its path, or its URL without the password."""
+        self.change = ""
+        """What opening it has changed, in a sentence; empty where it had this version's format."""
 
     @classmethod
     def open(cls, path_or_url: Path | str, *, create: bool = True, lock_wait_s: float = LOCK_WAIT_S) -> Self:
@@ -48,10 +69,11 @@ class Store:
         `create`: make it where it is missing, else WrongInput. A store of a newer format, and a file that is no store,
         are refused untouched.
         """
-        store = cls(*_engine(path_or_url, create, lock_wait_s))
+        database = _database(path_or_url)
+        store = cls(database.open(create=create, lock_wait_s=lock_wait_s), database)
         try:
-            with store._explained():
-                bring_up_to_date(store._engine, store.name)
+            with database.explained():
+                store.change = upgrade.bring_up_to_date(store._engine, database)
         except BaseException:
             store.close()
             raise
@@ -72,100 +94,182 @@ class Store:
 
     def begin_run(self, record: RunRecord) -> None:
         """Keep a run that starts. ValueError where one of that id is kept already."""
+        row = rows.run_row(record)
+
+        def work(connection: Connection, is_repeated: bool) -> None:
+            if not (is_repeated and _has(connection, select(run.c.checksum).where(run.c.run_id == record.run_id), row)):
+                connection.execute(insert(run).values(row))
+
         try:
-            with self._writing() as connection:
-                connection.execute(insert(run).values(rows.run_row(record)))
+            self._write(work)
         except IntegrityError as error:
             raise ValueError(f"a run {record.run_id} is stored already") from error
 
     def add_trial(self, run_id: str, record: TrialRecord) -> None:
         """Keep a trial that has ended. ValueError where its run is not kept, or its place in the run is taken."""
+        sequence = record.spec.sequence
+        proof_row = rows.proof_row(record.proof) if record.proof else None
+        row = rows.trial_row(run_id, record, str(proof_row["sha256"]) if proof_row else None)
+        raw_row = rows.raw_row(run_id, record)
+        stored = select(trial.c.checksum).where(trial.c.run_id == run_id, trial.c.sequence == sequence)
+
+        def work(connection: Connection, is_repeated: bool) -> None:
+            if is_repeated and _has(connection, stored, row):
+                return  # committed just before the server went away
+            if proof_row:
+                _keep_proof(connection, proof_row)
+            connection.execute(insert(trial).values(row))
+            connection.execute(insert(trial_raw).values(raw_row))
+            _change_run(connection, run_id, lambda before: {"trials_recorded": before["trials_recorded"] + 1})
+
         try:
-            with self._writing() as connection:
-                proof_sha256 = _keep_proof(connection, record.proof) if record.proof else None
-                connection.execute(insert(trial).values(rows.trial_row(run_id, record, proof_sha256)))
-                connection.execute(insert(trial_raw).values(rows.raw_row(run_id, record)))
+            self._write(work)
         except IntegrityError as error:
-            place = f"trial {record.spec.sequence} of run {run_id}"
-            raise ValueError(f"{place} is stored already, or there is no such run") from error
+            raise ValueError(f"trial {sequence} of run {run_id} is stored already, or there is no such run") from error
 
     def end_run(self, run_id: str, status: str, ended_at: str) -> None:
         """Note how and when a run ended. ValueError where it is not kept."""
-        self._set_status(run_id, status, ended_at)
+        self._set_status(run_id, status, ended_at, END_PATIENCE_S)
 
     def resume_run(self, run_id: str) -> None:
         """Note that a run goes on. ValueError where it is not kept."""
-        self._set_status(run_id, "running", None)
+        self._set_status(run_id, "running", None, self._database.patience_s)
 
     # Reading
 
     def runs(self) -> list[RunRecord]:
         """All runs, the newest first."""
         with self._reading() as connection:
-            return [rows.run_record(row) for row in connection.execute(_runs()).mappings()]
+            found = [self._run_record(row) for row in connection.execute(_newest_first()).mappings()]
+            recorded = connection.scalar(select(func.count()).select_from(trial))
+            if recorded != sum(record.trials_recorded for record in found):
+                self._tell_damage(f"it holds {recorded} trials, not as many as its runs have recorded")
+            return found
 
     def run(self, reference: str) -> RunRecord:
         """The run meant by `last`, by an id or by the beginning of one; WrongInput where that is none or several."""
         with self._reading() as connection:
-            newest_first = select(run.c.run_id).order_by(run.c.started_at.desc(), run.c.run_id.desc())
-            run_id = _meant(reference, list(connection.scalars(newest_first)))
-            return rows.run_record(connection.execute(_runs().where(run.c.run_id == run_id)).mappings().one())
+            ids = connection.scalars(_newest_first().with_only_columns(run.c.run_id))
+            run_id = _meant(reference, list(ids))
+            return self._run_record(connection.execute(select(run).where(run.c.run_id == run_id)).mappings().one())
 
     def trials(self, run_id: str, *, with_raw: bool = True) -> list[TrialRecord]:
         """A run's trials in the order in which they ran; without raw, what programs printed is not read."""
         wanted = select(trial).where(trial.c.run_id == run_id).order_by(trial.c.sequence)
         with self._reading() as connection:
-            proofs = _proofs(connection, run_id, with_raw=with_raw)
-            raw = _raw(connection, run_id) if with_raw else {}
-            return [
-                rows.trial_record(row, proofs.get(row["proof_sha256"]), raw.get(row["sequence"]))
-                for row in connection.execute(wanted).mappings()
-            ]
+            expected = connection.scalar(select(run.c.trials_recorded).where(run.c.run_id == run_id)) or 0
+            proofs = self._proofs(connection, run_id, with_raw=with_raw)
+            raw = self._raw(connection, run_id) if with_raw else {}
+            records = []
+            for row in connection.execute(wanted).mappings():
+                place = f"trial {row['sequence']} of run {run_id}"
+                self._require_intact(row, place)
+                if row["proof_sha256"] is not None and row["proof_sha256"] not in proofs:
+                    self._tell_damage(f"the proof of {place} is missing")
+                records.append(rows.trial_record(row, proofs.get(row["proof_sha256"]), raw.get(row["sequence"])))
+        if len(records) != expected:
+            self._tell_damage(f"run {run_id} has recorded {expected} trials, and {len(records)} are there")
+        if with_raw and len(raw) != expected:
+            self._tell_damage(f"what was printed in {expected - len(raw)} trials of run {run_id} is missing")
+        return records
 
-    def _set_status(self, run_id: str, status: str, ended_at: str | None) -> None:
-        with self._writing() as connection:
-            changed = update(run).where(run.c.run_id == run_id).values(status=status, ended_at=ended_at)
-            if connection.execute(changed).rowcount == 0:
+    def _raw(self, connection: Connection, run_id: str) -> dict[int, str]:
+        """What programs printed in a run's trials, as JSON, by the trial's place."""
+        found = {}
+        for row in connection.execute(select(trial_raw).where(trial_raw.c.run_id == run_id)).mappings():
+            self._require_intact(row, f"what was printed in trial {row['sequence']} of run {run_id}")
+            found[row["sequence"]] = row["raw"]
+        return found
+
+    def _proofs(self, connection: Connection, run_id: str, *, with_raw: bool) -> dict[str, TunnelProof]:
+        """The proofs of a run's trials by address: trials that shared one share it again."""
+        used = select(trial.c.proof_sha256).where(trial.c.run_id == run_id)
+        found = {}
+        for row in connection.execute(select(proof).where(proof.c.sha256.in_(used))).mappings():
+            if rows.proof_address(row["proof"], row["raw"]) != row["sha256"]:
+                self._tell_damage(f"a proof of run {run_id} is not what was stored")
+            found[row["sha256"]] = rows.proof_record(row, with_raw=with_raw)
+        return found
+
+    def _run_record(self, row: Mapping[Any, Any]) -> RunRecord:
+        self._require_intact(row, f"run {row['run_id']}")
+        return rows.run_record(row)
+
+    def _require_intact(self, row: Mapping[Any, Any], what: str) -> None:
+        if not is_intact(row):
+            self._tell_damage(f"{what} is not what was stored")
+
+    def _tell_damage(self, what: str) -> NoReturn:
+        raise CannotHere(
+            f"{self.name}: the store is damaged: {what}",
+            hint="move it away, and copy the runs that can be read to a new one",
+        )
+
+    def _set_status(self, run_id: str, status: str, ended_at: str | None, patience_s: float) -> None:
+        def work(connection: Connection, _is_repeated: bool) -> None:
+            if not _change_run(connection, run_id, lambda _: {"status": status, "ended_at": ended_at}):
                 raise ValueError(f"there is no run {run_id}")
 
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with self._explained(), self._engine.execution_options(**{sqlite.WRITES: True}).begin() as connection:
-            yield connection
+        self._write(work, patience_s)
+
+    def _write(self, work: Callable[[Connection, bool], None], patience_s: float | None = None) -> None:
+        """Do it in one transaction. Where a server goes away, do it again when it is back; `work` is told so: its
+        first attempt may have been committed and only the answer lost."""
+        patience_s = self._database.patience_s if patience_s is None else min(patience_s, self._database.patience_s)
+        give_up_s = time.monotonic() + patience_s
+        is_repeated = False
+        with self._database.explained():
+            while True:
+                try:
+                    with self._engine.execution_options(**{WRITES: True}).begin() as connection:
+                        return work(connection, is_repeated)
+                except DBAPIError as error:
+                    if time.monotonic() > give_up_s or not self._database.is_away(error):
+                        raise
+                is_repeated = True
+                time.sleep(POLL_S)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         try:
-            with self._explained(), self._engine.connect() as connection:
+            with self._database.explained(), self._engine.connect() as connection:
                 yield connection
         except ValidationError as error:
             where = error.errors()[0]
-            raise CannotHere(
-                f"{self.name}: the store is damaged: {error.title}: {where['msg']}",
-                hint="move it away, and copy the runs that can be read to a new one",
-            ) from error
+            self._tell_damage(f"{error.title}: {where['msg']}")
 
 
-def _engine(path_or_url: Path | str, create: bool, lock_wait_s: float) -> tuple[Engine, str, Explained]:
+def _database(path_or_url: Path | str) -> Database:
     path = path_or_url
     if isinstance(path_or_url, str) and "://" in path_or_url:
         try:
             url = make_url(path_or_url)
         except ArgumentError as error:
-            raise WrongInput(
-                f"{path_or_url}: not a database URL", hint="postgresql+psycopg://USER@HOST/NAME"
-            ) from error
+            raise WrongInput(f"{path_or_url}: not a database URL", hint="postgresql://USER@HOST/NAME") from error
         if url.get_backend_name() != "sqlite":
-            return server.open_server(url), str(url), partial(server.explained, url)
+            return Server(url)
         path = url.database or ""
-    path = Path(path).expanduser()
-    engine = sqlite.open_file(path, create=create, lock_wait_s=lock_wait_s)
-    return engine, str(path), partial(sqlite.explained, path)
+    return File(Path(path).expanduser())
 
 
-def _runs() -> Select[Any]:
-    recorded = select(func.count()).select_from(trial).where(trial.c.run_id == run.c.run_id).scalar_subquery()
-    return select(run, recorded.label("trials_recorded")).order_by(run.c.started_at.desc(), run.c.run_id.desc())
+def _newest_first() -> Select[Any]:
+    return select(run).order_by(run.c.started_at.desc(), run.c.run_id.desc())
+
+
+def _has(connection: Connection, stored: Select[Any], row: rows.Row) -> bool:
+    """Whether the row that `stored` finds is this one."""
+    return bool(connection.scalar(stored) == row[CHECKSUM])
+
+
+def _change_run(connection: Connection, run_id: str, change: Callable[[Mapping[Any, Any]], Mapping[str, Any]]) -> bool:
+    """Change columns of a run, and its checksum with them; whether there is such a run."""
+    wanted = select(run).where(run.c.run_id == run_id).with_for_update()
+    before = connection.execute(wanted).mappings().one_or_none()
+    if before is None:
+        return False
+    after = {**before, **change(before)}
+    connection.execute(update(run).where(run.c.run_id == run_id).values({**after, CHECKSUM: checksum(after)}))
+    return True
 
 
 def _meant(reference: str, known: list[str]) -> str:
@@ -185,26 +289,10 @@ def _meant(reference: str, known: list[str]) -> str:
     raise WrongInput(f"there is no run {reference!r}", hint=f"runs: {LAST}, {listed}{also}")
 
 
-def _keep_proof(connection: Connection, found: TunnelProof) -> str:
-    """The address of a proof, which is stored once however many trials share it."""
-    row = rows.proof_row(found)
-    address = str(row["sha256"])
-    new = select(*(literal(row[column.name]) for column in proof.columns)).where(
-        ~exists().where(proof.c.sha256 == address)
-    )
-    connection.execute(insert(proof).from_select(list(proof.columns), new))
-    return address
-
-
-def _raw(connection: Connection, run_id: str) -> dict[int, str]:
-    """What programs printed in a run's trials, as JSON, by the trial's place."""
-    wanted = select(trial_raw.c.sequence, trial_raw.c.raw).where(trial_raw.c.run_id == run_id)
-    return dict(connection.execute(wanted).all())
-
-
-def _proofs(connection: Connection, run_id: str, *, with_raw: bool) -> dict[str, TunnelProof]:
-    """The proofs of a run's trials by address: trials that shared one share it again."""
-    columns = proof.columns if with_raw else [proof.c.sha256, proof.c.proof]
-    used = select(trial.c.proof_sha256).where(trial.c.run_id == run_id)
-    found = connection.execute(select(*columns).where(proof.c.sha256.in_(used))).mappings()
-    return {row["sha256"]: rows.proof_record(row) for row in found}
+def _keep_proof(connection: Connection, row: rows.Row) -> None:
+    """Store a proof once, however many trials and runs share it."""
+    try:
+        with connection.begin_nested():  # of two that store the same at once, one finds it there
+            connection.execute(insert(proof).values(row))
+    except IntegrityError:
+        pass

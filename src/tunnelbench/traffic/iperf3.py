@@ -7,7 +7,6 @@ has lost a client may hang.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,6 +51,13 @@ class Iperf3Result:
     congestion_control: str
 
 
+LONGEST_S = 1e7
+"""Longer than any test: a time beyond it is none [s]."""
+
+MOST = 2**63
+"""More bytes than any test moves, and than a database holds."""
+
+
 def parse(client_json: str, server_json: str, direction: Direction) -> Iperf3Result:
     """The figures of a test from what both ends printed; TrialFailed with iperf3's own words when it failed."""
     client = _load("client", client_json)
@@ -60,19 +66,19 @@ def parse(client_json: str, server_json: str, direction: Direction) -> Iperf3Res
         received = client["end"]["sum_received"]
         sent = client["end"]["sum_sent"]
         receiver = client if direction is Direction.IN else server
-        duration_s = float(received["seconds"])
-        if not 0 < duration_s < math.inf:
-            raise TrialFailed(f"iperf3 says that its test took {duration_s:g} s")
+        duration_s = _seconds(received["seconds"])
+        if duration_s == 0:
+            raise TrialFailed("iperf3 says that its test took no time")
         return Iperf3Result(
             duration_s=duration_s,
-            bytes_received=int(received["bytes"]),
-            bytes_sent=int(sent["bytes"]),
-            retransmits=None if sent.get("retransmits") is None else int(sent["retransmits"]),
+            bytes_received=_count(received["bytes"]),
+            bytes_sent=_count(sent["bytes"]),
+            retransmits=_count_if_told(sent.get("retransmits")),
             intervals=tuple(_interval(entry["sum"]) for entry in receiver["intervals"]),
             congestion_control=str(client["end"].get("sender_tcp_congestion", "")),
         )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise TrialFailed(f"iperf3's JSON is not as expected: {error!r}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TrialFailed(f"iperf3's JSON is not as expected: {error!r:.200}") from None
 
 
 def without_host_name(text: str) -> str:
@@ -90,14 +96,30 @@ def _load(end: str, text: str) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise TrialFailed(f"iperf3's {end} printed no JSON object")
     if "error" in document:
-        raise TrialFailed(f"iperf3's {end} says: {document['error']}")
+        raise TrialFailed(f"iperf3's {end} says: {str(document['error'])[:200]}")
     return document
 
 
 def _interval(entry: Mapping[str, Any]) -> Interval:
     return Interval(
-        start_s=float(entry["start"]),
-        end_s=float(entry["end"]),
-        bytes=int(entry["bytes"]),
-        retransmits=entry.get("retransmits"),
+        start_s=_seconds(entry["start"]),
+        end_s=_seconds(entry["end"]),
+        bytes=_count(entry["bytes"]),
+        retransmits=_count_if_told(entry.get("retransmits")),
     )
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LONGEST_S:
+        raise ValueError(f"{value!r:.40} is no time")
+    return float(value)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST or value % 1:
+        raise ValueError(f"{value!r:.40} is no number of bytes or packets")
+    return int(value)
+
+
+def _count_if_told(value: object) -> int | None:
+    return None if value is None else _count(value)

@@ -22,8 +22,8 @@ def parse(text: str, *, interrupted: bool = False) -> Ping:
 
     One that is interrupted may just have sent another: its last is not counted as lost.
     """
-    counts = re.search(r"(\d+) packets transmitted, (\d+) received", text)
-    times = re.search(r"= [\d.]+/[\d.]+/([\d.]+)/", text)
+    counts = re.search(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received", text)
+    times = re.search(r"= [\d.]+/[\d.]+/(\d{1,9}(?:\.\d{1,9})?)/", text)
     if not counts:
         return Ping(0, 0, None)
     sent, answered = int(counts[1]), int(counts[2])

@@ -97,6 +97,8 @@ class Tunnel(ABC, Generic[OptionsT]):
     """Versions that this adapter was seen to work with."""
     works_on_all_cpus: ClassVar[bool] = False
     """Whether its work is done on other CPUs than the one on which its packets arrive."""
+    signs_of_restart: ClassVar[tuple[str, ...]] = ()
+    """What its daemons print when they begin anew or lose each other."""
     device: ClassVar[str] = "tun0"
     """Name of the tunnel's device at both ends, unless `device_at` says otherwise."""
 
@@ -158,6 +160,19 @@ class Tunnel(ABC, Generic[OptionsT]):
     def has_died(self) -> bool:
         """Whether one of its programs has ended."""
         return not all(daemon.is_running for daemon in (*self.router_daemons, *self.server_daemons))
+
+    def log_sizes(self) -> tuple[int, ...]:
+        """How much each daemon has printed so far [bytes]: a mark for `restart_since`."""
+        return tuple(daemon.log_size_bytes for daemon in (*self.router_daemons, *self.server_daemons))
+
+    def restart_since(self, sizes: tuple[int, ...]) -> str:
+        """What a daemon has printed since then of beginning anew, the daemon named; empty where none has."""
+        for daemon, size in zip((*self.router_daemons, *self.server_daemons), sizes, strict=True):
+            for line in daemon.printed_since(size).splitlines():
+                if any(sign in line for sign in self.signs_of_restart):
+                    end = "router" if daemon in self.router_daemons else "server"
+                    return f"{daemon.name} on the {end}: {line.strip()}"
+        return ""
 
     def device_at(self, end: End) -> str:
         """Name of the tunnel's device at one end."""

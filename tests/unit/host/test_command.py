@@ -237,6 +237,43 @@ def test_stopping_a_daemon_ends_its_children_too_and_twice_does_no_harm(tmp_path
     assert not daemon.is_running
 
 
+def test_a_daemon_that_never_ends_to_print_is_ended_and_that_is_told(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelbench.host.command.FILE_LIMIT_BYTES", 3_000_000)
+    daemon = Daemon(["yes", "some words"], log_path)
+    assert daemon.wait(20)
+    assert log_path.stat().st_size <= 3_000_000
+    assert daemon.last_line() == "it printed more than 3 MB"
+
+
+def test_a_daemons_last_line_cannot_steer_a_terminal_or_fill_it(log_path: Path) -> None:
+    daemon = Daemon(["printf", "first\\n\\033[2J%01000d", "7"], log_path)
+    assert daemon.wait(5)
+    assert daemon.last_line().startswith("\\x1b[2J000")
+    assert len(daemon.last_line()) < 320
+
+
+def test_what_a_daemon_printed_after_a_mark_is_told(log_path: Path) -> None:
+    daemon = Daemon(["sh", "-c", "echo before; read _ || echo after"], log_path)
+    assert daemon.wait(5)
+    size_bytes = len("before\n")
+    assert daemon.log_size_bytes == len("before\nafter\n")
+    assert daemon.printed_since(size_bytes) == "after\n"
+    assert daemon.printed_since(size_bytes, 3) == "aft"
+
+
+def test_a_daemon_that_somebody_stopped_is_known(log_path: Path) -> None:
+    daemon = Daemon(["sleep", "60"], log_path)
+    seen = [daemon.is_stopped]
+    daemon.process.send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + 5
+    while not seen[-1] and time.monotonic() < deadline:
+        seen.append(daemon.is_stopped)
+    daemon.stop()
+    assert (seen[0], seen[-1], daemon.is_stopped) == (False, True, False)
+
+
 def test_a_daemon_dies_with_its_controller_though_that_is_killed_outright(tmp_path: Path) -> None:
     script = """
 import sys, time

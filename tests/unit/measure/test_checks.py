@@ -16,6 +16,7 @@ CLEAN = make_tcp()
 RULES = {
     "merged-frames": 1,
     "outer-protocol-in-trial": 3,
+    "restart": 3,
     "fragments": 4,
     "drops": 9,
     "tester-limited": 6,
@@ -37,6 +38,7 @@ def checks(tcp: TcpMeasurement, **circumstances: Any) -> dict[str, Check]:
         "foreign": {},
         "router_cpu_doubt": "",
         "testers_bps": None,
+        "restart": "",
     }
     found = check_trial(make_spec(), tcp, **{**usual, **circumstances})
     assert {check.name: check.rule for check in found} == RULES
@@ -50,6 +52,12 @@ def counted(**changes: int) -> TcpMeasurement:
         CLEAN,
         counters=replace(counters, **{name: getattr(counters, name) + change for name, change in changes.items()}),
     )
+
+
+def test_a_tunnel_that_began_anew_makes_a_trial_void() -> None:
+    check = checks(CLEAN, restart="openvpn on the router: SIGUSR1[soft] received, process restarting\x1b")["restart"]
+    assert check.verdict is VOID
+    assert check.reason.endswith("process restarting\\x1b")
 
 
 def test_a_clean_trial_passes_every_check() -> None:

@@ -191,3 +191,10 @@ def test_sockets_that_are_not_there_are_not_asked_for_without_end(
     monkeypatch.setattr("tests.unit.measure.test_companion.SOCKETS", "")
     path.accompany()
     assert len(path.client.commands) == 1
+
+
+@pytest.mark.parametrize("end", ["router", "server"])
+def test_a_daemon_that_somebody_stopped_is_named(path: SimulatedPath, end: str) -> None:
+    getattr(path, f"{end}_daemon").is_stopped = True
+    with pytest.raises(TrialFailed, match=f"openvpn on the {end} was stopped during the trial"):
+        path.accompany()

@@ -114,7 +114,7 @@ class TestForPeople:
         assert 0 < header.index("share of") < header.index("mbit/s")
 
     def test_every_class_is_counted(self, name: str) -> None:
-        counts = "100 trials: 31 ok, 18 note, 24 doubtful, 3 void, 12 refused, 12 unavailable."
+        counts = "100 trials: 31 ok, 18 note, 24 doubtful, 3 void, 12 refused, 12 unavailable, 0 given-up."
         assert counts in render(make_run(), make_records(), name)
 
     def test_a_baseline_that_the_testers_limit_is_told_before_the_table(self, name: str) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateTable
-from tests.unit.builders import make_proof, make_records, make_run, make_trial
+from sqlalchemy import Connection, text
+from tests.unit.builders import make_records, make_run
 from tests.unit.store.make_sample import SAMPLES, TUNNELS
 
 from tunnelbench.model.errors import CannotHere, WrongInput
@@ -24,10 +22,11 @@ from tunnelbench.model.result import (
     PathCounters,
     Ping,
     TcpMeasurement,
+    TrialRecord,
     TunnelProof,
     Window,
 )
-from tunnelbench.store import Store, schema, upgrade
+from tunnelbench.store import Store, migrations, schema, upgrade
 
 
 def history(path: Path) -> list[int]:
@@ -38,7 +37,7 @@ def history(path: Path) -> list[int]:
 
 
 def test_there_is_a_way_up_from_each_older_format() -> None:
-    assert len(schema.MIGRATIONS) == schema.FORMAT - 1
+    assert len(migrations.MIGRATIONS) == schema.FORMAT - 1
 
 
 def test_there_is_a_sample_of_each_format() -> None:
@@ -69,9 +68,11 @@ def test_the_sample_of_this_format_is_what_is_written_now(tmp_path: Path) -> Non
     path = tmp_path / "results.sqlite"
     shutil.copy(SAMPLES / f"format-{schema.FORMAT}.sqlite", path)
     with Store.open(path) as store:
-        assert store.trials("20250314-092653-quick") == [
-            record for record in make_records(rounds=1) if record.spec.tunnel.name in TUNNELS
-        ]
+        assert store.trials("20250314-092653-quick") == sample_records()
+
+
+def sample_records() -> list[TrialRecord]:
+    return [record for record in make_records(rounds=1) if record.spec.tunnel.name in TUNNELS]
 
 
 def test_the_documentation_names_every_table_column_and_field() -> None:
@@ -115,15 +116,85 @@ def fail(connection: Connection) -> None:
     raise RuntimeError("a bug in a migration")
 
 
+def test_an_older_store_is_kept_as_it_was_beside_the_new_one(tmp_path: Path) -> None:
+    path, copy = tmp_path / "results.sqlite", tmp_path / "results.format-1.sqlite"
+    shutil.copy(SAMPLES / "format-1.sqlite", path)
+    with Store.open(path) as store:
+        assert store.change == (
+            f"{path}: brought from format 1 to {schema.FORMAT}; the store as it was is kept as {copy}"
+        )
+        [run], [sample_run] = store.runs(), [make_run()]
+        assert run == replace(sample_run, trials_recorded=20)
+        assert store.trials(run.run_id) == sample_records()
+    assert history(copy) == [1]
+    assert dump(copy) == dump(SAMPLES / "format-1.sqlite")
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with Store.open(path) as store:
+        assert store.change == ""
+
+
+def dump(path: Path) -> list[str]:
+    connection = sqlite3.connect(path)
+    lines = list(connection.iterdump())
+    connection.close()
+    return lines
+
+
+def test_a_copy_that_is_kept_is_never_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    for name in ("results.format-1.sqlite", "results.format-1-2.sqlite"):
+        (tmp_path / name).write_text("somebody's")
+    shutil.copy(SAMPLES / "format-1.sqlite", path)
+    with Store.open(path) as store:
+        assert store.change.endswith("results.format-1-3.sqlite")
+    assert (tmp_path / "results.format-1.sqlite").read_text() == "somebody's"
+
+
+def test_without_room_for_the_copy_nothing_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / "format-1.sqlite", path)
+
+    def no_room(path: Path, target: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", no_room)
+        with pytest.raises(CannotHere, match="No space left on device"):
+            Store.open(path)
+    assert history(path) == [1]
+    assert [each.name for each in tmp_path.iterdir() if each.suffix == ".partial"] == []
+
+
+def test_a_migrated_store_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    shutil.copy(SAMPLES / "format-1.sqlite", old)
+    columns = []
+    for path in (old, new):
+        Store.open(path).close()
+        connection = sqlite3.connect(path)
+        columns.append(
+            {
+                name: {(row[1], row[3]) for row in connection.execute(f"PRAGMA table_info({name})")}
+                for name in schema.metadata.tables
+            }
+        )
+        connection.close()
+    assert columns[0] == columns[1]
+
+
 def test_an_older_store_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.sqlite"
     Store.open(path).close()
     later = schema.FORMAT + 2
     monkeypatch.setattr(schema, "FORMAT", later)
     monkeypatch.setattr(
-        schema,
+        migrations,
         "MIGRATIONS",
-        (*schema.MIGRATIONS, add_column, lambda connection: connection.execute(text("UPDATE run SET operator = 'me'"))),
+        (
+            *migrations.MIGRATIONS,
+            add_column,
+            lambda connection: connection.execute(text("UPDATE run SET operator = 'me'")),
+        ),
     )
     Store.open(path).close()
     assert history(path) == list(range(schema.FORMAT - 2, later + 1))
@@ -135,7 +206,7 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path: Path, monke
     path = tmp_path / "results.sqlite"
     shutil.copy(SAMPLES / f"format-{schema.FORMAT}.sqlite", path)
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, add_column, fail))
+        patched.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, add_column, fail))
         patched.setattr(schema, "FORMAT", schema.FORMAT + 2)
         with pytest.raises(RuntimeError, match="a bug in a migration"):
             Store.open(path)
@@ -178,28 +249,3 @@ def test_a_store_that_is_being_made_is_locked_for_others(tmp_path: Path, monkeyp
     monkeypatch.setattr(upgrade, "_number", look_and_disturb)
     Store.open(path).close()
     assert (len(looks), history(path)) == (2, [schema.FORMAT])
-
-
-def test_postgresql_takes_the_same_tables_and_statements(tmp_path: Path) -> None:
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    statements: list[str] = []
-
-    def note(_connection: object, statement: Any, *_: object) -> None:
-        statements.append(str(statement.compile(dialect=dialect)))
-
-    event.listen(Engine, "before_execute", note)
-    try:
-        with Store.open(tmp_path / "results.sqlite") as store:
-            store.begin_run(make_run(run_id="a"))
-            store.add_trial("a", make_trial(proof=make_proof()))
-            store.end_run("a", "done", "2025-03-14T00:00:00+00:00")
-            store.runs()
-            store.run("last")
-            store.trials("a")
-            store.trials("a", with_raw=False)
-    finally:
-        event.remove(Engine, "before_execute", note)
-    statements += [str(CreateTable(table).compile(dialect=dialect)) for table in schema.metadata.sorted_tables]
-    verbs = {statement.split()[0] for statement in statements}
-    assert verbs == {"CREATE", "INSERT", "SELECT", "UPDATE"}
-    assert not any(word in statement for statement in statements for word in ("PRAGMA", "sqlite", "OR IGNORE", "rowid"))

@@ -15,6 +15,7 @@ from tests.unit.builders import make_proof, make_records, make_run, make_spec, m
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.store import Store, default_path
+from tunnelbench.store.sqlite import WRITES
 
 
 @pytest.fixture
@@ -219,7 +220,7 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     with Store.open(path) as writer, Store.open(path, lock_wait_s=0.1) as reader:
         add_runs(writer, "a")
-        with writer._writing() as connection:
+        with writer._engine.execution_options(**{WRITES: True}).begin() as connection:
             connection.exec_driver_sql("DELETE FROM run")
             assert [run.run_id for run in reader.runs()] == ["a"]
         assert reader.runs() == []

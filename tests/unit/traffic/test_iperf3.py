@@ -99,7 +99,7 @@ def broken(version: str, path: tuple[str | int, ...], value: Any) -> str:
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_a_test_that_took_no_time_gives_no_figure(seconds: float) -> None:
     client = broken(VERSIONS[0], ("end", "sum_received", "seconds"), seconds)
-    with pytest.raises(TrialFailed, match="iperf3 says that its test took"):
+    with pytest.raises(TrialFailed, match="no time"):
         parse(client, sample(f"{VERSIONS[0]}/out-server.json"), Direction.OUT)
 
 

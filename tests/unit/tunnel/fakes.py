@@ -50,6 +50,7 @@ class FakeDaemon:
         self.log = log
         self.name = name
         self.is_running = True
+        self.is_stopped = False
         self.pid = 0
         self.process = self
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tunnelbench.analysis.comments import comments
 from tunnelbench.analysis.cost_model import FRAME_SIZES_BYTES, IMIX, CostModel, LeftOut, NoModel
+from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.summary import trial_class
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import TcpMeasurement, TrialRecord
@@ -29,7 +30,7 @@ DERIVED = (
 
 
 def render(document: Document, style: Style) -> str:
-    """One object: `run`, `rows`, `advice`, `cost_models`, `doubts`, `trials`.
+    """One object: `run`, `rows`, `advice`, `cost_models`, `quiet`, `doubts`, `trials`.
 
     Fields are named as in the model, with their units.
     """
@@ -43,6 +44,7 @@ def render(document: Document, style: Style) -> str:
         "rows": rows,
         "advice": plain(document.advice),
         "cost_models": [_model(model) for model in document.models],
+        "quiet": plain(quiet(document.records)),
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
         "trials": [_trial(record) for record in document.records],
     }

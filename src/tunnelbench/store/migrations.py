@@ -1,0 +1,41 @@
+"""The ways up: one function a format, each in SQL of its own. Once released, none is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection, column, func, select, table, text, update
+
+from tunnelbench.store.checksum import checksum
+
+
+def from_1_to_2(connection: Connection) -> None:
+    """Checksums; how many trials a run has; the time waited for quiet, which is not known of older trials."""
+    for added in (
+        "run ADD COLUMN trials_recorded INTEGER",
+        "run ADD COLUMN checksum TEXT",
+        "trial ADD COLUMN waited_for_quiet_s DOUBLE PRECISION",
+        "trial ADD COLUMN checksum TEXT",
+        "trial_raw ADD COLUMN checksum TEXT",
+    ):
+        connection.execute(text(f"ALTER TABLE {added}"))
+    runs, trials = table("run", column("run_id"), column("trials_recorded")), table("trial", column("run_id"))
+    recorded = select(func.count()).select_from(trials).where(trials.c.run_id == runs.c.run_id).scalar_subquery()
+    connection.execute(update(runs).values(trials_recorded=recorded))
+    _add_checksums(connection, "run", ("run_id",))
+    _add_checksums(connection, "trial", ("run_id", "sequence"))
+    _add_checksums(connection, "trial_raw", ("run_id", "sequence"))
+
+
+def _add_checksums(connection: Connection, name: str, keys: tuple[str, ...]) -> None:
+    """One row in memory at a time: raw output is large."""
+    changed = table(name, *(column(key) for key in keys), column("checksum"))
+    addresses = connection.execute(select(*(changed.c[key] for key in keys))).all()
+    for address in addresses:
+        is_it = [changed.c[key] == value for key, value in zip(keys, address, strict=True)]
+        row = connection.execute(select(text("*")).select_from(changed).where(*is_it)).mappings().one()
+        connection.execute(update(changed).where(*is_it).values(checksum=checksum(row)))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (from_1_to_2,)
+"""The first one turns format 1 into 2, and so on."""

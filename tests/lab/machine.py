@@ -1,0 +1,94 @@
+"""What of the machine itself a run could change, so that before and after can be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+from tests.conftest import traces
+
+from tunnelbench.cli.here import RUN_FOLDER
+from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS
+
+VOLATILE = re.compile(
+    r"^(fs\.(dentry|inode|file-nr|quota|mqueue|aio-nr)|kernel\.(random|ns_last_pid|pty\.nr|sched|perf_event_max|tainted)"
+    r"|net\.netfilter\.nf_conntrack_count|fs\.binfmt)"
+)
+"""Kernel settings that are readings, or move by themselves."""
+
+
+SETTLING_S = 3.0
+
+
+def snapshot() -> set[str]:
+    """Everything that must be the same after a run, as lines; a difference of two says what changed."""
+    return {
+        *traces(),
+        *(f"ip {line}" for line in network()),
+        *(f"nft {line}" for line in output("nft", "list", "ruleset").splitlines()),
+        *(f"sysctl {line}" for line in settings()),
+        *(f"mount {line}" for line in Path("/proc/mounts").read_text().splitlines()),
+        *(f"run folder {entry.name}" for entry in entries(RUN_FOLDER) if entry.name != "lock"),
+        *(f"socket {entry.name}" for entry in entries(CONTROL_SOCKETS)),
+        *(f"netns file {entry.name}" for entry in entries(Path("/run/netns"))),
+        *(f"/etc {line}" for line in files(Path("/etc"))),
+    }
+
+
+def changed_since(before: set[str]) -> set[str]:
+    """What is not as it was, after a moment for killed processes to vanish."""
+    deadline = time.monotonic() + SETTLING_S
+    while (changed := snapshot() ^ before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return changed
+
+
+def network() -> list[str]:
+    """Devices, addresses, routes, rules, neighbours' tables and tunnels of the machine's own namespace."""
+    found = []
+    for words in (["link"], ["address"], ["route", "show", "table", "all"], ["-6", "route", "show", "table", "all"],
+                  ["rule"], ["-6", "rule"]):  # fmt: skip
+        for entry in json.loads(output("ip", "-j", *words) or "[]"):
+            for name in ("expires", "valid_life_time", "preferred_life_time", "used", "cache"):
+                entry.pop(name, None)
+            for address in entry.get("addr_info", []):
+                for name in ("valid_life_time", "preferred_life_time"):
+                    address.pop(name, None)
+            found.append(f"{' '.join(words)}: {json.dumps(entry, sort_keys=True)}")
+    return found
+
+
+def settings() -> list[str]:
+    lines = output("sysctl", "-a", "-e").splitlines()
+    return [line for line in lines if not VOLATILE.match(line)]
+
+
+def files(folder: Path) -> list[str]:
+    """Each file with its mode and the hash of its content, each link with its target."""
+    found = []
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            path = Path(directory, name)
+            status = path.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                content = str(path.readlink())
+            elif stat.S_ISREG(status.st_mode):
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+            else:
+                content = "special"
+            found.append(f"{path} {stat.filemode(status.st_mode)} {content}")
+    return found
+
+
+def entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
