@@ -43,10 +43,13 @@ def command(
     with open_store(store_location) as store:
         found = store.run(run)
         records = store.trials(found.run_id, with_raw=name == "json")
+        speeds = store.cipher_speeds(found.run_id)
     if output is None or output == "-":
-        emit(render(found, records, name, terminal_width(), colour=has_colour(), target_mbps=target_mbps))
+        emit(
+            render(found, records, name, terminal_width(), colour=has_colour(), target_mbps=target_mbps, speeds=speeds)
+        )
     else:
-        write_whole(Path(output), render(found, records, name, target_mbps=target_mbps))
+        write_whole(Path(output), render(found, records, name, target_mbps=target_mbps, speeds=speeds))
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -322,5 +322,7 @@ class RunRecord:
     trials_planned: int
     trials_recorded: int
     tunnelbench_version: str
+    speeds_recorded: int | None = None
+    """How many speeds of ciphers are stored; None: none was to be measured."""
     notes: tuple[str, ...] = ()
     """What a reader must know of the whole run, such as too few CPUs."""

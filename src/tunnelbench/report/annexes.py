@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.advice import Advice
+from tunnelbench.analysis.ciphers import remarks
 from tunnelbench.analysis.cost import Amount
 from tunnelbench.analysis.cost_model import CLAIMED_ERROR_SHARE, IMIX, CostModel, NoModel, Prediction
 from tunnelbench.analysis.limits import Finding
 from tunnelbench.analysis.numbers import percent, significant
 from tunnelbench.analysis.summary import Row
+from tunnelbench.model.cipher_speed import BLOCK_BYTES, CipherSpeed
 from tunnelbench.model.plan import Direction
 from tunnelbench.report.text import one_line
 
@@ -53,7 +55,7 @@ def cost_annex(models: Sequence[CostModel | NoModel]) -> list[Annex]:
     if not drawn:
         return []
     rows = tuple(_cost_row(model, direction) for model in drawn for direction in model.directions)
-    remarks = [remark for model in models for remark in _remarks(model)]
+    of_models = [remark for model in models for remark in _remarks(model)]
     return [
         Annex(
             title="What a packet costs the router",
@@ -67,7 +69,7 @@ def cost_annex(models: Sequence[CostModel | NoModel]) -> list[Annex]:
                 "IMIX Mbit/s",
             ),
             rows=rows,
-            items=tuple(one_line(remark) for remark in (*_tally(drawn), *remarks)),
+            items=tuple(one_line(remark) for remark in (*_tally(drawn), *of_models)),
             notes=(COST_NOTE,),
         )
     ]
@@ -137,3 +139,38 @@ def _remarks(model: CostModel | NoModel) -> list[str]:
             "median round's; taken off before the line was drawn"
         )
     return found
+
+
+CIPHER_NOTE = (
+    "MB/s (10^6 bytes) by block, from openssl speed -elapsed on each machine once: hosts that share a machine share "
+    "its figures. One direction, no packets: what a tunnel adds to this is its own."
+)
+
+
+def cipher_annex(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list[Annex]:
+    """Ciphers and digests by themselves, as `openssl speed` draws them; nothing where none was measured."""
+    if not speeds:
+        return []
+    machines = {speed.machine for speed in speeds}
+    return [
+        Annex(
+            title="Ciphers and digests by themselves",
+            header=("Algorithm", "Acceleration", "Threads", *(f"{block} bytes" for block in BLOCK_BYTES)),
+            rows=tuple(
+                (
+                    one_line(speed.algorithm if len(machines) == 1 else f"{speed.algorithm}, {speed.machine}"),
+                    one_line(speed.acceleration),
+                    str(speed.threads),
+                    *(_megabytes(speed.bytes_per_s.get(block)) for block in BLOCK_BYTES),
+                )
+                for speed in speeds
+                if speed.bytes_per_s
+            ),
+            items=tuple(one_line(remark) for remark in remarks(speeds, rows)),
+            notes=(CIPHER_NOTE,),
+        )
+    ]
+
+
+def _megabytes(bytes_per_s: float | None) -> str:
+    return "-" if bytes_per_s is None else significant(bytes_per_s / 1e6, 3)

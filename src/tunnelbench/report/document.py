@@ -15,8 +15,9 @@ from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise
+from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.report.annexes import Annex, advice_annex, cost_annex, limits_annex
+from tunnelbench.report.annexes import Annex, advice_annex, cipher_annex, cost_annex, limits_annex
 from tunnelbench.report.text import one_line
 
 TAKEN_ON = {
@@ -69,6 +70,8 @@ class Document:
     models: tuple[CostModel | NoModel, ...]
     """What a packet costs in each tunnel."""
     advice: tuple[Advice, ...]
+    speeds: tuple[CipherSpeed, ...]
+    """Of ciphers and digests by themselves, in the order in which they were measured."""
     doubts: tuple[Doubt, ...]
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -82,8 +85,13 @@ class Document:
     sections: tuple[Section, ...]
 
 
-def compose(run: RunRecord, records: Sequence[TrialRecord], target_mbps: float | None = None) -> Document:
-    """All that the formats draw from; `target_mbps`: what the advice is to say of such a throughput."""
+def compose(
+    run: RunRecord, records: Sequence[TrialRecord], target_mbps: float | None = None, speeds: Sequence[CipherSpeed] = ()
+) -> Document:
+    """All that the formats draw from.
+
+    `target_mbps`: the throughput that the advice is asked for; `speeds`: of ciphers by themselves.
+    """
     ordered = tuple(sorted(records, key=lambda record: record.spec.sequence))
     rows = summarise(ordered)
     found = doubts(ordered, rows)
@@ -102,7 +110,8 @@ def compose(run: RunRecord, records: Sequence[TrialRecord], target_mbps: float |
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
         cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows)),
-        annexes=(*advice_annex(advice), *limits_annex(rows, limits), *cost_annex(models)),
+        annexes=(*advice_annex(advice), *limits_annex(rows, limits), *cost_annex(models), *cipher_annex(speeds, rows)),
+        speeds=tuple(speeds),
         tally=f"{len(ordered)} trials: {counted}.",
         sections=_sections(found),
     )

@@ -30,7 +30,7 @@ DERIVED = (
 
 
 def render(document: Document, style: Style) -> str:
-    """One object: `run`, `rows`, `advice`, `cost_models`, `quiet`, `doubts`, `trials`.
+    """One object: `run`, `rows`, `advice`, `cost_models`, `cipher_speeds`, `quiet`, `doubts`, `trials`.
 
     Fields are named as in the model, with their units.
     """
@@ -44,6 +44,7 @@ def render(document: Document, style: Style) -> str:
         "rows": rows,
         "advice": plain(document.advice),
         "cost_models": [_model(model) for model in document.models],
+        "cipher_speeds": plain(document.speeds),
         "quiet": plain(quiet(document.records)),
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
         "trials": [_trial(record) for record in document.records],
