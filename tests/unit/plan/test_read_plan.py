@@ -307,3 +307,11 @@ def test_every_shipped_plan_loads(schemas: Schemas, known_kinds: Mapping[str, st
         assert loaded.plan.name == name
         assert loaded.plan.title
         assert all(tunnel.name.isprintable() for tunnel in loaded.plan.tunnels)
+
+
+def test_ciphers_are_measured_only_where_the_plan_says_so(schemas: Schemas, tmp_path: Path) -> None:
+    assert read_plan("quick", schemas).plan.cipher_speed_s is None
+    assert read_plan("quick", schemas, ["cipher_speed.seconds=3"]).plan.cipher_speed_s == 3
+    path = tmp_path / "plan.toml"
+    path.write_text('[cipher_speed]\n[[tunnel]]\nkind = "vxlan"\n')
+    assert read_plan(str(path), schemas).plan.cipher_speed_s == 1
