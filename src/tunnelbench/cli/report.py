@@ -52,17 +52,34 @@ def write_sheet(sheet: Sheet, format_name: str, output: str | None) -> None:
 @click.command()
 @click.argument("run")
 @format_options
+@click.option(
+    "--target-mbps",
+    type=click.FloatRange(min=0, min_open=True, max=1e6),
+    metavar="N",
+    help="Say whether N Mbit/s go through each tunnel, and with what headroom.",
+)
 @store_option
-def command(run: str, format_name: str | None, as_json: bool, output: str | None, store_location: str | None) -> None:
+def command(
+    run: str,
+    format_name: str | None,
+    output: str | None,
+    target_mbps: float | None,
+    store_location: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """Write the results of RUN: `last`, a run's id, or the beginning of one."""
     name = chosen_format(format_name, as_json=as_json)
     with open_store(store_location) as store:
         found = store.run(run)
         records = store.trials(found.run_id, with_raw=name == "json")
+        speeds = store.cipher_speeds(found.run_id)
     if output is None or output == "-":
-        emit(render(found, records, name, terminal_width(), colour=has_colour()))
+        emit(
+            render(found, records, name, terminal_width(), colour=has_colour(), target_mbps=target_mbps, speeds=speeds)
+        )
     else:
-        write_whole(Path(output), render(found, records, name))
+        write_whole(Path(output), render(found, records, name, target_mbps=target_mbps, speeds=speeds))
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -71,6 +71,8 @@ class Plan:
     """The baseline first: it is added where the file does not name it."""
     tcp: TcpTraffic
     rounds: int = 3
+    cipher_speed_s: int | None = None
+    """How long `openssl speed` measures each block of each cipher and digest [s]; None: it does not."""
 
     def trials(self) -> tuple[TrialSpec, ...]:
         """All trials in the order in which they run: rounds outermost, so that slow drift hits all tunnels alike."""

@@ -169,7 +169,10 @@ def _plan(
     if not check_size(blocks, factors, faults):
         return None
     tunnels = expand_blocks(blocks, schemas, faults)
-    return Plan(name, file.title, tunnels, file.tcp.traffic(), file.rounds) if file else None
+    if file is None:
+        return None
+    seconds = file.cipher_speed.seconds if file.cipher_speed else None
+    return Plan(name, file.title, tunnels, file.tcp.traffic(), file.rounds, seconds)
 
 
 def _testbed(data: Mapping[str, Any], name: str, kinds: Collection[str], faults: Faults) -> TestbedSpec | None:

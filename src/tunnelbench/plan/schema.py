@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -88,12 +88,19 @@ class TcpTable(Table):
         )
 
 
+class CipherSpeedTable(Table):
+    """`[cipher_speed]`: measure the tunnels' ciphers and digests by themselves, before the trials."""
+
+    seconds: Annotated[int, Field(ge=1, le=60)] = 1
+
+
 class PlanFile(Table):
     """A plan without its `[[tunnel]]` blocks."""
 
     title: Title = ""
     rounds: Annotated[int, Field(ge=1, le=1000)] = Plan.rounds
     tcp: TcpTable = TcpTable()
+    cipher_speed: CipherSpeedTable | None = None
 
 
 class LinkTable(Table):
@@ -133,8 +140,9 @@ def key_paths(model: type[Table]) -> list[tuple[str, ...]]:
     paths: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
         paths.append((name,))
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Table):
-            paths.extend((name, *inner) for inner in key_paths(field.annotation))
+        for annotation in (field.annotation, *get_args(field.annotation)):  # a table, or a table that may be missing
+            if isinstance(annotation, type) and issubclass(annotation, Table):
+                paths.extend((name, *inner) for inner in key_paths(annotation))
     return paths
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Double, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
 
-FORMAT = 2
+FORMAT = 3
 """What this version reads and writes.
 
 History:
 1  run, trial, trial_raw, proof.
 2  checksums of all rows; run.trials_recorded; trial.waited_for_quiet_s.
+3  cipher_speed; run.speeds_recorded.
 """
 
 metadata = MetaData()
@@ -42,6 +43,7 @@ run = Table(
     Column("tunnelbench_version", Text, nullable=False),
     Column("notes", Text, nullable=False),
     Column("trials_recorded", Integer),
+    Column("speeds_recorded", Integer),
     Column("checksum", Text),
 )
 
@@ -84,4 +86,17 @@ trial_raw = Table(
     Column("raw", Text, nullable=False),
     Column("checksum", Text),
     ForeignKeyConstraint(["run_id", "sequence"], ["trial.run_id", "trial.sequence"]),
+)
+
+cipher_speed = Table(
+    "cipher_speed",
+    metadata,
+    Column("run_id", Text, ForeignKey("run.run_id"), primary_key=True),
+    Column("machine", Text, primary_key=True),
+    Column("algorithm", Text, primary_key=True),
+    Column("acceleration", Text, primary_key=True),
+    Column("threads", Integer, primary_key=True, autoincrement=False),
+    Column("place", Integer, nullable=False),
+    Column("speed", Text, nullable=False),
+    Column("checksum", Text),
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
-from tests.unit.builders import make_records, make_run
+from tests.unit.builders import make_records, make_run, make_speeds
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import Check, TrialRecord, Verdict
@@ -39,15 +39,19 @@ def test_an_unknown_format_names_the_known_ones() -> None:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_terminal(file_regression: FileRegressionFixture, width: int) -> None:
-    file_regression.check(render(make_run(), make_records(), "terminal", width), encoding="utf-8")
+    file_regression.check(render(make_run(), make_records(), "terminal", width, speeds=make_speeds()), encoding="utf-8")
 
 
 def test_markdown(file_regression: FileRegressionFixture) -> None:
-    file_regression.check(render(make_run(), make_records(), "markdown"), encoding="utf-8", extension=".md")
+    file_regression.check(
+        render(make_run(), make_records(), "markdown", speeds=make_speeds()), encoding="utf-8", extension=".md"
+    )
 
 
 def test_textile(file_regression: FileRegressionFixture) -> None:
-    file_regression.check(render(make_run(), make_records(), "textile"), encoding="utf-8", extension=".textile")
+    file_regression.check(
+        render(make_run(), make_records(), "textile", speeds=make_speeds()), encoding="utf-8", extension=".textile"
+    )
 
 
 def test_csv(file_regression: FileRegressionFixture) -> None:
@@ -56,7 +60,9 @@ def test_csv(file_regression: FileRegressionFixture) -> None:
 
 
 def test_json(file_regression: FileRegressionFixture) -> None:
-    file_regression.check(render(make_run(), excerpt(), "json"), encoding="utf-8", extension=".json")
+    file_regression.check(
+        render(make_run(), excerpt(), "json", speeds=make_speeds()[:1]), encoding="utf-8", extension=".json"
+    )
 
 
 @pytest.mark.parametrize("name", FORMATS)

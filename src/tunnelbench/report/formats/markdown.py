@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tunnelbench.report.annexes import Annex
 from tunnelbench.report.document import Document, Style, legend
 from tunnelbench.report.table import Figure, Line, blocks
 
@@ -44,10 +45,25 @@ def render(document: Document, style: Style) -> str:
             lines.append(_row([*(name if number == 0 else ["", ""]), *_cells(line)]))
     for paragraph in legend("bold"):
         lines += ["", paragraph]
+    for annex in document.annexes:
+        lines += _annex(annex)
     lines += ["", "## Doubts", "", document.tally]
     for section in document.sections:
         lines += ["", f"### {section.title}", "", *(f"- {escape(item)}" for item in section.items)]
     return "\n".join(lines) + "\n"
+
+
+def _annex(annex: Annex) -> list[str]:
+    lines = ["", f"## {annex.title}"]
+    if annex.rows:
+        rules = [":--", *("--:" for _ in annex.header[1:])]
+        lines += ["", _row(list(annex.header)), _row(rules)]
+        lines += [_row([escape(cell) for cell in row]) for row in annex.rows]
+    if annex.items:
+        lines += ["", *(f"- {escape(item)}" for item in annex.items)]
+    for note in annex.notes:
+        lines += ["", escape(note)]
+    return lines
 
 
 def escape(text: str) -> str:
