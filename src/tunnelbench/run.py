@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Protocol
 
 from tunnelbench.host.command import CommandFailed
+from tunnelbench.measure.cipher_speed import machines, measure_all
 from tunnelbench.measure.clock import check_clock, wall_offset_s
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
@@ -18,16 +19,20 @@ from tunnelbench.measure.patience import NOT_BEGUN, Patience
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
 from tunnelbench.measure.udp_trial import UdpMeter
+from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, NotBegun, TrialFailed, TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict, worst
 from tunnelbench.testbed.base import Testbed
-from tunnelbench.tunnel import create
+from tunnelbench.tunnel import algorithms, create
 from tunnelbench.tunnel.base import End, Ends
 
 
 class Observer(Protocol):
     """Who watches a run: it is told what happens and changes nothing."""
+
+    def cipher_starts(self, what: str) -> None:
+        """A cipher is measured by itself."""
 
     def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
         """A tunnel is brought up and proven."""
@@ -51,13 +56,19 @@ def run_plan(
     store_trial: Callable[[TrialRecord], None],
     observer: Observer,
     known: Sequence[TrialRecord] = (),
+    *,
+    store_speed: Callable[[CipherSpeed], None] = lambda _: None,
+    known_speeds: Sequence[CipherSpeed] = (),
 ) -> None:
     """Run every trial of a plan on a testbed, in order; each record is stored before the next trial starts.
 
-    `known` are trials that an earlier part of the run has stored: they are not measured again.
+    Before the first trial the ciphers are measured by themselves where the plan says so. `known` and `known_speeds` are
+    what an earlier part of the run has stored: it is not measured again.
     """
     done = {record.spec.sequence for record in known}
     with on_cpus(testbed.local.cpus), testbed:
+        for speed in measure_ciphers(plan, testbed, observer, known_speeds):
+            store_speed(speed)
         bench = Bench(testbed, plan, observer)
         for record in known:
             bench.remember(record)
@@ -65,6 +76,16 @@ def run_plan(
         for record in bench.measure_all(done):
             store_trial(record)
             observer.trial_ended(record)
+
+
+def measure_ciphers(
+    plan: Plan, testbed: Testbed, observer: Observer, known: Sequence[CipherSpeed]
+) -> Iterator[CipherSpeed]:
+    """How fast the ciphers of the plan's tunnels are by themselves, on each machine of the testbed."""
+    if plan.cipher_speed_s is not None:
+        every = machines([testbed.router, testbed.client, testbed.server])
+        done = {speed.key for speed in known}
+        yield from measure_all(every, algorithms(plan.tunnels), plan.cipher_speed_s, done, observer.cipher_starts)
 
 
 @contextmanager

@@ -45,9 +45,13 @@ class Watcher:
     """Remembers what a run tells its observer; `at_trial` is called when a trial starts."""
 
     at_trial: Callable[[TrialSpec], None] = lambda _: None
+    ciphers: list[str] = field(default_factory=list)
     tunnels: list[str] = field(default_factory=list)
     waits_s: list[float] = field(default_factory=list)
     rates_bps: list[float] = field(default_factory=list)
+
+    def cipher_starts(self, what: str) -> None:
+        self.ciphers.append(what)
 
     def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
         self.tunnels.append(tunnel.name)

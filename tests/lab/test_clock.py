@@ -53,7 +53,7 @@ def test_a_clock_that_jumps_makes_one_trial_void_and_the_run_goes_on(
         with offset.open("r+b") as file:  # in place: it is mapped
             file.write(struct.pack("q", jump_s))
         _, errors = process.communicate(timeout=110)
-    assert process.returncode == 0, errors
+    assert process.returncode in {0, 3}, errors  # 3: on a machine that others use, no figure may count
     shown = subprocess.run([TUNNELBENCH, "show", "last", "--json", *store], capture_output=True, text=True, check=True)
     run = json.loads(shown.stdout)
     steps = {

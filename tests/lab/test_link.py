@@ -10,8 +10,8 @@ import pytest
 from tests.lab.bench import NO_TUNNEL, Watcher, check, iperf3, make_plan, make_testbed, measure, open_tunnel
 
 from tunnelbench.measure.counters import install_outer_counters
-from tunnelbench.measure.frames import tcp_limit_bps
 from tunnelbench.measure.tcp_trial import TrialMeter, warm_up
+from tunnelbench.model.frames import tcp_limit_bps
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import TrialRecord, Verdict
 from tunnelbench.model.testbed import Link

@@ -280,3 +280,31 @@ def test_a_congestion_control_that_the_kernel_lacks_is_named_before_anything_is_
     assert done.returncode == 3
     assert "congestion control nonsense" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+CIPHER_PLAN = """
+rounds = 1
+[cipher_speed]
+[tcp]
+payload_bytes = 1448
+direction = "out"
+duration_s = 1
+interval_s = 0.5
+[[tunnel]]
+kind = "openvpn"
+name = "Blowfish"
+cipher = "BF-CBC"
+auth = "none"
+"""
+
+
+def test_ciphers_are_measured_before_the_trials_and_not_again(plan: Callable[[str], list[str]]) -> None:
+    argv = plan(CIPHER_PLAN)
+    first = run([*argv, "--json"])
+    assert first.returncode == 0, first.stderr
+    assert first.stderr.startswith("openssl speed bf-cbc, as it comes, threads: 1\n")
+    speeds = json.loads(first.stdout)["cipher_speeds"]
+    assert {speed["algorithm"] for speed in speeds} == {"bf-cbc"}
+    assert all(speed["bytes_per_s"]["16"] > 1e6 for speed in speeds)
+    again = run([TUNNELBENCH, "run", "--resume", "last", *argv[argv.index("--store") :][:2]])
+    assert "openssl speed" not in again.stdout

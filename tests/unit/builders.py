@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
 from tunnelbench.model.plan import Direction, OptionValue, Plan, TcpTraffic, TrialSpec, TunnelSpec
 from tunnelbench.model.result import (
     Check,
@@ -238,6 +239,23 @@ def _checks(tcp: TcpMeasurement, spec: TrialSpec, is_foreign: bool) -> tuple[Che
     if not spec.tunnel.is_baseline and spec.payload_bytes > 1368:
         checks.append(Check("payload", Verdict.NOTE, "1368 of 1448 bytes fit into a segment", 15))
     return tuple(checks)
+
+
+def make_speeds() -> tuple[CipherSpeed, ...]:
+    """AES on the machine of all three hosts, with its instructions and without, and what has no figure."""
+    usual = {
+        "machine": "this machine",
+        "hosts": ("router", "client", "server"),
+        "flags": ("aes", "pclmulqdq"),
+        "version": "OpenSSL 3.0.19",
+    }
+    fast, slow = (dict.fromkeys(BLOCK_BYTES, speed * 1000000.0) for speed in (800.0, 160.0))
+    name, users = "aes-128-gcm", ("openvpn AES-128-GCM",)
+    return (
+        CipherSpeed(algorithm=name, acceleration=PLAIN, threads=1, bytes_per_s=fast, tunnels=users, **usual),  # type: ignore[arg-type]
+        CipherSpeed(algorithm=name, acceleration=MASKED, threads=1, bytes_per_s=slow, tunnels=users, **usual),  # type: ignore[arg-type]
+        CipherSpeed(algorithm="bf-cbc", acceleration=PLAIN, threads=1, bytes_per_s={}, reason="unsupported", **usual),  # type: ignore[arg-type]
+    )
 
 
 def make_run(**changes: object) -> RunRecord:

@@ -28,7 +28,7 @@ TRAFFIC = UdpTraffic(
 
 
 def make_udp_plan(rounds: int = 1) -> Plan:
-    return Plan("udp", "Packets", tuple(make_tunnel(name) for name in TUNNELS), None, rounds, TRAFFIC)
+    return Plan("udp", "Packets", tuple(make_tunnel(name) for name in TUNNELS), None, rounds, udp=TRAFFIC)
 
 
 def make_delays(median_ns: float = 40_000.0) -> Delays:

@@ -71,13 +71,15 @@ def already_ending(_number: int, _frame: FrameType | None) -> None:
 @click.group(
     cls=Verbs,
     commands=[
+        Verb("audit", short_help="Hold the figures of a published table against each other."),
         Verb("check", short_help="Name every error in plan and testbed files."),
         Verb("clean", short_help="Remove what killed runs left behind, and nothing else."),
+        Verb("compare", short_help="Say what is faster or slower, run or published result."),
         Verb("doctor", short_help="Say what a run needs, what is missing here, and what mends it."),
-        Verb("list", short_help="List plans, testbeds, tunnels or runs."),
+        Verb("list", short_help="List plans, testbeds, tunnels, references or runs."),
         Verb("report", short_help="Write a run's results as a table, Markdown, Textile, CSV or JSON."),
         Verb("run", short_help="Measure what a plan says on a testbed, and print the table."),
-        Verb("show", short_help="Show one plan, tunnel or run in full."),
+        Verb("show", short_help="Show one plan, tunnel, reference or run in full."),
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )

@@ -1,4 +1,4 @@
-"""`tunnelbench list`: the plans, testbeds, tunnels and runs that there are."""
+"""`tunnelbench list`: the plans, testbeds, tunnels, references and runs that there are."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tunnelbench.cli.output import (
 from tunnelbench.host.readiness import probing_host
 from tunnelbench.model.result import RunRecord
 from tunnelbench.plan import read_plan, read_testbed, shipped_plans, shipped_testbeds
+from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.store import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas
@@ -108,7 +109,32 @@ def runs(location: Path | str) -> Listing:
     return Listing(entries, ("run", "started (UTC)", "status", "trials", "plan", "testbed"), rows, numbers=(3,))
 
 
-LISTINGS: Mapping[str, Callable[[], Listing]] = {"plans": plans, "testbeds": testbeds, "tunnels": tunnels}
+def references() -> Listing:
+    """The published results that ship."""
+    loaded = [read_reference(name) for name in reference_names()]
+    entries = [
+        {
+            "name": each.name,
+            "title": each.title,
+            "source": each.source,
+            "url": each.url,
+            "date": each.date,
+            "method": each.method,
+            "comparability": each.comparability,
+            "rows": len(each.rows),
+        }
+        for each in loaded
+    ]
+    rows = [(each.name, len(each.rows), each.date, reasoned(each.title, each.comparability.label)) for each in loaded]
+    return Listing(entries, ("reference", "rows", "date", "title"), rows, numbers=(1,))
+
+
+LISTINGS: Mapping[str, Callable[[], Listing]] = {
+    "plans": plans,
+    "testbeds": testbeds,
+    "tunnels": tunnels,
+    "references": references,
+}
 
 
 @click.command()
@@ -116,7 +142,7 @@ LISTINGS: Mapping[str, Callable[[], Listing]] = {"plans": plans, "testbeds": tes
 @json_option
 @store_option
 def command(noun: str, as_json: bool, store_location: str | None) -> None:
-    """List the shipped plans, the shipped testbeds, the kinds of tunnels, or the stored runs, newest first."""
+    """List the shipped plans, testbeds or references, the kinds of tunnels, or the stored runs, newest first."""
     listing = runs(store_location or default_path()) if noun == "runs" else LISTINGS[noun]()
     if as_json:
         emit_json(listing.entries)

@@ -95,6 +95,9 @@ class Progress:
         total_s = self.expected_s * (1 - share) + (elapsed_s / share if share else 0.0) * share
         return max(0.0, total_s - elapsed_s) if self.done < self.total else 0.0
 
+    def cipher_starts(self, what: str) -> None:
+        pass
+
     def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
         pass
 
@@ -122,6 +125,9 @@ class Lines(Progress):
         super().__init__(plan)
         self.to_stderr = to_stderr
 
+    def cipher_starts(self, what: str) -> None:
+        click.echo(what, err=self.to_stderr)
+
     def waited_for_quiet(self, seconds: float) -> None:
         if seconds >= 1:
             click.echo(f"waited {seconds:.0f} s for other load to end", err=self.to_stderr)
@@ -143,6 +149,9 @@ class LiveView(Progress):
         self.rates_bps: deque[float] = deque(maxlen=40)
         self.classes: Counter[str] = Counter()
         self.recent: deque[str] = deque(maxlen=RECENT_LINES)
+
+    def cipher_starts(self, what: str) -> None:
+        self.current = what
 
     def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
         self.current = f"round {round_number}: {tunnel.name} comes up and is proven"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -13,26 +15,71 @@ from tunnelbench.cli.output import emit, has_colour, open_store, store_option, t
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.report import FORMATS, render
+from tunnelbench.report.document import Style
+from tunnelbench.report.sheet import Sheet, render_sheet
+
+CommandT = TypeVar("CommandT", bound=Callable[..., None])
+
+
+def format_options(function: CommandT) -> CommandT:
+    """The options `format_name`, `as_json` and `output` of every verb that writes a result in several formats."""
+    for option in (
+        click.option("-o", "output", metavar="FILE", help="Write it into a file, whole or not at all."),
+        click.option("--json", "as_json", is_flag=True, help="The same as --format json."),
+        click.option(
+            "--format", "format_name", type=click.Choice(FORMATS), help="How to write it.  [default: terminal]"
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def chosen_format(format_name: str | None, *, as_json: bool) -> str:
+    """The format that the options name; WrongInput where they contradict each other."""
+    if as_json and format_name not in {None, "json"}:
+        raise WrongInput(f"--json and --format {format_name} contradict each other", "leave one of them out")
+    return "json" if as_json else format_name or "terminal"
+
+
+def write_sheet(sheet: Sheet, format_name: str, output: str | None) -> None:
+    """Write a sheet to the terminal or whole into a file."""
+    if output is None or output == "-":
+        emit(render_sheet(sheet, format_name, Style(terminal_width(), has_colour())))
+    else:
+        write_whole(Path(output), render_sheet(sheet, format_name))
 
 
 @click.command()
 @click.argument("run")
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="How to write it.  [default: terminal]")
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("-o", "output", metavar="FILE", help="Write it into a file, whole or not at all.")
+@format_options
+@click.option(
+    "--target-mbps",
+    type=click.FloatRange(min=0, min_open=True, max=1e6),
+    metavar="N",
+    help="Say whether N Mbit/s go through each tunnel, and with what headroom.",
+)
 @store_option
-def command(run: str, format_name: str | None, as_json: bool, output: str | None, store_location: str | None) -> None:
+def command(
+    run: str,
+    format_name: str | None,
+    output: str | None,
+    target_mbps: float | None,
+    store_location: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """Write the results of RUN: `last`, a run's id, or the beginning of one."""
-    if as_json and format_name not in (None, "json"):
-        raise WrongInput(f"--json and --format {format_name} contradict each other", "leave one of them out")
-    name = "json" if as_json else format_name or "terminal"
+    name = chosen_format(format_name, as_json=as_json)
     with open_store(store_location) as store:
         found = store.run(run)
         records = store.trials(found.run_id, with_raw=name == "json")
+        speeds = store.cipher_speeds(found.run_id)
     if output is None or output == "-":
-        emit(render(found, records, name, terminal_width(), colour=has_colour()))
+        emit(
+            render(found, records, name, terminal_width(), colour=has_colour(), target_mbps=target_mbps, speeds=speeds)
+        )
     else:
-        write_whole(Path(output), render(found, records, name))
+        write_whole(Path(output), render(found, records, name, target_mbps=target_mbps, speeds=speeds))
 
 
 def write_whole(path: Path, text: str) -> None:

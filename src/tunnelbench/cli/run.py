@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,11 @@ def command(resume: str | None, store_location: str | None, *, as_json: bool, **
     ):
         job = new or resumed_job(store, str(resume), named)
         carry_out(job, store, as_json)
-        run, records = store.run(job.run_id), store.trials(job.run_id)
+        run, records, speeds = store.run(job.run_id), store.trials(job.run_id), store.cipher_speeds(job.run_id)
     if as_json:
-        emit(render(run, records, "json"))
+        emit(render(run, records, "json", speeds=speeds))
     else:
-        emit(render(run, records, "terminal", terminal_width(), colour=has_colour()))
+        emit(render(run, records, "terminal", terminal_width(), colour=has_colour(), speeds=speeds))
         click.echo(f"\nRun {job.run_id}, stored in {store.name}. Again, or in another format:")
         click.echo(f"  tunnelbench report {job.run_id} --format terminal|markdown|textile|csv|series|json")
     if not any(record.counts for record in records):
@@ -186,7 +187,15 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         (folder / STORE_NAME).write_text(store.name if is_server(store.name) else str(Path(store.name).absolute()))
         with progress.showing():
-            run_plan(job.plan.plan, testbed, keep, progress, job.known)
+            run_plan(
+                job.plan.plan,
+                testbed,
+                keep,
+                progress,
+                job.known,
+                store_speed=partial(store.add_cipher_speed, job.run_id),
+                known_speeds=[] if job.is_new else store.cipher_speeds(job.run_id),
+            )
         status = "done"
     except (KeyboardInterrupt, SystemExit):
         status = "interrupted"

@@ -1,4 +1,4 @@
-"""`tunnelbench show`: one tunnel, plan, testbed or run in full."""
+"""`tunnelbench show`: one tunnel, plan, testbed, reference or run in full."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tunnelbench.cli.details import plan as plan_details
+from tunnelbench.cli.details import reference as reference_details
 from tunnelbench.cli.details import run as run_details
 from tunnelbench.cli.details import testbed as testbed_details
 from tunnelbench.cli.details import tunnel as tunnel_details
@@ -19,11 +20,12 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.plan import FileErrors, check_file, shipped_plans, shipped_testbeds
 from tunnelbench.plan.wording import quoted
+from tunnelbench.reference import reference_names
 from tunnelbench.store import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas
 
-NOUNS = ("tunnel", "plan", "testbed", "run")
+NOUNS = ("tunnel", "plan", "testbed", "reference", "run")
 
 
 @click.command()
@@ -32,10 +34,11 @@ NOUNS = ("tunnel", "plan", "testbed", "run")
 @json_option
 @store_option
 def command(name: str, trial: int | None, as_json: bool, store_location: str | None) -> None:
-    """Show a tunnel, a plan, a testbed or a run in full.
+    """Show a tunnel, a plan, a testbed, a reference or a run in full.
 
-    NAME is a kind of tunnel, a shipped plan or testbed, a file of your own, `last`, a run's id or the beginning of one.
-    A name of several things is written tunnel:NAME, plan:NAME, testbed:NAME or run:NAME.
+    NAME is a kind of tunnel, a shipped plan, testbed or reference, a file of your own, `last`, a run's id or the
+    beginning of one. A name of several things is written tunnel:NAME, plan:NAME, testbed:NAME, reference:NAME or
+    run:NAME.
     """
     location = store_location or default_path()
     noun, name = meant(name, location)
@@ -48,6 +51,8 @@ def command(name: str, trial: int | None, as_json: bool, store_location: str | N
             plan_details.show(name, as_json=as_json)
         case "testbed":
             testbed_details.show(name, as_json=as_json)
+        case "reference":
+            reference_details.show(name, as_json=as_json)
         case _:
             with open_store(location) as store:
                 run_details.show(store, name, trial, as_json=as_json)
@@ -55,7 +60,12 @@ def command(name: str, trial: int | None, as_json: bool, store_location: str | N
 
 def meant(name: str, location: Path | str) -> tuple[str, str]:
     """The noun that a name is of, and the name without it. Raises WrongInput where it is of none or of several."""
-    known = {"tunnel": list(kinds()), "plan": shipped_plans(), "testbed": shipped_testbeds()}
+    known = {
+        "tunnel": list(kinds()),
+        "plan": shipped_plans(),
+        "testbed": shipped_testbeds(),
+        "reference": reference_names(),
+    }
     noun, colon, rest = name.partition(":")
     if colon and noun in NOUNS:
         if noun == "tunnel" and rest not in known[noun]:
@@ -74,7 +84,7 @@ def meant(name: str, location: Path | str) -> tuple[str, str]:
     if name == "last" or any(run_id.startswith(name) for run_id in run_ids if name):
         return "run", name
     everything = ["last", *(each for names in known.values() for each in names), *run_ids]
-    raise unknown("tunnel, plan, testbed or run", name, everything)
+    raise unknown("tunnel, plan, testbed, reference or run", name, everything)
 
 
 def unknown(noun: str, name: str, known: Iterable[str]) -> WrongInput:
@@ -82,7 +92,7 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> WrongInput:
     near = difflib.get_close_matches(name.lower(), list(known))
     meant_perhaps = f"; did you mean {' or '.join(near)}?" if near else ""
     message = f"there is no {noun} {quoted(printable(name))}{meant_perhaps}"
-    return WrongInput(message, "tunnelbench list tunnels|plans|testbeds|runs says what there is")
+    return WrongInput(message, "tunnelbench list tunnels|plans|testbeds|references|runs says what there is")
 
 
 def noun_of_file(path: str) -> str:

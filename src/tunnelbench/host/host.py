@@ -26,6 +26,11 @@ class Host(ABC):
         self.cpus = tuple(cpus)
         self._daemon_count = 0
 
+    @property
+    def machine(self) -> str:
+        """What this host is on: two hosts of one name are one machine. By itself, unless a subclass says otherwise."""
+        return self.name
+
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
         """The argument list that runs `argv` on this host, on its CPUs, started from this machine."""
@@ -105,8 +110,13 @@ class Host(ABC):
         return True
 
 
+THIS_MACHINE = "this machine"
+
+
 class LocalHost(Host):
     """This machine itself: where keys are made and guests are started; nothing of its network is touched."""
+
+    machine = THIS_MACHINE
 
     def command(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
@@ -114,6 +124,8 @@ class LocalHost(Host):
 
 class NamespaceHost(Host):
     """A network namespace of this machine."""
+
+    machine = THIS_MACHINE
 
     def __init__(self, name: str, folder: Path, cpus: Sequence[int], namespace: str) -> None:
         super().__init__(name, folder, cpus)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunnelbench.host.host import Host
-from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES
 
 MAGIC_MICROSECONDS = 0xA1B2C3D4
 LINKTYPE_ETHERNET = 1

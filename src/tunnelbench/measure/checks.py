@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
-from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES, tcp_packet_bytes
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, tcp_packet_bytes
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, Verdict, Window
 from tunnelbench.model.text import printable

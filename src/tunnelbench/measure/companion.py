@@ -143,7 +143,7 @@ class Companion:
         testers = sorted({*self.testbed.client.cpus, *self.testbed.server.cpus})
         spent_s = None
         if before.daemons_s is not None and after.daemons_s is not None:
-            spent_s = after.daemons_s - before.daemons_s
+            spent_s = {name: after_s - before.daemons_s.get(name, 0.0) for name, after_s in after.daemons_s.items()}
         return Window(
             duration_s=duration_s,
             data_packets=arrived.data_packets,
@@ -151,8 +151,10 @@ class Companion:
             router_cpu=cpu.usage(before, after, self.testbed.router.cpus),
             tester_cpu=cpu.usage(before, after, testers),
             busiest_tester_share=max(cpu.usage(before, after, [one]).busy_share for one in testers),
-            daemon_cpu_s=spent_s,
+            daemon_cpu_s=None if spent_s is None else sum(spent_s.values()),
             daemon_cpu_method=after.daemons_method,
+            router_by_cpu=tuple(cpu.usage(before, after, [one]) for one in self.testbed.router.cpus),
+            program_cpu_s=spent_s or {},
         )
 
     def _read(self) -> Reading:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
-from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES
 from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import PathCounters
 from tunnelbench.testbed.base import Testbed

@@ -15,10 +15,10 @@ from tunnelbench.measure import cpu
 from tunnelbench.measure.checks import check_calibration, check_trial
 from tunnelbench.measure.companion import Companion, OnSecond, TrafficPath
 from tunnelbench.measure.counters import HostCounters, Place, direct_counters, path_counters, read_host, read_path
-from tunnelbench.measure.frames import tcp_limit_bps
 from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.frames import tcp_limit_bps
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
-from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, TrialRecord, Window
+from tunnelbench.model.result import Check, PathCounters, Ping, Sender, TcpMeasurement, TrialRecord, Window
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.traffic import iperf3, ping
@@ -34,6 +34,7 @@ class Offered:
 
     result: iperf3.Iperf3Result
     mss_bytes: int | None
+    sender: Sender | None
     window: Window
     bracket_s: float
     foreign: dict[str, float]
@@ -85,6 +86,7 @@ def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, progr
     return Offered(
         result=iperf3.parse(client.output(), server.output(), spec.direction),
         mss_bytes=parse_mss(companion.sockets),
+        sender=parse_sender(companion.sockets),
         window=companion.window(),
         bracket_s=bracket_s,
         foreign=foreign,
@@ -115,6 +117,7 @@ def measurement(offered: Offered, counters: PathCounters, physical_limit_bps: fl
         ping=offered.ping,
         physical_limit_bps=physical_limit_bps,
         intervals=offered.result.intervals,
+        sender=offered.sender,
     )
 
 
@@ -228,16 +231,42 @@ def _wait_until_listening(host: Host, server: Daemon) -> None:
 def parse_mss(sockets: str) -> int | None:
     """The segment payload of the test's connection from `ss -tinO`, options deducted (tcp_info.tcpi_snd_mss).
 
-    Of iperf3's connections the one that sent most bytes carries the test; the other is its control connection.
+    None: it is not there.
     """
-    sent_and_mss = [
-        (int(sent[1]), int(mss[1]))
+    mss = re.search(r"\bmss:(\d+)", _test_connection(sockets))
+    return int(mss[1]) if mss else None
+
+
+def parse_sender(sockets: str) -> Sender | None:
+    """What held the test's connection back, from `ss -tinO`, which leaves out what is zero; None: it is not there."""
+    line = _test_connection(sockets)
+    rtt = re.search(r"\brtt:([\d.]+)", line)
+    if rtt is None:
+        return None
+
+    def seconds(name: str) -> float:
+        found = re.search(rf"\b{name}:(\d+)ms", line)
+        return int(found[1]) / 1000 if found else 0.0
+
+    return Sender(
+        busy_s=seconds("busy"),
+        receiver_window_s=seconds("rwnd_limited"),
+        send_buffer_s=seconds("sndbuf_limited"),
+        rtt_ms=float(rtt[1]),
+    )
+
+
+def _test_connection(sockets: str) -> str:
+    """The line of `ss -tinO` for the connection that carries the test; empty where there is none.
+
+    Of iperf3's connections it is the one that sent most bytes; the other is its control connection.
+    """
+    sent = [
+        (int(found[1]), line)
         for line in sockets.splitlines()
-        if f":{iperf3.PORT}" in line
-        and (sent := re.search(r"\bbytes_sent:(\d+)", line))
-        and (mss := re.search(r"\bmss:(\d+)", line))
+        if f":{iperf3.PORT}" in line and (found := re.search(r"\bbytes_sent:(\d+)", line))
     ]
-    return max(sent_and_mss)[1] if sent_and_mss else None
+    return max(sent)[1] if sent else ""
 
 
 def _limit_bps(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction, payload_bytes: int) -> float | None:

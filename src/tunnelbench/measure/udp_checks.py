@@ -20,7 +20,7 @@ from tunnelbench.measure.checks import (
     router_cpu,
     steal,
 )
-from tunnelbench.measure.frames import ETHERNET_HEADER_BYTES
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES
 from tunnelbench.model.plan import FLAT_OUT, Test, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO

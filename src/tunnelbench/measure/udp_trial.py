@@ -15,12 +15,12 @@ from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure import cpu
 from tunnelbench.measure.companion import FLOWING_PACKETS, Companion, OnSecond, TrafficPath
 from tunnelbench.measure.counters import Place, direct_counters, path_counters, read_host, read_path
-from tunnelbench.measure.frames import udp_limit_pps
 from tunnelbench.measure.search import MlrSearch, Search
 from tunnelbench.measure.tcp_trial import TrialFindings, router_cpu_doubt
 from tunnelbench.measure.udp_checks import check_udp_calibration, check_udp_trial
 from tunnelbench.measure.udp_exchange import Exchanger, as_point
 from tunnelbench.model.errors import NotBegun
+from tunnelbench.model.frames import udp_limit_pps
 from tunnelbench.model.plan import (
     CALIBRATION_KIND,
     FLAT_OUT,

@@ -175,6 +175,8 @@ class Plan:
     """The baseline first: it is added where the file does not name it."""
     tcp: TcpTraffic | None
     rounds: int = 3
+    cipher_speed_s: int | None = None
+    """How long `openssl speed` measures each block of each cipher and digest [s]; None: it does not."""
     udp: UdpTraffic | None = None
 
     def trials(self) -> tuple[TrialSpec, ...]:

@@ -158,6 +158,27 @@ class Window:
     """CPU time of the tunnel's processes on the router [s]; None: there are none."""
     daemon_cpu_method: str
     """`schedstat` (ns), `ticks` (10 ms) or empty."""
+    router_by_cpu: tuple[CpuUsage, ...] = ()
+    """As `router_cpu`, each CPU by itself; empty in records of before this was kept."""
+    program_cpu_s: Mapping[str, float] = field(default_factory=dict)
+    """`daemon_cpu_s` by the name of the program [s]."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """What the sender's kernel says of the test's connection, half-way through (tcp_info in include/uapi/linux/tcp.h).
+
+    With several streams, of the one that had sent most.
+    """
+
+    busy_s: float
+    """With data to send or not yet acknowledged [s]."""
+    receiver_window_s: float
+    """Of that: held back by the receiver's window [s]."""
+    send_buffer_s: float
+    """Of that: held back by its own send buffer [s]."""
+    rtt_ms: float
+    """Smoothed round trip time, queues included [ms]."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +204,8 @@ class TcpMeasurement:
     physical_limit_bps: float | None
     """What the link can carry of this payload through this tunnel [bit/s]; None: no rate limit."""
     intervals: tuple[Interval, ...] = ()
+    sender: Sender | None = None
+    """What held the sender back; None: its kernel did not tell, or the record is of before this was kept."""
 
     @property
     def throughput_bps(self) -> float:
@@ -305,5 +328,7 @@ class RunRecord:
     trials_planned: int
     trials_recorded: int
     tunnelbench_version: str
+    speeds_recorded: int | None = None
+    """How many speeds of ciphers are stored; None: none was to be measured."""
     notes: tuple[str, ...] = ()
     """What a reader must know of the whole run, such as too few CPUs."""

@@ -171,7 +171,8 @@ def _plan(
     if file is None:
         return None
     tcp, udp = file.traffic()
-    return Plan(name, file.title, tunnels, tcp, file.rounds, udp)
+    seconds = file.cipher_speed.seconds if file.cipher_speed else None
+    return Plan(name, file.title, tunnels, tcp, file.rounds, seconds, udp)
 
 
 def _factors(file: PlanFile) -> dict[KeyPath, int]:

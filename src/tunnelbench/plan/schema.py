@@ -211,6 +211,12 @@ class UdpTable(Table):
         )
 
 
+class CipherSpeedTable(Table):
+    """`[cipher_speed]`: measure the tunnels' ciphers and digests by themselves, before the trials."""
+
+    seconds: Annotated[int, Field(ge=1, le=60)] = 1
+
+
 class PlanFile(Table):
     """A plan without its `[[tunnel]]` blocks."""
 
@@ -218,6 +224,7 @@ class PlanFile(Table):
     rounds: Annotated[int, Field(ge=1, le=1000)] = Plan.rounds
     tcp: TcpTable | None = None
     udp: UdpTable | None = None
+    cipher_speed: CipherSpeedTable | None = None
 
     def traffic(self) -> tuple[TcpTraffic | None, UdpTraffic | None]:
         """What is offered; a plan that says nothing of it means TCP."""
@@ -263,9 +270,9 @@ def key_paths(model: type[Table]) -> list[tuple[str, ...]]:
     paths: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
         paths.append((name,))
-        for kind in (field.annotation, *get_args(field.annotation)):  # `X | None` is a table, too
-            if isinstance(kind, type) and issubclass(kind, Table):
-                paths.extend((name, *inner) for inner in key_paths(kind))
+        for annotation in (field.annotation, *get_args(field.annotation)):  # a table, or a table that may be missing
+            if isinstance(annotation, type) and issubclass(annotation, Table):
+                paths.extend((name, *inner) for inner in key_paths(annotation))
     return paths
 
 

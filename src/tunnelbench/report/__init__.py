@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
 
+from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report import formats
@@ -16,15 +17,23 @@ FORMATS = tuple(sorted(module.name for module in pkgutil.iter_modules(formats.__
 
 
 def render(
-    run: RunRecord, records: Sequence[TrialRecord], format_name: str, width: int | None = None, *, colour: bool = False
+    run: RunRecord,
+    records: Sequence[TrialRecord],
+    format_name: str,
+    width: int | None = None,
+    *,
+    colour: bool = False,
+    target_mbps: float | None = None,
+    speeds: Sequence[CipherSpeed] = (),
 ) -> str:
     """The report of a run in one format, ending with a newline.
 
-    `width` [columns] and `colour` are for formats that are read in a terminal; the others ignore them. WrongInput where
+    `width` [columns] and `colour` are for formats that are read in a terminal; the others ignore them. `target_mbps`:
+    the advice says whether so much goes through each tunnel; `speeds`: of the ciphers by themselves. WrongInput where
     there is no such format.
     """
     if format_name not in FORMATS:
         raise WrongInput(f"there is no report format {format_name!r}", hint=f"formats: {', '.join(FORMATS)}")
     module = import_module(f"{formats.__name__}.{format_name}")
-    text: str = module.render(compose(run, records), Style(width, colour))
+    text: str = module.render(compose(run, records, target_mbps, speeds), Style(width, colour))
     return text

@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tunnelbench.analysis.advice import Advice, advise, clock_mhz
+from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
 from tunnelbench.analysis.doubts import Doubt, doubts
+from tunnelbench.analysis.limits import Finding, what_limits
 from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise
 from tunnelbench.analysis.udp import UdpRow, summarise_udp
+from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.report.annexes import Annex, advice_annex, cipher_annex, cost_annex, limits_annex
 from tunnelbench.report.text import one_line
 from tunnelbench.report.udp_table import udp_legend
 
@@ -64,33 +69,55 @@ class Document:
     rows: tuple[Row, ...]
     """Of TCP."""
     udp_rows: tuple[UdpRow, ...]
+    limits: tuple[tuple[Finding, ...], ...]
+    """What limits each row."""
+    models: tuple[CostModel | NoModel, ...]
+    """What a packet costs in each tunnel."""
+    advice: tuple[Advice, ...]
+    speeds: tuple[CipherSpeed, ...]
+    """Of ciphers and digests by themselves, in the order in which they were measured."""
     doubts: tuple[Doubt, ...]
     title: str
     facts: tuple[tuple[str, str], ...]
     """What it was taken on: label and value."""
     cautions: tuple[str, ...]
     """What a reader must know before the table."""
+    annexes: tuple[Annex, ...]
+    """What stands below the table."""
     tally: str
     """How many trials there are of each class."""
     sections: tuple[Section, ...]
 
 
-def compose(run: RunRecord, records: Sequence[TrialRecord]) -> Document:
-    """All that the formats draw from."""
+def compose(
+    run: RunRecord, records: Sequence[TrialRecord], target_mbps: float | None = None, speeds: Sequence[CipherSpeed] = ()
+) -> Document:
+    """All that the formats draw from.
+
+    `target_mbps`: the throughput that the advice is asked for; `speeds`: of ciphers by themselves.
+    """
     ordered = tuple(sorted(records, key=lambda record: record.spec.sequence))
     rows = summarise(ordered)
     udp_rows = summarise_udp(ordered, rows)
     found = doubts(ordered, rows)
+    limits = tuple(what_limits(row, _trials_of(row, ordered)) for row in rows)
+    models = cost_models(ordered)
+    advice = advise(rows, limits, target_mbps=target_mbps, cpu_mhz=clock_mhz(run.host_facts), is_shared=_is_shared(run))
     counted = ", ".join(f"{number} {each}" for each, number in count_classes(ordered).items())
     return Document(
         run=run,
         records=ordered,
         rows=rows,
         udp_rows=udp_rows,
+        limits=limits,
+        models=models,
+        advice=advice,
         doubts=found,
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
         cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows, udp_rows)),
+        annexes=(*advice_annex(advice), *limits_annex(rows, limits), *cost_annex(models), *cipher_annex(speeds, rows)),
+        speeds=tuple(speeds),
         tally=f"{len(ordered)} trials: {counted}.",
         sections=_sections(found),
     )
@@ -100,6 +127,20 @@ def legends(document: Document, mark: str) -> tuple[str, ...]:
     """How to read the tables that a document has."""
     of_tcp = legend(mark) if document.rows or not document.udp_rows else ()
     return (*of_tcp, *((udp_legend(),) if document.udp_rows else ()))
+
+
+def _trials_of(row: Row, records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    place = (row.tunnel.name, row.payload_bytes, row.direction)
+    return [
+        record
+        for record in records
+        if (record.spec.tunnel.name, record.spec.payload_bytes, record.spec.direction) == place
+    ]
+
+
+def _is_shared(run: RunRecord) -> bool:
+    """Whether router and testers were one machine, or a hypervisor lent it."""
+    return _testbed_kind(run.testbed_text) in TAKEN_ON or run.host_facts.get("virtual") == "yes"
 
 
 def legend(mark: str) -> tuple[str, ...]:

@@ -27,6 +27,19 @@ def from_1_to_2(connection: Connection) -> None:
     _add_checksums(connection, "trial_raw", ("run_id", "sequence"))
 
 
+def from_2_to_3(connection: Connection) -> None:
+    """How fast ciphers are by themselves: of older runs it is not known."""
+    connection.execute(text("ALTER TABLE run ADD COLUMN speeds_recorded INTEGER"))
+    connection.execute(
+        text(
+            "CREATE TABLE cipher_speed (run_id TEXT NOT NULL, machine TEXT NOT NULL, algorithm TEXT NOT NULL, "
+            "acceleration TEXT NOT NULL, threads INTEGER NOT NULL, place INTEGER NOT NULL, speed TEXT NOT NULL, "
+            "checksum TEXT, PRIMARY KEY (run_id, machine, algorithm, acceleration, threads), "
+            "FOREIGN KEY(run_id) REFERENCES run (run_id))"
+        )
+    )
+
+
 def add_udp(connection: Connection) -> None:
     """What a trial did, and the figures of UDP; null in trials of TCP from before, whose checksums stay true."""
     for name in ("test", "load", "udp"):
@@ -43,5 +56,5 @@ def _add_checksums(connection: Connection, name: str, keys: tuple[str, ...]) -> 
         connection.execute(update(changed).where(*is_it).values(checksum=checksum(row)))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (from_1_to_2, add_udp)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (from_1_to_2, from_2_to_3, add_udp)
 """The first one turns format 1 into 2, and so on."""

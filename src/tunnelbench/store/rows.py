@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.plan import Direction, OptionValue, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TrialRecord, TunnelProof
 from tunnelbench.model.udp import UdpMeasurement
@@ -23,6 +24,7 @@ _TCP = TypeAdapter(TcpMeasurement)
 _UDP = TypeAdapter(UdpMeasurement)
 _PROOF = TypeAdapter(TunnelProof)
 _OBJECT = TypeAdapter(dict[str, Any])
+_CIPHER_SPEED = TypeAdapter(CipherSpeed)
 _NOTES = TypeAdapter(tuple[str, ...])
 
 
@@ -132,6 +134,26 @@ def proof_record(row: Mapping[Any, Any], *, with_raw: bool) -> TunnelProof:
     """From a row of table `proof`."""
     found = _PROOF.validate_json(row["proof"])
     return replace(found, raw=_OBJECT.validate_json(row["raw"])) if with_raw else found
+
+
+def cipher_speed_row(run_id: str, place: int, found: CipherSpeed) -> Row:
+    """For table `cipher_speed`; `place` keeps the order in which they were measured."""
+    return _sealed(
+        {
+            "run_id": run_id,
+            "machine": _text(found.machine),
+            "algorithm": _text(found.algorithm),
+            "acceleration": _text(found.acceleration),
+            "threads": found.threads,
+            "place": place,
+            "speed": _json(_CIPHER_SPEED.dump_python(found, mode="json")),
+        }
+    )
+
+
+def cipher_speed(row: Mapping[Any, Any]) -> CipherSpeed:
+    """From a row of table `cipher_speed`."""
+    return _CIPHER_SPEED.validate_json(row["speed"])
 
 
 def _sealed(row: Row) -> Row:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Double, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
 
-FORMAT = 3
+FORMAT = 4
 """What this version reads and writes.
 
 History:
 1  run, trial, trial_raw, proof.
 2  checksums of all rows; run.trials_recorded; trial.waited_for_quiet_s.
-3  trial.test, trial.load and trial.udp; without a test it is TCP.
+3  cipher_speed; run.speeds_recorded.
+4  trial.test, trial.load and trial.udp; without a test it is TCP.
 """
 
 metadata = MetaData()
@@ -43,6 +44,7 @@ run = Table(
     Column("tunnelbench_version", Text, nullable=False),
     Column("notes", Text, nullable=False),
     Column("trials_recorded", Integer),
+    Column("speeds_recorded", Integer),
     Column("checksum", Text),
 )
 
@@ -88,4 +90,17 @@ trial_raw = Table(
     Column("raw", Text, nullable=False),
     Column("checksum", Text),
     ForeignKeyConstraint(["run_id", "sequence"], ["trial.run_id", "trial.sequence"]),
+)
+
+cipher_speed = Table(
+    "cipher_speed",
+    metadata,
+    Column("run_id", Text, ForeignKey("run.run_id"), primary_key=True),
+    Column("machine", Text, primary_key=True),
+    Column("algorithm", Text, primary_key=True),
+    Column("acceleration", Text, primary_key=True),
+    Column("threads", Integer, primary_key=True, autoincrement=False),
+    Column("place", Integer, nullable=False),
+    Column("speed", Text, nullable=False),
+    Column("checksum", Text),
 )

@@ -13,11 +13,12 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, Select, func, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
+from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord, TunnelProof
 from tunnelbench.store import rows, upgrade
 from tunnelbench.store.checksum import CHECKSUM, checksum, is_intact
-from tunnelbench.store.schema import proof, run, trial, trial_raw
+from tunnelbench.store.schema import cipher_speed, proof, run, trial, trial_raw
 from tunnelbench.store.server import Server
 from tunnelbench.store.sqlite import WRITES, File
 
@@ -127,6 +128,24 @@ class Store:
         except IntegrityError as error:
             raise ValueError(f"trial {sequence} of run {run_id} is stored already, or there is no such run") from error
 
+    def add_cipher_speed(self, run_id: str, found: CipherSpeed) -> None:
+        """Keep how fast a cipher is. ValueError where its run is not kept, or it is stored already."""
+        own = select(cipher_speed).where(cipher_speed.c.run_id == run_id)
+
+        def work(connection: Connection, is_repeated: bool) -> None:
+            if is_repeated and found in [rows.cipher_speed(row) for row in connection.execute(own).mappings()]:
+                return
+            place = connection.scalar(select(run.c.speeds_recorded).where(run.c.run_id == run_id)) or 0
+            connection.execute(insert(cipher_speed).values(rows.cipher_speed_row(run_id, place + 1, found)))
+            _change_run(connection, run_id, lambda _: {"speeds_recorded": place + 1})
+
+        try:
+            self._write(work)
+        except IntegrityError as error:
+            raise ValueError(
+                f"the speed of {found.algorithm} in run {run_id} is stored already, or there is no such run"
+            ) from error
+
     def end_run(self, run_id: str, status: str, ended_at: str) -> None:
         """Note how and when a run ended. ValueError where it is not kept."""
         self._set_status(run_id, status, ended_at, END_PATIENCE_S)
@@ -172,6 +191,19 @@ class Store:
         if with_raw and len(raw) != expected:
             self._tell_damage(f"what was printed in {expected - len(raw)} trials of run {run_id} is missing")
         return records
+
+    def cipher_speeds(self, run_id: str) -> list[CipherSpeed]:
+        """A run's speeds of ciphers, in the order in which they were measured."""
+        wanted = select(cipher_speed).where(cipher_speed.c.run_id == run_id).order_by(cipher_speed.c.place)
+        with self._reading() as connection:
+            expected = connection.scalar(select(run.c.speeds_recorded).where(run.c.run_id == run_id)) or 0
+            found = []
+            for row in connection.execute(wanted).mappings():
+                self._require_intact(row, f"the speed of {row['algorithm']} in run {run_id}")
+                found.append(rows.cipher_speed(row))
+        if len(found) != expected:
+            self._tell_damage(f"run {run_id} has recorded {expected} speeds of ciphers, and {len(found)} are there")
+        return found
 
     def _raw(self, connection: Connection, run_id: str) -> dict[int, str]:
         """What programs printed in a run's trials, as JSON, by the trial's place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tunnelbench.host.host import Host
@@ -41,6 +41,16 @@ def option_schemas() -> Mapping[str, type[TunnelOptions]]:
 def unmet(kind: str, options: TunnelOptions, host: Host) -> tuple[Requirement, ...]:
     """What a tunnel with these options lacks on a host; making devices to find out needs root."""
     return tuple(requirement for requirement in adapter(kind).requirements(options) if not requirement.is_met(host))
+
+
+def algorithms(specs: Sequence[TunnelSpec]) -> dict[str, tuple[str, ...]]:
+    """The ciphers and digests of some tunnels as OpenSSL names them, with the names of the tunnels that use each."""
+    found: dict[str, tuple[str, ...]] = {}
+    for spec in specs:
+        if kind := Tunnel._registry.get(spec.kind):
+            for algorithm in kind.algorithms(kind.options_type.model_validate(dict(spec.options))):
+                found[algorithm] = (*found.get(algorithm, ()), spec.name)
+    return found
 
 
 def create(spec: TunnelSpec, ends: Ends) -> Tunnel[Any]:

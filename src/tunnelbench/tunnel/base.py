@@ -125,6 +125,11 @@ class Tunnel(ABC, Generic[OptionsT]):
     def requirements(cls, options: OptionsT) -> tuple[Requirement, ...]:
         """What each end needs."""
 
+    @classmethod
+    def algorithms(cls, options: OptionsT) -> tuple[str, ...]:
+        """The ciphers and digests of its data packets, as OpenSSL names them, in small letters."""
+        return ()
+
     @property
     @abstractmethod
     def outer(self) -> Outer:

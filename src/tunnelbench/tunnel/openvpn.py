@@ -116,6 +116,11 @@ class OpenVpn(Tunnel[Options]):
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
         return (tun_device(), program(options.program, "openvpn"), program("openssl"))
 
+    @classmethod
+    def algorithms(cls, options: Options) -> tuple[str, ...]:
+        names = [options.cipher] if options.is_aead else [options.cipher, options.auth]
+        return tuple(name.lower() for name in names if name != "none")
+
     @property
     def outer(self) -> Outer:
         return Outer(self.options.transport, PORT)

@@ -80,6 +80,10 @@ class Tinc(Tunnel[Options]):
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
         return (tun_device(), program("tincd", "tinc"), program("openssl"))
 
+    @classmethod
+    def algorithms(cls, options: Options) -> tuple[str, ...]:
+        return tuple(name for name in (options.cipher, options.digest) if name != "none")
+
     @property
     def outer(self) -> Outer:
         return Outer("udp", PORT)

@@ -57,6 +57,10 @@ class WireGuardFamily(Tunnel[Options]):
     def _create_device(self, end: End) -> None:
         """Make the device of one end."""
 
+    @classmethod
+    def algorithms(cls, options: Options) -> tuple[str, ...]:
+        return ("chacha20-poly1305",)
+
     @property
     def outer(self) -> Outer:
         return Outer("udp", self.options.port)

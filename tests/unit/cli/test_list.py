@@ -37,6 +37,14 @@ def test_testbeds_have_their_link(type_in: CommandLine) -> None:
     assert row(result.stdout, "netns-100m")[2:4] == ["100", "Mbit/s"]
 
 
+def test_references_have_their_date_and_class(type_in: CommandLine, home: Path) -> None:
+    text = type_in("list", "references", columns=160).stdout
+    assert row(text, "wr841n-2014")[1:3] == ["48", "2014-06-08"]
+    found = {each["name"]: each for each in json.loads(type_in("list", "references", "--json").stdout)}
+    assert found["wireguard-by-device"]["comparability"]["comparable"] == "no"
+    assert found["wr841n-2014"]["comparability"]["comparable"] == "yes"
+
+
 def test_tunnels_are_all_there_with_those_that_have_no_adapter(type_in: CommandLine) -> None:
     found = {each["kind"]: each for each in json.loads(type_in("list", "tunnels", "--json").stdout)}
     assert found.keys() == adapters().keys() | PLANNED.keys()
@@ -92,13 +100,13 @@ def test_a_file_that_is_no_store_is_named(type_in: CommandLine, tmp_path: Path) 
 def test_an_unknown_noun_lists_the_known_ones(type_in: CommandLine) -> None:
     result = type_in("list", "routers\x1b[31m")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "'plans', 'testbeds', 'tunnels', 'runs'" in result.stderr
+    assert "'plans', 'testbeds', 'tunnels', 'references', 'runs'" in result.stderr
     assert "\x1b" not in result.stderr
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_no_line_is_wider_than_the_terminal(type_in: CommandLine, store: Path, columns: int) -> None:
-    for noun in ("plans", "testbeds", "tunnels", "runs"):
+    for noun in ("plans", "testbeds", "tunnels", "references", "runs"):
         assert max(map(len, type_in("list", noun, columns=columns).stdout.splitlines())) <= columns
 
 

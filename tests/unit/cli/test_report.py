@@ -125,3 +125,10 @@ def test_a_full_disk_leaves_the_older_file(
 def test_a_hostile_run_is_harmless(type_in: CommandLine, home: Path) -> None:
     keep(home, *hostile_run())
     assert type_in("report", "last").stdout.replace("\n", "").isprintable()
+
+
+def test_a_target_is_answered_for_every_tunnel(type_in: CommandLine, store: Path) -> None:
+    text = type_in("report", "last", "--target-mbps", "100", "--format", "markdown").stdout
+    assert "100 Mbit/s through vxlan: yes" in text
+    assert "100 Mbit/s through" not in type_in("report", "last", "--format", "markdown").stdout
+    assert type_in("report", "last", "--target-mbps", "0").exit_code == 2

@@ -27,6 +27,7 @@ from tunnelbench.model.result import (
     Verdict,
     Window,
 )
+from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.tunnel import PLANNED, adapters
 
 
@@ -119,6 +120,29 @@ def test_a_testbed_is_shown_by_its_name(type_in: CommandLine) -> None:
     assert json.loads(type_in("show", "netns-100m", "--json").stdout)["link"]["rate_in_mbps"] == 100
 
 
+# A reference
+
+
+@pytest.mark.parametrize("name", reference_names())
+def test_a_reference_is_shown_with_its_source_its_method_and_what_it_may_be_compared_with(
+    type_in: CommandLine, home: Path, name: str
+) -> None:
+    reference = read_reference(name)
+    text = " ".join(type_in("show", name, columns=400).stdout.split())
+    for said in (reference.title, reference.source, reference.date, reference.method, reference.comparability.label):
+        assert " ".join(said.split()) in text
+    assert json.loads(type_in("show", f"reference:{name}", "--json").stdout)["rows"] == list(reference.rows)
+    assert not home.parent.exists()
+
+
+def test_figures_of_a_device_itself_are_labelled_wherever_they_are_shown(type_in: CommandLine, home: Path) -> None:
+    label = "measured on the device itself, traffic and both ends of the tunnel: not comparable"
+    for words in (("show", "wireguard-by-device"), ("list", "references")):
+        assert label in " ".join(type_in(*words, columns=400).stdout.split())
+        assert label in type_in(*words, "--json").stdout
+    assert "180 rows, as published (on-device)" in type_in("show", "wireguard-by-device").stdout
+
+
 # What a name means
 
 
@@ -126,12 +150,12 @@ def test_an_unknown_name_is_told_with_what_is_near(type_in: CommandLine, home: P
     result = type_in("show", "OpenVPM")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(
-        'tunnelbench: there is no tunnel, plan, testbed or run "OpenVPM"; did you mean openvpn?\n'
+        'tunnelbench: there is no tunnel, plan, testbed, reference or run "OpenVPM"; did you mean openvpn'
     )
     assert not home.parent.exists()
 
 
-@pytest.mark.parametrize("name", ["tunnel:quick", "plan:openvpn", "testbed:quick", "run:quick", ""])
+@pytest.mark.parametrize("name", ["tunnel:quick", "plan:openvpn", "testbed:quick", "reference:quick", "run:quick", ""])
 def test_a_noun_keeps_to_its_own_names(type_in: CommandLine, store: Path, name: str) -> None:
     result = type_in("show", name)
     assert (result.exit_code, result.stdout) == (2, "")

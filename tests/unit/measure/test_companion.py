@@ -73,7 +73,8 @@ class SimulatedPath:
     def read_cpu(self, host: Host, daemons: Any) -> CpuReading:
         busy = {0: 0.5, 1: 0.25, 2: 0.75}
         times = {cpu: CpuTimes(0, 0, self.clock_s * (1 - share), 0, 0) for cpu, share in busy.items()}
-        return CpuReading(self.clock_s, times, self.clock_s * 0.2 if daemons else None, "ticks" if daemons else "")
+        spent = {"tund": self.clock_s * 0.15, "helper": self.clock_s * 0.05} if daemons else None
+        return CpuReading(self.clock_s, times, spent, "ticks" if daemons else "")
 
     def accompany(self, duration_s: float = 10.0, *, with_daemons: bool = True) -> Companion:
         ends = ([self.router_daemon.as_daemon], [self.server_daemon.as_daemon]) if with_daemons else ((), ())
@@ -108,7 +109,10 @@ def test_cpu_shares_are_those_of_the_window(path: SimulatedPath) -> None:
     assert window.tester_cpu.busy_share == pytest.approx(0.625)
     assert window.busiest_tester_share == pytest.approx(0.75)
     assert window.daemon_cpu_s == pytest.approx(window.duration_s * 0.2)
+    assert window.program_cpu_s == pytest.approx({"tund": window.duration_s * 0.15, "helper": window.duration_s * 0.05})
     assert window.daemon_cpu_method == "ticks"
+    assert [usage.cpus for usage in window.router_by_cpu] == [(cpu,) for cpu in window.router_cpu.cpus]
+    assert sum(usage.busy_s for usage in window.router_by_cpu) == pytest.approx(window.router_cpu.busy_s)
 
 
 def test_a_tunnel_of_the_kernel_has_no_daemons_time(path: SimulatedPath) -> None:

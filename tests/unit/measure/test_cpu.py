@@ -39,7 +39,7 @@ def test_a_reading_of_this_machine_has_its_cpus_and_the_time_of_its_daemons(tmp_
     found = read_cpu(host, [daemon.as_daemon])
     assert 0 in found.cpus
     assert found.clock_s == pytest.approx(time.monotonic(), abs=5)
-    assert found.daemons_s is not None
+    assert list(found.daemons_s or ()) == [daemon.name]
     assert found.daemons_method in ("schedstat", "ticks")
 
 

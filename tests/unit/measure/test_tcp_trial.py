@@ -1,4 +1,4 @@
-"""The segment size in use, read from the sender's kernel."""
+"""What the sender's kernel tells of the test's connection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.output.samples import samples
 
-from tunnelbench.measure.tcp_trial import parse_mss
+from tunnelbench.measure.tcp_trial import parse_mss, parse_sender
+from tunnelbench.model.result import Sender
 
 LISTS = samples("iproute2-*/ss-*-sender.txt")
 
@@ -39,6 +40,19 @@ def test_where_the_kernel_does_not_tell_there_is_no_size(sockets: str) -> None:
     assert parse_mss(sockets) is None
 
 
+@pytest.mark.parametrize("sockets", ["", "0 0 198.18.1.2:40000 198.18.4.1:22 cubic rtt:1/1 bytes_sent:1000\n"])
+def test_where_the_kernel_does_not_tell_nothing_is_known_of_the_sender(sockets: str) -> None:
+    assert parse_sender(sockets) is None
+
+
+def test_what_held_the_sender_back_is_read_off_its_connection() -> None:
+    out = LISTS["iproute2-6.1.0/ss-out-sender.txt"]
+    assert parse_sender(out) == Sender(busy_s=1.012, receiver_window_s=0, send_buffer_s=0, rtt_ms=1.11)
+    held = out.replace("busy:1012ms", "busy:1012ms rwnd_limited:880ms(87.0%) sndbuf_limited:16ms(1.6%)")
+    assert parse_sender(held) == Sender(busy_s=1.012, receiver_window_s=0.88, send_buffer_s=0.016, rtt_ms=1.11)
+
+
 @given(st.text(alphabet=st.sampled_from("0123456789:5201 mss bytes_sent\n")))
 def test_any_list_can_be_read(sockets: str) -> None:
     parse_mss(sockets)
+    parse_sender(sockets)

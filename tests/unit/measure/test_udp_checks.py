@@ -9,8 +9,8 @@ import pytest
 from tests.unit.builders import make_spec, make_tcp
 from tests.unit.udp_builders import make_counts, make_point, make_search
 
-from tunnelbench.measure.frames import udp_limit_pps
 from tunnelbench.measure.udp_checks import check_udp_calibration, check_udp_trial
+from tunnelbench.model.frames import udp_limit_pps
 from tunnelbench.model.plan import FLAT_OUT, IMIX, Direction, Test, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Verdict
 from tunnelbench.model.search import SearchRun

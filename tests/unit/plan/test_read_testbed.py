@@ -98,7 +98,10 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
         ("ruonds=2", "unknown key; did you mean rounds?"),
         (
             "zzz=2",
-            "unknown key; known are title, rounds, tcp, udp, tunnel, kind, router_cpu, quiet_wait_s, link",
+            (
+                "unknown key; known are title, rounds, tcp, udp, cipher_speed, tunnel, kind, router_cpu, quiet_wait_s, "
+                "link"
+            ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),
     ],

@@ -19,7 +19,17 @@ def read(text: str) -> Any:
 
 def test_it_holds_the_run_the_rows_what_load_cost_the_doubts_and_the_trials() -> None:
     found = read(render(make_run(), make_records(), "json"))
-    assert list(found) == ["run", "rows", "quiet", "udp_rows", "doubts", "trials"]
+    assert list(found) == [
+        "run",
+        "rows",
+        "advice",
+        "cost_models",
+        "cipher_speeds",
+        "quiet",
+        "udp_rows",
+        "doubts",
+        "trials",
+    ]
     assert found["run"]["host_facts"]["cpu_model"] == "AMD EPYC 7B13"
     assert (len(found["rows"]), len(found["trials"])) == (36, 100)
     refused = [row for row in found["rows"] if row["tunnel"]["name"] == "tinc BF-CBC, SHA-1"]

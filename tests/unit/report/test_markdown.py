@@ -24,17 +24,19 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.elements: set[str] = set()
-        self.rows: list[list[str]] = []
+        self.tables: list[list[list[str]]] = []
         self.text = ""
         self._in_cell = False
         self.feed(PARSER.render(text))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.add(tag)
+        if tag == "table":
+            self.tables.append([])
         if tag == "tr":
-            self.rows.append([])
+            self.tables[-1].append([])
         if tag in {"td", "th"}:
-            self.rows[-1].append("")
+            self.tables[-1][-1].append("")
             self._in_cell = True
 
     def handle_endtag(self, tag: str) -> None:
@@ -44,7 +46,12 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.text += data
         if self._in_cell:
-            self.rows[-1][-1] += data
+            self.tables[-1][-1][-1] += data
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Of the first table."""
+        return self.tables[0]
 
 
 def test_the_table_has_all_rows_and_columns() -> None:
@@ -58,6 +65,12 @@ def test_the_table_has_all_rows_and_columns() -> None:
 def test_a_tunnel_is_named_in_its_first_row_only() -> None:
     page = Page(render(make_run(), make_records(), "markdown"))
     assert [row[0] for row in page.rows[5:13]] == ["none", "", "", "", "vxlan", "", "", ""]
+
+
+def test_every_row_of_a_table_below_has_the_cells_of_its_header() -> None:
+    _, *below = Page(render(make_run(), make_records(), "markdown")).tables
+    assert below
+    assert all(len(row) == len(table[0]) for table in below for row in table)
 
 
 def test_hostile_text_changes_neither_the_table_nor_the_page() -> None:

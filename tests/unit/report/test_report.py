@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
-from tests.unit.builders import make_records, make_run
+from tests.unit.builders import make_records, make_run, make_speeds
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import Check, TrialRecord, Verdict
@@ -28,26 +28,30 @@ def excerpt() -> tuple[TrialRecord, ...]:
 
 
 def test_these_are_the_formats() -> None:
-    assert FORMATS == ("csv", "json", "markdown", "terminal", "textile")
+    assert FORMATS == ("csv", "json", "markdown", "series", "terminal", "textile")
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(WrongInput) as caught:
         render(make_run(), (), "html")
-    assert caught.value.hint == "formats: csv, json, markdown, terminal, textile"
+    assert caught.value.hint == "formats: csv, json, markdown, series, terminal, textile"
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_terminal(file_regression: FileRegressionFixture, width: int) -> None:
-    file_regression.check(render(make_run(), make_records(), "terminal", width), encoding="utf-8")
+    file_regression.check(render(make_run(), make_records(), "terminal", width, speeds=make_speeds()), encoding="utf-8")
 
 
 def test_markdown(file_regression: FileRegressionFixture) -> None:
-    file_regression.check(render(make_run(), make_records(), "markdown"), encoding="utf-8", extension=".md")
+    file_regression.check(
+        render(make_run(), make_records(), "markdown", speeds=make_speeds()), encoding="utf-8", extension=".md"
+    )
 
 
 def test_textile(file_regression: FileRegressionFixture) -> None:
-    file_regression.check(render(make_run(), make_records(), "textile"), encoding="utf-8", extension=".textile")
+    file_regression.check(
+        render(make_run(), make_records(), "textile", speeds=make_speeds()), encoding="utf-8", extension=".textile"
+    )
 
 
 def test_csv(file_regression: FileRegressionFixture) -> None:
@@ -56,7 +60,9 @@ def test_csv(file_regression: FileRegressionFixture) -> None:
 
 
 def test_json(file_regression: FileRegressionFixture) -> None:
-    file_regression.check(render(make_run(), excerpt(), "json"), encoding="utf-8", extension=".json")
+    file_regression.check(
+        render(make_run(), excerpt(), "json", speeds=make_speeds()[:1]), encoding="utf-8", extension=".json"
+    )
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -69,7 +75,7 @@ def test_a_report_ends_with_one_line_break(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_run_that_was_killed_before_its_first_trial_has_a_report(name: str) -> None:
     run = make_run(status="running", ended_at=None, trials_recorded=0, host_facts={}, notes=(), testbed_text="")
-    assert run.run_id in render(run, (), name) or name == "csv"
+    assert run.run_id in render(run, (), name) or name in {"csv", "series"}
 
 
 @pytest.mark.parametrize("name", FORMATS)

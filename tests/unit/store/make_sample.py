@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.builders import make_records, make_run
+from tests.unit.builders import make_records, make_run, make_speeds
 
 from tunnelbench.store import Store
 from tunnelbench.store.schema import FORMAT
@@ -26,6 +26,8 @@ def main() -> None:
         for record in records:
             if record.spec.tunnel.name in TUNNELS:
                 store.add_trial(run.run_id, record)
+        for speed in make_speeds():
+            store.add_cipher_speed(run.run_id, speed)
         store.end_run(run.run_id, "done", str(run.ended_at))
 
 

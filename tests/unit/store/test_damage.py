@@ -28,7 +28,7 @@ def read_all(path: Path) -> object:
     """Everything that a store holds."""
     with Store.open(path, create=False) as store:
         runs = store.runs()
-        return runs, [store.trials(run.run_id) for run in runs]
+        return runs, [(store.trials(run.run_id), store.cipher_speeds(run.run_id)) for run in runs]
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
-from tests.unit.builders import make_records, make_run
+from tests.unit.builders import make_records, make_run, make_speeds
 from tests.unit.store.make_sample import SAMPLES, TUNNELS
 
+from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.result import (
     Check,
@@ -78,10 +79,27 @@ def sample_records() -> list[TrialRecord]:
     return [record for record in make_records(rounds=1) if record.spec.tunnel.name in TUNNELS]
 
 
+def test_the_sample_of_this_format_has_the_speeds_of_ciphers(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / f"format-{schema.FORMAT}.sqlite", path)
+    with Store.open(path) as store:
+        assert store.cipher_speeds("20250314-092653-quick") == list(make_speeds())
+
+
+def test_a_run_of_an_older_format_has_no_speeds_and_can_be_given_some(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / "format-2.sqlite", path)
+    with Store.open(path) as store:
+        assert store.cipher_speeds("20250314-092653-quick") == []
+        for speed in make_speeds():
+            store.add_cipher_speed("20250314-092653-quick", speed)
+        assert store.cipher_speeds("20250314-092653-quick") == list(make_speeds())
+
+
 def test_the_documentation_names_every_table_column_and_field() -> None:
     text = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
     columns = {column.name for table in schema.metadata.sorted_tables for column in table.columns}
-    of_both = (Check, CpuUsage, Interval, PathCounters, Ping, TcpMeasurement, TunnelProof, Window)
+    of_both = (Check, CipherSpeed, CpuUsage, Interval, PathCounters, Ping, TcpMeasurement, TunnelProof, Window)
     of_udp = (Burst, Classification, Delays, SearchPoint, SearchRun, UdpCounts, UdpInterval, UdpMeasurement)
     records: tuple[type[Any], ...] = (*of_both, *of_udp)
     names = {field.name for record in records for field in fields(record)}

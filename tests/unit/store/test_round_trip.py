@@ -19,6 +19,7 @@ from tunnelbench.model.result import (
     PathCounters,
     Ping,
     RunRecord,
+    Sender,
     TcpMeasurement,
     TrialRecord,
     TunnelProof,
@@ -54,6 +55,7 @@ OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "tuple[int, ...]": st.lists(st.integers(0, 255), max_size=3).map(tuple),
     "tuple[Check, ...]": checks,
     "Mapping[str, str]": text_mappings,
+    "Mapping[str, float]": st.dictionaries(any_texts, numbers, max_size=3),
 }
 """By the annotation of a field; a field of a new type must be given a strategy here."""
 
@@ -68,7 +70,7 @@ def any_of(record: type[Any]) -> st.SearchStrategy[Any]:
 
 
 UDP_PARTS = (Delays, UdpInterval, UdpCounts, SearchPoint, Classification, SearchRun, Burst, UdpMeasurement)
-for part in (CpuUsage, Ping, Interval, PathCounters, Window, TcpMeasurement, TunnelProof, *UDP_PARTS):
+for part in (CpuUsage, Ping, Interval, PathCounters, Window, Sender, TcpMeasurement, TunnelProof, *UDP_PARTS):
     any_of(part)
 
 specs = st.builds(

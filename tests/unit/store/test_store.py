@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_trial
+from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_speeds, make_trial
 
-from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.store import Store, default_path
 from tunnelbench.store.sqlite import WRITES
 
@@ -272,3 +273,34 @@ def test_results_are_kept_where_the_user_keeps_data(
 def rows_in(store: Store, table: str) -> int:
     with store._engine.connect() as connection:
         return int(connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one())  # noqa: S608
+
+
+def test_speeds_of_ciphers_come_back_in_their_order_and_once(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "results.sqlite") as store:
+        store.begin_run(make_run(run_id="a"))
+        assert store.cipher_speeds("a") == []
+        for speed in reversed(make_speeds()):
+            store.add_cipher_speed("a", speed)
+        assert store.cipher_speeds("a") == list(reversed(make_speeds()))
+        with pytest.raises(ValueError, match="stored already"):
+            store.add_cipher_speed("a", make_speeds()[0])
+        with pytest.raises(ValueError, match="no such run"):
+            store.add_cipher_speed("b", make_speeds()[0])
+
+
+def test_a_speed_that_is_missing_or_changed_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as store:
+        store.begin_run(make_run(run_id="a"))
+        for speed in make_speeds():
+            store.add_cipher_speed("a", speed)
+        connection = sqlite3.connect(path)
+        with connection:
+            connection.execute("DELETE FROM cipher_speed WHERE algorithm = 'bf-cbc'")
+        with pytest.raises(CannotHere, match="recorded 3 speeds of ciphers, and 2 are there"):
+            store.cipher_speeds("a")
+        with connection:  # a row that is not intact is told before one that is missing
+            connection.execute("UPDATE cipher_speed SET speed = replace(speed, '800', '900')")
+        connection.close()
+        with pytest.raises(CannotHere, match="is not what was stored"):
+            store.cipher_speeds("a")

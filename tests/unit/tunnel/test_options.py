@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tunnelbench.tunnel import adapters, openvpn, option_schemas, tinc, vxlan, wireguard
+from tunnelbench.model.plan import TunnelSpec
+from tunnelbench.tunnel import adapters, algorithms, openvpn, option_schemas, tinc, vxlan, wireguard
 from tunnelbench.tunnel.base import TunnelOptions
 
 
@@ -123,3 +124,21 @@ def test_options_do_not_change() -> None:
     options = vxlan.Options()
     with pytest.raises(ValidationError, match="frozen"):
         options.vni = 7
+
+
+def test_every_tunnel_names_the_ciphers_of_its_packets_once() -> None:
+    specs = [
+        TunnelSpec("none", "none"),
+        TunnelSpec("vxlan", "VXLAN"),
+        TunnelSpec("wireguard-go", "wg"),
+        TunnelSpec("openvpn", "gcm", {"cipher": "AES-128-GCM", "auth": "SHA1"}),
+        TunnelSpec("openvpn", "cbc", {"cipher": "AES-128-CBC", "auth": "SHA1"}),
+        TunnelSpec("tinc", "tinc", {"cipher": "none", "digest": "sha1"}),
+        TunnelSpec("gre", "no adapter"),
+    ]
+    assert algorithms(specs) == {
+        "chacha20-poly1305": ("wg",),
+        "aes-128-gcm": ("gcm",),
+        "aes-128-cbc": ("cbc",),
+        "sha1": ("cbc", "tinc"),
+    }

@@ -143,10 +143,19 @@ def figures(tcp: TcpMeasurement) -> Iterator[tuple[str, str]]:
 
 def below(label: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """An object's own figures, then those of the objects in it."""
-    yield label, pairs({key: value for key, value in values.items() if not isinstance(value, Mapping)})
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from below(key, value)
+    inner = {key: value for key, value in values.items() if isinstance(value, Mapping)}
+    several = {key: value for key, value in values.items() if isinstance(value, list) and any(map(is_object, value))}
+    yield label, pairs({key: value for key, value in values.items() if key not in inner | several}) or "-"
+    for key, value in inner.items():
+        yield from below(key, value)
+    for key, each_value in several.items():
+        for each in each_value:
+            yield from below(key, each)
+
+
+def is_object(value: Any) -> bool:
+    """Whether it has figures of its own."""
+    return isinstance(value, Mapping)
 
 
 def interval_text(interval: Interval) -> str:

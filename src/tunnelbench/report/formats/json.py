@@ -9,8 +9,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tunnelbench.analysis.comments import comments
+from tunnelbench.analysis.cost_model import FRAME_SIZES_BYTES, IMIX, CostModel, LeftOut, NoModel
 from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.summary import trial_class
+from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import TcpMeasurement, TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchRun
 from tunnelbench.model.udp import UdpMeasurement
@@ -50,12 +52,21 @@ GOALS = {"ndr": NDR_LOSS_RATIO, "pdr": PDR_LOSS_RATIO}
 
 
 def render(document: Document, style: Style) -> str:
-    """One object: `run`, `rows`, `quiet`, `doubts`, `trials`. Fields are named as in the model, with their units."""
+    """One object: `run`, `rows`, `advice`, `cost_models`, `cipher_speeds`, `quiet`, `doubts`, `trials`.
+
+    Fields are named as in the model, with their units.
+    """
     del style
-    rows = [{**plain(row), "comments": list(comments(row))} for row in document.rows]
+    rows = [
+        {**plain(row), "comments": list(comments(row)), "limits": plain(limits)}
+        for row, limits in zip(document.rows, document.limits, strict=True)
+    ]
     whole = {
         "run": plain(document.run),
         "rows": rows,
+        "advice": plain(document.advice),
+        "cost_models": [_model(model) for model in document.models],
+        "cipher_speeds": plain(document.speeds),
         "quiet": plain(quiet(document.records)),
         "udp_rows": [plain(row) for row in document.udp_rows],
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
@@ -77,6 +88,37 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def _model(model: CostModel | NoModel) -> dict[str, Any]:
+    if isinstance(model, NoModel):
+        return {"tunnel": model.tunnel.name, "reason": model.reason}
+    return {
+        "tunnel": model.tunnel.name,
+        "smallest_bytes": model.smallest_bytes,
+        "largest_bytes": model.largest_bytes,
+        "inner_mtu_bytes": model.inner_mtu_bytes,
+        "rounds": model.rounds,
+        "drift": list(model.drift),
+        "is_straight": model.is_straight,
+        "directions": [_way(model, direction) for direction in model.directions],
+        "left_out": [_left_out(case) for case in model.left_out],
+        "sizes_left_out": [_left_out(case) for case in model.sizes_left_out],
+    }
+
+
+def _way(model: CostModel, direction: Direction) -> dict[str, Any]:
+    mixes = [*([(size, 1)] for size in FRAME_SIZES_BYTES), IMIX]
+    return {
+        "direction": direction.value,
+        "fixed_s": plain(model.fitted.fixed_s(direction)),
+        "per_byte_s": plain(model.fitted.per_byte_s(direction)),
+        "predictions": [plain(model.predict(mix, direction)) for mix in mixes],
+    }
+
+
+def _left_out(case: LeftOut) -> dict[str, Any]:
+    return {**plain(case), "error_share": case.error_share}
 
 
 def _trial(record: TrialRecord) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tunnelbench.report.annexes import Annex
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.table import Block, Figure, Line, blocks
 from tunnelbench.report.udp_table import UdpBlock, UdpLine, udp_blocks
@@ -69,10 +70,25 @@ def render(document: Document, style: Style) -> str:
             lines += _block(udp_block, [_udp_cells(line) for line in udp_block.lines])
     for paragraph in legends(document, "bold"):
         lines += ["", paragraph]
+    for annex in document.annexes:
+        lines += _annex(annex)
     lines += ["", "## Doubts", "", document.tally]
     for section in document.sections:
         lines += ["", f"### {section.title}", "", *(f"- {escape(item)}" for item in section.items)]
     return "\n".join(lines) + "\n"
+
+
+def _annex(annex: Annex) -> list[str]:
+    lines = ["", f"## {annex.title}"]
+    if annex.rows:
+        rules = [":--", *("--:" for _ in annex.header[1:])]
+        lines += ["", _row(list(annex.header)), _row(rules)]
+        lines += [_row([escape(cell) for cell in row]) for row in annex.rows]
+    if annex.items:
+        lines += ["", *(f"- {escape(item)}" for item in annex.items)]
+    for note in annex.notes:
+        lines += ["", escape(note)]
+    return lines
 
 
 def escape(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tunnelbench.report.annexes import Annex
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.table import Block, Figure, Line, blocks
 from tunnelbench.report.udp_table import UdpBlock, UdpLine, udp_blocks
@@ -69,14 +70,40 @@ def _parts(document: Document, width: int) -> Iterator[RenderableType]:
         yield from _table(udp_blocks(document.udp_rows, thousands=True), width, (UDP_WIDE, UDP_NARROW))
     for paragraph in legends(document, "starred"):
         yield Text(f"{paragraph}\n", style="dim")
+    for annex in document.annexes:
+        yield from _annex(annex)
     yield Text("Doubts", style="bold")
     yield Text(document.tally)
     for section in document.sections:
         yield Text(f"\n{section.title}", style="bold")
-        items = Table.grid(padding=(0, 1))
-        for item in section.items:
-            items.add_row("-", Text(item))
-        yield items
+        yield _items(section.items)
+
+
+def _items(texts: Sequence[str]) -> RenderableType:
+    items = Table.grid(padding=(0, 1))
+    for text in texts:
+        items.add_row("-", Text(text))
+    return items
+
+
+def _annex(annex: Annex) -> Iterator[RenderableType]:
+    yield Text(annex.title, style="bold")
+    if annex.rows:
+        titles = [title.split(" ") for title in annex.header[1:]]
+        widths = [
+            max(len(word) for word in (*words, *(row[number] for row in annex.rows)))
+            for number, words in enumerate(titles, start=1)
+        ]
+        yield from _lines([[Text(word) for word in words] for words in titles], widths)
+        for name, rows in groupby(annex.rows, key=lambda row: row[0]):
+            yield Text(name, style="bold")
+            for row in rows:
+                yield from _lines([[Text(cell)] for cell in row[1:]], widths)
+    if annex.items:
+        yield _items(annex.items)
+    for note in annex.notes:
+        yield Text(note, style="dim")
+    yield Text()
 
 
 def _table(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from tunnelbench.report.annexes import Annex
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.table import Block, Figure, Line, blocks
 from tunnelbench.report.udp_table import UdpBlock, UdpLine, udp_blocks
@@ -83,10 +84,25 @@ def render(document: Document, style: Style) -> str:
             lines += _udp_block(udp_block)
     for paragraph in legends(document, "bold"):
         lines += ["", escape(paragraph)]
+    for annex in document.annexes:
+        lines += _annex(annex)
     lines += ["", "h3. Doubts", "", escape(document.tally)]
     for section in document.sections:
         lines += ["", f"h4. {escape(section.title)}", "", *(f"* {escape(item)}" for item in section.items)]
     return "\n".join(lines) + "\n"
+
+
+def _annex(annex: Annex) -> list[str]:
+    lines = ["", f"h3. {escape(annex.title)}"]
+    if annex.rows:
+        lines += ["", "".join(f"|_. {escape(title)} " for title in annex.header) + "|"]
+        for first, *others in annex.rows:
+            lines.append(f"{_cell(escape(first))}{''.join(_cell(escape(cell), '>. ') for cell in others)}|")
+    if annex.items:
+        lines += ["", *(f"* {escape(item)}" for item in annex.items)]
+    for note in annex.notes:
+        lines += ["", f"p. {escape(note)}"]
+    return lines
 
 
 def escape(text: str) -> str:

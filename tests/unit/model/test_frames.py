@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunnelbench.measure.frames import tcp_limit_bps, tcp_packet_bytes, wire_bytes
+from tunnelbench.model.frames import tcp_limit_bps, tcp_packet_bytes, wire_bytes
 
 FAST_ETHERNET_MBPS = 100
 

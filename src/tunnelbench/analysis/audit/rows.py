@@ -1,0 +1,281 @@
+"""A table's rows as quantities: one for each direction that a line of the table holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tunnelbench.analysis.audit.headings import OF_NUMBERS, Column, Role, folded, rate_unit, recognise
+from tunnelbench.analysis.audit.quantities import Quantity, has_decimal_comma, multiplied, quantity
+from tunnelbench.analysis.audit.tables.table import Table, TableRow
+from tunnelbench.model.errors import WrongInput
+
+HEADING_WITHIN = 10
+"""Rows among which the headings are looked for: some tables begin with a title or a legend."""
+
+_IN_EFFECT = re.compile(r"payload in effect (\d{1,5})\b")
+_BASELINE = re.compile(
+    r"none|no (?:vpn|tunnel)|sans (?:vpn|tunnel)|aucun|baseline|reference|plain routing|routage(?: simple)?|without.*"
+)
+_CALIBRATION = re.compile(r"direct|.*back[ -]to[ -]back.*|calibration.*|etalonnage.*")
+_SIZES = (Role.MSS, Role.PAYLOAD, Role.PACKET, Role.FRAME)
+"""Which one counts where there are several: an MSS beside a payload is the one in effect, the payload was asked for."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is in one packet."""
+
+    bytes: float
+    """As stated."""
+    role: Role
+
+    def payload_bytes(self, headers_bytes: int) -> tuple[float, float]:
+        """The payload, from least to most: tables do not agree on what the size of a packet is."""
+        match self.role:
+            case Role.MSS:
+                return max(1.0, self.bytes - 12), self.bytes  # time stamps (RFC 7323) count into the MSS
+            case Role.PACKET:
+                return max(1.0, self.bytes - headers_bytes), self.bytes
+            case Role.FRAME:
+                return max(1.0, self.bytes - headers_bytes - 18), max(1.0, self.bytes - 18)
+            case _:
+                return self.bytes, self.bytes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One direction of one line of a table; None and empty is what it does not state."""
+
+    number: int
+    """Row of the table, from 1, headings left out."""
+    line: int
+    """Of the file, from 1."""
+    text: Mapping[Role, str]
+    direction: str
+    size: Size | None
+    throughput: Quantity | None
+    """[bit/s]"""
+    throughput_again: Quantity | None
+    """[bit/s], from a second column in another unit."""
+    packets: Quantity | None
+    """[packets/s]"""
+    cpu_parts: Mapping[str, Quantity]
+    """[%] by heading."""
+    cpu_total: Quantity | None
+    share: Quantity | None
+    """Of the baseline [%]."""
+    link_bps: float | None
+    unread: tuple[str, ...] = ()
+    """Headings of columns whose cell is not empty and holds no number that is understood."""
+
+    @property
+    def is_baseline(self) -> bool:
+        return _BASELINE.fullmatch(folded(self.text.get(Role.TUNNEL, ""))) is not None
+
+    @property
+    def is_calibration(self) -> bool:
+        """Whether the testers were alone: no router is in its way, so that no baseline bounds it."""
+        return _CALIBRATION.fullmatch(folded(self.text.get(Role.TUNNEL, ""))) is not None
+
+    @property
+    def is_udp(self) -> bool:
+        return "udp" in folded(self.text.get(Role.TRAFFIC, ""))
+
+    @property
+    def source(self) -> str:
+        """The document that a row is from, where a table names several."""
+        return self.text.get(Role.SOURCE, "")
+
+    @property
+    def bench(self) -> tuple[str, str]:
+        """Rows of one device in one document were taken with one link and one baseline."""
+        return self.source, self.text.get(Role.DEVICE, "")
+
+    @property
+    def label(self) -> str:
+        """What the row is about, in a few words."""
+        parts = [self.text.get(role, "") for role in (Role.TUNNEL, Role.CIPHER, Role.DIGEST)]
+        place = [f"{self.size.bytes:g}" if self.size else "", self.direction]
+        return " ".join(filter(None, ["/".join(filter(None, parts)), *place]))
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A table, understood."""
+
+    columns: tuple[Column, ...]
+    headings: tuple[str, ...]
+    rows: tuple[Entry, ...]
+    without_figures: int
+    """Lines of the table that hold no figure."""
+
+
+def entries(table: Table, given: Mapping[str, str] | None = None) -> Entries:
+    """The rows of a table; no columns where its headings say nothing. WrongInput as `recognise`."""
+    comma = any(has_decimal_comma(cell) for row in table.rows for cell in row.cells)
+    at, columns = _headings(table, given or {}, comma)
+    reading = _Reading(columns, comma)
+    found: list[Entry] = []
+    bare = 0
+    before: TableRow | None = None
+    for number, row in enumerate(table.rows[at + 1 :], start=1):
+        whole = reading.named(reading.realigned(row, before), before)
+        made = [entry for entry in reading.entries(number, whole) if _has_figures(entry)]
+        found += made
+        bare += not made
+        before = whole
+    return Entries(columns, table.rows[at].cells, tuple(found), bare)
+
+
+def _headings(table: Table, given: Mapping[str, str], comma: bool) -> tuple[int, tuple[Column, ...]]:
+    """Where the headings are, and the columns that they make: the row that says most of the first few."""
+    best: tuple[int, tuple[Column, ...]] = (0, ())
+    fault: WrongInput | None = None
+    numeric_of = _numeric_columns(table, comma)
+    for at, row in enumerate(table.rows[: min(HEADING_WITHIN, len(table.rows) - 1)]):
+        try:
+            columns = recognise(row.cells, {p for p, last in numeric_of.items() if last > at}, given)
+        except WrongInput as error:
+            fault = fault or error
+            continue
+        if len(columns) > len(best[1]):
+            best = at, columns
+    if fault and not best[1]:
+        raise fault
+    return best
+
+
+def _numeric_columns(table: Table, comma: bool) -> Mapping[int, int]:
+    """By position: the last row of the table with a number in that column."""
+    found: dict[int, int] = {}
+    for at, row in enumerate(table.rows):
+        for position, cell in enumerate(row.cells):
+            if any(quantity(part, comma_is_point=comma) for part in cell.split("/", 1) if part):
+                found[position] = at
+    return found
+
+
+def _has_figures(entry: Entry) -> bool:
+    figures = (entry.throughput, entry.packets, entry.cpu_total, entry.share)
+    return bool(entry.cpu_parts) or any(each is not None for each in figures)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    columns: tuple[Column, ...]
+    comma: bool
+    directions: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        named = dict.fromkeys(name for column in self.columns for name in column.directions)
+        object.__setattr__(self, "directions", tuple(named) or ("",))
+
+    def realigned(self, row: TableRow, before: TableRow | None) -> TableRow:
+        """The row with what it lost on the left taken from the row before.
+
+        Where a page was made into text, cells that span rows are missing from the rows below, which then begin too far
+        left and are empty at their end.
+        """
+        if before is None or self._misfits(row.cells) == 0:
+            return row
+        last = max((position for position, cell in enumerate(row.cells) if cell), default=-1)
+        for shift in range(1, len(before.cells) - last):
+            cells = (*before.cells[:shift], *row.cells[: last + 1])
+            if self._misfits(cells) == 0:
+                return TableRow(row.line, cells)
+        return row
+
+    def _misfits(self, cells: Sequence[str]) -> int:
+        return sum(
+            column.role in OF_NUMBERS and bool(_cell(cells, column.position)) and not self._numbers(column, cells)
+            for column in self.columns
+        )
+
+    def _numbers(self, column: Column, cells: Sequence[str]) -> dict[str, Quantity]:
+        """What a cell says of each direction that its column is of; empty: nothing that is understood."""
+        cell = _cell(cells, column.position)
+        parts = re.split(r"\s*/\s*", cell) if len(column.directions) > 1 else [cell]
+        if len(parts) != max(1, len(column.directions)):
+            return {}
+        names = column.directions or ("",)
+        found = {
+            name: read
+            for name, part in zip(names, parts, strict=True)
+            if (read := self._number(column, part)) is not None
+        }
+        return found if len(found) == len(names) else {}
+
+    def _number(self, column: Column, text: str) -> Quantity | None:
+        found = quantity(text, comma_is_point=self.comma)
+        if found is None:
+            return None
+        match column.role:
+            case Role.THROUGHPUT | Role.LINK:
+                unit = rate_unit(found.unit) or column.unit_bps
+                return found.times(unit) if unit else None
+            case Role.PACKETS:
+                scaled = multiplied(found)
+                return scaled.times(column.scale) if scaled.value == found.value else scaled
+            case Role.SHARE:
+                return found.times(1 if "%" in found.unit or "%" in column.heading or "pct" in column.heading else 100)
+            case _:
+                return found
+
+    def named(self, row: TableRow, before: TableRow | None) -> TableRow:
+        """The row with the tunnel of the row before where it names none: many tables name it once."""
+        position = next((column.position for column in self.columns if column.role is Role.TUNNEL), None)
+        if before is None or position is None or _cell(row.cells, position) or position >= len(row.cells):
+            return row
+        return TableRow(row.line, (*row.cells[:position], _cell(before.cells, position), *row.cells[position + 1 :]))
+
+    def entries(self, number: int, row: TableRow) -> Iterator[Entry]:
+        """One for each direction that the columns name, or one."""
+        text = {
+            column.role: _cell(row.cells, column.position) for column in self.columns if column.role not in OF_NUMBERS
+        }
+        for direction in self.directions:
+            yield self._entry(number, row, text, direction)
+
+    def _entry(self, number: int, row: TableRow, text: Mapping[Role, str], direction: str) -> Entry:
+        read: dict[Role, list[Quantity]] = {}
+        parts: dict[str, Quantity] = {}
+        unread = []
+        for column in self.columns:
+            if column.role not in OF_NUMBERS or (column.directions and direction not in column.directions):
+                continue
+            numbers = self._numbers(column, row.cells)
+            found = numbers.get(direction, numbers.get(""))
+            if found is None:
+                if re.search(r"\w", _cell(row.cells, column.position).casefold().replace("n/a", "")):
+                    unread.append(column.heading)
+            elif column.role is Role.CPU_PART:
+                parts[column.heading] = found
+            else:
+                read.setdefault(column.role, []).append(found)
+        first = {role: found[0] for role, found in read.items()}
+        throughputs = read.get(Role.THROUGHPUT, [])
+        size = next((Size(first[role].value, role) for role in _SIZES if role in first), None)
+        if said := _IN_EFFECT.search(text.get(Role.COMMENT, "")):
+            size = Size(float(said[1]), Role.PAYLOAD)
+        link = first.get(Role.LINK)
+        return Entry(
+            number=number,
+            line=row.line,
+            text=text,
+            direction=direction or folded(text.get(Role.DIRECTION, "")),
+            size=size if size and size.bytes > 0 else None,
+            throughput=throughputs[0] if throughputs else None,
+            throughput_again=throughputs[1] if len(throughputs) > 1 else None,
+            packets=first.get(Role.PACKETS),
+            cpu_parts=parts,
+            cpu_total=first.get(Role.CPU_TOTAL),
+            share=first.get(Role.SHARE),
+            link_bps=link.value if link and link.value > 0 else None,
+            unread=tuple(unread),
+        )
+
+
+def _cell(cells: Sequence[str], position: int) -> str:
+    return cells[position] if position < len(cells) else ""

@@ -1,0 +1,43 @@
+"""Tables as GitHub draws them: a line of headings, a line of dashes, a line a row."""
+
+from __future__ import annotations
+
+import re
+
+from tunnelbench.analysis.audit.tables.table import Table, TableRow, table_row
+
+_BAR = re.compile(r"(?<!\\)\|")
+_MARKUP = re.compile(r"<br\s*/?>|</?[a-z][^<>]*>|\*\*|`", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\([^\w\s])")
+_DASHES = re.compile(r":?-{2,}:?")
+
+
+def is_rule(line: str) -> bool:
+    """Whether a line is the one of dashes below the headings."""
+    cells = line.strip().removeprefix("|").removesuffix("|").split("|")
+    return "|" in line and all(_DASHES.fullmatch(cell.strip()) for cell in cells)
+
+
+def read(text: str) -> list[Table]:
+    """Every table of the page."""
+    lines = text.splitlines()
+    tables = []
+    number = 1
+    while number < len(lines):
+        if is_rule(lines[number]) and "|" in lines[number - 1]:
+            rows = [_row(number, lines[number - 1])]
+            number += 1
+            while number < len(lines) and "|" in lines[number]:
+                rows.append(_row(number + 1, lines[number]))
+                number += 1
+            tables.append(Table(tuple(rows)))
+        number += 1
+    return tables
+
+
+def _row(line: int, text: str) -> TableRow:
+    inner = text.strip().removeprefix("|")
+    cells = _BAR.split(inner)
+    if inner.endswith("|"):
+        cells.pop()
+    return table_row(line, [_ESCAPED.sub(r"\1", _MARKUP.sub(" ", cell)) for cell in cells])

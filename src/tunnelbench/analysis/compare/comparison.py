@@ -1,0 +1,183 @@
+"""Faster, slower or a tie: one verdict for each row and figure, and what cannot be said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tunnelbench.analysis.compare.differences import bench_moved
+from tunnelbench.analysis.compare.matching import Pair, match
+from tunnelbench.analysis.compare.sides import Figure, Side, SideRow
+from tunnelbench.analysis.ranks import Ratio, least_p, mann_whitney, ratio
+from tunnelbench.analysis.statistics import Estimate, estimate
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.reference import Comparable
+
+TESTED_FROM = 5
+"""Repeats on each side from which a difference can be tested (rule 18)."""
+ALPHA = 0.01
+"""How often two equal samples may be called different, row by row.
+
+Five against five reach p = 0.0079 and no less, so that this is the strictest level at which five rounds can say
+anything. Of 100 rows of two equal runs fewer than one is called different by chance: a fifth of the 5 % that are
+allowed, which leaves room for what differs between two runs and is no chance.
+"""
+SMALLEST = 0.03
+"""What the layout of code in memory alone moves NAT by (openwrt-devel, June-July 2022): nothing below it counts."""
+
+
+class Verdict(StrEnum):
+    """What is said of B against A."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    CHEAPER = "cheaper"
+    DEARER = "dearer"
+    TIE = "tie"
+    HIGHER = "higher"
+    """Outside the spread, and too few repeats to exclude chance."""
+    LOWER = "lower"
+    MISSING = "no figure"
+
+    @property
+    def is_difference(self) -> bool:
+        return self in {Verdict.FASTER, Verdict.SLOWER, Verdict.CHEAPER, Verdict.DEARER}
+
+    @property
+    def is_worse(self) -> bool:
+        return self in {Verdict.SLOWER, Verdict.DEARER}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure of one pair of rows."""
+
+    pair: Pair
+    figure: Figure
+    a: Estimate | None
+    b: Estimate | None
+    """None: no trial counts."""
+    ratio: Ratio | None
+    """B over A."""
+    p: float | None
+    """Of the exact Mann-Whitney test; None: too few repeats to test."""
+    verdict: Verdict
+    remarks: tuple[str, ...]
+
+    @property
+    def says_nothing_of_the_router(self) -> bool:
+        """Whether the testers were the limit on both sides, of which throughput then speaks."""
+        return self.figure is Figure.THROUGHPUT and self.pair.a.is_tester_limited and self.pair.b.is_tester_limited
+
+    def worse_by(self) -> float:
+        """By which share of A's figure B is worse; negative where it is better, 0 where there is no ratio."""
+        if self.ratio is None:
+            return 0.0
+        return 1 - self.ratio.value if self.figure.is_better_when_high else self.ratio.value - 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two results side by side."""
+
+    a: Side
+    b: Side
+    lines: tuple[Line, ...]
+    only_in_a: tuple[SideRow, ...]
+    only_in_b: tuple[SideRow, ...]
+    bench_moved: float | None
+    """Factor by which the testers alone moved; None: not known."""
+
+    @property
+    def tested(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if line.p is not None)
+
+    @property
+    def different(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if line.verdict.is_difference)
+
+    def regressions(self, share: float) -> tuple[Line, ...]:
+        """Lines that are tested to be worse, and by more than this share; the testers' own are left out."""
+        return tuple(
+            line
+            for line in self.different
+            if line.verdict.is_worse and line.worse_by() > share and not line.says_nothing_of_the_router
+        )
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """B against A. WrongInput where figures of one of them stand beside nothing but their like."""
+    for side, other in ((a, b), (b, a)):
+        kind = side.comparability
+        alike = kind is not None and other.comparability is not None and kind.name == other.comparability.name
+        if kind is not None and kind.comparable is Comparable.NO and not alike:
+            raise WrongInput(f"{side.name}: {kind.label}", f"see it alone: tunnelbench show {side.name}")
+    pairs, only_in_a, only_in_b = match(a, b)
+    moved = bench_moved(a, b)
+    published = a.comparability is not None or b.comparability is not None
+    lines = tuple(line for pair in pairs for line in _lines(pair, moved or 1.0, is_published=published))
+    return Comparison(a, b, lines, tuple(only_in_a), tuple(only_in_b), moved)
+
+
+def _lines(pair: Pair, moved: float, *, is_published: bool) -> Iterator[Line]:
+    common = [figure for figure in Figure if figure in pair.a.figures and figure in pair.b.figures]
+    if not common:
+        found = [figure for figure in Figure if figure in pair.a.figures or figure in pair.b.figures]
+        common = found[:1] or [Figure.THROUGHPUT]
+    for figure in common:
+        yield _line(pair, figure, moved, is_published=is_published)
+
+
+def _line(pair: Pair, figure: Figure, moved: float, *, is_published: bool) -> Line:
+    values, others = pair.b.figures.get(figure, ()), pair.a.figures.get(figure, ())
+    own, other = (estimate(each) if each else None for each in (values, others))
+    remarks = [*pair.unlike, *_remarks(pair, figure)]
+    if own is None or other is None or min(*values, *others, 1.0) <= 0:
+        sides = [(name, row) for name, row, each in (("A", pair.a, others), ("B", pair.b, values)) if not each]
+        why = _of_sides([(name, "; ".join(row.remarks) or "no trial counts") for name, row in sides])
+        return Line(pair, figure, other, own, None, None, Verdict.MISSING, (*why, *pair.unlike))
+    quotient = ratio(values, others, 1 - ALPHA)
+    is_tested = min(len(values), len(others)) >= TESTED_FROM
+    p = mann_whitney(values, others) if is_tested else None
+    overlap = own.ties_with(other)
+    verdict = Verdict.TIE
+    if not overlap and p is None:
+        verdict = Verdict.HIGHER if quotient.value > 1 else Verdict.LOWER
+        if not is_published:
+            least = least_p(len(values), len(others))
+            remarks.append(
+                f"{len(others)} against {len(values)} trials cannot show a difference (p at least {least:.2g})"
+            )
+    elif not overlap and p is not None and p <= ALPHA:
+        by = max(quotient.value, 1 / quotient.value)
+        if abs(quotient.value - 1) >= SMALLEST and by > moved:
+            verdict = _difference(figure, quotient.value)
+        elif by <= moved:
+            remarks.append(f"apart, but by no more than the testers alone moved ({moved - 1:.0%})")
+        else:
+            remarks.append(f"apart, but by under {SMALLEST:.0%}: the layout of code in memory moves as much")
+    return Line(pair, figure, other, own, quotient, p, verdict, tuple(remarks))
+
+
+def _difference(figure: Figure, quotient: float) -> Verdict:
+    if figure.is_better_when_high:
+        return Verdict.FASTER if quotient > 1 else Verdict.SLOWER
+    return Verdict.DEARER if quotient > 1 else Verdict.CHEAPER
+
+
+def _remarks(pair: Pair, figure: Figure) -> Sequence[str]:
+    limited = [name for name, row in (("A", pair.a), ("B", pair.b)) if row.is_tester_limited]
+    said = []
+    if limited and figure is Figure.THROUGHPUT:
+        said.append(f"tester-limited in {' and '.join(limited)}")
+    return [*said, *_of_sides([(name, ", ".join(row.remarks)) for name, row in (("A", pair.a), ("B", pair.b))])]
+
+
+def _of_sides(said: Sequence[tuple[str, str]]) -> list[str]:
+    """`A and B: why` where both say the same, else each with its letter; nothing for one that says nothing."""
+    names: dict[str, list[str]] = {}
+    for name, words in said:
+        if words:
+            names.setdefault(words, []).append(name)
+    return [f"{' and '.join(letters)}: {words}" for words, letters in names.items()]

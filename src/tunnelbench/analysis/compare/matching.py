@@ -1,0 +1,126 @@
+"""Which rows of two results are of the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tunnelbench.analysis.compare.sides import Side, SideRow
+
+PAYLOADS_ALIKE = 0.02
+"""As far as throughput and packet rate may be apart (rule 16), so may the payloads that they are of."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows that are of the same thing."""
+
+    a: SideRow
+    b: SideRow
+    unlike: tuple[str, ...] = ()
+    """What is not the same, or not known to be."""
+
+
+def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
+    """The pairs, in the order of `a`, and what remains of each side.
+
+    Two runs: by kind and options of the tunnel, then by its name, then by its kind where one of that kind is left on
+    each side; payload and direction as asked for. With a reference: by all that both state, so that one row may have
+    several counterparts.
+    """
+    if a.comparability is None and b.comparability is None:
+        pairs = _one_to_one(a.rows, b.rows)
+    else:
+        pairs = [
+            Pair(one, other, unlike)
+            for one in a.rows
+            for other in b.rows
+            if (unlike := _fits(one, other, a, b)) is not None
+        ]
+    matched_a, matched_b = {id(pair.a) for pair in pairs}, {id(pair.b) for pair in pairs}
+    return (
+        pairs,
+        [row for row in a.rows if id(row) not in matched_a],
+        [row for row in b.rows if id(row) not in matched_b],
+    )
+
+
+def _one_to_one(rows: Sequence[SideRow], others: Sequence[SideRow]) -> list[Pair]:
+    keys: tuple[Callable[[SideRow], Hashable], ...] = (
+        lambda row: (row.kind, tuple(sorted((key, str(value)) for key, value in row.options.items())), row.place),
+        lambda row: (row.kind, row.name, row.place),
+        lambda row: (row.kind, row.place),
+    )
+    partners: dict[int, SideRow] = {}
+    taken: set[int] = set()
+    for key in keys:
+        left, right = (
+            _unique([row for row in side if id(row) not in done], key)
+            for side, done in ((rows, set(partners)), (others, taken))
+        )
+        for place, row in left.items():
+            if place in right:
+                partners[id(row)] = right[place]
+                taken.add(id(right[place]))
+    return [
+        Pair(row, partners[id(row)], tuple(_option_differences(row, partners[id(row)])))
+        for row in rows
+        if id(row) in partners
+    ]
+
+
+def _unique(rows: Iterable[SideRow], key: Callable[[SideRow], Hashable]) -> dict[Hashable, SideRow]:
+    """The rows by key, but for those that share one."""
+    found: dict[Hashable, list[SideRow]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return {place: group[0] for place, group in found.items() if len(group) == 1}
+
+
+def _option_differences(a: SideRow, b: SideRow) -> Iterable[str]:
+    for key in dict.fromkeys([*a.options, *b.options]):
+        one, other = a.options.get(key), b.options.get(key)
+        if one != other:
+            yield f"{key}: {'not set' if one is None else one} against {'not set' if other is None else other}"
+
+
+def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | None:
+    """What is not known to be the same; None where something is known not to be."""
+    if one.kind != other.kind or (one.traffic and other.traffic and one.traffic != other.traffic):
+        return None
+    if one.direction and other.direction and one.direction != other.direction:
+        return None
+    if not (one.figures.keys() & other.figures.keys()):
+        return None
+    unlike: list[str] = []
+    for name in ("cipher", "digest", "transport"):
+        ours, theirs = one.settings.get(name), other.settings.get(name)
+        if ours and theirs and ours != theirs:
+            return None
+        if bool(ours) == bool(theirs) or name == "transport":
+            continue
+        if (a if theirs else b).comparability is None:
+            return None  # a run states all that its tunnel has
+        unlike.append(f"{name} {ours or theirs} against not stated")
+    if not _payloads_fit(one, other, a, b, unlike):
+        return None
+    if bool(one.direction) != bool(other.direction):
+        unlike.append("direction not stated")
+    return tuple(unlike)
+
+
+def _payloads_fit(one: SideRow, other: SideRow, a: Side, b: Side, unlike: list[str]) -> bool:
+    if one.payload_bytes == other.payload_bytes:
+        return True
+    if one.payload_bytes is None or other.payload_bytes is None:
+        stated, side = (one, a) if other.payload_bytes is None else (other, b)
+        # A test that names no payload sent full segments, which is what TCP does when it is left alone.
+        if stated.payload_bytes != max(row.payload_bytes or 0 for row in side.rows):
+            return False
+        unlike.append(f"payload {stated.payload_bytes} against not stated")
+        return True
+    ours, theirs = one.effective_bytes, other.effective_bytes
+    if ours and theirs and abs(ours / theirs - 1) <= PAYLOADS_ALIKE:
+        unlike.append(f"payload {ours:g} against {theirs:g}")
+        return True
+    return False

@@ -1,0 +1,176 @@
+"""What stands below the main table: advice, what limits each row, what a packet costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tunnelbench.analysis.advice import Advice
+from tunnelbench.analysis.ciphers import remarks
+from tunnelbench.analysis.cost import Amount
+from tunnelbench.analysis.cost_model import CLAIMED_ERROR_SHARE, IMIX, CostModel, NoModel, Prediction
+from tunnelbench.analysis.limits import Finding
+from tunnelbench.analysis.numbers import percent, significant
+from tunnelbench.analysis.summary import Row
+from tunnelbench.model.cipher_speed import BLOCK_BYTES, CipherSpeed
+from tunnelbench.model.plan import Direction
+from tunnelbench.report.text import one_line
+
+
+@dataclass(frozen=True)
+class Annex:
+    """A small table, a list, or both. Its text is without line breaks and markup."""
+
+    title: str
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    """As many cells as the header; the first is text, the others are figures."""
+    items: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """How to read it."""
+
+
+def advice_annex(advice: Sequence[Advice]) -> list[Annex]:
+    """What the figures advise; nothing where they advise nothing."""
+    return [Annex("Advice", items=tuple(one_line(each.text) for each in advice))] if advice else []
+
+
+def limits_annex(rows: Sequence[Row], limits: Sequence[Sequence[Finding]]) -> list[Annex]:
+    """One item for each row with figures."""
+    items = tuple(
+        one_line(f"{row.tunnel.name}, {row.payload_bytes} {row.direction}: {_findings(found)}")
+        for row, found in zip(rows, limits, strict=True)
+        if found
+    )
+    return [Annex("What limits", items=items)] if items else []
+
+
+def _findings(found: Sequence[Finding]) -> str:
+    return "; ".join(f"{finding.limit}: {finding.evidence}" for finding in found)
+
+
+def cost_annex(models: Sequence[CostModel | NoModel]) -> list[Annex]:
+    """What a packet costs in each tunnel, and what a CPU would carry; nothing where no tunnel has a model."""
+    drawn = [model for model in models if isinstance(model, CostModel)]
+    if not drawn:
+        return []
+    rows = tuple(_cost_row(model, direction) for model in drawn for direction in model.directions)
+    of_models = [remark for model in models for remark in _remarks(model)]
+    return [
+        Annex(
+            title="What a packet costs the router",
+            header=(
+                "Technology",
+                "Way",
+                "Fixed [us]",
+                "Per byte [ns]",
+                *(f"{size} packets/s" for size in SHOWN_BYTES),
+                "IMIX packets/s",
+                "IMIX Mbit/s",
+            ),
+            rows=rows,
+            items=tuple(one_line(remark) for remark in (*_tally(drawn), *of_models)),
+            notes=(COST_NOTE,),
+        )
+    ]
+
+
+SHOWN_BYTES = (64, 1518)
+"""Frame sizes that the table has columns for; the JSON has more."""
+
+COST_NOTE = (
+    "Router CPU of a packet = fixed + per byte x its length (inner IP packet), each with its 95 % interval. Packets/s: "
+    "what one CPU would carry that way, frames of this size on Ethernet, if it were busy all the time and a packet "
+    "went on costing the same; IMIX: 7 of 64, 4 of 594, 1 of 1518 bytes. * outside the sizes measured; ^ as large as "
+    "the tunnel takes."
+)
+
+
+def _cost_row(model: CostModel, direction: Direction) -> tuple[str, ...]:
+    predictions = [model.predict([(size, 1)], direction) for size in SHOWN_BYTES]
+    mix = model.predict(IMIX, direction)
+    return (
+        one_line(model.tunnel.name),
+        direction.value,
+        _amount(model.fitted.fixed_s(direction).times(1e6)),
+        _amount(model.fitted.per_byte_s(direction).times(1e9)),
+        *(_rate(each, each.packets_per_s) for each in (*predictions, mix)),
+        _rate(mix, mix.bits_per_s / 1e6),
+    )
+
+
+def _amount(amount: Amount) -> str:
+    value = significant(amount.value, 3)
+    return value if amount.error is None else f"{value}+-{significant(amount.error, 2)}"
+
+
+def _rate(prediction: Prediction, value: float) -> str:
+    mark = "*" * prediction.is_extrapolated + "^" * (prediction.largest_bytes is not None)
+    return f"{significant(value, 3)}{mark}" if prediction.packet_s.value > 0 else "not known"
+
+
+def _tally(models: Sequence[CostModel]) -> list[str]:
+    ways = [case for model in models for case in model.left_out]
+    sizes = [case for model in models for case in model.sizes_left_out]
+    if not ways:
+        return ["Two sizes make a line that nothing tries: take four to see how good it is."]
+    each_way, together = (f"{sum(case.is_within_claim for case in cases)} of {len(cases)}" for cases in (ways, sizes))
+    claim = f"{CLAIMED_ERROR_SHARE:.0%}"
+    tried = "Each size left out in turn and predicted from the others"
+    return [f"{tried}: {each_way} within {claim} each way by itself, {together} both ways together."]
+
+
+def _remarks(model: CostModel | NoModel) -> list[str]:
+    if isinstance(model, NoModel):
+        return [f"{model.tunnel.name}: no model: {model.reason}"]
+    found = []
+    if model.left_out:
+        worst = max(model.left_out, key=lambda case: abs(case.error_share))
+        side = "over" if worst.error_share > 0 else "under"
+        verdict = "" if model.is_straight else "; the straight line does not hold to what is claimed"
+        found.append(
+            f"{model.tunnel.name}: worst {worst.payload_bytes} {worst.direction}, {percent(abs(worst.error_share))} "
+            f"{side} what was measured{verdict}"
+        )
+    slow, fast = model.drift
+    if slow / fast > 1 + CLAIMED_ERROR_SHARE:
+        found.append(
+            f"{model.tunnel.name}: by round, a packet cost {significant(fast, 3)} to {significant(slow, 3)} times the "
+            "median round's; taken off before the line was drawn"
+        )
+    return found
+
+
+CIPHER_NOTE = (
+    "MB/s (10^6 bytes) by block, from openssl speed -elapsed on each machine once: hosts that share a machine share "
+    "its figures. One direction, no packets: what a tunnel adds to this is its own."
+)
+
+
+def cipher_annex(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list[Annex]:
+    """Ciphers and digests by themselves, as `openssl speed` draws them; nothing where none was measured."""
+    if not speeds:
+        return []
+    machines = {speed.machine for speed in speeds}
+    return [
+        Annex(
+            title="Ciphers and digests by themselves",
+            header=("Algorithm", "Acceleration", "Threads", *(f"{block} bytes" for block in BLOCK_BYTES)),
+            rows=tuple(
+                (
+                    one_line(speed.algorithm if len(machines) == 1 else f"{speed.algorithm}, {speed.machine}"),
+                    one_line(speed.acceleration),
+                    str(speed.threads),
+                    *(_megabytes(speed.bytes_per_s.get(block)) for block in BLOCK_BYTES),
+                )
+                for speed in speeds
+                if speed.bytes_per_s
+            ),
+            items=tuple(one_line(remark) for remark in remarks(speeds, rows)),
+            notes=(CIPHER_NOTE,),
+        )
+    ]
+
+
+def _megabytes(bytes_per_s: float | None) -> str:
+    return "-" if bytes_per_s is None else significant(bytes_per_s / 1e6, 3)

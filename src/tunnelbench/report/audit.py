@@ -1,0 +1,166 @@
+"""An audit as a sheet: what was looked at, what is wrong, and what follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tunnelbench.analysis.audit.headings import Column
+from tunnelbench.analysis.audit.rules import Rule
+from tunnelbench.analysis.audit.verdict import Audit, Found, RowVerdict, TableVerdict
+from tunnelbench.analysis.numbers import significant
+from tunnelbench.report.sheet import Section, Sheet
+
+HEADER = ("row", "line", "what", "rule", "stated", "expected", "factor", "likeliest cause")
+NUMBERS = (0, 1, 4, 5, 6)
+
+RULES_IN_WORDS = {
+    Rule.PACKET_RATE: "packets/s = throughput / (8 x payload), within 2 % and the rounding of the figures",
+    Rule.LINE_LIMIT: "no more than the link carries of this payload, 0.5 % allowed",
+    Rule.CPU_SUM: "parts of the CPU are at most 100 % and at most their total, their rounding allowed",
+    Rule.BASELINE: "no more than the same without a tunnel, 0.5 % allowed; a stated share is the quotient, within 2 %",
+    Rule.UNITS: "two columns of one throughput agree to the digits printed",
+    Rule.SIGN: "nothing below zero",
+}
+
+
+def sheet(audit: Audit, name: str, encoding: str, *, every_row: bool = False) -> Sheet:
+    """The audit of the file of that name; `every_row`: the rows without a finding, too."""
+    rows = [row for table in audit.tables for row in table.rows]
+    words = Counter(row.word for row in rows)
+    parts = [f"{words[word]} {word}" for word in ("ok", "wrong", "not checked") if words[word]]
+    several = len(audit.tables) > 1
+    lines = [
+        (f"{number}: " if several else "", row)
+        for number, table in enumerate(audit.tables, start=1)
+        for row in table.rows
+        if every_row or row.found
+    ]
+    return Sheet(
+        title=f"Audit of {name}",
+        facts=(
+            ("File", f"{encoding}, {_tables(audit)}"),
+            ("Rows", f"{len(rows)}: {', '.join(parts)}"),
+            *(fact for number, table in enumerate(audit.tables, start=1) for fact in _facts(number, table, several)),
+        ),
+        cautions=tuple(_cautions(audit)),
+        header=HEADER,
+        rows=tuple(cells for prefix, row in lines for cells in _cells(prefix, row)),
+        numbers=NUMBERS,
+        sections=tuple(_sections(audit)),
+        data=_data(audit, name, encoding),
+    )
+
+
+def _tables(audit: Audit) -> str:
+    passed = f", {audit.passed_over} more without a known column" if audit.passed_over else ""
+    return f"{len(audit.tables)} table{'s' * (len(audit.tables) > 1)}{passed}"
+
+
+def _facts(number: int, table: TableVerdict, several: bool) -> Iterator[tuple[str, str]]:
+    which = f" {number}" if several else ""
+    yield f"Columns{which}", ", ".join(map(_column, table.columns))
+    if table.ignored:
+        yield f"Not used{which}", ", ".join(table.ignored)
+
+
+def _column(column: Column) -> str:
+    unit = f" in {_unit(column.unit_bps)}" if column.unit_bps else ""
+    directions = f" {'/'.join(column.directions)}" if column.directions else ""
+    return f"{column.heading} = {column.role}{directions}{unit}"
+
+
+def _unit(unit_bps: float) -> str:
+    for name, size in (("Gbit/s", 1e9), ("MB/s", 8e6), ("Mbit/s", 1e6), ("kB/s", 8e3), ("kbit/s", 1e3), ("B/s", 8.0)):
+        if unit_bps == size:
+            return name
+    return f"{significant(unit_bps, 7)} bit/s"
+
+
+def _cautions(audit: Audit) -> Iterator[str]:
+    rows = [row for table in audit.tables for row in table.rows]
+    unread = Counter(heading for row in rows for heading in row.row.unread)
+    for heading, count in unread.items():
+        yield f"In {count} rows the column {heading} holds no number, with its unit, that is understood."
+    limited = sum(Rule.LINE_LIMIT in row.applied for row in rows)
+    if limited < len(rows):
+        yield (
+            f"The rate of the link is known for {limited} of {len(rows)} rows: the others were not held to a physical "
+            "limit. Where it is one and the same: --link-mbps."
+        )
+    bare = sum(row.word == "not checked" for row in rows)
+    if bare:
+        yield f"{bare} rows say too little for any rule: that they pass says nothing."
+
+
+def _cells(prefix: str, row: RowVerdict) -> Iterator[tuple[str, ...]]:
+    place = (f"{prefix}{row.row.number}", str(row.row.line), row.row.label)
+    if not row.found:
+        rules = ", ".join(row.applied)
+        yield (*place, rules, "", "", "", row.word)
+    for each in row.found:
+        finding = each.finding
+        most = "at most " if finding.is_bound else ""
+        yield (
+            *place,
+            finding.rule,
+            f"{significant(finding.stated.value)} {finding.figure}",
+            f"{most}{significant(finding.expected)}",
+            significant(finding.factor, 3) if finding.expected else "",
+            each.cause.words,
+        )
+
+
+def _sections(audit: Audit) -> Iterator[Section]:
+    said = tuple(conclusion for table in audit.tables for conclusion in table.conclusions)
+    yield Section("What follows", said or ("Nothing was found that cannot be as it is printed.",))
+    applied = Counter(rule for table in audit.tables for row in table.rows for rule in row.applied)
+    yield Section(
+        "Rules", tuple(f"{rule}, {applied[rule]} rows: {RULES_IN_WORDS[rule]}" for rule in Rule if applied[rule])
+    )
+
+
+def _data(audit: Audit, name: str, encoding: str) -> dict[str, object]:
+    return {
+        "file": name,
+        "encoding": encoding,
+        "tables": [
+            {
+                "columns": [
+                    {"heading": column.heading, "role": column.role, "directions": column.directions}
+                    for column in table.columns
+                ],
+                "ignored": table.ignored,
+                "conclusions": table.conclusions,
+                "rows": [_row_data(row) for row in table.rows],
+            }
+            for table in audit.tables
+        ],
+    }
+
+
+def _row_data(row: RowVerdict) -> dict[str, object]:
+    return {
+        "row": row.row.number,
+        "line": row.row.line,
+        "source": row.row.source,
+        "what": row.row.label,
+        "verdict": row.word,
+        "rules": row.applied,
+        "findings": [_finding_data(each) for each in row.found],
+    }
+
+
+def _finding_data(each: Found) -> dict[str, object]:
+    finding = each.finding
+    return {
+        "rule": finding.rule,
+        "figure": finding.figure,
+        "stated": finding.stated.value,
+        "expected": finding.expected,
+        "expected_is_the_most": finding.is_bound,
+        "factor": finding.factor,
+        "reason": finding.reason,
+        "single_cause": each.cause.slip,
+        "cause": each.cause.words,
+    }

@@ -1,0 +1,199 @@
+"""A comparison as a sheet: the rows, what differs beside them, and what cannot be said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tunnelbench.analysis.compare.comparison import ALPHA, SMALLEST, TESTED_FROM, Comparison, Line, Verdict
+from tunnelbench.analysis.compare.differences import bench_ratios, differences
+from tunnelbench.analysis.compare.sides import Side, SideRow
+from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.model.reference import Comparable
+from tunnelbench.report.sheet import Section, Sheet
+
+HEADER = ("tunnel", "payload", "direction", "figure", "A", "B", "B / A", "p", "verdict", "remarks")
+NUMBERS = (1, 4, 5, 6, 7)
+
+LEGEND = tuple(
+    " ".join(words)
+    for words in (
+        (
+            "A and B are medians with their spread. B / A is the quotient of the medians; behind it the interval",
+            f"that goes with the test ({1 - ALPHA:.0%}), or least to greatest quotient where trials are too few.",
+        ),
+        (
+            "faster, slower, cheaper, dearer: the spreads are apart, p of the exact Mann-Whitney test is at most",
+            f"{ALPHA:g}, there are {TESTED_FROM} trials or more on each side, and the medians differ by",
+            f"{SMALLEST:.0%} or more, and by more than the testers alone moved. Of equal rows {ALPHA:.0%} at most",
+            "are called so by chance.",
+        ),
+        (f"higher, lower: the spreads are apart, and under {TESTED_FROM} trials nobody can say whether by chance.",),
+        ("tie: anything less.",),
+    )
+)
+
+
+def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
+    """The comparison; `fail_share`: what was asked to count as a regression."""
+    unlike = differences(found.a, found.b)
+    return Sheet(
+        title="Comparison of B with A",
+        facts=tuple(_facts(found)),
+        cautions=tuple(_cautions(found)),
+        header=HEADER,
+        rows=tuple(_cells(line) for line in found.lines),
+        numbers=NUMBERS,
+        sections=tuple(
+            section
+            for section in (
+                Section("Verdict", tuple(_verdict(found, fail_share))),
+                Section("What differs", tuple(f"{each.what}: {each.a} against {each.b}" for each in unlike)),
+                Section("Only on one side", tuple(_left_over(found))),
+                Section("How to read it", LEGEND if found.lines else ()),
+            )
+            if section.items
+        ),
+        data={
+            "a": _side_data(found.a),
+            "b": _side_data(found.b),
+            "rows": [_line_data(line) for line in found.lines],
+            "differences": unlike,
+            "only_in_a": [_label(row) for row in found.only_in_a],
+            "only_in_b": [_label(row) for row in found.only_in_b],
+            "alpha": ALPHA,
+            "smallest_difference": SMALLEST,
+            "testers_alone": bench_ratios(found.a, found.b),
+            "bench_moved": found.bench_moved,
+            "regressions": None
+            if fail_share is None
+            else [_label(line.pair.b) + f" {line.figure}" for line in found.regressions(fail_share)],
+        },
+    )
+
+
+def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
+    for letter, side in (("A", found.a), ("B", found.b)):
+        yield letter, side.title
+        if side.comparability is not None and side.comparability.comparable is Comparable.YES:
+            yield f"{letter} is", side.comparability.label
+    if said := bench_ratios(found.a, found.b):
+        ratios = ", ".join(f"{place} {ratio:.3f}" for place, ratio in said.items())
+        yield "Testers alone, B / A", f"{ratios}; single trials, without a router"
+
+
+def _cautions(found: Comparison) -> Iterator[str]:
+    for letter, side in (("A", found.a), ("B", found.b)):
+        for remark in side.remarks:
+            yield f"{letter}: {remark}."
+        if side.comparability is not None and side.comparability.comparable is not Comparable.YES:
+            yield f"{letter} was not measured as runs are. {side.comparability.label}."
+    if (found.a.comparability is None) != (found.b.comparability is None):
+        yield (
+            "A published table has one figure a row and no spread: nothing can be tested against it. Device, programs "
+            "and bench differ all at once, so that no ratio says which of them made it."
+        )
+    elif found.bench_moved is None and found.a.comparability is None:
+        yield "No calibration counts on both sides: whether the bench itself moved between A and B is not known."
+    if not found.lines:
+        yield "No row of A is of the same tunnel, settings, payload, direction and traffic as a row of B."
+    elif not found.tested:
+        yield f"Nothing is tested: that takes {TESTED_FROM} trials that count on each side."
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    row = line.pair.a
+    return (
+        row.name,
+        "" if row.payload_bytes is None else str(row.payload_bytes),
+        row.direction,
+        line.figure,
+        _estimate(line.a),
+        _estimate(line.b),
+        _ratio(line),
+        "" if line.p is None else significant(line.p, 2),
+        line.verdict,
+        "; ".join(line.remarks),
+    )
+
+
+def _estimate(found: Estimate | None) -> str:
+    if found is None:
+        return ""
+    median, low, high = (significant(each, like=found.median) for each in (found.median, found.low, found.high))
+    return median if low == high else f"{median} ({low}-{high})"
+
+
+def _ratio(line: Line) -> str:
+    if line.ratio is None:
+        return ""
+    value, low, high = (significant(each, 3, like=line.ratio.value) for each in
+                        (line.ratio.value, line.ratio.low, line.ratio.high))  # fmt: skip
+    return value if low == high else f"{value} ({low}-{high})"
+
+
+def _verdict(found: Comparison, fail_share: float | None) -> Iterator[str]:
+    words = Counter(line.verdict for line in found.lines)
+    counted = ", ".join(f"{words[word]} {word}" for word in Verdict if words[word])
+    if found.lines:
+        tested, different = len(found.tested), len(found.different)
+        share = f" ({different / tested:.0%} of the tested)" if tested else ""
+        yield f"{len(found.lines)} figures: {counted}; {tested} tested, {different} different{share}."
+    silent = [line for line in found.lines if line.says_nothing_of_the_router]
+    if silent:
+        yield f"{len(silent)} throughputs are tester-limited on both sides: they say nothing of the router."
+    if fail_share is not None:
+        worse = found.regressions(fail_share)
+        named = "; ".join(f"{_label(line.pair.b)}: {line.figure} {line.worse_by():.1%} worse" for line in worse)
+        yield f"Worse by more than {significant(fail_share * 100, 3)} %, and tested: {named or 'none'}."
+
+
+def _left_over(found: Comparison) -> Iterator[str]:
+    for letter, rows in (("A", found.only_in_a), ("B", found.only_in_b)):
+        if rows:
+            yield f"{letter}: {', '.join(_labels(rows))}"
+
+
+def _labels(rows: Sequence[SideRow]) -> list[str]:
+    """The rows in few words: a tunnel once, with its payloads and directions behind it."""
+    by_name: dict[str, list[str]] = {}
+    for row in rows:
+        place = " ".join(filter(None, (str(row.payload_bytes or ""), row.direction)))
+        by_name.setdefault(row.name, []).append(place)
+    return [f"{name} ({', '.join(dict.fromkeys(filter(None, places)))})".replace(" ()", "")
+            for name, places in by_name.items()]  # fmt: skip
+
+
+def _label(row: SideRow) -> str:
+    return " ".join(filter(None, (row.name, str(row.payload_bytes or ""), row.direction)))
+
+
+def _side_data(side: Side) -> dict[str, object]:
+    return {
+        "name": side.name,
+        "title": side.title,
+        "facts": side.facts,
+        "comparability": side.comparability,
+        "remarks": side.remarks,
+    }
+
+
+def _line_data(line: Line) -> dict[str, object]:
+    row = line.pair.a
+    return {
+        "tunnel": row.name,
+        "tunnel_in_b": line.pair.b.name,
+        "payload_bytes": row.payload_bytes,
+        "direction": row.direction,
+        "figure": line.figure,
+        "a": line.a,
+        "b": line.b,
+        "ratio": line.ratio,
+        "p": line.p,
+        "verdict": line.verdict,
+        "is_different": line.verdict.is_difference,
+        "is_worse": line.verdict.is_worse,
+        "is_tester_limited_on_both_sides": line.says_nothing_of_the_router,
+        "remarks": line.remarks,
+    }

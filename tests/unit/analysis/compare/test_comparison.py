@@ -1,0 +1,255 @@
+"""Two results: what is tested, what ties, what cannot be said, and how often chance is taken for a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+from tests.unit.builders import make_records, make_run, make_spec, make_tcp, make_trial
+
+from tunnelbench.analysis.compare.comparison import Comparison, Verdict, compare
+from tunnelbench.analysis.compare.differences import bench_ratios, differences
+from tunnelbench.analysis.compare.sides import Figure, Side, side_of_reference, side_of_run
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
+from tunnelbench.model.result import Check, RunRecord, TrialRecord
+from tunnelbench.model.result import Verdict as CheckVerdict
+from tunnelbench.reference import read_reference
+
+TUNNELS = ("none", "vxlan", "wireguard-go", "tinc AES-128-CBC, SHA-1")
+
+
+def side(name: str, mbps: Sequence[float], cost: float = 3.0, tunnel: str = "none") -> Side:
+    """A run of one row with these throughputs, one a round."""
+    records = [
+        make_trial(
+            make_spec(number, number, tunnel), make_tcp(value * 1e6, cpu_s_per_million_packets=cost + number / 1000)
+        )
+        for number, value in enumerate(mbps, start=1)
+    ]
+    return side_of_run(make_run(run_id=name, trials_planned=len(records)), records)
+
+
+def verdicts(a: Sequence[float], b: Sequence[float]) -> Verdict:
+    line = compare(side("a", a), side("b", b)).lines[0]
+    assert line.figure is Figure.THROUGHPUT
+    return line.verdict
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        ((100, 101, 102, 103, 104), (110, 111, 112, 113, 114), Verdict.FASTER),
+        ((110, 111, 112, 113, 114), (100, 101, 102, 103, 104), Verdict.SLOWER),
+        ((100, 101, 102, 103, 104), (104, 111, 112, 113, 114), Verdict.TIE),
+        ((100, 101, 102, 103, 104), (100, 101, 102, 103, 104), Verdict.TIE),
+        ((100.0, 100.1, 100.2, 100.3, 100.4), (101.0, 101.1, 101.2, 101.3, 101.4), Verdict.TIE),
+        ((100, 101, 102), (110, 111, 112), Verdict.HIGHER),
+        ((110, 111, 112), (100, 101, 102), Verdict.LOWER),
+        ((100, 101, 102), (101, 111, 112), Verdict.TIE),
+        ((100, 101, 102, 103, 104), (110, 111, 112, 113), Verdict.HIGHER),
+    ],
+)
+def test_a_row_is_faster_slower_a_tie_or_not_tested(
+    a: tuple[float, ...], b: tuple[float, ...], verdict: Verdict
+) -> None:
+    assert verdicts(a, b) is verdict
+
+
+def test_too_few_rounds_say_what_cannot_be_said() -> None:
+    (line, _) = compare(side("a", (100, 101, 102)), side("b", (110, 111, 112))).lines
+    assert line.p is None
+    assert line.remarks == ("3 against 3 trials cannot show a difference (p at least 0.1)",)
+
+
+def test_a_difference_that_code_layout_may_make_is_a_tie_that_says_so() -> None:
+    values = [100 + k / 10 for k in range(5)]
+    (line, _) = compare(side("a", values), side("b", [value * 1.02 for value in values])).lines
+    assert line.p == pytest.approx(2 / 252)
+    assert line.remarks == ("apart, but by under 3%: the layout of code in memory moves as much",)
+
+
+def test_a_ratio_is_that_of_the_medians_with_its_interval() -> None:
+    (line, cost) = compare(side("a", (100, 101, 102, 103, 104), 3.0), side("b", (90, 91, 92, 93, 94), 3.3)).lines
+    assert line.ratio is not None
+    assert line.ratio.value == pytest.approx(92 / 102)
+    assert (line.ratio.low, line.ratio.high) == pytest.approx((90 / 104, 94 / 100))
+    assert line.worse_by() == pytest.approx(1 - 92 / 102)
+    assert cost.verdict is Verdict.DEARER
+    assert cost.worse_by() == pytest.approx(0.1, abs=1e-3)
+
+
+def test_a_tester_limited_throughput_is_never_a_regression_of_the_router() -> None:
+    check = Check("tester-limited", CheckVerdict.DOUBTFUL, "testers 97 % busy", 6)
+
+    def limited(name: str, mbps: float) -> Side:
+        records = [
+            make_trial(make_spec(number, number), make_tcp((mbps + number) * 1e6), checks=(check,))
+            for number in range(1, 6)
+        ]
+        return side_of_run(make_run(run_id=name, trials_planned=5), records)
+
+    found = compare(limited("a", 100), limited("b", 80))
+    assert found.lines[0].verdict is Verdict.SLOWER
+    assert found.lines[0].says_nothing_of_the_router
+    assert found.regressions(0.05) == ()
+
+
+def test_rows_without_a_figure_say_why() -> None:
+    run = make_run()
+    found = compare(side_of_run(run, make_records(5)), side_of_run(run, make_records(5)))
+    missing = [line for line in found.lines if line.verdict is Verdict.MISSING]
+    assert {line.pair.a.name for line in missing} == {"tinc BF-CBC, SHA-1", "wireguard"}
+    assert all(line.remarks[0].startswith("A and B: ") for line in missing)
+
+
+def test_a_run_differs_from_itself_in_nothing() -> None:
+    run = make_run()
+    itself = compare(side_of_run(run, make_records(5)), side_of_run(run, make_records(5)))
+    assert itself.different == ()
+    assert (itself.only_in_a, itself.only_in_b) == ((), ())
+    assert differences(itself.a, itself.b) == ()
+    assert bench_ratios(itself.a, itself.b)["1448 in"] == 1.0
+
+
+def of_two_runs(noise: float, seed: int, slower_by: float = 0.0, drift: float = 0.0) -> Comparison:
+    """Two runs of four tunnels, two payloads and two directions in five rounds, equal but for chance."""
+    random = Random(seed)
+
+    def run(name: str, factor: float) -> Side:
+        records: list[TrialRecord] = []
+        whole = factor * random.lognormvariate(0, drift)
+        for number in range(1, 6):
+            for tunnel in TUNNELS:
+                for payload in (1448, 76):
+                    for direction in Direction:
+                        spec = make_spec(len(records) + 1, number, tunnel, payload, direction)
+                        bps = 1e6 * payload * whole * random.lognormvariate(0, noise)
+                        cost = 10 / whole * random.lognormvariate(0, noise / 2)
+                        tcp = make_tcp(bps, payload_bytes=payload, cpu_s_per_million_packets=cost)
+                        records.append(make_trial(spec, tcp))
+        return side_of_run(make_run(run_id=name, trials_planned=len(records)), records)
+
+    return compare(run("a", 1.0), run("b", 1.0 - slower_by))
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
+def test_two_equal_runs_differ_in_far_fewer_than_five_per_cent_of_the_rows(noise: float) -> None:
+    found = [of_two_runs(noise, seed) for seed in range(40)]
+    tested = sum(len(each.tested) for each in found)
+    different = sum(len(each.different) for each in found)
+    assert tested == 40 * 32
+    assert different / tested <= 0.015  # ALPHA, and what 1280 rows scatter about it
+    above = sum(len(each.different) > 0.05 * len(each.tested) for each in found)
+    assert above <= 2
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.02])
+def test_a_router_that_is_slower_by_ten_per_cent_is_found(noise: float) -> None:
+    for seed in range(10):
+        found = of_two_runs(noise, seed, slower_by=0.1)
+        worse = [line for line in found.lines if line.verdict.is_worse]
+        assert len(worse) >= 0.8 * len(found.lines)
+        assert found.regressions(0.05)
+        assert not [line for line in found.different if not line.verdict.is_worse]
+
+
+def on_a_bench(name: str, speed: float, router: float) -> Side:
+    """A run whose machine and whose router have these speeds, calibrated."""
+    testers = TunnelSpec("back-to-back", "testers back to back")
+    records = [make_trial(TrialSpec(0, 0, testers, 1448, Direction.IN), make_tcp(1e10 * speed))]
+    for number in range(1, 6):
+        tcp = make_tcp((1e9 + number * 1e6) * speed * router)
+        records.append(make_trial(make_spec(number, number), tcp))
+    return side_of_run(make_run(run_id=name, trials_planned=6), records)
+
+
+def test_a_difference_that_the_bench_made_is_a_tie_and_one_that_the_router_made_is_not() -> None:
+    before = on_a_bench("a", 1.0, 1.0)
+    slower_bench, slower_router = on_a_bench("b", 0.7, 1.0), on_a_bench("c", 0.98, 0.9)
+    line = compare(before, slower_bench).lines[0]
+    assert line.verdict is Verdict.TIE
+    assert line.remarks == ("apart, but by no more than the testers alone moved (43%)",)
+    assert compare(before, slower_router).lines[0].verdict is Verdict.SLOWER
+    assert compare(side("x", [1, 2, 3, 4, 5]), side("y", [1, 2, 3, 4, 5])).bench_moved is None
+
+
+def with_options(name: str, tunnel: str, kind: str, **options: str | int) -> tuple[RunRecord, list[TrialRecord]]:
+    spec = TunnelSpec(kind, tunnel, options)
+    records = [
+        make_trial(TrialSpec(number, number, spec, 1448, Direction.IN), make_tcp((40 + number / 10) * 1e6))
+        for number in range(1, 6)
+    ]
+    return make_run(run_id=name, trials_planned=5), records
+
+
+def test_rows_match_by_settings_then_by_name_then_by_kind() -> None:
+    a = side_of_run(*with_options("a", "x", "openvpn", cipher="BF-CBC", auth="SHA1"))
+    same = side_of_run(*with_options("b", "y", "openvpn", cipher="BF-CBC", auth="SHA1"))
+    other = side_of_run(*with_options("c", "z", "openvpn", cipher="none", auth="SHA1", mssfix=0))
+    tinc = side_of_run(*with_options("d", "x", "tinc", cipher="bf-cbc"))
+    assert compare(a, same).lines[0].pair.unlike == ()
+    assert compare(a, other).lines[0].pair.unlike == ("cipher: BF-CBC against none", "mssfix: not set against 0")
+    unmatched = compare(a, tinc)
+    assert unmatched.lines == ()
+    assert (len(unmatched.only_in_a), len(unmatched.only_in_b)) == (1, 1)
+
+
+def test_what_differs_between_two_runs_is_said() -> None:
+    run, records = with_options("a", "x", "openvpn", cipher="none")
+    later = replace(
+        run,
+        run_id="b",
+        tunnelbench_version="0.2.0",
+        host_facts={**run.host_facts, "kernel": "6.19.1", "cpu_mhz": 1.0},
+        plan_text="rounds = 5\n[tcp]\nduration_s = 10\n",
+        testbed_text='kind = "netns"\nlink_mbps = 100\n',
+    )
+    found = {
+        each.what: (each.a, each.b) for each in differences(side_of_run(run, records), side_of_run(later, records))
+    }
+    assert found == {
+        "TunnelBench": ("0.1.0", "0.2.0"),
+        "kernel": ("6.18.0", "6.19.1"),
+        "plan: rounds": ("3", "5"),
+        "testbed: link_mbps": ("not stated", "100"),
+    }
+
+
+def test_a_run_stands_beside_published_figures_of_the_same_settings() -> None:
+    run, records = with_options("a", "OpenVPN", "openvpn", cipher="BF-CBC", auth="SHA1", transport="udp")
+    (line,) = compare(side_of_run(run, records), side_of_reference(read_reference("wr841n-2014"))).lines
+    assert line.pair.b.name == "openvpn BF-CBC SHA1"
+    assert line.ratio is not None
+    assert line.ratio.value == pytest.approx(17.9 / 40.3)
+    assert line.verdict is Verdict.LOWER
+    tinc, records = with_options("b", "tinc", "tinc", cipher="bf-cbc", digest="sha1")
+    (line,) = compare(side_of_reference(read_reference("wr841n-2014")), side_of_run(tinc, records)).lines
+    assert line.pair.a.figures[Figure.THROUGHPUT] == (15.9,)
+
+
+def test_what_a_published_table_does_not_state_is_said() -> None:
+    run, records = with_options("a", "x", "openvpn", cipher="BF-CBC", auth="SHA1", transport="udp")
+    found = compare(side_of_run(run, records), side_of_reference(read_reference("apu1d-2014")))
+    assert found.lines == ()  # 1448 asked for and carried; published are 1354 and 112
+    aes, records = with_options("b", "x", "openvpn", cipher="AES-128-CBC", auth="SHA1", transport="tcp")
+    found = compare(side_of_run(aes, records), side_of_reference(read_reference("alix-2d3-2010")))
+    assert found.lines == ()  # out is published, in was measured
+    gcm, records = with_options("c", "x", "openvpn", cipher="AES-256-GCM", auth="SHA1", transport="udp")
+    lines = compare(side_of_run(gcm, records), side_of_reference(read_reference("openvpn-2017"))).lines
+    assert [line.pair.b.figures[Figure.THROUGHPUT] for line in lines] == [(900.0,), (600.0,), (840.0,), (2850.0,)]
+    assert [line.pair.unlike[0] for line in lines[1:]] == ["cipher aes-256-gcm against not stated"] * 3
+    assert all("payload 1448 against not stated" in line.remarks for line in lines)
+
+
+def test_figures_of_the_device_itself_are_compared_with_their_like_alone() -> None:
+    run, records = with_options("a", "x", "wireguard", port=1)
+    on_device = side_of_reference(read_reference("wireguard-by-device"))
+    with pytest.raises(WrongInput, match="on the device itself"):
+        compare(side_of_run(run, records), on_device)
+    with pytest.raises(WrongInput, match="on the device itself"):
+        compare(on_device, side_of_reference(read_reference("wr841n-2014")))
+    with pytest.raises(WrongInput, match="a cipher alone"):
+        compare(side_of_run(run, records), side_of_reference(read_reference("cipher-speed")))

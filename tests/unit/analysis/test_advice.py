@@ -1,0 +1,181 @@
+"""What a run advises: each rule says what the figures say, and nothing where they say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from tests.unit.builders import make_spec, make_tcp, make_trial
+
+from tunnelbench.analysis.advice import advise, clock_mhz
+from tunnelbench.analysis.limits import Finding, Limit
+from tunnelbench.analysis.summary import summarise
+from tunnelbench.model.plan import Direction, OptionValue, TunnelSpec
+from tunnelbench.model.result import TrialRecord
+
+CBC: Mapping[str, OptionValue] = {"cipher": "AES-128-CBC", "auth": "SHA1"}
+CLEAR: Mapping[str, OptionValue] = {"cipher": "none", "auth": "SHA1"}
+
+
+def trials(
+    name: str,
+    cost: float,
+    *,
+    mbps: float = 200,
+    direction: Direction = Direction.IN,
+    options: Mapping[str, OptionValue] | None = None,
+    program: bool = False,
+    spread: float = 0.01,
+    rounds: int = 3,
+    payload: int = 1448,
+) -> list[TrialRecord]:
+    """Some rounds of one tunnel around a cost [s per million packets] and a throughput."""
+    found: list[TrialRecord] = []
+    for number in range(rounds):
+        factor = 1 + spread * (number - 1)
+        tcp = make_tcp(
+            mbps * factor * 1e6,
+            payload_bytes=payload,
+            cpu_s_per_million_packets=cost * factor,
+            daemon_cpu_s=1.0 if program else None,
+        )
+        spec = make_spec(len(found) + 1, number + 1, name, payload, direction)
+        tunnel = TunnelSpec(name.split(maxsplit=1)[0], name, options or {})
+        found.append(make_trial(replace(spec, tunnel=tunnel), tcp))
+    return found
+
+
+def advice(
+    *records: list[TrialRecord],
+    limit: Limit = Limit.ROUTER_CPU,
+    target_mbps: float | None = None,
+    cpu_mhz: float | None = None,
+    is_shared: bool = False,
+) -> list[tuple[str, str]]:
+    rows = summarise([record for each in records for record in each])
+    limits: Sequence[Sequence[Finding]] = [[Finding(limit, "")] for _ in rows]
+    said = advise(rows, limits, target_mbps=target_mbps, cpu_mhz=cpu_mhz, is_shared=is_shared)
+    return [(each.rule, each.text) for each in said]
+
+
+MEASURED = "200.0 Mbit/s measured, at the target its CPU about 25.9% busy"
+
+
+def test_a_tunnel_that_carried_more_than_the_target_will_do_with_its_headroom() -> None:
+    """20 s per million packets are 20e-6 x 1.5 / (1448 x 8) s a bit: 2.59 s per gigabit, 25.9 % at 100 Mbit/s."""
+    assert advice(trials("vxlan", 20), target_mbps=100) == [
+        ("target", f"100 Mbit/s through vxlan: yes (in alone was measured). in: {MEASURED}."),
+        ("target", "Of the tunnels that carry 100 Mbit/s, vxlan leaves the router most: about 74.1% of a CPU."),
+    ]
+
+
+def test_the_tunnel_that_leaves_most_is_named_and_the_worse_way_counts() -> None:
+    said = advice(
+        trials("vxlan", 20),
+        trials("vxlan", 30, direction=Direction.OUT),
+        trials("gre", 25),
+        trials("gre", 25, direction=Direction.OUT),
+        trials("none", 5),
+        trials("none", 5, direction=Direction.OUT),
+        target_mbps=100,
+    )
+    assert said[3][1] == "Of the tunnels that carry 100 Mbit/s, gre leaves the router most: about 67.6% of a CPU."
+
+
+@pytest.mark.parametrize("limit", [Limit.ROUTER_CPU, Limit.ONE_CORE, Limit.LINE])
+def test_a_tunnel_that_was_full_below_the_target_will_not_do(limit: Limit) -> None:
+    ((_, text),) = advice(trials("vxlan", 20), target_mbps=300, limit=limit)
+    assert ": no (in alone was measured)" in text
+    assert f"200.0 Mbit/s measured, limited by the {limit}." in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        (Limit.TESTER, "limited by the tester"),
+        (Limit.WINDOW, "limited by the window"),
+        (Limit.UNKNOWN, "and what limited it is not known"),
+    ],
+)
+def test_where_the_router_was_not_the_limit_less_than_the_target_shows_nothing(limit: Limit, why: str) -> None:
+    ((_, text),) = advice(trials("vxlan", 20), target_mbps=300, limit=limit)
+    assert f"not shown (in alone was measured). in: 200.0 Mbit/s measured, {why}" in text
+    assert text.endswith("a CPU busy all the time would carry 386.")
+
+
+def test_a_target_inside_the_spread_is_not_shown() -> None:
+    ((_, text),) = advice(trials("vxlan", 20, spread=0.1), target_mbps=205)
+    assert "not shown" in text
+    assert text.endswith("the target is inside the spread.")
+
+
+def test_one_way_that_does_not_do_is_a_no() -> None:
+    ((_, text),) = advice(trials("vxlan", 20), trials("vxlan", 20, mbps=50, direction=Direction.OUT), target_mbps=100)
+    assert text.startswith("100 Mbit/s through vxlan: no. in: 200.0 Mbit/s measured")
+
+
+def test_what_dropping_the_cipher_gives() -> None:
+    said = advice(
+        trials("openvpn cbc", 30, options=CBC, program=True), trials("openvpn clear", 20, options=CLEAR, program=True)
+    )
+    text = (
+        "openvpn cbc, 1448 in: through openvpn clear, which has no cipher, a packet costs 0.667 times as much as here."
+    )
+    assert said == [("cipher", text)]
+
+
+def test_a_cipher_whose_cost_is_inside_the_spread_is_said_to_be() -> None:
+    ((_, text),) = advice(
+        trials("openvpn cbc", 20.1, options=CBC, program=True), trials("openvpn clear", 20, options=CLEAR, program=True)
+    )
+    assert text.endswith("a packet costs within the spread as much as here.")
+
+
+def test_tunnels_that_differ_in_more_than_the_cipher_say_nothing_of_it() -> None:
+    other = {"cipher": "none", "auth": "none"}
+    assert advice(trials("openvpn cbc", 30, options=CBC), trials("openvpn clear", 20, options=other)) == []
+    assert advice(trials("openvpn cbc", 30, options=CBC), trials("tinc clear", 20, options=CLEAR)) == []
+
+
+def test_kernel_against_program() -> None:
+    ((rule, text),) = advice(
+        trials("vxlan", 4), trials("gre", 2), trials("tinc", 30, program=True), trials("openvpn", 20, program=True)
+    )
+    assert rule == "kernel"
+    assert text.startswith(
+        "1448 in: a packet through openvpn, the cheapest tunnel of a program, costs 10.0 times as much"
+    )
+    assert "through gre, the cheapest in the kernel; whether either encrypts is not considered." in text
+
+
+def test_one_way_dearer_than_the_other_beyond_the_spread() -> None:
+    both = [trials("vxlan", 30), trials("vxlan", 20, direction=Direction.OUT)]
+    assert advice(*both) == [
+        (
+            "asymmetry",
+            "vxlan, 1448 bytes: a packet costs the router 1.50 times as much when data go in as when they go out.",
+        )
+    ]
+    assert advice(trials("vxlan", 20.1), trials("vxlan", 20, direction=Direction.OUT)) == []
+    assert advice(trials("vxlan", 30, rounds=1), trials("vxlan", 20, direction=Direction.OUT, rounds=1)) == []
+
+
+def test_single_trials_are_said_to_show_no_spread() -> None:
+    ((_, text),) = advice(trials("vxlan", 4, rounds=1), trials("tinc", 20, program=True, rounds=1))
+    assert "(of single trials, which show no spread) 5.00 times as much" in text
+
+
+def test_clock_for_a_megabit() -> None:
+    """2.59 s per gigabit at 535 MHz."""
+    said = advice(trials("vxlan", 20), cpu_mhz=535)
+    assert said == [("clock", "vxlan: 1.39 in MHz of this CPU for 1 Mbit/s.")]
+    assert clock_mhz({"cpu_mhz": 535.0}) == 535
+    assert clock_mhz({}) is None
+
+
+def test_a_shared_machine_is_said_to_be_no_device() -> None:
+    said = advice(trials("vxlan", 20), cpu_mhz=535, is_shared=True)
+    assert said[-1][0] == "machine"
+    assert "not for a device" in said[-1][1]
+    assert advice(trials("vxlan", 20), is_shared=True) == []  # nothing was said that it could be about

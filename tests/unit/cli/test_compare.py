@@ -1,0 +1,99 @@
+"""`tunnelbench compare` sets two results side by side and fails where it was told to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pytest_regressions.file_regression import FileRegressionFixture
+from tests.unit.builders import make_records, make_run, make_tcp
+from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
+
+from tunnelbench.model.result import TrialRecord
+from tunnelbench.report import FORMATS
+
+EARLY, LATE = "20250601-000000-early", "20250602-000000-late"
+
+
+def slower(record: TrialRecord) -> TrialRecord:
+    """A trial of vxlan through a router that is slower by a tenth."""
+    if record.tcp is None or record.spec.tunnel.name != "vxlan":
+        return record
+    cost = record.tcp.cpu_s_per_million_packets or 0.0
+    bps, payload = record.tcp.throughput_bps * 0.9, record.tcp.mss_bytes or 0
+    return replace(record, tcp=make_tcp(bps, payload_bytes=payload, cpu_s_per_million_packets=cost / 0.9))
+
+
+@pytest.fixture
+def runs(home: Path) -> Path:
+    """Two runs of five rounds, of which the later one met a slower router."""
+    records = make_records(5)
+    keep(home, make_run(run_id=EARLY, started_at="2025-06-01T00:00:00+00:00"), records)
+    facts = {**make_run().host_facts, "kernel": "6.19.1"}
+    later = make_run(run_id=LATE, started_at="2025-06-02T00:00:00+00:00", host_facts=facts)
+    keep(home, later, tuple(map(slower, records)))
+    return home
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_says_the_same(
+    type_in: CommandLine, runs: Path, tmp_path: Path, file_regression: FileRegressionFixture, name: str
+) -> None:
+    out = tmp_path / "out"
+    result = type_in("compare", EARLY, LATE, "--fail-on-regression", "5", "--format", name, "-o", out)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "")
+    file_regression.check(out.read_bytes().decode().replace("\r\n", "\n"), extension=f".{name}")
+
+
+def test_only_what_is_worse_by_more_than_was_allowed_fails(type_in: CommandLine, runs: Path) -> None:
+    assert type_in("compare", EARLY, LATE).exit_code == 0
+    assert type_in("compare", EARLY, LATE, "--fail-on-regression", "9").exit_code == 1
+    assert type_in("compare", EARLY, LATE, "--fail-on-regression", "12").exit_code == 0
+    assert type_in("compare", LATE, EARLY, "--fail-on-regression", "0").exit_code == 0
+    assert type_in("compare", LATE, "last", "--fail-on-regression", "0").exit_code == 0
+
+
+def test_json_has_each_verdict(type_in: CommandLine, runs: Path) -> None:
+    found = json.loads(type_in("compare", EARLY, LATE, "--json").stdout)
+    verdicts = {(row["tunnel"], row["figure"], row["verdict"]) for row in found["rows"] if row["is_different"]}
+    assert verdicts == {("vxlan", "Mbit/s", "slower"), ("vxlan", "CPU s/Mpackets", "dearer")}
+    assert {"what": "kernel", "a": "6.18.0", "b": "6.19.1"} in found["differences"]
+
+
+def test_a_gate_that_could_not_fail_is_refused(type_in: CommandLine, store: Path) -> None:
+    result = type_in("compare", RUN_ID, RUN_ID, "--fail-on-regression", "5")
+    assert result.exit_code == 2
+    assert "no row can be tested" in result.stderr
+    assert "Nothing is tested" in result.stdout
+
+
+def test_a_run_stands_beside_a_published_result(
+    type_in: CommandLine, store: Path, file_regression: FileRegressionFixture
+) -> None:
+    result = type_in("compare", "last", "wr841n-2014", columns=100)
+    assert result.exit_code == 0
+    file_regression.check(result.stdout, extension=".txt")
+
+
+def test_two_published_results_need_no_store(type_in: CommandLine, home: Path) -> None:
+    result = type_in("compare", "apu1d-2014", "reference:wr841n-2014")
+    assert result.exit_code == 0
+    assert not home.exists()
+
+
+def test_what_is_not_comparable_is_refused(type_in: CommandLine, store: Path) -> None:
+    result = type_in("compare", "last", "wireguard-by-device")
+    assert result.exit_code == 2
+    assert "on the device itself" in result.stderr
+    assert "tunnelbench show wireguard-by-device" in result.stderr
+
+
+def test_a_name_that_is_nothing_says_what_there_is(type_in: CommandLine, store: Path) -> None:
+    result = type_in("compare", "nothing", "last")
+    assert result.exit_code == 2
+    assert "'nothing' is no reference, and no run" in result.stderr.replace('"', "'")
+    assert "wr841n-2014" in result.stderr
+    assert type_in("compare", "run:last", f"run:{RUN_ID}").exit_code == 0
+    assert type_in("compare", "reference:last", "last").exit_code == 2

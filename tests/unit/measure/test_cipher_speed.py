@@ -1,0 +1,103 @@
+"""Which ciphers are measured where, and how often: each machine once, each way once, nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.unit.tunnel.fakes import FakeHost, commands
+
+from tunnelbench.measure.cipher_speed import Machine, machines, measure_all
+from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
+
+USERS = {"aes-128-gcm": ("OpenVPN",), "sha1": ("tinc",)}
+
+
+class OtherHost(FakeHost):
+    """A machine of its own."""
+
+    machine = "router's own"
+
+
+def answer(argv: Sequence[str]) -> str:
+    """What OpenSSL would print: its version, or a million bytes a second a byte of block."""
+    if "version" in argv:
+        return "OpenSSL 3.0.19 27 Jan 2026 (Library: ...)\n"
+    if "engine" in argv:
+        return "(padlock) VIA\n     [ available ]\n" if "padlock" in argv else ""
+    block = int(argv[argv.index("-bytes") + 1])
+    return f"+H:{block}\n+F:25:NAME:{block * 1e6:.2f}\n"
+
+
+def measured(*every: Machine, known: Sequence[CipherSpeed] = ()) -> list[CipherSpeed]:
+    return list(measure_all(every, USERS, 1, {speed.key for speed in known}, lambda _: None))
+
+
+def machine(folder: Path, *, flags: tuple[str, ...] = ("aes",), cpus: tuple[int, ...] = (0, 1)) -> Machine:
+    host = FakeHost("router", folder, answer)
+    return Machine("this machine", (host,), cpus, flags, "OpenSSL 3.0.19", ())
+
+
+def test_hosts_of_one_machine_are_one_and_another_machine_is_another(tmp_path: Path) -> None:
+    router = OtherHost("router", tmp_path, answer)
+    client, server = FakeHost("client", tmp_path, answer), FakeHost("server", tmp_path, answer)
+    found = machines([router, client, server])
+    assert [(each.name, [host.name for host in each.hosts]) for each in found] == [
+        ("router's own", ["router"]),
+        ("this machine", ["client", "server"]),
+    ]
+    assert (found[0].version, found[0].engines) == ("OpenSSL 3.0.19", ("padlock",))
+
+
+def test_a_machine_without_openssl_is_left_out(tmp_path: Path) -> None:
+    host = FakeHost("router", tmp_path, answer)
+    host.programs = set()
+    assert machines([host]) == []
+
+
+def test_every_cipher_is_measured_each_way_at_every_block(tmp_path: Path) -> None:
+    found = measured(machine(tmp_path))
+    assert [(speed.algorithm, speed.acceleration, speed.threads) for speed in found] == [
+        ("aes-128-gcm", PLAIN, 1),
+        ("aes-128-gcm", MASKED, 1),
+        ("aes-128-gcm", PLAIN, 2),
+        ("aes-128-gcm", MASKED, 2),
+        ("sha1", PLAIN, 1),
+        ("sha1", PLAIN, 2),
+    ]
+    assert all(speed.bytes_per_s == {block: block * 1e6 for block in BLOCK_BYTES} for speed in found)
+    assert found[0].tunnels == ("OpenVPN",)
+
+
+def test_without_aes_instructions_there_is_nothing_to_mask_and_an_engine_is_a_way_of_its_own(tmp_path: Path) -> None:
+    host = FakeHost("router", tmp_path, answer)
+    own = Machine("this machine", (host,), (0,), (), "OpenSSL 3.0.19", ("padlock",))
+    assert [speed.acceleration for speed in measured(own)] == [PLAIN, "engine padlock"] * 2
+    assert sum("-engine padlock" in line for line in commands(host)) == 2 * len(BLOCK_BYTES)
+
+
+def test_one_thread_stays_on_the_routers_cpu_and_several_have_all(tmp_path: Path) -> None:
+    own = machine(tmp_path)
+    measured(own)
+    lines = commands(own.hosts[0])
+    assert {line.split()[2] for line in lines if "-multi" not in line} == {"0"}
+    assert {line.split()[2] for line in lines if "-multi 2" in line} == {"0,1"}
+    assert sum("OPENSSL_ia32cap=~0x200000200000000:~0x0" in line for line in lines) == 2 * len(BLOCK_BYTES)
+
+
+def test_what_is_known_is_not_measured_again(tmp_path: Path) -> None:
+    own = machine(tmp_path)
+    first = measured(own)
+    before = len(commands(own.hosts[0]))
+    assert measured(own, known=first) == []
+    assert len(commands(own.hosts[0])) == before
+    assert measured(own, known=first[1:]) == first[:1]
+
+
+@pytest.mark.parametrize("said", ["", "+H:16\n"])
+def test_a_cipher_that_gives_no_figure_has_a_reason(tmp_path: Path, said: str) -> None:
+    host = FakeHost("router", tmp_path, lambda _: said)
+    own = Machine("this machine", (host,), (0,), (), "OpenSSL 3.0.19", ())
+    found = measured(own)
+    assert [(speed.bytes_per_s, speed.reason) for speed in found] == [({}, "openssl speed printed no figure")] * 2
