@@ -83,7 +83,7 @@ def _echo(where: Lab, duration_s: float, reflecting: tuple[str, ...], sending: t
 
 
 def echo_rows(rounds: int, duration_s: float) -> list[Row]:
-    """Round trips a second: with GSO bursts both ways, with sendmmsg both ways, and with sendmmsg in the reflector alone."""
+    """Round trips a second: GSO bursts both ways, sendmmsg both ways, and sendmmsg back alone."""
     ways = {"gso": ("gso", "gso"), "mmsg": ("mmsg", "mmsg"), "mmsg back": ("gso", "mmsg")}
     rates: dict[str, list[float]] = defaultdict(list)
     lost = []
