@@ -56,6 +56,8 @@ def test_an_echo_loses_what_is_dropped_either_way(testbed: NetnsTestbed) -> None
     assert counts.sent_packets * 2 - truth["dropped"] < truth["dropped"] + truth["passed"] < counts.sent_packets * 2
     assert counts.path_lost_packets == truth["dropped"] == (truth["dropped"] + truth["passed"]) // 51
     assert counts.received_packets == counts.sent_packets - truth["dropped"]
+    reached = counts.reached_packets or 0
+    assert counts.sent_packets + reached == truth["dropped"] + truth["passed"]
 
 
 def test_a_limit_with_a_burst_passes_what_the_router_says(testbed: NetnsTestbed) -> None:
