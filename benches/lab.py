@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import threading
@@ -76,9 +75,9 @@ class Lab:
 
     sender: str
     receiver: str
-    device: str
-    """The receiver's veth."""
     sender_device: str
+    source: str
+    """The sender's address."""
     middle: str
     """The first router; the receiver where there is none."""
     gateway_mac: str
@@ -93,13 +92,6 @@ class Lab:
         text = run("ip", "netns", "exec", self.receiver, "cat", "/proc/net/snmp")
         names, values = [line.split()[1:] for line in text.splitlines() if line.startswith("Udp:")]
         return int(values[names.index("InDatagrams")])
-
-    def packets(self) -> int:
-        """Packets that came in on the receiver's device so far."""
-        text = run("ip", "netns", "exec", self.receiver, "cat", "/proc/net/dev")
-        found = re.search(rf"{self.device}:\s*\d+\s+(\d+)", text)
-        assert found is not None
-        return int(found.group(1))
 
 
 def _join(left: str, right: str, number: int) -> None:
@@ -143,7 +135,8 @@ def lab(hops: int) -> Iterator[Lab]:
                     run("ip", "-n", name, "route", "add", f"10.199.{number}.0/24", "via", via)
         run("ip", "netns", "exec", names[0], "ping", "-c", "3", "-i", "0.2", "-w", "5", TARGET)
         next_hop = run("ip", "netns", "exec", names[1], "cat", f"/sys/class/net/r{numbers[0]}/address").strip()
-        yield Lab(names[0], names[-1], "r9", f"l{numbers[0]}", names[1], next_hop)
+        source = f"10.199.{numbers[0]}.1"
+        yield Lab(names[0], names[-1], f"l{numbers[0]}", source, names[1], next_hop)
 
 
 def wait_for_udp(namespace: str, port: int, timeout_s: float = 5.0) -> None:

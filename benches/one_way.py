@@ -114,25 +114,24 @@ def nuttcp(lab: Lab, duration_s: float) -> Delivery:
 
 
 def trafgen(lab: Lab, duration_s: float) -> Delivery:
-    """A generator without a receiver: packets that arrived at the receiver's device, and its CPU time alone."""
+    """A generator without a receiver: ours takes its packets, and its CPU time is not counted."""
     header = (
-        f"{{ eth(da={lab.gateway_mac}), ipv4(saddr=10.199.9.1, daddr={TARGET}, ttl=64, df), "
+        f"{{ eth(da={lab.gateway_mac}), ipv4(saddr={lab.source}, daddr={TARGET}, ttl=64, df), "
         f"udp(sport=5302, dport={PORT}), fill(0x41, {PAYLOAD_BYTES}) }}\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "packet"
         config.write_text(header)
-        # A socket for the packets, so that none is answered by an ICMP error.
         sink = listen(lab, "receive", "--session", session(), "--silence-s", "0")
-        before = lab.packets()
+        before = lab.datagrams()
         command = ("trafgen", "--dev", lab.sender_device, "--conf", str(config), "--cpus", "1", "--no-sock-mem")
         generator = lab.start(lab.sender, SENDER_CPU, *command, quiet=True)
         time.sleep(0.5)
-        first, first_s = lab.packets(), time.monotonic()
+        first, first_s = lab.datagrams(), time.monotonic()
         time.sleep(duration_s)
-        last, last_s = lab.packets(), time.monotonic()
+        last, last_s = lab.datagrams(), time.monotonic()
         cpu_s = generator.finish(signal.SIGINT).cpu_s
-        whole = lab.packets() - before
+        whole = lab.datagrams() - before
         sink.finish()
     packets = last - first
     return Delivery(packets, last_s - first_s, cpu_s * packets / max(whole, 1))

@@ -42,22 +42,22 @@ impl Clock {
         }
     }
 
-    /// A batch of `count` packets has been read.
-    fn batch(&mut self, count: usize) {
+    /// A batch of `count` packets has been read, and none was left if it `emptied` the socket.
+    fn batch(&mut self, count: usize, emptied: bool) {
         let offset_ns = if self.stamps == Some(Stamps::Kernel) && count > 0 {
             io::realtime_offset_ns()
         } else {
             self.offset_ns
         };
-        self.batch_at(count, io::now_ns(), offset_ns);
+        self.batch_at(emptied, io::now_ns(), offset_ns);
     }
 
-    fn batch_at(&mut self, count: usize, now_ns: u64, offset_ns: i64) {
+    fn batch_at(&mut self, emptied: bool, now_ns: u64, offset_ns: i64) {
         self.now_ns = now_ns;
         if self.emptied {
             self.unsettled = false;
         }
-        self.emptied = count < BATCH_MAX;
+        self.emptied = emptied;
         if offset_ns.abs_diff(self.offset_ns) > CLOCK_STEP_NS {
             self.steps += 1;
             self.unsettled = true;
@@ -97,9 +97,18 @@ pub struct Intake {
 }
 
 impl Intake {
-    pub fn new(sources: bool, stamps: Option<Stamps>, path: Path, wait: Wait, sockets: &[&UdpSocket]) -> Intake {
+    pub fn new(
+        sources: bool,
+        stamps: Option<Stamps>,
+        path: Path,
+        wait: Wait,
+        is_single: bool,
+        sockets: &[&UdpSocket],
+    ) -> Intake {
+        // Who spins for single packets does not ask for a second one before it has looked at the first.
+        let limit = if is_single && wait == Wait::Spin { 1 } else { BATCH_MAX };
         Intake {
-            inbox: Inbox::new(sources, stamps == Some(Stamps::Kernel), path == Path::Plain),
+            inbox: Inbox::new(limit, sources, stamps == Some(Stamps::Kernel), path == Path::Plain),
             clock: Clock::new(stamps),
             wait,
             last_packet_ns: io::now_ns(),
@@ -109,14 +118,19 @@ impl Intake {
         }
     }
 
-    /// Take what is there, at most `BATCH_MAX` packets.
+    /// Whether a batch was as large as one can be, so that more may be there.
+    pub fn is_full(&self, count: usize) -> bool {
+        count == self.inbox.limit()
+    }
+
+    /// Take what is there, at most a batch.
     pub fn take(&mut self, socket: &UdpSocket) -> usize {
         let count = self.inbox.receive(socket).unwrap_or_else(|error| {
             *self.errors.entry(io::error_name(&error)).or_default() += 1;
             io::drain_errors(socket);
             0
         });
-        self.clock.batch(count);
+        self.clock.batch(count, !self.is_full(count));
         if count > 0 {
             self.last_packet_ns = self.clock.now_ns;
         }
@@ -189,7 +203,7 @@ mod tests {
     #[test]
     fn a_stamp_of_the_system_clock_becomes_one_of_the_monotonic_clock() {
         let mut clock = clock();
-        clock.batch_at(1, 5_000_000, OFFSET_NS + 300);
+        clock.batch_at(true, 5_000_000, OFFSET_NS + 300);
         assert_eq!(clock.monotonic_ns(OFFSET_NS + 300 + 4_990_000), Some(4_990_000));
     }
 
@@ -198,19 +212,19 @@ mod tests {
         for step_ns in [3_600_000_000_000, -3_600_000_000_000, 1_000_000] {
             let mut clock = clock();
             let after_ns = OFFSET_NS + step_ns;
-            clock.batch_at(BATCH_MAX, 1_000_000, after_ns);
+            clock.batch_at(false, 1_000_000, after_ns);
             assert_eq!(
                 clock.monotonic_ns(OFFSET_NS + 990_000),
                 None,
                 "of the batch that showed the step"
             );
-            clock.batch_at(7, 1_100_000, after_ns);
+            clock.batch_at(true, 1_100_000, after_ns);
             assert_eq!(
                 clock.monotonic_ns(OFFSET_NS + 995_000),
                 None,
                 "still waiting since before the step"
             );
-            clock.batch_at(7, 1_200_000, after_ns);
+            clock.batch_at(true, 1_200_000, after_ns);
             assert_eq!(clock.monotonic_ns(after_ns + 1_190_000), Some(1_190_000));
             assert_eq!(clock.steps, 1);
         }
@@ -219,7 +233,7 @@ mod tests {
     #[test]
     fn a_packet_does_not_come_after_it_was_read() {
         let mut clock = clock();
-        clock.batch_at(1, 1_000_000, OFFSET_NS);
+        clock.batch_at(true, 1_000_000, OFFSET_NS);
         assert_eq!(clock.monotonic_ns(OFFSET_NS + 2_000_000), None);
     }
 

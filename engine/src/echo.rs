@@ -27,7 +27,7 @@ impl Echo {
         let ipv6 = arguments.target.is_ipv6();
         let delays = || common.latency.then(Durations::new);
         Echo {
-            intake: Intake::new(false, means.stamps, means.path, common.wait, sockets),
+            intake: Intake::new(false, means.stamps, means.path, common.wait, common.latency, sockets),
             counter: Counter::new(gate, Some(arguments.timeout_ns), common.latency, ipv6),
             under_way: UnderWay::new(arguments.timeout_ns),
             rtt: delays(),
@@ -35,12 +35,12 @@ impl Echo {
         }
     }
 
-    /// Count the answers that are there, one batch of each socket; the size of the largest batch.
-    pub fn hear(&mut self, sockets: &[&UdpSocket], intervals: &mut Intervals) -> usize {
-        let mut largest = 0;
+    /// Count the answers that are there, one batch of each socket; whether there may be more.
+    pub fn hear(&mut self, sockets: &[&UdpSocket], intervals: &mut Intervals) -> bool {
+        let mut is_more = false;
         for socket in sockets {
             let count = self.intake.take(socket);
-            largest = largest.max(count);
+            is_more |= self.intake.is_full(count);
             for index in 0..count {
                 let Some(received) = self.counter.count(&self.intake, index) else {
                     continue;
@@ -56,7 +56,7 @@ impl Echo {
                 }
             }
         }
-        largest
+        is_more
     }
 
     /// What has arrived so far, up to date.

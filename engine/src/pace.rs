@@ -2,9 +2,9 @@
 
 use crate::histogram::Durations;
 
-/// A held-up sender makes up for it at this multiple of its rate. All at once would be a burst that the path under test
-/// never agreed to, and that could be taken for its loss.
-const CATCH_UP: f64 = 1.25;
+/// A held-up sender makes up for it at this multiple of its rate: enough for one that has its CPU half of the time, beside a
+/// tunnel's daemon. All at once would be a burst that could be taken for the loss of the path under test.
+const CATCH_UP: f64 = 2.0;
 
 /// What may leave at once after being held up [ns of the rate].
 const CREDIT_NS: f64 = 100_000.0;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_made_up_for_at_a_quarter_more_than_the_rate() {
+    fn a_stall_is_made_up_for_at_twice_the_rate() {
         let (interval, stall) = (20_000u64, 4_000_000u64);
         let mut schedule = Schedule::new(rate(50_000.0), 0);
         schedule.release(0);
@@ -212,9 +212,9 @@ mod tests {
         assert!(at_once <= 5, "{at_once} packets left at once");
         let in_millisecond = sent
             .iter()
-            .filter(|&&time| (6_000_000..7_000_000).contains(&time))
+            .filter(|&&time| (5_000_000..6_000_000).contains(&time))
             .count();
-        assert!((61..=64).contains(&in_millisecond), "{in_millisecond} instead of 62.5");
+        assert!((99..=101).contains(&in_millisecond), "{in_millisecond} instead of 100");
         assert_eq!(sent.len() as u64 + 1, schedule.intended(40_000_000 - 999));
         assert_eq!(sent.len() as u64 + 1, 40_000_000 / interval);
     }

@@ -10,7 +10,7 @@ use crate::counter::Counter;
 use crate::counting::Gate;
 use crate::ending::{CannotHere, EndReason, asked_to_end};
 use crate::histogram::{Durations, Figures};
-use crate::io::{BATCH_MAX, now_ns};
+use crate::io::now_ns;
 use crate::output::Output;
 use crate::packet::Kind;
 use crate::socket::{Closing, Means, open};
@@ -18,6 +18,12 @@ use crate::tally::{Tally, Totals};
 
 /// What still waits in the socket at the end is taken, but not for longer than this.
 pub const DRAIN_NS: u64 = 500_000_000;
+
+/// Take what still waits in a socket: `take` tells whether there may be more.
+pub fn drain(mut take: impl FnMut() -> bool) {
+    let until_ns = now_ns() + DRAIN_NS;
+    while take() && now_ns() < until_ns {}
+}
 
 #[derive(Serialize)]
 struct Interval {
@@ -103,7 +109,7 @@ pub fn run(arguments: &Receive, output: &Output) -> Result<(), CannotHere> {
         arguments,
         socket,
         output,
-        intake: Intake::new(false, means.stamps, means.path, common.wait, &[socket]),
+        intake: Intake::new(false, means.stamps, means.path, common.wait, common.latency, &[socket]),
         counter: Counter::new(gate, late_ns, common.latency, arguments.bind.is_ipv6()),
         delays: Delays::new(arguments),
         open: None,
@@ -120,12 +126,14 @@ pub fn run(arguments: &Receive, output: &Output) -> Result<(), CannotHere> {
         if let Some(reason) = receiver.ended() {
             break reason;
         }
-        if count < BATCH_MAX {
+        if !receiver.intake.is_full(count) {
             receiver.intake.wait(&[socket], receiver.interval_end_ns());
         }
     };
-    let until_ns = now_ns() + DRAIN_NS;
-    while receiver.take() == BATCH_MAX && now_ns() < until_ns {}
+    drain(|| {
+        let count = receiver.take();
+        receiver.intake.is_full(count)
+    });
     receiver.finish(end_reason, Closing::new(common, &means, start_ns));
     Ok(())
 }

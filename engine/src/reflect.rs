@@ -13,7 +13,7 @@ use crate::host::UdpErrors;
 use crate::io::{BATCH_MAX, now_ns};
 use crate::output::Output;
 use crate::packet::{Header, Kind, Refusal, make_answer};
-use crate::receive::DRAIN_NS;
+use crate::receive::drain;
 use crate::socket::{Closing, Means, open};
 use crate::transmit::{Packet, Transmitter};
 
@@ -102,7 +102,7 @@ pub fn run(arguments: &Reflect, output: &Output) -> Result<(), CannotHere> {
         arguments,
         socket,
         output,
-        intake: Intake::new(true, None, means.path, common.wait, &[socket]),
+        intake: Intake::new(true, None, means.path, common.wait, common.latency, &[socket]),
         transmitter: Transmitter::new(means.path, common.path.is_some()),
         gate: Gate::new(common.session, Kind::Request, Vec::new()),
         peer: arguments.peer,
@@ -124,12 +124,14 @@ pub fn run(arguments: &Reflect, output: &Output) -> Result<(), CannotHere> {
         if let Some(reason) = reflector.ended() {
             break reason;
         }
-        if count < BATCH_MAX {
+        if !reflector.intake.is_full(count) {
             reflector.intake.wait(&[socket], reflector.interval_end_ns());
         }
     };
-    let until_ns = now_ns() + DRAIN_NS;
-    while reflector.take() == BATCH_MAX && now_ns() < until_ns {}
+    drain(|| {
+        let count = reflector.take();
+        reflector.intake.is_full(count)
+    });
 
     means.path = reflector.transmitter.path;
     let closing = Closing::new(common, &means, start_ns);

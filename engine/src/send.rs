@@ -204,9 +204,9 @@ impl<'a> Sender<'a> {
             if room > 0 {
                 self.send_batch(room);
             }
-            let heard = self.hear();
+            let is_more = self.hear();
             self.close_intervals();
-            if room == 0 && heard < BATCH_MAX {
+            if room == 0 && !is_more {
                 self.wait(end_ns);
             }
         }
@@ -314,11 +314,11 @@ impl<'a> Sender<'a> {
         self.intervals.sent(time_ns, taken, bytes, refused, stalls);
     }
 
-    /// Count the answers that are there; the size of the largest batch.
-    fn hear(&mut self) -> usize {
+    /// Count the answers that are there; whether there may be more.
+    fn hear(&mut self) -> bool {
         match &mut self.echo {
             Some(echo) => echo.hear(&self.sockets, &mut self.intervals),
-            None => 0,
+            None => false,
         }
     }
 
@@ -360,17 +360,17 @@ impl<'a> Sender<'a> {
     fn linger(&mut self) {
         let until_ns = now_ns() + self.arguments.timeout_ns;
         loop {
-            let heard = self.hear();
+            let is_more = self.hear();
             self.close_intervals();
             let Some(echo) = &self.echo else { return };
             let now_ns = now_ns();
             // A full batch is followed by another one, but not without end: foreign packets may come as well.
-            let emptied = heard < BATCH_MAX || now_ns > until_ns + DRAIN_NS;
+            let emptied = !is_more || now_ns > until_ns + DRAIN_NS;
             let missing = self.sent_packets.saturating_sub(echo.counter.tally.received_packets);
             if emptied && (missing == 0 || now_ns >= until_ns || asked_to_end().is_some()) {
                 return;
             }
-            if heard < BATCH_MAX {
+            if !is_more {
                 echo.intake.wait(&self.sockets, until_ns);
             }
         }

@@ -121,6 +121,9 @@ impl Transmitter {
             });
             start += length;
         }
+        if let [message] = &messages[..] {
+            return io::send_message(socket, message).map(|()| message.parts.len());
+        }
         match io::send_messages(socket, &messages) {
             Ok(count) => Ok(messages[..count].iter().map(|message| message.parts.len()).sum()),
             Err(error) if error.raw_os_error() == Some(libc::ENOSYS) && !self.forced => {

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
-use super::{Address, BATCH_MAX};
+use super::Address;
 
 /// A slot takes the longest packet of a session and shows that a longer one was too long. An odd number of cache lines,
 /// so that the first lines of the slots, the only ones that small packets touch, spread over the whole cache.
@@ -31,12 +31,12 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// `sources`: addresses of the senders are wanted; `stamps`: times of the kernel are. `one_by_one`: with a system
+    /// `limit`: packets that one system call takes at most. `sources`: addresses of the senders are wanted; `stamps`: times of the kernel are. `one_by_one`: with a system
     /// call for each packet, as kernels before 2.6.33 need it.
-    pub fn new(sources: bool, stamps: bool, one_by_one: bool) -> Inbox {
-        let mut slots = vec![0u8; SLOT_BYTES * BATCH_MAX].into_boxed_slice();
-        let mut addresses = vec![Address::unknown(); BATCH_MAX].into_boxed_slice();
-        let mut controls = vec![[0u64; STAMP_CONTROL_BYTES / 8]; BATCH_MAX].into_boxed_slice();
+    pub fn new(limit: usize, sources: bool, stamps: bool, one_by_one: bool) -> Inbox {
+        let mut slots = vec![0u8; SLOT_BYTES * limit].into_boxed_slice();
+        let mut addresses = vec![Address::unknown(); limit].into_boxed_slice();
+        let mut controls = vec![[0u64; STAMP_CONTROL_BYTES / 8]; limit].into_boxed_slice();
         let mut iovecs: Box<[libc::iovec]> = slots
             .chunks_exact_mut(SLOT_BYTES)
             .map(|slot| libc::iovec {
@@ -44,7 +44,7 @@ impl Inbox {
                 iov_len: SLOT_BYTES,
             })
             .collect();
-        let headers = (0..BATCH_MAX)
+        let headers = (0..limit)
             .map(|index| {
                 // SAFETY: mmsghdr is plain data, for which all zeros is a value.
                 let mut header: libc::mmsghdr = unsafe { zeroed() };
@@ -65,9 +65,14 @@ impl Inbox {
             controls,
             iovecs,
             headers,
-            filled: BATCH_MAX,
+            filled: limit,
             one_by_one,
         }
+    }
+
+    /// Packets that one system call takes at most.
+    pub fn limit(&self) -> usize {
+        self.headers.len()
     }
 
     /// Take what has arrived, without waiting. The number of packets; 0: nothing there.
@@ -94,7 +99,7 @@ impl Inbox {
             Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => self.one_by_one = true,
             Err(error) => {
                 // Lengths of the first headers may have been written already.
-                self.filled = BATCH_MAX;
+                self.filled = self.headers.len();
                 return Err(error);
             }
         }
@@ -111,7 +116,7 @@ impl Inbox {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
-                BATCH_MAX as _,
+                self.headers.len() as _,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
@@ -129,7 +134,7 @@ impl Inbox {
                 Err(_) => return Err(io::Error::last_os_error()),
             }
         }
-        Ok(BATCH_MAX)
+        Ok(self.headers.len())
     }
 
     fn length(&self, index: usize) -> usize {
