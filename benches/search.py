@@ -6,12 +6,11 @@ import statistics
 import time
 from collections.abc import Callable
 
-from tunnelbench.measure.search import MlrSearch
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint, SearchRun
-
 from lab import Lab, lab, run
 from one_way import last_line, listen, ours, send, session
 from table import Row, spread
+from tunnelbench.measure.search import MlrSearch
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint, SearchRun
 
 LIMITS_PPS = (7_300, 20_000, 61_000)
 HIGHEST_SHARE = 0.9
