@@ -65,7 +65,8 @@ def test_a_limit_with_a_burst_passes_what_the_router_says(testbed: NetnsTestbed)
         set_rules(testbed.router, "limit rate over 5000/second burst 100 packets counter name dropped drop")
         counts = exchanger.exchange(Load("18", 1.0, 8000))
     truth = counted(testbed.router)
-    assert truth["passed"] == pytest.approx(5100, abs=60)
+    assert truth["dropped"] > 0
+    assert 100 <= truth["passed"] <= 5000 * counts.receiving_s + 100 + 25
     assert counts.path_lost_packets == truth["dropped"]
     assert counts.received_packets == truth["passed"]
 
