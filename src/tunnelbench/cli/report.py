@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -16,22 +16,30 @@ from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.report import FORMATS, render
 from tunnelbench.report.document import Style
-from tunnelbench.report.sheet import Sheet, render_sheet
+from tunnelbench.report.sheet import SHEET_FORMATS, Sheet, render_sheet
 
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
 
-def format_options(function: CommandT) -> CommandT:
-    """The options `format_name`, `as_json` and `output` of every verb that writes a result in several formats."""
-    for option in (
-        click.option("-o", "output", metavar="FILE", help="Write it into a file, whole or not at all."),
-        click.option("--json", "as_json", is_flag=True, help="The same as --format json."),
-        click.option(
-            "--format", "format_name", type=click.Choice(FORMATS), help="How to write it.  [default: terminal]"
-        ),
-    ):
-        function = option(function)
-    return function
+def options_of(formats: Sequence[str]) -> Callable[[CommandT], CommandT]:
+    """The options `format_name`, `as_json` and `output` of a verb that writes a result in these formats."""
+
+    def with_options(function: CommandT) -> CommandT:
+        for option in (
+            click.option("-o", "output", metavar="FILE", help="Write it into a file, whole or not at all."),
+            click.option("--json", "as_json", is_flag=True, help="The same as --format json."),
+            click.option(
+                "--format", "format_name", type=click.Choice(formats), help="How to write it.  [default: terminal]"
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return with_options
+
+
+format_options = options_of(SHEET_FORMATS)
+"""Of every verb that writes a sheet."""
 
 
 def chosen_format(format_name: str | None, *, as_json: bool) -> str:
@@ -51,7 +59,7 @@ def write_sheet(sheet: Sheet, format_name: str, output: str | None) -> None:
 
 @click.command()
 @click.argument("run")
-@format_options
+@options_of(FORMATS)
 @click.option(
     "--target-mbps",
     type=click.FloatRange(min=0, min_open=True, max=1e6),

@@ -76,6 +76,7 @@ class Exchanger:
             + counts.duplicated_packets
             + counts.corrupted_packets
             + (counts.late_packets or 0)
+            + (counts.reached_packets or 0)
         )
         self.log.append(asdict(replace(counts, intervals=())))
         return counts

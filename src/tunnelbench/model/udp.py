@@ -88,6 +88,8 @@ class UdpCounts:
     """One way where both clocks are one; of an echo there and back."""
     delay_variation: Delays | None = None
     """Of packets that follow each other (RFC 3393)."""
+    reached_packets: int | None = None
+    """Of an echo: arrived at the far end; what is lost of these was lost on the way back. None: one way."""
     intervals: tuple[UdpInterval, ...] = ()
 
     @property

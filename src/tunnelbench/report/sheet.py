@@ -154,6 +154,10 @@ _FORMATS: Mapping[str, Callable[[Sheet, Style], str]] = {
 }
 
 
+SHEET_FORMATS = tuple(_FORMATS)
+"""Those of reports that hold one table."""
+
+
 def texts(rows: Sequence[Sequence[str | None]]) -> tuple[tuple[str, ...], ...]:
     """Rows with an empty text where there is nothing to say."""
     return tuple(tuple(cell or "" for cell in row) for row in rows)

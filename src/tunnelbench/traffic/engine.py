@@ -226,6 +226,7 @@ def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load) -> Ud
         receiver_path=str(far["path"]),
         delay=_delays(delay),
         delay_variation=_delays(counter["delay_variation_ns"]),
+        reached_packets=_count(far, "received_packets") if load.is_echo else None,
     )
 
 

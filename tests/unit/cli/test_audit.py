@@ -11,7 +11,7 @@ from pytest_regressions.file_regression import FileRegressionFixture
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench import cli
-from tunnelbench.report import FORMATS
+from tunnelbench.report.sheet import SHEET_FORMATS
 
 PUBLISHED = Path(__file__).parents[1] / "analysis" / "audit" / "published"
 FIVE = PUBLISHED / "published-throughput.csv"
@@ -23,7 +23,7 @@ def test_the_published_tables_in_words(type_in: CommandLine, file_regression: Fi
     file_regression.check(result.stdout, extension=".txt")
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", SHEET_FORMATS)
 def test_every_format_says_the_same(
     type_in: CommandLine, file_regression: FileRegressionFixture, tmp_path: Path, name: str
 ) -> None:

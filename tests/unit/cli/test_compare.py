@@ -12,7 +12,7 @@ from tests.unit.builders import make_records, make_run, make_tcp
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 
 from tunnelbench.model.result import TrialRecord
-from tunnelbench.report import FORMATS
+from tunnelbench.report.sheet import SHEET_FORMATS
 
 EARLY, LATE = "20250601-000000-early", "20250602-000000-late"
 
@@ -37,7 +37,7 @@ def runs(home: Path) -> Path:
     return home
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", SHEET_FORMATS)
 def test_every_format_says_the_same(
     type_in: CommandLine, runs: Path, tmp_path: Path, file_regression: FileRegressionFixture, name: str
 ) -> None:

@@ -56,6 +56,11 @@ def test_the_series_adds_up_to_the_whole(version: str, name: str) -> None:
     assert counts.sending_s == pytest.approx(1, abs=0.05)
 
 
+def test_an_echo_tells_how_many_reached_the_far_end() -> None:
+    assert counts_of("echo").reached_packets == counts_of("echo").sent_packets
+    assert counts_of("paced").reached_packets is None
+
+
 def test_delays_are_told_only_where_packets_have_times_of_their_own() -> None:
     assert counts_of("paced").delay is None
     one_way, there_and_back = counts_of("delays").delay, counts_of("echo").delay

@@ -11,9 +11,8 @@ from tunnelbench.analysis.audit.decode import decoded
 from tunnelbench.analysis.audit.tables import READERS
 from tunnelbench.analysis.audit.verdict import Audit, audit
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.report import FORMATS
 from tunnelbench.report.audit import sheet
-from tunnelbench.report.sheet import render_sheet
+from tunnelbench.report.sheet import SHEET_FORMATS, render_sheet
 
 HEADINGS = ["tunnel", "payload", "Mbit/s", "MB/s", "pps (in/out)", "cpu usr", "cpu", "share", "comment", "link", "MSS"]
 CELLS = ["", "1448", "94,2", "8 129", "1e308", "-1", "=HYPERLINK(1)", "12 / 13", "99%", "none", "0", "\u202e7", "NaN"]
@@ -38,7 +37,7 @@ def audited(text: str, format_name: str | None = None) -> Audit | None:
     except WrongInput as error:
         one_sentence(error)
         return None
-    for name in FORMATS:
+    for name in SHEET_FORMATS:
         drawn = render_sheet(sheet(found, "a table", "utf-8", every_row=True), name)
         assert drawn.endswith("\n")
     return found
