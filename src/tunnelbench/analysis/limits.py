@@ -23,7 +23,8 @@ MATHIS_CONSTANT = math.sqrt(3 / 2)
 Congestion Avoidance Algorithm, 1997), each packet acknowledged."""
 
 LOSS_EXPLAINS_FROM = 0.5
-"""Share of that rate from which the loss explains the throughput: the formula is good to about a factor of two."""
+"""Share of that rate from which the loss explains the throughput: the formula is good to about a factor of two. One who
+is faster than it allows by more than that was not held back by the loss, or sent segments again that were not lost."""
 
 
 class Limit(StrEnum):
@@ -159,7 +160,7 @@ def _loss(trials: Sequence[TcpMeasurement]) -> list[Finding]:
         most_bps = trial.mss_bytes * 8 / (trial.sender.rtt_ms / 1000) * MATHIS_CONSTANT / math.sqrt(loss)
         explained.append((trial.throughput_bps / most_bps, loss, trial.sender.rtt_ms))
     share, loss, rtt_ms = (median([each[index] for each in explained]) for index in range(3))
-    if share < LOSS_EXPLAINS_FROM:
+    if not LOSS_EXPLAINS_FROM <= share <= 1 / LOSS_EXPLAINS_FROM:
         return []
     evidence = (
         f"{percent(loss)} of the segments were sent again; with a round trip of {significant(rtt_ms, 3)} ms TCP gets "

@@ -135,3 +135,9 @@ def test_a_record_of_before_this_was_kept_can_still_tell_a_full_cpu() -> None:
 def test_a_row_without_figures_has_no_limit() -> None:
     void = Check("foreign-load", Verdict.VOID, "other processes took 9% of a CPU", 12)
     assert findings(idle_trial(), void) == ()
+
+
+def test_who_is_far_faster_than_a_loss_allows_was_not_held_back_by_it() -> None:
+    tcp = make_tcp(90e6)
+    lossy = replace(tcp, sender=Sender(5, 0, 0, 20.0), retransmits=round(tcp.counters.data_packets * 0.01))
+    assert [found.limit for found in findings(lossy)] == [Limit.UNKNOWN]
