@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -29,6 +30,20 @@ class Cluster:
     def stop(self, mode: str = "fast") -> None:
         """`immediate` is what a crash is like: transactions under way are lost, and recovery follows."""
         self._control("stop", "-m", mode)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It lives, and answers nothing, while the block runs."""
+        postmaster = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        pids = [postmaster, *map(int, children)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def new_database(self) -> str:
         """The URL of an empty database."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.conftest import traces
 
-from tunnelbench.cli.here import RUN_FOLDER
+from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS
 
 VOLATILE = re.compile(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.lab.machine import changed_since, snapshot
 
-from tunnelbench.cli.here import RUN_FOLDER
+from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.model.result import RunRecord
 from tunnelbench.store import Store
 from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS

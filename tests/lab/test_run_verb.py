@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.postgresql import cluster
 
-from tunnelbench.cli.here import RUN_FOLDER
+from tunnelbench.host.host import RUN_FOLDER
 
 pytestmark = pytest.mark.lab
 
@@ -160,6 +161,67 @@ def test_what_a_killed_run_leaves_dies_with_it_and_is_cleaned_and_the_rest_is_do
     assert "1 trials are there, 8 are missing" in done.stderr
     sequences = [trial["spec"]["sequence"] for trial in json.loads(done.stdout)["trials"]]
     assert sequences == list(range(9))
+
+
+def test_a_killed_run_is_gone_on_with_though_nobody_has_cleaned_up(
+    plan: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    store = ["--store", str(tmp_path / "results.sqlite")]
+    with subprocess.Popen(plan(SHORT_PLAN), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_line(process, "back to back")
+        time.sleep(1.5)  # the baseline is being measured
+        process.kill()
+        process.communicate(timeout=30)
+    done = run([TUNNELBENCH, "run", "--resume", "last", *store, "--json"])
+    assert done.returncode in {0, 3}, done.stderr
+    assert len(json.loads(done.stdout)["trials"]) == 5
+    assert "nothing of ours" in run([TUNNELBENCH, "clean", *store]).stdout
+
+
+def test_a_run_that_nohup_started_outlives_its_terminal(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+    argv = ["nohup", *plan(SHORT_PLAN)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_line(process, "back to back")
+        process.send_signal(signal.SIGHUP)
+        _, errors = process.communicate(timeout=100)
+    assert process.returncode in {0, 3}, errors
+    listed = run([TUNNELBENCH, "list", "runs", "--store", str(tmp_path / "results.sqlite"), "--json"])
+    assert json.loads(listed.stdout)[0]["status"] == "done"
+
+
+def test_a_log_on_a_full_disk_does_not_end_the_run(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            plan(SHORT_PLAN), stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False
+        )
+    assert "Traceback" not in done.stderr
+    listed = run([TUNNELBENCH, "list", "runs", "--store", str(tmp_path / "results.sqlite"), "--json"])
+    (found,) = json.loads(listed.stdout)
+    assert (found["status"], found["trials_recorded"]) == ("done", 5)
+
+
+def test_a_request_to_end_is_obeyed_though_nobody_reads_what_we_say(plan: Callable[[str], list[str]]) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    with subprocess.Popen(plan(LONG_PLAN), stdout=subprocess.PIPE, stderr=writing, text=True) as process:
+        wait_for_line(process, "back to back")
+        asked_s = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+        assert time.monotonic() - asked_s < TAKE_DOWN_LIMIT_S + 4  # each line that is not read may wait a second
+    os.close(reading)
+    os.close(writing)
+
+
+def test_without_standard_streams_a_run_is_measured(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+    argv = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *plan(SHORT_PLAN)]
+    assert subprocess.run(argv, timeout=100, check=False).returncode in {0, 3}
+    listed = run([TUNNELBENCH, "list", "runs", "--store", str(tmp_path / "results.sqlite"), "--json"])
+    assert json.loads(listed.stdout)[0]["trials_recorded"] == 5
 
 
 def namespaces() -> set[str]:

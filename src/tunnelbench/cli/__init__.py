@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 from tunnelbench import __version__
+from tunnelbench.cli.telling import say, shout
 from tunnelbench.model.errors import ExitCode, UserError
 
 
@@ -35,37 +38,60 @@ class Verb(click.Command):
 class Verbs(click.Group):
     """The group of all verbs; answers a user's error with a sentence, a hint and an exit code."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        fill_missing_streams()
+        return super().main(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
-        for number in ASK_TO_END:
+        for number in asking_to_end():
             signal.signal(number, asked_to_end)
+        atexit.register(end_in_peace)
         try:
             return super().invoke(ctx)
         except UserError as error:
-            click.echo(f"tunnelbench: {error.message}", err=True)
+            say(f"tunnelbench: {error.message}")
             if error.hint:
-                click.echo(f"hint: {error.hint}", err=True)
+                say(f"hint: {error.hint}")
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            click.echo("tunnelbench: interrupted", err=True)
+            say("tunnelbench: interrupted")
             ctx.exit(ExitCode.INTERRUPTED)
 
 
 ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def asking_to_end() -> list[signal.Signals]:
+    """The signals that ask to end; not those that whoever started us wants ignored, as `nohup` does."""
+    return [number for number in ASK_TO_END if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 def asked_to_end(number: int, _frame: FrameType | None) -> NoReturn:
     """End by an exception, so that whatever is set up is taken down; a further request does not cut that short."""
-    for signal_number in ASK_TO_END:
+    for signal_number in asking_to_end():
         signal.signal(signal_number, already_ending)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    os.write(sys.stderr.fileno(), b"tunnelbench: asked to end\n")
+    shout("tunnelbench: asked to end")
     sys.exit(ExitCode.TERMINATED)
 
 
 def already_ending(_number: int, _frame: FrameType | None) -> None:
     """Say that the first request was heard."""
-    os.write(sys.stderr.fileno(), b"tunnelbench: everything is being taken down, a moment please\n")
+    shout("tunnelbench: everything is being taken down, a moment please")
+
+
+def end_in_peace() -> None:
+    """While Python ends there is nothing left to be taken down, and a request would only change the exit status."""
+    for number in asking_to_end():
+        signal.signal(number, signal.SIG_IGN)
+
+
+def fill_missing_streams() -> None:
+    """Whoever closed a standard stream wants nothing from it; Python has None there, which breaks whatever writes."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # it stays open to the end
 
 
 @click.group(

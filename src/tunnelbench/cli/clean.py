@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from tunnelbench.cli.here import RUN_FOLDER, STORE_NAME, left_runs, only_run_here
+from tunnelbench.cli.here import STORE_NAME, left_runs, only_run_here
 from tunnelbench.cli.output import emit_json, is_server, is_store_missing, json_option, open_store, store_option
 from tunnelbench.host.command import undisturbed
+from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.model.errors import CannotHere, UserError
 from tunnelbench.run import now
 from tunnelbench.store import default_path
@@ -88,7 +89,7 @@ def store_of(run_id: str) -> str:
     """The store that a run was writing to; empty where it did not come to that, or where a password is needed that
     nobody keeps."""
     try:
-        name = (RUN_FOLDER / run_id / STORE_NAME).read_text()
+        name = os.fsdecode((RUN_FOLDER / run_id / STORE_NAME).read_bytes())
     except OSError:
         return ""
     return "" if BLANKED in name else name

@@ -11,13 +11,10 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.run import now
-
-RUN_FOLDER = Path("/run/tunnelbench")
-"""Keys and configurations of a run live below it, in memory."""
 
 STORE_NAME = "store"
 """The file in a run's folder that names its store: whoever cleans up tells that store, too."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from statistics import median
 
-import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from tunnelbench.cli.telling import say
 from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
@@ -126,15 +126,15 @@ class Lines(Progress):
         self.to_stderr = to_stderr
 
     def cipher_starts(self, what: str) -> None:
-        click.echo(what, err=self.to_stderr)
+        say(what, err=self.to_stderr)
 
     def waited_for_quiet(self, seconds: float) -> None:
         if seconds >= 1:
-            click.echo(f"waited {seconds:.0f} s for other load to end", err=self.to_stderr)
+            say(f"waited {seconds:.0f} s for other load to end", err=self.to_stderr)
 
     def trial_ended(self, record: TrialRecord) -> None:
         super().trial_ended(record)
-        click.echo(
+        say(
             f"{self.done}/{self.total} round {record.spec.round} {outcome_line(record)} ({clock(self.left_s)} left)",
             err=self.to_stderr,
         )
@@ -176,8 +176,13 @@ class LiveView(Progress):
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        with Live(get_renderable=self._draw, console=Console(), refresh_per_second=2, transient=True):
+        live = Live(get_renderable=self._draw, console=Console(), refresh_per_second=2, transient=True)
+        live.start()
+        try:
             yield
+        finally:
+            with suppress(OSError):  # the terminal has gone, and must not hide why we end
+                live.stop()
 
     def _draw(self) -> RenderableType:
         classes = ", ".join(f"{count} {name}" for name, count in self.classes.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import secrets
 import shutil
 import sys
@@ -16,13 +17,16 @@ from typing import Any
 import click
 
 from tunnelbench import __version__
-from tunnelbench.cli.here import RUN_FOLDER, STORE_NAME, only_run_here
+from tunnelbench.cli.clean import clean_run
+from tunnelbench.cli.here import STORE_NAME, only_run_here
 from tunnelbench.cli.output import emit, has_colour, is_server, json_option, open_store, store_option, terminal_width
 from tunnelbench.cli.progress import Lines, LiveView, Progress
+from tunnelbench.cli.telling import say
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
+from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.host.programs import require_programs
-from tunnelbench.model.errors import ExitCode, WrongInput
+from tunnelbench.model.errors import ExitCode, UserError, WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.plan import (
     LoadedPlan,
@@ -184,9 +188,13 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
 
     status = "failed"
     try:
+        if folder.exists():  # it was killed, and nobody has cleaned up
+            with undisturbed():
+                list(clean_run(job.run_id))
         folder.mkdir(mode=0o700, exist_ok=True)
-        (folder / STORE_NAME).write_text(store.name if is_server(store.name) else str(Path(store.name).absolute()))
-        with progress.showing():
+        place = store.name if is_server(store.name) else str(Path(store.name).absolute())
+        (folder / STORE_NAME).write_bytes(os.fsencode(place))
+        with store.holding(job.run_id), progress.showing():
             run_plan(
                 job.plan.plan,
                 testbed,
@@ -202,8 +210,19 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
         raise
     finally:
         with undisturbed():
+            note_end(job.run_id, store, status)
             shutil.rmtree(folder, ignore_errors=True)
-            store.end_run(job.run_id, status, now())
+
+
+def note_end(run_id: str, store: Store, status: str) -> None:
+    """Store how a run ended. Where that cannot be done it must not hide why the run ended."""
+    try:
+        store.end_run(run_id, status, now())
+    except UserError as error:
+        if status == "done":
+            raise
+        say(f"tunnelbench: {error.message}")
+        say(f"hint: the store takes run {run_id} to be running; tunnelbench run --resume {run_id} mends that")
 
 
 def new_record(job: Job, testbed: Testbed) -> RunRecord:
@@ -232,6 +251,6 @@ def say_what_is_kept(run_id: str, done: int, store_name: str, error: BaseExcepti
         return
     ended = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "ended early"
     trials = "1 trial is" if done == 1 else f"{done} trials are"
-    click.echo(f"tunnelbench: run {run_id} {ended}; {trials} kept in {store_name}", err=True)
-    click.echo(f"hint: tunnelbench report {run_id} shows them", err=True)
-    click.echo(f"hint: tunnelbench run --resume {run_id} does the rest", err=True)
+    say(f"tunnelbench: run {run_id} {ended}; {trials} kept in {store_name}")
+    say(f"hint: tunnelbench report {run_id} shows them")
+    say(f"hint: tunnelbench run --resume {run_id} does the rest")

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.text import printable
@@ -69,18 +70,26 @@ def run_command(
     CannotHere when there is no such program.
     """
     log.info("%s", shlex.join(argv))
-    # Leaving the block closes the pipes, though a stray grandchild may still hold their other ends.
-    with _popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # Files in memory, not pipes: a program that prints without end is ended at a limit, and a stray grandchild holds
+    # nobody up.
+    with (
+        _memory_file() as output,
+        _memory_file() as errors,
+        _popen(argv, stdin=subprocess.PIPE, stdout=output, stderr=errors) as process,
+    ):
+        _limit_files(process)
         try:
-            stdout, stderr = process.communicate(stdin.encode(), timeout=timeout_s)
-        except subprocess.TimeoutExpired as late:
+            process.communicate(stdin.encode(), timeout=timeout_s)
+        except subprocess.TimeoutExpired:
             _kill_session(process)
-            said = _text(late.stderr or late.output or b"")
+            process.wait()
+            said = _text(_content(errors) or _content(output))
             raise CommandFailed(argv, f"did not end in {timeout_s:g} s", said) from None
         except BaseException:  # an interrupt: the child is in a session of its own and would live on
             _kill_session(process)
             process.wait()
             raise
+        stdout, stderr = _content(output), _content(errors)
     completed = Completed(tuple(argv), process.returncode, _text(stdout), _text(stderr))
     if check and completed.returncode != 0:
         status = f"ended with status {completed.returncode}"
@@ -100,15 +109,14 @@ class Daemon:
         self.log_path = log_path
         self.name = name or log_path.stem
         """What people call it."""
-        with log_path.open("wb") as output:
+        with _opened(log_path) as output:
             self.process = _popen(
                 [*DIE_WITH_CONTROLLER, *argv],
                 stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        with suppress(ProcessLookupError):  # it has ended already
-            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
+        _limit_files(self.process)
 
     @property
     def pid(self) -> int:
@@ -184,7 +192,7 @@ class Daemon:
 
     def stop(self) -> None:
         """End it: SIGTERM, then SIGKILL to all that it started. Does no harm when called twice."""
-        if self.is_running:
+        if self.is_running and not self.is_stopped:  # a stopped one would hear of it when it goes on
             self.process.terminate()
             self.wait(STOP_GRACE_S)
         _kill_session(self.process)
@@ -203,7 +211,11 @@ def undisturbed() -> Iterator[None]:
         return
     held: list[int] = []
     # Handlers, not a mask: a thread that draws would receive what this one masks.
-    previous = {number: signal.signal(number, lambda heard, _: held.append(heard)) for number in ASK_TO_END}
+    previous = {
+        number: signal.signal(number, lambda heard, _: held.append(heard))
+        for number in ASK_TO_END
+        if signal.getsignal(number) is not signal.SIG_IGN  # as nohup has it
+    }
     try:
         yield
     finally:
@@ -224,7 +236,30 @@ def _popen(argv: Sequence[str], **streams: object) -> subprocess.Popen[bytes]:
         raise CannotHere(f"the program `{argv[0]}` is missing", "tunnelbench doctor names the package") from None
 
 
+def _limit_files(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):  # it has ended already
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
+
+
+def _memory_file() -> IO[bytes]:
+    return os.fdopen(os.memfd_create("tunnelbench"), "w+b")
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise CannotHere(f"{path} cannot be written: {error.strerror}", "make room there") from None
+
+
 def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is not None and Path(f"/proc/{process.pid}").exists():
+        return  # ours was waited for and left nobody behind: its number is a stranger's by now
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # it leads its session, so its group has the same number
 

@@ -13,6 +13,9 @@ from pathlib import Path
 from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Daemon, run_command
 from tunnelbench.model.errors import CannotHere
 
+RUN_FOLDER = Path("/run/tunnelbench")
+"""Keys and configurations of a run live below it, in memory."""
+
 
 class Host(ABC):
     """Where commands run. Adapters know nothing more of a machine than this.
@@ -51,10 +54,13 @@ class Host(ABC):
     def write(self, name: str, content: str) -> Path:
         """Write a file into the host's folder, readable by its owner alone (it may hold a key)."""
         path = self.folder / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(content)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(content)
+        except OSError as error:
+            raise CannotHere(f"{path} cannot be written: {error.strerror}", "make room there") from None
         return path
 
     def set_kernel_file(self, path: str, value: str) -> None:

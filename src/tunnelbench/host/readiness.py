@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
 from tunnelbench.host.command import CommandFailed, run_command, undisturbed
-from tunnelbench.host.host import Host, LocalHost, NamespaceHost
+from tunnelbench.host.host import RUN_FOLDER, Host, LocalHost, NamespaceHost
 from tunnelbench.host.procfs import all_processes, foreign_cpu_s
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.model.errors import CannotHere
@@ -117,15 +119,25 @@ def scratch_namespace() -> Iterator[Host]:
     """
     if os.geteuid() != 0:
         raise CannotHere("only root can try it")
-    name = f"tb-probe-{os.getpid()}"
+    # Called and marked as a run's are, so that `clean` finds what stays when we are killed.
+    mark = secrets.token_hex(3)
+    folder, name = RUN_FOLDER / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{mark}", f"tb-{mark}-scratch"
     try:
-        run_command(["ip", "netns", "add", name])
-        with tempfile.TemporaryDirectory(prefix="tunnelbench-") as folder:
-            yield NamespaceHost("scratch", Path(folder), sorted(os.sched_getaffinity(0)), name)
+        folder.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise CannotHere(f"{folder} cannot be made: {error.strerror}") from None
+    try:
+        try:
+            run_command(["ip", "netns", "add", name])
+        except CommandFailed:
+            name = ""  # not ours to be removed
+            raise
+        yield NamespaceHost("scratch", folder, sorted(os.sched_getaffinity(0)), name)
     finally:
         with undisturbed():
-            if shutil.which("ip"):
+            if name and shutil.which("ip"):
                 run_command(["ip", "netns", "del", name], check=False)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

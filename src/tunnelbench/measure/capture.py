@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunnelbench.host.host import Host
-from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES
 
 MAGIC_MICROSECONDS = 0xA1B2C3D4
@@ -52,7 +52,7 @@ def capture_ipv4(host: Host, device: str) -> Iterator[Capture]:
     # fmt: on
     try:
         if not daemon.wait_for("listening on", timeout_s=5):
-            raise CannotHere(f"tcpdump does not start on the {host.name}: {daemon.last_line()}")
+            raise TrialFailed(f"tcpdump does not start on the {host.name}: {daemon.last_line()}")
         yield capture
         daemon.interrupt()
         daemon.wait(2)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
 
 from tunnelbench.model.errors import CannotHere, UserError, WrongInput
+from tunnelbench.store.schema import metadata
 
 CONNECT_TIMEOUT_S = 10
 """libpq rounds 1 up to 2 and waits for ever by default (PostgreSQL manual, connect_timeout)."""
+
+NETWORK_LIMITS = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A network that was cut is noticed within half a minute (libpq; the last in milliseconds)."""
+
+SECRETS = ("password", "passfile", "sslpassword")
+"""What libpq takes from a URL's query and nobody is to see."""
 
 UPGRADE_LOCK = 0x74756E6E656C
 """Key of the advisory lock under which tables are made and changed."""
@@ -23,9 +37,15 @@ class Server:
     patience_s = 60.0
     """How long a write waits for a server that went away: one that restarts is back in seconds."""
 
+    reading_options: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    """All that one look reads is of one moment, whatever others write meanwhile."""
+    writing_options: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
+    """Whatever the server's default: nothing here needs more, and a stricter one would make writers fail."""
+
     def __init__(self, url: URL) -> None:
         self.url = url
-        self.name = url.render_as_string(hide_password=True)
+        hidden = {name: "***" for name in url.query if name in SECRETS}
+        self.name = url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A", "*")
 
     def open(self, *, create: bool, lock_wait_s: float) -> Engine:
         """An engine; WrongInput or CannotHere where this installation cannot speak to a database of that kind."""
@@ -37,7 +57,7 @@ class Server:
             raise unknown
         try:
             # Whoever asks for a connection gets one that lives: a server restarts between two trials, too.
-            return create_engine(self.url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
+            return create_engine(self.url, pool_pre_ping=True, connect_args=NETWORK_LIMITS)
         except NoSuchModuleError as error:
             raise unknown from error
         except ModuleNotFoundError as error:
@@ -64,6 +84,24 @@ class Server:
         state = _state(error)
         return state.startswith(("08", "57P")) or (isinstance(error, OperationalError) and not state)
 
+    def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
+        """An advisory lock for as long as the connection lives: who is gone holds none."""
+        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        asked = text("SELECT pg_try_advisory_lock(hashtextextended(:run_id, 0))")
+        if not connection.scalar(asked, {"run_id": run_id}):
+            connection.close()
+            raise CannotHere(
+                f"run {run_id} is being measured by another machine, or by another process of this one",
+                hint="wait until it ends; tunnelbench list runs says how far it is",
+            )
+
+        def let_go() -> None:
+            with suppress(DBAPIError):  # the server may have restarted
+                connection.invalidate()
+                connection.close()
+
+        return let_go
+
     def lock_out_others(self, connection: Connection) -> None:
         """Until the transaction ends; whoever else wants to make or change tables waits."""
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
@@ -73,7 +111,7 @@ class Server:
         """Copy each table to one called `trial_format_1`, in the same transaction."""
         there = set(inspect(connection).get_table_names())
         suffix = f"_format_{number}"
-        for name in sorted(each for each in there if "_format_" not in each):
+        for name in sorted(there & set(metadata.tables)):  # a database may hold other people's tables, too
             if f"{name}{suffix}" not in there:
                 quote = connection.dialect.identifier_preparer.quote
                 connection.execute(text(f"CREATE TABLE {quote(name + suffix)} AS TABLE {quote(name)}"))
@@ -85,7 +123,7 @@ class Server:
         for beginning, hint in _HINTS.items():
             if state.startswith(beginning):
                 return CannotHere(f"{self.name}: {why}", hint=hint)
-        if isinstance(error, OperationalError):
+        if isinstance(error, OperationalError) or not state:  # without a state it is libpq that complains
             return CannotHere(f"{self.name}: {why}", hint="is the server up, and are user and password right?")
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,15 @@ class File:
     def explained(self) -> AbstractContextManager[None]:
         return explained(self.path)
 
+    reading_options: Mapping[str, Any] = {}
+    writing_options: Mapping[str, Any] = {}
+
     def is_away(self, error: DBAPIError) -> bool:
         return False
+
+    def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
+        """One machine's file: the machine's lock keeps other runs off."""
+        return lambda: None
 
     def lock_out_others(self, connection: Connection) -> None:
         """The transaction has the one writer's lock since it began."""
@@ -51,7 +58,8 @@ class File:
             copy = self.path.with_suffix(f".format-{number}-{attempt}{self.path.suffix}")
         partial = copy.with_name(f"{copy.name}.partial")
         try:
-            os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
+            partial.unlink(missing_ok=True)
+            os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
             with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(partial)) as target:
                 source.backup(target)
             partial.replace(copy)  # sqlite has flushed it to the disk

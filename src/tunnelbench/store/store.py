@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
@@ -30,14 +31,23 @@ NAMED_IN_HINT = 10
 """How many of the known runs a hint names."""
 POLL_S = 0.5
 """Between two looks for a server that went away."""
-END_PATIENCE_S = 2.0
-"""How long noting the end of a run waits for a server: whoever pressed Ctrl-C is waiting, too."""
+ANSWER_S = 15.0
+"""How long one transaction may take on top: SQLite waits for its lock, a server for its disk."""
+END_PATIENCE_S, END_ANSWER_S = 1.0, 2.0
+"""The same of noting the end of a run: whoever pressed Ctrl-C is waiting, too."""
 
 
 class Database(upgrade.Database, Protocol):
     """What differs between SQLite and a server."""
 
     patience_s: float
+    """How long a write is made again where the server is away [s]."""
+    reading_options: Mapping[str, Any]
+    """Of the connections that read: all that one reads must be of one moment."""
+    writing_options: Mapping[str, Any]
+
+    def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
+        """Keep others from measuring a run; what is returned lets go. CannotHere where somebody does."""
 
     def open(self, *, create: bool, lock_wait_s: float) -> Engine:
         """An engine for it."""
@@ -148,11 +158,12 @@ class Store:
 
     def end_run(self, run_id: str, status: str, ended_at: str) -> None:
         """Note how and when a run ended. ValueError where it is not kept."""
-        self._set_status(run_id, status, ended_at, END_PATIENCE_S)
+        patience_s = min(END_PATIENCE_S, self._database.patience_s)
+        self._set_status(run_id, status, ended_at, patience_s, END_ANSWER_S)
 
     def resume_run(self, run_id: str) -> None:
         """Note that a run goes on. ValueError where it is not kept."""
-        self._set_status(run_id, "running", None, self._database.patience_s)
+        self._set_status(run_id, "running", None, self._database.patience_s, ANSWER_S)
 
     # Reading
 
@@ -237,24 +248,46 @@ class Store:
             hint="move it away, and copy the runs that can be read to a new one",
         )
 
-    def _set_status(self, run_id: str, status: str, ended_at: str | None, patience_s: float) -> None:
+    def _set_status(self, run_id: str, status: str, ended_at: str | None, patience_s: float, answer_s: float) -> None:
         def work(connection: Connection, _is_repeated: bool) -> None:
             if not _change_run(connection, run_id, lambda _: {"status": status, "ended_at": ended_at}):
                 raise ValueError(f"there is no run {run_id}")
 
-        self._write(work, patience_s)
+        self._write(work, patience_s, answer_s)
 
-    def _write(self, work: Callable[[Connection, bool], None], patience_s: float | None = None) -> None:
+    @contextmanager
+    def holding(self, run_id: str) -> Iterator[None]:
+        """Be the one that measures a run while the block runs; CannotHere where another machine does."""
+        with self._database.explained():
+            held = self._database.hold(self._engine, run_id)
+        try:
+            yield
+        finally:
+            held()
+
+    def _write(
+        self, work: Callable[[Connection, bool], None], patience_s: float | None = None, answer_s: float = ANSWER_S
+    ) -> None:
         """Do it in one transaction. Where a server goes away, do it again when it is back; `work` is told so: its
         first attempt may have been committed and only the answer lost."""
-        patience_s = self._database.patience_s if patience_s is None else min(patience_s, self._database.patience_s)
+        patience_s = self._database.patience_s if patience_s is None else patience_s
         give_up_s = time.monotonic() + patience_s
+        options = {WRITES: True, **self._database.writing_options}
         is_repeated = False
+
+        def attempt() -> None:
+            with self._engine.execution_options(**options).begin() as connection:
+                work(connection, is_repeated)
+
         with self._database.explained():
             while True:
                 try:
-                    with self._engine.execution_options(**{WRITES: True}).begin() as connection:
-                        return work(connection, is_repeated)
+                    return within(answer_s, attempt)
+                except TimeoutError:
+                    raise CannotHere(
+                        f"{self.name}: no answer for {answer_s:.0f} s",
+                        hint="see who holds it, or whether the server hangs",
+                    ) from None
                 except DBAPIError as error:
                     if time.monotonic() > give_up_s or not self._database.is_away(error):
                         raise
@@ -264,11 +297,41 @@ class Store:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         try:
-            with self._database.explained(), self._engine.connect() as connection:
+            with (
+                self._database.explained(),
+                self._engine.connect().execution_options(**self._database.reading_options) as connection,
+            ):
                 yield connection
         except ValidationError as error:
             where = error.errors()[0]
             self._tell_damage(f"{error.title}: {where['msg']}")
+
+
+def within(seconds: float, work: Callable[[], None]) -> None:
+    """Do it in a thread of its own, so that a request to end is heard meanwhile; TimeoutError where it takes longer.
+
+    SQLite waits for a lock, and a driver for its server, where no signal's handler runs.
+    """
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 # it is raised where the work was asked for
+            failed.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    end_s = time.monotonic() + seconds
+    while thread.is_alive():
+        thread.join(LISTEN_S)
+        if thread.is_alive() and time.monotonic() > end_s:
+            raise TimeoutError
+    if failed:
+        raise failed[0]
+
+
+LISTEN_S = 0.1
 
 
 def _database(path_or_url: Path | str) -> Database:
@@ -276,12 +339,15 @@ def _database(path_or_url: Path | str) -> Database:
     if isinstance(path_or_url, str) and "://" in path_or_url:
         try:
             url = make_url(path_or_url)
-        except ArgumentError as error:
-            raise WrongInput(f"{path_or_url}: not a database URL", hint="postgresql://USER@HOST/NAME") from error
+        except (ArgumentError, ValueError) as error:  # what cannot be read may hold a password: it is not repeated
+            raise WrongInput("--store: not a database URL", hint="postgresql://USER@HOST/NAME") from error
         if url.get_backend_name() != "sqlite":
             return Server(url)
         path = url.database or ""
-    return File(Path(path).expanduser())
+    try:
+        return File(Path(path).expanduser())
+    except RuntimeError as error:
+        raise WrongInput(f"{path}: {error}", hint="write the path out") from error
 
 
 def _newest_first() -> Select[Any]:

@@ -29,7 +29,7 @@ from tunnelbench.testbed.base import BackToBack, Testbed
 PREFIX = "tb-"
 """Every namespace of ours is called tb-MARK-ROLE, MARK being the end of the run's id."""
 
-ROLES = ("client", "router", "server", "cable-lan", "cable-wan")
+ROLES = ("client", "router", "server", "cable-lan", "cable-wan", "scratch")
 
 LAST_PROCESS_LIMIT_S = 2.0
 """How long processes that were killed have to vanish."""

@@ -110,7 +110,7 @@ class OpenVpn(Tunnel[Options]):
     title = "OpenVPN in user space: TLS or static key, UDP or TCP, tun or tap"
     options_type = Options
     tested_with = "OpenVPN 2.6.14 with OpenSSL 3.0"
-    signs_of_restart = ("process restarting", "Inactivity timeout", "Initialization Sequence Completed")
+    signs_of_restart = ("process restarting", "Inactivity timeout")
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:

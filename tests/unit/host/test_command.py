@@ -354,3 +354,19 @@ def test_a_thread_that_is_not_the_main_one_takes_down_without_touching_signals()
     thread.start()
     thread.join()
     assert inside == [before]
+
+
+def test_a_command_that_prints_without_end_is_ended_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelbench.host.command.FILE_LIMIT_BYTES", 3_000_000)
+    with pytest.raises(CommandFailed, match="ended with status"):
+        run_command(["yes", "some words"], timeout_s=20)
+
+
+def test_a_number_that_is_a_strangers_by_now_is_not_killed(log_path: Path) -> None:
+    daemon = Daemon(["true"], log_path)
+    assert daemon.wait(5)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        daemon.process.pid = stranger.pid  # as if the kernel had given it out again
+        daemon.stop()
+        assert stranger.poll() is None
+        stranger.kill()

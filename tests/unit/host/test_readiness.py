@@ -217,14 +217,14 @@ def test_the_scratch_namespace_goes_when_the_block_fails() -> None:
 
 
 @pytest.mark.lab
-def test_a_namespace_of_that_name_is_a_reason_and_not_a_crash() -> None:
-    name = f"tb-probe-{os.getpid()}"
-    subprocess.run(["ip", "netns", "add", name], check=True)
+def test_a_namespace_of_that_name_is_a_reason_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda _: "abcdef")
+    subprocess.run(["ip", "netns", "add", "tb-abcdef-scratch"], check=True)
     try:
         with pytest.raises(CannotHere, match="File exists"), readiness.scratch_namespace():
             pass
     finally:
-        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        subprocess.run(["ip", "netns", "del", "tb-abcdef-scratch"], check=True)
 
 
 @pytest.mark.lab

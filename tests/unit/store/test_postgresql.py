@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -228,3 +230,66 @@ def test_a_proof_that_two_runs_share_is_stored_once(url: str) -> None:
             store.begin_run(make_run(run_id=run_id))
             store.add_trial(run_id, make_trial(make_spec(1), proof=make_proof()))
         assert store.trials("a")[0].proof == store.trials("b")[0].proof == make_proof()
+
+
+def test_who_reads_while_others_write_sees_one_moment(url: str) -> None:
+    with writer(url, "a", 150) as process, Store.open(url) as store:
+        assert process.stdout is not None
+        for line in process.stdout:
+            store.runs()
+            assert len(store.trials("a")) >= int(line)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+
+
+def test_writers_do_without_the_isolation_that_a_server_has_by_default(url: str) -> None:
+    with connected(url) as connection:
+        name = connection.scalar(text("SELECT current_database()"))
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"))
+    writers = [writer(url, run_id, 10) for run_id in "abc"]
+    for process in writers:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+
+
+def test_two_machines_cannot_measure_one_run(url: str) -> None:
+    with Store.open(url) as one, Store.open(url) as other:
+        with one.holding("a"):
+            with pytest.raises(CannotHere, match="run a is being measured by another machine"), other.holding("a"):
+                pass
+            with other.holding("b"):
+                pass
+        with other.holding("a"):
+            pass
+
+
+def test_tables_of_others_are_not_copied(url: str) -> None:
+    put_sample(url, 1)
+    with connected(url) as connection:
+        connection.execute(text("CREATE TABLE customers (name TEXT)"))
+    Store.open(url).close()
+    with connected(url) as connection:
+        assert "customers_format_1" not in inspect(connection).get_table_names()
+
+
+def test_a_server_that_hangs_is_told_and_a_request_to_end_is_heard(
+    server: Cluster, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelbench.store.store.END_ANSWER_S", 0.5)
+    with Store.open(url) as store:
+        store.begin_run(make_run(run_id="a"))
+        with server.frozen(), pytest.raises(CannotHere, match="no answer"):
+            store.end_run("a", "interrupted", "2025-03-14T00:00:00+00:00")
+        while threading.active_count() > 1:  # what was asked then is answered now
+            time.sleep(0.01)
+    with Store.open(url) as store:
+        assert store.runs()
+
+
+def test_a_password_in_the_query_is_never_shown(server: Cluster) -> None:
+    with pytest.raises(CannotHere) as caught:
+        Store.open(f"postgresql:///nowhere?host={server.folder}&user=postgres&password=secret")
+    assert "secret" not in caught.value.message + caught.value.hint
+    with pytest.raises(WrongInput) as wrong:
+        Store.open("post gres://me:secret@host/results")
+    assert "secret" not in wrong.value.message + wrong.value.hint
