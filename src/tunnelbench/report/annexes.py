@@ -92,14 +92,14 @@ def _cost_row(model: CostModel, direction: Direction) -> tuple[str, ...]:
     return (
         one_line(model.tunnel.name),
         direction.value,
-        _amount(model.fitted.fixed_s(direction).times(1e6)),
-        _amount(model.fitted.per_byte_s(direction).times(1e9)),
+        amount_text(model.fitted.fixed_s(direction).times(1e6)),
+        amount_text(model.fitted.per_byte_s(direction).times(1e9)),
         *(_rate(each, each.packets_per_s) for each in (*predictions, mix)),
         _rate(mix, mix.bits_per_s / 1e6),
     )
 
 
-def _amount(amount: Amount) -> str:
+def amount_text(amount: Amount) -> str:
     value = significant(amount.value, 3)
     return value if amount.error is None else f"{value}+-{significant(amount.error, 2)}"
 
