@@ -146,6 +146,8 @@ CIPHER_NOTE = (
     "its figures. One direction, no packets: what a tunnel adds to this is its own."
 )
 
+DOUBTFUL_MARK = " (doubtful)"
+
 
 def cipher_annex(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list[Annex]:
     """Ciphers and digests by themselves, as `openssl speed` draws them; nothing where none was measured."""
@@ -159,7 +161,7 @@ def cipher_annex(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list[Ann
             rows=tuple(
                 (
                     one_line(speed.algorithm if len(machines) == 1 else f"{speed.algorithm}, {speed.machine}"),
-                    one_line(speed.acceleration),
+                    one_line(speed.acceleration) + DOUBTFUL_MARK * speed.is_doubtful,
                     str(speed.threads),
                     *(_megabytes(speed.bytes_per_s.get(block)) for block in BLOCK_BYTES),
                 )
