@@ -85,7 +85,14 @@ def measure_ciphers(
     if plan.cipher_speed_s is not None:
         every = machines([testbed.router, testbed.client, testbed.server])
         done = {speed.key for speed in known}
-        yield from measure_all(every, algorithms(plan.tunnels), plan.cipher_speed_s, done, observer.cipher_starts)
+
+        def wait(cpus: Sequence[int]) -> float:
+            waited_s = wait_for_quiet(cpus, testbed.spec.quiet_wait_s)
+            observer.waited_for_quiet(waited_s)
+            return waited_s
+
+        used = algorithms(plan.tunnels)
+        yield from measure_all(every, used, plan.cipher_speed_s, done, observer.cipher_starts, wait=wait)
 
 
 @contextmanager

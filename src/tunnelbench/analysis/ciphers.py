@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from tunnelbench.analysis.cost import TCP_HEADERS_BYTES
 from tunnelbench.analysis.numbers import percent, significant
+from tunnelbench.analysis.quiet import WORTH_TELLING_S
 from tunnelbench.analysis.summary import Row
 from tunnelbench.model.cipher_speed import MASKED, PLAIN, CipherSpeed
+from tunnelbench.model.result import Verdict
 
 PACKET_BLOCK_BYTES = 1420
 """The block that stands for a full packet."""
@@ -20,6 +22,7 @@ def remarks(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> tuple[str, ..
     measured = {speed.key: speed for speed in speeds if speed.bytes_per_s}
     return (
         *_failures(speeds),
+        *_disturbed(speeds),
         *_accelerators(speeds, measured),
         *_offload(measured),
         *_beside_tunnels(measured, rows),
@@ -29,6 +32,19 @@ def remarks(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> tuple[str, ..
 def _failures(speeds: Sequence[CipherSpeed]) -> list[str]:
     failed = [speed for speed in speeds if speed.reason]
     return [f"{speed.algorithm}, {speed.acceleration}, threads: {speed.threads}: {speed.reason}" for speed in failed]
+
+
+def _disturbed(speeds: Sequence[CipherSpeed]) -> list[str]:
+    """What other load cost: the time waited for it to end, and the speeds that are to be doubted."""
+    waited_s = sum(speed.waited_for_quiet_s or 0.0 for speed in speeds)
+    waits = [f"{waited_s:.0f} s went by in waiting for other load to end"] if waited_s >= WORTH_TELLING_S else []
+    return waits + [
+        f"{speed.algorithm}, {speed.acceleration}, threads: {speed.threads}: {check.verdict}: {check.reason} "
+        f"(rule {check.rule})"
+        for speed in speeds
+        for check in speed.checks
+        if check.verdict is not Verdict.OK
+    ]
 
 
 def _accelerators(

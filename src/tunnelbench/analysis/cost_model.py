@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunnelbench.analysis.cost import TCP_HEADERS_BYTES, Amount, CostFit, Flow, Load, fit_cost
+from tunnelbench.analysis.cells import Cell, cells_of, load_of, table
+from tunnelbench.analysis.cost import Amount, CostFit, fit_cost
 from tunnelbench.analysis.polish import block_effects
-from tunnelbench.analysis.statistics import median
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TunnelSpec
-from tunnelbench.model.result import TcpMeasurement, TrialRecord, Verdict
+from tunnelbench.model.result import TrialRecord
 
 CLAIMED_ERROR_SHARE = 0.15
 """What is claimed of a prediction between the sizes measured; every run shows how many of its own keep to it."""
@@ -22,9 +22,6 @@ FRAME_SIZES_BYTES = (64, 594, 1518)
 IMIX = ((64, 7), (594, 4), (1518, 1))
 """Frame size and how many of twelve have it: the "simple IMIX" of 7:4:1 IP packets of 40, 576 and 1,500 bytes (as in
 esnet/iperf pull request 1576), in Ethernet frames. RFC 6985 calls such a list a genome."""
-
-ROUTER_CPU_CHECK = "router-cpu"
-"""The check that says that the router's busy time is not the router's alone."""
 
 
 @dataclass(frozen=True)
@@ -144,24 +141,6 @@ class NoModel:
     reason: str
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """The trials of one payload in one direction: what a data packet with its acknowledgements costs."""
-
-    payload_bytes: int
-    direction: Direction
-    packet_bytes: float
-    """Inner IP packet of a full segment [bytes]."""
-    acks: float
-    """Acknowledgements per data packet."""
-    by_round: tuple[tuple[int, float], ...]
-    """Logarithm of the router CPU per packet carried, acknowledgements counted [log s]."""
-
-    @property
-    def place(self) -> tuple[int, Direction]:
-        return self.payload_bytes, self.direction
-
-
 def cost_models(records: Sequence[TrialRecord]) -> tuple[CostModel | NoModel, ...]:
     """One for each tunnel, in the order of the plan."""
     by_tunnel: dict[str, list[TrialRecord]] = {}
@@ -173,15 +152,15 @@ def cost_models(records: Sequence[TrialRecord]) -> tuple[CostModel | NoModel, ..
 
 def _model(records: Sequence[TrialRecord]) -> CostModel | NoModel:
     tunnel = records[0].spec.tunnel
-    cells, why_not = _cells(records)
+    cells, why_not = cells_of(records)
     sizes = {cell.payload_bytes for cell in cells}
     if len(sizes) < 2:
         reason = why_not or ("one size makes no line" if sizes else "no trial counts")
         return NoModel(tunnel, reason)
-    effects = block_effects(_table(cells))
+    effects = block_effects(table(cells))
     directions = tuple(direction for direction in Direction if any(cell.direction is direction for cell in cells))
     try:
-        fitted = fit_cost([_load(cell, effects, directions) for cell in cells], directions)
+        fitted = fit_cost([load_of(cell, effects, directions) for cell in cells], directions)
     except ValueError:
         return NoModel(tunnel, "the sizes measured do not tell fixed and per byte cost apart")
     proofs = [record.proof for record in records if record.proof is not None]
@@ -198,62 +177,19 @@ def _model(records: Sequence[TrialRecord]) -> CostModel | NoModel:
     )
 
 
-def _cells(records: Sequence[TrialRecord]) -> tuple[list[_Cell], str]:
-    """The cells of the trials that count, and why others do not, where the router's CPU is not its own."""
-    grouped: dict[tuple[int, Direction], list[tuple[int, TcpMeasurement]]] = {}
-    why_not = ""
-    for record in records:
-        if not record.counts or record.tcp is None:
-            continue
-        if foreign := [c for c in record.checks if c.name == ROUTER_CPU_CHECK and c.verdict is not Verdict.OK]:
-            why_not = foreign[0].reason
-        elif record.tcp.cpu_s_per_million_packets and record.tcp.window.data_packets:
-            place = (record.spec.payload_bytes, record.spec.direction)
-            grouped.setdefault(place, []).append((record.spec.round, record.tcp))
-    return [_cell(place, trials) for place, trials in grouped.items()], why_not
-
-
-def _cell(place: tuple[int, Direction], trials: Sequence[tuple[int, TcpMeasurement]]) -> _Cell:
-    payload, direction = place
-    return _Cell(
-        payload_bytes=payload,
-        direction=direction,
-        packet_bytes=median([tcp.mss_bytes or payload for _, tcp in trials]) + TCP_HEADERS_BYTES,
-        acks=median([tcp.window.ack_packets / tcp.window.data_packets for _, tcp in trials]),
-        by_round=tuple(
-            (number, math.log(cost * 1e-6)) for number, tcp in trials if (cost := tcp.cpu_s_per_million_packets)
-        ),
-    )
-
-
-def _table(cells: Sequence[_Cell]) -> dict[tuple[tuple[int, Direction], int], float]:
-    return {(cell.place, number): cost for cell in cells for number, cost in cell.by_round}
-
-
-def _load(cell: _Cell, effects: dict[int, float], directions: Sequence[Direction]) -> Load:
-    """One data packet with its acknowledgements, at the speed of the median round."""
-    cost = median([value - effects.get(number, 0.0) for number, value in cell.by_round])
-    back = next((direction for direction in directions if direction is not cell.direction), cell.direction)
-    flows = (
-        Flow(cell.direction, 1.0, cell.packet_bytes),
-        Flow(back, cell.acks, cell.acks * TCP_HEADERS_BYTES),
-    )
-    return Load(math.exp(cost) * (1 + cell.acks), flows)
-
-
-def _leave_out(payload_bytes: int, cells: Sequence[_Cell], directions: Sequence[Direction]) -> list[LeftOut]:
+def _leave_out(payload_bytes: int, cells: Sequence[Cell], directions: Sequence[Direction]) -> list[LeftOut]:
     """One size predicted from the others, the rounds' speeds taken from the others too."""
     kept = [cell for cell in cells if cell.payload_bytes != payload_bytes]
     if len({cell.payload_bytes for cell in kept}) < 2:
         return []
-    effects = block_effects(_table(kept))
+    effects = block_effects(table(kept))
     try:
-        fitted = fit_cost([_load(cell, effects, directions) for cell in kept], directions)
+        fitted = fit_cost([load_of(cell, effects, directions) for cell in kept], directions)
     except ValueError:
         return []
     found = []
     for cell in cells:
         if cell.payload_bytes == payload_bytes:
-            load = _load(cell, effects, directions)
+            load = load_of(cell, effects, directions)
             found.append(LeftOut(payload_bytes, cell.direction, fitted.of(load.flows).value, load.busy))
     return found

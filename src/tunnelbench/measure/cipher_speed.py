@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.host import Host
+from tunnelbench.host.procfs import all_processes
+from tunnelbench.measure.checks import foreign_load
+from tunnelbench.measure.cpu import foreign_by_name
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
+from tunnelbench.model.result import Verdict
 from tunnelbench.traffic import openssl_speed
 
 Key = tuple[str, str, str, int]
@@ -70,17 +75,24 @@ def measure_all(
     seconds: int,
     known: Collection[Key],
     starts: Callable[[str], None],
+    *,
+    wait: Callable[[Sequence[int]], float],
 ) -> Iterator[CipherSpeed]:
     """One record for each algorithm, acceleration and number of threads, those that are known left out.
 
-    `algorithms` has the names of the tunnels that use each; `starts` is told what begins.
+    `algorithms` has the names of the tunnels that use each; `starts` is told what begins. `wait` waits until some CPUs
+    are quiet and returns how long that took [s]: before the first, and after one that strangers disturbed.
     """
+    is_disturbed = True
     for machine in every:
         for algorithm, tunnels in algorithms.items():
             for way in _ways(machine, algorithm, tunnels):
                 if (machine.name, way.algorithm, way.acceleration, way.threads) not in known:
                     starts(f"openssl speed {way.algorithm}, {way.acceleration}, threads: {way.threads}")
-                    yield _measure(machine, way, seconds)
+                    waited_s = wait(machine.cpus) if is_disturbed else None
+                    found = replace(_measure(machine, way, seconds), waited_for_quiet_s=waited_s)
+                    is_disturbed = found.is_doubtful
+                    yield found
 
 
 def _ways(machine: Machine, algorithm: str, tunnels: tuple[str, ...]) -> Iterator[Way]:
@@ -100,6 +112,7 @@ def _measure(machine: Machine, way: Way, seconds: int) -> CipherSpeed:
     reason = ""
     # One thread on the CPU of the host, as its tunnel's; all of them wherever the machine's hosts may be.
     places = machine.cpus if way.threads > 1 else host.cpus[:1]
+    processes_before, started_s = all_processes(), time.monotonic()
     for block in BLOCK_BYTES:
         argv = openssl_speed.command(
             way.algorithm, block, seconds, threads=way.threads, engine=way.engine, mask=way.mask
@@ -115,6 +128,12 @@ def _measure(machine: Machine, way: Way, seconds: int) -> CipherSpeed:
         if rate is None:
             break
         bytes_per_s[block] = rate
+    bracket_s = time.monotonic() - started_s
+    foreign = foreign_by_name(processes_before, all_processes(), places)
+    foreign_s = sum(foreign.values())
+    check = foreign_load(foreign_s, bracket_s, foreign)
+    # There is one measurement of each kind and no median over several: it is kept, and marked.
+    verdict = Verdict.OK if check.verdict is Verdict.OK else Verdict.DOUBTFUL
     return CipherSpeed(
         machine=machine.name,
         hosts=tuple(each.name for each in machine.hosts),
@@ -128,4 +147,7 @@ def _measure(machine: Machine, way: Way, seconds: int) -> CipherSpeed:
         tunnels=way.tunnels,
         seconds=seconds,
         raw=raw,
+        bracket_s=bracket_s,
+        foreign_cpu_s=foreign_s,
+        checks=(replace(check, verdict=verdict),),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tunnelbench.model.result import Check, Verdict
+
 BLOCK_BYTES = (16, 64, 256, 1024, 1420, 8192)
 """Those of `openssl speed`, and 1420: about what a full packet has for its cipher."""
 
@@ -42,6 +44,18 @@ class CipherSpeed:
     """For each block."""
     raw: Mapping[str, str] = field(default_factory=dict)
     """What OpenSSL printed, by block."""
+    bracket_s: float | None = None
+    """From before the first block to after the last [s]; None: not recorded, as in runs of before this was."""
+    foreign_cpu_s: float | None = None
+    """What other people's processes used of the CPUs measured on, inside the bracket [s]; None: not recorded."""
+    waited_for_quiet_s: float | None = None
+    """Before it began [s]; None: it did not wait."""
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a check says so."""
+        return any(check.verdict is not Verdict.OK for check in self.checks)
 
     @property
     def key(self) -> tuple[str, str, str, int]:

@@ -92,14 +92,14 @@ def _cost_row(model: CostModel, direction: Direction) -> tuple[str, ...]:
     return (
         one_line(model.tunnel.name),
         direction.value,
-        _amount(model.fitted.fixed_s(direction).times(1e6)),
-        _amount(model.fitted.per_byte_s(direction).times(1e9)),
+        amount_text(model.fitted.fixed_s(direction).times(1e6)),
+        amount_text(model.fitted.per_byte_s(direction).times(1e9)),
         *(_rate(each, each.packets_per_s) for each in (*predictions, mix)),
         _rate(mix, mix.bits_per_s / 1e6),
     )
 
 
-def _amount(amount: Amount) -> str:
+def amount_text(amount: Amount) -> str:
     value = significant(amount.value, 3)
     return value if amount.error is None else f"{value}+-{significant(amount.error, 2)}"
 
@@ -146,6 +146,8 @@ CIPHER_NOTE = (
     "its figures. One direction, no packets: what a tunnel adds to this is its own."
 )
 
+DOUBTFUL_MARK = " (doubtful)"
+
 
 def cipher_annex(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list[Annex]:
     """Ciphers and digests by themselves, as `openssl speed` draws them; nothing where none was measured."""
@@ -159,7 +161,7 @@ def cipher_annex(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list[Ann
             rows=tuple(
                 (
                     one_line(speed.algorithm if len(machines) == 1 else f"{speed.algorithm}, {speed.machine}"),
-                    one_line(speed.acceleration),
+                    one_line(speed.acceleration) + DOUBTFUL_MARK * speed.is_doubtful,
                     str(speed.threads),
                     *(_megabytes(speed.bytes_per_s.get(block)) for block in BLOCK_BYTES),
                 )

@@ -10,6 +10,7 @@ from tunnelbench.analysis.compare.differences import bench_ratios, differences
 from tunnelbench.analysis.compare.sides import Side, SideRow
 from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
 from tunnelbench.model.reference import Comparable
 from tunnelbench.report.sheet import Section, Sheet
 
@@ -65,7 +66,9 @@ def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
             "alpha": ALPHA,
             "smallest_difference": SMALLEST,
             "testers_alone": bench_ratios(found.a, found.b),
+            "testers_alone_udp": bench_ratios(found.a, found.b, "udp"),
             "bench_moved": found.bench_moved,
+            "bench_moved_udp": found.bench_moved_udp,
             "regressions": None
             if fail_share is None
             else [_label(line.pair.b) + f" {line.figure}" for line in found.regressions(fail_share)],
@@ -78,7 +81,7 @@ def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
         yield letter, side.title
         if side.comparability is not None and side.comparability.comparable is Comparable.YES:
             yield f"{letter} is", side.comparability.label
-    if said := bench_ratios(found.a, found.b):
+    if said := {**bench_ratios(found.a, found.b), **bench_ratios(found.a, found.b, "udp")}:
         ratios = ", ".join(f"{place} {ratio:.3f}" for place, ratio in said.items())
         yield "Testers alone, B / A", f"{ratios}; single trials, without a router"
 
@@ -94,8 +97,9 @@ def _cautions(found: Comparison) -> Iterator[str]:
             "A published table has one figure a row and no spread: nothing can be tested against it. Device, programs "
             "and bench differ all at once, so that no ratio says which of them made it."
         )
-    elif found.bench_moved is None and found.a.comparability is None:
-        yield "No calibration counts on both sides: whether the bench itself moved between A and B is not known."
+    elif found.bench_is_not_known_for and found.a.comparability is None:
+        of = f" of {found.bench_is_not_known_for[0].upper()}" if len(found.bench_is_not_known_for) == 1 else ""
+        yield f"No calibration{of} counts on both sides: whether the bench itself moved between A and B is not known."
     if not found.lines:
         yield "No row of A is of the same tunnel, settings, payload, direction and traffic as a row of B."
     elif not found.tested:
@@ -106,9 +110,9 @@ def _cells(line: Line) -> tuple[str, ...]:
     row = line.pair.a
     return (
         row.name,
-        "" if row.payload_bytes is None else str(row.payload_bytes),
+        _payload(row),
         row.direction,
-        line.figure,
+        f"{line.figure} ({row.test})" if row.test else line.figure,
         _estimate(line.a),
         _estimate(line.b),
         _ratio(line),
@@ -116,6 +120,12 @@ def _cells(line: Line) -> tuple[str, ...]:
         line.verdict,
         "; ".join(line.remarks),
     )
+
+
+def _payload(row: SideRow) -> str:
+    if row.payload_bytes == IMIX_PAYLOAD_BYTES and row.traffic == "udp":
+        return "mix"
+    return "" if row.payload_bytes is None else str(row.payload_bytes)
 
 
 def _estimate(found: Estimate | None) -> str:
@@ -142,7 +152,7 @@ def _verdict(found: Comparison, fail_share: float | None) -> Iterator[str]:
         yield f"{len(found.lines)} figures: {counted}; {tested} tested, {different} different{share}."
     silent = [line for line in found.lines if line.says_nothing_of_the_router]
     if silent:
-        yield f"{len(silent)} throughputs are tester-limited on both sides: they say nothing of the router."
+        yield f"{len(silent)} rates are tester-limited on both sides: they say nothing of the router."
     if fail_share is not None:
         worse = found.regressions(fail_share)
         named = "; ".join(f"{_label(line.pair.b)}: {line.figure} {line.worse_by():.1%} worse" for line in worse)
@@ -159,14 +169,14 @@ def _labels(rows: Sequence[SideRow]) -> list[str]:
     """The rows in few words: a tunnel once, with its payloads and directions behind it."""
     by_name: dict[str, list[str]] = {}
     for row in rows:
-        place = " ".join(filter(None, (str(row.payload_bytes or ""), row.direction)))
+        place = " ".join(filter(None, (_payload(row), row.direction, row.test)))
         by_name.setdefault(row.name, []).append(place)
     return [f"{name} ({', '.join(dict.fromkeys(filter(None, places)))})".replace(" ()", "")
             for name, places in by_name.items()]  # fmt: skip
 
 
 def _label(row: SideRow) -> str:
-    return " ".join(filter(None, (row.name, str(row.payload_bytes or ""), row.direction)))
+    return " ".join(filter(None, (row.name, _payload(row), row.direction, row.test)))
 
 
 def _side_data(side: Side) -> dict[str, object]:
@@ -186,6 +196,7 @@ def _line_data(line: Line) -> dict[str, object]:
         "tunnel_in_b": line.pair.b.name,
         "payload_bytes": row.payload_bytes,
         "direction": row.direction,
+        "test": row.test,
         "figure": line.figure,
         "a": line.a,
         "b": line.b,

@@ -12,6 +12,7 @@ from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
 from tunnelbench.analysis.doubts import Doubt, doubts
 from tunnelbench.analysis.limits import Finding, what_limits
 from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.own_parts import NoParts, OwnParts, own_parts
 from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise
@@ -19,6 +20,7 @@ from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.annexes import Annex, advice_annex, cipher_annex, cost_annex, limits_annex
+from tunnelbench.report.parts_annex import parts_annexes
 from tunnelbench.report.text import one_line
 from tunnelbench.report.udp_table import udp_legend
 
@@ -73,6 +75,8 @@ class Document:
     """What limits each row."""
     models: tuple[CostModel | NoModel, ...]
     """What a packet costs in each tunnel."""
+    parts: tuple[OwnParts | NoParts, ...]
+    """Forwarding, tunnel, cipher and digest apart, where variants of a tunnel tell."""
     advice: tuple[Advice, ...]
     speeds: tuple[CipherSpeed, ...]
     """Of ciphers and digests by themselves, in the order in which they were measured."""
@@ -102,6 +106,7 @@ def compose(
     found = doubts(ordered, rows)
     limits = tuple(what_limits(row, _trials_of(row, ordered)) for row in rows)
     models = cost_models(ordered)
+    parts = own_parts(ordered, speeds)
     advice = advise(rows, limits, target_mbps=target_mbps, cpu_mhz=clock_mhz(run.host_facts), is_shared=_is_shared(run))
     counted = ", ".join(f"{number} {each}" for each, number in count_classes(ordered).items())
     return Document(
@@ -111,12 +116,19 @@ def compose(
         udp_rows=udp_rows,
         limits=limits,
         models=models,
+        parts=parts,
         advice=advice,
         doubts=found,
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
         cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows, udp_rows)),
-        annexes=(*advice_annex(advice), *limits_annex(rows, limits), *cost_annex(models), *cipher_annex(speeds, rows)),
+        annexes=(
+            *advice_annex(advice),
+            *limits_annex(rows, limits),
+            *cost_annex(models),
+            *parts_annexes(parts),
+            *cipher_annex(speeds, rows),
+        ),
         speeds=tuple(speeds),
         tally=f"{len(ordered)} trials: {counted}.",
         sections=_sections(found),

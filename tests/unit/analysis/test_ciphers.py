@@ -9,7 +9,9 @@ from tests.unit.builders import make_records, make_speeds
 from tunnelbench.analysis.ciphers import remarks
 from tunnelbench.analysis.summary import summarise
 from tunnelbench.model.cipher_speed import MASKED, PLAIN, CipherSpeed
+from tunnelbench.model.result import Check, Verdict
 from tunnelbench.reference import read_reference
+from tunnelbench.report.annexes import cipher_annex
 
 
 def published(acceleration: str) -> CipherSpeed:
@@ -56,3 +58,13 @@ def test_the_cipher_stands_beside_the_packets_of_the_tunnels_that_use_it() -> No
     said = [each for each in remarks(make_speeds(), summarise(make_records())) if "alone would take" in each]
     assert len(said) == 2, "the largest payload, each way"
     assert said[0].startswith("openvpn AES-128-GCM, 1448 in: aes-128-gcm alone would take 1.77 us for a full packet;")
+
+
+def test_waiting_and_doubtful_speeds_are_told() -> None:
+    check = Check("foreign-load", Verdict.DOUBTFUL, "other processes took 7.0% of a CPU (x 0.42 s)", 12)
+    first, second, _ = make_speeds()
+    said = remarks((replace(first, waited_for_quiet_s=12.0), replace(second, checks=(check,))), ())
+    assert said[0] == "12 s went by in waiting for other load to end"
+    assert said[1] == f"aes-128-gcm, AES instructions masked, threads: 1: doubtful: {check.reason} (rule 12)"
+    (annex,) = cipher_annex((first, replace(second, checks=(check,))), ())
+    assert [row[1] for row in annex.rows] == [PLAIN, f"{MASKED} (doubtful)"]

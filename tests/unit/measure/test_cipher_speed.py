@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from tests.unit.tunnel.fakes import FakeHost, commands
 
+from tunnelbench.measure import cipher_speed
 from tunnelbench.measure.cipher_speed import Machine, machines, measure_all
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
+from tunnelbench.model.result import Verdict
 
 USERS = {"aes-128-gcm": ("OpenVPN",), "sha1": ("tinc",)}
 
@@ -31,7 +33,7 @@ def answer(argv: Sequence[str]) -> str:
 
 
 def measured(*every: Machine, known: Sequence[CipherSpeed] = ()) -> list[CipherSpeed]:
-    return list(measure_all(every, USERS, 1, {speed.key for speed in known}, lambda _: None))
+    return list(measure_all(every, USERS, 1, {speed.key for speed in known}, lambda _: None, wait=lambda _: 0.0))
 
 
 def machine(folder: Path, *, flags: tuple[str, ...] = ("aes",), cpus: tuple[int, ...] = (0, 1)) -> Machine:
@@ -92,7 +94,7 @@ def test_what_is_known_is_not_measured_again(tmp_path: Path) -> None:
     before = len(commands(own.hosts[0]))
     assert measured(own, known=first) == []
     assert len(commands(own.hosts[0])) == before
-    assert measured(own, known=first[1:]) == first[:1]
+    assert [speed.key for speed in measured(own, known=first[1:])] == [first[0].key]
 
 
 @pytest.mark.parametrize("said", ["", "+H:16\n"])
@@ -101,3 +103,40 @@ def test_a_cipher_that_gives_no_figure_has_a_reason(tmp_path: Path, said: str) -
     own = Machine("this machine", (host,), (0,), (), "OpenSSL 3.0.19", ())
     found = measured(own)
     assert [(speed.bytes_per_s, speed.reason) for speed in found] == [({}, "openssl speed printed no figure")] * 2
+
+
+def strangers(monkeypatch: pytest.MonkeyPatch, *shares: float) -> None:
+    """Other processes take so much of a CPU, measurement by measurement; every bracket has 10 seconds."""
+    left = iter(shares)
+    clock = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(cipher_speed, "foreign_by_name", lambda *_: {"compiler": next(left) * 10})
+    monkeypatch.setattr("tunnelbench.measure.cipher_speed.time.monotonic", lambda: float(next(clock)))
+
+
+def test_foreign_load_is_kept_as_evidence_and_above_five_percent_doubtful(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strangers(monkeypatch, 0.04, 0.06, 0.0, 0.0, 0.0, 0.0)
+    found = measured(machine(tmp_path))
+    assert [speed.foreign_cpu_s for speed in found[:3]] == pytest.approx([0.4, 0.6, 0.0])
+    assert [speed.bracket_s for speed in found[:3]] == [10.0] * 3
+    assert [speed.is_doubtful for speed in found[:3]] == [False, True, False]
+    (check,) = found[1].checks
+    assert (check.name, check.rule, check.verdict) == ("foreign-load", 12, Verdict.DOUBTFUL)
+    assert check.reason == "other processes took 6.0% of a CPU (compiler 0.60 s)"
+    assert found[1].bytes_per_s, "it is kept"
+
+
+def test_it_waits_for_quiet_before_the_first_and_after_one_that_was_disturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strangers(monkeypatch, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0)
+    waited_on = []
+
+    def wait(cpus: Sequence[int]) -> float:
+        waited_on.append(tuple(cpus))
+        return 2.5
+
+    found = list(measure_all([machine(tmp_path)], USERS, 1, set(), lambda _: None, wait=wait))
+    assert [speed.waited_for_quiet_s for speed in found] == [2.5, None, 2.5, None, None, None]
+    assert waited_on == [(0, 1)] * 2

@@ -57,3 +57,8 @@ def test_hostile_text_stays_in_its_cell() -> None:
             assert not cell.startswith(("=", "+", "-", "@"))
             assert "\n" not in cell
             assert "\x1b" not in cell
+
+
+def test_what_is_of_several_trials_has_no_column() -> None:
+    header = next(csv.reader(io.StringIO(render(make_run(), make_records(), "csv"))))
+    assert not {"limits", "advice", "cost_models", "cost_parts", "cipher_speeds"} & set(header)

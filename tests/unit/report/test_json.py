@@ -24,6 +24,7 @@ def test_it_holds_the_run_the_rows_what_load_cost_the_doubts_and_the_trials() ->
         "rows",
         "advice",
         "cost_models",
+        "cost_parts",
         "cipher_speeds",
         "quiet",
         "udp_rows",

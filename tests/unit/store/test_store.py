@@ -15,6 +15,7 @@ import pytest
 from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_speeds, make_trial
 
 from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.result import Check, Verdict
 from tunnelbench.store import Store, default_path
 from tunnelbench.store.sqlite import WRITES
 
@@ -286,6 +287,15 @@ def test_speeds_of_ciphers_come_back_in_their_order_and_once(tmp_path: Path) -> 
             store.add_cipher_speed("a", make_speeds()[0])
         with pytest.raises(ValueError, match="no such run"):
             store.add_cipher_speed("b", make_speeds()[0])
+
+
+def test_what_disturbed_a_speed_comes_back_with_it(tmp_path: Path) -> None:
+    check = Check("foreign-load", Verdict.DOUBTFUL, "other processes took 7.0% of a CPU", 12)
+    speed = replace(make_speeds()[0], bracket_s=6.1, foreign_cpu_s=0.427, waited_for_quiet_s=3.5, checks=(check,))
+    with Store.open(tmp_path / "results.sqlite") as store:
+        store.begin_run(make_run(run_id="a"))
+        store.add_cipher_speed("a", speed)
+        assert store.cipher_speeds("a") == [speed]
 
 
 def test_a_speed_that_is_missing_or_changed_is_told(tmp_path: Path) -> None:

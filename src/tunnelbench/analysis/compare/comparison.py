@@ -67,8 +67,8 @@ class Line:
 
     @property
     def says_nothing_of_the_router(self) -> bool:
-        """Whether the testers were the limit on both sides, of which throughput then speaks."""
-        return self.figure is Figure.THROUGHPUT and self.pair.a.is_tester_limited and self.pair.b.is_tester_limited
+        """Whether the testers were the limit on both sides, of which a rate then speaks."""
+        return self.figure.is_rate and self.pair.a.is_tester_limited and self.pair.b.is_tester_limited
 
     def worse_by(self) -> float:
         """By which share of A's figure B is worse; negative where it is better, 0 where there is no ratio."""
@@ -87,7 +87,16 @@ class Comparison:
     only_in_a: tuple[SideRow, ...]
     only_in_b: tuple[SideRow, ...]
     bench_moved: float | None
-    """Factor by which the testers alone moved; None: not known."""
+    """Factor by which the testers alone moved with TCP; None: not known."""
+    bench_moved_udp: float | None = None
+    """With UDP."""
+
+    @property
+    def bench_is_not_known_for(self) -> tuple[str, ...]:
+        """Traffic of which there are rows and no calibration that counts on both sides."""
+        moved = {"tcp": self.bench_moved, "udp": self.bench_moved_udp}
+        compared = {line.pair.a.traffic for line in self.lines}
+        return tuple(traffic for traffic, factor in moved.items() if factor is None and traffic in compared)
 
     @property
     def tested(self) -> tuple[Line, ...]:
@@ -114,17 +123,19 @@ def compare(a: Side, b: Side) -> Comparison:
         if kind is not None and kind.comparable is Comparable.NO and not alike:
             raise WrongInput(f"{side.name}: {kind.label}", f"see it alone: tunnelbench show {side.name}")
     pairs, only_in_a, only_in_b = match(a, b)
-    moved = bench_moved(a, b)
+    moved = {traffic: bench_moved(a, b, traffic) for traffic in ("tcp", "udp")}
     published = a.comparability is not None or b.comparability is not None
-    lines = tuple(line for pair in pairs for line in _lines(pair, moved or 1.0, is_published=published))
-    return Comparison(a, b, lines, tuple(only_in_a), tuple(only_in_b), moved)
+    lines = tuple(
+        line for pair in pairs for line in _lines(pair, moved.get(pair.a.traffic) or 1.0, is_published=published)
+    )
+    return Comparison(a, b, lines, tuple(only_in_a), tuple(only_in_b), moved["tcp"], moved["udp"])
 
 
 def _lines(pair: Pair, moved: float, *, is_published: bool) -> Iterator[Line]:
     common = [figure for figure in Figure if figure in pair.a.figures and figure in pair.b.figures]
     if not common:
         found = [figure for figure in Figure if figure in pair.a.figures or figure in pair.b.figures]
-        common = found[:1] or [Figure.THROUGHPUT]
+        common = found[:1] or [pair.a.expected]
     for figure in common:
         yield _line(pair, figure, moved, is_published=is_published)
 
@@ -163,13 +174,15 @@ def _line(pair: Pair, figure: Figure, moved: float, *, is_published: bool) -> Li
 def _difference(figure: Figure, quotient: float) -> Verdict:
     if figure.is_better_when_high:
         return Verdict.FASTER if quotient > 1 else Verdict.SLOWER
+    if figure.is_delay:
+        return Verdict.SLOWER if quotient > 1 else Verdict.FASTER
     return Verdict.DEARER if quotient > 1 else Verdict.CHEAPER
 
 
 def _remarks(pair: Pair, figure: Figure) -> Sequence[str]:
     limited = [name for name, row in (("A", pair.a), ("B", pair.b)) if row.is_tester_limited]
     said = []
-    if limited and figure is Figure.THROUGHPUT:
+    if limited and figure.is_rate:
         said.append(f"tester-limited in {' and '.join(limited)}")
     return [*said, *_of_sides([(name, ", ".join(row.remarks)) for name, row in (("A", pair.a), ("B", pair.b))])]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.compare.sides import Figure, Side
 from tunnelbench.analysis.statistics import median
+from tunnelbench.model.plan import FLAT_OUT
 
 NOT_STATED = "not stated"
 
@@ -33,21 +34,31 @@ def differences(a: Side, b: Side) -> tuple[Difference, ...]:
     )
 
 
-def bench_ratios(a: Side, b: Side) -> Mapping[str, float]:
+def bench_ratios(a: Side, b: Side, traffic: str = "tcp") -> Mapping[str, float]:
     """B over A of what the testers alone did, for each payload and direction: whether the bench is the same."""
-    others = {row.place: row.figures.get(Figure.THROUGHPUT) for row in b.testers}
+    others = {row.place: row for row in b.testers}
     found = {}
     for row in a.testers:
-        own, other = row.figures.get(Figure.THROUGHPUT), others.get(row.place)
-        if own and other and median(own) > 0 and median(other) > 0:
-            found[f"{row.payload_bytes} {row.direction}"] = median(other) / median(own)
+        other = others.get(row.place)
+        if row.traffic != traffic or other is None:
+            continue
+        for figure in BENCH_FIGURES:
+            own, theirs = row.figures.get(figure), other.figures.get(figure)
+            # What was asked for and given says nothing of what could have been.
+            is_given = figure is Figure.CARRIED and not row.test.endswith(FLAT_OUT)
+            if own and theirs and not is_given and median(own) > 0 and median(theirs) > 0:
+                place = " ".join(filter(None, (str(row.payload_bytes), row.direction, row.test)))
+                found[place] = median(theirs) / median(own)
     return found
 
 
-def bench_moved(a: Side, b: Side) -> float | None:
+BENCH_FIGURES = (Figure.THROUGHPUT, Figure.PDR, Figure.CARRIED)
+
+
+def bench_moved(a: Side, b: Side, traffic: str = "tcp") -> float | None:
     """By which factor, 1 or more, the testers alone moved, up or down: the median of all payloads and directions.
 
-    None: there is no calibration that counts on both sides.
+    None: there is no calibration of that traffic that counts on both sides.
     """
-    ratios = bench_ratios(a, b).values()
+    ratios = bench_ratios(a, b, traffic).values()
     return median([max(ratio, 1 / ratio) for ratio in ratios]) if ratios else None

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, summarise
-from tunnelbench.model.plan import CALIBRATION_KIND
+from tunnelbench.analysis.udp import UdpRow, lower_bounds, summarise_udp
+from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TrialSpec
 from tunnelbench.model.reference import Comparability, Reference
 from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
+from tunnelbench.model.udp import UdpMeasurement
 
 
 class Figure(StrEnum):
@@ -20,10 +24,25 @@ class Figure(StrEnum):
     THROUGHPUT = "Mbit/s"
     PACKETS = "packets/s"
     COST = "CPU s/Mpackets"
+    NDR = "NDR packets/s"
+    PDR = "PDR packets/s"
+    CARRIED = "carried packets/s"
+    """Of UDP: what came through at a load."""
+    DELAY_P50 = "delay p50 us"
+    DELAY_P99 = "delay p99 us"
 
     @property
     def is_better_when_high(self) -> bool:
-        return self is not Figure.COST
+        return self is not Figure.COST and not self.is_delay
+
+    @property
+    def is_delay(self) -> bool:
+        return self in {Figure.DELAY_P50, Figure.DELAY_P99}
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether a tester that is the limit makes it the tester's own."""
+        return self in {Figure.THROUGHPUT, Figure.NDR, Figure.PDR, Figure.CARRIED}
 
 
 @dataclass(frozen=True)
@@ -48,10 +67,14 @@ class SideRow:
     """One value a trial that counts, in the figure's unit."""
     is_tester_limited: bool = False
     remarks: tuple[str, ...] = ()
+    test: str = ""
+    """Of UDP: which test at which load, such as `search` or `latency 50%`; else empty."""
+    expected: Figure = Figure.THROUGHPUT
+    """What it lacks where it has no figure."""
 
     @property
-    def place(self) -> tuple[int | None, str]:
-        return self.payload_bytes, self.direction
+    def place(self) -> tuple[int | None, str, str]:
+        return self.payload_bytes, self.direction, self.test
 
 
 @dataclass(frozen=True)
@@ -76,8 +99,13 @@ MOMENTARY = frozenset({"cpu_mhz"})
 
 def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
     """A run; rows without a trial that counts have no figures."""
-    rows = [_row_of_run(row, records) for row in summarise(records)]
+    udp_rows = summarise_udp(records)
+    rows = [
+        *(_row_of_run(row, records) for row in summarise(records)),
+        *(_row_of_udp(row, records) for row in udp_rows if row.test in COMPARED_TESTS),
+    ]
     left = run.trials_planned - len(records)
+    not_compared = dict.fromkeys(row.test.value for row in udp_rows if row.test not in COMPARED_TESTS)
     return Side(
         name=run.run_id,
         title=f"run {run.run_id} ({run.plan_title or run.plan_name})",
@@ -93,7 +121,10 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
             **_flat("plan", run.plan_text),
             **_flat("testbed", run.testbed_text),
         },
-        remarks=(f"{left} of its {run.trials_planned} trials are missing",) if left > 0 else (),
+        remarks=(
+            *([f"{left} of its {run.trials_planned} trials are missing"] if left > 0 else []),
+            *([f"these UDP tests are not compared: {', '.join(not_compared)}"] if not_compared else []),
+        ),
     )
 
 
@@ -124,6 +155,57 @@ def _row_of_run(row: Row, records: Sequence[TrialRecord]) -> SideRow:
         is_tester_limited=row.figures is not None and row.figures.is_tester_limited,
         remarks=row.doubtful_checks if row.figures else row.reasons[:1],
     )
+
+
+COMPARED_TESTS = {
+    Test.SEARCH: Figure.PDR,
+    Test.LATENCY: Figure.DELAY_P50,
+    Test.RATE: Figure.CARRIED,
+    Test.ECHO: Figure.CARRIED,
+}
+"""Tests of UDP that have figures to compare, and which they lack first where they have none."""
+
+
+def _row_of_udp(row: UdpRow, records: Sequence[TrialRecord]) -> SideRow:
+    place = (row.tunnel.name, row.payload_bytes, row.direction, row.test, row.load)
+    trials = [
+        record.udp for record in records if record.counts and record.udp is not None and _place_of(record.spec) == place
+    ]
+    values: dict[Figure, list[float | None]] = {
+        Figure.NDR: [_of_searches(trial, NDR_LOSS_RATIO) for trial in trials],
+        Figure.PDR: [_of_searches(trial, PDR_LOSS_RATIO) for trial in trials],
+    }
+    if COMPARED_TESTS[row.test] is Figure.CARRIED:
+        values[Figure.CARRIED] = [trial.counts.forwarding_rate_pps for trial in trials if trial.counts]
+    delays = [trial.counts.delay for trial in trials if trial.counts and trial.counts.delay]
+    values[Figure.DELAY_P50] = [delay.p50_ns / 1e3 for delay in delays]
+    values[Figure.DELAY_P99] = [delay.p99_ns / 1e3 for delay in delays]
+    known = {figure: tuple(value for value in own if value is not None) for figure, own in values.items()}
+    return SideRow(
+        kind=row.tunnel.kind,
+        name=row.tunnel.name,
+        settings=_settings(row.tunnel.options),
+        options=row.tunnel.options,
+        payload_bytes=row.payload_bytes,
+        effective_bytes=None,
+        direction=row.direction.value,
+        traffic="udp",
+        figures={figure: own for figure, own in known.items() if own},
+        is_tester_limited=row.figures is not None and row.figures.is_tester_limited,
+        remarks=row.doubtful_checks if row.figures else row.reasons[:1],
+        test=f"{row.test} {row.load}".strip(),
+        expected=COMPARED_TESTS[row.test],
+    )
+
+
+def _place_of(spec: TrialSpec) -> tuple[str, int, Direction, Test, str]:
+    return spec.tunnel.name, spec.payload_bytes, spec.direction, spec.test, spec.load
+
+
+def _of_searches(trial: UdpMeasurement, loss_ratio: float) -> float | None:
+    """The median of a trial's searches: they went through one and the same tunnel, and are one repeat [packets/s]."""
+    found = lower_bounds(trial.searches, loss_ratio)
+    return median(found) if found else None
 
 
 def side_of_reference(reference: Reference) -> Side:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tunnelbench.analysis.comments import comments
 from tunnelbench.analysis.cost_model import FRAME_SIZES_BYTES, IMIX, CostModel, LeftOut, NoModel
+from tunnelbench.analysis.own_parts import NoParts, OwnParts, PartCost
 from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.summary import trial_class
 from tunnelbench.model.plan import Direction
@@ -52,7 +53,8 @@ GOALS = {"ndr": NDR_LOSS_RATIO, "pdr": PDR_LOSS_RATIO}
 
 
 def render(document: Document, style: Style) -> str:
-    """One object: `run`, `rows`, `advice`, `cost_models`, `cipher_speeds`, `quiet`, `doubts`, `trials`.
+    """One object: `run`, `rows`, `advice`, `cost_models`, `cost_parts`, `cipher_speeds`, `quiet`, `udp_rows`, `doubts`,
+    `trials`.
 
     Fields are named as in the model, with their units.
     """
@@ -66,6 +68,7 @@ def render(document: Document, style: Style) -> str:
         "rows": rows,
         "advice": plain(document.advice),
         "cost_models": [_model(model) for model in document.models],
+        "cost_parts": [_parts(parts) for parts in document.parts],
         "cipher_speeds": plain(document.speeds),
         "quiet": plain(quiet(document.records)),
         "udp_rows": [plain(row) for row in document.udp_rows],
@@ -119,6 +122,23 @@ def _way(model: CostModel, direction: Direction) -> dict[str, Any]:
 
 def _left_out(case: LeftOut) -> dict[str, Any]:
     return {**plain(case), "error_share": case.error_share}
+
+
+def _parts(parts: OwnParts | NoParts) -> dict[str, Any]:
+    if isinstance(parts, NoParts):
+        return {"kind": parts.kind, "variants": list(parts.variants), "reason": parts.reason}
+    return {
+        "kind": parts.kind,
+        "variants": list(parts.variants),
+        "worst_misfit_share": parts.worst_misfit_share,
+        "ciphers_that_authenticate": list(parts.aead_ciphers),
+        "costs": [_part_cost(cost) for cost in parts.costs],
+    }
+
+
+def _part_cost(cost: PartCost) -> dict[str, Any]:
+    told = {"is_told_from_nothing": cost.is_told_from_nothing}
+    return {**plain(cost), "part": list(cost.part.names), **told}
 
 
 def _trial(record: TrialRecord) -> dict[str, Any]:
