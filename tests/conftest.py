@@ -86,7 +86,8 @@ def traces() -> set[str]:
     listed = subprocess.run(["ip", "-j", "netns", "list"], check=True, capture_output=True, text=True).stdout
     namespaces = {f"namespace {entry['name']}" for entry in json.loads(listed or "[]")}
     devices = {f"device {path.name}" for path in Path("/sys/class/net").iterdir()}
-    return namespaces | devices | processes_elsewhere()
+    folders = {f"run folder {path.name}" for path in Path("/run/tunnelbench").glob("[0-9]*")}
+    return namespaces | devices | folders | processes_elsewhere()
 
 
 def processes_elsewhere() -> set[str]:

@@ -53,7 +53,7 @@ def test_an_echo_loses_what_is_dropped_either_way(testbed: NetnsTestbed) -> None
         counts = exchanger.exchange(Load("18", 1.0, 4000, is_echo=True))
     truth = counted(testbed.router)
     # A packet that is dropped on its way there comes to the router once, every other twice.
-    assert counts.sent_packets * 2 - truth["dropped"] < truth["dropped"] + truth["passed"] < counts.sent_packets * 2
+    assert counts.sent_packets * 2 - truth["dropped"] <= truth["dropped"] + truth["passed"] <= counts.sent_packets * 2
     assert counts.path_lost_packets == truth["dropped"] == (truth["dropped"] + truth["passed"]) // 51
     assert counts.received_packets == counts.sent_packets - truth["dropped"]
     reached = counts.reached_packets or 0

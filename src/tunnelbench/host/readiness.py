@@ -123,10 +123,11 @@ def scratch_namespace() -> Iterator[Host]:
     mark = secrets.token_hex(3)
     folder, name = RUN_FOLDER / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{mark}", f"tb-{mark}-scratch"
     try:
-        folder.mkdir(mode=0o700, parents=True)
-    except OSError as error:
-        raise CannotHere(f"{folder} cannot be made: {error.strerror}") from None
-    try:
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            name = ""
+            raise CannotHere(f"{folder} cannot be made: {error.strerror}") from None
         try:
             run_command(["ip", "netns", "add", name])
         except CommandFailed:

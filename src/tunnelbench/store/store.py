@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol, Self
 
 from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, Select, func, insert, make_url, select, update
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, PendingRollbackError
 
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, WrongInput
@@ -288,6 +288,9 @@ class Store:
                         f"{self.name}: no answer for {answer_s:.0f} s",
                         hint="see who holds it, or whether the server hangs",
                     ) from None
+                except PendingRollbackError:  # the connection broke while a savepoint was rolled back
+                    if time.monotonic() > give_up_s:
+                        raise
                 except DBAPIError as error:
                     if time.monotonic() > give_up_s or not self._database.is_away(error):
                         raise
