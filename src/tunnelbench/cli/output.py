@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from tunnelbench.cli.telling import send_to_nowhere
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Link
 from tunnelbench.report.formats.json import plain
@@ -33,8 +34,7 @@ def emit(text: str) -> None:
     try:
         click.echo(text.encode(sys.stdout.encoding or "utf-8", "replace"), nl=False)
     except OSError as error:
-        # Python writes what is left when it ends: to nowhere, or it would complain once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        send_to_nowhere(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             raise CannotHere(f"the output cannot be written: {error.strerror}") from None
 

@@ -20,10 +20,16 @@ def say(text: str, *, err: bool = True) -> bool:
         click.echo(text, err=err)
     except OSError:
         with suppress(OSError, ValueError):
-            # Python writes what is left when it ends: to nowhere, or it would complain once more.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            send_to_nowhere(stream)
         return False
     return True
+
+
+def send_to_nowhere(stream: IO[str]) -> None:
+    """Drop what a stream that broke still holds: Python writes it when it ends, and would complain once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 PATIENCE_S = 1.0
