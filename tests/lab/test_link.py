@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import quantiles
 
 import pytest
 from tests.lab.bench import NO_TUNNEL, Watcher, check, iperf3, make_plan, make_testbed, measure, open_tunnel
@@ -99,4 +99,4 @@ def test_trials_agree_with_iperf3_by_hand_in_the_same_namespaces(fast_ethernet: 
             assert found is not None
             ours.append(found.throughput_bps)
             theirs.append(by_hand(fast_ethernet))
-    assert median(ours) == pytest.approx(median(theirs), rel=0.05)
+    assert max(ours) == pytest.approx(max(theirs), rel=0.05)  # what disturbs only slows down
