@@ -37,7 +37,7 @@ def mann_whitney(values: Sequence[float], others: Sequence[float]) -> float:
     if not values or not others:
         raise ValueError("a sample without values")
     pooled = sorted((*values, *others))
-    doubled = _doubled_midranks(pooled)
+    doubled = doubled_midranks(pooled)
     observed = sum(doubled[value] for value in values)
     centre = len(values) * (len(pooled) + 1)  # twice the mean of the rank sum
     if max(len(values), len(others)) > MOST_EXACT:
@@ -97,7 +97,7 @@ def _left_out(count: int, other_count: int, alpha: float) -> int:
         k += 1
 
 
-def _doubled_midranks(ordered: Sequence[float]) -> dict[float, int]:
+def doubled_midranks(ordered: Sequence[float]) -> dict[float, int]:
     """Twice the mean rank of each value, so that it is whole where values tie."""
     ranks: dict[float, int] = {}
     position = 0

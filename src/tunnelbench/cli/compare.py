@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
-from tunnelbench.analysis.compare.comparison import TESTED_FROM, compare
-from tunnelbench.analysis.compare.sides import Side, side_of_reference, side_of_run
+from tunnelbench.analysis.compare.comparison import PAIRS_FROM, TESTED_FROM, compare
+from tunnelbench.analysis.compare.references import side_of_reference
+from tunnelbench.analysis.compare.runs import side_of_run
+from tunnelbench.analysis.compare.sides import Side
 from tunnelbench.cli.output import open_store, store_option
 from tunnelbench.cli.report import chosen_format, format_options, write_sheet
 from tunnelbench.model.errors import ExitCode, WrongInput
@@ -43,7 +45,8 @@ def command(  # noqa: PLR0917 - click hands them over by name
     """Say what is faster, slower or a tie in B, compared with A.
 
     A and B are runs (`last`, an id, or the beginning of one) or published results (tunnelbench list references). A name
-    that could be either is written run:NAME or reference:NAME.
+    that could be either is written run:NAME or reference:NAME. RUN#TUNNEL is one tunnel of a run: two of one run are
+    compared round by round, so that no drift of the machine is taken for a difference.
     """
     chosen = chosen_format(format_name, as_json=as_json)
     location = store_location or default_path()
@@ -55,7 +58,9 @@ def command(  # noqa: PLR0917 - click hands them over by name
     if not found.tested:
         raise WrongInput(
             "--fail-on-regression: no row can be tested, so that nothing could have failed",
-            f"compare two runs of {TESTED_FROM} rounds or more of one plan",
+            f"compare two tunnels of one run of {PAIRS_FROM} rounds or more"
+            if found.is_paired
+            else f"compare two runs of {TESTED_FROM} rounds or more of one plan",
         )
     if found.regressions(fail_share):
         sys.exit(ExitCode.CHECK_FAILED)
@@ -68,12 +73,21 @@ def _side(name: str, location: Path | str) -> Side:
         return side_of_reference(read_reference(rest))
     if not colon and name in reference_names():
         return side_of_reference(read_reference(name))
-    wanted = rest if colon and noun == "run" else name
+    wanted, hash_sign, tunnel = (rest if colon and noun == "run" else name).partition("#")
     try:
         with open_store(location) as store:
             run = store.run(wanted)
-            return side_of_run(run, store.trials(run.run_id, with_raw=False))
+            side = side_of_run(run, store.trials(run.run_id, with_raw=False))
     except WrongInput as error:
         known = f"references: {', '.join(reference_names())}"
         hint = f"{error.hint}; {known}" if error.hint else known
         raise WrongInput(f"{quoted(printable(wanted))} is no reference, and no run: {error.message}", hint) from None
+    return _one_tunnel(side, tunnel) if hash_sign else side
+
+
+def _one_tunnel(side: Side, name: str) -> Side:
+    found = side.only(name)
+    if not found.rows:
+        known = dict.fromkeys(quoted(printable(row.name)) for row in side.rows)
+        raise WrongInput(f"run {side.name} has no tunnel {quoted(printable(name))}", f"it has {', '.join(known)}")
+    return found

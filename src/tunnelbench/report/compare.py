@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tunnelbench.analysis.compare.comparison import ALPHA, SMALLEST, TESTED_FROM, Comparison, Line, Verdict
+from tunnelbench.analysis.compare.comparison import (
+    ALPHA,
+    PAIRS_FROM,
+    SMALLEST,
+    TESTED_FROM,
+    Comparison,
+    Line,
+    Verdict,
+)
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
-from tunnelbench.analysis.compare.sides import Side, SideRow
+from tunnelbench.analysis.compare.sides import Figure, Side, SideRow
 from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
@@ -17,23 +25,38 @@ from tunnelbench.report.sheet import Section, Sheet
 HEADER = ("tunnel", "payload", "direction", "figure", "A", "B", "B / A", "p", "verdict", "remarks")
 NUMBERS = (1, 4, 5, 6, 7)
 
-LEGEND = tuple(
-    " ".join(words)
-    for words in (
-        (
-            "A and B are medians with their spread. B / A is the quotient of the medians; behind it the interval",
-            f"that goes with the test ({1 - ALPHA:.0%}), or least to greatest quotient where trials are too few.",
-        ),
-        (
-            "faster, slower, cheaper, dearer: the spreads are apart, p of the exact Mann-Whitney test is at most",
-            f"{ALPHA:g}, there are {TESTED_FROM} trials or more on each side, and the medians differ by",
-            f"{SMALLEST:.0%} or more, and by more than the testers alone moved. Of equal rows {ALPHA:.0%} at most",
-            "are called so by chance.",
-        ),
-        (f"higher, lower: the spreads are apart, and under {TESTED_FROM} trials nobody can say whether by chance.",),
-        ("tie: anything less.",),
-    )
+SPREADS = (
+    "A and B are medians with their spread. B / A is the quotient of the medians; behind it the interval that goes with"
+    f" the test ({1 - ALPHA:.0%}), or least to greatest quotient where trials are too few."
 )
+RELATIVE = (
+    f"{Figure.SHARE}, {Figure.COST_SHARE}: each trial over that of its own round without a tunnel. What the machine did"
+    " to both is not in it."
+)
+TESTED = (
+    "faster, slower, cheaper, dearer: the spreads are apart, p of the exact Mann-Whitney test is at most"
+    f" {ALPHA:g}, there are {TESTED_FROM} trials or more on each side, and the medians differ by {SMALLEST:.0%} or"
+    f" more, and by more than the testers alone moved. Of equal rows {ALPHA:.0%} at most are called so by chance."
+)
+PAIRS = (
+    "Two tunnels of one run: each round gives one B / A. Printed are its median and the interval that goes with the"
+    f" test ({1 - ALPHA:.0%}), or the least and the greatest where rounds are too few. What moved the machine from"
+    " round to round is not in it."
+)
+TESTED_PAIRS = (
+    f"faster, slower, cheaper, dearer: p of the exact signed-rank test is at most {ALPHA:g}, over {PAIRS_FROM} rounds"
+    f" or more, and B / A is {SMALLEST:.0%} or more from 1."
+)
+TOO_FEW = f"higher, lower: the spreads are apart, and under {TESTED_FROM} trials nobody can say whether by chance."
+TOO_FEW_PAIRS = f"higher, lower: all rounds say so, and under {PAIRS_FROM} nobody can say whether by chance."
+TIE = "tie: anything less."
+
+
+def _legend(found: Comparison) -> tuple[str, ...]:
+    if found.is_paired:
+        return (PAIRS, TESTED_PAIRS, TOO_FEW_PAIRS, TIE)
+    relative = (RELATIVE,) if any(line.figure.is_relative for line in found.lines) else ()
+    return (SPREADS, *relative, TESTED, TOO_FEW, TIE)
 
 
 def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
@@ -52,7 +75,7 @@ def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
                 Section("Verdict", tuple(_verdict(found, fail_share))),
                 Section("What differs", tuple(f"{each.what}: {each.a} against {each.b}" for each in unlike)),
                 Section("Only on one side", tuple(_left_over(found))),
-                Section("How to read it", LEGEND if found.lines else ()),
+                Section("How to read it", _legend(found) if found.lines else ()),
             )
             if section.items
         ),
@@ -67,6 +90,7 @@ def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
             "smallest_difference": SMALLEST,
             "testers_alone": bench_ratios(found.a, found.b),
             "testers_alone_udp": bench_ratios(found.a, found.b, "udp"),
+            "is_paired": found.is_paired,
             "bench_moved": found.bench_moved,
             "bench_moved_udp": found.bench_moved_udp,
             "regressions": None
@@ -102,6 +126,8 @@ def _cautions(found: Comparison) -> Iterator[str]:
         yield f"No calibration{of} counts on both sides: whether the bench itself moved between A and B is not known."
     if not found.lines:
         yield "No row of A is of the same tunnel, settings, payload, direction and traffic as a row of B."
+    elif not found.tested and found.is_paired:
+        yield f"Nothing is tested: that takes {PAIRS_FROM} rounds in which a trial of each tunnel counts."
     elif not found.tested:
         yield f"Nothing is tested: that takes {TESTED_FROM} trials that count on each side."
 

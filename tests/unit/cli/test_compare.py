@@ -58,8 +58,43 @@ def test_only_what_is_worse_by_more_than_was_allowed_fails(type_in: CommandLine,
 def test_json_has_each_verdict(type_in: CommandLine, runs: Path) -> None:
     found = json.loads(type_in("compare", EARLY, LATE, "--json").stdout)
     verdicts = {(row["tunnel"], row["figure"], row["verdict"]) for row in found["rows"] if row["is_different"]}
-    assert verdicts == {("vxlan", "Mbit/s", "slower"), ("vxlan", "CPU s/Mpackets", "dearer")}
+    assert verdicts == {
+        ("vxlan", "Mbit/s", "slower"),
+        ("vxlan", "share of baseline", "slower"),
+        ("vxlan", "CPU s/Mpackets", "dearer"),
+        ("vxlan", "CPU over baseline's", "dearer"),
+    }
     assert {"what": "kernel", "a": "6.18.0", "b": "6.19.1"} in found["differences"]
+
+
+@pytest.fixture
+def long_run(home: Path) -> Path:
+    """One run of eight rounds."""
+    keep(home, make_run(run_id="20250603-000000-long"), make_records(8))
+    return home
+
+
+def test_two_tunnels_of_one_run_are_compared_round_by_round(type_in: CommandLine, long_run: Path) -> None:
+    found = json.loads(type_in("compare", "last#vxlan", "last#tinc AES-128-CBC, SHA-1", "--json").stdout)
+    assert found["is_paired"]
+    tested = [row for row in found["rows"] if row["p"] is not None]
+    assert {(row["tunnel"], row["tunnel_in_b"]) for row in tested} == {("vxlan", "tinc AES-128-CBC, SHA-1")}
+    assert all(row["verdict"] in {"slower", "dearer"} for row in tested)
+    text = type_in("compare", "last#vxlan", "last#tinc AES-128-CBC, SHA-1").stdout
+    assert "Two tunnels of one run" in text
+    assert "signed-rank" in text
+
+
+def test_a_tunnel_that_the_run_has_not_is_named_with_those_that_it_has(type_in: CommandLine, long_run: Path) -> None:
+    result = type_in("compare", "last#vxlan", "last#gre")
+    assert result.exit_code == 2
+    assert 'run 20250603-000000-long has no tunnel "gre" hint: it has "none", "vxlan"' in result.stderr.replace("\n", " ")
+
+
+def test_a_gate_over_too_few_rounds_of_one_run_says_how_many_it_needs(type_in: CommandLine, runs: Path) -> None:
+    result = type_in("compare", f"{EARLY}#none", f"{EARLY}#vxlan", "--fail-on-regression", "5")
+    assert result.exit_code == 2
+    assert "two tunnels of one run of 8 rounds or more" in " ".join(result.stderr.split())
 
 
 def test_a_gate_that_could_not_fail_is_refused(type_in: CommandLine, store: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tunnelbench.analysis.compare.sides import Figure, side_of_reference
+from tunnelbench.analysis.compare.references import side_of_reference
+from tunnelbench.analysis.compare.sides import Figure
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.reference import Comparable
 from tunnelbench.reference import read_reference, reference_names

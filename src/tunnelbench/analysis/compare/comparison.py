@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,12 +10,15 @@ from tunnelbench.analysis.compare.differences import bench_moved
 from tunnelbench.analysis.compare.matching import Pair, match
 from tunnelbench.analysis.compare.sides import Figure, Side, SideRow
 from tunnelbench.analysis.ranks import Ratio, least_p, mann_whitney, ratio
+from tunnelbench.analysis.signed_ranks import least_paired_p, paired_ratio, signed_rank
 from tunnelbench.analysis.statistics import Estimate, estimate
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.reference import Comparable
 
 TESTED_FROM = 5
 """Repeats on each side from which a difference can be tested (rule 18)."""
+PAIRS_FROM = 8
+"""Rounds from which two tunnels of one run can be tested: all 8 the same way is p = 0.0078 (`least_paired_p`)."""
 ALPHA = 0.01
 """How often two equal samples may be called different, row by row.
 
@@ -61,7 +64,7 @@ class Line:
     ratio: Ratio | None
     """B over A."""
     p: float | None
-    """Of the exact Mann-Whitney test; None: too few repeats to test."""
+    """Of the exact Mann-Whitney test, of pairs the signed-rank test; None: too few repeats to test."""
     verdict: Verdict
     remarks: tuple[str, ...]
 
@@ -90,6 +93,8 @@ class Comparison:
     """Factor by which the testers alone moved with TCP; None: not known."""
     bench_moved_udp: float | None = None
     """With UDP."""
+    is_paired: bool = False
+    """Two tunnels of one run: compared round by round."""
 
     @property
     def bench_is_not_known_for(self) -> tuple[str, ...]:
@@ -124,51 +129,86 @@ def compare(a: Side, b: Side) -> Comparison:
             raise WrongInput(f"{side.name}: {kind.label}", f"see it alone: tunnelbench show {side.name}")
     pairs, only_in_a, only_in_b = match(a, b)
     moved = {traffic: bench_moved(a, b, traffic) for traffic in ("tcp", "udp")}
+    is_paired = bool(a.tunnel and b.tunnel) and a.name == b.name
     published = a.comparability is not None or b.comparability is not None
-    lines = tuple(
-        line for pair in pairs for line in _lines(pair, moved.get(pair.a.traffic) or 1.0, is_published=published)
-    )
-    return Comparison(a, b, lines, tuple(only_in_a), tuple(only_in_b), moved["tcp"], moved["udp"])
+
+    def line(pair: Pair, figure: Figure) -> Line:
+        if is_paired:
+            return _paired_line(pair, figure)
+        return _line(pair, figure, moved.get(pair.a.traffic) or 1.0, is_published=published)
+
+    lines = tuple(line(pair, figure) for pair in pairs for figure in _figures(pair, is_paired=is_paired))
+    return Comparison(a, b, lines, tuple(only_in_a), tuple(only_in_b), moved["tcp"], moved["udp"], is_paired)
 
 
-def _lines(pair: Pair, moved: float, *, is_published: bool) -> Iterator[Line]:
-    common = [figure for figure in Figure if figure in pair.a.figures and figure in pair.b.figures]
-    if not common:
-        found = [figure for figure in Figure if figure in pair.a.figures or figure in pair.b.figures]
-        common = found[:1] or [pair.a.expected]
-    for figure in common:
-        yield _line(pair, figure, moved, is_published=is_published)
+def _figures(pair: Pair, *, is_paired: bool) -> Sequence[Figure]:
+    """The figures that both have, else one that either has. Pairs of a round need no baseline between them."""
+    sought = [figure for figure in Figure if not (is_paired and figure.is_relative)]
+    common = [figure for figure in sought if figure in pair.a.figures and figure in pair.b.figures]
+    found = [figure for figure in sought if figure in pair.a.figures or figure in pair.b.figures]
+    return common or found[:1] or [pair.a.expected]
 
 
 def _line(pair: Pair, figure: Figure, moved: float, *, is_published: bool) -> Line:
-    values, others = pair.b.figures.get(figure, ()), pair.a.figures.get(figure, ())
-    own, other = (estimate(each) if each else None for each in (values, others))
-    remarks = [*pair.unlike, *_remarks(pair, figure)]
-    if own is None or other is None or min(*values, *others, 1.0) <= 0:
-        sides = [(name, row) for name, row, each in (("A", pair.a, others), ("B", pair.b, values)) if not each]
-        why = _of_sides([(name, "; ".join(row.remarks) or "no trial counts") for name, row in sides])
-        return Line(pair, figure, other, own, None, None, Verdict.MISSING, (*why, *pair.unlike))
+    values, others = ([*row.figures.get(figure, {}).values()] for row in (pair.b, pair.a))
+    if not values or not others or min(*values, *others, 1.0) <= 0:
+        return _missing(pair, figure, others, values)
+    own, other = estimate(values), estimate(others)
     quotient = ratio(values, others, 1 - ALPHA)
     is_tested = min(len(values), len(others)) >= TESTED_FROM
     p = mann_whitney(values, others) if is_tested else None
-    overlap = own.ties_with(other)
+    remarks = [*pair.unlike, *_remarks(pair, figure)]
     verdict = Verdict.TIE
-    if not overlap and p is None:
-        verdict = Verdict.HIGHER if quotient.value > 1 else Verdict.LOWER
-        if not is_published:
+    if not own.ties_with(other):
+        verdict, why = _judge(figure, quotient.value, p, 1.0 if figure.is_relative else moved)
+        remarks += why
+        if p is None and not is_published:
             least = least_p(len(values), len(others))
             remarks.append(
                 f"{len(others)} against {len(values)} trials cannot show a difference (p at least {least:.2g})"
             )
-    elif not overlap and p is not None and p <= ALPHA:
-        by = max(quotient.value, 1 / quotient.value)
-        if abs(quotient.value - 1) >= SMALLEST and by > moved:
-            verdict = _difference(figure, quotient.value)
-        elif by <= moved:
-            remarks.append(f"apart, but by no more than the testers alone moved ({moved - 1:.0%})")
-        else:
-            remarks.append(f"apart, but by under {SMALLEST:.0%}: the layout of code in memory moves as much")
     return Line(pair, figure, other, own, quotient, p, verdict, tuple(remarks))
+
+
+def _paired_line(pair: Pair, figure: Figure) -> Line:
+    """B over A in each round in which both count: what moved the machine from round to round is in neither."""
+    of_a, of_b = pair.a.figures.get(figure, {}), pair.b.figures.get(figure, {})
+    rounds = sorted(of_a.keys() & of_b.keys())
+    values, others = [of_b[number] for number in rounds], [of_a[number] for number in rounds]
+    if not rounds or min(*values, *others, 1.0) <= 0:
+        return _missing(pair, figure, others, values)
+    quotients = [value / other for value, other in zip(values, others, strict=True)]
+    quotient = paired_ratio(quotients, 1 - ALPHA)
+    p = signed_rank(quotients) if len(rounds) >= PAIRS_FROM else None
+    remarks = [*pair.unlike, *_remarks(pair, figure)]
+    verdict = Verdict.TIE
+    if min(quotients) > 1 or max(quotients) < 1 or (p is not None and p <= ALPHA):
+        verdict, why = _judge(figure, quotient.value, p, 1.0)
+        remarks += why
+        if p is None:
+            least = least_paired_p(len(rounds))
+            remarks.append(f"{len(rounds)} rounds cannot show a difference (p at least {least:.2g})")
+    return Line(pair, figure, estimate(others), estimate(values), quotient, p, verdict, tuple(remarks))
+
+
+def _missing(pair: Pair, figure: Figure, others: Sequence[float], values: Sequence[float]) -> Line:
+    sides = [(name, row) for name, row, each in (("A", pair.a, others), ("B", pair.b, values)) if not each]
+    why = _of_sides([(name, "; ".join(row.remarks) or "no trial counts") for name, row in sides])
+    a, b = (estimate(each) if each else None for each in (others, values))
+    return Line(pair, figure, a, b, None, None, Verdict.MISSING, (*why, *pair.unlike))
+
+
+def _judge(figure: Figure, quotient: float, p: float | None, moved: float) -> tuple[Verdict, list[str]]:
+    """What a difference outside the spread is worth, and why it is worth no more."""
+    if p is None:
+        return (Verdict.HIGHER if quotient > 1 else Verdict.LOWER), []
+    if p > ALPHA:
+        return Verdict.TIE, []
+    if max(quotient, 1 / quotient) <= moved:
+        return Verdict.TIE, [f"apart, but by no more than the testers alone moved ({moved - 1:.0%})"]
+    if abs(quotient - 1) < SMALLEST:
+        return Verdict.TIE, [f"apart, but by under {SMALLEST:.0%}: the layout of code in memory moves as much"]
+    return _difference(figure, quotient), []
 
 
 def _difference(figure: Figure, quotient: float) -> Verdict:

@@ -43,7 +43,7 @@ def bench_ratios(a: Side, b: Side, traffic: str = "tcp") -> Mapping[str, float]:
         if row.traffic != traffic or other is None:
             continue
         for figure in BENCH_FIGURES:
-            own, theirs = row.figures.get(figure), other.figures.get(figure)
+            own, theirs = ([*side.figures.get(figure, {}).values()] for side in (row, other))
             # What was asked for and given says nothing of what could have been.
             is_given = figure is Figure.CARRIED and not row.test.endswith(FLAT_OUT)
             if own and theirs and not is_given and median(own) > 0 and median(theirs) > 0:

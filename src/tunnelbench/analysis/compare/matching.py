@@ -25,11 +25,11 @@ def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
     """The pairs, in the order of `a`, and what remains of each side.
 
     Two runs: by kind and options of the tunnel, then by its name, then by its kind where one of that kind is left on
-    each side; payload and direction as asked for. With a reference: by all that both state, so that one row may have
-    several counterparts.
+    each side; payload and direction as asked for. A tunnel of a run with a tunnel of a run: by these two alone. With a
+    reference: by all that both state, so that one row may have several counterparts.
     """
     if a.comparability is None and b.comparability is None:
-        pairs = _one_to_one(a.rows, b.rows)
+        pairs = _one_to_one(a.rows, b.rows, any_kind=bool(a.tunnel and b.tunnel))
     else:
         pairs = [
             Pair(one, other, unlike)
@@ -45,12 +45,13 @@ def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
     )
 
 
-def _one_to_one(rows: Sequence[SideRow], others: Sequence[SideRow]) -> list[Pair]:
-    keys: tuple[Callable[[SideRow], Hashable], ...] = (
+def _one_to_one(rows: Sequence[SideRow], others: Sequence[SideRow], *, any_kind: bool) -> list[Pair]:
+    keys: list[Callable[[SideRow], Hashable]] = [
         lambda row: (row.kind, tuple(sorted((key, str(value)) for key, value in row.options.items())), row.place),
         lambda row: (row.kind, row.name, row.place),
         lambda row: (row.kind, row.place),
-    )
+        *([lambda row: row.place] if any_kind else []),
+    ]
     partners: dict[int, SideRow] = {}
     taken: set[int] = set()
     for key in keys:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from tunnelbench.analysis.statistics import median
-from tunnelbench.analysis.summary import Row, summarise
-from tunnelbench.analysis.udp import UdpRow, lower_bounds, summarise_udp
-from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TrialSpec
-from tunnelbench.model.reference import Comparability, Reference
-from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
-from tunnelbench.model.udp import UdpMeasurement
+from tunnelbench.model.reference import Comparability
 
 
 class Figure(StrEnum):
@@ -23,7 +15,11 @@ class Figure(StrEnum):
 
     THROUGHPUT = "Mbit/s"
     PACKETS = "packets/s"
+    SHARE = "share of baseline"
+    """Throughput over that without a tunnel in the same round."""
     COST = "CPU s/Mpackets"
+    COST_SHARE = "CPU over baseline's"
+    """CPU seconds per packet over those without a tunnel in the same round."""
     NDR = "NDR packets/s"
     PDR = "PDR packets/s"
     CARRIED = "carried packets/s"
@@ -33,7 +29,12 @@ class Figure(StrEnum):
 
     @property
     def is_better_when_high(self) -> bool:
-        return self is not Figure.COST and not self.is_delay
+        return self not in {Figure.COST, Figure.COST_SHARE} and not self.is_delay
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether it is a ratio to the same round's baseline: what the machine did to both is not in it."""
+        return self in {Figure.SHARE, Figure.COST_SHARE}
 
     @property
     def is_delay(self) -> bool:
@@ -42,7 +43,7 @@ class Figure(StrEnum):
     @property
     def is_rate(self) -> bool:
         """Whether a tester that is the limit makes it the tester's own."""
-        return self in {Figure.THROUGHPUT, Figure.NDR, Figure.PDR, Figure.CARRIED}
+        return self in {Figure.THROUGHPUT, Figure.SHARE, Figure.NDR, Figure.PDR, Figure.CARRIED}
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class SideRow:
     """`in`, `out`, `both`; empty: not stated."""
     traffic: str
     """`tcp`, `udp`; empty: not stated."""
-    figures: Mapping[Figure, tuple[float, ...]]
-    """One value a trial that counts, in the figure's unit."""
+    figures: Mapping[Figure, Mapping[int, float]]
+    """In the figure's unit: of a run by round, one of each trial that counts; of a reference one figure."""
     is_tester_limited: bool = False
     remarks: tuple[str, ...] = ()
     test: str = ""
@@ -91,171 +92,16 @@ class Side:
     comparability: Comparability | None = None
     """Of a reference; None: a run."""
     remarks: tuple[str, ...] = field(default_factory=tuple)
+    tunnel: str = ""
+    """The only one that was asked for; empty: all."""
+
+    def only(self, tunnel: str) -> Side:
+        """What it says of the tunnel of that name: no rows where it has none."""
+        rows = tuple(row for row in self.rows if row.name == tunnel)
+        return replace(self, rows=rows, tunnel=tunnel, title=f"{self.title}: {tunnel}")
 
 
-MOMENTARY = frozenset({"cpu_mhz"})
-"""Facts of a machine that differ from one moment to the next and say nothing of it."""
-
-
-def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
-    """A run; rows without a trial that counts have no figures."""
-    udp_rows = summarise_udp(records)
-    rows = [
-        *(_row_of_run(row, records) for row in summarise(records)),
-        *(_row_of_udp(row, records) for row in udp_rows if row.test in COMPARED_TESTS),
-    ]
-    left = run.trials_planned - len(records)
-    not_compared = dict.fromkeys(row.test.value for row in udp_rows if row.test not in COMPARED_TESTS)
-    return Side(
-        name=run.run_id,
-        title=f"run {run.run_id} ({run.plan_title or run.plan_name})",
-        rows=tuple(row for row in rows if row.kind != CALIBRATION_KIND),
-        testers=tuple(row for row in rows if row.kind == CALIBRATION_KIND),
-        facts={
-            "date": run.started_at[:10],
-            "TunnelBench": run.tunnelbench_version,
-            "testbed": run.testbed_name,
-            **{name: str(value) for name, value in run.host_facts.items() if name not in MOMENTARY},
-            **_versions(records),
-            "plan": run.plan_name,
-            **_flat("plan", run.plan_text),
-            **_flat("testbed", run.testbed_text),
-        },
-        remarks=(
-            *([f"{left} of its {run.trials_planned} trials are missing"] if left > 0 else []),
-            *([f"these UDP tests are not compared: {', '.join(not_compared)}"] if not_compared else []),
-        ),
-    )
-
-
-def _row_of_run(row: Row, records: Sequence[TrialRecord]) -> SideRow:
-    key = (row.tunnel.name, row.payload_bytes, row.direction)
-    trials: list[TcpMeasurement] = [
-        record.tcp
-        for record in records
-        if record.counts
-        and record.tcp is not None
-        and (record.spec.tunnel.name, record.spec.payload_bytes, record.spec.direction) == key
-    ]
-    figures = {Figure.THROUGHPUT: tuple(trial.throughput_bps / 1e6 for trial in trials)}
-    costs = [trial.cpu_s_per_million_packets for trial in trials]
-    if row.tunnel.kind != CALIBRATION_KIND:
-        figures[Figure.COST] = tuple(cost for cost in costs if cost is not None)
-    known = row.figures.payload_bytes if row.figures else None
-    return SideRow(
-        kind=row.tunnel.kind,
-        name=row.tunnel.name,
-        settings=_settings(row.tunnel.options),
-        options=row.tunnel.options,
-        payload_bytes=row.payload_bytes,
-        effective_bytes=known.median if known else None,
-        direction=row.direction.value,
-        traffic="tcp",
-        figures={figure: values for figure, values in figures.items() if values},
-        is_tester_limited=row.figures is not None and row.figures.is_tester_limited,
-        remarks=row.doubtful_checks if row.figures else row.reasons[:1],
-    )
-
-
-COMPARED_TESTS = {
-    Test.SEARCH: Figure.PDR,
-    Test.LATENCY: Figure.DELAY_P50,
-    Test.RATE: Figure.CARRIED,
-    Test.ECHO: Figure.CARRIED,
-}
-"""Tests of UDP that have figures to compare, and which they lack first where they have none."""
-
-
-def _row_of_udp(row: UdpRow, records: Sequence[TrialRecord]) -> SideRow:
-    place = (row.tunnel.name, row.payload_bytes, row.direction, row.test, row.load)
-    trials = [
-        record.udp for record in records if record.counts and record.udp is not None and _place_of(record.spec) == place
-    ]
-    values: dict[Figure, list[float | None]] = {
-        Figure.NDR: [_of_searches(trial, NDR_LOSS_RATIO) for trial in trials],
-        Figure.PDR: [_of_searches(trial, PDR_LOSS_RATIO) for trial in trials],
-    }
-    if COMPARED_TESTS[row.test] is Figure.CARRIED:
-        values[Figure.CARRIED] = [trial.counts.forwarding_rate_pps for trial in trials if trial.counts]
-    delays = [trial.counts.delay for trial in trials if trial.counts and trial.counts.delay]
-    values[Figure.DELAY_P50] = [delay.p50_ns / 1e3 for delay in delays]
-    values[Figure.DELAY_P99] = [delay.p99_ns / 1e3 for delay in delays]
-    known = {figure: tuple(value for value in own if value is not None) for figure, own in values.items()}
-    return SideRow(
-        kind=row.tunnel.kind,
-        name=row.tunnel.name,
-        settings=_settings(row.tunnel.options),
-        options=row.tunnel.options,
-        payload_bytes=row.payload_bytes,
-        effective_bytes=None,
-        direction=row.direction.value,
-        traffic="udp",
-        figures={figure: own for figure, own in known.items() if own},
-        is_tester_limited=row.figures is not None and row.figures.is_tester_limited,
-        remarks=row.doubtful_checks if row.figures else row.reasons[:1],
-        test=f"{row.test} {row.load}".strip(),
-        expected=COMPARED_TESTS[row.test],
-    )
-
-
-def _place_of(spec: TrialSpec) -> tuple[str, int, Direction, Test, str]:
-    return spec.tunnel.name, spec.payload_bytes, spec.direction, spec.test, spec.load
-
-
-def _of_searches(trial: UdpMeasurement, loss_ratio: float) -> float | None:
-    """The median of a trial's searches: they went through one and the same tunnel, and are one repeat [packets/s]."""
-    found = lower_bounds(trial.searches, loss_ratio)
-    return median(found) if found else None
-
-
-def side_of_reference(reference: Reference) -> Side:
-    """A reference; each of its figures counts as one trial."""
-    devices = {row.get("device", "") for row in reference.rows}
-    cells = reference.rows if len(devices) > 1 else [{**row, "device": ""} for row in reference.rows]
-    rows = [row for each in cells if (row := _row_of_reference(each)) is not None]
-    return Side(
-        name=reference.name,
-        title=f"{reference.title} ({reference.source}, {reference.date})",
-        rows=tuple(rows),
-        facts={
-            "date": reference.date,
-            **{fact: said for fact, column in _FACTS.items() if (said := _all(reference, column))},
-            **_published_versions(reference),
-        },
-        comparability=reference.comparability,
-    )
-
-
-_FACTS = {"board": "device", "cpu_model": "cpu", "system": "system", "traffic": "traffic"}
-"""Facts of a machine by the column of a reference that tells them."""
-
-
-def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
-    """A row with a throughput or a packet rate; None: it has neither."""
-    figures = {}
-    for figure, column in ((Figure.THROUGHPUT, "throughput_mbps"), (Figure.PACKETS, "packets_per_s")):
-        if cells.get(column) and Figure.THROUGHPUT not in figures:
-            figures[figure] = (float(cells[column]),)
-    if not figures:
-        return None
-    payload = cells.get("payload_bytes", "")
-    words = cells.get("traffic", "").lower().split()
-    names = (cells.get("tunnel", ""), cells.get("cipher", ""), cells.get("auth", ""))
-    return SideRow(
-        kind=cells.get("tunnel", ""),
-        name=" ".join(filter(None, names)),
-        settings=_settings(cells),
-        options={},
-        payload_bytes=int(payload) if payload else None,
-        effective_bytes=float(payload) if payload else None,
-        direction=cells.get("direction", ""),
-        traffic=next((word for word in words if word in {"tcp", "udp"}), ""),
-        figures=figures,
-        remarks=tuple(filter(None, (cells.get("device", ""), cells.get("comment", "")))),
-    )
-
-
-def _settings(options: Mapping[str, Any]) -> Mapping[str, str]:
+def settings_of(options: Mapping[str, Any]) -> Mapping[str, str]:
     said = {
         "cipher": options.get("cipher"),
         "digest": options.get("digest") or options.get("auth"),
@@ -265,43 +111,3 @@ def _settings(options: Mapping[str, Any]) -> Mapping[str, str]:
     if known.get("cipher", "").endswith(("-gcm", "-poly1305")):
         known.pop("digest", None)  # the cipher authenticates
     return known
-
-
-def _versions(records: Iterable[TrialRecord]) -> Mapping[str, str]:
-    found: dict[str, dict[str, None]] = {}
-    for record in records:
-        for key, version in (record.proof.versions if record.proof else {}).items():
-            end, _, program = key.partition(".")
-            found.setdefault(f"{program} ({end})", {})[version] = None
-    return {key: ", ".join(versions) for key, versions in found.items()}
-
-
-def _published_versions(reference: Reference) -> Mapping[str, str]:
-    found: dict[str, dict[str, None]] = {}
-    for row in reference.rows:
-        for end in ("router", "server"):
-            for said in filter(None, row.get(f"version_{end}", "").split("; ")):
-                program, _, version = said.partition(" ")
-                found.setdefault(f"{program.lower()} ({end})", {})[version] = None
-    return {key: ", ".join(versions) for key, versions in found.items()}
-
-
-def _all(reference: Reference, column: str) -> str:
-    said = dict.fromkeys(row[column] for row in reference.rows if row.get(column))
-    return ", ".join(said) if len(said) < 4 else f"{len(said)} different ones"
-
-
-def _flat(name: str, text: str) -> Mapping[str, str]:
-    """A plan or testbed file by key; its tunnels are compared row by row instead."""
-    try:
-        return dict(_leaves(name, {key: value for key, value in tomllib.loads(text).items() if key != "tunnel"}))
-    except tomllib.TOMLDecodeError:
-        return {name: "not readable"}
-
-
-def _leaves(name: str, value: Any) -> Iterable[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _leaves(f"{name}: {key}" if ":" not in name else f"{name}.{key}", inner)
-    elif name != "plan: title":
-        yield name, str(value)

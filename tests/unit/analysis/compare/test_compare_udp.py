@@ -11,7 +11,8 @@ from tests.unit.udp_builders import make_counts, make_delays, make_search, make_
 
 from tunnelbench.analysis.compare.comparison import Comparison, Line, Verdict, compare
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
-from tunnelbench.analysis.compare.sides import Figure, Side, side_of_run
+from tunnelbench.analysis.compare.runs import side_of_run
+from tunnelbench.analysis.compare.sides import Figure, Side
 from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, TrialRecord
 from tunnelbench.model.result import Verdict as CheckVerdict

@@ -11,7 +11,9 @@ from tests.unit.builders import make_records, make_run, make_spec, make_tcp, mak
 
 from tunnelbench.analysis.compare.comparison import Comparison, Verdict, compare
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
-from tunnelbench.analysis.compare.sides import Figure, Side, side_of_reference, side_of_run
+from tunnelbench.analysis.compare.references import side_of_reference
+from tunnelbench.analysis.compare.runs import side_of_run
+from tunnelbench.analysis.compare.sides import Figure, Side
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, RunRecord, TrialRecord
@@ -140,7 +142,7 @@ def test_two_equal_runs_differ_in_far_fewer_than_five_per_cent_of_the_rows(noise
     found = [of_two_runs(noise, seed) for seed in range(40)]
     tested = sum(len(each.tested) for each in found)
     different = sum(len(each.different) for each in found)
-    assert tested == 40 * 32
+    assert tested == 40 * (16 * 2 + 12 * 2)  # throughput and CPU, and these over the baseline's
     assert different / tested <= 0.015  # ALPHA, and what 1280 rows scatter about it
     above = sum(len(each.different) > 0.05 * len(each.tested) for each in found)
     assert above <= 2
@@ -150,10 +152,67 @@ def test_two_equal_runs_differ_in_far_fewer_than_five_per_cent_of_the_rows(noise
 def test_a_router_that_is_slower_by_ten_per_cent_is_found(noise: float) -> None:
     for seed in range(10):
         found = of_two_runs(noise, seed, slower_by=0.1)
-        worse = [line for line in found.lines if line.verdict.is_worse]
-        assert len(worse) >= 0.8 * len(found.lines)
+        own = [line for line in found.lines if not line.figure.is_relative]  # all tunnels are slower, the baseline too
+        assert sum(line.verdict.is_worse for line in own) >= 0.8 * len(own)
         assert found.regressions(0.05)
         assert not [line for line in found.different if not line.verdict.is_worse]
+
+
+def of_a_drifting_machine(seed: int, *, rounds: int, slower_by: float) -> tuple[RunRecord, list[TrialRecord]]:
+    """A run on a machine of unsteady speed: a baseline, a tunnel, and the same tunnel slower by so much."""
+    random = Random(seed)
+    whole = random.uniform(0.7, 1.3)
+    records: list[TrialRecord] = []
+    for number in range(1, rounds + 1):
+        now = whole * random.uniform(0.8, 1.2)
+        for tunnel, factor in (("none", 1.0), ("vxlan", 0.6), ("wireguard-go", 0.6 * (1 - slower_by))):
+            speed = now * factor * random.lognormvariate(0, 0.01)
+            spec = make_spec(len(records) + 1, number, tunnel)
+            records.append(make_trial(spec, make_tcp(1e9 * speed, cpu_s_per_million_packets=3 / speed)))
+    return make_run(run_id=str(seed), trials_planned=len(records)), records
+
+
+@pytest.mark.parametrize(("slower_by", "verdict"), [(0.1, Verdict.SLOWER), (0.0, Verdict.TIE)])
+def test_a_tunnel_is_told_from_another_on_a_machine_of_unsteady_speed(slower_by: float, verdict: Verdict) -> None:
+    found = []
+    for seed in range(20):
+        whole = side_of_run(*of_a_drifting_machine(seed, rounds=10, slower_by=slower_by))
+        comparison = compare(whole.only("vxlan"), whole.only("wireguard-go"))
+        assert comparison.is_paired
+        assert [line.figure for line in comparison.lines] == [Figure.THROUGHPUT, Figure.COST]
+        found.append(comparison.lines[0])
+    assert sum(line.verdict is verdict for line in found) >= 19
+    ratios = [line.ratio.value for line in found if line.ratio is not None]
+    assert ratios == [pytest.approx(1 - slower_by, abs=0.03)] * 20
+
+
+@pytest.mark.parametrize(("slower_by", "verdict"), [(0.1, Verdict.SLOWER), (0.0, Verdict.TIE)])
+def test_a_share_of_the_baseline_is_compared_between_runs_of_an_unsteady_machine(
+    slower_by: float, verdict: Verdict
+) -> None:
+    of_share, of_cost = [], []
+    for seed in range(20):
+        before = side_of_run(*of_a_drifting_machine(seed, rounds=7, slower_by=0.0))
+        after = side_of_run(*of_a_drifting_machine(seed + 100, rounds=7, slower_by=slower_by))
+        lines = {(line.pair.a.name, line.figure): line for line in compare(before, after).lines}
+        of_share.append(lines["wireguard-go", Figure.SHARE].verdict)
+        of_cost.append(lines["wireguard-go", Figure.COST_SHARE].verdict)
+    assert of_share.count(verdict) >= 19
+    assert of_cost.count(Verdict.DEARER if verdict is Verdict.SLOWER else Verdict.TIE) >= 19
+
+
+def test_two_tunnels_of_one_run_need_eight_rounds_and_say_so() -> None:
+    whole = side_of_run(*of_a_drifting_machine(1, rounds=7, slower_by=0.5))
+    line = compare(whole.only("vxlan"), whole.only("wireguard-go")).lines[0]
+    assert (line.verdict, line.p) == (Verdict.LOWER, None)
+    assert "7 rounds cannot show a difference (p at least 0.016)" in line.remarks
+
+
+def test_tunnels_of_two_runs_are_not_pairs() -> None:
+    before, after = (side_of_run(*of_a_drifting_machine(seed, rounds=8, slower_by=0)) for seed in (1, 2))
+    found = compare(before.only("vxlan"), after.only("wireguard-go"))
+    assert not found.is_paired
+    assert {line.figure for line in found.lines} >= {Figure.THROUGHPUT, Figure.SHARE}
 
 
 def on_a_bench(name: str, speed: float, router: float) -> Side:
@@ -227,7 +286,7 @@ def test_a_run_stands_beside_published_figures_of_the_same_settings() -> None:
     assert line.verdict is Verdict.LOWER
     tinc, records = with_options("b", "tinc", "tinc", cipher="bf-cbc", digest="sha1")
     (line,) = compare(side_of_reference(read_reference("wr841n-2014")), side_of_run(tinc, records)).lines
-    assert line.pair.a.figures[Figure.THROUGHPUT] == (15.9,)
+    assert line.pair.a.figures[Figure.THROUGHPUT] == {1: 15.9}
 
 
 def test_what_a_published_table_does_not_state_is_said() -> None:
@@ -239,7 +298,7 @@ def test_what_a_published_table_does_not_state_is_said() -> None:
     assert found.lines == ()  # out is published, in was measured
     gcm, records = with_options("c", "x", "openvpn", cipher="AES-256-GCM", auth="SHA1", transport="udp")
     lines = compare(side_of_run(gcm, records), side_of_reference(read_reference("openvpn-2017"))).lines
-    assert [line.pair.b.figures[Figure.THROUGHPUT] for line in lines] == [(900.0,), (600.0,), (840.0,), (2850.0,)]
+    assert [line.pair.b.figures[Figure.THROUGHPUT] for line in lines] == [{1: 900}, {1: 600}, {1: 840}, {1: 2850}]
     assert [line.pair.unlike[0] for line in lines[1:]] == ["cipher aes-256-gcm against not stated"] * 3
     assert all("payload 1448 against not stated" in line.remarks for line in lines)
 
