@@ -88,7 +88,9 @@ def test_two_tunnels_of_one_run_are_compared_round_by_round(type_in: CommandLine
 def test_a_tunnel_that_the_run_has_not_is_named_with_those_that_it_has(type_in: CommandLine, long_run: Path) -> None:
     result = type_in("compare", "last#vxlan", "last#gre")
     assert result.exit_code == 2
-    assert 'run 20250603-000000-long has no tunnel "gre" hint: it has "none", "vxlan"' in result.stderr.replace("\n", " ")
+    assert 'run 20250603-000000-long has no tunnel "gre" hint: it has "none", "vxlan"' in result.stderr.replace(
+        "\n", " "
+    )
 
 
 def test_a_gate_over_too_few_rounds_of_one_run_says_how_many_it_needs(type_in: CommandLine, runs: Path) -> None:
