@@ -12,8 +12,11 @@ bench-engine: install ## measure the packet engine against its peers, which it i
 	@cargo build --release --quiet --locked
 	@$(PYTHON) benches/engine.py
 
-test: install-dev ## all tests, linters and those that need namespaces included
-	@$(PYTHON) -m pytest
+test: install-dev ## all tests, linters and those that need namespaces included; what measures has the machine to itself
+	@failed=0; \
+	$(PYTHON) -m pytest --numprocesses auto --dist worksteal tests/unit || failed=1; \
+	$(PYTHON) -m pytest tests/lab || failed=1; \
+	exit $$failed
 
 install: ## what a run needs: Debian packages, uv, Rust, the package in .venv
 	@scripts/install-debian
