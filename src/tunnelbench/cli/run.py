@@ -203,6 +203,7 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
                 job.known,
                 store_speed=partial(store.add_cipher_speed, job.run_id),
                 known_speeds=[] if job.is_new else store.cipher_speeds(job.run_id),
+                journal=store.soaks(job.run_id),
             )
         status = "done"
     except (KeyboardInterrupt, SystemExit):
