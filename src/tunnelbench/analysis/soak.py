@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from tunnelbench.analysis.memory import MemoryTrend, Samples
 from tunnelbench.analysis.numbers import percent
@@ -219,7 +220,7 @@ class _Tally:
         self.soak = soak
         self.losses = _Losses()
         self.measured_s = 0.0
-        self.counts = dict.fromkeys(COUNTED, 0)
+        self.sums = [0] * len(COUNTED)
         self.late: int | None = None
         self.p99_worst: float | None = None
         self.delay_max: float | None = None
@@ -231,7 +232,7 @@ class _Tally:
         self.event_counts = {RESTART: 0, REKEY: 0}
         self.samples = Samples()
         self._part: SoakPart | None = None
-        self._missing = self._received = 0
+        self._missing = 0
         self._end_s = 0.0
         self._started_s = soak.parts[0].started_s if soak.parts else 0.0
 
@@ -275,18 +276,13 @@ class _Tally:
         if self._part is not None:
             counts = self._part.counts
             self.losses.end_part(None if counts is None else counts.lost_packets - self._missing)
-            if counts is not None:  # what came after the last reading
-                self.counts["received_packets"] += counts.received_packets - self._received
-        self._received = 0
 
     def _take_reading(self, offset_s: float, reading: SoakReading) -> None:
         duration_s = reading.end_s - reading.start_s
         self.measured_s += duration_s
         self._end_s = max(self._end_s, reading.end_s)
         self._missing += reading.missing_packets
-        self._received += reading.received_packets
-        for name in COUNTED:
-            self.counts[name] += getattr(reading, name)
+        self.sums = [before + count for before, count in zip(self.sums, _counted(reading), strict=True)]
         if reading.late_packets is not None:
             self.late = (self.late or 0) + reading.late_packets
         if reading.delay_p99_ns is not None:
@@ -308,6 +304,7 @@ COUNTED = (
     "corrupted_packets",
     "tester_dropped_packets",
 )
+_counted = attrgetter(*COUNTED)
 
 
 def summarise_soak(soak: Soak, chunks: Iterable[tuple[int, SoakChunk]]) -> SoakSummary:
@@ -327,7 +324,7 @@ def summarise_soak(soak: Soak, chunks: Iterable[tuple[int, SoakChunk]]) -> SoakS
         rate_pps=soak.rate_pps,
         is_echo=soak.is_echo,
         parts=len(soak.parts),
-        **tally.counts,
+        **dict(zip(COUNTED, tally.sums, strict=True)),
         lost_packets=losses.lost,
         late_packets=tally.late,
         seconds_with_loss=losses.seconds,

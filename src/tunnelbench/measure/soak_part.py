@@ -272,7 +272,8 @@ class Part:
         self._hear(sender, far)
         words = self._series.sender_words, self._series.far_words
         sender_text, far_text = ("\n".join(each.values()) for each in words)
-        return engine.parse(sender_text or sender.last_line(), far_text or far.last_line(), self.load)
+        texts = sender_text or sender.last_line(), far_text or far.last_line()
+        return engine.parse(*texts, self.load, may_be_refused=True)
 
     def _cut(self, sender: ReadDaemon, far: ReadDaemon, why: str) -> None:
         """End the engines, and store what they have counted by now."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -189,7 +190,7 @@ def soak_part(row: Mapping[Any, Any]) -> SoakPart:
 def soak_chunk_row(run_id: str, sequence: int, part: int, number: int, chunk: SoakChunk) -> Row:
     """For table `soak_chunk`: readings as arrays, whose fields are those of `SoakReading` in their order."""
     content = {
-        "readings": [[getattr(reading, name) for name in READING_FIELDS] for reading in chunk.readings],
+        "readings": [_of_reading(reading) for reading in chunk.readings],
         "events": [[event.at_s, event.kind, event.text] for event in chunk.events],
         "memory_bytes": dict(chunk.memory_bytes),
     }
@@ -207,7 +208,7 @@ def soak_chunk(row: Mapping[Any, Any]) -> SoakChunk:
     )
 
 
-READING_FIELDS = tuple(field.name for field in fields(SoakReading))
+_of_reading = attrgetter(*(field.name for field in fields(SoakReading)))
 
 
 def _sealed(row: Row) -> Row:
