@@ -107,8 +107,8 @@ def thread_cpu_s(pids: Iterable[int]) -> tuple[float, str]:
     return total_s, method
 
 
-def resident_bytes(pid: int) -> int | None:
-    """Resident memory of a process of this machine (proc_pid_statm(5)); None: it is gone."""
+def resident_bytes(pid: int | str) -> int | None:
+    """Resident memory of a process of this machine, or of `self` (proc_pid_statm(5)); None: it is gone."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
     except (FileNotFoundError, ProcessLookupError):
