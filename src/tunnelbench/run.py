@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.measure.cipher_speed import machines, measure_all
@@ -17,15 +17,16 @@ from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import wait_for_quiet
 from tunnelbench.measure.patience import NOT_BEGUN, Patience
 from tunnelbench.measure.proof import prove, prove_reach
+from tunnelbench.measure.soak import Journal, SoakMeter
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
 from tunnelbench.measure.udp_trial import UdpMeter
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, NotBegun, TrialFailed, TunnelRefused, TunnelUnavailable
-from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec, UdpTraffic
 from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict, worst
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import algorithms, create
-from tunnelbench.tunnel.base import End, Ends
+from tunnelbench.tunnel.base import End, Ends, Tunnel
 
 
 class Observer(Protocol):
@@ -59,17 +60,18 @@ def run_plan(
     *,
     store_speed: Callable[[CipherSpeed], None] = lambda _: None,
     known_speeds: Sequence[CipherSpeed] = (),
+    journal: Journal | None = None,
 ) -> None:
     """Run every trial of a plan on a testbed, in order; each record is stored before the next trial starts.
 
     Before the first trial the ciphers are measured by themselves where the plan says so. `known` and `known_speeds` are
-    what an earlier part of the run has stored: it is not measured again.
+    what an earlier part of the run has stored: it is not measured again. `journal` keeps the series of soaks.
     """
     done = {record.spec.sequence for record in known}
     with on_cpus(testbed.local.cpus), testbed:
         for speed in measure_ciphers(plan, testbed, observer, known_speeds):
             store_speed(speed)
-        bench = Bench(testbed, plan, observer)
+        bench = Bench(testbed, plan, observer, journal)
         for record in known:
             bench.remember(record)
             bench.patience.note(record)
@@ -109,12 +111,14 @@ def on_cpus(cpus: Sequence[int]) -> Iterator[None]:
 class Bench:
     """One testbed with a plan to work off, a block at a time: the trials of one tunnel in one round."""
 
-    def __init__(self, testbed: Testbed, plan: Plan, observer: Observer) -> None:
+    def __init__(self, testbed: Testbed, plan: Plan, observer: Observer, journal: Journal | None = None) -> None:
         self.testbed = testbed
         self.plan = plan
         self.observer = observer
         self.tcp = TrialMeter(testbed, plan.tcp, observer.second_passed) if plan.tcp else None
-        self.udp = UdpMeter(testbed, plan.udp, observer.second_passed) if plan.udp else None
+        udp = plan.udp or (UdpTraffic(direction=plan.soak.direction) if plan.soak else None)
+        self.udp = UdpMeter(testbed, udp, observer.second_passed) if udp else None
+        self.soak = SoakMeter(plan.soak, self.udp, journal) if plan.soak and self.udp and journal else None
         self.patience = Patience()
         self._foreign_load_seen = True
         """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
@@ -140,6 +144,8 @@ class Bench:
     def remember(self, record: TrialRecord) -> None:
         """What a trial found that later ones need to know."""
         self.meter(record.spec).remember(record)
+        if self.soak:
+            self.soak.remember(record)
 
     def _require_congestion_control(self) -> None:
         if self.plan.tcp is None:
@@ -183,7 +189,14 @@ class Bench:
         """Bring the tunnel up once and measure what is waiting, taking each trial off the list that got its record."""
         tunnel_spec = waiting[0].tunnel
         self.observer.tunnel_comes_up(tunnel_spec, waiting[0].round)
-        with create(tunnel_spec, self._ends()) as tunnel:
+        with ExitStack() as stack:
+            tunnel = stack.enter_context(create(tunnel_spec, self._ends()))
+
+            def revive() -> Tunnel[Any]:
+                """Take it down and bring it up again, beside traffic that goes on."""
+                stack.close()
+                return stack.enter_context(create(tunnel_spec, self._ends()))
+
             install_outer_counters(self.testbed, tunnel.outer)
             answer = prove_reach(self.testbed)
             tunnel.settle()
@@ -196,12 +209,18 @@ class Bench:
                 self.udp.warm_up(tunnel)
             while waiting:
                 spec = waiting[0]
-                record = self._record(spec, partial(self.meter(spec).measure, spec, tunnel), proof)
+                if spec.test is Test.SOAK and self.soak:
+                    trial = partial(self.soak.measure, spec, tunnel, revive)
+                else:
+                    trial = partial(self.meter(spec).measure, spec, tunnel)
+                record = self._record(spec, trial, proof)
                 self.remember(record)
                 waiting.pop(0)
                 yield record
                 # After a failure nobody knows the state of the tunnel: the next trial gets a new one.
-                if record.outcome is Outcome.VOID or tunnel.has_died or self.patience.why_over(tunnel_spec.name):
+                # The one of a soak may be another by now.
+                is_other = record.outcome is Outcome.VOID or spec.test is Test.SOAK
+                if is_other or tunnel.has_died or self.patience.why_over(tunnel_spec.name):
                     return
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
@@ -222,13 +241,13 @@ class Bench:
                 str(error),
                 started_at,
                 now(),
-                (*_why_not_begun(error), check_clock(wall_offset_s() - offset_s)),
+                (*_why_not_begun(error), check_clock(wall_offset_s() - offset_s, is_long=spec.test is Test.SOAK)),
                 proof=proof,
                 raw=error.raw if isinstance(error, TrialFailed) else {},
                 waited_for_quiet_s=waited_s,
             )
         else:
-            checks = (*found.checks, check_clock(wall_offset_s() - offset_s))
+            checks = (*found.checks, check_clock(wall_offset_s() - offset_s, is_long=spec.test is Test.SOAK))
             record = TrialRecord(
                 spec,
                 Outcome.MEASURED,

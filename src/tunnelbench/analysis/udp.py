@@ -108,7 +108,7 @@ def summarise_udp(records: Sequence[TrialRecord], tcp_rows: Sequence[Row] = ()) 
     grouped: dict[Key, list[TrialRecord]] = {}
     for record in sorted(records, key=lambda record: record.spec.sequence):
         spec = record.spec
-        if spec.test is not Test.TCP:
+        if spec.test not in {Test.TCP, Test.SOAK}:  # a soak is told by its series
             key = (spec.tunnel.name, spec.payload_bytes, spec.direction, spec.test, spec.load)
             grouped.setdefault(key, []).append(record)
     baselines = {key[1:]: group for key, group in grouped.items() if group[0].spec.tunnel.is_baseline}

@@ -28,10 +28,13 @@ def chart(intervals: Sequence[UdpInterval]) -> Iterator[str]:
     end = f"{columns[-1].end_s:.1f} s"
     start = "▲ start"
     yield f"{'':{len(label)}}  {start}{end:>{max(len(end) + 1, len(columns) - len(start))}}"
-    lost = ["x" if each.lost_packets else "·" for each in columns]
-    if "x" in lost:
-        yield f"{'':{len(label)}}  {''.join(lost)}"
-        yield f"{'':{len(label)}}  x packets were lost"
+    marks = ["-" if not (each.sent_packets or each.received_packets) else "x" if each.lost_packets > 0 else "·"
+             for each in columns]  # fmt: skip
+    if "x" in marks or "-" in marks:
+        yield f"{'':{len(label)}}  {''.join(marks)}"
+    meanings = {"x": "x packets were lost", "-": "- nobody measured"}
+    if shown := [meaning for mark, meaning in meanings.items() if mark in marks]:
+        yield f"{'':{len(label)}}  {', '.join(shown)}"
 
 
 def _eighths(share: float, line: int) -> int:

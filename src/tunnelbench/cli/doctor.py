@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,14 +18,16 @@ from tunnelbench.cli.drawing import cell, columns, drawn, heading, reasoned, tit
 from tunnelbench.cli.needs import requirements
 from tunnelbench.cli.output import emit, emit_json, json_option
 from tunnelbench.host import readiness
+from tunnelbench.host.command import run_command
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.host import Host
 from tunnelbench.host.readiness import Finding, Status, Wanted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
-from tunnelbench.model.errors import ExitCode
+from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
 from tunnelbench.plan import read_plan
 from tunnelbench.store import default_path
 from tunnelbench.testbed.netns import share_cpus
+from tunnelbench.traffic import engine
 from tunnelbench.tunnel import PLANNED, adapters, option_schemas
 from tunnelbench.tunnel.base import Requirement
 
@@ -70,7 +74,7 @@ def examine() -> dict[str, list[Finding]]:
             readiness.foreign_load(cpus, LOAD_WINDOW_S, FOREIGN_LIMIT_SHARE),
             readiness.writable(default_path()),
         ]
-        programs = readiness.required_programs()
+        programs = [*readiness.required_programs(), packet_engine()]
         kernel = readiness.base_features(host)
         for section, finding in tunnel_findings(host):
             (programs if section == "programs" else kernel).append(finding)
@@ -96,6 +100,28 @@ def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:
             yield "programs", readiness.program(wanted)
         else:
             yield "kernel", readiness.met(wanted, partial(requirement.is_met, host))
+
+
+def packet_engine() -> Finding:
+    """The engine that a run with `[udp]` or `[soak]` would start: where it is, and whether it answers as it should.
+
+    It listens on the loopback device for as long as it takes to say so.
+    """
+    wanted = Wanted(engine.PROGRAM, "for plans with [udp] or [soak]", "", Status.ABSENT)
+    try:
+        path = engine.locate()
+    except CannotHere as error:
+        return replace(wanted.found(Status.ABSENT), remedy=error.hint)
+    wanted = replace(wanted, remedy="install TunnelBench anew: it brings its own engine")
+    argv = [path, "reflect", "--bind", "127.0.0.1:0", "--session", secrets.token_hex(7)]
+    try:
+        completed = run_command(argv, timeout_s=readiness.VERSION_TIMEOUT_S)
+        hello = engine.parse_lines(completed.stdout).hello
+    except (CannotHere, TrialFailed, OSError) as error:
+        return wanted.found(Status.ABSENT, f"{path} does not work: {error}")
+    if hello is None:
+        return wanted.found(Status.ABSENT, f"{path} does not say what it is")
+    return wanted.found(Status.OK, f"{hello.get('version')}, protocol {hello.get('protocol')}, {path}")
 
 
 def cpu_sharing(cpus: Sequence[int]) -> Finding:

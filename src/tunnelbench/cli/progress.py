@@ -38,6 +38,8 @@ def outcome_line(record: TrialRecord) -> str:
         tcp = record.tcp
         rates = f"{tcp.throughput_bps / 1e6:.1f} Mbit/s, {tcp.data_pps:.0f} packets/s"
         figures = f"{rates}, router {tcp.router_busy_share:.0%} busy"
+    elif told := next((check.reason for check in record.checks if check.name == "soak"), ""):
+        figures = told
     elif record.udp:
         figures = udp_figures(record.udp)
     else:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 
 from tunnelbench.cli.output import emit, has_colour, open_store, store_option, terminal_width
+from tunnelbench.cli.soaks import soak_reports
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.report import FORMATS, render
@@ -81,13 +82,14 @@ def command(
     with open_store(store_location) as store:
         found = store.run(run)
         records = store.trials(found.run_id, with_raw=name == "json")
-        speeds = store.cipher_speeds(found.run_id)
+        speeds, soaks = store.cipher_speeds(found.run_id), soak_reports(store, found.run_id)
+        to_terminal = output is None or output == "-"
+        width, colour = (terminal_width(), has_colour()) if to_terminal else (None, False)
+        text = render(found, records, name, width, colour=colour, target_mbps=target_mbps, speeds=speeds, soaks=soaks)
     if output is None or output == "-":
-        emit(
-            render(found, records, name, terminal_width(), colour=has_colour(), target_mbps=target_mbps, speeds=speeds)
-        )
+        emit(text)
     else:
-        write_whole(Path(output), render(found, records, name, target_mbps=target_mbps, speeds=speeds))
+        write_whole(Path(output), text)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -21,6 +21,7 @@ from tunnelbench.cli.clean import clean_run
 from tunnelbench.cli.here import STORE_NAME, only_run_here
 from tunnelbench.cli.output import emit, has_colour, is_server, json_option, open_store, store_option, terminal_width
 from tunnelbench.cli.progress import Lines, LiveView, Progress
+from tunnelbench.cli.soaks import soak_reports
 from tunnelbench.cli.telling import say
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
@@ -71,10 +72,11 @@ def command(resume: str | None, store_location: str | None, *, as_json: bool, **
         job = new or resumed_job(store, str(resume), named)
         carry_out(job, store, as_json)
         run, records, speeds = store.run(job.run_id), store.trials(job.run_id), store.cipher_speeds(job.run_id)
+        soaks = soak_reports(store, job.run_id)
     if as_json:
-        emit(render(run, records, "json", speeds=speeds))
+        emit(render(run, records, "json", speeds=speeds, soaks=soaks))
     else:
-        emit(render(run, records, "terminal", terminal_width(), colour=has_colour(), speeds=speeds))
+        emit(render(run, records, "terminal", terminal_width(), colour=has_colour(), speeds=speeds, soaks=soaks))
         click.echo(f"\nRun {job.run_id}, stored in {store.name}. Again, or in another format:")
         click.echo(f"  tunnelbench report {job.run_id} --format terminal|markdown|textile|csv|series|json")
     if not any(record.counts for record in records):
@@ -203,6 +205,7 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
                 job.known,
                 store_speed=partial(store.add_cipher_speed, job.run_id),
                 known_speeds=[] if job.is_new else store.cipher_speeds(job.run_id),
+                journal=store.soaks(job.run_id),
             )
         status = "done"
     except (KeyboardInterrupt, SystemExit):

@@ -5,6 +5,7 @@ Every command is an argument list, never a shell string, and is logged so that a
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import resource
@@ -109,14 +110,17 @@ class Daemon:
         self.log_path = log_path
         self.name = name or log_path.stem
         """What people call it."""
-        with _opened(log_path) as output:
-            self.process = _popen(
-                [*DIE_WITH_CONTROLLER, *argv],
+        self.process = self._launch([*DIE_WITH_CONTROLLER, *argv], has_input)
+        _limit_files(self.process)
+
+    def _launch(self, argv: Sequence[str], has_input: bool) -> subprocess.Popen[bytes]:
+        with _opened(self.log_path) as output:
+            return _popen(
+                argv,
                 stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        _limit_files(self.process)
 
     @property
     def pid(self) -> int:
@@ -198,6 +202,54 @@ class Daemon:
         _kill_session(self.process)
         self.process.wait()
         self.close_input()
+
+
+class ReadDaemon(Daemon):
+    """A program whose lines are taken as they come and then forgotten: it may print for weeks.
+
+    What it prints goes to a pipe, which it fills where nobody reads.
+    """
+
+    _rest = b""
+    _last = ""
+
+    def _launch(self, argv: Sequence[str], has_input: bool) -> subprocess.Popen[bytes]:
+        process = _popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if not has_input and process.stdin is not None:
+            process.stdin.close()
+        if process.stdout is None:
+            raise ValueError("it was started with a pipe")
+        self._pipe = process.stdout
+        os.set_blocking(self._pipe.fileno(), False)
+        with suppress(OSError):  # over the system's limit for users
+            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        return process
+
+    def new_lines(self) -> list[str]:
+        """What it has printed since the last call, as far as it came to the end of a line."""
+        content = self._rest
+        with suppress(BlockingIOError):
+            while block := os.read(self._pipe.fileno(), PIPE_BYTES):
+                content += block
+                if len(content) > FILE_LIMIT_BYTES:
+                    break
+        whole, newline, rest = content.rpartition(b"\n")
+        self._rest = rest[:FILE_LIMIT_BYTES]
+        lines = _text(whole).split("\n") if newline else []
+        self._last = next((line for line in reversed(lines) if line.strip()), self._last)
+        return lines
+
+    def output(self, limit_bytes: int = 1_000_000) -> str:
+        """The last line that was taken: the others are forgotten."""
+        return self._last[-limit_bytes:]
+
+    def stop(self) -> None:
+        super().stop()
+        self._pipe.close()
+
+
+PIPE_BYTES = 1 << 20
+"""The most that a pipe holds without privileges (pipe(7), pipe-max-size): some half an hour of the engine's lines."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Daemon, run_command
+from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Daemon, ReadDaemon, run_command
 from tunnelbench.model.errors import CannotHere
 
 RUN_FOLDER = Path("/run/tunnelbench")
@@ -46,10 +46,17 @@ class Host(ABC):
 
     def start(self, argv: Sequence[str], *, has_input: bool = False) -> Daemon:
         """Start a program there that runs until it is stopped; its output goes into the host's folder."""
+        return Daemon(self.command(argv), *self._log_of(argv), has_input=has_input)
+
+    def start_read(self, argv: Sequence[str]) -> ReadDaemon:
+        """The same, with an input, and its lines are taken as they come."""
+        return ReadDaemon(self.command(argv), *self._log_of(argv), has_input=True)
+
+    def _log_of(self, argv: Sequence[str]) -> tuple[Path, str]:
+        """Where a new program's output goes, and what people call the program."""
         self._daemon_count += 1
         name = Path(argv[0]).name
-        log_path = self.folder / f"{self._daemon_count:04d}-{name}.log"
-        return Daemon(self.command(argv), log_path, name, has_input=has_input)
+        return self.folder / f"{self._daemon_count:04d}-{name}.log", name
 
     def write(self, name: str, content: str) -> Path:
         """Write a file into the host's folder, readable by its owner alone (it may hold a key)."""

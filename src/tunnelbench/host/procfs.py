@@ -107,6 +107,17 @@ def thread_cpu_s(pids: Iterable[int]) -> tuple[float, str]:
     return total_s, method
 
 
+def resident_bytes(pid: int | str) -> int | None:
+    """Resident memory of a process of this machine, or of `self` (proc_pid_statm(5)); None: it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
 @dataclass(frozen=True)
 class ProcessCpu:
     """CPU time of one process [s] and where it ran last."""

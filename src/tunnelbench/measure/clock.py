@@ -19,9 +19,9 @@ def wall_offset_s() -> float:
     return time.time() - time.monotonic()
 
 
-def check_clock(step_s: float) -> Check:
-    """Judge by how much the offset changed over a trial [s]."""
+def check_clock(step_s: float, *, is_long: bool = False) -> Check:
+    """Judge by how much the offset changed over a trial [s]; one of hours or days is not thrown away for that."""
     if abs(step_s) < STEP_FROM_S:
         return Check("clock", Verdict.OK, "nobody set the clock", rule=8)
     reason = f"the clock was set by {step_s:+.1f} s during the trial, or the machine slept"
-    return Check("clock", Verdict.VOID, reason, rule=8)
+    return Check("clock", Verdict.DOUBTFUL if is_long else Verdict.VOID, reason, rule=8)

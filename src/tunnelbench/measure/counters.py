@@ -171,6 +171,15 @@ def path_counters(before: Snapshot, after: Snapshot, place: Place) -> PathCounte
     )
 
 
+def outer_counters(before: Snapshot, after: Snapshot) -> PathCounters:
+    """What changed on the WAN alone: the devices of a tunnel that was brought up anew count from zero again."""
+    changes = {
+        name: (after.outer[name][0] - before.outer[name][0], after.outer[name][1] - before.outer[name][1])
+        for name in ("expected", "other")
+    }
+    return PathCounters(0, 0, 0, 0, *changes["expected"], *changes["other"], changes["expected"][0], 0, 0, 0)
+
+
 def direct_counters(
     before: tuple[HostCounters, HostCounters], after: tuple[HostCounters, HostCounters], place: Place
 ) -> PathCounters:

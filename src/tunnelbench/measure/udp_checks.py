@@ -84,7 +84,12 @@ def _common(spec: TrialSpec, udp: UdpMeasurement, foreign: Mapping[str, float]) 
     if udp.window is not None:
         found.append(steal(udp.window))
     if udp.counts is not None:
-        found += [_offered(spec, udp.counts), _receiver(udp.counts), _pacing(udp.counts), _strangers(udp.counts)]
+        found += [
+            check_offered(spec, udp.counts),
+            check_receiver(udp.counts),
+            _pacing(udp.counts),
+            check_packet_state(udp.counts),
+        ]
     return found
 
 
@@ -116,7 +121,7 @@ def _counted(counters: PathCounters, carried: int, received_packets: int) -> Che
     return Check("packet-count", Verdict.DOUBTFUL if lost else Verdict.OK, reason, rule=9)
 
 
-def _offered(spec: TrialSpec, counts: UdpCounts) -> Check:
+def check_offered(spec: TrialSpec, counts: UdpCounts) -> Check:
     """Rule 7: a sender that falls short would show a loss that is none, or none where there is one.
 
     The confirming trial of a search confirms nothing then; what the search found stands.
@@ -128,7 +133,7 @@ def _offered(spec: TrialSpec, counts: UdpCounts) -> Check:
     return Check("offered", fatal if counts.is_short else Verdict.OK, reason, rule=7)
 
 
-def _receiver(counts: UdpCounts) -> Check:
+def check_receiver(counts: UdpCounts) -> Check:
     """Rule 9: drops of the receiver's socket are not the router's."""
     dropped = counts.tester_dropped_packets
     reason = f"the testers' sockets dropped {dropped} of {counts.received_packets + dropped} packets"
@@ -148,7 +153,7 @@ def _pacing(counts: UdpCounts) -> Check:
     return Check("pacing", Verdict.NOTE if counts.stalls else Verdict.OK, reason, rule=8)
 
 
-def _strangers(counts: UdpCounts) -> Check:
+def check_packet_state(counts: UdpCounts) -> Check:
     """Packets that were not as they were sent, or not of this trial."""
     reason = (
         f"{counts.duplicated_packets} duplicated, {counts.reordered_packets} reordered, {counts.corrupted_packets} "

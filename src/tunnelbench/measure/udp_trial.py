@@ -112,7 +112,7 @@ class UdpMeter:
 
     def measure(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> TrialFindings:
         """One trial through a tunnel. Raises TrialFailed when it ends without a figure."""
-        exchanger = self._exchanger(spec, self._path(spec.direction, tunnel))
+        exchanger = self._exchanger(spec, self.path(spec.direction, tunnel))
         said_before = tunnel.log_sizes()
         before = read_path(self.testbed)
         traffic, bracket_s, foreign = self._observed(spec, exchanger)
@@ -137,10 +137,10 @@ class UdpMeter:
     def warm_up(self, tunnel: Tunnel[Any]) -> None:
         """A few packets each way that are not counted: paths, ARP and CPU clocks settle (rule 23)."""
         for direction in self.traffic.direction:
-            exchanger = Exchanger(self.testbed, self._path(direction, tunnel), self.program, "18")
+            exchanger = Exchanger(self.testbed, self.path(direction, tunnel), self.program, "18")
             exchanger.exchange(Load("18", WARM_UP_S, WARM_UP_PPS, interval_s=0.1))
 
-    def _path(self, direction: Direction, tunnel: Tunnel[Any]) -> TrafficPath:
+    def path(self, direction: Direction, tunnel: Tunnel[Any]) -> TrafficPath:
         testbed, a = self.testbed, self.testbed.addresses
         place = Place(direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
         return TrafficPath(a.client_lan, a.target, place, tunnel.router_daemons, tunnel.server_daemons)

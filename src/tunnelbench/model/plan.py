@@ -59,6 +59,8 @@ class Test(StrEnum):
     """Loss against offered load."""
     BURST = "burst"
     """The longest burst that comes through whole (RFC 9004)."""
+    SOAK = "soak"
+    """UDP for hours or days, second by second."""
 
 
 FLAT_OUT = "flat-out"
@@ -155,6 +157,28 @@ class UdpTraffic:
         return self.duration_s + ENGINE_OVERHEAD_S
 
 
+@dataclass(frozen=True)
+class SoakTraffic:
+    """UDP at one rate for long, after all rounds: each tunnel, payload and direction once."""
+
+    payload_bytes: tuple[int, ...] = (1400,)
+    """UDP payloads [bytes]; IMIX_PAYLOAD_BYTES is the mix."""
+    direction: tuple[Direction, ...] = (Direction.OUT,)
+    duration_s: float = 600.0
+    """How long packets are offered [s]; time in which nobody measured comes on top."""
+    rate: str = "90%"
+    """A share of the NDR that the searches of the same run found, or packets per second as a decimal number."""
+    is_echo: bool = False
+    """There and back."""
+    with_baseline: bool = False
+    """Whether the baseline soaks, too; it does where it is the only tunnel."""
+
+    @property
+    def share(self) -> float | None:
+        """Of the NDR, 0 to 1; None where the rate is given."""
+        return float(self.rate.removesuffix("%")) / 100 if self.rate.endswith("%") else None
+
+
 SEARCH_TRIALS = 9.0
 SEARCH_WAITS_S = 7.0
 """About what a search takes: so many full trials, and after each in which packets were lost a second for late ones."""
@@ -178,15 +202,27 @@ class Plan:
     cipher_speed_s: int | None = None
     """How long `openssl speed` measures each block of each cipher and digest [s]; None: it does not."""
     udp: UdpTraffic | None = None
+    soak: SoakTraffic | None = None
 
     def trials(self) -> tuple[TrialSpec, ...]:
-        """All trials in the order in which they run: rounds outermost, so that slow drift hits all tunnels alike."""
+        """All trials in the order in which they run: rounds outermost, so that slow drift hits all tunnels alike.
+
+        What soaks comes last, and once: it needs what the searches found.
+        """
         order = [
             (round_number, tunnel, *item)
             for round_number in range(1, self.rounds + 1)
             for tunnel in self.tunnels
             for item in self._items()
         ]
+        if self.soak:
+            soaked = [tunnel for tunnel in self.tunnels if self.soak.with_baseline or not tunnel.is_baseline]
+            order += [
+                (self.rounds, tunnel, size, way, Test.SOAK, self.soak.rate)
+                for tunnel in soaked or self.tunnels
+                for size in self.soak.payload_bytes
+                for way in self.soak.direction
+            ]
         return tuple(TrialSpec(sequence, *item) for sequence, item in enumerate(order, start=1))
 
     def _items(self) -> list[tuple[int, Direction, Test, str]]:
@@ -226,12 +262,15 @@ class Plan:
 
     def expected_duration_s(self) -> float:
         """About how long the trials take [s]: an estimate, for people who wait."""
-        blocks = self.rounds * len(self.tunnels)
         measured = (*self.calibrations(), *self.trials())
+        blocks = self.rounds * len(self.tunnels) if self.tcp or self.udp else 0
+        blocks += sum(spec.test is Test.SOAK for spec in measured)
         return blocks * BLOCK_OVERHEAD_S + sum(self.expected_trial_s(spec) for spec in measured)
 
     def expected_trial_s(self, spec: TrialSpec) -> float:
         """About how long one trial takes [s]."""
+        if self.soak and spec.test is Test.SOAK:
+            return self.soak.duration_s + ENGINE_OVERHEAD_S
         if self.udp and spec.test is not Test.TCP:
             return self.udp.expected_duration_s(spec.test)
         return self.tcp.duration_s + TRIAL_OVERHEAD_S if self.tcp else 0.0

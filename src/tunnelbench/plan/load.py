@@ -172,7 +172,8 @@ def _plan(
         return None
     tcp, udp = file.traffic()
     seconds = file.cipher_speed.seconds if file.cipher_speed else None
-    return Plan(name, file.title, tunnels, tcp, file.rounds, seconds, udp)
+    soak = file.soak.traffic() if file.soak else None
+    return Plan(name, file.title, tunnels, tcp, file.rounds, seconds, udp, soak)
 
 
 def _factors(file: PlanFile) -> dict[KeyPath, int]:
@@ -184,6 +185,8 @@ def _factors(file: PlanFile) -> dict[KeyPath, int]:
     if udp:
         tests = sum(len(udp.loads(test)) for test in udp.tests)
         counts[("udp", "payload_bytes")] = len(udp.payload_bytes) * len(udp.direction) * tests
+    if file.soak:
+        counts["soak", "payload_bytes"] = len(file.soak.payload_bytes) * len(file.soak.direction)
     largest = max(counts, key=lambda path: counts[path])
     return {largest: sum(counts.values())}
 

@@ -25,6 +25,7 @@ from tunnelbench.model.plan import (
     UDP_FRAME_OVERHEAD_BYTES,
     Direction,
     Plan,
+    SoakTraffic,
     TcpTraffic,
     Test,
     UdpTraffic,
@@ -211,6 +212,64 @@ class UdpTable(Table):
         )
 
 
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+"""Of the units that a long duration may have."""
+
+LONGEST_SOAK_S = 31 * 86_400
+
+
+def _long_duration(value: Any) -> float:
+    """Seconds, or a number and its unit such as `12h`."""
+    seconds: Any = value
+    if isinstance(value, str) and (match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([smhd])", value)):
+        seconds = float(match[1]) * SECONDS[match[2]]
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 1 <= seconds <= LONGEST_SOAK_S:
+        raise ValueError(
+            f'must be 1 to {LONGEST_SOAK_S} seconds, or as "90s", "10m", "12h", "7d", not {value_text(value)}'
+        )
+    return float(seconds)
+
+
+def _soak_rate(value: Any) -> str:
+    """Packets per second as text, or a share of the NDR."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,3}(\.\d{1,3})?%", value) and 0 < float(value[:-1]) <= 100:
+        return f"{float(value[:-1]):g}%"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 100_000_000:
+        raise ValueError(
+            f'must be a share of the NDR up to "100%", or packets per second from 1 on, not {value_text(value)}'
+        )
+    return _offered_load(value)
+
+
+class SoakTable(Table):
+    """`[soak]`; the fields are those of SoakTraffic."""
+
+    payload_bytes: Annotated[
+        list[Annotated[int, PlainValidator(_udp_payload)]],
+        Field(min_length=1),
+        BeforeValidator(_as_list),
+        AfterValidator(_no_repeats),
+    ] = list(SoakTraffic.payload_bytes)
+    direction: Annotated[
+        list[Literal["in", "out"]], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)
+    ] = [direction.value for direction in SoakTraffic.direction]
+    duration: Annotated[float, PlainValidator(_long_duration)] = SoakTraffic.duration_s
+    rate: Annotated[str, PlainValidator(_soak_rate)] = SoakTraffic.rate
+    echo: bool = SoakTraffic.is_echo
+    baseline: bool = SoakTraffic.with_baseline
+
+    def traffic(self) -> SoakTraffic:
+        """The same in the words of the model."""
+        return SoakTraffic(
+            payload_bytes=tuple(self.payload_bytes),
+            direction=tuple(Direction(direction) for direction in self.direction),
+            duration_s=self.duration,
+            rate=self.rate,
+            is_echo=self.echo,
+            with_baseline=self.baseline,
+        )
+
+
 class CipherSpeedTable(Table):
     """`[cipher_speed]`: measure the tunnels' ciphers and digests by themselves, before the trials."""
 
@@ -224,12 +283,29 @@ class PlanFile(Table):
     rounds: Annotated[int, Field(ge=1, le=1000)] = Plan.rounds
     tcp: TcpTable | None = None
     udp: UdpTable | None = None
+    soak: SoakTable | None = None
     cipher_speed: CipherSpeedTable | None = None
+
+    @model_validator(mode="after")
+    def _has_what_the_soak_needs(self) -> Self:
+        """A share of the NDR is of what a search of the same run finds."""
+        soak = self.soak.traffic() if self.soak else None
+        if soak is None or soak.share is None:
+            return self
+        udp = self.udp.traffic() if self.udp else None
+        if udp is None or Test.SEARCH not in udp.tests:
+            raise ValueError(f'soak.rate "{soak.rate}" is a share of the NDR: add [udp] with the test "search"')
+        sizes = [size or "imix" for size in soak.payload_bytes if size not in udp.payload_bytes]
+        ways = [way.value for way in soak.direction if way not in udp.direction]
+        if sizes or ways:
+            what = f"payload {value_text(sizes[0])}" if sizes else f"direction {value_text(ways[0])}"
+            raise ValueError(f'soak.rate "{soak.rate}" is a share of the NDR, and [udp] searches none of {what}')
+        return self
 
     def traffic(self) -> tuple[TcpTraffic | None, UdpTraffic | None]:
         """What is offered; a plan that says nothing of it means TCP."""
         udp = self.udp.traffic() if self.udp else None
-        tcp = self.tcp or (None if udp else TcpTable())
+        tcp = self.tcp or (None if udp or self.soak else TcpTable())
         return tcp.traffic() if tcp else None, udp
 
 

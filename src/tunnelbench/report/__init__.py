@@ -10,7 +10,7 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report import formats
-from tunnelbench.report.document import Style, compose
+from tunnelbench.report.document import SoakReport, Style, compose
 
 FORMATS = tuple(sorted(module.name for module in pkgutil.iter_modules(formats.__path__)))
 """Names of all formats."""
@@ -25,15 +25,16 @@ def render(
     colour: bool = False,
     target_mbps: float | None = None,
     speeds: Sequence[CipherSpeed] = (),
+    soaks: Sequence[SoakReport] = (),
 ) -> str:
     """The report of a run in one format, ending with a newline.
 
     `width` [columns] and `colour` are for formats that are read in a terminal; the others ignore them. `target_mbps`:
-    the advice says whether so much goes through each tunnel; `speeds`: of the ciphers by themselves. WrongInput where
-    there is no such format.
+    the advice says whether so much goes through each tunnel; `speeds`: of the ciphers; `soaks`: long runs.
+    WrongInput where there is no such format.
     """
     if format_name not in FORMATS:
         raise WrongInput(f"there is no report format {format_name!r}", hint=f"formats: {', '.join(FORMATS)}")
     module = import_module(f"{formats.__name__}.{format_name}")
-    text: str = module.render(compose(run, records, target_mbps, speeds), Style(width, colour))
+    text: str = module.render(compose(run, records, target_mbps, speeds, soaks), Style(width, colour))
     return text

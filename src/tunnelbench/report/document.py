@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,13 +14,17 @@ from tunnelbench.analysis.limits import Finding, what_limits
 from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.own_parts import NoParts, OwnParts, own_parts
 from tunnelbench.analysis.quiet import quiet
+from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise
 from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.model.cipher_speed import CipherSpeed
+from tunnelbench.model.plan import Test
 from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.soak import Soak, SoakChunk
 from tunnelbench.report.annexes import Annex, advice_annex, cipher_annex, cost_annex, limits_annex
 from tunnelbench.report.parts_annex import parts_annexes
+from tunnelbench.report.soak_annex import soak_annex
 from tunnelbench.report.text import one_line
 from tunnelbench.report.udp_table import udp_legend
 
@@ -62,6 +66,16 @@ class Section:
 
 
 @dataclass(frozen=True)
+class SoakReport:
+    """A long run: what it says, and its series, which is read anew each time."""
+
+    soak: Soak
+    summary: SoakSummary
+    chunks: Callable[[], Iterable[tuple[int, SoakChunk]]]
+    """Pieces of the series with the numbers of their parts."""
+
+
+@dataclass(frozen=True)
 class Document:
     """A run and what follows from it, ready to be drawn. Its text is without line breaks and markup."""
 
@@ -78,6 +92,8 @@ class Document:
     parts: tuple[OwnParts | NoParts, ...]
     """Forwarding, tunnel, cipher and digest apart, where variants of a tunnel tell."""
     advice: tuple[Advice, ...]
+    soaks: tuple[SoakReport, ...]
+    """Also those that are not finished, which have no record."""
     speeds: tuple[CipherSpeed, ...]
     """Of ciphers and digests by themselves, in the order in which they were measured."""
     doubts: tuple[Doubt, ...]
@@ -92,9 +108,18 @@ class Document:
     """How many trials there are of each class."""
     sections: tuple[Section, ...]
 
+    @property
+    def has_tcp_table(self) -> bool:
+        """Of a run without any row its head is shown."""
+        return bool(self.rows) or not (self.udp_rows or self.soaks)
+
 
 def compose(
-    run: RunRecord, records: Sequence[TrialRecord], target_mbps: float | None = None, speeds: Sequence[CipherSpeed] = ()
+    run: RunRecord,
+    records: Sequence[TrialRecord],
+    target_mbps: float | None = None,
+    speeds: Sequence[CipherSpeed] = (),
+    soaks: Sequence[SoakReport] = (),
 ) -> Document:
     """All that the formats draw from.
 
@@ -128,7 +153,9 @@ def compose(
             *cost_annex(models),
             *parts_annexes(parts),
             *cipher_annex(speeds, rows),
+            *soak_annex([soak.summary for soak in soaks]),
         ),
+        soaks=tuple(soaks),
         speeds=tuple(speeds),
         tally=f"{len(ordered)} trials: {counted}.",
         sections=_sections(found),
@@ -137,7 +164,7 @@ def compose(
 
 def legends(document: Document, mark: str) -> tuple[str, ...]:
     """How to read the tables that a document has."""
-    of_tcp = legend(mark) if document.rows or not document.udp_rows else ()
+    of_tcp = legend(mark) if document.has_tcp_table else ()
     return (*of_tcp, *((udp_legend(),) if document.udp_rows else ()))
 
 
@@ -241,8 +268,9 @@ def _cautions(
     if said := quiet(records).in_words():
         found.append(said)
     rounds = max((record.spec.round for record in records), default=0)
-    repeated = records and all(len(record.udp.searches) >= LEAST_ROUNDS for record in records if record.udp)
-    if 0 < rounds < LEAST_ROUNDS and (rows or not repeated):
+    compared = [record for record in records if record.spec.test is not Test.SOAK]
+    repeated = all(len(record.udp.searches) >= LEAST_ROUNDS for record in compared if record.udp)
+    if compared and 0 < rounds < LEAST_ROUNDS and (rows or not repeated):
         found.append(f"{_rounds(rounds)} cannot show a spread: differences between rows may be chance.")
     routed = [row for row in rows if not row.is_calibration]
     limited = [row for row in routed if row.figures is not None and row.figures.is_tester_limited]

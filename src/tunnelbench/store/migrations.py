@@ -46,6 +46,26 @@ def add_udp(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE trial ADD COLUMN {name} TEXT"))
 
 
+def add_soaks(connection: Connection) -> None:
+    """The series of long runs, as they are measured: older runs have none."""
+    connection.execute(text("ALTER TABLE run ADD COLUMN soak_parts_recorded INTEGER"))
+    connection.execute(
+        text(
+            "CREATE TABLE soak_part (run_id TEXT NOT NULL, sequence INTEGER NOT NULL, part INTEGER NOT NULL, "
+            "soak TEXT NOT NULL, details TEXT NOT NULL, chunks_recorded INTEGER NOT NULL, checksum TEXT, "
+            "PRIMARY KEY (run_id, sequence, part), FOREIGN KEY(run_id) REFERENCES run (run_id))"
+        )
+    )
+    connection.execute(
+        text(
+            "CREATE TABLE soak_chunk (run_id TEXT NOT NULL, sequence INTEGER NOT NULL, part INTEGER NOT NULL, "
+            "chunk INTEGER NOT NULL, content TEXT NOT NULL, checksum TEXT, "
+            "PRIMARY KEY (run_id, sequence, part, chunk), "
+            "FOREIGN KEY(run_id, sequence, part) REFERENCES soak_part (run_id, sequence, part))"
+        )
+    )
+
+
 def _add_checksums(connection: Connection, name: str, keys: tuple[str, ...]) -> None:
     """One row in memory at a time: raw output is large."""
     changed = table(name, *(column(key) for key in keys), column("checksum"))
@@ -56,5 +76,5 @@ def _add_checksums(connection: Connection, name: str, keys: tuple[str, ...]) -> 
         connection.execute(update(changed).where(*is_it).values(checksum=checksum(row)))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (from_1_to_2, from_2_to_3, add_udp)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (from_1_to_2, from_2_to_3, add_udp, add_soaks)
 """The first one turns format 1 into 2, and so on."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -13,6 +14,7 @@ from pydantic import TypeAdapter
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.plan import Direction, OptionValue, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TrialRecord, TunnelProof
+from tunnelbench.model.soak import Soak, SoakChunk, SoakEvent, SoakPart, SoakReading
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.store.checksum import CHECKSUM, checksum
 
@@ -25,7 +27,13 @@ _UDP = TypeAdapter(UdpMeasurement)
 _PROOF = TypeAdapter(TunnelProof)
 _OBJECT = TypeAdapter(dict[str, Any])
 _CIPHER_SPEED = TypeAdapter(CipherSpeed)
+_SOAK = TypeAdapter(Soak)
+_SOAK_PART = TypeAdapter(SoakPart)
 _NOTES = TypeAdapter(tuple[str, ...])
+
+
+NOT_IN_RECORDS = (CHECKSUM, "soak_parts_recorded")
+"""Columns of table `run` that are the store's own book-keeping."""
 
 
 def run_row(record: RunRecord) -> Row:
@@ -52,7 +60,7 @@ def run_row(record: RunRecord) -> Row:
 def run_record(row: Mapping[Any, Any]) -> RunRecord:
     """From a row of table `run`."""
     fields = {
-        **{name: value for name, value in row.items() if name != CHECKSUM},
+        **{name: value for name, value in row.items() if name not in NOT_IN_RECORDS},
         "host_facts": _OBJECT.validate_json(row["host_facts"]),
         "notes": _NOTES.validate_json(row["notes"]),
     }
@@ -154,6 +162,53 @@ def cipher_speed_row(run_id: str, place: int, found: CipherSpeed) -> Row:
 def cipher_speed(row: Mapping[Any, Any]) -> CipherSpeed:
     """From a row of table `cipher_speed`."""
     return _CIPHER_SPEED.validate_json(row["speed"])
+
+
+def soak_part_row(run_id: str, soak: Soak, part: SoakPart, chunks_recorded: int) -> Row:
+    """For table `soak_part`; the soak is that of all its parts, without them."""
+    row: Row = {
+        "run_id": run_id,
+        "sequence": soak.spec.sequence,
+        "part": part.number,
+        "soak": _json(_SOAK.dump_python(replace(soak, parts=()), mode="json")),
+        "details": _json(_SOAK_PART.dump_python(part, mode="json")),
+        "chunks_recorded": chunks_recorded,
+    }
+    return _sealed(row)
+
+
+def soak_of(row: Mapping[Any, Any]) -> Soak:
+    """From a row of table `soak_part`: what all of its parts belong to."""
+    return _SOAK.validate_json(row["soak"])
+
+
+def soak_part(row: Mapping[Any, Any]) -> SoakPart:
+    """From a row of table `soak_part`."""
+    return _SOAK_PART.validate_json(row["details"])
+
+
+def soak_chunk_row(run_id: str, sequence: int, part: int, number: int, chunk: SoakChunk) -> Row:
+    """For table `soak_chunk`: readings as arrays, whose fields are those of `SoakReading` in their order."""
+    content = {
+        "readings": [_of_reading(reading) for reading in chunk.readings],
+        "events": [[event.at_s, event.kind, event.text] for event in chunk.events],
+        "memory_bytes": dict(chunk.memory_bytes),
+    }
+    row: Row = {"run_id": run_id, "sequence": sequence, "part": part, "chunk": number, "content": _json(content)}
+    return _sealed(row)
+
+
+def soak_chunk(row: Mapping[Any, Any]) -> SoakChunk:
+    """From a row of table `soak_chunk`, whose checksum says that it is what was stored."""
+    content = json.loads(row["content"])
+    return SoakChunk(
+        readings=tuple(SoakReading(*reading) for reading in content["readings"]),
+        events=tuple(SoakEvent(*event) for event in content["events"]),
+        memory_bytes=content["memory_bytes"],
+    )
+
+
+_of_reading = attrgetter(*(field.name for field in fields(SoakReading)))
 
 
 def _sealed(row: Row) -> Row:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Double, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
 
-FORMAT = 4
+FORMAT = 5
 """What this version reads and writes.
 
 History:
@@ -15,6 +15,7 @@ History:
 2  checksums of all rows; run.trials_recorded; trial.waited_for_quiet_s.
 3  cipher_speed; run.speeds_recorded.
 4  trial.test, trial.load and trial.udp; without a test it is TCP.
+5  soak_part, soak_chunk; run.soak_parts_recorded.
 """
 
 metadata = MetaData()
@@ -45,6 +46,7 @@ run = Table(
     Column("notes", Text, nullable=False),
     Column("trials_recorded", Integer),
     Column("speeds_recorded", Integer),
+    Column("soak_parts_recorded", Integer),
     Column("checksum", Text),
 )
 
@@ -103,4 +105,28 @@ cipher_speed = Table(
     Column("place", Integer, nullable=False),
     Column("speed", Text, nullable=False),
     Column("checksum", Text),
+)
+
+soak_part = Table(
+    "soak_part",
+    metadata,
+    Column("run_id", Text, ForeignKey("run.run_id"), primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("soak", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("chunks_recorded", Integer, nullable=False),
+    Column("checksum", Text),
+)
+
+soak_chunk = Table(
+    "soak_chunk",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("chunk", Integer, primary_key=True, autoincrement=False),
+    Column("content", Text, nullable=False),
+    Column("checksum", Text),
+    ForeignKeyConstraint(["run_id", "sequence", "part"], ["soak_part.run_id", "soak_part.sequence", "soak_part.part"]),
 )

@@ -11,16 +11,18 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Engine, Select, func, insert, make_url, select, update
+from sqlalchemy import Connection, Engine, Select, func, insert, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, PendingRollbackError
 
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord, TunnelProof
 from tunnelbench.store import rows, upgrade
-from tunnelbench.store.checksum import CHECKSUM, checksum, is_intact
+from tunnelbench.store.change import change_row
+from tunnelbench.store.checksum import CHECKSUM, is_intact
 from tunnelbench.store.schema import cipher_speed, proof, run, trial, trial_raw
 from tunnelbench.store.server import Server
+from tunnelbench.store.soaks import SoakTables
 from tunnelbench.store.sqlite import WRITES, File
 
 LAST = "last"
@@ -155,6 +157,10 @@ class Store:
             raise ValueError(
                 f"the speed of {found.algorithm} in run {run_id} is stored already, or there is no such run"
             ) from error
+
+    def soaks(self, run_id: str) -> SoakTables:
+        """The series of a run's soaks, to be read and written piece by piece."""
+        return SoakTables(run_id, self._write, self._reading, self._tell_damage)
 
     def end_run(self, run_id: str, status: str, ended_at: str) -> None:
         """Note how and when a run ended. ValueError where it is not kept."""
@@ -363,14 +369,8 @@ def _has(connection: Connection, stored: Select[Any], row: rows.Row) -> bool:
 
 
 def _change_run(connection: Connection, run_id: str, change: Callable[[Mapping[Any, Any]], Mapping[str, Any]]) -> bool:
-    """Change columns of a run, and its checksum with them; whether there is such a run."""
-    wanted = select(run).where(run.c.run_id == run_id).with_for_update()
-    before = connection.execute(wanted).mappings().one_or_none()
-    if before is None:
-        return False
-    after = {**before, **change(before)}
-    connection.execute(update(run).where(run.c.run_id == run_id).values({**after, CHECKSUM: checksum(after)}))
-    return True
+    """Change columns of a run; whether there is such a run."""
+    return change_row(connection, run, run.c.run_id == run_id, change)
 
 
 def _meant(reference: str, known: list[str]) -> str:

@@ -143,11 +143,12 @@ def parse_lines(text: str) -> Lines:
     return replace(found, intervals=tuple(intervals))
 
 
-def parse(sender_text: str, far_text: str, load: Load) -> UdpCounts:
+def parse(sender_text: str, far_text: str, load: Load, *, may_be_refused: bool = False) -> UdpCounts:
     """The figures of a trial from what both ends printed; TrialFailed with the engine's own words where there are none.
 
     Also where the two contradict each other: a receiver that saw more than was sent, or saw the first packet of the
-    trial only in its middle, has not counted this trial.
+    trial only in its middle, has not counted this trial. `may_be_refused`: that the way was not there for a while is
+    what the trial looks for.
     """
     sender_lines, far_lines = parse_lines(sender_text), parse_lines(far_text)
     far_name = "reflector" if load.is_echo else "receiver"
@@ -155,7 +156,8 @@ def parse(sender_text: str, far_text: str, load: Load) -> UdpCounts:
     try:
         counts = _counts(sender, far, load)
         series = _series(sender_lines, sender_lines if load.is_echo else far_lines)
-        contradiction = _contradiction(sender, far, load, counts)
+        refusals = "" if may_be_refused and counts.received_packets else _refusals(sender)
+        contradiction = refusals or _contradiction(sender, far, load, counts)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise TrialFailed(f"the engine's lines are not as expected: {error!r}") from None
     if contradiction:
@@ -166,8 +168,6 @@ def parse(sender_text: str, far_text: str, load: Load) -> UdpCounts:
 def _contradiction(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load, counts: UdpCounts) -> str:
     """Why the counts cannot be those of this trial; empty where they can."""
     far_name = "reflector" if load.is_echo else "receiver"
-    if errors := _refusals(sender):
-        return f"the sender was refused: {errors}"
     if not counts.sent_packets:
         return "the sender sent nothing"
     if far["clock_id"] == sender["clock_id"] and far["start_ns"] > sender["first_send_ns"]:
@@ -183,7 +183,8 @@ def _refusals(sender: Mapping[str, Any]) -> str:
     """Errors that tell that the far end, or the way to it, was not there."""
     fatal = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EMSGSIZE", "EPERM", "EACCES")
     errors = sender.get("errors") or {}
-    return ", ".join(f"{name} {count} times" for name, count in errors.items() if name in fatal)
+    found = ", ".join(f"{name} {count} times" for name, count in errors.items() if name in fatal)
+    return f"the sender was refused: {found}" if found else ""
 
 
 def _summary(end: str, lines: Lines, text: str) -> Mapping[str, Any]:

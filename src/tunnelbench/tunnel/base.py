@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +99,8 @@ class Tunnel(ABC, Generic[OptionsT]):
     """Whether its work is done on other CPUs than the one on which its packets arrive."""
     signs_of_restart: ClassVar[tuple[str, ...]] = ()
     """What its daemons print when they begin anew or lose each other."""
+    signs_of_rekey: ClassVar[tuple[str, ...]] = ()
+    """What its daemons print when the ends have agreed on new keys."""
     device: ClassVar[str] = "tun0"
     """Name of the tunnel's device at both ends, unless `device_at` says otherwise."""
 
@@ -172,12 +174,19 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     def restart_since(self, sizes: tuple[int, ...]) -> str:
         """What a daemon has printed since then of beginning anew, the daemon named; empty where none has."""
-        for daemon, size in zip((*self.router_daemons, *self.server_daemons), sizes, strict=True):
-            for line in daemon.printed_since(size).splitlines():
-                if any(sign in line for sign in self.signs_of_restart):
+        daemons = (*self.router_daemons, *self.server_daemons)
+        return next(self._said_since(daemons, sizes, self.signs_of_restart), "")
+
+    def rekeys_since(self, sizes: tuple[int, ...]) -> list[str]:
+        """What has been said since then of new keys, once a change; none where this kind of tunnel does not tell."""
+        return list(self._said_since(self.router_daemons, sizes, self.signs_of_rekey))
+
+    def _said_since(self, daemons: Sequence[Daemon], sizes: tuple[int, ...], signs: tuple[str, ...]) -> Iterator[str]:
+        for daemon, size in zip(daemons, sizes, strict=False):  # the router's come first
+            for line in daemon.printed_since(size).splitlines() if signs else ():
+                if any(sign in line for sign in signs):
                     end = "router" if daemon in self.router_daemons else "server"
-                    return f"{daemon.name} on the {end}: {line.strip()}"
-        return ""
+                    yield f"{daemon.name} on the {end}: {line.strip()}"
 
     def device_at(self, end: End) -> str:
         """Name of the tunnel's device at one end."""

@@ -79,6 +79,9 @@ class Options(TunnelOptions):
     tun_mtu: int | None = Field(
         default=None, ge=576, le=9000, description="MTU of the tunnel's device [bytes]; left out: its own default, 1500"
     )
+    reneg_sec: int | None = Field(
+        default=None, ge=2, le=604800, description="seconds between renegotiations; left out: its own default, 3600"
+    )
     program: str = Field(default="openvpn", description="name or path of the program at both ends")
 
     @property
@@ -97,6 +100,8 @@ class Options(TunnelOptions):
     def _fits_together(self) -> Self:
         if self.mode == "static-key" and self.is_aead:
             raise ValueError(f'OpenVPN refuses {self.cipher} with a static key; take a CBC cipher, or mode = "tls"')
+        if self.mode == "static-key" and self.reneg_sec is not None:
+            raise ValueError("a static key is never renegotiated: leave out reneg_sec")
         return self
 
 
@@ -111,6 +116,7 @@ class OpenVpn(Tunnel[Options]):
     options_type = Options
     tested_with = "OpenVPN 2.6.14 with OpenSSL 3.0"
     signs_of_restart = ("process restarting", "Inactivity timeout")
+    signs_of_rekey = ("Control Channel: TLS",)
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
@@ -231,6 +237,7 @@ class OpenVpn(Tunnel[Options]):
             lines += ["tls-server", "dh none"] if is_server else ["tls-client"]
             # Both ends name one cipher only, so that there is nothing to fall back to.
             lines += [f"data-ciphers {options.cipher}", f"data-ciphers-fallback {options.cipher}"]
+            lines += [f"reneg-sec {options.reneg_sec}"] if options.reneg_sec is not None else []
             lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
         else:
             lines += [f"cipher {options.cipher}"]

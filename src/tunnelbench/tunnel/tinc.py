@@ -75,6 +75,8 @@ class Tinc(Tunnel[Options]):
     title = "tinc 1.0 in user space: router or switch"
     options_type = Options
     tested_with = "tinc 1.0.36 with OpenSSL 3.0"
+    signs_of_rekey = ("Expiring symmetric keys",)
+    """Told from -d2 on; KeyExpire's default is an hour."""
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
@@ -159,7 +161,7 @@ class Tinc(Tunnel[Options]):
                 self._write(end, f"tinc/hosts/{name}", text)
             config = self._write(end, "tinc/tinc.conf", self._config(end, other))
             folder = config.removesuffix("/tinc.conf")
-            daemon = self._start(end, ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d1"])
+            daemon = self._start(end, ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d2"])
             self._require(daemon, "Ready", timeout_s=5)
             self._address_device(end)
         self._require(self.router_daemons[0], "activated", timeout_s=10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import Field
@@ -40,6 +41,9 @@ CONTROL_SOCKETS = Path("/var/run/wireguard")
 SOCKET_LISTENS_S = 0.05
 """From the socket's file being there to somebody listening on it, which takes microseconds."""
 
+HANDSHAKE_POLL_S = 10.0
+"""Between two looks for a new handshake: each starts a program."""
+
 
 class Options(TunnelOptions):
     """Options of `wireguard` and `wireguard-go`."""
@@ -52,6 +56,8 @@ class WireGuardFamily(Tunnel[Options]):
     """What the implementations of WireGuard share: all but how the device is made."""
 
     options_type = Options
+    _handshake = 0
+    _asked_s = 0.0
 
     @abstractmethod
     def _create_device(self, end: End) -> None:
@@ -80,11 +86,25 @@ class WireGuardFamily(Tunnel[Options]):
 
     def negotiated(self) -> tuple[Check, ...]:
         """WireGuard negotiates nothing (it is always ChaCha20-Poly1305); that a handshake took place is what counts."""
-        device = self.device_at(self.ends.router)
-        handshakes = self.ends.router.host.run(["wg", "show", device, "latest-handshakes"]).stdout.split()
-        happened = len(handshakes) == 2 and int(handshakes[1]) > 0
+        happened = self._handshake_at(self.ends.router) > 0
         verdict = Verdict.OK if happened else Verdict.VOID
         return (Check("handshake", verdict, "handshake done" if happened else "no handshake took place", rule=3),)
+
+    def rekeys_since(self, sizes: tuple[int, ...]) -> list[str]:
+        """Asked of the server, so that the router does not pay for it; handshakes are two minutes apart (WireGuard
+        protocol, section 6.2, REKEY_AFTER_TIME)."""
+        if time.monotonic() - self._asked_s < HANDSHAKE_POLL_S:
+            return []
+        self._asked_s = time.monotonic()
+        before, self._handshake = self._handshake, self._handshake_at(self.ends.server)
+        if not before or self._handshake == before:
+            return []
+        return [f"handshake at {datetime.fromtimestamp(self._handshake, UTC):%H:%M:%S} UTC"]
+
+    def _handshake_at(self, end: End) -> int:
+        """When the latest was [s since 1970]; 0: there was none."""
+        said = end.host.run(["wg", "show", self.device_at(end), "latest-handshakes"]).stdout.split()
+        return int(said[1]) if len(said) == 2 else 0
 
     def _up(self) -> None:
         private_keys = {end.host.name: self._new_key() for end, _ in self.ends}

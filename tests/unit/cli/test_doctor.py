@@ -14,6 +14,8 @@ from tunnelbench.host import readiness
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.host.readiness import Finding, Status
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.traffic import engine
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +108,41 @@ def test_a_program_s_name_cannot_steer_the_terminal(type_in: CommandLine, monkey
 @pytest.mark.parametrize("columns", [80, 120])
 def test_no_line_is_wider_than_the_terminal(type_in: CommandLine, columns: int) -> None:
     assert max(map(len, type_in("doctor", columns=columns).stdout.splitlines())) <= columns
+
+
+def test_the_packet_engine_is_named_with_its_place_and_version() -> None:
+    found = doctor.packet_engine()
+    assert (found.status, found.remedy) == (Status.OK, "")
+    version, protocol, path = found.found.split(", ")
+    assert version[0].isdigit()
+    assert (protocol, path) == ("protocol 1", engine.locate())
+
+
+def test_an_engine_that_is_missing_is_absent_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise CannotHere("it is missing", "install TunnelBench from its wheel")
+
+    monkeypatch.setattr(engine, "locate", nowhere)
+    found = doctor.packet_engine()
+    assert (found.status, found.remedy) == (Status.ABSENT, "install TunnelBench from its wheel")
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("exit 3", "ended with status 3"),
+        ("echo hello", "does not say what it is"),
+        ("""echo '{"type": "hello", "protocol": 99}'""", "speaks protocol 99, not 1"),
+    ],
+)
+def test_an_engine_that_does_not_answer_as_it_should_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+) -> None:
+    path = tmp_path / "engine"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(engine, "locate", lambda: str(path))
+    found = doctor.packet_engine()
+    assert found.status is Status.ABSENT
+    assert told in found.found
+    assert found.remedy.startswith("install TunnelBench anew")

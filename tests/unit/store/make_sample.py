@@ -5,15 +5,30 @@ Once a format is released its sample is never made again: it stands for the file
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.unit.builders import make_records, make_run, make_speeds
+from tests.unit.soak_builders import sample_soak
 
 from tunnelbench.store import Store
 from tunnelbench.store.schema import FORMAT
 
 SAMPLES = Path(__file__).with_name("samples")
 TUNNELS = {"testers back to back", "none", "openvpn AES-128-GCM", "tinc BF-CBC, SHA-1", "wireguard"}
+
+
+def put_soak(store: Store, run_id: str) -> None:
+    """The sample soak, part by part."""
+    soak, chunks = sample_soak()
+    tables = store.soaks(run_id)
+    for part in soak.parts:
+        tables.begin_part(soak, replace(part, ended_at=None, ended=""))
+        own = [chunk for number, chunk in chunks if number == part.number]
+        for number, chunk in enumerate(own):
+            tables.add_chunk(soak.spec.sequence, part.number, number, chunk)
+        if part.ended_at:
+            tables.end_part(soak, part)
 
 
 def main() -> None:
@@ -28,6 +43,7 @@ def main() -> None:
                 store.add_trial(run.run_id, record)
         for speed in make_speeds():
             store.add_cipher_speed(run.run_id, speed)
+        put_soak(store, run.run_id)
         store.end_run(run.run_id, "done", str(run.ended_at))
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 from tests.unit.builders import make_records, make_run, make_speeds
-from tests.unit.store.make_sample import SAMPLES, TUNNELS
+from tests.unit.soak_builders import sample_soak
+from tests.unit.store.make_sample import SAMPLES, TUNNELS, put_soak
 
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, WrongInput
@@ -29,6 +30,7 @@ from tunnelbench.model.result import (
     Window,
 )
 from tunnelbench.model.search import Classification, SearchPoint, SearchRun
+from tunnelbench.model.soak import Soak, SoakChunk, SoakEvent, SoakPart, SoakReading
 from tunnelbench.model.udp import Burst, Delays, UdpCounts, UdpInterval, UdpMeasurement
 from tunnelbench.store import Store, migrations, schema, upgrade
 
@@ -96,12 +98,32 @@ def test_a_run_of_an_older_format_has_no_speeds_and_can_be_given_some(tmp_path: 
         assert store.cipher_speeds("20250314-092653-quick") == list(make_speeds())
 
 
+def test_the_sample_of_this_format_has_a_soak(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / f"format-{schema.FORMAT}.sqlite", path)
+    soak, chunks = sample_soak()
+    with Store.open(path) as store:
+        tables = store.soaks("20250314-092653-quick")
+        assert tables.all() == [soak]
+        assert list(tables.chunks(soak.spec.sequence)) == chunks
+
+
+def test_a_run_of_an_older_format_has_no_soaks_and_can_be_given_one(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    shutil.copy(SAMPLES / "format-4.sqlite", path)
+    with Store.open(path) as store:
+        assert store.soaks("20250314-092653-quick").all() == []
+        put_soak(store, "20250314-092653-quick")
+        assert store.soaks("20250314-092653-quick").all() == [sample_soak()[0]]
+
+
 def test_the_documentation_names_every_table_column_and_field() -> None:
     text = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
     columns = {column.name for table in schema.metadata.sorted_tables for column in table.columns}
     of_both = (Check, CipherSpeed, CpuUsage, Interval, PathCounters, Ping, TcpMeasurement, TunnelProof, Window)
+    of_soak = (SoakReading, SoakEvent, SoakPart, Soak, SoakChunk)
     of_udp = (Burst, Classification, Delays, SearchPoint, SearchRun, UdpCounts, UdpInterval, UdpMeasurement)
-    records: tuple[type[Any], ...] = (*of_both, *of_udp)
+    records: tuple[type[Any], ...] = (*of_both, *of_udp, *of_soak)
     names = {field.name for record in records for field in fields(record)}
     missing = [name for name in {*columns, *schema.metadata.tables, *names} if f"`{name}`" not in text]
     assert missing == []

@@ -210,8 +210,8 @@ def test_an_older_format_is_brought_up_and_its_tables_are_kept(url: str, number:
     with connected(url) as connection:
         names = set(inspect(connection).get_table_names())
         assert {f"trial_format_{number}", f"run_format_{number}", f"proof_format_{number}"} <= names
-        kept = {column["name"] for column in inspect(connection).get_columns(f"trial_format_{number}")}
-        assert kept < {column["name"] for column in inspect(connection).get_columns("trial")}
+        kept = {column["name"] for column in inspect(connection).get_columns(f"run_format_{number}")}
+        assert kept < {column["name"] for column in inspect(connection).get_columns("run")}
     with Store.open(url) as store:
         assert store.change == ""
 

@@ -11,7 +11,7 @@ from tunnelbench.cli.drawing import columns, drawn, facts, heading, reasoned, ti
 from tunnelbench.cli.needs import Availability, availability
 from tunnelbench.cli.output import duration_text, emit, emit_json
 from tunnelbench.host.readiness import probing_host
-from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, TcpTraffic, TrialSpec, UdpTraffic
+from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, SoakTraffic, TcpTraffic, TrialSpec, UdpTraffic
 from tunnelbench.plan import read_plan
 from tunnelbench.tunnel import PLANNED, option_schemas
 
@@ -46,6 +46,7 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
         "rounds": plan.rounds,
         "tcp": plan.tcp,
         "udp": plan.udp,
+        "soak": plan.soak,
         "expected_duration_s": plan.expected_duration_s(),
         "tunnels": [
             {
@@ -79,7 +80,7 @@ def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[Renderable
     calibrations = f"{len(plan.calibrations())} of the testers back to back"
     yield facts(
         [
-            *zip(("Traffic", ""), traffic_texts(plan), strict=False),
+            *zip(("Traffic", "", ""), traffic_texts(plan), strict=False),
             ("Trials", f"{trials}, and before them {calibrations}"),
             ("Takes", f"about {duration_text(plan.expected_duration_s())}"),
         ]
@@ -101,7 +102,9 @@ def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[Renderable
 
 def traffic_texts(plan: Plan) -> list[str]:
     """What is offered, by protocol."""
-    return [*([tcp_text(plan.tcp)] if plan.tcp else []), *([udp_text(plan.udp)] if plan.udp else [])]
+    texts = [tcp_text(plan.tcp)] if plan.tcp else []
+    texts += [udp_text(plan.udp)] if plan.udp else []
+    return [*texts, *([soak_text(plan.soak)] if plan.soak else [])]
 
 
 def tcp_text(tcp: TcpTraffic) -> str:
@@ -117,6 +120,16 @@ def udp_text(udp: UdpTraffic) -> str:
     sizes = " and ".join(str(size) if size else "imix" for size in udp.payload_bytes)
     tests = ", ".join(udp.tests)
     return f"UDP {' and '.join(udp.direction)}, payload {sizes} bytes: {tests}"
+
+
+def soak_text(soak: SoakTraffic) -> str:
+    """What soaks."""
+    sizes = " and ".join(str(size) if size else "imix" for size in soak.payload_bytes)
+    rate = f"{soak.rate} of the NDR" if soak.share else f"{soak.rate} packets/s"
+    way = " there and back" if soak.is_echo else ""
+    return (
+        f"a soak of {duration_text(soak.duration_s)} {' and '.join(soak.direction)}{way}, payload {sizes} bytes, {rate}"
+    )
 
 
 def clock(seconds: float) -> str:

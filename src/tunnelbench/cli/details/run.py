@@ -10,18 +10,21 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from tunnelbench.analysis.soak import in_words
 from tunnelbench.analysis.summary import trial_class
 from tunnelbench.cli.chart import chart
 from tunnelbench.cli.drawing import cell, columns, drawn, facts, heading, title, verbatim, word
 from tunnelbench.cli.output import emit, emit_json
+from tunnelbench.cli.soaks import down_sampled, soak_reports
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import Test
 from tunnelbench.model.result import Check, Interval, RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.search import SearchPoint
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report import render
-from tunnelbench.report.document import compose
+from tunnelbench.report.document import SoakReport, compose
 from tunnelbench.report.formats.json import DERIVED, GOALS, derived_of_udp, plain
+from tunnelbench.report.soak_annex import memory_text
 from tunnelbench.report.table import version_lines
 from tunnelbench.store import Store
 
@@ -30,12 +33,23 @@ def show(store: Store, reference: str, trial: int | None, *, as_json: bool) -> N
     """Write a run of the store, or one of its trials; WrongInput where there is none."""
     run = store.run(reference)
     records = store.trials(run.run_id, with_raw=as_json or trial is not None)
+    soaks = {report.soak.spec.sequence: report for report in soak_reports(store, run.run_id)}
     if trial is None:
-        emit(render(run, records, "json") if as_json else "".join(run_text(run, records)))
+        every = list(soaks.values())
+        text = (
+            render(run, records, "json", soaks=every)
+            if as_json
+            else "".join((*run_text(run, records), *map(soak_text, every)))
+        )
+        emit(text)
         return
+    if trial in soaks and not as_json:
+        emit("".join((drawn(title(f"Run {run.run_id}")), soak_text(soaks[trial]))))
+        if all(record.spec.sequence != trial for record in records):
+            return
     record = next((record for record in records if record.spec.sequence == trial), None)
     if record is None:
-        numbers = [record.spec.sequence for record in records]
+        numbers = [record.spec.sequence for record in records] + list(soaks)
         known = f"its trials are {min(numbers)} to {max(numbers)}" if numbers else "it has none"
         raise WrongInput(f"run {run.run_id} has no trial {trial}", known)
     if as_json:
@@ -52,6 +66,29 @@ def run_text(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[str]:
     yield drawn(heading("Plan")) + verbatim(run.plan_text)
     yield drawn(heading("Testbed")) + verbatim(run.testbed_text)
     yield from blocks_text(records)
+
+
+def soak_text(report: SoakReport) -> str:
+    """A soak: its chart over time, its figures, its parts."""
+    summary = report.summary
+    figures = {name: value for name, value in plain(summary).items() if not isinstance(value, list | dict)}
+    parts = [
+        (
+            f"part {part.number}",
+            f"{part.started_at} to {part.ended_at or 'an end that nobody noted'} {part.ended}".strip(),
+        )
+        for part in report.soak.parts
+    ]
+    memory = [("", memory_text(trend)) for trend in summary.memory]
+    happened = [*summary.restart_list, *summary.rekey_list]
+    events = [(f"{each.at_s:.0f} s", each.text) for each in sorted(happened, key=lambda each: each.at_s)]
+    gaps = [(f"{gap.at_s:.0f} s", f"gap of {gap.duration_s:.1f} s: nobody measured") for gap in summary.gap_list]
+    lines = "\n".join(f"  {line}" for line in chart(down_sampled(report)))
+    return drawn(
+        heading(f"Soak, trial {summary.spec.sequence}: {summary.spec.tunnel.name}, {summary.spec.what}"),
+        Text(lines),
+        facts([("soak", in_words(summary)), ("figures", pairs(figures)), *parts, *gaps, *events, *memory]),
+    )
 
 
 def blocks_text(records: Sequence[TrialRecord]) -> Iterator[str]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
+from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import trial_class
 from tunnelbench.analysis.udp import lower_bounds
-from tunnelbench.model.result import PathCounters, RunRecord, TrialRecord
+from tunnelbench.model.result import Outcome, PathCounters, RunRecord, TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement
 from tunnelbench.report.document import Document, Style
+from tunnelbench.report.soak_annex import memory_text
 from tunnelbench.report.text import one_line
 
 Cell = str | int | float | tuple[int, ...] | None
@@ -144,21 +146,67 @@ OF_UDP: Mapping[str, Callable[[UdpMeasurement], Cell]] = {
 }
 
 
+OF_SOAK: Mapping[str, Callable[[SoakSummary], Cell]] = {
+    f"soak_{name}": attrgetter(name)
+    for name in (
+        "planned_s",
+        "measured_s",
+        "rate_pps",
+        "sent_packets",
+        "received_packets",
+        "lost_packets",
+        "loss_ratio",
+        "late_packets",
+        "duplicated_packets",
+        "reordered_packets",
+        "corrupted_packets",
+        "tester_dropped_packets",
+        "seconds_with_loss",
+        "longest_loss_free_s",
+        "worst_second_lost_packets",
+        "delay_p50_ns",
+        "delay_p99_worst_ns",
+        "delay_max_ns",
+        "router_busy_share",
+        "router_busy_max_share",
+        "parts",
+        "gaps",
+        "gaps_s",
+        "restarts",
+        "rekeys",
+    )
+} | {"soak_memory": lambda soak: "; ".join(map(memory_text, soak.memory))}
+"""Columns, and where in a `SoakSummary` their figures are."""
+
+
 def render(document: Document, style: Style) -> str:
     """A header line, then one line a trial in the order in which they ran; empty where there is no figure."""
     del style
     output = io.StringIO(newline="")
     writer = csv.writer(output, lineterminator="\r\n")
-    writer.writerow([*OF_RUN, *OF_TRIAL, *OF_MEASUREMENT, *OF_COUNTS, *OF_UDP])
-    for record in document.records:
+    writer.writerow([*OF_RUN, *OF_TRIAL, *OF_MEASUREMENT, *OF_COUNTS, *OF_UDP, *OF_SOAK])
+    soaks = {report.soak.spec.sequence: report.summary for report in document.soaks}
+    for record in (*document.records, *_unfinished(document)):
         cells = [cell(document.run) for cell in OF_RUN.values()]
         cells += [cell(record) for cell in OF_TRIAL.values()]
         cells += [attrgetter(where)(record.tcp) if record.tcp else None for where in OF_MEASUREMENT.values()]
         udp = record.udp
         cells += [_at(udp.counts, where) if udp and udp.counts else None for where in OF_COUNTS.values()]
         cells += [cell(udp) if udp else None for cell in OF_UDP.values()]
+        soak = soaks.get(record.spec.sequence)
+        cells += [cell(soak) if soak else None for cell in OF_SOAK.values()]
         writer.writerow([_written(cell) for cell in cells])
     return output.getvalue()
+
+
+def _unfinished(document: Document) -> Iterator[TrialRecord]:
+    """Soaks that have no record yet: what was measured of them is not in the statistics either."""
+    known = {record.spec.sequence for record in document.records}
+    for report in document.soaks:
+        if report.soak.spec.sequence not in known:
+            parts = report.soak.parts
+            ended_at = parts[-1].ended_at or ""
+            yield TrialRecord(report.soak.spec, Outcome.VOID, "not finished", parts[0].started_at, ended_at)
 
 
 def _at(counts: UdpCounts, where: str) -> Cell:

@@ -17,7 +17,7 @@ from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import TcpMeasurement, TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchRun
 from tunnelbench.model.udp import UdpMeasurement
-from tunnelbench.report.document import Document, Style
+from tunnelbench.report.document import Document, SoakReport, Style
 
 DERIVED = (
     "throughput_bps",
@@ -49,12 +49,15 @@ DERIVED_OF_UDP = (
 )
 """Properties of `UdpCounts` and `UdpMeasurement`."""
 
+DERIVED_OF_SOAK = ("is_complete", "offered_pps", "received_pps", "loss_ratio")
+"""Properties of `SoakSummary`."""
+
 GOALS = {"ndr": NDR_LOSS_RATIO, "pdr": PDR_LOSS_RATIO}
 
 
 def render(document: Document, style: Style) -> str:
-    """One object: `run`, `rows`, `advice`, `cost_models`, `cost_parts`, `cipher_speeds`, `quiet`, `udp_rows`, `doubts`,
-    `trials`.
+    """One object: `run`, `rows`, `advice`, `cost_models`, `cost_parts`, `cipher_speeds`, `quiet`, `soaks`, `udp_rows`,
+    `doubts`, `trials`.
 
     Fields are named as in the model, with their units.
     """
@@ -71,6 +74,7 @@ def render(document: Document, style: Style) -> str:
         "cost_parts": [_parts(parts) for parts in document.parts],
         "cipher_speeds": plain(document.speeds),
         "quiet": plain(quiet(document.records)),
+        "soaks": [_soak(report) for report in document.soaks],
         "udp_rows": [plain(row) for row in document.udp_rows],
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
         "trials": [_trial(record) for record in document.records],
@@ -91,6 +95,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def _soak(report: SoakReport) -> dict[str, Any]:
+    """Without its series, which is in the format `series`."""
+    summary = report.summary
+    own = {name: value for name, value in plain(summary).items() if name != "spec"}
+    derived = {name: getattr(summary, name) for name in DERIVED_OF_SOAK}
+    memory = [{**plain(trend), "growth": trend.growth.value} for trend in summary.memory]
+    return {"sequence": summary.spec.sequence, "tunnel": summary.spec.tunnel.name,
+            "payload_bytes": summary.spec.payload_bytes, "direction": summary.spec.direction.value,
+            "load": summary.spec.load, **own, **derived, "memory": memory,
+            "part_list": plain(report.soak.parts)}  # fmt: skip
 
 
 def _model(model: CostModel | NoModel) -> dict[str, Any]:

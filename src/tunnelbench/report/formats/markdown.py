@@ -60,7 +60,7 @@ def render(document: Document, style: Style) -> str:
     lines += [f"- **{label}**: {escape(value)}" for label, value in document.facts]
     for caution in document.cautions:
         lines += ["", f"> {escape(caution)}"]
-    if document.rows or not document.udp_rows:
+    if document.has_tcp_table:
         lines += ["", *_head(COLUMNS)]
         for block in blocks(document.rows):
             lines += _block(block, [_cells(line) for line in block.lines])

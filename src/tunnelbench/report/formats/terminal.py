@@ -64,7 +64,7 @@ def _parts(document: Document, width: int) -> Iterator[RenderableType]:
     for caution in document.cautions:
         yield Text(f"\n{caution}", style="yellow")
     yield Text()
-    if document.rows or not document.udp_rows:
+    if document.has_tcp_table:
         yield from _table(blocks(document.rows, thousands=True), width, (WIDE, NARROW))
     if document.udp_rows:
         yield from _table(udp_blocks(document.udp_rows, thousands=True), width, (UDP_WIDE, UDP_NARROW))

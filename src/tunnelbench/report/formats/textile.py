@@ -74,7 +74,7 @@ def render(document: Document, style: Style) -> str:
     lines += [f"* *{label}:* {escape(value)}" for label, value in document.facts]
     for caution in document.cautions:
         lines += ["", f"p. {escape(caution)}"]  # says that it is a paragraph, whatever it begins with
-    if document.rows or not document.udp_rows:
+    if document.has_tcp_table:
         lines += ["", _head(COLUMNS)]
         for block in blocks(document.rows):
             lines += _block(block)
