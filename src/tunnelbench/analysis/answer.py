@@ -38,7 +38,7 @@ def answer(
     is_shared: bool,
 ) -> Answer:
     """Of TCP where there is TCP, else of UDP. `is_shared`: the machine is no device of its own."""
-    where = " It holds for this machine, not for a device." if is_shared else ""
+    where = "; all of it holds for this machine, not for a device." if is_shared else "."
     routed = [row for row in rows if row.figures is not None and not row.is_calibration]
     if routed:
         target = [each.text for each in advice if each.rule == TARGET_RULE]
@@ -46,7 +46,7 @@ def answer(
     routed_udp = [row for row in udp_rows if row.figures is not None and not row.is_calibration]
     if routed_udp:
         return Answer(_fastest(routed_udp), _udp_limits(routed_udp) + where)
-    return Answer(NOTHING, "Below is why.")
+    return Answer(NOTHING, "What is said of its trials below is why.")
 
 
 def _target(said: Sequence[str]) -> str:
@@ -60,50 +60,49 @@ def _cheapest(rows: Sequence[Row]) -> str:
     """The tunnels that cost the router least per packet, with the largest payload."""
     largest = max(row.payload_bytes for row in rows)
     ways = []
+    is_single = False
     for direction in Direction:
         there = [row for row in rows if (row.payload_bytes, row.direction) == (largest, direction)]
-        best = [row for row in there if COST in row.best]
+        best = [(row.tunnel.name, cost) for row in there if COST in row.best and (cost := _cost(row))]
         if best:
-            costs = " and ".join(f"{row.tunnel.name} ({_cost(row)})" for row in best)
-            ways.append(f"{direction}: {costs}{_beside([row for row in there if row.tunnel.is_baseline])}")
+            is_single = is_single or any(cost.count == 1 for _, cost in best)
+            named = " and ".join(f"{name} ({significant(cost.median, 3)} us)" for name, cost in best)
+            base = [cost for row in there if row.tunnel.is_baseline and (cost := _cost(row))]
+            beside = "".join(f", without a tunnel {significant(cost.median, 3)} us" for cost in base)
+            ways.append(f"{direction}: {named}{beside}")
     if not ways:
         return NO_TUNNEL
     tunnels = {row.tunnel.name for row in rows if not row.tunnel.is_baseline}
-    least = "Of the tunnels measured" if len(tunnels) > 1 else "Of the one tunnel measured"
-    verb = "these cost the router least" if len(tunnels) > 1 else "this is the cost"
-    return f"{least}, {verb} per packet with {largest} bytes of payload: {'; '.join(ways)}."
+    who = f"Of {len(tunnels)} tunnels this" if len(tunnels) > 1 else "The one tunnel"
+    single = ", by single trials, which show no spread" if is_single else ""
+    return (
+        f"{who} costs the router{' least' * (len(tunnels) > 1)} CPU per packet with {largest} bytes of payload, "
+        f"whether it encrypts or not{single}: {'; '.join(ways)}."
+    )
 
 
-def _cost(row: Row) -> str:
-    cost = row.figures.cpu_s_per_million_packets if row.figures else None
-    return _microseconds(cost) if cost else "not known"
+def _cost(row: Row) -> Estimate | None:
+    """Router CPU [s] per million packets, which is microseconds per packet."""
+    return row.figures.cpu_s_per_million_packets if row.figures else None
 
 
-def _microseconds(cost: Estimate) -> str:
-    single = ", a single trial" if cost.count == 1 else ""
-    return f"{significant(cost.median, 3)} us of its CPU{single}"
-
-
-def _beside(baseline: Sequence[Row]) -> str:
-    costs = [row.figures.cpu_s_per_million_packets for row in baseline if row.figures]
-    return "".join(f", without a tunnel {significant(cost.median, 3)}" for cost in costs if cost)
+LIMITED_BY = {
+    Limit.LINE: "by the line",
+    Limit.ROUTER_CPU: "by the router's CPU",
+    Limit.ONE_CORE: "by one core of the router",
+    Limit.TESTER: "by the testers, not the router",
+    Limit.WINDOW: "by TCP's window",
+    Limit.LOSS: "by loss",
+    Limit.UNKNOWN: "by what is not known",
+}
 
 
 def _limits(limits: Iterable[Sequence[Finding]]) -> str:
+    """How many rows each limit was found in; a row may have several."""
     found = [{finding.limit for finding in each} for each in limits if each]
     counted = Counter(limit for each in found for limit in each)
-    words = {
-        Limit.LINE: "the line",
-        Limit.ROUTER_CPU: "the router's CPU",
-        Limit.ONE_CORE: "one core of the router",
-        Limit.TESTER: "the testers, not the router,",
-        Limit.WINDOW: "TCP's window",
-        Limit.LOSS: "loss",
-    }
-    parts = [f"{words[limit]} in {times}" for limit, times in counted.most_common() if limit in words]
-    if unknown := counted[Limit.UNKNOWN]:
-        parts.append(f"what is not known in {unknown}")
-    return f"The throughput of {len(found)} rows was limited by {', '.join(parts)}."
+    parts = [f"{times} {LIMITED_BY[limit]}" for limit, times in counted.most_common()]
+    return f"Of {len(found)} rows the throughput was limited in {', in '.join(parts)}"
 
 
 def _fastest(rows: Sequence[UdpRow]) -> str:
@@ -141,5 +140,5 @@ def _searched(figures: UdpFigures) -> str:
 def _udp_limits(rows: Sequence[UdpRow]) -> str:
     limited = sum(bool(row.figures and row.figures.is_tester_limited) for row in rows)
     if not limited:
-        return f"In none of the {len(rows)} rows were the testers found to be the limit."
-    return f"In {limited} of {len(rows)} rows the testers, not the path, were the limit."
+        return f"In none of the {len(rows)} rows were the testers found to be the limit"
+    return f"In {limited} of {len(rows)} rows the testers, not the path, were the limit"

@@ -79,11 +79,51 @@ def config(ink: str) -> Spec:
         "background": None,
         "font": "system-ui, sans-serif",
         "view": {"stroke": None},
-        "axis": {**text, "domainColor": ink, "tickColor": ink, "gridColor": ink, "gridOpacity": 0.15},
-        "axisY": {"labelLimit": 190},
+        "axis": {
+            **text,
+            "domainColor": ink,
+            "tickColor": ink,
+            "gridColor": ink,
+            "gridOpacity": 0.15,
+            "tickCount": 6,
+            "labelOverlap": "greedy",
+            "labelSeparation": 8,
+        },
         "legend": {**text, "orient": "bottom", "columns": 2, "labelLimit": 300, "symbolStrokeWidth": 2},
         "title": {"color": ink, "fontSize": 14},
         "text": {"color": ink, "fontSize": 11},
         "rule": {"color": ink},
         "range": {"category": list(PALETTE)},
     }
+
+
+NAME_PX = 18
+"""Of a name above its bars."""
+
+
+def named_bands(names: int, bars_px: int) -> tuple[Spec, int]:
+    """An axis whose names stand above their bars, where they may be long on a phone, too; and its height."""
+    step = bars_px + NAME_PX
+    share = NAME_PX / step
+    axis = {
+        "ticks": False,
+        "domain": False,
+        "labelAlign": "left",
+        "labelBaseline": "middle",
+        "labelPadding": 0,
+        "labelOffset": -step / 2,
+        "labelLimit": 2 * PAGE_PX,
+    }
+    channel = {
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        # All of the outer padding above the first.
+        "scale": {"paddingInner": share, "paddingOuter": share / 2, "align": 1},
+        "axis": axis,
+    }
+    return channel, names * step
+
+
+PAGE_PX = 640
+"""Width of a chart in a file."""

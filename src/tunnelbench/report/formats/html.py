@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ TCP_COLUMNS = (
     "Data [packets/s]",
     "ACK [packets/s]",
     "CPU busy",
-    "usr/sys/softirq/steal [%]",
+    "usr / sys / softirq / steal [%]",
     "CPU of daemon",
     "CPU s per Mpackets",
     "CPU s per Gbit",
@@ -97,8 +98,10 @@ def page(
         style=_resource("report/templates", "page.css"),
         script=_resource("report/templates", "page.js"),
         tables=_tables(document),
+        words=("Tunnel", "Direction", "UDP", "Remarks"),
         charts={place.value: [_drawn(chart) for chart in drawn if chart.place is place] for place in Place},
         annexes=_annexes(document),
+        versions=_versions(document),
         configurations=_configurations(document),
         legends=legends(document, "bold"),
     )
@@ -129,6 +132,7 @@ def _template() -> Template:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["inert"] = inert
+    environment.filters["numbers"] = number_columns
     return environment.from_string(_resource("report/templates", "page.html.jinja"))
 
 
@@ -153,6 +157,16 @@ def inert(value: Any) -> Any:
     return Markup(text)  # noqa: S704 - escaped for the place where it stands
 
 
+def number_columns(rows: Sequence[Sequence[str]]) -> frozenset[int]:
+    """Places of the columns whose cells begin as a number does, or are empty: they stand to the right."""
+    return frozenset(
+        place for place, column in enumerate(zip(*rows, strict=True)) if place and all(map(_NUMBER.match, column))
+    )
+
+
+_NUMBER = re.compile(r"-?\d|-?$|not known$")
+
+
 def embedded_data(document: Document) -> str:
     """What `--format json` has, without what programs printed; without the trials where that would be too large."""
     whole = content(document)
@@ -174,12 +188,12 @@ class Cell:
     text: str
     spread: str = ""
     is_best: bool = False
+    is_word: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
     tunnel: str
-    versions: tuple[str, ...]
     payload: str
     direction: str
     cells: tuple[Cell, ...]
@@ -200,7 +214,6 @@ def _tables(document: Document) -> list[Table]:
         rows = [
             Row(
                 block.technology,
-                block.versions,
                 line.payload,
                 line.direction,
                 (
@@ -225,12 +238,11 @@ def _tables(document: Document) -> list[Table]:
         rows = [
             Row(
                 block.technology,
-                block.versions,
                 line.payload,
                 line.direction,
                 (
                     Cell(line.frame),
-                    Cell(line.what),
+                    Cell(line.what, is_word=True),
                     _cell(line.share),
                     _cell(line.packets),
                     Cell(line.payload_rate),
@@ -273,13 +285,17 @@ def _annexes(document: Document) -> Mapping[str, Sequence[Annex]]:
 
 
 def _configurations(document: Document) -> list[tuple[str, list[tuple[str, str]]]]:
-    """By tunnel its versions and files, each file once."""
+    """By tunnel its files and command lines, each once."""
     found: dict[str, dict[str, str]] = {}
     for record in document.records:
         if record.proof is not None:
             own = found.setdefault(one_line(record.spec.tunnel.name), {})
-            versions = "\n".join(f"{key} {version}" for key, version in record.proof.versions.items())
-            for name, text in (("versions", versions), *record.proof.configuration.items()):
-                if text:
-                    own.setdefault(name, text)
-    return [(tunnel, list(own.items())) for tunnel, own in found.items()]
+            for name, text in record.proof.configuration.items():
+                own.setdefault(name, text)
+    return [(tunnel, list(own.items())) for tunnel, own in found.items() if own]
+
+
+def _versions(document: Document) -> list[tuple[str, tuple[str, ...]]]:
+    """By tunnel, of both ends."""
+    found = {block.technology: block.versions for block in blocks(document.rows)}
+    return list((found | {block.technology: block.versions for block in udp_blocks(document.udp_rows)}).items())
