@@ -81,7 +81,7 @@ def _spec(bars: Sequence[Bar], groups: Sequence[str], tunnels: int, unit: str) -
     if any(bar.limit for bar in bars):
         layers.append(
             {
-                "mark": {"type": "tick", "color": MARK, "thickness": 3, "size": BAR_PX - 2},
+                "mark": {"type": "tick", "color": MARK, "opacity": 1, "thickness": 3, "size": BAR_PX - 2},
                 "encoding": {"x": {"field": "limit", **value}},
             }
         )
@@ -152,6 +152,8 @@ def _sentence(known: Sequence[tuple[Bar, Estimate]], unit: str) -> str:
     said = f"Highest: {_named(high[0])}, {_number(high[1].median)} {unit}"
     if high[0] is not low[0]:
         said += f"; lowest: {_named(low[0])}, {_number(low[1].median)} {unit}"
+    if any(bar.limit for bar, _ in known):
+        said += ". The short upright line is what the link can carry"
     limited = sum(bar.is_limited for bar, _ in known)
     return f"{said}." + (
         f" {limited} of {len(known)} were limited by the testers (pale, {LIMITED})." if limited else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from textwrap import wrap
 from typing import Any
 
 Spec = dict[str, Any]
@@ -21,6 +22,10 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 
 MARK = "#D55E00"
 """Of what is to be seen first: a limit, a loss, the start of the test."""
+
+
+CHARACTER_PX = 6
+"""About, of the small text."""
 
 
 class Place(StrEnum):
@@ -57,7 +62,8 @@ def completed(chart: Chart, *, ink: str = "currentColor", width: int | None = No
     spec["config"] = config(ink)
     if width is not None:
         _widen(spec, width)
-        spec["title"] = {"text": chart.title, "anchor": "start"}
+        below = wrap(chart.sentence, width // CHARACTER_PX)
+        spec["title"] = {"text": chart.title, "subtitle": below, "anchor": "start"}
     return spec
 
 
@@ -90,7 +96,7 @@ def config(ink: str) -> Spec:
             "labelSeparation": 8,
         },
         "legend": {**text, "orient": "bottom", "columns": 2, "labelLimit": 300, "symbolStrokeWidth": 2},
-        "title": {"color": ink, "fontSize": 14},
+        "title": {"color": ink, "fontSize": 14, "subtitleColor": ink, "subtitleFontSize": 11, "subtitlePadding": 5},
         "text": {"color": ink, "fontSize": 11},
         "rule": {"color": ink},
         "range": {"category": list(PALETTE)},

@@ -36,9 +36,8 @@ def _loss(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) ->
         for family, (tunnel, curve) in enumerate(curves)
     ]
     first = {tunnel: next((pps for pps, loss in curve if loss > 0), None) for tunnel, curve in curves}
-    said = "; ".join(
-        f"{tunnel} loses from {pps:,.0f} packets/s on" if pps else f"{tunnel} loses at none of the loads"
-        for tunnel, pps in first.items()
+    said = "Lowest load at which packets were lost: " + "; ".join(
+        f"{tunnel} {pps:,.0f} packets/s" if pps else f"{tunnel} none of those tried" for tunnel, pps in first.items()
     )
     yield Chart(
         name=f"loss-{name}",

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tunnelbench.report.annexes import Annex, advice_annex, cipher_annex, cost_annex, limits_annex
+from tunnelbench.report.annexes import Annex
 from tunnelbench.report.charts import charts
 from tunnelbench.report.charts.chart import Chart, Place, completed
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.formats.json import content
-from tunnelbench.report.parts_annex import parts_annexes
-from tunnelbench.report.table import Figure, blocks
+from tunnelbench.report.table import Block, Figure, blocks
 from tunnelbench.report.text import one_line
-from tunnelbench.report.udp_table import udp_blocks
+from tunnelbench.report.udp_table import UdpBlock, udp_blocks
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -87,6 +86,8 @@ def page(
     that is inside, too.
     """
     drawn = charts(document)
+    tcp, udp = blocks(document.rows, thousands=True), udp_blocks(document.udp_rows, thousands=True)
+    named: list[Block | UdpBlock] = [*tcp, *udp]
     text = _template().render(
         document=document,
         index_href=index_href,
@@ -97,11 +98,11 @@ def page(
         policy=_policy(),
         style=_resource("report/templates", "page.css"),
         script=_resource("report/templates", "page.js"),
-        tables=_tables(document),
+        tables=[*_tcp_table(tcp, is_alone=not udp), *_udp_table(udp)],
         words=("Tunnel", "Direction", "UDP", "Remarks"),
         charts={place.value: [_drawn(chart) for chart in drawn if chart.place is place] for place in Place},
         annexes=_annexes(document),
-        versions=_versions(document),
+        versions=list({block.technology: block.versions for block in named}.items()),
         configurations=_configurations(document),
         legends=legends(document, "bold"),
     )
@@ -208,60 +209,62 @@ class Table:
     rows: tuple[Row, ...]
 
 
-def _tables(document: Document) -> list[Table]:
-    tables = []
-    if document.rows or not document.udp_rows:
-        rows = [
-            Row(
-                block.technology,
-                line.payload,
-                line.direction,
-                (
-                    _cell(line.share),
-                    _cell(line.throughput),
-                    _cell(line.data_packets),
-                    _cell(line.ack_packets),
-                    _cell(line.busy),
-                    Cell(line.split),
-                    Cell(line.daemon),
-                    _cell(line.per_million_packets),
-                    _cell(line.per_gigabit),
-                    Cell(line.ping_worst, line.ping_lost),
-                ),
-                line.comments,
-            )
-            for block in blocks(document.rows, thousands=True)
-            for line in block.lines
-        ]
-        tables.append(Table("tcp", "TCP: medians of the trials that count", TCP_COLUMNS, tuple(rows)))
-    if document.udp_rows:
-        rows = [
-            Row(
-                block.technology,
-                line.payload,
-                line.direction,
-                (
-                    Cell(line.frame),
-                    Cell(line.what, is_word=True),
-                    _cell(line.share),
-                    _cell(line.packets),
-                    Cell(line.payload_rate),
-                    Cell(line.layer_1_rate),
-                    _cell(line.loss),
-                    Cell(line.delay_median),
-                    Cell(line.delay_99),
-                    Cell(line.delay_max),
-                    _cell(line.busy),
-                    Cell(line.daemon),
-                    _cell(line.per_million_packets),
-                ),
-                line.comments,
-            )
-            for block in udp_blocks(document.udp_rows, thousands=True)
-            for line in block.lines
-        ]
-        tables.append(Table("udp", "UDP: medians of the trials that count", UDP_COLUMNS, tuple(rows)))
-    return tables
+def _tcp_table(tcp: Sequence[Block], *, is_alone: bool) -> Iterator[Table]:
+    """Drawn without rows, too, where it is the only one."""
+    rows = [
+        Row(
+            block.technology,
+            line.payload,
+            line.direction,
+            (
+                _cell(line.share),
+                _cell(line.throughput),
+                _cell(line.data_packets),
+                _cell(line.ack_packets),
+                _cell(line.busy),
+                Cell(line.split),
+                Cell(line.daemon),
+                _cell(line.per_million_packets),
+                _cell(line.per_gigabit),
+                Cell(line.ping_worst, line.ping_lost),
+            ),
+            line.comments,
+        )
+        for block in tcp
+        for line in block.lines
+    ]
+    if rows or is_alone:
+        yield Table("tcp", "TCP: medians of the trials that count", TCP_COLUMNS, tuple(rows))
+
+
+def _udp_table(udp: Sequence[UdpBlock]) -> Iterator[Table]:
+    rows = [
+        Row(
+            block.technology,
+            line.payload,
+            line.direction,
+            (
+                Cell(line.frame),
+                Cell(line.what, is_word=True),
+                _cell(line.share),
+                _cell(line.packets),
+                Cell(line.payload_rate),
+                Cell(line.layer_1_rate),
+                _cell(line.loss),
+                Cell(line.delay_median),
+                Cell(line.delay_99),
+                Cell(line.delay_max),
+                _cell(line.busy),
+                Cell(line.daemon),
+                _cell(line.per_million_packets),
+            ),
+            line.comments,
+        )
+        for block in udp
+        for line in block.lines
+    ]
+    if rows:
+        yield Table("udp", "UDP: medians of the trials that count", UDP_COLUMNS, tuple(rows))
 
 
 def _cell(figure: Figure) -> Cell:
@@ -272,16 +275,21 @@ def _drawn(chart: Chart) -> Mapping[str, Any]:
     return {"chart": chart, "spec": completed(chart)}
 
 
+SECTIONS = {
+    "Advice": "advice",
+    "What limits": "limits",
+    "What a packet costs the router": "cost",
+    "Where a packet's time goes": "cost",
+    "Ciphers and digests by themselves": "ciphers",
+}
+"""Where an annex stands, by its title up to a colon; `more` is where others do."""
+
+
 def _annexes(document: Document) -> Mapping[str, Sequence[Annex]]:
-    """By the section in which they stand; `more`: those that this page knows nothing of."""
-    placed = {
-        "advice": advice_annex(document.advice),
-        "limits": limits_annex(document.rows, document.limits),
-        "cost": [*cost_annex(document.models), *parts_annexes(document.parts)],
-        "ciphers": cipher_annex(document.speeds, document.rows),
-    }
-    known = {annex.title for own in placed.values() for annex in own}
-    return {**placed, "more": [annex for annex in document.annexes if annex.title not in known]}
+    placed: dict[str, list[Annex]] = {section: [] for section in (*SECTIONS.values(), "more")}
+    for annex in document.annexes:
+        placed[SECTIONS.get(annex.title.partition(":")[0], "more")].append(annex)
+    return placed
 
 
 def _configurations(document: Document) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -293,9 +301,3 @@ def _configurations(document: Document) -> list[tuple[str, list[tuple[str, str]]
             for name, text in record.proof.configuration.items():
                 own.setdefault(name, text)
     return [(tunnel, list(own.items())) for tunnel, own in found.items() if own]
-
-
-def _versions(document: Document) -> list[tuple[str, tuple[str, ...]]]:
-    """By tunnel, of both ends."""
-    found = {block.technology: block.versions for block in blocks(document.rows)}
-    return list((found | {block.technology: block.versions for block in udp_blocks(document.udp_rows)}).items())
