@@ -18,7 +18,8 @@ TARGET_RULE = "target"
 COST = "cpu_s_per_million_packets"
 
 NOTHING = "No trial of this run counts."
-NO_TUNNEL = "No tunnel has a figure that counts, so none can be recommended."
+NO_TUNNEL = "No tunnel has a rate that counts, so none can be recommended."
+NOT_COMPARED = "No two tunnels have figures that can be compared"
 
 
 @dataclass(frozen=True)
@@ -50,35 +51,48 @@ def answer(
 
 
 def _target(said: Sequence[str]) -> str:
-    """What the advice ends with where a tunnel carries the target; else that none was shown to."""
+    """The tunnel with most headroom, where the advice ends with it; else whether anything was shown to carry it."""
     if said[-1].startswith("Of the tunnels that carry"):
         return said[-1]
-    return f"{said[0].split(' through ')[0]}: no tunnel was shown to carry it both ways; see the advice."
+    target = said[0].split(" through ")[0]
+    if any(": yes" in text for text in said):
+        return f"What carries {target}, and what was not shown to, is in the advice."
+    return f"Nothing was shown to carry {target} both ways; the advice has why."
 
 
 def _cheapest(rows: Sequence[Row]) -> str:
     """The tunnels that cost the router least per packet, with the largest payload."""
     largest = max(row.payload_bytes for row in rows)
+    rivals = [row for row in rows if row.payload_bytes == largest and not row.tunnel.is_baseline]
+    names = {row.tunnel.name for row in rivals}
     ways = []
     is_single = False
     for direction in Direction:
-        there = [row for row in rows if (row.payload_bytes, row.direction) == (largest, direction)]
-        best = [(row.tunnel.name, cost) for row in there if COST in row.best and (cost := _cost(row))]
-        if best:
-            is_single = is_single or any(cost.count == 1 for _, cost in best)
-            named = " and ".join(f"{name} ({significant(cost.median, 3)} us)" for name, cost in best)
-            base = [cost for row in there if row.tunnel.is_baseline and (cost := _cost(row))]
-            beside = "".join(f", without a tunnel {significant(cost.median, 3)} us" for cost in base)
-            ways.append(f"{direction}: {named}{beside}")
+        there = [row for row in rivals if row.direction is direction]
+        best = [row for row in there if COST in row.best or len(names) == 1]  # one alone is the best of nothing
+        costs = [(row.tunnel.name, cost) for row in best if (cost := _cost(row))]
+        if costs:
+            is_single = is_single or any(cost.count == 1 for _, cost in costs)
+            named = " and ".join(f"{name} ({significant(cost.median, 3)} us)" for name, cost in costs)
+            ways.append(f"{direction}: {named}{_beside(rows, largest, direction)}")
     if not ways:
-        return NO_TUNNEL
-    tunnels = {row.tunnel.name for row in rows if not row.tunnel.is_baseline}
-    who = f"Of {len(tunnels)} tunnels this" if len(tunnels) > 1 else "The one tunnel"
+        return f"{NOT_COMPARED} with {largest} bytes of payload."
     single = ", by single trials, which show no spread" if is_single else ""
+    size = f"per packet with {largest} bytes of payload"
+    if len(names) == 1:
+        return f"CPU that the router needs {size}{single}: {'; '.join(ways)}."
     return (
-        f"{who} costs the router{' least' * (len(tunnels) > 1)} CPU per packet with {largest} bytes of payload, "
-        f"whether it encrypts or not{single}: {'; '.join(ways)}."
+        f"Of {len(names)} tunnels this costs the router least CPU {size}, whether it encrypts or not{single}: "
+        f"{'; '.join(ways)}."
     )
+
+
+def _beside(rows: Sequence[Row], payload_bytes: int, direction: Direction) -> str:
+    """What the same costs without a tunnel."""
+    place = (payload_bytes, direction)
+    baseline = [row for row in rows if row.tunnel.is_baseline and (row.payload_bytes, row.direction) == place]
+    costs = [cost for row in baseline if (cost := _cost(row))]
+    return "".join(f", without a tunnel {significant(cost.median, 3)} us" for cost in costs)
 
 
 def _cost(row: Row) -> Estimate | None:

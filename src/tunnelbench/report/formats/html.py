@@ -168,7 +168,16 @@ def number_columns(rows: Sequence[Sequence[str]]) -> frozenset[int]:
 _NUMBER = re.compile(r"-?\d|-?$|not known$")
 
 
-def embedded_data(document: Document) -> str:
+@dataclass(frozen=True)
+class Data:
+    """What a program may read out of a page."""
+
+    text: str
+    """JSON."""
+    has_trials: bool
+
+
+def embedded_data(document: Document) -> Data:
     """What `--format json` has, without what programs printed; without the trials where that would be too large."""
     whole = content(document)
     for trial in whole["trials"]:
@@ -176,10 +185,9 @@ def embedded_data(document: Document) -> str:
         if trial["proof"]:
             trial["proof"].pop("raw", None)
     text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
-    if len(text) > MOST_DATA_BYTES:
-        whole["trials"] = []
-        text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
-    return text
+    if len(text) <= MOST_DATA_BYTES:
+        return Data(text, has_trials=True)
+    return Data(json.dumps({**whole, "trials": []}, separators=(",", ":"), allow_nan=False), has_trials=False)
 
 
 @dataclass(frozen=True)
