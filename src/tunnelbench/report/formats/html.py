@@ -95,7 +95,7 @@ def page(
         data_href=data_href,
         data=None if data_href else embedded_data(document),
         library=None if library_href else library(),
-        policy=_policy(),
+        policy=_policy(is_shared=library_href is not None),
         style=_resource("report/templates", "page.css"),
         script=_resource("report/templates", "page.js"),
         tables=[*_tcp_table(tcp, is_alone=not udp), *_udp_table(udp)],
@@ -138,9 +138,13 @@ def _template() -> Template:
 
 
 @cache
-def _policy() -> str:
-    """What the browser is allowed: our own two scripts, by their hashes, and no request to anywhere."""
-    scripts = " ".join(_hash(code) for code in (library(), _resource("report/templates", "page.js")))
+def _policy(*, is_shared: bool) -> str:
+    """What the browser is allowed: our own two scripts, and no request to anywhere but for the library beside the page.
+
+    By their hashes, which browsers do not take for a file that is opened from a disk.
+    """
+    own = _hash(_resource("report/templates", "page.js"))
+    scripts = f"{own} 'self' file:" if is_shared else f"{own} {_hash(library())}"
     return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
