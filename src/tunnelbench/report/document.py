@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tunnelbench.analysis.advice import Advice, advise, clock_mhz
+from tunnelbench.analysis.answer import Answer, answer
 from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
 from tunnelbench.analysis.doubts import Doubt, doubts
 from tunnelbench.analysis.limits import Finding, what_limits
@@ -15,6 +16,7 @@ from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.own_parts import NoParts, OwnParts, own_parts
 from tunnelbench.analysis.quiet import quiet
 from tunnelbench.analysis.soak import SoakSummary
+from tunnelbench.analysis.soak_columns import SoakColumn, soak_columns
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise
 from tunnelbench.analysis.udp import UdpRow, summarise_udp
@@ -74,6 +76,10 @@ class SoakReport:
     chunks: Callable[[], Iterable[tuple[int, SoakChunk]]]
     """Pieces of the series with the numbers of their parts."""
 
+    def columns(self, most: int) -> list[SoakColumn]:
+        """The series in at most so many columns; what nobody measured is left out."""
+        return soak_columns(self.soak, self.chunks, most)
+
 
 @dataclass(frozen=True)
 class Document:
@@ -97,6 +103,8 @@ class Document:
     speeds: tuple[CipherSpeed, ...]
     """Of ciphers and digests by themselves, in the order in which they were measured."""
     doubts: tuple[Doubt, ...]
+    answer: Answer
+    """What a reader came for, in two sentences."""
     title: str
     facts: tuple[tuple[str, str], ...]
     """What it was taken on: label and value."""
@@ -144,6 +152,7 @@ def compose(
         parts=parts,
         advice=advice,
         doubts=found,
+        answer=answer(rows, limits, udp_rows, advice, is_shared=_is_shared(run)),
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
         cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows, udp_rows)),

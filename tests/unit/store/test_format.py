@@ -19,6 +19,7 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.result import (
     Check,
+    CpuInterval,
     CpuUsage,
     Interval,
     Outcome,
@@ -120,7 +121,18 @@ def test_a_run_of_an_older_format_has_no_soaks_and_can_be_given_one(tmp_path: Pa
 def test_the_documentation_names_every_table_column_and_field() -> None:
     text = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
     columns = {column.name for table in schema.metadata.sorted_tables for column in table.columns}
-    of_both = (Check, CipherSpeed, CpuUsage, Interval, PathCounters, Ping, TcpMeasurement, TunnelProof, Window)
+    of_both = (
+        Check,
+        CipherSpeed,
+        CpuInterval,
+        CpuUsage,
+        Interval,
+        PathCounters,
+        Ping,
+        TcpMeasurement,
+        TunnelProof,
+        Window,
+    )
     of_soak = (SoakReading, SoakEvent, SoakPart, Soak, SoakChunk)
     of_udp = (Burst, Classification, Delays, SearchPoint, SearchRun, UdpCounts, UdpInterval, UdpMeasurement)
     records: tuple[type[Any], ...] = (*of_both, *of_udp, *of_soak)
