@@ -90,8 +90,8 @@ def _remarks(summary: SoakSummary) -> Iterator[str]:
         yield oddities
     if summary.is_echo:
         yield (
-            f"round trip: median {_us(summary.delay_p50_ns)} us, worst {_us(summary.delay_max_ns)} us; 99 % of the worst "
-            f"second under {_us(summary.delay_p99_worst_ns)} us"
+            f"round trip: median {_us(summary.delay_p50_ns)} us, worst {_us(summary.delay_max_ns)} us; 99 % of "
+            f"the worst second under {_us(summary.delay_p99_worst_ns)} us"
         )
     if summary.gap_list:
         yield _named(
