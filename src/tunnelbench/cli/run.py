@@ -163,7 +163,7 @@ def carry_out(job: Job, store: Store, as_json: bool) -> None:
     progress = (
         Lines(job.plan.plan, to_stderr=as_json) if as_json or not sys.stdout.isatty() else LiveView(job.plan.plan)
     )
-    progress.done = len(job.known)
+    progress.know(job.known)
     if not job.is_new:
         missing = progress.total - progress.done
         click.echo(f"run {job.run_id}: {progress.done} trials are there, {missing} are missing", err=as_json)
