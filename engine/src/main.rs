@@ -5,6 +5,7 @@
 mod answers;
 mod arguments;
 mod arrivals;
+mod command_line;
 mod counter;
 mod counting;
 mod echo;
@@ -12,6 +13,7 @@ mod ending;
 mod histogram;
 mod host;
 mod io;
+mod listening;
 mod output;
 mod pace;
 mod packet;
@@ -49,7 +51,7 @@ struct Failure<'a> {
 }
 
 fn main() -> ExitCode {
-    let command = match arguments::parse(lexopt::Parser::from_env()) {
+    let command = match command_line::parse(lexopt::Parser::from_env()) {
         Ok(command) => command,
         Err(error) => {
             return fail(

@@ -8,22 +8,13 @@ use crate::arguments::Receive;
 use crate::arrivals::Intake;
 use crate::counter::Counter;
 use crate::counting::Gate;
-use crate::ending::{CannotHere, EndReason, asked_to_end};
+use crate::ending::{CannotHere, EndReason};
 use crate::histogram::{Durations, Figures};
-use crate::io::now_ns;
+use crate::listening::{Arrivals, Listener, listen};
 use crate::output::Output;
 use crate::packet::Kind;
 use crate::socket::{Closing, Means, open};
 use crate::tally::{Tally, Totals};
-
-/// What still waits in the socket at the end is taken, but not for longer than this.
-pub const DRAIN_NS: u64 = 500_000_000;
-
-/// Take what still waits in a socket: `take` tells whether there may be more.
-pub fn drain(mut take: impl FnMut() -> bool) {
-    let until_ns = now_ns() + DRAIN_NS;
-    while take() && now_ns() < until_ns {}
-}
 
 #[derive(Serialize)]
 struct Interval {
@@ -94,8 +85,7 @@ struct Receiver<'a> {
     counter: Counter,
     delays: Delays,
     open: Option<Open>,
-    first_ns: Option<u64>,
-    last_ns: u64,
+    arrivals: Arrivals,
 }
 
 pub fn run(arguments: &Receive, output: &Output) -> Result<(), CannotHere> {
@@ -113,33 +103,18 @@ pub fn run(arguments: &Receive, output: &Output) -> Result<(), CannotHere> {
         counter: Counter::new(gate, late_ns, common.latency, arguments.bind.is_ipv6()),
         delays: Delays::new(arguments),
         open: None,
-        first_ns: None,
-        last_ns: now_ns(),
+        arrivals: Arrivals::new(),
     };
-    let start_ns = receiver.last_ns;
+    let start_ns = receiver.arrivals.last_ns;
     let hello = means.hello("receive", common, &opened);
     output.print(move || hello);
 
-    let end_reason = loop {
-        let count = receiver.take();
-        receiver.close_intervals();
-        if let Some(reason) = receiver.ended() {
-            break reason;
-        }
-        if !receiver.intake.is_full(count) {
-            receiver.intake.wait(&[socket], receiver.interval_end_ns());
-        }
-    };
-    drain(|| {
-        let count = receiver.take();
-        receiver.intake.is_full(count)
-    });
+    let end_reason = listen(&mut receiver, socket, common, arguments.silence_ns);
     receiver.finish(end_reason, Closing::new(common, &means, start_ns));
     Ok(())
 }
 
-impl Receiver<'_> {
-    /// Take and count a batch.
+impl Listener for Receiver<'_> {
     fn take(&mut self) -> usize {
         let count = self.intake.take(self.socket);
         if count == 0 {
@@ -161,31 +136,12 @@ impl Receiver<'_> {
             }
         }
         if self.counter.tally.of_session() > of_session {
-            self.first_ns = self.first_ns.or(Some(now_ns));
-            self.last_ns = now_ns;
-        } else if self.first_ns.is_none() {
+            self.arrivals.note(now_ns);
+        } else if self.arrivals.first_ns.is_none() {
             // Foreign packets start nothing; they are counted with the first interval.
             self.open = None;
         }
         count
-    }
-
-    fn interval_end_ns(&self) -> u64 {
-        match &self.open {
-            Some(open) if self.arguments.common.interval_ns > 0 => open.start_ns + self.arguments.common.interval_ns,
-            _ => u64::MAX,
-        }
-    }
-
-    fn close_intervals(&mut self) {
-        while self.intake.clock.now_ns() >= self.interval_end_ns() {
-            self.close_interval(self.interval_end_ns());
-        }
-    }
-
-    fn settle(&mut self) {
-        self.intake.count_dropped(&[self.socket]);
-        self.counter.settle(&self.intake);
     }
 
     fn close_interval(&mut self, end_ns: u64) {
@@ -211,28 +167,27 @@ impl Receiver<'_> {
         });
     }
 
-    fn ended(&self) -> Option<EndReason> {
-        let now_ns = self.intake.clock.now_ns();
-        let over =
-            |since_ns: u64, limit_ns: Option<u64>| limit_ns.is_some_and(|limit_ns| now_ns >= since_ns + limit_ns);
-        if self
-            .arguments
-            .common
-            .count
-            .is_some_and(|count| self.counter.tally.of_session() >= count)
-        {
-            return Some(EndReason::Count);
-        }
-        if self
-            .first_ns
-            .is_some_and(|first_ns| over(first_ns, self.arguments.common.duration_ns))
-        {
-            return Some(EndReason::Duration);
-        }
-        if over(self.last_ns, self.arguments.silence_ns) {
-            return Some(EndReason::Silence);
-        }
-        asked_to_end()
+    fn interval_start_ns(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.start_ns)
+    }
+
+    fn packets(&self) -> u64 {
+        self.counter.tally.of_session()
+    }
+
+    fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    fn intake(&mut self) -> &mut Intake {
+        &mut self.intake
+    }
+}
+
+impl Receiver<'_> {
+    fn settle(&mut self) {
+        self.intake.count_dropped(&[self.socket]);
+        self.counter.settle(&self.intake);
     }
 
     fn finish(mut self, end_reason: EndReason, closing: Closing) {

@@ -8,12 +8,12 @@ use serde::Serialize;
 use crate::arguments::{Path, Reflect};
 use crate::arrivals::Intake;
 use crate::counting::Gate;
-use crate::ending::{CannotHere, EndReason, asked_to_end};
+use crate::ending::{CannotHere, EndReason};
 use crate::host::UdpErrors;
-use crate::io::{BATCH_MAX, now_ns};
+use crate::io::BATCH_MAX;
+use crate::listening::{Arrivals, Listener, listen};
 use crate::output::Output;
 use crate::packet::{Header, Kind, Refusal, make_answer};
-use crate::receive::drain;
 use crate::socket::{Closing, Means, open};
 use crate::transmit::{Packet, Transmitter};
 
@@ -75,7 +75,6 @@ struct Summary {
 }
 
 struct Reflector<'a> {
-    arguments: &'a Reflect,
     socket: &'a UdpSocket,
     output: &'a Output,
     intake: Intake,
@@ -86,8 +85,7 @@ struct Reflector<'a> {
     before: Tally,
     index: u64,
     interval_start_ns: Option<u64>,
-    first_ns: Option<u64>,
-    last_ns: u64,
+    arrivals: Arrivals,
     answers: Vec<usize>,
 }
 
@@ -99,7 +97,6 @@ pub fn run(arguments: &Reflect, output: &Output) -> Result<(), CannotHere> {
     let ipv6 = arguments.bind.is_ipv6();
     let errors_before = UdpErrors::read(ipv6);
     let mut reflector = Reflector {
-        arguments,
         socket,
         output,
         intake: Intake::new(true, None, means.path, common.wait, common.latency, &[socket]),
@@ -110,28 +107,14 @@ pub fn run(arguments: &Reflect, output: &Output) -> Result<(), CannotHere> {
         before: Tally::default(),
         index: 0,
         interval_start_ns: None,
-        first_ns: None,
-        last_ns: now_ns(),
+        arrivals: Arrivals::new(),
         answers: Vec::with_capacity(BATCH_MAX),
     };
-    let start_ns = reflector.last_ns;
+    let start_ns = reflector.arrivals.last_ns;
     let hello = means.hello("reflect", common, &opened);
     output.print(move || hello);
 
-    let end_reason = loop {
-        let count = reflector.take();
-        reflector.close_intervals();
-        if let Some(reason) = reflector.ended() {
-            break reason;
-        }
-        if !reflector.intake.is_full(count) {
-            reflector.intake.wait(&[socket], reflector.interval_end_ns());
-        }
-    };
-    drain(|| {
-        let count = reflector.take();
-        reflector.intake.is_full(count)
-    });
+    let end_reason = listen(&mut reflector, socket, common, arguments.silence_ns);
 
     means.path = reflector.transmitter.path;
     let closing = Closing::new(common, &means, start_ns);
@@ -154,8 +137,8 @@ pub fn run(arguments: &Reflect, output: &Output) -> Result<(), CannotHere> {
         tally: reflector.tally,
         receive_buffer_errors: grown(|errors| errors.receive_buffer),
         checksum_errors: grown(|errors| errors.checksum),
-        first_arrival_ns: reflector.first_ns,
-        last_arrival_ns: reflector.first_ns.map(|_| reflector.last_ns),
+        first_arrival_ns: reflector.arrivals.first_ns,
+        last_arrival_ns: reflector.arrivals.first_ns.map(|_| reflector.arrivals.last_ns),
         errors: sending_errors,
         calls: reflector.transmitter.calls,
         burst_packets_max: reflector.transmitter.burst_packets_max,
@@ -164,8 +147,7 @@ pub fn run(arguments: &Reflect, output: &Output) -> Result<(), CannotHere> {
     Ok(())
 }
 
-impl Reflector<'_> {
-    /// Take a batch and answer it.
+impl Listener for Reflector<'_> {
     fn take(&mut self) -> usize {
         let count = self.intake.take(self.socket);
         self.answers.clear();
@@ -180,13 +162,46 @@ impl Reflector<'_> {
             return count;
         }
         let now_ns = self.intake.clock.now_ns();
-        self.first_ns = self.first_ns.or(Some(now_ns));
+        self.arrivals.note(now_ns);
         self.interval_start_ns = self.interval_start_ns.or(Some(now_ns));
-        self.last_ns = now_ns;
         self.answer();
         count
     }
 
+    fn close_interval(&mut self, end_ns: u64) {
+        self.settle();
+        let (index, start_ns) = (self.index, self.interval_start_ns.replace(end_ns).unwrap_or(end_ns));
+        let tally = self.tally.since(&self.before);
+        self.before = self.tally;
+        self.index += 1;
+        self.output.print(move || Interval {
+            r#type: "interval",
+            role: "reflect",
+            index,
+            start_ns,
+            end_ns,
+            tally,
+        });
+    }
+
+    fn interval_start_ns(&self) -> Option<u64> {
+        self.interval_start_ns
+    }
+
+    fn packets(&self) -> u64 {
+        self.tally.received_packets
+    }
+
+    fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    fn intake(&mut self) -> &mut Intake {
+        &mut self.intake
+    }
+}
+
+impl Reflector<'_> {
     /// Whether the packet asks for an answer, and from where the session's packets come.
     fn examine(&mut self, index: usize) -> Result<Header, Refusal> {
         let header = self
@@ -224,61 +239,8 @@ impl Reflector<'_> {
         }
     }
 
-    fn interval_end_ns(&self) -> u64 {
-        match self.interval_start_ns {
-            Some(start_ns) if self.arguments.common.interval_ns > 0 => start_ns + self.arguments.common.interval_ns,
-            _ => u64::MAX,
-        }
-    }
-
-    fn close_intervals(&mut self) {
-        while self.intake.clock.now_ns() >= self.interval_end_ns() {
-            self.close_interval(self.interval_end_ns());
-        }
-    }
-
     fn settle(&mut self) {
         self.intake.count_dropped(&[self.socket]);
         self.tally.socket_dropped_packets = self.intake.drops_are_known().then_some(self.intake.dropped_packets);
-    }
-
-    fn close_interval(&mut self, end_ns: u64) {
-        self.settle();
-        let (index, start_ns) = (self.index, self.interval_start_ns.replace(end_ns).unwrap_or(end_ns));
-        let tally = self.tally.since(&self.before);
-        self.before = self.tally;
-        self.index += 1;
-        self.output.print(move || Interval {
-            r#type: "interval",
-            role: "reflect",
-            index,
-            start_ns,
-            end_ns,
-            tally,
-        });
-    }
-
-    fn ended(&self) -> Option<EndReason> {
-        let now_ns = self.intake.clock.now_ns();
-        let over =
-            |since_ns: u64, limit_ns: Option<u64>| limit_ns.is_some_and(|limit_ns| now_ns >= since_ns + limit_ns);
-        if self
-            .arguments
-            .common
-            .count
-            .is_some_and(|count| self.tally.received_packets >= count)
-        {
-            return Some(EndReason::Count);
-        }
-        if self
-            .first_ns
-            .is_some_and(|first_ns| over(first_ns, self.arguments.common.duration_ns))
-        {
-            return Some(EndReason::Duration);
-        }
-        if over(self.last_ns, self.arguments.silence_ns) {
-            return Some(EndReason::Silence);
-        }
-        asked_to_end()
     }
 }

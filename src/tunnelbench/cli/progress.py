@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from statistics import median
 
@@ -86,16 +86,27 @@ class Progress:
         self.total = len(plan.calibrations()) + len(plan.trials())
         self.rounds = plan.rounds
         self.expected_s = plan.expected_duration_s()
-        self.started_s = time.monotonic()
+        self.plan = plan
+        self.trials_s = sum(plan.expected_trial_s(spec) for spec in (*plan.calibrations(), *plan.trials()))
         self.done = 0
+        self.done_s = 0.0
+        """What the trials that are done were expected to take [s]."""
+        self.trial_s = self.trial_started_s = 0.0
+        """What the present trial is expected to take, and when it began [s]."""
 
     @property
     def left_s(self) -> float:
-        """The plan's own estimate at first, what was seen the more the longer the run [s]."""
-        elapsed_s = time.monotonic() - self.started_s
-        share = self.done / self.total if self.total else 1.0
-        total_s = self.expected_s * (1 - share) + (elapsed_s / share if share else 0.0) * share
-        return max(0.0, total_s - elapsed_s) if self.done < self.total else 0.0
+        """By the plan's own estimate: a soak takes longer than all searches [s]."""
+        if self.done >= self.total:
+            return 0.0
+        share = self.done_s / self.trials_s if self.trials_s else 1.0
+        passed_s = min(time.monotonic() - self.trial_started_s, self.trial_s) if self.trial_s else 0.0
+        return max(0.0, self.expected_s * (1 - share) - passed_s)
+
+    def know(self, records: Sequence[TrialRecord]) -> None:
+        """What an earlier part of the run has done."""
+        self.done = len(records)
+        self.done_s = sum(self.plan.expected_trial_s(record.spec) for record in records)
 
     def cipher_starts(self, what: str) -> None:
         pass
@@ -104,7 +115,7 @@ class Progress:
         pass
 
     def trial_starts(self, spec: TrialSpec) -> None:
-        pass
+        self.trial_s, self.trial_started_s = self.plan.expected_trial_s(spec), time.monotonic()
 
     def second_passed(self, rate_bps: float) -> None:
         pass
@@ -114,6 +125,8 @@ class Progress:
 
     def trial_ended(self, record: TrialRecord) -> None:
         self.done += 1
+        self.done_s += self.plan.expected_trial_s(record.spec)
+        self.trial_s = 0.0
 
     @contextmanager
     def showing(self) -> Iterator[None]:
@@ -160,6 +173,7 @@ class LiveView(Progress):
         self.rates_bps.clear()
 
     def trial_starts(self, spec: TrialSpec) -> None:
+        super().trial_starts(spec)
         self.current = f"round {spec.round}: {describe(spec)}"
         self.rates_bps.clear()
 

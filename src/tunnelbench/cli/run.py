@@ -163,7 +163,7 @@ def carry_out(job: Job, store: Store, as_json: bool) -> None:
     progress = (
         Lines(job.plan.plan, to_stderr=as_json) if as_json or not sys.stdout.isatty() else LiveView(job.plan.plan)
     )
-    progress.done = len(job.known)
+    progress.know(job.known)
     if not job.is_new:
         missing = progress.total - progress.done
         click.echo(f"run {job.run_id}: {progress.done} trials are there, {missing} are missing", err=as_json)
@@ -172,7 +172,7 @@ def carry_out(job: Job, store: Store, as_json: bool) -> None:
     try:
         measure(job, store, progress)
     except BaseException as error:
-        say_what_is_kept(job.run_id, progress.done, store.name, error)
+        say_what_is_kept(job.run_id, progress.done, store, error)
         raise
 
 
@@ -248,12 +248,22 @@ def new_record(job: Job, testbed: Testbed) -> RunRecord:
     )
 
 
-def say_what_is_kept(run_id: str, done: int, store_name: str, error: BaseException) -> None:
+def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException) -> None:
     """After a run that ended early: what is there, how to see it and how to go on."""
-    if not done:
+    kept = [] if not done else ["1 trial is"] if done == 1 else [f"{done} trials are"]
+    if has_soak(store, run_id):
+        kept.append("what was measured of a soak is")
+    if not kept:
         return
     ended = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "ended early"
-    trials = "1 trial is" if done == 1 else f"{done} trials are"
-    say(f"tunnelbench: run {run_id} {ended}; {trials} kept in {store_name}")
+    say(f"tunnelbench: run {run_id} {ended}; {' and '.join(kept)} kept in {store.name}")
     say(f"hint: tunnelbench report {run_id} shows them")
     say(f"hint: tunnelbench run --resume {run_id} does the rest")
+
+
+def has_soak(store: Store, run_id: str) -> bool:
+    """Whether a soak of the run has begun; a store that cannot be read must not hide why the run ended."""
+    try:
+        return bool(store.soaks(run_id).all())
+    except UserError:
+        return False

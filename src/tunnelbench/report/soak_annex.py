@@ -15,16 +15,15 @@ MOMENTS_NAMED = 5
 
 HEADER = (
     "Soak",
-    "Duration",
+    "Time",
     "Offered [packets/s]",
     "Received [packets/s]",
     "Lost",
     "Loss",
-    "Seconds with loss",
+    "Lossy seconds",
     "Longest without loss",
     "Worst second",
-    "RTT median/worst [us]",
-    "CPU busy mean/most",
+    "CPU mean/most",
     "Restarts",
     "Rekeys",
     "Gaps",
@@ -76,7 +75,6 @@ def _row(summary: SoakSummary) -> tuple[str, ...]:
         str(summary.seconds_with_loss),
         length(summary.longest_loss_free_s),
         f"{summary.worst_second_lost_packets} at {length(worst.at_s)}" if worst else "-",
-        f"{_us(summary.delay_p50_ns)}/{_us(summary.delay_max_ns)}" if summary.is_echo else "-",
         f"{_share(summary.router_busy_share)}/{_share(summary.router_busy_max_share)}",
         str(summary.restarts),
         str(summary.rekeys),
@@ -90,6 +88,11 @@ def _remarks(summary: SoakSummary) -> Iterator[str]:
         yield f"not finished: {length(summary.measured_s)} of {length(summary.planned_s)} were measured{why}"
     if oddities := _oddities(summary):
         yield oddities
+    if summary.is_echo:
+        yield (
+            f"round trip: median {_us(summary.delay_p50_ns)} us, worst {_us(summary.delay_max_ns)} us; 99 % of "
+            f"the worst second under {_us(summary.delay_p99_worst_ns)} us"
+        )
     if summary.gap_list:
         yield _named(
             "gap", summary.gaps, [Moment(gap.at_s, f"for {length(gap.duration_s)}") for gap in summary.gap_list]

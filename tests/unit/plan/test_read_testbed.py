@@ -99,8 +99,8 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
         (
             "zzz=2",
             (
-                "unknown key; known are title, rounds, tcp, udp, cipher_speed, tunnel, kind, router_cpu, quiet_wait_s, "
-                "link"
+                "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, "
+                "quiet_wait_s, link"
             ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),

@@ -96,6 +96,7 @@ def test_what_was_acknowledged_stays_after_kill_9(tmp_path: Path) -> None:
     assert [reading.start_s for reading in readings] == list(range(len(readings)))
 
 
+@pytest.mark.timeout(400)
 def test_a_week_goes_through_the_store_and_the_summary_in_constant_memory(tmp_path: Path) -> None:
     soak = make_soak(make_part(), duration_s=WEEK_S)
     memory = {"router/openvpn": 9_000_000}

@@ -43,9 +43,13 @@ def show(store: Store, reference: str, trial: int | None, *, as_json: bool) -> N
         )
         emit(text)
         return
-    if trial in soaks and not as_json:
-        emit("".join((drawn(title(f"Run {run.run_id}")), soak_text(soaks[trial]))))
-        if all(record.spec.sequence != trial for record in records):
+    if trial in soaks:
+        has_record = any(record.spec.sequence == trial for record in records)
+        if not as_json:
+            emit("".join((drawn(title(f"Run {run.run_id}")), soak_text(soaks[trial]))))
+        elif not has_record:
+            emit_json(json.loads(render(run, (), "json", soaks=[soaks[trial]]))["soaks"][0])
+        if not has_record:
             return
     record = next((record for record in records if record.spec.sequence == trial), None)
     if record is None:

@@ -1,0 +1,38 @@
+"""How long a run may still take."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.builders import make_trial, make_tunnel
+
+from tunnelbench.cli.progress import Lines
+from tunnelbench.model.plan import Plan, SoakTraffic, Test, UdpTraffic
+
+WEEK_S = 604_800.0
+PLAN = Plan(
+    "soak", "", (make_tunnel(),), None, 1, udp=UdpTraffic(payload_bytes=(1400,)), soak=SoakTraffic(duration_s=WEEK_S)
+)
+
+
+def test_a_soak_that_is_to_come_counts_for_as_long_as_it_is() -> None:
+    progress = Lines(PLAN, to_stderr=True)
+    assert progress.left_s == pytest.approx(PLAN.expected_duration_s())
+    searches = [spec for spec in (*PLAN.calibrations(), *PLAN.trials()) if spec.test is not Test.SOAK]
+    progress.know([make_trial(spec) for spec in searches])
+    assert progress.left_s == pytest.approx(WEEK_S, rel=0.01)
+
+
+def test_the_time_of_the_present_trial_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Lines(PLAN, to_stderr=True)
+    now_s = [1000.0]
+    monkeypatch.setattr("tunnelbench.cli.progress.time.monotonic", lambda: now_s[0])
+    before_s = progress.left_s
+    progress.trial_starts(PLAN.trials()[-1])
+    now_s[0] += 3600
+    assert progress.left_s == pytest.approx(before_s - 3600)
+
+
+def test_nothing_is_left_of_a_run_that_is_done() -> None:
+    progress = Lines(PLAN, to_stderr=True)
+    progress.know([make_trial(spec) for spec in (*PLAN.calibrations(), *PLAN.trials())])
+    assert progress.left_s == 0
