@@ -316,7 +316,7 @@ class RunRecord:
     ended_at: str | None
     """UTC, ISO 8601; None while it runs, or where it was killed."""
     status: str
-    """`running`, `done`, `interrupted`, `failed`."""
+    """`running`, `done`, `interrupted`, `failed`, `killed`; `imported`: measured elsewhere."""
     plan_name: str
     plan_title: str
     plan_text: str

@@ -46,7 +46,7 @@ def run_row(record: RunRecord) -> Row:
         "notes": _json(record.notes),
         "trials_recorded": 0,
     }
-    return _sealed(row)
+    return sealed(row)
 
 
 def run_record(row: Mapping[Any, Any]) -> RunRecord:
@@ -84,7 +84,7 @@ def trial_row(run_id: str, record: TrialRecord, proof_sha256: str | None) -> Row
         "load": _text(spec.load),
         "udp": None if record.udp is None else _json(_UDP.dump_python(record.udp, mode="json")),
     }
-    return _sealed(row)
+    return sealed(row)
 
 
 def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | None) -> TrialRecord:
@@ -115,7 +115,7 @@ def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | N
 
 def raw_row(run_id: str, record: TrialRecord) -> Row:
     """For table `trial_raw`."""
-    return _sealed({"run_id": run_id, "sequence": record.spec.sequence, "raw": _json(dict(record.raw))})
+    return sealed({"run_id": run_id, "sequence": record.spec.sequence, "raw": _json(dict(record.raw))})
 
 
 def proof_row(proof: TunnelProof) -> Row:
@@ -138,7 +138,7 @@ def proof_record(row: Mapping[Any, Any], *, with_raw: bool) -> TunnelProof:
 
 def cipher_speed_row(run_id: str, place: int, found: CipherSpeed) -> Row:
     """For table `cipher_speed`; `place` keeps the order in which they were measured."""
-    return _sealed(
+    return sealed(
         {
             "run_id": run_id,
             "machine": _text(found.machine),
@@ -156,8 +156,8 @@ def cipher_speed(row: Mapping[Any, Any]) -> CipherSpeed:
     return _CIPHER_SPEED.validate_json(row["speed"])
 
 
-def _sealed(row: Row) -> Row:
-    """With its checksum."""
+def sealed(row: Row) -> Row:
+    """With the checksum of what it holds."""
     return {**row, CHECKSUM: checksum(row)}
 
 
