@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tunnelbench.host.command import Daemon
 from tunnelbench.measure import cpu
 from tunnelbench.measure.counters import Arrivals, Place, read_arrivals
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
-from tunnelbench.model.result import Window
+from tunnelbench.model.result import CpuInterval, Window
 from tunnelbench.testbed.base import Testbed
 
 GRACE_S = 8.0
@@ -35,6 +36,9 @@ SHORTEST_WINDOW_SHARE = 0.5
 
 DYING_S = 0.2
 """From the going of a tunnel's device to the end of its program: the kernel closes the one before the other."""
+
+SHORTEST_INTERVAL_S = 0.1
+"""Of the router's CPU over time: the kernel may count in ticks of 10 ms, a tenth of it."""
 
 OnSecond = Callable[[float], None]
 """Called about once a second with the rate of the data on the interface [bit/s]."""
@@ -89,6 +93,8 @@ class Companion:
         """What `ss` said of the sender's connections half-way through."""
         self._opened: Reading | None = None
         self._closed: Reading | None = None
+        self._times = [cpu.read_cpu(testbed.router, ())]
+        """Of the router: before the traffic, when data began to flow, then about once a second."""
 
     def accompany(self, client: Daemon) -> None:
         """Stay with the program that offers the traffic; raises TrialFailed when it hangs or the tunnel dies."""
@@ -111,6 +117,7 @@ class Companion:
                 break
         # Where setting up took long, through a slow tunnel, the test ends that much later.
         end_s = max(end_s, time.monotonic() + self.duration_s - SLOW_START_S)
+        self._times.append(self._read_cpu())
         client.wait(RAMP_S)
         self._opened = latest = self._read()
         half_way_s = started_s + self.duration_s / 2
@@ -123,11 +130,13 @@ class Companion:
                 return
             self.path.require_daemons()
             reading = self._read()
+            self._times.append(reading.cpu)
             elapsed_s = reading.cpu.clock_s - latest.cpu.clock_s
             if elapsed_s > 0.2:
                 self.on_second((reading.arrivals - latest.arrivals).data_bytes * 8 / elapsed_s)
                 latest = reading
         self._closed = self._read()
+        self._times.append(self._closed.cpu)
         if not client.wait(GRACE_S):
             raise TrialFailed(f"{client.name} did not end {GRACE_S:g} s after its test of {self.duration_s:g} s")
 
@@ -155,8 +164,32 @@ class Companion:
             daemon_cpu_method=after.daemons_method,
             router_by_cpu=tuple(cpu.usage(before, after, [one]) for one in self.testbed.router.cpus),
             program_cpu_s=spent_s or {},
+            intervals=router_intervals(self._times, self.testbed.router.cpus),
         )
 
     def _read(self) -> Reading:
-        times = cpu.read_cpu(self.testbed.router, self.path.router_daemons)
-        return Reading(times, read_arrivals(self.testbed, self.path.place))
+        return Reading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))
+
+    def _read_cpu(self) -> cpu.CpuReading:
+        return cpu.read_cpu(self.testbed.router, self.path.router_daemons)
+
+
+def router_intervals(times: Sequence[cpu.CpuReading], cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
+    """Between readings, of which the second is the moment at which data began to flow.
+
+    What is shorter than SHORTEST_INTERVAL_S goes with what follows it, and the last with what is before it.
+    """
+    if len(times) < 3:
+        return ()
+    start_s = times[1].clock_s
+    kept = [times[1]]
+    for reading in times[2:]:
+        if reading.clock_s - kept[-1].clock_s >= SHORTEST_INTERVAL_S:
+            kept.append(reading)
+    if len(kept) > 1:
+        kept[-1] = times[-1]
+    readings = kept if start_s - times[0].clock_s < SHORTEST_INTERVAL_S else [times[0], *kept]
+    return tuple(
+        CpuInterval(before.clock_s - start_s, after.clock_s - start_s, cpu.usage(before, after, cpus).busy_s)
+        for before, after in pairwise(readings)
+    )

@@ -138,6 +138,17 @@ class PathCounters:
 
 
 @dataclass(frozen=True)
+class CpuInterval:
+    """How long the router's CPUs were busy in a part of a trial."""
+
+    start_s: float
+    end_s: float
+    """Since data began to flow, negative before that [s]."""
+    busy_s: float
+    """Summed over the CPUs [s]."""
+
+
+@dataclass(frozen=True)
 class Window:
     """What was counted in a window that lies wholly inside the traffic: rates and CPU shares come from it.
 
@@ -162,6 +173,13 @@ class Window:
     """As `router_cpu`, each CPU by itself; empty in records of before this was kept."""
     program_cpu_s: Mapping[str, float] = field(default_factory=dict)
     """`daemon_cpu_s` by the name of the program [s]."""
+    intervals: tuple[CpuInterval, ...] = ()
+    """The router's CPUs over time, from before the traffic on; empty in records of before this was kept."""
+
+    def busy_share_of(self, interval: CpuInterval) -> float:
+        """Share of the router's CPUs that was busy in one of the intervals, 0 to 1."""
+        available_s = (interval.end_s - interval.start_s) * len(self.router_cpu.cpus)
+        return min(1.0, interval.busy_s / available_s)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tunnelbench.analysis.advice import Advice, advise, clock_mhz
+from tunnelbench.analysis.answer import Answer, answer
 from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
 from tunnelbench.analysis.doubts import Doubt, doubts
 from tunnelbench.analysis.limits import Finding, what_limits
@@ -81,6 +82,8 @@ class Document:
     speeds: tuple[CipherSpeed, ...]
     """Of ciphers and digests by themselves, in the order in which they were measured."""
     doubts: tuple[Doubt, ...]
+    answer: Answer
+    """What a reader came for, in two sentences."""
     title: str
     facts: tuple[tuple[str, str], ...]
     """What it was taken on: label and value."""
@@ -119,6 +122,7 @@ def compose(
         parts=parts,
         advice=advice,
         doubts=found,
+        answer=answer(rows, limits, udp_rows, advice, is_shared=_is_shared(run)),
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
         cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows, udp_rows)),

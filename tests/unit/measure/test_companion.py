@@ -115,6 +115,24 @@ def test_cpu_shares_are_those_of_the_window(path: SimulatedPath) -> None:
     assert sum(usage.busy_s for usage in window.router_by_cpu) == pytest.approx(window.router_cpu.busy_s)
 
 
+def test_the_routers_cpu_over_time_begins_before_the_traffic_and_misses_nothing_after(path: SimulatedPath) -> None:
+    path.flows_from_s, path.ends_at_s = 0.5, 10.6
+    window = path.accompany().window()
+    before, *during = window.intervals
+    assert before.start_s == pytest.approx(-0.5, abs=0.02)
+    assert before.end_s == 0
+    assert [one.end_s for one in (before, *during)][:-1] == [one.start_s for one in during]
+    assert 9 <= len(during) <= 11
+    assert all(window.busy_share_of(one) == pytest.approx(0.25) for one in window.intervals)
+
+
+def test_a_part_that_is_too_short_to_be_counted_is_taken_together_with_what_follows(path: SimulatedPath) -> None:
+    path.flows_from_s = 0.01
+    first, *rest = path.accompany().window().intervals
+    assert first.start_s == 0
+    assert all(one.end_s - one.start_s >= companion.SHORTEST_INTERVAL_S for one in (first, *rest))
+
+
 def test_a_tunnel_of_the_kernel_has_no_daemons_time(path: SimulatedPath) -> None:
     window = path.accompany(with_daemons=False).window()
     assert (window.daemon_cpu_s, window.daemon_cpu_method) == (None, "")

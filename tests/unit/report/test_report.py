@@ -28,13 +28,13 @@ def excerpt() -> tuple[TrialRecord, ...]:
 
 
 def test_these_are_the_formats() -> None:
-    assert FORMATS == ("csv", "dokuwiki", "json", "markdown", "series", "terminal", "textile")
+    assert FORMATS == ("csv", "dokuwiki", "html", "json", "markdown", "series", "terminal", "textile")
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(WrongInput) as caught:
         render(make_run(), (), "paper")
-    assert caught.value.hint == "formats: csv, dokuwiki, json, markdown, series, terminal, textile"
+    assert caught.value.hint == "formats: csv, dokuwiki, html, json, markdown, series, terminal, textile"
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -165,8 +165,8 @@ class TestForPeople:
 def test_heavy_libraries_are_loaded_only_by_the_format_that_draws_with_them() -> None:
     program = (
         "import sys, tunnelbench.report as report;"
-        "from tunnelbench.report.formats import markdown;"
-        "sys.exit(' '.join(name for name in ('rich', 'sqlalchemy', 'pydantic') if name in sys.modules))"
+        "from tunnelbench.report.formats import html, markdown;"
+        "sys.exit(' '.join(name for name in ('jinja2', 'rich', 'sqlalchemy', 'pydantic') if name in sys.modules))"
     )
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert completed.stderr.strip() == ""

@@ -18,6 +18,7 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.result import (
     Check,
+    CpuInterval,
     CpuUsage,
     Interval,
     Outcome,
@@ -99,7 +100,18 @@ def test_a_run_of_an_older_format_has_no_speeds_and_can_be_given_some(tmp_path: 
 def test_the_documentation_names_every_table_column_and_field() -> None:
     text = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
     columns = {column.name for table in schema.metadata.sorted_tables for column in table.columns}
-    of_both = (Check, CipherSpeed, CpuUsage, Interval, PathCounters, Ping, TcpMeasurement, TunnelProof, Window)
+    of_both = (
+        Check,
+        CipherSpeed,
+        CpuInterval,
+        CpuUsage,
+        Interval,
+        PathCounters,
+        Ping,
+        TcpMeasurement,
+        TunnelProof,
+        Window,
+    )
     of_udp = (Burst, Classification, Delays, SearchPoint, SearchRun, UdpCounts, UdpInterval, UdpMeasurement)
     records: tuple[type[Any], ...] = (*of_both, *of_udp)
     names = {field.name for record in records for field in fields(record)}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tunnelbench.model.plan import Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import (
     Check,
+    CpuInterval,
     CpuUsage,
     Interval,
     Outcome,
@@ -70,7 +71,18 @@ def any_of(record: type[Any]) -> st.SearchStrategy[Any]:
 
 
 UDP_PARTS = (Delays, UdpInterval, UdpCounts, SearchPoint, Classification, SearchRun, Burst, UdpMeasurement)
-for part in (CpuUsage, Ping, Interval, PathCounters, Window, Sender, TcpMeasurement, TunnelProof, *UDP_PARTS):
+for part in (
+    CpuUsage,
+    CpuInterval,
+    Ping,
+    Interval,
+    PathCounters,
+    Window,
+    Sender,
+    TcpMeasurement,
+    TunnelProof,
+    *UDP_PARTS,
+):
     any_of(part)
 
 specs = st.builds(

@@ -59,11 +59,16 @@ def render(document: Document, style: Style) -> str:
     Fields are named as in the model, with their units.
     """
     del style
+    return json.dumps(content(document), indent=2, allow_nan=False) + "\n"
+
+
+def content(document: Document) -> dict[str, Any]:
+    """As `render` has it, of what JSON has words for."""
     rows = [
         {**plain(row), "comments": list(comments(row)), "limits": plain(limits)}
         for row, limits in zip(document.rows, document.limits, strict=True)
     ]
-    whole = {
+    return {
         "run": plain(document.run),
         "rows": rows,
         "advice": plain(document.advice),
@@ -75,7 +80,6 @@ def render(document: Document, style: Style) -> str:
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
         "trials": [_trial(record) for record in document.records],
     }
-    return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 
 def plain(value: Any) -> Any:

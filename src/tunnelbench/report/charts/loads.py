@@ -1,0 +1,87 @@
+"""Loss and delay of UDP against the load offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tunnelbench.analysis.numbers import percent, significant
+from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.model.plan import LATENCY_LOADS, Direction, Test
+from tunnelbench.report.charts.chart import Chart, Place
+from tunnelbench.report.charts.lines import Axis, Line, line_spec
+from tunnelbench.report.document import Document
+from tunnelbench.report.text import one_line
+
+
+def load_charts(document: Document) -> Iterator[Chart]:
+    """One of loss and one of delay for each payload and direction that was measured so."""
+    for payload, direction in dict.fromkeys((row.payload_bytes, row.direction) for row in document.udp_rows):
+        own = [row for row in document.udp_rows if (row.payload_bytes, row.direction) == (payload, direction)]
+        size = f"{payload} bytes of payload" if payload else "mix of sizes (IMIX)"
+        name = f"{payload or 'imix'}-{direction}"
+        yield from _loss(own, size, name, direction)
+        yield from _delay(own, size, name, direction)
+
+
+def _loss(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) -> Iterator[Chart]:
+    curves = [
+        (one_line(row.tunnel.name), row.figures.curve)
+        for row in rows
+        if row.test is Test.LOSS_CURVE and row.figures and row.figures.curve
+    ]
+    if not curves:
+        return
+    lines = [Line(tunnel, [(round(pps), loss * 100) for pps, loss in curve]) for tunnel, curve in curves]
+    first = {tunnel: next((pps for pps, loss in curve if loss > 0), None) for tunnel, curve in curves}
+    said = "; ".join(
+        f"{tunnel} loses from {pps:,.0f} packets/s on" if pps else f"{tunnel} loses at none of the loads"
+        for tunnel, pps in first.items()
+    )
+    yield Chart(
+        name=f"loss-{name}",
+        place=Place.LOAD,
+        title=f"Loss against load, {size}, {direction}",
+        sentence=f"{said}.",
+        spec=line_spec(lines, Axis("offered [packets/s]"), Axis("lost [%]")),
+        header=("Tunnel", "Offered [packets/s]", "Lost"),
+        rows=tuple((tunnel, f"{pps:,.0f}", percent(loss)) for tunnel, curve in curves for pps, loss in curve),
+    )
+
+
+def _delay(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) -> Iterator[Chart]:
+    by_tunnel: dict[str, dict[str, UdpRow]] = {}
+    for row in rows:
+        if row.test is Test.LATENCY and row.figures and row.figures.delay_p50_ns:
+            by_tunnel.setdefault(one_line(row.tunnel.name), {})[row.load] = row
+    if not by_tunnel:
+        return
+    lines = [line for tunnel, loads in by_tunnel.items() for line in _delay_lines(tunnel, loads)]
+    worst = max((at, line.name, load) for line in lines for load, at in line.points)
+    yield Chart(
+        name=f"delay-{name}",
+        place=Place.LOAD,
+        title=f"Delay against load, {size}, {direction}",
+        sentence=f"Loads are shares of each path's own PDR. Highest: {worst[1]} at {worst[2]}, {_us(worst[0])} us.",
+        spec=line_spec(lines, Axis("load, of the PDR", "ordinal"), Axis("one way [us]", scale="log")),
+        header=("Tunnel and percentile", *(f"{load} [us]" for load in LATENCY_LOADS)),
+        rows=tuple(
+            (line.name, *(_us(dict(line.points)[load]) if load in dict(line.points) else "" for load in LATENCY_LOADS))
+            for line in lines
+        ),
+    )
+
+
+def _delay_lines(tunnel: str, loads: Mapping[str, UdpRow]) -> Iterator[Line]:
+    for percentile in (50, 99):
+        points = []
+        for load in LATENCY_LOADS:
+            figures = loads[load].figures if load in loads else None
+            found = (figures.delay_p50_ns if percentile == 50 else figures.delay_p99_ns) if figures else None
+            if found and found.median > 0:
+                points.append((load, found.median / 1e3))
+        if points:
+            yield Line(f"{tunnel}, {percentile} %", points)
+
+
+def _us(value: float) -> str:
+    return significant(value, 3)

@@ -1,0 +1,199 @@
+"""What arrived over time, and below it how busy the router was, with the start of the test marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tunnelbench.analysis.numbers import percent, significant
+from tunnelbench.analysis.statistics import median
+from tunnelbench.model.plan import CALIBRATION_KIND
+from tunnelbench.model.result import TrialRecord, Window
+from tunnelbench.report.charts.chart import MARK, PALETTE, Chart, Place, Spec
+from tunnelbench.report.document import Document
+from tunnelbench.report.text import one_line
+
+MOST_POINTS = 300
+"""Of one line; neighbours are taken together."""
+MOST_POINTS_OF_ALL = 6_000
+"""Of a whole report, so that a page stays small."""
+MOST_ROWS = 20
+"""Of a series in figures; all of them are in the raw data."""
+TRAFFIC_PX, CPU_PX = 170, 110
+AXIS_PX = 62
+"""Left of both pictures, so that their time axes stand below each other."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A part of a trial."""
+
+    start_s: float
+    end_s: float
+    value: float
+    """Packets or bits that arrived, or CPU seconds."""
+    lost: int = 0
+
+    @property
+    def rate(self) -> float:
+        return self.value / (self.end_s - self.start_s)
+
+
+def series_charts(document: Document) -> Iterator[Chart]:
+    """One for each tunnel and kind of trial: of its trials the one whose rate is the median."""
+    groups: dict[tuple[str, str], list[TrialRecord]] = {}
+    for record in document.records:
+        if record.counts and record.spec.tunnel.kind != CALIBRATION_KIND and len(_readings(record)[0]) > 1:
+            groups.setdefault((record.spec.tunnel.name, record.spec.what), []).append(record)
+    most = max(10, min(MOST_POINTS, MOST_POINTS_OF_ALL // max(1, len(groups))))
+    for number, own in enumerate(groups.values(), start=1):
+        yield _chart(_middle(own), len(own), f"series-{number}", most)
+
+
+def _middle(records: Sequence[TrialRecord]) -> TrialRecord:
+    ordered = sorted(records, key=_rate)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _rate(record: TrialRecord) -> float:
+    if record.tcp:
+        return record.tcp.throughput_bps
+    return record.udp.counts.forwarding_rate_pps if record.udp and record.udp.counts else 0.0
+
+
+def _readings(record: TrialRecord) -> tuple[list[Reading], str]:
+    """The series and its unit."""
+    if record.tcp:
+        found = [Reading(each.start_s, each.end_s, each.bytes * 8 / 1e6) for each in record.tcp.intervals]
+        unit = "Mbit/s"
+    elif record.udp and record.udp.counts:
+        intervals = record.udp.counts.intervals
+        found = [Reading(each.start_s, each.end_s, each.received_packets, each.lost_packets) for each in intervals]
+        unit = "packets/s"
+    else:
+        found, unit = [], ""
+    return [each for each in found if each.end_s > each.start_s], unit
+
+
+def _window(record: TrialRecord) -> Window | None:
+    if record.tcp:
+        return record.tcp.window
+    return record.udp.window if record.udp else None
+
+
+def _chart(record: TrialRecord, trials: int, name: str, most: int) -> Chart:
+    readings, unit = _readings(record)
+    readings = _merged(readings, most)
+    window = _window(record)
+    parts = window.intervals if window else ()
+    cpus = len(window.router_cpu.cpus) if window else 1
+    cpu = _merged([Reading(each.start_s, each.end_s, each.busy_s / cpus) for each in parts], most)
+    spec = record.spec
+    which = (
+        f"round {spec.round}" if trials == 1 else f"round {spec.round}, the middle one of {trials} trials that count"
+    )
+    return Chart(
+        name=name,
+        place=Place.SERIES,
+        title=one_line(f"{spec.tunnel.name}, {spec.what}"),
+        sentence=f"{which}: {_sentence(readings, cpu, unit)}",
+        spec=_spec(readings, cpu, unit),
+        header=("Series", "Begins [s]", "Ends [s]", "Value"),
+        rows=tuple(_rows(_merged(readings, MOST_ROWS), _merged(cpu, MOST_ROWS), unit)),
+    )
+
+
+def _merged(readings: Sequence[Reading], most: int) -> list[Reading]:
+    step = -(-len(readings) // most) if readings else 1
+    found = []
+    for first in range(0, len(readings), step):
+        group = readings[first : first + step]
+        total, lost = sum(each.value for each in group), sum(each.lost for each in group)
+        found.append(Reading(group[0].start_s, group[-1].end_s, total, lost))
+    return found
+
+
+def _sentence(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> str:
+    rates = [each.rate for each in readings]
+    low, middle, high = (_number(value) for value in (min(rates), median(rates), max(rates)))
+    said = f"{low} to {high} {unit}, median {middle}, in {len(rates)} readings over {readings[-1].end_s:.0f} s"
+    if lost := sum(each.lost for each in readings):
+        said += f"; {lost:,} packets lost"
+    before, during = [each for each in cpu if each.end_s <= 0], [each for each in cpu if each.start_s >= 0]
+    if during:
+        said += f"; router CPU {percent(max(0.0, min(each.rate for each in during)))} to "
+        said += f"{percent(min(1.0, max(each.rate for each in during)))} busy"
+    if before:
+        said += f", before the test {percent(min(1.0, before[0].rate))}"
+    return f"{said}."
+
+
+def _rows(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Iterator[tuple[str, ...]]:
+    for each in readings:
+        lost = f", {each.lost} lost" if each.lost else ""
+        yield ("arrived", f"{each.start_s:.2f}", f"{each.end_s:.2f}", f"{_number(each.rate)} {unit}{lost}")
+    for each in cpu:
+        yield ("router CPU", f"{each.start_s:.2f}", f"{each.end_s:.2f}", percent(min(1.0, each.rate)))
+
+
+def _spec(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Spec:
+    first = min([0.0, *(each.start_s for each in cpu)])
+    last = max([readings[-1].end_s, *(each.end_s for each in cpu)])
+    scale = {"domain": [round(first, 3), round(last, 3)], "nice": False}
+    traffic = _picture(readings, unit, scale, TRAFFIC_PX, colour=PALETTE[0])
+    if lost := [each for each in readings if each.lost]:
+        marks = [{"t": round((each.start_s + each.end_s) / 2, 3), "lost": "x"} for each in lost]
+        traffic["layer"].append(
+            {
+                "data": {"values": marks},
+                "mark": {"type": "text", "color": MARK, "fontSize": 14, "fontWeight": "bold", "dy": -8},
+                "encoding": {
+                    "x": {"field": "t", "type": "quantitative", "scale": scale},
+                    "y": {"value": TRAFFIC_PX},
+                    "text": {"field": "lost"},
+                },
+            }
+        )
+    below = [_picture(cpu, "router CPU [%]", scale, CPU_PX, colour=PALETTE[5], share_of=100)] if cpu else []
+    (below or [traffic])[-1]["layer"][0]["encoding"]["x"]["title"] = "s since data began to flow"
+    return {"spacing": 8, "vconcat": [traffic, *below]}
+
+
+def _picture(
+    readings: Sequence[Reading], unit: str, scale: Spec, height_px: int, *, colour: str, share_of: int | None = None
+) -> Spec:
+    """Steps, the area below them filled, and a line where the test starts."""
+    factor = share_of or 1
+    values = [{"t": round(each.start_s, 3), "v": float(f"{each.rate * factor:.5g}")} for each in readings]
+    values.append({"t": round(readings[-1].end_s, 3), "v": values[-1]["v"]})
+    y_scale: Spec = {"domain": [0, share_of], "clamp": True} if share_of else {"zero": True}
+    x: Spec = {"type": "quantitative", "scale": scale, "title": None}
+    return {
+        "width": "container",
+        "height": height_px,
+        "data": {"values": values},
+        "layer": [
+            {
+                "mark": {"type": "area", "interpolate": "step-after", "line": {"color": colour}, "color": colour,
+                         "fillOpacity": 0.2},
+                "encoding": {
+                    "x": {"field": "t", **x},
+                    "y": {"field": "v", "type": "quantitative", "title": unit, "scale": y_scale,
+                          "axis": {"minExtent": AXIS_PX, "maxExtent": AXIS_PX, "tickCount": 4}},
+                },
+            },
+            {
+                "data": {"values": [{"t": 0, "said": "start of the test"}]},
+                "layer": [
+                    {"mark": {"type": "rule", "color": MARK, "strokeWidth": 2, "strokeDash": [5, 3]},
+                     "encoding": {"x": {"field": "t", **x}}},
+                    {"mark": {"type": "text", "align": "left", "baseline": "top", "dx": 4},
+                     "encoding": {"x": {"field": "t", **x}, "y": {"value": 2}, "text": {"field": "said"}}},
+                ],
+            },
+        ],
+    }  # fmt: skip
+
+
+def _number(value: float) -> str:
+    return significant(value, 4, thousands=True)

@@ -1,0 +1,285 @@
+"""One page that needs no network: text and tables without JavaScript, charts and sorting with it."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from tunnelbench.report.annexes import Annex, advice_annex, cipher_annex, cost_annex, limits_annex
+from tunnelbench.report.charts import charts
+from tunnelbench.report.charts.chart import Chart, Place, completed
+from tunnelbench.report.document import Document, Style, legends
+from tunnelbench.report.formats.json import content
+from tunnelbench.report.parts_annex import parts_annexes
+from tunnelbench.report.table import Figure, blocks
+from tunnelbench.report.text import one_line
+from tunnelbench.report.udp_table import udp_blocks
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+MOST_DATA_BYTES = 700_000
+"""Of the raw data, so that a page has at most 2 MB with 0.83 MB of libraries; above it the trials are left out."""
+
+LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
+
+TCP_COLUMNS = (
+    "Tunnel",
+    "Payload [bytes]",
+    "Direction",
+    "Share of baseline",
+    "Throughput [Mbit/s]",
+    "Data [packets/s]",
+    "ACK [packets/s]",
+    "CPU busy",
+    "usr/sys/softirq/steal [%]",
+    "CPU of daemon",
+    "CPU s per Mpackets",
+    "CPU s per Gbit",
+    "Ping worst",
+    "Remarks",
+)
+UDP_COLUMNS = (
+    "Tunnel",
+    "Payload [bytes]",
+    "Direction",
+    "Frame [bytes]",
+    "UDP",
+    "Share of baseline",
+    "Packets/s",
+    "Payload [Mbit/s]",
+    "Layer 1 [Mbit/s]",
+    "Loss",
+    "Delay 50 % [us]",
+    "Delay 99 % [us]",
+    "Delay worst [us]",
+    "CPU busy",
+    "CPU of daemon",
+    "CPU s per Mpackets",
+    "Remarks",
+)
+
+
+def render(document: Document, style: Style) -> str:
+    """The page with everything in it."""
+    del style
+    return page(document)
+
+
+def page(
+    document: Document,
+    *,
+    index_href: str | None = None,
+    library_href: str | None = None,
+    data_href: str | None = None,
+) -> str:
+    """The page of a run, ending with a newline.
+
+    For pages that stand together, each a relative address: `index_href` of what lists them, linked at the head;
+    `library_href` of a file that holds `library()`, else it is inside the page; `data_href` of the run's JSON, else
+    that is inside, too.
+    """
+    drawn = charts(document)
+    text = _template().render(
+        document=document,
+        index_href=index_href,
+        library_href=library_href,
+        data_href=data_href,
+        data=None if data_href else embedded_data(document),
+        library=None if library_href else library(),
+        policy=_policy(),
+        style=_resource("report/templates", "page.css"),
+        script=_resource("report/templates", "page.js"),
+        tables=_tables(document),
+        charts={place.value: [_drawn(chart) for chart in drawn if chart.place is place] for place in Place},
+        annexes=_annexes(document),
+        configurations=_configurations(document),
+        legends=legends(document, "bold"),
+    )
+    return text.strip() + "\n"
+
+
+@cache
+def library() -> str:
+    """The JavaScript that draws charts: what pages share where it is not inside them (Vega, Vega-Lite, Vega-Embed)."""
+    parts = []
+    for name in LIBRARIES:
+        licence = _resource("data/javascript", f"{name.removesuffix('.min.js')}.LICENSE")
+        code = _resource("data/javascript", name)
+        # A browser's tools would look for the map beside the page.
+        lines = [line for line in code.splitlines() if not line.startswith("//# sourceMappingURL=")]
+        parts += [f"/*! {name}\n{licence.strip()}\n*/", *lines]
+    return "\n".join(parts) + "\n"
+
+
+@cache
+def _resource(folder: str, name: str) -> str:
+    return files("tunnelbench").joinpath(folder, name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - 60 ms, for those alone who draw a page
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["inert"] = inert
+    return environment.from_string(_resource("report/templates", "page.html.jinja"))
+
+
+@cache
+def _policy() -> str:
+    """What the browser is allowed: our own two scripts, by their hashes, and no request to anywhere."""
+    scripts = " ".join(_hash(code) for code in (library(), _resource("report/templates", "page.js")))
+    return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def _hash(code: str) -> str:
+    return f"'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'"
+
+
+def inert(value: Any) -> Any:
+    """JSON that may stand inside a script element: nothing in it ends that, or begins a comment."""
+    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
+
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704 - escaped for the place where it stands
+
+
+def embedded_data(document: Document) -> str:
+    """What `--format json` has, without what programs printed; without the trials where that would be too large."""
+    whole = content(document)
+    for trial in whole["trials"]:
+        trial.pop("raw", None)
+        if trial["proof"]:
+            trial["proof"].pop("raw", None)
+    text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
+    if len(text) > MOST_DATA_BYTES:
+        whole["trials"] = []
+        text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
+    return text
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One of a table; a number stands to the right."""
+
+    text: str
+    spread: str = ""
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    tunnel: str
+    versions: tuple[str, ...]
+    payload: str
+    direction: str
+    cells: tuple[Cell, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def _tables(document: Document) -> list[Table]:
+    tables = []
+    if document.rows or not document.udp_rows:
+        rows = [
+            Row(
+                block.technology,
+                block.versions,
+                line.payload,
+                line.direction,
+                (
+                    _cell(line.share),
+                    _cell(line.throughput),
+                    _cell(line.data_packets),
+                    _cell(line.ack_packets),
+                    _cell(line.busy),
+                    Cell(line.split),
+                    Cell(line.daemon),
+                    _cell(line.per_million_packets),
+                    _cell(line.per_gigabit),
+                    Cell(line.ping_worst, line.ping_lost),
+                ),
+                line.comments,
+            )
+            for block in blocks(document.rows, thousands=True)
+            for line in block.lines
+        ]
+        tables.append(Table("tcp", "TCP: medians of the trials that count", TCP_COLUMNS, tuple(rows)))
+    if document.udp_rows:
+        rows = [
+            Row(
+                block.technology,
+                block.versions,
+                line.payload,
+                line.direction,
+                (
+                    Cell(line.frame),
+                    Cell(line.what),
+                    _cell(line.share),
+                    _cell(line.packets),
+                    Cell(line.payload_rate),
+                    Cell(line.layer_1_rate),
+                    _cell(line.loss),
+                    Cell(line.delay_median),
+                    Cell(line.delay_99),
+                    Cell(line.delay_max),
+                    _cell(line.busy),
+                    Cell(line.daemon),
+                    _cell(line.per_million_packets),
+                ),
+                line.comments,
+            )
+            for block in udp_blocks(document.udp_rows, thousands=True)
+            for line in block.lines
+        ]
+        tables.append(Table("udp", "UDP: medians of the trials that count", UDP_COLUMNS, tuple(rows)))
+    return tables
+
+
+def _cell(figure: Figure) -> Cell:
+    return Cell(figure.median, figure.spread, figure.is_best)
+
+
+def _drawn(chart: Chart) -> Mapping[str, Any]:
+    return {"chart": chart, "spec": completed(chart)}
+
+
+def _annexes(document: Document) -> Mapping[str, Sequence[Annex]]:
+    """By the section in which they stand; `more`: those that this page knows nothing of."""
+    placed = {
+        "advice": advice_annex(document.advice),
+        "limits": limits_annex(document.rows, document.limits),
+        "cost": [*cost_annex(document.models), *parts_annexes(document.parts)],
+        "ciphers": cipher_annex(document.speeds, document.rows),
+    }
+    known = {annex.title for own in placed.values() for annex in own}
+    return {**placed, "more": [annex for annex in document.annexes if annex.title not in known]}
+
+
+def _configurations(document: Document) -> list[tuple[str, list[tuple[str, str]]]]:
+    """By tunnel its versions and files, each file once."""
+    found: dict[str, dict[str, str]] = {}
+    for record in document.records:
+        if record.proof is not None:
+            own = found.setdefault(one_line(record.spec.tunnel.name), {})
+            versions = "\n".join(f"{key} {version}" for key, version in record.proof.versions.items())
+            for name, text in (("versions", versions), *record.proof.configuration.items()):
+                if text:
+                    own.setdefault(name, text)
+    return [(tunnel, list(own.items())) for tunnel, own in found.items()]
