@@ -131,7 +131,7 @@ def make_tcp(
             data_packets=round(data_packets * inside),
             ack_packets=round(ack_packets * inside),
             router_cpu=CpuUsage(
-                (1,), window_s, window_s - busy_s, busy_s * user_share, busy_s * 0.3, busy_s * 0.2, 0.01
+                (1,), window_s, max(0.0, window_s - busy_s), busy_s * user_share, busy_s * 0.3, busy_s * 0.2, 0.01
             ),
             tester_cpu=CpuUsage((0,), window_s, window_s * (1 - tester_busy_share), 1.0, 4.0, 1.5, 0.01),
             busiest_tester_share=tester_busy_share,

@@ -1,4 +1,5 @@
 """`tunnelbench import`: a run that was measured elsewhere, stored beside one's own."""
+# ruff: noqa: N999 - a verb's module has its name, and is never imported by a statement
 
 from __future__ import annotations
 

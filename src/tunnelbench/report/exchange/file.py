@@ -1,4 +1,4 @@
-"""The file that a run is passed on in: its shape, its checksum, and how it is written. docs/exchange.md describes it."""
+"""The file that a run is passed on in: its shape, its checksum, how it is written. docs/exchange.md describes it."""
 
 from __future__ import annotations
 

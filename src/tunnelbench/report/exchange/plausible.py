@@ -23,7 +23,7 @@ FEW_PACKETS = 50
 
 def impossible_figure(records: Sequence[TrialRecord], speeds: Sequence[CipherSpeed]) -> str:
     """The first figure that nothing can have counted, in a sentence; empty: there is none."""
-    measured = [(f"trial {each.spec.sequence}", each.tcp or each.udp) for each in records]
+    measured: list[tuple[str, Any]] = [(f"trial {each.spec.sequence}", each.tcp or each.udp) for each in records]
     measured += [(f"the speed of {each.algorithm}", each) for each in speeds]
     for what, value in measured:
         if found := next(_impossible(value), ""):
@@ -35,26 +35,26 @@ def impossible_figure(records: Sequence[TrialRecord], speeds: Sequence[CipherSpe
 
 
 def _impossible(value: Any, name: str = "") -> Iterator[str]:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
+    if isinstance(value, (int, float)) and value < 0 and name != "idle_s":
         yield f"{name} is {value}, and is counted from 0"
-    if isinstance(value, tuple):
-        for item in value:
+    elif isinstance(value, (tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _impossible(item, name)
-    if isinstance(value, dict):
-        for item in value.values():
-            yield from _impossible(item, name)
-    if not is_dataclass(value):
-        return
+    elif is_dataclass(value):
+        yield from _impossible_times(value)
+        for field in fields(value):
+            yield from _impossible(getattr(value, field.name), field.name)
+
+
+def _impossible_times(value: Any) -> Iterator[str]:
     if isinstance(value, Window | SearchPoint) and value.duration_s <= 0:
         yield "it counted for no time at all"
     if isinstance(value, CpuUsage):
         whole_s = value.wall_s * len(value.cpus)
         if whole_s <= 0:
             yield "a CPU was watched for no time at all"
-        elif value.idle_s > whole_s * (1 + CLOCKS_APART):
+        elif not -CLOCKS_APART <= value.idle_s / whole_s <= 1 + CLOCKS_APART:
             yield f"CPUs were idle for {value.idle_s:g} s of {whole_s:g} s"
-    for field in fields(value):
-        yield from _impossible(getattr(value, field.name), field.name)
 
 
 def doubtful_figures(records: Sequence[TrialRecord]) -> tuple[str, ...]:

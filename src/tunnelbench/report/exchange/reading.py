@@ -87,10 +87,11 @@ def read(content: bytes) -> Imported:
 def _notes(file: File, doubtful: Sequence[str]) -> list[str]:
     was = f"; it was {file.run.status} there" if file.run.status not in {"done", IMPORTED} else ""
     written = f"TunnelBench {file.written_by}" if file.written_by else "a version of TunnelBench that is not known"
-    notes = [
+    origin = (
         f"Imported: run {file.run.run_id}, from a file that says it was written by {written}. By whom it was measured, "
         f"and that nothing was changed before the file was written, is not known{was}."
-    ]
+    )
+    notes = [origin]
     if doubtful:
         notes.append(f"The audit does not believe {len(doubtful)} of its figures: {'; '.join(doubtful[:3])}.")
     return notes

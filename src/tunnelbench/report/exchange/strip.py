@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tunnelbench.model.result import RunRecord, TrialRecord
@@ -45,7 +46,8 @@ _WORD_KEY = re.compile(
 )
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _SERIAL = re.compile(
-    r"(?P<before>\b(?:serial(?:[ _-]?(?:number|no))?|s/n)\b\.?[\"']?\s*[:=#]?\s*[\"']?)(?P<found>(?=[\w-]*\d)[\w-]{4,})",
+    r"(?P<before>\b(?:serial(?:[ _-]?(?:number|no))?|s/n)\b\.?[\"']?\s*[:=#]?\s*[\"']?)"
+    r"(?P<found>(?=[\w-]*\d)[\w-]{4,})",
     re.IGNORECASE,
 )
 _MAC = re.compile(
@@ -141,10 +143,8 @@ def _words(names: Iterable[str]) -> re.Pattern[str]:
 def stripper_for(run: RunRecord, trials: Sequence[TrialRecord]) -> Stripper:
     """One that knows the names that a run tells: those of its testbed file, and of the machines that iperf3 ran on."""
     names: dict[str, set[str]] = {"host": set(), "user": set(), "secret": set()}
-    try:
+    with suppress(tomllib.TOMLDecodeError):  # then it is stripped as any text
         _named("", tomllib.loads(run.testbed_text), names)
-    except tomllib.TOMLDecodeError:
-        pass  # it is stripped as any text
     for trial in trials:
         for printed in trial.raw.values():
             _of_iperf3(printed, names["host"])
