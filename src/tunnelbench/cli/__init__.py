@@ -108,6 +108,7 @@ def fill_missing_streams() -> None:
         Verb("report", short_help="Write a run's results as a table, for a wiki, as CSV or JSON."),
         Verb("run", short_help="Measure what a plan says on a testbed, and print the table."),
         Verb("show", short_help="Show one plan, tunnel, reference or run in full."),
+        Verb("site", short_help="Make pages from exported runs and published results."),
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )

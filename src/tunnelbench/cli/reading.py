@@ -14,12 +14,13 @@ from tunnelbench.report.exchange.reading import LARGEST_BYTES
 def read_exported(file: str) -> Imported:
     """The run in a file, or in standard input as `-`. WrongInput, which names the file, where it is none."""
     try:
-        return read(_content(file))
+        return read(exported_content(file))
     except WrongInput as error:
         raise WrongInput(f"{printable(file)}: {error.message}", error.hint) from None
 
 
-def _content(file: str) -> bytes:
+def exported_content(file: str) -> bytes:
+    """What is in a file, or standard input; no more than is read of a run."""
     try:
         if file == "-":
             return sys.stdin.buffer.read(LARGEST_BYTES + 1)

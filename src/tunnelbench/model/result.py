@@ -26,7 +26,10 @@ class Verdict(StrEnum):
 
     @property
     def severity(self) -> int:
-        return list(Verdict).index(self)
+        return _SEVERITY[self]
+
+
+_SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
 
 
 class Outcome(StrEnum):

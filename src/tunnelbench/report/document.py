@@ -177,14 +177,16 @@ def legend(mark: str) -> tuple[str, ...]:
     return statistics, columns
 
 
+def taken_on(run: RunRecord) -> str:
+    """What the testbed means for the figures, in words."""
+    kind = _testbed_kind(run.testbed_text)
+    return TAKEN_ON.get(kind, f"kind {kind or NOT_RECORDED}; shares of the baseline hold better than absolute figures")
+
+
 def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, str]]:
     facts = {key: str(value) for key, value in run.host_facts.items() if value is not None and value != ""}
-    kind = _testbed_kind(run.testbed_text)
-    taken_on = TAKEN_ON.get(
-        kind, f"kind {kind or NOT_RECORDED}; shares of the baseline hold better than absolute figures"
-    )
     return [
-        ("Taken on", f"testbed {run.testbed_name}: {taken_on}"),
+        ("Taken on", f"testbed {run.testbed_name}: {taken_on(run)}"),
         ("CPU", _cpu(facts)),
         ("System", f"{facts.get('system', NOT_RECORDED)}, kernel {facts.get('kernel', NOT_RECORDED)}"),
         ("Plan", f"{run.plan_name}: {_size(records)}"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from tunnelbench.analysis.audit.rules import ABOVE_LIMIT, AGREEMENT
 from tunnelbench.analysis.audit.verdict import audit
-from tunnelbench.analysis.summary import summarise
+from tunnelbench.analysis.summary import Row
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.result import CpuUsage, TcpMeasurement, TrialRecord, Window
 from tunnelbench.model.search import SearchPoint
@@ -57,11 +57,11 @@ def _impossible_times(value: Any) -> Iterator[str]:
             yield f"CPUs were idle for {value.idle_s:g} s of {whole_s:g} s"
 
 
-def doubtful_figures(records: Sequence[TrialRecord]) -> tuple[str, ...]:
-    """What rules 16 and 17 do not believe of single trials, and the audit of the table of medians, in sentences."""
+def doubtful_figures(records: Sequence[TrialRecord], rows: Sequence[Row]) -> tuple[str, ...]:
+    """What rules 16 and 17 do not believe of single trials, and the audit of the rows' medians, in sentences."""
     counted = [(record, record.tcp) for record in records if record.counts and record.tcp is not None]
     found = [f"trial {record.spec.sequence}: {each}" for record, tcp in counted for each in _of_trial(tcp)]
-    return (*found, *_of_table(records))
+    return (*found, *_of_table(rows))
 
 
 def _of_trial(tcp: TcpMeasurement) -> Iterator[str]:
@@ -79,10 +79,10 @@ def _of_trial(tcp: TcpMeasurement) -> Iterator[str]:
         yield f"cpu-sum: a tester's CPU was {window.busiest_tester_share:.0%} busy"
 
 
-def _of_table(records: Sequence[TrialRecord]) -> list[str]:
+def _of_table(rows: Sequence[Row]) -> list[str]:
     """Rows in which the testers were the limit are left out: there a tunnel may seem faster than none."""
-    rows = [row for row in summarise(records) if row.figures and not row.is_calibration]
-    kept = [(row, row.figures) for row in rows if row.figures and not row.figures.is_tester_limited]
+    routed = [row for row in rows if not row.is_calibration]
+    kept = [(row, row.figures) for row in routed if row.figures and not row.figures.is_tester_limited]
     if not kept:
         return []
     output = io.StringIO()

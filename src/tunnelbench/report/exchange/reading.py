@@ -15,9 +15,10 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.text import printable
-from tunnelbench.report.document import compose
+from tunnelbench.report.document import Document, compose
 from tunnelbench.report.exchange.file import CHECKSUM, FORMAT, FORMAT_NUMBER, File, FileTrial, checksum
 from tunnelbench.report.exchange.plausible import doubtful_figures, impossible_figure
+from tunnelbench.report.text import one_line
 
 LARGEST_BYTES = 64_000_000
 """A run of ten thousand trials takes about half of it."""
@@ -37,9 +38,8 @@ HINT = "ask for the file again: tunnelbench export RUN -o FILE"
 class Imported:
     """A run from a file, ready to be stored."""
 
-    run: RunRecord
-    records: tuple[TrialRecord, ...]
-    speeds: tuple[CipherSpeed, ...]
+    document: Document
+    """What reports say of it."""
     original_id: str
     """Where it was measured."""
     written_by: str
@@ -47,6 +47,18 @@ class Imported:
     stripped: Mapping[str, int]
     doubtful: tuple[str, ...]
     """Figures that the rules of the audit do not believe, in sentences."""
+
+    @property
+    def run(self) -> RunRecord:
+        return self.document.run
+
+    @property
+    def records(self) -> tuple[TrialRecord, ...]:
+        return self.document.records
+
+    @property
+    def speeds(self) -> tuple[CipherSpeed, ...]:
+        return self.document.speeds
 
 
 def read(content: bytes) -> Imported:
@@ -67,21 +79,26 @@ def read(content: bytes) -> Imported:
     _require_times(file.run, records)
     if found := impossible_figure(records, speeds):
         _refuse(found)
-    doubtful = doubtful_figures(records)
     run = replace(
         file.run,
         run_id=f"imported-{file.checksum[:12]}",
         status=IMPORTED,
         trials_recorded=len(records),
         speeds_recorded=len(speeds) or None,
-        notes=(*_notes(file, doubtful), *file.run.notes),
     )
     try:
-        compose(run, records, speeds=speeds)
+        document = compose(run, records, speeds=speeds)
+        doubtful = doubtful_figures(records, document.rows)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # Not a bug of the report: from what is measured it can always be made.
         _refuse(f"no report can be made of its figures: {error}")
-    return Imported(run, records, speeds, file.run.run_id, file.written_by, file.stripped, doubtful)
+    notes = tuple(_notes(file, doubtful))
+    marked = replace(
+        document,
+        run=replace(run, notes=(*notes, *run.notes)),
+        cautions=(*(one_line(note) for note in notes), *document.cautions),
+    )
+    return Imported(marked, file.run.run_id, file.written_by, file.stripped, doubtful)
 
 
 def _notes(file: File, doubtful: Sequence[str]) -> list[str]:
@@ -126,21 +143,25 @@ def _require_kind(whole: Mapping[str, Any]) -> None:
         raise WrongInput(message, "import it with a newer TunnelBench")
 
 
-def _require_plain(value: Any, depth: int = 0) -> None:
+def _require_plain(whole: Mapping[str, Any]) -> None:
     """No deep nesting, no text or number that no store holds; WrongInput where there is one."""
-    if depth > DEEPEST:
+    level: list[Any] = [whole]
+    for _ in range(DEEPEST):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below += value.keys()
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+            elif isinstance(value, str):
+                if len(value) > LONGEST_TEXT:
+                    raise WrongInput(f"a text in it has more than {LONGEST_TEXT} characters", HINT)
+            elif value is not None and abs(value) > LARGEST_NUMBER:
+                raise WrongInput("a number in it is larger than anything that can be counted", HINT)
+        level = below
+    if level:
         raise WrongInput("it is nested too deeply", HINT)
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        raise WrongInput(f"a text in it has more than {LONGEST_TEXT} characters", HINT)
-    if isinstance(value, int | float) and abs(value) > LARGEST_NUMBER:
-        raise WrongInput("a number in it is larger than anything that can be counted", HINT)
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _require_plain(key, depth)
-            _require_plain(item, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
-            _require_plain(item, depth + 1)
 
 
 def _no_number(name: str) -> NoReturn:

@@ -78,12 +78,13 @@ def page(
     index_href: str | None = None,
     library_href: str | None = None,
     data_href: str | None = None,
+    methodology_href: str | None = None,
 ) -> str:
     """The page of a run, ending with a newline.
 
     For pages that stand together, each a relative address: `index_href` of what lists them, linked at the head;
     `library_href` of a file that holds `library()`, else it is inside the page; `data_href` of the run's JSON, else
-    that is inside, too.
+    that is inside, too; `methodology_href` of the rules that the page names.
     """
     drawn = charts(document)
     text = _template().render(
@@ -91,9 +92,10 @@ def page(
         index_href=index_href,
         library_href=library_href,
         data_href=data_href,
+        methodology_href=methodology_href,
         data=None if data_href else embedded_data(document),
         library=None if library_href else library(),
-        policy=_policy(),
+        policy=_policy(is_shared=library_href is not None),
         style=_resource("report/templates", "page.css"),
         script=_resource("report/templates", "page.js"),
         tables=_tables(document),
@@ -133,10 +135,16 @@ def _template() -> Template:
 
 
 @cache
-def _policy() -> str:
-    """What the browser is allowed: our own two scripts, by their hashes, and no request to anywhere."""
+def _policy(*, is_shared: bool) -> str:
+    """What the browser is allowed: our own two scripts, by their hashes, and no request to anywhere.
+
+    `is_shared`: the library is a file beside the page, which browsers do not hash.
+    """
     scripts = " ".join(_hash(code) for code in (library(), _resource("report/templates", "page.js")))
-    return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    beside = " 'self' file:" if is_shared else ""
+    return (
+        f"default-src 'none'; script-src {scripts}{beside}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    )
 
 
 def _hash(code: str) -> str:
