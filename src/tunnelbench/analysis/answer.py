@@ -18,7 +18,8 @@ TARGET_RULE = "target"
 COST = "cpu_s_per_million_packets"
 
 NOTHING = "No trial of this run counts."
-NO_TUNNEL = "No tunnel has a figure that counts, so none can be recommended."
+NO_TUNNEL = "No tunnel has a rate that counts, so none can be recommended."
+NOT_COMPARED = "No two tunnels have figures that can be compared"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def answer(
     is_shared: bool,
 ) -> Answer:
     """Of TCP where there is TCP, else of UDP. `is_shared`: the machine is no device of its own."""
-    where = " It holds for this machine, not for a device." if is_shared else ""
+    where = "; all of it holds for this machine, not for a device." if is_shared else "."
     routed = [row for row in rows if row.figures is not None and not row.is_calibration]
     if routed:
         target = [each.text for each in advice if each.rule == TARGET_RULE]
@@ -46,64 +47,76 @@ def answer(
     routed_udp = [row for row in udp_rows if row.figures is not None and not row.is_calibration]
     if routed_udp:
         return Answer(_fastest(routed_udp), _udp_limits(routed_udp) + where)
-    return Answer(NOTHING, "Below is why.")
+    return Answer(NOTHING, "What is said of its trials below is why.")
 
 
 def _target(said: Sequence[str]) -> str:
-    """What the advice ends with where a tunnel carries the target; else that none was shown to."""
+    """The tunnel with most headroom, where the advice ends with it; else whether anything was shown to carry it."""
     if said[-1].startswith("Of the tunnels that carry"):
         return said[-1]
-    return f"{said[0].split(' through ')[0]}: no tunnel was shown to carry it both ways; see the advice."
+    target = said[0].split(" through ")[0]
+    if any(": yes" in text for text in said):
+        return f"What carries {target}, and what was not shown to, is in the advice."
+    return f"Nothing was shown to carry {target} both ways; the advice has why."
 
 
 def _cheapest(rows: Sequence[Row]) -> str:
     """The tunnels that cost the router least per packet, with the largest payload."""
     largest = max(row.payload_bytes for row in rows)
+    rivals = [row for row in rows if row.payload_bytes == largest and not row.tunnel.is_baseline]
+    names = {row.tunnel.name for row in rivals}
     ways = []
+    is_single = False
     for direction in Direction:
-        there = [row for row in rows if (row.payload_bytes, row.direction) == (largest, direction)]
-        best = [row for row in there if COST in row.best]
-        if best:
-            costs = " and ".join(f"{row.tunnel.name} ({_cost(row)})" for row in best)
-            ways.append(f"{direction}: {costs}{_beside([row for row in there if row.tunnel.is_baseline])}")
+        there = [row for row in rivals if row.direction is direction]
+        best = [row for row in there if COST in row.best or len(names) == 1]  # one alone is the best of nothing
+        costs = [(row.tunnel.name, cost) for row in best if (cost := _cost(row))]
+        if costs:
+            is_single = is_single or any(cost.count == 1 for _, cost in costs)
+            named = " and ".join(f"{name} ({significant(cost.median, 3)} us)" for name, cost in costs)
+            ways.append(f"{direction}: {named}{_beside(rows, largest, direction)}")
     if not ways:
-        return NO_TUNNEL
-    tunnels = {row.tunnel.name for row in rows if not row.tunnel.is_baseline}
-    least = "Of the tunnels measured" if len(tunnels) > 1 else "Of the one tunnel measured"
-    verb = "these cost the router least" if len(tunnels) > 1 else "this is the cost"
-    return f"{least}, {verb} per packet with {largest} bytes of payload: {'; '.join(ways)}."
+        return f"{NOT_COMPARED} with {largest} bytes of payload."
+    single = ", by single trials, which show no spread" if is_single else ""
+    size = f"per packet with {largest} bytes of payload"
+    if len(names) == 1:
+        return f"CPU that the router needs {size}{single}: {'; '.join(ways)}."
+    return (
+        f"Of {len(names)} tunnels this costs the router least CPU {size}, whether it encrypts or not{single}: "
+        f"{'; '.join(ways)}."
+    )
 
 
-def _cost(row: Row) -> str:
-    cost = row.figures.cpu_s_per_million_packets if row.figures else None
-    return _microseconds(cost) if cost else "not known"
+def _beside(rows: Sequence[Row], payload_bytes: int, direction: Direction) -> str:
+    """What the same costs without a tunnel."""
+    place = (payload_bytes, direction)
+    baseline = [row for row in rows if row.tunnel.is_baseline and (row.payload_bytes, row.direction) == place]
+    costs = [cost for row in baseline if (cost := _cost(row))]
+    return "".join(f", without a tunnel {significant(cost.median, 3)} us" for cost in costs)
 
 
-def _microseconds(cost: Estimate) -> str:
-    single = ", a single trial" if cost.count == 1 else ""
-    return f"{significant(cost.median, 3)} us of its CPU{single}"
+def _cost(row: Row) -> Estimate | None:
+    """Router CPU [s] per million packets, which is microseconds per packet."""
+    return row.figures.cpu_s_per_million_packets if row.figures else None
 
 
-def _beside(baseline: Sequence[Row]) -> str:
-    costs = [row.figures.cpu_s_per_million_packets for row in baseline if row.figures]
-    return "".join(f", without a tunnel {significant(cost.median, 3)}" for cost in costs if cost)
+LIMITED_BY = {
+    Limit.LINE: "by the line",
+    Limit.ROUTER_CPU: "by the router's CPU",
+    Limit.ONE_CORE: "by one core of the router",
+    Limit.TESTER: "by the testers, not the router",
+    Limit.WINDOW: "by TCP's window",
+    Limit.LOSS: "by loss",
+    Limit.UNKNOWN: "by what is not known",
+}
 
 
 def _limits(limits: Iterable[Sequence[Finding]]) -> str:
+    """How many rows each limit was found in; a row may have several."""
     found = [{finding.limit for finding in each} for each in limits if each]
     counted = Counter(limit for each in found for limit in each)
-    words = {
-        Limit.LINE: "the line",
-        Limit.ROUTER_CPU: "the router's CPU",
-        Limit.ONE_CORE: "one core of the router",
-        Limit.TESTER: "the testers, not the router,",
-        Limit.WINDOW: "TCP's window",
-        Limit.LOSS: "loss",
-    }
-    parts = [f"{words[limit]} in {times}" for limit, times in counted.most_common() if limit in words]
-    if unknown := counted[Limit.UNKNOWN]:
-        parts.append(f"what is not known in {unknown}")
-    return f"The throughput of {len(found)} rows was limited by {', '.join(parts)}."
+    parts = [f"{times} {LIMITED_BY[limit]}" for limit, times in counted.most_common()]
+    return f"Of {len(found)} rows the throughput was limited in {', in '.join(parts)}"
 
 
 def _fastest(rows: Sequence[UdpRow]) -> str:
@@ -141,5 +154,5 @@ def _searched(figures: UdpFigures) -> str:
 def _udp_limits(rows: Sequence[UdpRow]) -> str:
     limited = sum(bool(row.figures and row.figures.is_tester_limited) for row in rows)
     if not limited:
-        return f"In none of the {len(rows)} rows were the testers found to be the limit."
-    return f"In {limited} of {len(rows)} rows the testers, not the path, were the limit."
+        return f"In none of the {len(rows)} rows were the testers found to be the limit"
+    return f"In {limited} of {len(rows)} rows the testers, not the path, were the limit"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +14,7 @@ import click
 from tunnelbench.cli.output import emit, has_colour, open_store, store_option, terminal_width
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import printable
-from tunnelbench.report import FORMATS, render
+from tunnelbench.report import FORMATS, IMAGE_FORMATS, render, render_images
 from tunnelbench.report.document import Style
 from tunnelbench.report.sheet import SHEET_FORMATS, Sheet, render_sheet
 
@@ -59,7 +59,7 @@ def write_sheet(sheet: Sheet, format_name: str, output: str | None) -> None:
 
 @click.command()
 @click.argument("run")
-@options_of(FORMATS)
+@options_of((*FORMATS, *IMAGE_FORMATS))
 @click.option(
     "--target-mbps",
     type=click.FloatRange(min=0, min_open=True, max=1e6),
@@ -76,13 +76,21 @@ def command(
     *,
     as_json: bool,
 ) -> None:
-    """Write the results of RUN: `last`, a run's id, or the beginning of one."""
+    """Write the results of RUN: `last`, a run's id, or the beginning of one.
+
+    The format html is one page with tables and charts; png and svg are the charts alone, each a file in the folder that
+    -o names.
+    """
     name = chosen_format(format_name, as_json=as_json)
+    if name in IMAGE_FORMATS and output in {None, "-"}:
+        raise WrongInput(f"--format {name} makes several files, and no folder is named", "add -o DIR")
     with open_store(store_location) as store:
         found = store.run(run)
         records = store.trials(found.run_id, with_raw=name == "json")
         speeds = store.cipher_speeds(found.run_id)
-    if output is None or output == "-":
+    if output is not None and name in IMAGE_FORMATS:
+        write_files(Path(output), render_images(found, records, name, target_mbps=target_mbps, speeds=speeds))
+    elif output is None or output == "-":
         emit(
             render(found, records, name, terminal_width(), colour=has_colour(), target_mbps=target_mbps, speeds=speeds)
         )
@@ -90,21 +98,35 @@ def command(
         write_whole(Path(output), render(found, records, name, target_mbps=target_mbps, speeds=speeds))
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
+    """Write files into a folder, which is made if need be; CannotHere where that cannot be done."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise WrongInput(f"{printable(str(folder))} is no folder", "name another with -o") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise CannotHere(f"the folder {printable(str(folder))} cannot be made: {why}", "name another") from None
+    for name, content in contents:
+        write_whole(folder / name, content)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file so that nobody ever sees half of it; an older one keeps its mode, a link its target.
 
     A device or a pipe is simply written to. Raises CannotHere where it cannot be written.
     """
+    written = content.encode() if isinstance(content, str) else content
     try:
         target = path.resolve()
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8", newline="")
+            target.write_bytes(written)
             return
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(None, "it is write-protected")
         draft = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            draft.write_text(text, encoding="utf-8", newline="")
+            draft.write_bytes(written)
             if target.exists():
                 shutil.copymode(target, draft)
             draft.replace(target)

@@ -76,7 +76,9 @@ def command(resume: str | None, store_location: str | None, *, as_json: bool, **
     else:
         emit(render(run, records, "terminal", terminal_width(), colour=has_colour(), speeds=speeds))
         click.echo(f"\nRun {job.run_id}, stored in {store.name}. Again, or in another format:")
-        click.echo(f"  tunnelbench report {job.run_id} --format terminal|markdown|textile|dokuwiki|csv|series|json")
+        click.echo(
+            f"  tunnelbench report {job.run_id} --format terminal|html|markdown|textile|dokuwiki|csv|series|json"
+        )
     if not any(record.counts for record in records):
         click.echo("tunnelbench: no trial gave a figure that counts; the doubts above say why", err=True)
         sys.exit(ExitCode.CANNOT)

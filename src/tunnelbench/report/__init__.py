@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 from tunnelbench.model.cipher_speed import CipherSpeed
@@ -14,6 +14,9 @@ from tunnelbench.report.document import Style, compose
 
 FORMATS = tuple(sorted(module.name for module in pkgutil.iter_modules(formats.__path__)))
 """Names of all formats."""
+
+IMAGE_FORMATS = ("png", "svg")
+"""Formats of charts, which are several files."""
 
 
 def render(
@@ -37,3 +40,17 @@ def render(
     module = import_module(f"{formats.__name__}.{format_name}")
     text: str = module.render(compose(run, records, target_mbps, speeds), Style(width, colour))
     return text
+
+
+def render_images(
+    run: RunRecord,
+    records: Sequence[TrialRecord],
+    format_name: str,
+    *,
+    target_mbps: float | None = None,
+    speeds: Sequence[CipherSpeed] = (),
+) -> Iterator[tuple[str, bytes]]:
+    """Name and content of a file for each chart of a run; CannotHere where what draws them is missing."""
+    from tunnelbench.report.charts.files import chart_files  # noqa: PLC0415 - not needed by any other format
+
+    return chart_files(compose(run, records, target_mbps, speeds), format_name)

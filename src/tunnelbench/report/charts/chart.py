@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from textwrap import wrap
 from typing import Any
 
 Spec = dict[str, Any]
@@ -21,6 +22,10 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 
 MARK = "#D55E00"
 """Of what is to be seen first: a limit, a loss, the start of the test."""
+
+
+CHARACTER_PX = 6
+"""About, of the small text."""
 
 
 class Place(StrEnum):
@@ -57,7 +62,8 @@ def completed(chart: Chart, *, ink: str = "currentColor", width: int | None = No
     spec["config"] = config(ink)
     if width is not None:
         _widen(spec, width)
-        spec["title"] = {"text": chart.title, "anchor": "start"}
+        below = wrap(chart.sentence, width // CHARACTER_PX)
+        spec["title"] = {"text": chart.title, "subtitle": below, "anchor": "start"}
     return spec
 
 
@@ -79,11 +85,51 @@ def config(ink: str) -> Spec:
         "background": None,
         "font": "system-ui, sans-serif",
         "view": {"stroke": None},
-        "axis": {**text, "domainColor": ink, "tickColor": ink, "gridColor": ink, "gridOpacity": 0.15},
-        "axisY": {"labelLimit": 190},
+        "axis": {
+            **text,
+            "domainColor": ink,
+            "tickColor": ink,
+            "gridColor": ink,
+            "gridOpacity": 0.15,
+            "tickCount": 6,
+            "labelOverlap": "greedy",
+            "labelSeparation": 8,
+        },
         "legend": {**text, "orient": "bottom", "columns": 2, "labelLimit": 300, "symbolStrokeWidth": 2},
-        "title": {"color": ink, "fontSize": 14},
+        "title": {"color": ink, "fontSize": 14, "subtitleColor": ink, "subtitleFontSize": 11, "subtitlePadding": 5},
         "text": {"color": ink, "fontSize": 11},
         "rule": {"color": ink},
         "range": {"category": list(PALETTE)},
     }
+
+
+NAME_PX = 18
+"""Of a name above its bars."""
+
+
+def named_bands(names: int, bars_px: int) -> tuple[Spec, int]:
+    """An axis whose names stand above their bars, where they may be long on a phone, too; and its height."""
+    step = bars_px + NAME_PX
+    share = NAME_PX / step
+    axis = {
+        "ticks": False,
+        "domain": False,
+        "labelAlign": "left",
+        "labelBaseline": "middle",
+        "labelPadding": 0,
+        "labelOffset": -step / 2,
+        "labelLimit": 2 * PAGE_PX,
+    }
+    channel = {
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        # All of the outer padding above the first.
+        "scale": {"paddingInner": share, "paddingOuter": share / 2, "align": 1},
+        "axis": axis,
+    }
+    return channel, names * step
+
+
+PAGE_PX = 640
+"""Width of a chart in a file."""

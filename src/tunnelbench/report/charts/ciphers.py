@@ -28,9 +28,14 @@ def cipher_charts(document: Document) -> Iterator[Chart]:
 
 
 def _chart(speeds: Sequence[CipherSpeed], title: str, name: str) -> Chart:
+    algorithms = list(dict.fromkeys(speed.algorithm for speed in speeds))
+    ways = list(dict.fromkeys(speed.acceleration for speed in speeds))
     lines = [
         Line(
-            _named(speed), [(str(block), speed.bytes_per_s[block] / 1e6) for block in BLOCK_BYTES if _at(speed, block)]
+            _named(speed),
+            [(str(block), speed.bytes_per_s[block] / 1e6) for block in BLOCK_BYTES if _at(speed, block)],
+            family=algorithms.index(speed.algorithm),
+            member=ways.index(speed.acceleration),
         )
         for speed in speeds
     ]

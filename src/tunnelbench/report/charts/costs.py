@@ -9,50 +9,49 @@ from tunnelbench.analysis.cost_model import CostModel
 from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.own_parts import OwnParts, PartCost
 from tunnelbench.report.annexes import amount_text
-from tunnelbench.report.charts.chart import PALETTE, Chart, Place, Spec
+from tunnelbench.report.charts.chart import PALETTE, Chart, Place, Spec, named_bands
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import one_line
 
-ROW_PX = 26
+BAR_PX = 16
 DIFFERENCE, CALCULATION = "by difference", "by calculation"
 
 
 def cost_charts(document: Document) -> Iterator[Chart]:
     """One of all tunnels with a model, then one for each tunnel of which there are variants."""
-    models = [model for model in document.models if isinstance(model, CostModel)]
-    if models:
-        yield _models(models)
+    yield from _models([model for model in document.models if isinstance(model, CostModel)])
     for place, parts in enumerate(each for each in document.parts if isinstance(each, OwnParts)):
         yield _parts(parts, f"parts-{place + 1}")
 
 
-def _models(models: Sequence[CostModel]) -> Chart:
+def _models(models: Sequence[CostModel]) -> Iterator[Chart]:
     """Fixed and per byte cost of a packet as large as the largest that all of them were measured with."""
-    size = min(model.largest_bytes for model in models)
+    size = min((model.largest_bytes for model in models), default=0)
     values: list[Spec] = []
     rows: list[tuple[str, ...]] = []
-    for model in models:
-        for direction in model.directions:
-            name = one_line(f"{model.tunnel.name}, {direction}")
-            fixed = model.fitted.fixed_s(direction).times(1e6)
-            by_size = model.fitted.per_byte_s(direction).times(1e6 * size)
-            values += [_value(name, "fixed", fixed), _value(name, "by size", by_size)]
-            rows.append(
-                (
-                    name,
-                    amount_text(fixed),
-                    amount_text(by_size),
-                    amount_text(model.packet_s(size, direction).times(1e6)),
-                )
-            )
-    straight = sum(model.is_straight for model in models)
-    return Chart(
+    senseless = 0
+    for model, direction in ((each, way) for each in models for way in each.directions):
+        fixed = model.fitted.fixed_s(direction).times(1e6)
+        by_size = model.fitted.per_byte_s(direction).times(1e6 * size)
+        if min(fixed.value, by_size.value) < 0:
+            senseless += 1
+            continue
+        name = one_line(f"{model.tunnel.name}, {direction}")
+        values += [_value(name, "fixed", fixed), _value(name, "by size", by_size)]
+        together = model.packet_s(size, direction).times(1e6)
+        rows.append((name, amount_text(fixed), amount_text(by_size), amount_text(together)))
+    if not rows:
+        return
+    tried = [model for model in models if model.left_out]
+    holds = f"{sum(model.is_straight for model in tried)} of {len(tried)} lines that were tried hold to what is claimed"
+    left_out = f" Not drawn: {senseless} of which a part is below zero, as no cost is." if senseless else ""
+    yield Chart(
         name="cost-model",
         place=Place.COST,
         title=f"Where the microseconds go: an IP packet of {size} bytes",
         sentence=(
-            "Fixed cost of a packet and what grows with its size, by the straight line through the sizes measured; "
-            f"the line holds to what is claimed of it for {straight} of {len(models)} tunnels."
+            "Fixed cost of a packet, and what grows with its size, by the straight line through the sizes measured; "
+            f"{holds if tried else 'two sizes make a line that nothing tries'}.{left_out}"
         ),
         spec=_stacked(values, ("fixed", "by size"), len(rows)),
         header=("Tunnel and direction", "Fixed [us]", "By size [us]", "Together [us]"),
@@ -66,19 +65,19 @@ def _value(name: str, part: str, amount: Amount) -> Spec:
 
 def _stacked(values: Sequence[Spec], parts: Sequence[str], rows: int) -> Spec:
     part: Spec = {"field": "part", "type": "nominal", "sort": None}
+    bands, height_px = named_bands(rows, BAR_PX)
     return {
         "width": "container",
         "autosize": {"type": "fit-x", "contains": "padding"},
-        "height": rows * ROW_PX,
+        "height": height_px,
         "data": {"values": list(values)},
         # The parts follow each other in the order of the legend, parted by a line, so that colour is not needed.
         "mark": {"type": "bar", "stroke": "white", "strokeWidth": 1},
         "encoding": {
-            "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False}},
+            "y": {"field": "name", **bands},
             "x": {"field": "value", "type": "quantitative", "title": "us", "stack": "zero"},
             "color": {**part, "scale": {"domain": list(parts), "range": list(PALETTE[: len(parts)])},
                       "legend": {"title": None}},
-            "order": {"field": "place", "type": "quantitative"},
         },
     }  # fmt: skip
 
@@ -98,6 +97,7 @@ def _parts(parts: OwnParts, name: str) -> Chart:
             calculated = float(f"{cost.by_calculation_s * 1e6:.5g}")
             values.append({"name": _named(cost), "way": CALCULATION, "value": calculated})
     dearest = max(costs, key=lambda cost: cost.by_difference_s.value)
+    bands, height_px = named_bands(len({_named(cost) for cost in costs}), 2 * BAR_PX)
     way: Spec = {"field": "way", "type": "nominal", "sort": None}
     x: Spec = {"type": "quantitative", "title": "us"}
     return Chart(
@@ -108,10 +108,10 @@ def _parts(parts: OwnParts, name: str) -> Chart:
         spec={
             "width": "container",
             "autosize": {"type": "fit-x", "contains": "padding"},
-            "height": len(costs) * ROW_PX,
+            "height": height_px,
             "data": {"values": values},
             "encoding": {
-                "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False}},
+                "y": {"field": "name", **bands},
                 "yOffset": {**way, "scale": {"domain": [DIFFERENCE, CALCULATION]}},
             },
             "layer": [

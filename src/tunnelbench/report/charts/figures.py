@@ -8,7 +8,7 @@ from tunnelbench.analysis.comments import NOT_IN_STATISTICS
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
-from tunnelbench.model.plan import IDLE, Test
+from tunnelbench.model.plan import Test
 from tunnelbench.report.charts.bars import Bar, bar_chart
 from tunnelbench.report.charts.chart import Chart, Place
 from tunnelbench.report.document import Document
@@ -34,7 +34,8 @@ def _of_tcp(
     rows: Sequence[Row], place: Place, title: str, unit: str, of: Callable[[Figures], Estimate | None]
 ) -> Iterator[Chart]:
     for payload in dict.fromkeys(row.payload_bytes for row in rows):
-        own = [row for row in rows if row.payload_bytes == payload and not (place is Place.COST and row.is_calibration)]
+        # The testers by themselves are in the table: they may be faster than all others by far.
+        own = [row for row in rows if row.payload_bytes == payload and not row.is_calibration]
         bars = [
             Bar(
                 one_line(row.tunnel.name),
@@ -56,27 +57,26 @@ def _of_udp(
     place: Place,
     title: str,
     unit: str,
-    of: Callable[[UdpRow, UdpFigures], Sequence[tuple[str, Estimate | None]]],
+    of: Callable[[UdpRow, UdpFigures | None], Sequence[tuple[str, Estimate | None]]],
 ) -> Iterator[Chart]:
-    for payload in dict.fromkeys(row.payload_bytes for row in rows):
+    for payload, test in dict.fromkeys((row.payload_bytes, row.test) for row in rows):
         bars = []
         for row in rows:
-            if row.payload_bytes != payload or (place is Place.COST and row.is_calibration):
+            if (row.payload_bytes, row.test) != (payload, test) or row.is_calibration:
                 continue
-            if row.figures is None:
-                if row.test in {Test.SEARCH, Test.RATE, Test.ECHO}:
-                    what = " ".join(word for word in (row.direction, row.test, row.load) if word)
-                    bars.append(Bar(one_line(row.tunnel.name), one_line(what), None, note=_why_not(row)))
-                continue
-            limited = row.figures.is_tester_limited and place is not Place.COST
-            bars += [
-                Bar(one_line(row.tunnel.name), one_line(f"{row.direction} {what}"), figure, is_limited=limited)
-                for what, figure in of(row, row.figures)
-            ]
+            tunnel = one_line(row.tunnel.name)
+            limited = bool(row.figures and row.figures.is_tester_limited) and place is not Place.COST
+            for what, figure in of(row, row.figures):
+                group = one_line(f"{row.direction} {what}")
+                bars.append(Bar(tunnel, group, figure, note=_why_not(row), is_limited=limited))
         size = f"{payload} bytes of payload" if payload else "mix of sizes (IMIX)"
-        chart = bar_chart(f"{place}-udp-{payload or 'imix'}", place, f"{title}, {size}", unit, bars)
+        name = f"{place}-udp-{test}-{payload or 'imix'}"
+        chart = bar_chart(name, place, f"{title} ({UDP_TESTS.get(test, test)}), {size}", unit, bars)
         if chart:
             yield chart
+
+
+UDP_TESTS = {Test.SEARCH: "NDR and PDR", Test.RATE: "one way", Test.ECHO: "there and back"}
 
 
 def _why_not(row: Row | UdpRow) -> str:
@@ -104,16 +104,17 @@ def _cost(figures: Figures) -> Estimate | None:
     return figures.cpu_s_per_million_packets
 
 
-def _udp_packets(row: UdpRow, figures: UdpFigures) -> Sequence[tuple[str, Estimate | None]]:
+def _udp_packets(row: UdpRow, figures: UdpFigures | None) -> Sequence[tuple[str, Estimate | None]]:
     if row.test is Test.SEARCH:
-        return (("NDR", figures.ndr_pps), ("PDR", figures.pdr_pps))
+        return (("NDR", figures.ndr_pps if figures else None), ("PDR", figures.pdr_pps if figures else None))
     if row.test in {Test.RATE, Test.ECHO}:
-        return ((f"{row.test} {row.load}", figures.forwarding_rate_pps),)
+        return ((row.load, figures.forwarding_rate_pps if figures else None),)
     return ()
 
 
-def _udp_cost(row: UdpRow, figures: UdpFigures) -> Sequence[tuple[str, Estimate | None]]:
-    if row.load == IDLE or row.test is Test.LATENCY or figures.cpu_s_per_million_packets is None:
+def _udp_cost(row: UdpRow, figures: UdpFigures | None) -> Sequence[tuple[str, Estimate | None]]:
+    if row.test not in UDP_TESTS:
         return ()
-    what = "at the NDR" if row.test is Test.SEARCH else f"{row.test} {row.load}"
-    return ((what, figures.cpu_s_per_million_packets),)
+    return (
+        ("at the NDR" if row.test is Test.SEARCH else row.load, figures.cpu_s_per_million_packets if figures else None),
+    )

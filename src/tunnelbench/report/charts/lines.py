@@ -23,7 +23,7 @@ class Axis:
         found: Spec = {"field": field, "type": self.type, "title": self.title}
         if self.type == "ordinal":
             return {**found, "sort": None, "axis": {"labelAngle": 0}}
-        return {**found, "scale": {"type": self.scale, "zero": self.scale == "linear"}}
+        return {**found, "scale": {"type": self.scale, **({"zero": True} if self.scale == "linear" else {})}}
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,26 @@ class Line:
 
     name: str
     points: Sequence[tuple[float | str, float]]
+    family: int = 0
+    """Lines of one family have one colour and shape."""
+    member: int = 0
+    """And each its dash."""
 
 
 def line_spec(lines: Sequence[Line], x: Axis, y: Axis) -> Spec:
-    """Points joined by lines; where there are more names than colours, they repeat with another dash."""
+    """Points joined by lines, with one legend for colour, dash and shape."""
     names = [line.name for line in lines]
     channel: Spec = {"field": "name", "type": "nominal", "sort": None, "title": None}
 
-    def repeated(values: Sequence[object]) -> Spec:
-        scale = {"domain": names, "range": [values[place % len(values)] for place in range(len(names))]}
+    def styled(values: Sequence[object], places: Sequence[int]) -> Spec:
+        scale = {"domain": names, "range": [values[place % len(values)] for place in places]}
         return {**channel, "scale": scale, "legend": {"title": None} if len(names) > 1 else None}
 
     values = [{"name": line.name, "x": at, "y": float(f"{value:.5g}")} for line in lines for at, value in line.points]
-    colours, dashes, shapes = (repeated(each) for each in (PALETTE, DASHES, SHAPES))
+    families = [line.family for line in lines]
+    colours, shapes = styled(PALETTE, families), styled(SHAPES, families)
+    # More families than colours: the second time round each is dashed.
+    dashes = styled(DASHES, [line.member + line.family // len(PALETTE) for line in lines])
     return {
         "width": "container",
         "autosize": {"type": "fit-x", "contains": "padding"},

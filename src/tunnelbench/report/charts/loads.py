@@ -31,11 +31,13 @@ def _loss(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) ->
     ]
     if not curves:
         return
-    lines = [Line(tunnel, [(round(pps), loss * 100) for pps, loss in curve]) for tunnel, curve in curves]
+    lines = [
+        Line(tunnel, [(round(pps), loss * 100) for pps, loss in curve], family, family)
+        for family, (tunnel, curve) in enumerate(curves)
+    ]
     first = {tunnel: next((pps for pps, loss in curve if loss > 0), None) for tunnel, curve in curves}
-    said = "; ".join(
-        f"{tunnel} loses from {pps:,.0f} packets/s on" if pps else f"{tunnel} loses at none of the loads"
-        for tunnel, pps in first.items()
+    said = "Lowest load at which packets were lost: " + "; ".join(
+        f"{tunnel} {pps:,.0f} packets/s" if pps else f"{tunnel} none of those tried" for tunnel, pps in first.items()
     )
     yield Chart(
         name=f"loss-{name}",
@@ -55,7 +57,9 @@ def _delay(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) -
             by_tunnel.setdefault(one_line(row.tunnel.name), {})[row.load] = row
     if not by_tunnel:
         return
-    lines = [line for tunnel, loads in by_tunnel.items() for line in _delay_lines(tunnel, loads)]
+    lines = [
+        line for family, (tunnel, loads) in enumerate(by_tunnel.items()) for line in _delay_lines(tunnel, loads, family)
+    ]
     worst = max((at, line.name, load) for line in lines for load, at in line.points)
     yield Chart(
         name=f"delay-{name}",
@@ -71,8 +75,8 @@ def _delay(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) -
     )
 
 
-def _delay_lines(tunnel: str, loads: Mapping[str, UdpRow]) -> Iterator[Line]:
-    for percentile in (50, 99):
+def _delay_lines(tunnel: str, loads: Mapping[str, UdpRow], family: int) -> Iterator[Line]:
+    for member, percentile in enumerate((50, 99)):
         points = []
         for load in LATENCY_LOADS:
             figures = loads[load].figures if load in loads else None
@@ -80,7 +84,7 @@ def _delay_lines(tunnel: str, loads: Mapping[str, UdpRow]) -> Iterator[Line]:
             if found and found.median > 0:
                 points.append((load, found.median / 1e3))
         if points:
-            yield Line(f"{tunnel}, {percentile} %", points)
+            yield Line(f"{tunnel}, {percentile} %", points, family, member)
 
 
 def _us(value: float) -> str:

@@ -20,6 +20,7 @@ MOST_POINTS_OF_ALL = 6_000
 MOST_ROWS = 20
 """Of a series in figures; all of them are in the raw data."""
 TRAFFIC_PX, CPU_PX = 170, 110
+TIME = "s since data began to flow"
 AXIS_PX = 62
 """Left of both pictures, so that their time axes stand below each other."""
 
@@ -140,7 +141,7 @@ def _spec(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Spe
     first = min([0.0, *(each.start_s for each in cpu)])
     last = max([readings[-1].end_s, *(each.end_s for each in cpu)])
     scale = {"domain": [round(first, 3), round(last, 3)], "nice": False}
-    traffic = _picture(readings, unit, scale, TRAFFIC_PX, colour=PALETTE[0])
+    traffic = _picture(readings, unit, scale, TRAFFIC_PX, colour=PALETTE[0], is_last=not cpu)
     if lost := [each for each in readings if each.lost]:
         marks = [{"t": round((each.start_s + each.end_s) / 2, 3), "lost": "x"} for each in lost]
         traffic["layer"].append(
@@ -154,20 +155,28 @@ def _spec(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Spe
                 },
             }
         )
-    below = [_picture(cpu, "router CPU [%]", scale, CPU_PX, colour=PALETTE[5], share_of=100)] if cpu else []
-    (below or [traffic])[-1]["layer"][0]["encoding"]["x"]["title"] = "s since data began to flow"
+    below = (
+        [_picture(cpu, "router CPU [%]", scale, CPU_PX, colour=PALETTE[5], is_last=True, share_of=100)] if cpu else []
+    )
     return {"spacing": 8, "vconcat": [traffic, *below]}
 
 
 def _picture(
-    readings: Sequence[Reading], unit: str, scale: Spec, height_px: int, *, colour: str, share_of: int | None = None
+    readings: Sequence[Reading],
+    unit: str,
+    scale: Spec,
+    height_px: int,
+    *,
+    colour: str,
+    is_last: bool,
+    share_of: int | None = None,
 ) -> Spec:
     """Steps, the area below them filled, and a line where the test starts."""
     factor = share_of or 1
     values = [{"t": round(each.start_s, 3), "v": float(f"{each.rate * factor:.5g}")} for each in readings]
     values.append({"t": round(readings[-1].end_s, 3), "v": values[-1]["v"]})
     y_scale: Spec = {"domain": [0, share_of], "clamp": True} if share_of else {"zero": True}
-    x: Spec = {"type": "quantitative", "scale": scale, "title": None}
+    x: Spec = {"type": "quantitative", "scale": scale, "title": TIME if is_last else None}
     return {
         "width": "container",
         "height": height_px,

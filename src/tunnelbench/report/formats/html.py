@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tunnelbench.report.annexes import Annex, advice_annex, cipher_annex, cost_annex, limits_annex
+from tunnelbench.report.annexes import Annex
 from tunnelbench.report.charts import charts
 from tunnelbench.report.charts.chart import Chart, Place, completed
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.formats.json import content
-from tunnelbench.report.parts_annex import parts_annexes
-from tunnelbench.report.table import Figure, blocks
+from tunnelbench.report.table import Block, Figure, blocks
 from tunnelbench.report.text import one_line
-from tunnelbench.report.udp_table import udp_blocks
+from tunnelbench.report.udp_table import UdpBlock, udp_blocks
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -38,7 +38,7 @@ TCP_COLUMNS = (
     "Data [packets/s]",
     "ACK [packets/s]",
     "CPU busy",
-    "usr/sys/softirq/steal [%]",
+    "usr / sys / softirq / steal [%]",
     "CPU of daemon",
     "CPU s per Mpackets",
     "CPU s per Gbit",
@@ -87,6 +87,8 @@ def page(
     that is inside, too; `methodology_href` of the rules that the page names.
     """
     drawn = charts(document)
+    tcp, udp = blocks(document.rows, thousands=True), udp_blocks(document.udp_rows, thousands=True)
+    named: list[Block | UdpBlock] = [*tcp, *udp]
     text = _template().render(
         document=document,
         index_href=index_href,
@@ -98,9 +100,11 @@ def page(
         policy=_policy(is_shared=library_href is not None),
         style=_resource("report/templates", "page.css"),
         script=_resource("report/templates", "page.js"),
-        tables=_tables(document),
+        tables=[*_tcp_table(tcp, is_alone=not udp), *_udp_table(udp)],
+        words=("Tunnel", "Direction", "UDP", "Remarks"),
         charts={place.value: [_drawn(chart) for chart in drawn if chart.place is place] for place in Place},
         annexes=_annexes(document),
+        versions=list({block.technology: block.versions for block in named}.items()),
         configurations=_configurations(document),
         legends=legends(document, "bold"),
     )
@@ -131,6 +135,7 @@ def _template() -> Template:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["inert"] = inert
+    environment.filters["numbers"] = number_columns
     return environment.from_string(_resource("report/templates", "page.html.jinja"))
 
 
@@ -161,7 +166,26 @@ def inert(value: Any) -> Any:
     return Markup(text)  # noqa: S704 - escaped for the place where it stands
 
 
-def embedded_data(document: Document) -> str:
+def number_columns(rows: Sequence[Sequence[str]]) -> frozenset[int]:
+    """Places of the columns whose cells begin as a number does, or are empty: they stand to the right."""
+    return frozenset(
+        place for place, column in enumerate(zip(*rows, strict=True)) if place and all(map(_NUMBER.match, column))
+    )
+
+
+_NUMBER = re.compile(r"-?\d|-?$|not known$")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a program may read out of a page."""
+
+    text: str
+    """JSON."""
+    has_trials: bool
+
+
+def embedded_data(document: Document) -> Data:
     """What `--format json` has, without what programs printed; without the trials where that would be too large."""
     whole = content(document)
     for trial in whole["trials"]:
@@ -169,10 +193,9 @@ def embedded_data(document: Document) -> str:
         if trial["proof"]:
             trial["proof"].pop("raw", None)
     text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
-    if len(text) > MOST_DATA_BYTES:
-        whole["trials"] = []
-        text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
-    return text
+    if len(text) <= MOST_DATA_BYTES:
+        return Data(text, has_trials=True)
+    return Data(json.dumps({**whole, "trials": []}, separators=(",", ":"), allow_nan=False), has_trials=False)
 
 
 @dataclass(frozen=True)
@@ -182,12 +205,12 @@ class Cell:
     text: str
     spread: str = ""
     is_best: bool = False
+    is_word: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
     tunnel: str
-    versions: tuple[str, ...]
     payload: str
     direction: str
     cells: tuple[Cell, ...]
@@ -202,62 +225,62 @@ class Table:
     rows: tuple[Row, ...]
 
 
-def _tables(document: Document) -> list[Table]:
-    tables = []
-    if document.rows or not document.udp_rows:
-        rows = [
-            Row(
-                block.technology,
-                block.versions,
-                line.payload,
-                line.direction,
-                (
-                    _cell(line.share),
-                    _cell(line.throughput),
-                    _cell(line.data_packets),
-                    _cell(line.ack_packets),
-                    _cell(line.busy),
-                    Cell(line.split),
-                    Cell(line.daemon),
-                    _cell(line.per_million_packets),
-                    _cell(line.per_gigabit),
-                    Cell(line.ping_worst, line.ping_lost),
-                ),
-                line.comments,
-            )
-            for block in blocks(document.rows, thousands=True)
-            for line in block.lines
-        ]
-        tables.append(Table("tcp", "TCP: medians of the trials that count", TCP_COLUMNS, tuple(rows)))
-    if document.udp_rows:
-        rows = [
-            Row(
-                block.technology,
-                block.versions,
-                line.payload,
-                line.direction,
-                (
-                    Cell(line.frame),
-                    Cell(line.what),
-                    _cell(line.share),
-                    _cell(line.packets),
-                    Cell(line.payload_rate),
-                    Cell(line.layer_1_rate),
-                    _cell(line.loss),
-                    Cell(line.delay_median),
-                    Cell(line.delay_99),
-                    Cell(line.delay_max),
-                    _cell(line.busy),
-                    Cell(line.daemon),
-                    _cell(line.per_million_packets),
-                ),
-                line.comments,
-            )
-            for block in udp_blocks(document.udp_rows, thousands=True)
-            for line in block.lines
-        ]
-        tables.append(Table("udp", "UDP: medians of the trials that count", UDP_COLUMNS, tuple(rows)))
-    return tables
+def _tcp_table(tcp: Sequence[Block], *, is_alone: bool) -> Iterator[Table]:
+    """Drawn without rows, too, where it is the only one."""
+    rows = [
+        Row(
+            block.technology,
+            line.payload,
+            line.direction,
+            (
+                _cell(line.share),
+                _cell(line.throughput),
+                _cell(line.data_packets),
+                _cell(line.ack_packets),
+                _cell(line.busy),
+                Cell(line.split),
+                Cell(line.daemon),
+                _cell(line.per_million_packets),
+                _cell(line.per_gigabit),
+                Cell(line.ping_worst, line.ping_lost),
+            ),
+            line.comments,
+        )
+        for block in tcp
+        for line in block.lines
+    ]
+    if rows or is_alone:
+        yield Table("tcp", "TCP: medians of the trials that count", TCP_COLUMNS, tuple(rows))
+
+
+def _udp_table(udp: Sequence[UdpBlock]) -> Iterator[Table]:
+    rows = [
+        Row(
+            block.technology,
+            line.payload,
+            line.direction,
+            (
+                Cell(line.frame),
+                Cell(line.what, is_word=True),
+                _cell(line.share),
+                _cell(line.packets),
+                Cell(line.payload_rate),
+                Cell(line.layer_1_rate),
+                _cell(line.loss),
+                Cell(line.delay_median),
+                Cell(line.delay_99),
+                Cell(line.delay_max),
+                _cell(line.busy),
+                Cell(line.daemon),
+                _cell(line.per_million_packets),
+            ),
+            line.comments,
+        )
+        for block in udp
+        for line in block.lines
+    ]
+    if rows:
+        yield Table("udp", "UDP: medians of the trials that count", UDP_COLUMNS, tuple(rows))
 
 
 def _cell(figure: Figure) -> Cell:
@@ -268,26 +291,29 @@ def _drawn(chart: Chart) -> Mapping[str, Any]:
     return {"chart": chart, "spec": completed(chart)}
 
 
+SECTIONS = {
+    "Advice": "advice",
+    "What limits": "limits",
+    "What a packet costs the router": "cost",
+    "Where a packet's time goes": "cost",
+    "Ciphers and digests by themselves": "ciphers",
+}
+"""Where an annex stands, by its title up to a colon; `more` is where others do."""
+
+
 def _annexes(document: Document) -> Mapping[str, Sequence[Annex]]:
-    """By the section in which they stand; `more`: those that this page knows nothing of."""
-    placed = {
-        "advice": advice_annex(document.advice),
-        "limits": limits_annex(document.rows, document.limits),
-        "cost": [*cost_annex(document.models), *parts_annexes(document.parts)],
-        "ciphers": cipher_annex(document.speeds, document.rows),
-    }
-    known = {annex.title for own in placed.values() for annex in own}
-    return {**placed, "more": [annex for annex in document.annexes if annex.title not in known]}
+    placed: dict[str, list[Annex]] = {section: [] for section in (*SECTIONS.values(), "more")}
+    for annex in document.annexes:
+        placed[SECTIONS.get(annex.title.partition(":")[0], "more")].append(annex)
+    return placed
 
 
 def _configurations(document: Document) -> list[tuple[str, list[tuple[str, str]]]]:
-    """By tunnel its versions and files, each file once."""
+    """By tunnel its files and command lines, each once."""
     found: dict[str, dict[str, str]] = {}
     for record in document.records:
         if record.proof is not None:
             own = found.setdefault(one_line(record.spec.tunnel.name), {})
-            versions = "\n".join(f"{key} {version}" for key, version in record.proof.versions.items())
-            for name, text in (("versions", versions), *record.proof.configuration.items()):
-                if text:
-                    own.setdefault(name, text)
-    return [(tunnel, list(own.items())) for tunnel, own in found.items()]
+            for name, text in record.proof.configuration.items():
+                own.setdefault(name, text)
+    return [(tunnel, list(own.items())) for tunnel, own in found.items() if own]

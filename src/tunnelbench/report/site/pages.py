@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -140,6 +140,7 @@ def _overview(devices: Sequence[tuple[Device, list[GatheredRun], list[Published]
     first_runs = sorted(devices, key=lambda each: (not each[1], not any(_is_comparable(row) for row in each[2])))
     for device, runs, rows in first_runs:
         cells: dict[str, tuple[float, Best]] = {}
+        every: list[tuple[Result, bool, str, Callable[[float], str]]]
         every = [(each, True, run.entry.title, significant) for run in runs for each in run.entry.results]
         every += [(row.result, _is_comparable(row), row.reference, _as_published) for row in rows]
         for result, is_comparable, where, written in every:

@@ -99,7 +99,6 @@ const NARROW_PX = 600;
 function fitted(spec, width) {
   for (const part of spec.vconcat || []) part.width = Math.max(120, width - MARGIN_PX);
   const narrow = width < NARROW_PX;
-  if (narrow) spec.config.axisY.labelLimit = 105;
   spec.config.legend.columns = narrow ? 1 : 3;
   return spec;
 }
@@ -132,6 +131,8 @@ async function start() {
     makeFilters(table);
   });
   document.querySelectorAll("#series").forEach(makeChooser);
+  const folded = Array.from(document.querySelectorAll("section > details"));
+  window.addEventListener("beforeprint", () => folded.forEach((details) => (details.open = true)));
   const figures = Array.from(document.querySelectorAll("figure"));
   let waiting = 0;
   window.addEventListener("resize", () => {

@@ -1,0 +1,41 @@
+"""The charts of a run as PNG or SVG files, drawn by vl-convert without a browser and without a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.report.charts import charts
+from tunnelbench.report.charts.chart import PAGE_PX, completed
+from tunnelbench.report.document import Document
+
+VEGA_LITE = "6.4"
+"""As in the page."""
+PIXELS = 2.0
+"""Of a PNG, for one of the page."""
+INK, PAPER = "#1b1f24", "white"
+
+
+def chart_files(document: Document, format_name: str) -> Iterator[tuple[str, bytes]]:
+    """Name and content of a file for each chart; CannotHere where the library that draws them is missing."""
+    draw = _converter(format_name)
+    for chart in charts(document):
+        spec = completed(chart, ink=INK, width=PAGE_PX)
+        spec["background"] = PAPER
+        spec["padding"] = 12
+        spec["config"]["aria"] = True  # a file has no table beside it
+        yield f"{chart.name}.{format_name}", draw(json.dumps(spec))
+
+
+def _converter(format_name: str) -> Callable[[str], bytes]:
+    try:
+        import vl_convert  # noqa: PLC0415 - an extra, and 88 MB
+    except ImportError:
+        message = "charts as files are drawn by vl-convert-python, which is not installed"
+        raise CannotHere(message, "pip install 'tunnelbench[charts]', or take --format html") from None
+    options: dict[str, Any] = {"vl_version": VEGA_LITE, "allowed_base_urls": []}
+    if format_name == "svg":
+        return lambda spec: vl_convert.vegalite_to_svg(spec, **options).encode()
+    return lambda spec: vl_convert.vegalite_to_png(spec, scale=PIXELS, **options)
