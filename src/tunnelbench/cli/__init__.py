@@ -107,6 +107,7 @@ def fill_missing_streams() -> None:
         Verb("list", short_help="List plans, testbeds, tunnels, references or runs."),
         Verb("report", short_help="Write a run's results as a table, for a wiki, as CSV or JSON."),
         Verb("run", short_help="Measure what a plan says on a testbed, and print the table."),
+        Verb("schema", short_help="Write the JSON Schema of what is written for programs."),
         Verb("show", short_help="Show one plan, tunnel, reference or run in full."),
         Verb("site", short_help="Make pages from exported runs and published results."),
     ],

@@ -17,6 +17,8 @@ from tunnelbench.model.search import SearchPoint
 
 CLOCKS_APART = 0.02
 """Idle time and wall time come from two clocks: together they may be off by this much."""
+SIGNED = frozenset({"idle_s", "start_s", "end_s"})
+"""Idle time is looked at by itself; times of a series count from the start of the test, and some lie before it."""
 FEW_PACKETS = 50
 """Packets of a connection that carry no payload."""
 
@@ -35,7 +37,7 @@ def impossible_figure(records: Sequence[TrialRecord], speeds: Sequence[CipherSpe
 
 
 def _impossible(value: Any, name: str = "") -> Iterator[str]:
-    if isinstance(value, (int, float)) and value < 0 and name != "idle_s":
+    if isinstance(value, (int, float)) and value < 0 and name not in SIGNED:
         yield f"{name} is {value}, and is counted from 0"
     elif isinstance(value, (tuple, dict)):
         for item in value.values() if isinstance(value, dict) else value:

@@ -19,3 +19,4 @@ for (const form of document.querySelectorAll("form[data-for]")) {
   form.hidden = false;
   filter(); // a browser may have kept what was typed
 }
+document.documentElement.dataset.drawn = "";
