@@ -76,6 +76,7 @@ class Exported:
 
 def export(run: RunRecord, records: Sequence[TrialRecord], speeds: Sequence[CipherSpeed] = ()) -> Exported:
     """One JSON object, ending with a newline; the same run always gives the same text."""
+    records = sorted(records, key=lambda record: record.spec.sequence)
     stripper = stripper_for(run, records)
     for record in records:
         for name in (*record.raw, *(record.proof.raw if record.proof else ())):
@@ -85,7 +86,7 @@ def export(run: RunRecord, records: Sequence[TrialRecord], speeds: Sequence[Ciph
             stripper.note(RAW, f"openssl speed {block}")
     bare = [replace(record.proof, raw={}) for record in records if record.proof]
     proofs = [proof for place, proof in enumerate(bare) if proof not in bare[:place]]
-    trials = [_trial(record, proofs) for record in sorted(records, key=lambda record: record.spec.sequence)]
+    trials = [_trial(record, proofs) for record in records]
     content = {
         "run": stripper.value(plain(run)),
         "proofs": stripper.value(plain(proofs)),

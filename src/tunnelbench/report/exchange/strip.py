@@ -84,9 +84,9 @@ class Stripper:
         text = _UUID.sub(self._note(SERIAL), text)
         text = _SERIAL.sub(self._serial, text)
         text = _MAC.sub(self._note(MAC), text)
+        text = _MAIL.sub(self._note(USER), text)
         for pattern in (_IPV4, _IPV6):
             text = pattern.sub(self._address, text)
-        text = _MAIL.sub(self._note(USER), text)
         text = _HOME.sub(self._note(HOME), text)
         text = _DOMAIN.sub(self._note(HOST), text)
         for kind, words in self._known:
