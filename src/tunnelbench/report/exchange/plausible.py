@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tunnelbench.analysis.audit.rules import ABOVE_LIMIT, AGREEMENT
-from tunnelbench.analysis.audit.verdict import audit
-from tunnelbench.analysis.summary import Row
+from tunnelbench.analysis.audit.headings import Role
+from tunnelbench.analysis.audit.quantities import Quantity
+from tunnelbench.analysis.audit.rows import Entry, Size
+from tunnelbench.analysis.audit.rules import ABOVE_LIMIT, AGREEMENT, held
+from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.result import CpuUsage, TcpMeasurement, TrialRecord, Window
+from tunnelbench.model.result import TcpMeasurement, TrialRecord
 from tunnelbench.model.search import SearchPoint
+from tunnelbench.model.udp import UdpMeasurement
 
 CLOCKS_APART = 0.02
 """Idle time and wall time come from two clocks: together they may be off by this much."""
@@ -25,38 +25,53 @@ FEW_PACKETS = 50
 
 def impossible_figure(records: Sequence[TrialRecord], speeds: Sequence[CipherSpeed]) -> str:
     """The first figure that nothing can have counted, in a sentence; empty: there is none."""
-    measured: list[tuple[str, Any]] = [(f"trial {each.spec.sequence}", each.tcp or each.udp) for each in records]
-    measured += [(f"the speed of {each.algorithm}", each) for each in speeds]
-    for what, value in measured:
-        if found := next(_impossible(value), ""):
-            return f"{what}: {found}"
-    for each in records:
-        if each.spec.payload_bytes < 0 or each.spec.round < 0:
-            return f"trial {each.spec.sequence}: a payload or round below zero"
+    for record in records:
+        what = f"trial {record.spec.sequence}"
+        if record.spec.payload_bytes < 0 or record.spec.round < 0:
+            return f"{what}: a payload or round below zero"
+        for value in (record.tcp, record.udp):
+            if value is not None and (found := below_zero(vars(value)) or _impossible_times(value)):
+                return f"{what}: {found}"
+    for speed in speeds:
+        if found := below_zero(vars(speed)):
+            return f"the speed of {speed.algorithm}: {found}"
     return ""
 
 
-def _impossible(value: Any, name: str = "") -> Iterator[str]:
-    if isinstance(value, (int, float)) and value < 0 and name not in SIGNED:
-        yield f"{name} is {value}, and is counted from 0"
-    elif isinstance(value, (tuple, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _impossible(item, name)
-    elif is_dataclass(value):
-        yield from _impossible_times(value)
-        for field in fields(value):
-            yield from _impossible(getattr(value, field.name), field.name)
+def below_zero(fields: Mapping[str, Any]) -> str:
+    """The first of an object's figures, however deep, that is less than nothing; in words."""
+    level: list[tuple[str, Any]] = list(fields.items())
+    while level:
+        below: list[tuple[str, Any]] = []
+        for name, value in level:
+            kind = type(value)
+            if kind is int or kind is float:
+                if value < 0 and name not in SIGNED:
+                    return f"{name} is {value}, and is counted from 0"
+            elif kind is tuple:
+                below += [(name, item) for item in value]
+            elif kind is dict:
+                below += [(name, item) for item in value.values()]
+            elif hasattr(value, "__dict__"):
+                below += vars(value).items()
+        level = below
+    return ""
 
 
-def _impossible_times(value: Any) -> Iterator[str]:
-    if isinstance(value, Window | SearchPoint) and value.duration_s <= 0:
-        yield "it counted for no time at all"
-    if isinstance(value, CpuUsage):
-        whole_s = value.wall_s * len(value.cpus)
+def _impossible_times(measured: TcpMeasurement | UdpMeasurement) -> str:
+    points: list[SearchPoint] = []
+    if isinstance(measured, UdpMeasurement):
+        points = [*measured.points, *(point for search in measured.searches for point in search.points)]
+    window = measured.window
+    if any(point.duration_s <= 0 for point in points) or (window is not None and window.duration_s <= 0):
+        return "it counted for no time at all"
+    for usage in (window.router_cpu, window.tester_cpu, *window.router_by_cpu) if window else ():
+        whole_s = usage.wall_s * len(usage.cpus)
         if whole_s <= 0:
-            yield "a CPU was watched for no time at all"
-        elif not -CLOCKS_APART <= value.idle_s / whole_s <= 1 + CLOCKS_APART:
-            yield f"CPUs were idle for {value.idle_s:g} s of {whole_s:g} s"
+            return "a CPU was watched for no time at all"
+        if not -CLOCKS_APART <= usage.idle_s / whole_s <= 1 + CLOCKS_APART:
+            return f"CPUs were idle for {usage.idle_s:g} s of {whole_s:g} s"
+    return ""
 
 
 def doubtful_figures(records: Sequence[TrialRecord], rows: Sequence[Row]) -> tuple[str, ...]:
@@ -87,20 +102,29 @@ def _of_table(rows: Sequence[Row]) -> list[str]:
     kept = [(row, row.figures) for row in routed if row.figures and not row.figures.is_tester_limited]
     if not kept:
         return []
-    output = io.StringIO()
-    writer = csv.writer(output)
-    writer.writerow(["tunnel", "payload_bytes", "direction", "throughput_mbps", "cpu_total_pct"])
-    for row, figures in kept:
-        busy = f"{figures.router_busy_share.median * 100:.2f}"
-        name = "none" if row.tunnel.is_baseline else "tunnel"  # the audit reads words, not kinds
-        rate = f"{figures.throughput_bps.median / 1e6:.4f}"
-        writer.writerow([name, row.payload_bytes, row.direction.value, rate, busy])
-    said = []
-    for each in audit(output.getvalue(), "csv").found:
-        finding = each.finding
-        row, _ = kept[finding.row.number - 1]
-        said.append(
-            f"{row.tunnel.name}, {row.payload_bytes} {row.direction}: {finding.rule}: {finding.figure} "
-            f"{finding.stated.value:.4g} against {finding.expected:.4g}, {finding.reason}"
-        )
-    return said
+    rows_as_published = [_entry(number, row, figures) for number, (row, figures) in enumerate(kept, start=1)]
+    return [
+        f"{row.tunnel.name}, {row.payload_bytes} {row.direction}: {finding.rule}: {finding.figure} "
+        f"{finding.stated.value:.4g} against {finding.expected:.4g}, {finding.reason}"
+        for (row, _), rules in zip(kept, held(rows_as_published, {}), strict=True)
+        for finding in (each.finding for each in rules)
+        if finding is not None
+    ]
+
+
+def _entry(number: int, row: Row, figures: Figures) -> Entry:
+    """A row as the audit takes it from a table."""
+    return Entry(
+        number=number,
+        line=number,
+        text={Role.TUNNEL: "none" if row.tunnel.is_baseline else "tunnel"},  # it reads words, not kinds
+        direction=row.direction.value,
+        size=Size(row.payload_bytes, Role.PAYLOAD),
+        throughput=Quantity(figures.throughput_bps.median, 0.0),
+        throughput_again=None,
+        packets=None,
+        cpu_parts={},
+        cpu_total=Quantity(figures.router_busy_share.median * 100, 0.0),
+        share=None,
+        link_bps=None,
+    )

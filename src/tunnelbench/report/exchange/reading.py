@@ -149,15 +149,16 @@ def _require_plain(whole: Mapping[str, Any]) -> None:
     for _ in range(DEEPEST):
         below: list[Any] = []
         for value in level:
-            if isinstance(value, dict):
-                below += value.keys()
-                below += value.values()
-            elif isinstance(value, list):
+            kind = type(value)
+            if kind is dict:
                 below += value
-            elif isinstance(value, str):
+                below += value.values()
+            elif kind is list:
+                below += value
+            elif kind is str:
                 if len(value) > LONGEST_TEXT:
                     raise WrongInput(f"a text in it has more than {LONGEST_TEXT} characters", HINT)
-            elif value is not None and abs(value) > LARGEST_NUMBER:
+            elif value is not None and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
                 raise WrongInput("a number in it is larger than anything that can be counted", HINT)
         level = below
     if level:
