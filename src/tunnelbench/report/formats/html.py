@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunnelbench.report.annexes import Annex
 from tunnelbench.report.charts import charts
-from tunnelbench.report.charts.chart import Chart, Place, completed
+from tunnelbench.report.charts.chart import Place, config
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.formats.json import content
 from tunnelbench.report.table import Block, Figure, blocks
@@ -100,7 +100,8 @@ def page(
         script=_resource("report/templates", "page.js"),
         tables=[*_tcp_table(tcp, is_alone=not udp), *_udp_table(udp)],
         words=("Tunnel", "Direction", "UDP", "Remarks"),
-        charts={place.value: [_drawn(chart) for chart in drawn if chart.place is place] for place in Place},
+        charts={place.value: [chart for chart in drawn if chart.place is place] for place in Place},
+        config=config(),
         annexes=_annexes(document),
         versions=list({block.technology: block.versions for block in named}.items()),
         configurations=_configurations(document),
@@ -281,10 +282,6 @@ def _udp_table(udp: Sequence[UdpBlock]) -> Iterator[Table]:
 
 def _cell(figure: Figure) -> Cell:
     return Cell(figure.median, figure.spread, figure.is_best)
-
-
-def _drawn(chart: Chart) -> Mapping[str, Any]:
-    return {"chart": chart, "spec": completed(chart)}
 
 
 SECTIONS = {
