@@ -8,25 +8,27 @@ from typing import Any
 
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.report.charts import charts
-from tunnelbench.report.charts.chart import PAGE_PX, completed
+from tunnelbench.report.charts.chart import PAGE_PX, Chart, completed
 from tunnelbench.report.document import Document
 
 VEGA_LITE = "6.4"
 """As in the page."""
 PIXELS = 2.0
 """Of a PNG, for one of the page."""
+PADDING_PX = 12
 INK, PAPER = "#1b1f24", "white"
 
 
 def chart_files(document: Document, format_name: str) -> Iterator[tuple[str, bytes]]:
     """Name and content of a file for each chart; CannotHere where the library that draws them is missing."""
-    draw = _converter(format_name)
-    for chart in charts(document):
-        spec = completed(chart, ink=INK, width=PAGE_PX)
-        spec["background"] = PAPER
-        spec["padding"] = 12
-        spec["config"]["aria"] = True  # a file has no table beside it
-        yield f"{chart.name}.{format_name}", draw(json.dumps(spec))
+    draw = _converter(format_name)  # missing or not, that is told before anything is done
+    return ((f"{chart.name}.{format_name}", draw(_of_file(chart))) for chart in charts(document))
+
+
+def _of_file(chart: Chart) -> str:
+    spec = completed(chart, ink=INK, width=PAGE_PX)
+    spec["config"]["aria"] = True  # a file has no table beside it
+    return json.dumps({**spec, "background": PAPER, "padding": PADDING_PX})
 
 
 def _converter(format_name: str) -> Callable[[str], bytes]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunnelbench.report.annexes import Annex
 from tunnelbench.report.charts import charts
-from tunnelbench.report.charts.chart import Chart, Place, completed
+from tunnelbench.report.charts.chart import Place, config
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.formats.json import content
 from tunnelbench.report.table import Block, Figure, blocks
@@ -102,7 +102,8 @@ def page(
         script=_resource("report/templates", "page.js"),
         tables=[*_tcp_table(tcp, is_alone=not udp), *_udp_table(udp)],
         words=("Tunnel", "Direction", "UDP", "Remarks"),
-        charts={place.value: [_drawn(chart) for chart in drawn if chart.place is place] for place in Place},
+        charts={place.value: [chart for chart in drawn if chart.place is place] for place in Place},
+        config=config(),
         annexes=_annexes(document),
         versions=list({block.technology: block.versions for block in named}.items()),
         configurations=_configurations(document),
@@ -141,15 +142,13 @@ def _template() -> Template:
 
 @cache
 def _policy(*, is_shared: bool) -> str:
-    """What the browser is allowed: our own two scripts, by their hashes, and no request to anywhere.
+    """What the browser is allowed: our own two scripts, and no request to anywhere but for the library beside the page.
 
-    `is_shared`: the library is a file beside the page, which browsers do not hash.
+    By their hashes, which browsers do not take for a file that is opened from a disk.
     """
-    scripts = " ".join(_hash(code) for code in (library(), _resource("report/templates", "page.js")))
-    beside = " 'self' file:" if is_shared else ""
-    return (
-        f"default-src 'none'; script-src {scripts}{beside}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-    )
+    own = _hash(_resource("report/templates", "page.js"))
+    scripts = f"{own} 'self' file:" if is_shared else f"{own} {_hash(library())}"
+    return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
 def _hash(code: str) -> str:
@@ -285,10 +284,6 @@ def _udp_table(udp: Sequence[UdpBlock]) -> Iterator[Table]:
 
 def _cell(figure: Figure) -> Cell:
     return Cell(figure.median, figure.spread, figure.is_best)
-
-
-def _drawn(chart: Chart) -> Mapping[str, Any]:
-    return {"chart": chart, "spec": completed(chart)}
 
 
 SECTIONS = {

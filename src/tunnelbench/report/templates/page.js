@@ -42,6 +42,14 @@ function makeSortable(table) {
   });
 }
 
+function labelled(text, select, id) {
+  const label = element("label", text);
+  label.htmlFor = select.id = id;
+  const both = element("span", "");
+  both.append(label, " ", select);
+  return both;
+}
+
 // What a row is filtered by: the first text of its first three cells.
 function makeFilters(table) {
   const controls = element("div", "");
@@ -52,9 +60,7 @@ function makeFilters(table) {
     const values = new Set(Array.from(table.tBodies[0].rows, (row) => row.cells[column].firstChild.textContent));
     const select = document.createElement("select");
     select.append(new Option("all", ""), ...Array.from(values, (value) => new Option(value, value)));
-    const label = element("label", name);
-    label.append(select);
-    controls.append(label);
+    controls.append(labelled(name, select, `${table.id}-${column}`));
     return select;
   });
   const filter = () => {
@@ -81,9 +87,7 @@ function makeChooser(section) {
   controls.className = "controls";
   const select = document.createElement("select");
   select.append(...figures.map((figure) => new Option(figure.querySelector("strong").textContent, figure.id)));
-  const label = element("label", "Trial");
-  label.append(select);
-  controls.append(label);
+  controls.append(labelled("Trial", select, "chosen-series"));
   const choose = () => {
     figures.forEach((figure) => (figure.hidden = figure.id !== select.value));
     drawAll(figures.filter((figure) => !figure.hidden));
@@ -95,10 +99,13 @@ function makeChooser(section) {
 
 const MARGIN_PX = 90; // beside pictures that stand above each other: the axis and its title
 const NARROW_PX = 600;
+const SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"; // a name; nothing is fetched
 
 function fitted(spec, width) {
   for (const part of spec.vconcat || []) part.width = Math.max(120, width - MARGIN_PX);
   const narrow = width < NARROW_PX;
+  spec.$schema = SCHEMA;
+  spec.config = JSON.parse(document.getElementById("chart-config").textContent);
   spec.config.legend.columns = narrow ? 1 : 3;
   return spec;
 }
@@ -113,6 +120,7 @@ async function draw(figure) {
   const options = { actions: false, renderer: "svg", ast: true, tooltip: false };
   try {
     await window.vegaEmbed(chart, spec, options);
+    chart.querySelector("svg").setAttribute("aria-hidden", "true"); // the element around it has the label
   } catch (error) {
     chart.textContent = `This chart could not be drawn (${error.message}); its figures are below.`;
   }

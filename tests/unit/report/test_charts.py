@@ -1,0 +1,215 @@
+"""Charts say in words and figures what they draw, and draw what was measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from tests.unit import own_parts_run
+from tests.unit.builders import make_records, make_run, make_speeds
+from tests.unit.report.hostile import hostile_run
+from tests.unit.udp_builders import make_udp_records
+
+from tunnelbench.model.cipher_speed import CipherSpeed
+from tunnelbench.model.result import CpuInterval, Interval, TrialRecord
+from tunnelbench.model.udp import UdpInterval
+from tunnelbench.report.charts import charts
+from tunnelbench.report.charts.chart import PALETTE, Chart, Place, Spec, completed
+from tunnelbench.report.charts.series import MOST_POINTS, MOST_ROWS
+from tunnelbench.report.document import compose
+
+
+def drawn(records: Sequence[TrialRecord], speeds: Sequence[CipherSpeed] = ()) -> dict[str, Chart]:
+    found = charts(compose(make_run(), records, None, speeds))
+    assert len({chart.name for chart in found}) == len(found)
+    return {chart.name: chart for chart in found}
+
+
+TCP = drawn(make_records(), make_speeds())
+UDP = drawn(make_udp_records())
+PARTS = drawn(own_parts_run.run(noise=0.01), own_parts_run.SPEEDS)
+ALL = {
+    f"{run} {name}": chart for run, own in (("tcp", TCP), ("udp", UDP), ("parts", PARTS)) for name, chart in own.items()
+}
+
+
+def in_a_file(chart: Chart) -> Spec:
+    return completed(chart, ink="black", width=640)
+
+
+def values(spec: Any) -> list[Any]:
+    """Every datum of a specification."""
+    if isinstance(spec, dict):
+        own = spec.get("values", []) if isinstance(spec.get("values"), list) else []
+        return own + [datum for part in spec.values() for datum in values(part)]
+    return [datum for part in spec for datum in values(part)] if isinstance(spec, list) else []
+
+
+def with_series(record: TrialRecord, seconds: int = 4) -> TrialRecord:
+    assert record.tcp is not None
+    intervals = tuple(Interval(float(s), s + 1.0, 125_000 * (s + 1), 0) for s in range(seconds))
+    cpu = (CpuInterval(-0.5, 0.0, 0.05), *(CpuInterval(float(s), s + 1.0, 0.9) for s in range(seconds)))
+    window = replace(record.tcp.window, intervals=cpu)
+    return replace(record, tcp=replace(record.tcp, intervals=intervals, window=window))
+
+
+def test_a_run_has_charts_of_all_that_it_has_figures_of() -> None:
+    assert {chart.place for chart in ALL.values()} == set(Place)
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_every_chart_is_told_in_words_and_figures(name: str) -> None:
+    chart = ALL[name]
+    assert re.fullmatch(r"[a-z0-9-]+", chart.name)
+    assert chart.sentence.endswith(".")
+    assert chart.rows
+    assert {len(row) for row in chart.rows} == {len(chart.header)}
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_no_chart_fetches_anything_or_needs_more_than_its_data(name: str) -> None:
+    text = json.dumps(in_a_file(ALL[name]), allow_nan=False)
+    assert text.count("http") == 1  # the name of the schema
+    assert '"url"' not in text
+    assert values(in_a_file(ALL[name]))
+
+
+def test_bars_have_the_medians_of_the_table_with_their_spread() -> None:
+    chart = TCP["cost-tcp-1448"]
+    rows = {(row[0], row[1]): row[2:5] for row in chart.rows}
+    row = next(
+        r
+        for r in compose(make_run(), make_records()).rows
+        if (r.tunnel.name, r.payload_bytes, r.direction) == ("vxlan", 1448, "in")
+    )
+    assert row.figures is not None
+    cost = row.figures.cpu_s_per_million_packets
+    assert cost is not None
+    assert rows["vxlan", "in"] == tuple(f"{value:.2f}" for value in (cost.median, cost.low, cost.high))
+    (datum,) = [each for each in values(chart.spec) if (each["tunnel"], each["group"]) == ("vxlan", "in")]
+    assert datum["value"] == pytest.approx(cost.median, rel=1e-3)
+    assert datum["low"] <= datum["value"] <= datum["high"]
+
+
+def test_a_row_without_figures_says_why_in_place_of_a_bar() -> None:
+    data = values(TCP["throughput-tcp-1448"].spec)
+    (refused,) = [each for each in data if (each["tunnel"], each["group"]) == ("tinc BF-CBC, SHA-1", "in")]
+    assert refused["label"] == "in refused"
+    assert "value" not in refused
+
+
+def test_what_the_testers_limited_is_pale_and_has_a_mark() -> None:
+    data = {(each["tunnel"], each["group"]): each for each in values(TCP["throughput-tcp-1448"].spec)}
+    assert data["openvpn AES-128-GCM", "in"]["limited"]
+    assert data["openvpn AES-128-GCM", "in"]["label"].endswith("*")
+    assert "limited" not in data["vxlan", "in"]
+    assert "4 of 12 were limited by the testers" in TCP["throughput-tcp-1448"].sentence
+    assert not any("limited" in each for each in values(TCP["cost-tcp-1448"].spec))  # a cost holds there, too
+
+
+def test_the_limit_of_the_line_is_drawn_where_it_has_one() -> None:
+    assert not any("limit" in each for each in values(TCP["throughput-tcp-1448"].spec))
+    records = [
+        replace(record, tcp=replace(record.tcp, physical_limit_bps=94.15e6)) for record in make_records() if record.tcp
+    ]
+    chart = drawn(records)["throughput-tcp-1448"]
+    assert {each["limit"] for each in values(chart.spec) if "limit" in each} == {94.15}
+    assert "what the link can carry" in chart.sentence
+    assert chart.rows[0][5] == "94.2"
+
+
+def test_the_testers_alone_are_no_bar() -> None:
+    assert not any("testers" in row[0] for row in TCP["throughput-tcp-1448"].rows)
+
+
+def test_a_series_begins_before_the_test_and_has_the_routers_cpu_below_it() -> None:
+    record = with_series(make_records()[4])
+    chart = drawn([record])["series-1"]
+    traffic, cpu = chart.spec["vconcat"]
+    assert [each["v"] for each in values(traffic) if "v" in each] == [1, 2, 3, 4, 4]  # Mbit/s, and the last one's end
+    assert [each["v"] for each in values(cpu) if "v" in each] == [10, 90, 90, 90, 90, 90]  # %
+    marks = [each for part in (traffic, cpu) for each in values(part) if "said" in each]
+    assert marks == [{"t": 0, "said": "start of the test"}] * 2
+    domains = {json.dumps(part["layer"][0]["encoding"]["x"]["scale"]) for part in (traffic, cpu)}
+    assert domains == {'{"domain": [-0.5, 4.0], "nice": false}'}
+    assert "before the test 10.0%" in chart.sentence
+    assert "router CPU 90.0% to 90.0% busy" in chart.sentence
+
+
+def test_of_several_trials_the_middle_one_is_shown() -> None:
+    records = [with_series(record) for record in make_records() if record.spec.tunnel.name == "vxlan" and record.tcp]
+    own = [record for record in records if (record.spec.payload_bytes, record.spec.direction) == (1448, "in")]
+    middle = sorted(own, key=lambda record: record.tcp.throughput_bps if record.tcp else 0)[1]
+    assert drawn(own)["series-1"].sentence.startswith(
+        f"round {middle.spec.round}, the middle one of 3 trials that count"
+    )
+
+
+def test_a_long_series_is_thinned_out_but_loses_nothing_of_its_sum() -> None:
+    chart = drawn([with_series(make_records()[4], 3600)])["series-1"]
+    points = [each for each in values(chart.spec["vconcat"][0]) if "v" in each]
+    assert 100 < len(points) <= MOST_POINTS + 1
+    held = sum(before["v"] * (after["t"] - before["t"]) for before, after in pairwise(points))
+    assert held == pytest.approx(3600 * 3601 / 2, rel=1e-3)
+    assert len(chart.rows) <= 2 * MOST_ROWS
+
+
+def test_lost_packets_are_marked_in_a_series() -> None:
+    record = next(r for r in make_udp_records() if r.udp and r.udp.counts and r.spec.tunnel.name == "none")
+    assert record.udp is not None
+    assert record.udp.counts is not None
+    intervals = (UdpInterval(0, 1, 100, 100), UdpInterval(1, 2, 100, 93, 7), UdpInterval(2, 3, 100, 100))
+    counts = replace(record.udp.counts, intervals=intervals)
+    chart = drawn([replace(record, udp=replace(record.udp, counts=counts))])["series-1"]
+    assert [each["t"] for each in values(chart.spec) if "lost" in each] == [1.5]
+    assert "7 packets lost" in chart.sentence
+
+
+def test_delays_are_drawn_at_each_load_one_colour_a_tunnel_and_one_dash_a_percentile() -> None:
+    chart = UDP["delay-18-out"]
+    assert [row[0] for row in chart.rows][2:4] == ["none, 50 %", "none, 99 %"]
+    assert chart.header[1:] == ("idle [us]", "10% [us]", "50% [us]", "90% [us]")
+    colours = chart.spec["encoding"]["color"]["scale"]["range"]
+    dashes = chart.spec["layer"][0]["encoding"]["strokeDash"]["scale"]["range"]
+    assert colours[:4] == [PALETTE[0], PALETTE[0], PALETTE[1], PALETTE[1]]
+    assert dashes[0] == dashes[2] != dashes[1]
+
+
+def test_a_loss_curve_names_the_lowest_load_that_lost() -> None:
+    assert "vxlan 169,400 packets/s" in UDP["loss-18-out"].sentence
+
+
+def test_costs_below_zero_are_not_drawn_and_that_is_said() -> None:
+    chart = PARTS["cost-model"]
+    data = values(chart.spec)
+    assert data
+    assert all(each["value"] >= 0 for each in data)
+    told = drawn(make_records())["cost-model"].sentence
+    assert "Not drawn: 8 of which a part is below zero" in told
+    assert "two sizes make a line that nothing tries" in told
+
+
+def test_parts_stand_beside_what_is_calculated_from_the_speed_of_the_cipher() -> None:
+    rows = {row[0]: row[1:] for row in PARTS["parts-1"].rows}
+    by_difference, by_calculation = rows["cipher AES-128-CBC, 1448 out"]
+    assert float(by_difference.split("+-")[0]) == pytest.approx(2.5, rel=0.3)
+    assert float(by_calculation) == pytest.approx(1.4, rel=0.05)
+
+
+def test_a_cipher_that_could_not_be_measured_is_no_line() -> None:
+    lines = ["aes-128-gcm, as it comes", "aes-128-gcm, AES instructions masked"]
+    assert [row[0] for row in TCP["ciphers-1-1"].rows] == lines
+
+
+def test_hostile_names_are_data_and_nothing_else() -> None:
+    run, records = hostile_run()
+    for chart in charts(compose(run, records)):
+        assert re.fullmatch(r"[a-z0-9-]+", chart.name)
+        spec = in_a_file(chart)
+        outside = json.dumps({key: part for key, part in spec.items() if key not in {"data", "description", "title"}})
+        assert "alert(1)" not in outside
