@@ -119,7 +119,7 @@ def test_a_device_has_what_is_given_of_it_and_says_what_is_not(pages: dict[str, 
 
 def test_a_published_figure_has_no_digit_more_than_was_published(pages: dict[str, str]) -> None:
     rows = Page(pages[f"devices/{slug('TL-WR841N/ND v9')}.html"]).rows
-    assert [row[4] for row in rows[1:] if row[0].startswith("fastd null")][0] == "35.5"
+    assert next(row[4] for row in rows[1:] if row[0].startswith("fastd null")) == "35.5"
 
 
 @pytest.mark.parametrize("name", reference_names())
