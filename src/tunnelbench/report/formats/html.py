@@ -13,6 +13,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from tunnelbench.model.text import printable
 from tunnelbench.report.annexes import Annex
 from tunnelbench.report.charts import charts
 from tunnelbench.report.charts.chart import Place, config
@@ -137,6 +138,8 @@ def _template() -> Template:
     environment.filters["inert"] = inert
     environment.filters["numbers"] = number_columns
     environment.filters["table_rows"] = table_rows
+    environment.filters["one_line"] = one_line
+    environment.filters["lines"] = _lines
     return environment.from_string(_resource("report/templates", "page.html.jinja"))
 
 
@@ -149,6 +152,11 @@ def _policy(*, is_shared: bool) -> str:
     own = _hash(_resource("report/templates", "page.js"))
     scripts = f"{own} 'self' file:" if is_shared else f"{own} {_hash(library())}"
     return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def _lines(text: str) -> str:
+    """A file line by line; what would turn the direction of writing or steer a terminal is spelled out."""
+    return "\n".join(printable(line.expandtabs()) for line in text.splitlines())
 
 
 def _hash(code: str) -> str:
