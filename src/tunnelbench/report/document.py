@@ -111,6 +111,7 @@ def compose(
     models = cost_models(ordered)
     parts = own_parts(ordered, speeds)
     advice = advise(rows, limits, target_mbps=target_mbps, cpu_mhz=clock_mhz(run.host_facts), is_shared=_is_shared(run))
+    answered = answer(rows, limits, udp_rows, advice, is_shared=_is_shared(run))
     counted = ", ".join(f"{number} {each}" for each, number in count_classes(ordered).items())
     return Document(
         run=run,
@@ -122,7 +123,7 @@ def compose(
         parts=parts,
         advice=advice,
         doubts=found,
-        answer=answer(rows, limits, udp_rows, advice, is_shared=_is_shared(run)),
+        answer=Answer(one_line(answered.tunnel), one_line(answered.limit)),
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
         cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows, udp_rows)),

@@ -15,12 +15,12 @@ from tunnelbench.report.markup import Cell, Column, Row, draw
 
 _ACTIVE = re.compile(
     r"""(?:
-    [^\w\s.,;:()/%'+=-]           # all but what is harmless in most places, and of that:
+    [^\w\s.,;:()/%'+=\[\]-]       # all but what is harmless in most places, and of that:
     | '                           # made typographic
     | //+ | --+ | __+ | ==+ | \.\.\.+ | :::+   # italic, dashes, underlined, a heading, an ellipsis, the cell above
     | %(?!(?:[\s.,;:)]|$)) | (?<![\d\s])%      # %% shows as it is; a lone one may stand after a figure
-    | \(\(+ | \)\)+               # a foot note
-    | [:;8](?=-) | =(?=\)) | :(?=[?!]) | m(?=\()    # faces
+    | \(\(+ | \)\)+ | \[\[+ | \]\]+   # a foot note, a link
+    | [:;](?=-) | 8(?=-[)o]) | =(?=\)) | :(?=[?!]) | m(?=\()    # faces
     | FIXME | DELETEME | LOL       # pictures
     | (?<=\()(?:c|r|tm)(?=\))         # signs
     | (?<=\d)x(?=\d)           # becomes a multiplication

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from tunnelbench.model.text import printable
 from tunnelbench.report.annexes import Annex
 from tunnelbench.report.charts import charts
 from tunnelbench.report.charts.chart import Place, config
@@ -137,6 +139,9 @@ def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["inert"] = inert
     environment.filters["numbers"] = number_columns
+    environment.filters["table_rows"] = table_rows
+    environment.filters["one_line"] = one_line
+    environment.filters["lines"] = _lines
     return environment.from_string(_resource("report/templates", "page.html.jinja"))
 
 
@@ -149,6 +154,11 @@ def _policy(*, is_shared: bool) -> str:
     own = _hash(_resource("report/templates", "page.js"))
     scripts = f"{own} 'self' file:" if is_shared else f"{own} {_hash(library())}"
     return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def _lines(text: str) -> str:
+    """A file line by line; what would turn the direction of writing or steer a terminal is spelled out."""
+    return "\n".join(printable(line.expandtabs()) for line in text.splitlines())
 
 
 def _hash(code: str) -> str:
@@ -170,6 +180,19 @@ def number_columns(rows: Sequence[Sequence[str]]) -> frozenset[int]:
     return frozenset(
         place for place, column in enumerate(zip(*rows, strict=True)) if place and all(map(_NUMBER.match, column))
     )
+
+
+def table_rows(rows: Sequence[Sequence[str]]) -> Any:
+    """The rows of a small table; the template's own loops take three times as long, and most of a page is such rows."""
+    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
+
+    right = number_columns(rows)
+    ends = [('<td class="n">' if place in right else "<td>", "</td>") for place in range(len(rows[0]))]
+    ends[0] = ('<th scope="row">', "</th>")
+    written = (
+        "".join(f"{start}{escape(cell)}{end}" for cell, (start, end) in zip(row, ends, strict=True)) for row in rows
+    )
+    return Markup("".join(f"<tr>{cells}</tr>\n" for cells in written))  # noqa: S704 - every cell is escaped
 
 
 _NUMBER = re.compile(r"-?\d|-?$|not known$")
