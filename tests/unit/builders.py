@@ -131,7 +131,7 @@ def make_tcp(
             data_packets=round(data_packets * inside),
             ack_packets=round(ack_packets * inside),
             router_cpu=CpuUsage(
-                (1,), window_s, max(0.0, window_s - busy_s), busy_s * user_share, busy_s * 0.3, busy_s * 0.2, 0.01
+                (1,), window_s, window_s - busy_s, busy_s * user_share, busy_s * 0.3, busy_s * 0.2, 0.01
             ),
             tester_cpu=CpuUsage((0,), window_s, window_s * (1 - tester_busy_share), 1.0, 4.0, 1.5, 0.01),
             busiest_tester_share=tester_busy_share,
@@ -196,7 +196,15 @@ def make_records(rounds: int = 3) -> tuple[TrialRecord, ...]:
     }
     plan = make_plan(rounds)
     testers_alone = [
-        make_trial(spec, make_tcp(3.1e6 * spec.payload_bytes, payload_bytes=spec.payload_bytes, ping=Ping(0, 0, None)))
+        make_trial(
+            spec,
+            make_tcp(
+                3.1e6 * spec.payload_bytes,
+                payload_bytes=spec.payload_bytes,
+                ping=Ping(0, 0, None),
+                cpu_s_per_million_packets=0.5,
+            ),
+        )
         for spec in plan.calibrations()
     ]
     trials = [_record(spec, NATURES[spec.tunnel.name], proofs.get(spec.tunnel.name), noise) for spec in plan.trials()]

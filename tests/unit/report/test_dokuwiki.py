@@ -18,7 +18,8 @@ from tunnelbench.report.markup import COLUMNS
 from tunnelbench.report.text import one_line
 
 SHOWN_AS_IT_IS = re.compile(r"%%(.*?)%%|<nowiki>(.*?)</nowiki>")
-MARKUP = r"[|^*~<>{}@#\\&\"'`!$]|//|--|__|==|\.\.\.|%%|\(\(|\)\)|:::|:-|8-[)oO]|\[\[|\]\]|:\?|ww\.|ftp\.|FIXME|LOL|\(c\)|\dx\d"
+MARKUP = r"[|^*~<>{}@#\\&\"'`!$]|//|--|__|==|\.\.\.|%%|\(\(|\)\)|:::|:-|8-[)oO]|\[\[|\]\]|:\?|ww\."
+MARKUP += r"|ftp\.|FIXME|LOL|\(c\)|\dx\d"
 
 
 def read(text: str) -> str:
