@@ -196,7 +196,15 @@ def make_records(rounds: int = 3) -> tuple[TrialRecord, ...]:
     }
     plan = make_plan(rounds)
     testers_alone = [
-        make_trial(spec, make_tcp(3.1e6 * spec.payload_bytes, payload_bytes=spec.payload_bytes, ping=Ping(0, 0, None)))
+        make_trial(
+            spec,
+            make_tcp(
+                3.1e6 * spec.payload_bytes,
+                payload_bytes=spec.payload_bytes,
+                ping=Ping(0, 0, None),
+                cpu_s_per_million_packets=0.5,
+            ),
+        )
         for spec in plan.calibrations()
     ]
     trials = [_record(spec, NATURES[spec.tunnel.name], proofs.get(spec.tunnel.name), noise) for spec in plan.trials()]

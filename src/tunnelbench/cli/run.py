@@ -78,7 +78,9 @@ def command(resume: str | None, store_location: str | None, *, as_json: bool, **
     else:
         emit(render(run, records, "terminal", terminal_width(), colour=has_colour(), speeds=speeds, soaks=soaks))
         click.echo(f"\nRun {job.run_id}, stored in {store.name}. Again, or in another format:")
-        click.echo(f"  tunnelbench report {job.run_id} --format terminal|html|markdown|textile|csv|series|json")
+        click.echo(
+            f"  tunnelbench report {job.run_id} --format terminal|html|markdown|textile|dokuwiki|csv|series|json"
+        )
     if not any(record.counts for record in records):
         click.echo("tunnelbench: no trial gave a figure that counts; the doubts above say why", err=True)
         sys.exit(ExitCode.CANNOT)
@@ -127,6 +129,8 @@ def resumed_job(store: Store, reference: str, named: Named) -> Job:
             "--set does not go with --resume: a run goes on as it began", "start a new run for other values"
         )
     run = store.run(reference)
+    if run.status == "imported":
+        raise WrongInput(f"run {run.run_id} was measured elsewhere: it cannot go on here", "start a run of your own")
     if named.plan is not None:
         refuse_change("plan", run.plan_text, named.read_plan().text)
     if named.testbed is not None:

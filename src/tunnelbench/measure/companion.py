@@ -40,6 +40,9 @@ DYING_S = 0.2
 SHORTEST_INTERVAL_S = 0.1
 """Of the router's CPU over time: the kernel may count in ticks of 10 ms, a tenth of it."""
 
+LEAD_S = 0.15
+"""From the first reading to the start of iperf3: what the router's CPU does before the traffic is seen, too."""
+
 OnSecond = Callable[[float], None]
 """Called about once a second with the rate of the data on the interface [bit/s]."""
 
@@ -95,6 +98,10 @@ class Companion:
         self._closed: Reading | None = None
         self._times = [cpu.read_cpu(testbed.router, ())]
         """Of the router: before the traffic, when data began to flow, then about once a second."""
+
+    def wait_for_lead(self) -> None:
+        """Wait until LEAD_S have passed since the first reading."""
+        time.sleep(max(0.0, self._times[0].clock_s + LEAD_S - time.monotonic()))
 
     def accompany(self, client: Daemon) -> None:
         """Stay with the program that offers the traffic; raises TrialFailed when it hangs or the tunnel dies."""

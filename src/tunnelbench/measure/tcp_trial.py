@@ -75,6 +75,7 @@ def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, progr
         _wait_until_listening(testbed.server, server)
         pinger = programs["ping"] = _start(stack, testbed.client, ping.command(testbed.addresses.router_lan))
         client_argv = iperf3.client_command(path.server_address, traffic, spec.payload_bytes, spec.direction)
+        companion.wait_for_lead()
         client = programs["iperf3_client"] = _start(stack, testbed.client, client_argv)
         companion.accompany(client)
         server.wait(TAIL_S)

@@ -26,7 +26,10 @@ class Verdict(StrEnum):
 
     @property
     def severity(self) -> int:
-        return list(Verdict).index(self)
+        return _SEVERITY[self]
+
+
+_SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
 
 
 class Outcome(StrEnum):
@@ -334,7 +337,7 @@ class RunRecord:
     ended_at: str | None
     """UTC, ISO 8601; None while it runs, or where it was killed."""
     status: str
-    """`running`, `done`, `interrupted`, `failed`."""
+    """`running`, `done`, `interrupted`, `failed`, `killed`; `imported`: measured elsewhere."""
     plan_name: str
     plan_title: str
     plan_text: str

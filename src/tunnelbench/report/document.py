@@ -141,6 +141,7 @@ def compose(
     models = cost_models(ordered)
     parts = own_parts(ordered, speeds)
     advice = advise(rows, limits, target_mbps=target_mbps, cpu_mhz=clock_mhz(run.host_facts), is_shared=_is_shared(run))
+    answered = answer(rows, limits, udp_rows, advice, is_shared=_is_shared(run))
     counted = ", ".join(f"{number} {each}" for each, number in count_classes(ordered).items())
     return Document(
         run=run,
@@ -152,7 +153,7 @@ def compose(
         parts=parts,
         advice=advice,
         doubts=found,
-        answer=answer(rows, limits, udp_rows, advice, is_shared=_is_shared(run)),
+        answer=Answer(one_line(answered.tunnel), one_line(answered.limit)),
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         facts=tuple((label, one_line(value)) for label, value in _facts(run, ordered)),
         cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows, udp_rows)),
@@ -209,14 +210,16 @@ def legend(mark: str) -> tuple[str, ...]:
     return statistics, columns
 
 
+def taken_on(run: RunRecord) -> str:
+    """What the testbed means for the figures, in words."""
+    kind = _testbed_kind(run.testbed_text)
+    return TAKEN_ON.get(kind, f"kind {kind or NOT_RECORDED}; shares of the baseline hold better than absolute figures")
+
+
 def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, str]]:
     facts = {key: str(value) for key, value in run.host_facts.items() if value is not None and value != ""}
-    kind = _testbed_kind(run.testbed_text)
-    taken_on = TAKEN_ON.get(
-        kind, f"kind {kind or NOT_RECORDED}; shares of the baseline hold better than absolute figures"
-    )
     return [
-        ("Taken on", f"testbed {run.testbed_name}: {taken_on}"),
+        ("Taken on", f"testbed {run.testbed_name}: {taken_on(run)}"),
         ("CPU", _cpu(facts)),
         ("System", f"{facts.get('system', NOT_RECORDED)}, kernel {facts.get('kernel', NOT_RECORDED)}"),
         ("Plan", f"{run.plan_name}: {_size(records)}"),

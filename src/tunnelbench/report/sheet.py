@@ -14,9 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tunnelbench.report.document import Style
-from tunnelbench.report.formats import markdown, textile
 from tunnelbench.report.formats.csv import harmless
+from tunnelbench.report.formats.dokuwiki import DokuWiki
 from tunnelbench.report.formats.json import plain
+from tunnelbench.report.formats.markdown import Markdown
+from tunnelbench.report.formats.textile import Textile
+from tunnelbench.report.markup import Column, Markup, joined, plain_rows
 from tunnelbench.report.text import one_line
 
 UNFOLDED_WIDTH = 10_000
@@ -90,40 +93,22 @@ def _terminal(sheet: Sheet, style: Style) -> str:
     return "".join(f"{line.rstrip()}\n" for line in output.getvalue().split("\n")[:-1])
 
 
-def _markdown(sheet: Sheet, style: Style) -> str:
-    del style
-    escape = _escaping(markdown.escape)
-    lines = [f"# {escape(sheet.title)}", ""]
-    lines += [f"- **{label}**: {escape(value)}" for label, value in sheet.facts]
-    for caution in sheet.cautions:
-        lines += ["", f"> {escape(caution)}"]
-    if sheet.rows:
-        rules = ["--:" if position in sheet.numbers else ":--" for position in range(len(sheet.header))]
-        body = [[escape(cell) for cell in row] for row in sheet.rows]
-        lines += ["", *(f"| {' | '.join(cells)} |" for cells in ([escape(h) for h in sheet.header], rules, *body))]
-    for section in sheet.sections:
-        lines += ["", f"## {escape(section.title)}", "", *(f"- {escape(item)}" for item in section.items)]
-    return "\n".join(lines) + "\n"
+def _marked_up(markup: Markup) -> Callable[[Sheet, Style], str]:
+    def render(sheet: Sheet, style: Style) -> str:
+        del style
+        parts: list[list[str]] = [[markup.heading(1, one_line(sheet.title))]]
+        parts.append([markup.fact(label, one_line(value)) for label, value in sheet.facts])
+        parts += [[markup.caution(one_line(caution))] for caution in sheet.cautions]
+        if sheet.rows:
+            columns = [Column(one_line(title), place in sheet.numbers) for place, title in enumerate(sheet.header)]
+            rows = plain_rows(columns, [[one_line(cell) for cell in row] for row in sheet.rows])
+            parts.append(markup.table(columns, rows))
+        for section in sheet.sections:
+            title = markup.heading(2, one_line(section.title))
+            parts += [[title], [markup.item(one_line(item)) for item in section.items]]
+        return joined(parts)
 
-
-def _textile(sheet: Sheet, style: Style) -> str:
-    del style
-    escape = _escaping(textile.escape)
-    lines = [f"h2. {escape(sheet.title)}", ""]
-    lines += [f"* *{label}:* {escape(value)}" for label, value in sheet.facts]
-    for caution in sheet.cautions:
-        lines += ["", f"p. {escape(caution)}"]
-    if sheet.rows:
-        lines += ["", "".join(f"|_. {escape(heading)} " for heading in sheet.header) + "|"]
-        for row in sheet.rows:
-            cells = (
-                f"|{'>.' if position in sheet.numbers and cell else ''} {escape(cell)}{' ' if cell else ''}"
-                for position, cell in enumerate(row)
-            )
-            lines.append(f"{''.join(cells)}|")
-    for section in sheet.sections:
-        lines += ["", f"h3. {escape(section.title)}", "", *(f"* {escape(item)}" for item in section.items)]
-    return "\n".join(lines) + "\n"
+    return render
 
 
 def _csv(sheet: Sheet, style: Style) -> str:
@@ -141,16 +126,13 @@ def _json(sheet: Sheet, style: Style) -> str:
     return json.dumps(plain(sheet.data), indent=2, allow_nan=False) + "\n"
 
 
-def _escaping(escape: Callable[[str], str]) -> Callable[[str], str]:
-    return lambda text: escape(one_line(text))
-
-
 _FORMATS: Mapping[str, Callable[[Sheet, Style], str]] = {
     "csv": _csv,
+    "dokuwiki": _marked_up(DokuWiki()),
     "json": _json,
-    "markdown": _markdown,
+    "markdown": _marked_up(Markdown()),
     "terminal": _terminal,
-    "textile": _textile,
+    "textile": _marked_up(Textile()),
 }
 
 

@@ -54,7 +54,7 @@ def run_row(record: RunRecord) -> Row:
         "notes": _json(record.notes),
         "trials_recorded": 0,
     }
-    return _sealed(row)
+    return sealed(row)
 
 
 def run_record(row: Mapping[Any, Any]) -> RunRecord:
@@ -92,7 +92,7 @@ def trial_row(run_id: str, record: TrialRecord, proof_sha256: str | None) -> Row
         "load": _text(spec.load),
         "udp": None if record.udp is None else _json(_UDP.dump_python(record.udp, mode="json")),
     }
-    return _sealed(row)
+    return sealed(row)
 
 
 def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | None) -> TrialRecord:
@@ -123,7 +123,7 @@ def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | N
 
 def raw_row(run_id: str, record: TrialRecord) -> Row:
     """For table `trial_raw`."""
-    return _sealed({"run_id": run_id, "sequence": record.spec.sequence, "raw": _json(dict(record.raw))})
+    return sealed({"run_id": run_id, "sequence": record.spec.sequence, "raw": _json(dict(record.raw))})
 
 
 def proof_row(proof: TunnelProof) -> Row:
@@ -146,7 +146,7 @@ def proof_record(row: Mapping[Any, Any], *, with_raw: bool) -> TunnelProof:
 
 def cipher_speed_row(run_id: str, place: int, found: CipherSpeed) -> Row:
     """For table `cipher_speed`; `place` keeps the order in which they were measured."""
-    return _sealed(
+    return sealed(
         {
             "run_id": run_id,
             "machine": _text(found.machine),
@@ -174,7 +174,7 @@ def soak_part_row(run_id: str, soak: Soak, part: SoakPart, chunks_recorded: int)
         "details": _json(_SOAK_PART.dump_python(part, mode="json")),
         "chunks_recorded": chunks_recorded,
     }
-    return _sealed(row)
+    return sealed(row)
 
 
 def soak_of(row: Mapping[Any, Any]) -> Soak:
@@ -195,7 +195,7 @@ def soak_chunk_row(run_id: str, sequence: int, part: int, number: int, chunk: So
         "memory_bytes": dict(chunk.memory_bytes),
     }
     row: Row = {"run_id": run_id, "sequence": sequence, "part": part, "chunk": number, "content": _json(content)}
-    return _sealed(row)
+    return sealed(row)
 
 
 def soak_chunk(row: Mapping[Any, Any]) -> SoakChunk:
@@ -211,8 +211,8 @@ def soak_chunk(row: Mapping[Any, Any]) -> SoakChunk:
 _of_reading = attrgetter(*(field.name for field in fields(SoakReading)))
 
 
-def _sealed(row: Row) -> Row:
-    """With its checksum."""
+def sealed(row: Row) -> Row:
+    """With the checksum of what it holds."""
     return {**row, CHECKSUM: checksum(row)}
 
 

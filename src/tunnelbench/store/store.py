@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -29,12 +29,16 @@ LAST = "last"
 """The reference that means the latest run."""
 LOCK_WAIT_S = 10.0
 """How long another process may write before we give up; a commit takes milliseconds."""
+IMPORTED = "imported"
+"""The status of a run that was measured elsewhere."""
 NAMED_IN_HINT = 10
 """How many of the known runs a hint names."""
 POLL_S = 0.5
 """Between two looks for a server that went away."""
 ANSWER_S = 15.0
 """How long one transaction may take on top: SQLite waits for its lock, a server for its disk."""
+WHOLE_ANSWER_S = 60.0
+"""The same of a run that is stored whole."""
 END_PATIENCE_S, END_ANSWER_S = 1.0, 2.0
 """The same of noting the end of a run: whoever pressed Ctrl-C is waiting, too."""
 
@@ -118,6 +122,33 @@ class Store:
         except IntegrityError as error:
             raise ValueError(f"a run {record.run_id} is stored already") from error
 
+    def add_run(self, record: RunRecord, trials: Sequence[TrialRecord], speeds: Sequence[CipherSpeed]) -> None:
+        """Keep a run that was measured elsewhere, whole or not at all. ValueError where one of that id is kept."""
+        proofs = {str(row["sha256"]): row for each in trials if each.proof for row in [rows.proof_row(each.proof)]}
+        counted = {"trials_recorded": len(trials), "speeds_recorded": len(speeds) if speeds else None}
+        run_row = rows.sealed({**rows.run_row(record), **counted})
+        run_id = record.run_id
+
+        def work(connection: Connection, is_repeated: bool) -> None:
+            if is_repeated and _has(connection, select(run.c.checksum).where(run.c.run_id == run_id), run_row):
+                return
+            connection.execute(insert(run).values(run_row))
+            for row in proofs.values():
+                _keep_proof(connection, row)
+            if trials:
+                address = [str(rows.proof_row(each.proof)["sha256"]) if each.proof else None for each in trials]
+                of_trials = [rows.trial_row(run_id, *each) for each in zip(trials, address, strict=True)]
+                connection.execute(insert(trial), of_trials)
+                connection.execute(insert(trial_raw), [rows.raw_row(run_id, each) for each in trials])
+            if speeds:
+                places = enumerate(speeds, start=1)
+                connection.execute(insert(cipher_speed), [rows.cipher_speed_row(run_id, *each) for each in places])
+
+        try:
+            self._write(work, answer_s=WHOLE_ANSWER_S)
+        except IntegrityError as error:
+            raise ValueError(f"a run {run_id} is stored already, or a trial is in it twice") from error
+
     def add_trial(self, run_id: str, record: TrialRecord) -> None:
         """Keep a trial that has ended. ValueError where its run is not kept, or its place in the run is taken."""
         sequence = record.spec.sequence
@@ -185,8 +216,8 @@ class Store:
     def run(self, reference: str) -> RunRecord:
         """The run meant by `last`, by an id or by the beginning of one; WrongInput where that is none or several."""
         with self._reading() as connection:
-            ids = connection.scalars(_newest_first().with_only_columns(run.c.run_id))
-            run_id = _meant(reference, list(ids))
+            known = connection.execute(_newest_first().with_only_columns(run.c.run_id, run.c.status)).all()
+            run_id = _meant(reference, [(row.run_id, row.status) for row in known])
             return self._run_record(connection.execute(select(run).where(run.c.run_id == run_id)).mappings().one())
 
     def trials(self, run_id: str, *, with_raw: bool = True) -> list[TrialRecord]:
@@ -373,12 +404,13 @@ def _change_run(connection: Connection, run_id: str, change: Callable[[Mapping[A
     return change_row(connection, run, run.c.run_id == run_id, change)
 
 
-def _meant(reference: str, known: list[str]) -> str:
-    """The one of the known ids, newest first, that a reference means."""
+def _meant(reference: str, runs: list[tuple[str, str]]) -> str:
+    """The one of the known ids, newest first and each with its run's status, that a reference means."""
+    known = [run_id for run_id, _ in runs]
     if not known:
         raise WrongInput("there are no runs yet", hint="measure: tunnelbench run")
-    if reference == LAST:
-        return known[0]
+    if reference == LAST:  # of one's own, as long as there is one
+        return next((run_id for run_id, status in runs if status != IMPORTED), known[0])
     matching = [reference] if reference in known else [each for each in known if each.startswith(reference)]
     if len(matching) == 1:
         return matching[0]

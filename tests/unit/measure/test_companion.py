@@ -126,6 +126,17 @@ def test_the_routers_cpu_over_time_begins_before_the_traffic_and_misses_nothing_
     assert all(window.busy_share_of(one) == pytest.approx(0.25) for one in window.intervals)
 
 
+def test_the_router_is_watched_for_a_moment_before_the_traffic_starts(path: SimulatedPath) -> None:
+    waiting = Companion(cast("Testbed", path), TrafficPath("a", "b", PLACE), 10.0, path.rates.append)
+    path.clock_s = 0.05
+    waiting.wait_for_lead()
+    assert path.clock_s == pytest.approx(companion.LEAD_S)
+    assert companion.LEAD_S > companion.SHORTEST_INTERVAL_S
+    path.clock_s = 1.0
+    waiting.wait_for_lead()
+    assert path.clock_s == 1.0
+
+
 def test_a_part_that_is_too_short_to_be_counted_is_taken_together_with_what_follows(path: SimulatedPath) -> None:
     path.flows_from_s = 0.01
     first, *rest = path.accompany().window().intervals

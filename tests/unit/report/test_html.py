@@ -209,6 +209,7 @@ def test_hostile_text_is_text() -> None:
         assert found.names <= ours
         assert all(not key.startswith("on") for _, attributes in found.elements for key in attributes)
         assert found.text.count("<script>alert(1)</script>") >= 10
+        assert not set("\x1b\x07\x9b\u202e\u2028") & set(found.text)
         assert f"TunnelBench: {one_line(HOSTILE)}" in found.text
         assert {attributes["type"] for attributes, code in found.scripts if "type" in attributes} == {
             "application/json"
@@ -243,6 +244,11 @@ def test_an_annex_that_the_page_does_not_know_stands_in_a_section_of_its_own() -
     found = document()
     text = page(replace(found, annexes=(*found.annexes, Annex("Weather", items=("It rained.",)))), **BESIDE)
     assert "It rained." in text.partition('<section id="more">')[2].partition("</section>")[0]
+
+
+def test_files_are_shown_line_by_line_as_they_are() -> None:
+    text = page(document(plan_text="a = 1\n[b]\n\tc = '\u202e<x>'\n"), **BESIDE)
+    assert "a = 1\n[b]\n        c = &#39;\\u202e&lt;x&gt;&#39;</pre>" in text
 
 
 def test_configurations_and_versions_are_there_once_a_tunnel() -> None:

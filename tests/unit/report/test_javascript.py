@@ -40,5 +40,6 @@ def test_a_page_holds_all_libraries_that_are_there_and_charts_name_their_version
     versions = dict(line.split() for line in (PAGES / "VERSIONS").read_text().splitlines())
     assert f"/v{versions['vega-lite'].split('.')[0]}.json" in SCHEMA
     text = page(compose(make_run(), ()))
+    assert f'const SCHEMA = "{SCHEMA}"' in text
     for name, version in versions.items():
         assert json.dumps(version) in text, name

@@ -11,7 +11,8 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.report.hostile import HOSTILE, hostile_run
 
 from tunnelbench.report import render
-from tunnelbench.report.formats.markdown import COLUMNS, escape
+from tunnelbench.report.formats.markdown import escape
+from tunnelbench.report.markup import COLUMNS
 from tunnelbench.report.text import one_line
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -56,7 +57,7 @@ class Page(HTMLParser):
 
 def test_the_table_has_all_rows_and_columns() -> None:
     page = Page(render(make_run(), make_records(), "markdown"))
-    assert page.rows[0] == [title for title, _ in COLUMNS]
+    assert page.rows[0] == [column.title for column in COLUMNS]
     assert len(page.rows) == 1 + 36
     assert {len(row) for row in page.rows} == {len(COLUMNS)}
     assert page.elements == OURS

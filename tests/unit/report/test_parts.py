@@ -16,7 +16,12 @@ RUN = make_run(plan_name="parts", plan_title="Where time goes", trials_planned=l
 
 @pytest.mark.parametrize(
     ("name", "width", "extension"),
-    [("terminal", 80, ".txt"), ("markdown", None, ".md"), ("textile", None, ".textile")],
+    [
+        ("terminal", 80, ".txt"),
+        ("markdown", None, ".md"),
+        ("textile", None, ".textile"),
+        ("dokuwiki", None, ".dokuwiki"),
+    ],
 )
 def test_parts_stand_beside_what_their_speed_predicts(
     name: str, width: int | None, extension: str, file_regression: FileRegressionFixture

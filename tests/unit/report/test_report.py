@@ -14,7 +14,7 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.report import FORMATS, render
 
-FOR_PEOPLE = ("markdown", "terminal", "textile")
+FOR_PEOPLE = ("dokuwiki", "markdown", "terminal", "textile")
 
 
 def excerpt() -> tuple[TrialRecord, ...]:
@@ -28,13 +28,13 @@ def excerpt() -> tuple[TrialRecord, ...]:
 
 
 def test_these_are_the_formats() -> None:
-    assert FORMATS == ("csv", "html", "json", "markdown", "series", "terminal", "textile")
+    assert FORMATS == ("csv", "dokuwiki", "html", "json", "markdown", "series", "terminal", "textile")
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(WrongInput) as caught:
-        render(make_run(), (), "docx")
-    assert caught.value.hint == "formats: csv, html, json, markdown, series, terminal, textile"
+        render(make_run(), (), "paper")
+    assert caught.value.hint == "formats: csv, dokuwiki, html, json, markdown, series, terminal, textile"
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -51,6 +51,12 @@ def test_markdown(file_regression: FileRegressionFixture) -> None:
 def test_textile(file_regression: FileRegressionFixture) -> None:
     file_regression.check(
         render(make_run(), make_records(), "textile", speeds=make_speeds()), encoding="utf-8", extension=".textile"
+    )
+
+
+def test_dokuwiki(file_regression: FileRegressionFixture) -> None:
+    file_regression.check(
+        render(make_run(), make_records(), "dokuwiki", speeds=make_speeds()), encoding="utf-8", extension=".dokuwiki"
     )
 
 
@@ -89,8 +95,8 @@ class TestForPeople:
     def test_refused_and_unavailable_tunnels_are_in_the_table_and_in_the_doubts_with_their_reason(
         self, name: str
     ) -> None:
-        text = render(make_run(), make_records(), name).replace("&#39;", "'")
-        table, _, doubts = text.partition("Doubts\n")
+        text = render(make_run(), make_records(), name).replace("&#39;", "'").replace("%%'%%", "'")
+        table, _, doubts = text.replace(" =====\n", "\n").partition("Doubts\n")
         for reason in ("the data went over TCP", "wireguard is missing on router"):
             assert reason in table
             assert reason in doubts

@@ -13,7 +13,8 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.report.hostile import HOSTILE, hostile_run
 
 from tunnelbench.report import render
-from tunnelbench.report.formats.textile import COLUMNS, escape
+from tunnelbench.report.formats.textile import escape
+from tunnelbench.report.markup import COLUMNS
 from tunnelbench.report.text import one_line
 
 CELL = re.compile(r"\|(?P<attributes>_?(?:/\d+)?[<>=]*\. )?(?P<text>[^|]*)(?=\|)")
@@ -67,7 +68,7 @@ def filled(table: list[list[Cell]]) -> list[list[Cell]]:
 def test_the_spans_of_all_cells_add_up() -> None:
     table, *_ = tables(render(make_run(), make_records(), "textile"))
     full = filled(table)
-    assert [cell.text for cell in full[0]] == list(COLUMNS)
+    assert [html.unescape(cell.text) for cell in full[0]] == [column.title for column in COLUMNS]
     assert len(full) == 1 + 36
     assert {len(row) for row in full} == {len(COLUMNS)}
 
@@ -104,7 +105,7 @@ def test_every_row_of_a_table_below_has_the_cells_of_its_header() -> None:
 
 def test_the_best_of_a_group_is_bold() -> None:
     table, *_ = tables(render(make_run(), make_records(), "textile"))
-    cost = COLUMNS.index("CPU s per Mpackets")
+    cost = [column.title for column in COLUMNS].index("CPU s per Mpackets")
     bold = {row[0].text for row in filled(table)[1:] if row[cost].text.startswith("*")}
     assert bold == {"vxlan"}
 

@@ -19,7 +19,7 @@ RUN = make_run(plan_name="udp", plan_title="Packets", trials_planned=len(make_ud
 @pytest.mark.parametrize(
     ("name", "width", "extension"),
     [("terminal", 120, ".txt"), ("terminal", 80, ".txt"), ("markdown", None, ".md"), ("textile", None, ".textile"),
-     ("csv", None, ".csv")],
+     ("dokuwiki", None, ".dokuwiki"),      ("csv", None, ".csv")],
 )  # fmt: skip
 def test_a_run_of_udp(name: str, width: int | None, extension: str, file_regression: FileRegressionFixture) -> None:
     text = render(RUN, make_udp_records(), name, width)

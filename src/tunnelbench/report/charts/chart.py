@@ -1,4 +1,4 @@
-"""What all charts have in common: the words beside them, their colours, how they are completed for a page or a file."""
+"""What all charts have in common: the words beside them, their look, how they are completed for a file."""
 
 from __future__ import annotations
 
@@ -50,20 +50,19 @@ class Chart:
     sentence: str
     """What it shows, for who cannot see it."""
     spec: Mapping[str, Any]
-    """Vega-Lite, without what `completed` adds."""
+    """Vega-Lite without its look, its width and its words, which a page and a file each have in their own way."""
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     """Its figures; the first cell of a row is its name."""
 
 
-def completed(chart: Chart, *, ink: str = "currentColor", width: int | None = None) -> Spec:
-    """The whole specification: of a page, which gives its width and the colour of its text, or of a file."""
+def completed(chart: Chart, *, ink: str, width: int) -> Spec:
+    """The whole specification of a file: with its look, its width [px] and its words."""
     spec: Spec = {"$schema": SCHEMA, "description": f"{chart.title}. {chart.sentence}", **chart.spec}
     spec["config"] = config(ink)
-    if width is not None:
-        _widen(spec, width)
-        below = wrap(chart.sentence, width // CHARACTER_PX)
-        spec["title"] = {"text": chart.title, "subtitle": below, "anchor": "start"}
+    _widen(spec, width)
+    below = wrap(chart.sentence, width // CHARACTER_PX)
+    spec["title"] = {"text": chart.title, "subtitle": below, "anchor": "start"}
     return spec
 
 
@@ -77,8 +76,8 @@ def _widen(spec: Spec, width: int) -> None:
             _widen(part, width)
 
 
-def config(ink: str) -> Spec:
-    """The look: text and lines in one colour, nothing behind them."""
+def config(ink: str = "currentColor") -> Spec:
+    """The look: text and lines in one colour, by default that of the page's text, and nothing behind them."""
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "aria": False,  # the figure has one label, and its figures stand in a table

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from tunnelbench.model.text import printable
 from tunnelbench.report.annexes import Annex
 from tunnelbench.report.charts import charts
-from tunnelbench.report.charts.chart import Chart, Place, completed
+from tunnelbench.report.charts.chart import Place, config
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.formats.json import content
 from tunnelbench.report.table import Block, Figure, blocks
@@ -78,12 +80,13 @@ def page(
     index_href: str | None = None,
     library_href: str | None = None,
     data_href: str | None = None,
+    methodology_href: str | None = None,
 ) -> str:
     """The page of a run, ending with a newline.
 
     For pages that stand together, each a relative address: `index_href` of what lists them, linked at the head;
     `library_href` of a file that holds `library()`, else it is inside the page; `data_href` of the run's JSON, else
-    that is inside, too.
+    that is inside, too; `methodology_href` of the rules that the page names.
     """
     drawn = charts(document)
     tcp, udp = blocks(document.rows, thousands=True), udp_blocks(document.udp_rows, thousands=True)
@@ -93,14 +96,16 @@ def page(
         index_href=index_href,
         library_href=library_href,
         data_href=data_href,
+        methodology_href=methodology_href,
         data=None if data_href else embedded_data(document),
         library=None if library_href else library(),
         policy=_policy(is_shared=library_href is not None),
         style=_resource("report/templates", "page.css"),
         script=_resource("report/templates", "page.js"),
-        tables=[*_tcp_table(tcp, is_alone=not udp), *_udp_table(udp)],
+        tables=[*_tcp_table(tcp, is_alone=document.has_tcp_table), *_udp_table(udp)],
         words=("Tunnel", "Direction", "UDP", "Remarks"),
-        charts={place.value: [_drawn(chart) for chart in drawn if chart.place is place] for place in Place},
+        charts={place.value: [chart for chart in drawn if chart.place is place] for place in Place},
+        config=config(),
         annexes=_annexes(document),
         versions=list({block.technology: block.versions for block in named}.items()),
         configurations=_configurations(document),
@@ -134,6 +139,9 @@ def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["inert"] = inert
     environment.filters["numbers"] = number_columns
+    environment.filters["table_rows"] = table_rows
+    environment.filters["one_line"] = one_line
+    environment.filters["lines"] = _lines
     return environment.from_string(_resource("report/templates", "page.html.jinja"))
 
 
@@ -146,6 +154,11 @@ def _policy(*, is_shared: bool) -> str:
     own = _hash(_resource("report/templates", "page.js"))
     scripts = f"{own} 'self' file:" if is_shared else f"{own} {_hash(library())}"
     return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def _lines(text: str) -> str:
+    """A file line by line; what would turn the direction of writing or steer a terminal is spelled out."""
+    return "\n".join(printable(line.expandtabs()) for line in text.splitlines())
 
 
 def _hash(code: str) -> str:
@@ -167,6 +180,19 @@ def number_columns(rows: Sequence[Sequence[str]]) -> frozenset[int]:
     return frozenset(
         place for place, column in enumerate(zip(*rows, strict=True)) if place and all(map(_NUMBER.match, column))
     )
+
+
+def table_rows(rows: Sequence[Sequence[str]]) -> Any:
+    """The rows of a small table; the template's own loops take three times as long, and most of a page is such rows."""
+    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
+
+    right = number_columns(rows)
+    ends = [('<td class="n">' if place in right else "<td>", "</td>") for place in range(len(rows[0]))]
+    ends[0] = ('<th scope="row">', "</th>")
+    written = (
+        "".join(f"{start}{escape(cell)}{end}" for cell, (start, end) in zip(row, ends, strict=True)) for row in rows
+    )
+    return Markup("".join(f"<tr>{cells}</tr>\n" for cells in written))  # noqa: S704 - every cell is escaped
 
 
 _NUMBER = re.compile(r"-?\d|-?$|not known$")
@@ -281,10 +307,6 @@ def _udp_table(udp: Sequence[UdpBlock]) -> Iterator[Table]:
 
 def _cell(figure: Figure) -> Cell:
     return Cell(figure.median, figure.spread, figure.is_best)
-
-
-def _drawn(chart: Chart) -> Mapping[str, Any]:
-    return {"chart": chart, "spec": completed(chart)}
 
 
 SECTIONS = {

@@ -8,50 +8,10 @@ cell; `*bold*` begins after white space or `(`; a character reference passes thr
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from tunnelbench.report.annexes import Annex
-from tunnelbench.report.document import Document, Style, legends
-from tunnelbench.report.table import Block, Figure, Line, blocks
-from tunnelbench.report.udp_table import UdpBlock, UdpLine, udp_blocks
-
-COLUMNS = (
-    "Technology",
-    "Version router (server)",
-    "Payload [bytes]",
-    "Direction",
-    "Share of baseline",
-    "Throughput [Mbit/s]",
-    "Data [packets/s]",
-    "ACK [packets/s]",
-    "CPU busy",
-    "usr/sys/softirq/steal [%]",
-    "CPU of daemon",
-    "CPU s per Mpackets",
-    "CPU s per Gbit",
-    "Ping worst",
-    "Comment",
-)
-
-UDP_COLUMNS = (
-    "Technology",
-    "Version router (server)",
-    "Payload [bytes]",
-    "Frame [bytes]",
-    "Direction",
-    "UDP",
-    "Share of baseline",
-    "Packets/s",
-    "Payload [Mbit/s]",
-    "Layer 1 [Mbit/s]",
-    "Loss",
-    "Delay 50 % [us]",
-    "Delay 99 % [us]",
-    "Delay worst [us]",
-    "CPU busy",
-    "CPU of daemon",
-    "CPU s per Mpackets",
-    "Comment",
-)
+from tunnelbench.report.document import Document, Style
+from tunnelbench.report.markup import Cell, Column, Row, draw
 
 _ACTIVE = re.compile(
     r"""
@@ -70,39 +30,7 @@ _ACTIVE = re.compile(
 def render(document: Document, style: Style) -> str:
     """Ready to be pasted into a wiki page."""
     del style
-    lines = [f"h2. {escape(document.title)}", ""]
-    lines += [f"* *{label}:* {escape(value)}" for label, value in document.facts]
-    for caution in document.cautions:
-        lines += ["", f"p. {escape(caution)}"]  # says that it is a paragraph, whatever it begins with
-    if document.has_tcp_table:
-        lines += ["", _head(COLUMNS)]
-        for block in blocks(document.rows):
-            lines += _block(block)
-    if document.udp_rows:
-        lines += ["", _head(UDP_COLUMNS)]
-        for udp_block in udp_blocks(document.udp_rows):
-            lines += _udp_block(udp_block)
-    for paragraph in legends(document, "bold"):
-        lines += ["", escape(paragraph)]
-    for annex in document.annexes:
-        lines += _annex(annex)
-    lines += ["", "h3. Doubts", "", escape(document.tally)]
-    for section in document.sections:
-        lines += ["", f"h4. {escape(section.title)}", "", *(f"* {escape(item)}" for item in section.items)]
-    return "\n".join(lines) + "\n"
-
-
-def _annex(annex: Annex) -> list[str]:
-    lines = ["", f"h3. {escape(annex.title)}"]
-    if annex.rows:
-        lines += ["", "".join(f"|_. {escape(title)} " for title in annex.header) + "|"]
-        for first, *others in annex.rows:
-            lines.append(f"{_cell(escape(first))}{''.join(_cell(escape(cell), '>. ') for cell in others)}|")
-    if annex.items:
-        lines += ["", *(f"* {escape(item)}" for item in annex.items)]
-    for note in annex.notes:
-        lines += ["", f"p. {escape(note)}"]
-    return lines
+    return draw(document, Textile())
 
 
 def escape(text: str) -> str:
@@ -110,74 +38,34 @@ def escape(text: str) -> str:
     return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", text)
 
 
-def _head(columns: tuple[str, ...]) -> str:
-    return "".join(f"|_. {title} " for title in columns) + "|"
+class Textile:
+    """How Textile spells it."""
+
+    def heading(self, level: int, text: str) -> str:
+        return f"h{level + 1}. {escape(text)}"
+
+    def fact(self, label: str, value: str) -> str:
+        return f"* *{label}:* {escape(value)}"
+
+    def caution(self, text: str) -> str:
+        return self.paragraph(text)
+
+    def paragraph(self, text: str) -> str:
+        return f"p. {escape(text)}"  # says that it is a paragraph, whatever it begins with
+
+    def item(self, text: str) -> str:
+        return f"* {escape(text)}"
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+        head = "".join(f"|_. {escape(column.title)} " for column in columns)
+        return [f"{head}|", *(f"{''.join(_cell(cell) for cell in row if not cell.is_covered)}|" for row in rows)]
 
 
-def _udp_block(block: UdpBlock) -> list[str]:
-    technology = _spanning(escape(block.technology), len(block.lines), "_")
-    versions = _spanning("\n".join(escape(version) for version in block.versions), len(block.lines))
-    rows = [_udp_cells(line) for line in block.lines]
-    return [f"{technology}{versions}{rows[0]}", *rows[1:]]
-
-
-def _udp_cells(line: UdpLine) -> str:
-    names = (line.payload, line.frame, line.direction, line.what)
-    figures = (
-        _figure(line.share),
-        _figure(line.packets),
-        line.payload_rate,
-        line.layer_1_rate,
-        _figure(line.loss),
-        line.delay_median,
-        line.delay_99,
-        line.delay_max,
-        _figure(line.busy),
-        line.daemon,
-        _figure(line.per_million_packets),
-    )
-    comment = "\n".join(escape(comment) for comment in line.comments)
-    cells = "".join(_cell(name) for name in names) + "".join(_cell(text, ">. " if text else "") for text in figures)
-    return f"{cells}{_cell(comment)}|"
-
-
-def _block(block: Block) -> list[str]:
-    technology = _spanning(escape(block.technology), len(block.lines), "_")
-    versions = _spanning("\n".join(escape(version) for version in block.versions), len(block.lines))
-    rows = []
-    for lines in block.by_payload():
-        for number, line in enumerate(lines):
-            payload = _spanning(line.payload, len(lines)) if number == 0 else ""
-            rows.append(f"{payload}{_cells(line)}")
-    return [f"{technology}{versions}{rows[0]}", *rows[1:]]
-
-
-def _spanning(text: str, rows: int, kind: str = "") -> str:
-    span = f"/{rows}" if rows > 1 else ""
-    return _cell(text, f"{kind}{span}. " if kind or span else "")
-
-
-def _cell(text: str, attributes: str = "") -> str:
-    return f"|{attributes or ' '}{text} " if text else f"|{attributes or ' '}"
-
-
-def _cells(line: Line) -> str:
-    figures = (
-        _figure(line.share),
-        _figure(line.throughput),
-        _figure(line.data_packets),
-        _figure(line.ack_packets),
-        _figure(line.busy),
-        line.split,
-        line.daemon,
-        _figure(line.per_million_packets),
-        _figure(line.per_gigabit),
-        line.ping,
-    )
-    comment = "\n".join(escape(comment) for comment in line.comments)
-    return f"{_cell(line.direction)}{''.join(_cell(text, '>. ' if text else '') for text in figures)}{_cell(comment)}|"
-
-
-def _figure(figure: Figure) -> str:
-    median = f"*{figure.median}*" if figure.is_best else figure.median
-    return f"{median} ({figure.spread})" if figure.spread else median
+def _cell(cell: Cell) -> str:
+    text = "\n".join(escape(line) for line in cell.lines)
+    marked = f"*{text}*" if cell.is_best else text
+    shown = f"{marked} ({escape(cell.spread)})" if cell.spread else marked
+    span = f"/{cell.rows}" if cell.rows > 1 else ""
+    align = ">" if cell.is_number and shown else ""
+    attributes = f"{'_' * cell.is_heading}{span}{align}"
+    return f"|{attributes}{'.' * bool(attributes)} {shown}{' ' * bool(shown)}"

@@ -99,10 +99,13 @@ function makeChooser(section) {
 
 const MARGIN_PX = 90; // beside pictures that stand above each other: the axis and its title
 const NARROW_PX = 600;
+const SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"; // a name; nothing is fetched
 
 function fitted(spec, width) {
   for (const part of spec.vconcat || []) part.width = Math.max(120, width - MARGIN_PX);
   const narrow = width < NARROW_PX;
+  spec.$schema = SCHEMA;
+  spec.config = JSON.parse(document.getElementById("chart-config").textContent);
   spec.config.legend.columns = narrow ? 1 : 3;
   return spec;
 }

@@ -1,0 +1,208 @@
+"""What a site lists: rows of runs and of published results in one shape, by device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from tunnelbench.analysis.summary import Row
+from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.model.reference import Comparability, Reference
+from tunnelbench.model.result import RunRecord
+from tunnelbench.report.document import Document, taken_on
+from tunnelbench.report.exchange import Imported
+from tunnelbench.report.site.index import Result, Run
+from tunnelbench.report.text import one_line
+
+NOT_KNOWN = "device not known"
+
+LONGEST_NAME = 100
+TESTERS_ALONE = "direct"
+"""What a published row without any router has for its tunnel."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a run tells of its device."""
+
+    cpu: str | None
+    cpus: int | None
+    memory_mib: int | None
+
+
+@dataclass(frozen=True)
+class GatheredRun:
+    """A run as the pages that list it need it."""
+
+    entry: Run
+    known: Known
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of a published result, and its device."""
+
+    device: str
+    cpu: str | None
+    price: str | None
+    watts: str | None
+    reference: str
+    comparability: Comparability
+    result: Result
+
+
+def gathered(found: Imported) -> GatheredRun:
+    """What is listed of a run from a file."""
+    document, run = found.document, found.run
+    facts = run.host_facts
+    name = run.run_id
+    entry = Run(
+        run_id=name,
+        page=f"runs/{name}.html",
+        data=f"runs/{name}.json",
+        device=device_name(run),
+        title=one_line(run.plan_title or run.plan_name),
+        started_at=run.started_at,
+        testbed=one_line(run.testbed_name),
+        trials=len(found.records),
+        tunnelbench_version=one_line(run.tunnelbench_version),
+        comparability=one_line(taken_on(run)),
+        doubts=len(found.doubtful),
+        results=tuple(_results(document)),
+    )
+    known = Known(_text(facts.get("cpu_model")), _whole(facts.get("cpus")), _whole(facts.get("memory_mib")))
+    return GatheredRun(entry, known)
+
+
+def device_name(run: RunRecord) -> str:
+    """The board, or where none is told the CPU; a virtual machine is called so."""
+    facts = run.host_facts
+    name = _text(facts.get("board")) or _text(facts.get("cpu_model")) or NOT_KNOWN
+    return f"{name} (virtual)" if facts.get("virtual") == "yes" else name
+
+
+def slug(name: str) -> str:
+    """A file name for a device; what tells names apart that look alike is their hash."""
+    letters = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-")
+    return f"{letters or 'device'}-{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def _results(document: Document) -> Iterator[Result]:
+    for row in document.rows:
+        if row.figures is not None and not row.is_calibration:
+            yield _of_tcp(row)
+    for udp_row in document.udp_rows:
+        if udp_row.figures is not None and not udp_row.is_calibration:
+            yield _of_udp(udp_row)
+
+
+def _of_tcp(row: Row) -> Result:
+    figures = row.figures
+    assert figures is not None  # noqa: S101 # the caller looked
+    cost, share = figures.cpu_s_per_million_packets, figures.share_of_baseline
+    return Result(
+        tunnel=one_line(row.tunnel.name),
+        kind=one_line(row.tunnel.kind),
+        cipher=_text(row.tunnel.options.get("cipher")),
+        digest=_text(row.tunnel.options.get("auth") or row.tunnel.options.get("digest")),
+        test="tcp",
+        payload_bytes=row.payload_bytes,
+        direction=row.direction.value,
+        throughput_bps=figures.throughput_bps.median,
+        packets_per_s=figures.data_pps.median,
+        cpu_s_per_million_packets=cost.median if cost else None,
+        share_of_baseline=share.median if share else None,
+        is_tester_limited=figures.is_tester_limited,
+    )
+
+
+def _of_udp(row: UdpRow) -> Result:
+    figures = row.figures
+    assert figures is not None  # noqa: S101 # the caller looked
+    pps = figures.ndr_pps or figures.forwarding_rate_pps
+    cost, share = figures.cpu_s_per_million_packets, figures.share_of_baseline
+    return Result(
+        tunnel=one_line(row.tunnel.name),
+        kind=one_line(row.tunnel.kind),
+        cipher=_text(row.tunnel.options.get("cipher")),
+        digest=_text(row.tunnel.options.get("auth") or row.tunnel.options.get("digest")),
+        test=one_line(f"{row.test} {row.load}"),
+        payload_bytes=row.payload_bytes,
+        direction=row.direction.value,
+        throughput_bps=row.payload_bps(pps.median) if pps else None,
+        packets_per_s=pps.median if pps else None,
+        cpu_s_per_million_packets=cost.median if cost else None,
+        share_of_baseline=share.median if share else None,
+        is_tester_limited=figures.is_tester_limited,
+    )
+
+
+def published(reference: Reference) -> list[Published]:
+    """The rows of a published result that have a throughput or a packet rate, and tell a tunnel or a device."""
+    found = []
+    for row in reference.rows:
+        rate, packets = _figure(row.get("throughput_mbps")), _figure(row.get("packets_per_s"))
+        kind = _text(row.get("tunnel"))
+        if kind is None or kind == TESTERS_ALONE or (rate is None and packets is None):
+            continue
+        cipher, digest = _text(row.get("cipher")), _text(row.get("auth"))
+        payload = _figure(row.get("payload_bytes"))
+        direction = row.get("direction")
+        result = Result(
+            tunnel=" ".join(word for word in (kind, cipher, digest) if word),
+            kind=kind,
+            cipher=cipher,
+            digest=digest,
+            test="udp" if "udp" in (row.get("traffic") or "").lower() else "tcp",
+            payload_bytes=None if payload is None else round(payload),
+            direction="in" if direction == "in" else "out" if direction == "out" else None,
+            throughput_bps=None if rate is None else rate * 1e6,
+            packets_per_s=packets,
+            cpu_s_per_million_packets=None,
+            share_of_baseline=None,
+            is_tester_limited=None,
+        )
+        device = _text(row.get("device")) or NOT_KNOWN
+        found.append(
+            Published(
+                device=device,
+                cpu=_text(row.get("cpu")),
+                price=_text(row.get("price")),
+                watts=_text(row.get("watts")),
+                reference=reference.name,
+                comparability=reference.comparability,
+                result=result,
+            )
+        )
+    return found
+
+
+def _text(value: Any) -> str | None:
+    text = one_line(str(value))[:LONGEST_NAME] if isinstance(value, str | int | float) else ""
+    return text or None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _figure(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def by_device(
+    runs: Sequence[GatheredRun], rows: Sequence[Published]
+) -> Mapping[str, tuple[list[GatheredRun], list[Published]]]:
+    """Runs and published rows by their device, sorted by its name."""
+    found: dict[str, tuple[list[GatheredRun], list[Published]]] = {}
+    for run in runs:
+        found.setdefault(run.entry.device, ([], []))[0].append(run)
+    for row in rows:
+        found.setdefault(row.device, ([], []))[1].append(row)
+    return dict(sorted(found.items(), key=lambda item: (item[0].lower(), item[0])))

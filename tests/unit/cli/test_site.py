@@ -1,0 +1,104 @@
+"""`tunnelbench site`: what it writes, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.builders import make_records, make_run
+from tests.unit.cli.conftest import CommandLine
+
+from tunnelbench.report.exchange import export
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """More than one process takes, with one run twice."""
+    found = []
+    for number in range(10):
+        path = tmp_path / f"run-{number:02d}.json"
+        run = make_run(run_id=f"run {min(number, 8)}", trials_recorded=16)
+        path.write_text(export(run, make_records(1)[:16]).text, encoding="utf-8")
+        found.append(path)
+    return found
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_files_give_the_same_site_in_place_of_the_old_one(
+    type_in: CommandLine, tmp_path: Path, files: list[Path]
+) -> None:
+    folder = tmp_path / "site"
+    result = type_in("site", folder, *files)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"{folder}/index.html\n"
+    assert "9 runs, 8 published results; 1 files hold a run that another one holds, too" in result.stderr
+    before = content(folder)
+    assert len([name for name in before if name.startswith("runs/") and name.endswith(".html")]) == 9
+    assert type_in("site", folder, *reversed(files)).exit_code == 0
+    assert content(folder) == before
+    assert type_in("site", folder, files[0]).exit_code == 0
+    assert len([name for name in content(folder) if name.startswith("runs/")]) == 2
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".site")] == []
+
+
+@pytest.mark.parametrize("number", [0, 9])
+def test_a_file_that_is_wrong_leaves_the_old_site(
+    type_in: CommandLine, tmp_path: Path, files: list[Path], number: int
+) -> None:
+    folder = tmp_path / "site"
+    assert type_in("site", folder, files[0]).exit_code == 0
+    before = content(folder)
+    wrong = files[number]
+    wrong.write_text(wrong.read_text().replace("quick", "slick"), encoding="utf-8")
+    result = type_in("site", folder, *files)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"tunnelbench: {wrong}: its checksum does not match")
+    assert content(folder) == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".site")] == []
+
+
+def test_a_folder_with_files_of_others_is_refused(type_in: CommandLine, tmp_path: Path, files: list[Path]) -> None:
+    folder = tmp_path / "home"
+    (folder / "letters").mkdir(parents=True)
+    (folder / "letters" / "mother.txt").write_text("dear", encoding="utf-8")
+    result = type_in("site", folder, files[0])
+    assert result.exit_code == 2
+    assert "holds files that are no part of a site: letters/mother.txt" in result.stderr
+    assert content(folder) == {"letters/mother.txt": b"dear"}
+
+
+def test_a_file_that_somebody_put_into_a_site_is_not_deleted(
+    type_in: CommandLine, tmp_path: Path, files: list[Path]
+) -> None:
+    folder = tmp_path / "site"
+    assert type_in("site", folder, files[0]).exit_code == 0
+    (folder / "runs" / "mine.html").symlink_to(files[1])
+    result = type_in("site", folder, files[0])
+    assert result.exit_code == 2
+    assert "no part of a site: runs/mine.html" in result.stderr
+    assert (folder / "runs" / "mine.html").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(type_in: CommandLine, tmp_path: Path, files: list[Path]) -> None:
+    result = type_in("site", tmp_path / "no" / "site", files[0])
+    assert result.exit_code == 3
+    assert "there is no folder to make it in" in result.stderr
+    result = type_in("site", files[1], files[0])
+    assert result.exit_code == 2
+    assert "is no folder" in result.stderr
+
+
+def test_what_is_given_of_devices_is_read_from_a_file(type_in: CommandLine, tmp_path: Path, files: list[Path]) -> None:
+    given = tmp_path / "devices.toml"
+    given.write_text('["AMD EPYC 7B13 (virtual)"]\nprice = "5 EUR"\n["Nobody\'s"]\nwatts = "1 W"\n', encoding="utf-8")
+    result = type_in("site", tmp_path / "site", files[0], "--devices", given)
+    assert result.exit_code == 0, result.stderr
+    assert "no run is of Nobody's" in result.stderr
+    (page,) = (tmp_path / "site" / "devices").glob("amd-epyc-7b13-virtual-*.html")
+    assert "5 EUR" in page.read_text()
+    for text in ("x = 1", "[box]\nprice = 5", "[box]\ncolour = 'red'", "[["):
+        given.write_text(text, encoding="utf-8")
+        assert type_in("site", tmp_path / "site", files[0], "--devices", given).exit_code == 2

@@ -1,0 +1,183 @@
+"""The pages of a site: what they list, that they link to each other alone, and that nothing in them is alive."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from html.parser import HTMLParser
+
+import pytest
+from jsonschema import Draft202012Validator
+from tests.unit.builders import make_records, make_run, make_speeds
+from tests.unit.report.hostile import HOSTILE, hostile_run
+from tests.unit.udp_builders import make_udp_records
+
+from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.reference import read_reference, reference_names
+from tunnelbench.report.exchange import export, read
+from tunnelbench.report.schema import schema
+from tunnelbench.report.site.gather import slug
+from tunnelbench.report.site.methodology import methodology_html
+from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page, summary
+from tunnelbench.report.text import one_line
+
+STARTED_AT = "2025-03-14T09:26:53+00:00"
+
+
+def site(
+    *runs: tuple[RunRecord, tuple[TrialRecord, ...]], given: dict[str, DeviceFacts] | None = None
+) -> dict[str, str]:
+    """All files of a site, by path."""
+    found = [read(export(run, records, make_speeds()).text.encode()) for run, records in runs]
+    pages = {summary(each).entry.page: run_page(each) for each in found}
+    pages |= {summary(each).entry.data: "{}" for each in found}
+    references = [read_reference(name) for name in reference_names()]
+    return pages | dict(other_pages([summary(each) for each in found], references, given or {}))
+
+
+def with_board(board: str, plan_title: str = "What this machine can do") -> tuple[RunRecord, tuple[TrialRecord, ...]]:
+    facts = {"board": board, "cpu_model": "MIPS 24Kc", "cpus": 1, "memory_mib": 32}
+    return make_run(host_facts=facts, plan_title=plan_title), make_records(1)
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    given = {"Box 1": DeviceFacts("49 EUR (2024)", "3 W")}
+    return site(with_board("Box 1"), with_board("Box 2"), (make_run(host_facts={}), make_udp_records()), given=given)
+
+
+class Page(HTMLParser):
+    """Its elements with their attributes, and the texts of its tables' cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in {"td", "th"}:
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+    def addresses(self) -> list[str]:
+        return [str(attrs[name]) for _, attrs in self.elements for name in ("href", "src") if name in attrs]
+
+
+def test_every_link_is_relative_and_leads_to_a_file_of_the_site(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        if not name.endswith(".html"):
+            continue
+        anchors = set(re.findall(r'id="([^"]+)"', text))
+        for address in Page(text).addresses():
+            path, _, anchor = address.partition("#")
+            assert not re.match(r"[a-z]+:|/", path), f"{name}: {address}"
+            if path:
+                assert posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) in pages, f"{name}: {address}"
+            else:
+                assert anchor in anchors, f"{name}: {address}"
+
+
+def test_every_page_links_to_the_index_and_to_the_methodology(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        if name.endswith(".html"):
+            leads = {
+                posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in Page(text).addresses()
+            }
+            assert {"index.html", "methodology.html"} <= leads, name
+
+
+def test_the_index_has_devices_by_tunnels_with_runs_first(pages: dict[str, str]) -> None:
+    header, first, second, *_ = Page(pages["index.html"]).rows
+    assert header[:4] == ["Device", "none", "openvpn", "wireguard"]
+    assert first[0] == "Box 1"
+    assert second[0] == "Box 2"
+    assert float(first[1]) == pytest.approx(2420, rel=0.05)
+
+
+def test_what_was_taken_on_the_device_itself_is_marked_and_gives_way_to_what_was_not(pages: dict[str, str]) -> None:
+    rows = {row[0]: row for row in Page(pages["index.html"]).rows}
+    assert rows["Raspberry Pi Model B / BCM2835"][3] == "16.1*"
+    assert rows["TP-Link TL-WR841N v8"][1] == "94.2"
+
+
+def test_a_device_has_what_is_given_of_it_and_says_what_is_not(pages: dict[str, str]) -> None:
+    first, second = (Page(pages[f"devices/{slug(name)}.html"]).text for name in ("Box 1", "Box 2"))
+    for said in ("MIPS 24Kc, 1 CPUs", "32 MiB", "49 EUR (2024)", "3 W"):
+        assert said in first
+    assert re.search(r"Price\s*not given\s*Power\s*not given", second)
+
+
+def test_a_published_figure_has_no_digit_more_than_was_published(pages: dict[str, str]) -> None:
+    rows = Page(pages[f"devices/{slug('TL-WR841N/ND v9')}.html"]).rows
+    assert next(row[4] for row in rows[1:] if row[0].startswith("fastd null")) == "35.5"
+
+
+@pytest.mark.parametrize("name", reference_names())
+def test_a_reference_has_source_date_method_and_class(pages: dict[str, str], name: str) -> None:
+    reference = read_reference(name)
+    page = Page(pages[f"references/{name}.html"])
+    for said in (reference.source, reference.date, reference.method, reference.comparability.label):
+        assert said in page.text
+    assert len(page.rows) == 1 + len(reference.rows)
+
+
+def test_the_index_for_programs_is_what_its_schema_says(pages: dict[str, str]) -> None:
+    index = json.loads(pages["index.json"])
+    Draft202012Validator(schema("site")).validate(index)
+    assert {run["page"] for run in index["runs"]} <= pages.keys()
+    assert {device["page"] for device in index["devices"]} <= pages.keys()
+    tests = {result["test"] for run in index["runs"] for result in run["results"]}
+    assert {"tcp", "search", "latency idle"} <= tests
+
+
+def test_without_javascript_nothing_is_hidden_but_the_controls(pages: dict[str, str]) -> None:
+    hidden = {tag for tag, attrs in Page(pages["index.html"]).elements if "hidden" in attrs}
+    assert hidden == {"form"}
+
+
+def test_a_site_without_runs_has_the_published_results() -> None:
+    page = Page(site()["index.html"])
+    assert "There are none yet." in page.text
+    assert "TP-Link TL-WR841N v8" in page.text
+
+
+def test_hostile_text_is_text_on_every_page() -> None:
+    _, records = hostile_run()
+    facts = {"board": HOSTILE, "cpu_model": HOSTILE, "cpus": HOSTILE}
+    hostile = make_run(
+        host_facts=facts, started_at=STARTED_AT, plan_title=HOSTILE, plan_name=HOSTILE, testbed_name=HOSTILE
+    )
+    pages = site((hostile, records), given={one_line(HOSTILE): DeviceFacts(HOSTILE, HOSTILE)})
+    assert {"script", "b"} & {tag for tag, _ in Page(HOSTILE).elements}
+    plain = site(with_board("Box 1"))
+    for kind in ("index.html", "devices/", "references/"):
+        allowed = {tag for name, text in plain.items() if name.startswith(kind) for tag, _ in Page(text).elements}
+        for text in (text for name, text in pages.items() if name.startswith(kind)):
+            page = Page(text)
+            assert {tag for tag, _ in page.elements} <= allowed
+            assert sum(tag == "script" for tag, _ in page.elements) == 1
+            assert not any(name.startswith("on") for _, attrs in page.elements for name in attrs)
+    assert "<script>alert(1)</script>" in Page(pages["index.html"]).text
+
+
+def test_names_that_look_alike_have_pages_of_their_own() -> None:
+    assert len({slug(name) for name in ("a b", "a-b", "A B", "a/b", "\u202eab", "..")}) == 6
+    assert all(re.fullmatch(r"[a-z0-9-]+", slug(name)) for name in ("../../etc/passwd", "", "漢字", "x" * 500))
+    assert len(slug("x" * 500)) < 60
+
+
+def test_the_methodology_is_the_document_with_its_anchors() -> None:
+    text = methodology_html()
+    assert 'id="what-a-trial-is-worth"' in text
+    assert "<table>" in text
+    assert all(href.startswith("#") for href in re.findall(r'href="([^"]*)"', text))
