@@ -30,6 +30,7 @@ def command(run: str, output: str | None, store_location: str | None) -> None:
     with open_store(store_location) as store:
         found = store.run(run)
         records, speeds = store.trials(found.run_id), store.cipher_speeds(found.run_id)
+        soaks = len(store.soaks(found.run_id).all())
     exported = export(found, records, speeds)
     say(f"run {found.run_id}: {len(records)} trials; left out:" if exported.stripped else "nothing was left out")
     for kind, names in exported.stripped.items():
@@ -37,6 +38,8 @@ def command(run: str, output: str | None, store_location: str | None) -> None:
         examples = ", ".join(printable(name)[:LONGEST_EXAMPLE] for name, _ in names[:EXAMPLES])
         kinds = "names of it" if kind == RAW else "different"
         say(f"  {kind}: {count} times, {len(names)} {kinds}, such as {examples}")
+    if soaks:
+        say(f"the series of {soaks} soak(s) are not in the file, only their trials: report --format series has them")
     say("look through the file before you pass it on: a name that looks like a word is not recognised")
     if output is None or output == "-":
         emit(exported.text)

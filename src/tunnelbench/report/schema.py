@@ -11,12 +11,15 @@ from tunnelbench.analysis.advice import Advice
 from tunnelbench.analysis.cost import Amount
 from tunnelbench.analysis.cost_model import Prediction
 from tunnelbench.analysis.limits import Finding
+from tunnelbench.analysis.memory import Growth
 from tunnelbench.analysis.quiet import Quiet
+from tunnelbench.analysis.soak import Gap, Moment
 from tunnelbench.analysis.summary import Figures, TrialClass
 from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TunnelProof
+from tunnelbench.model.soak import SoakPart
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report.exchange.file import File
 from tunnelbench.report.site.index import Index
@@ -130,6 +133,64 @@ class ReportDoubt(Part):
     where: str
 
 
+class Memory(Part):
+    """Whether a program's memory grew over a soak."""
+
+    program: str
+    first_bytes: int
+    last_bytes: int
+    observed_s: float
+    slope_bytes_per_s: float | None
+    error_bytes_per_s: float | None
+    growth: Growth
+
+
+class ReportSoak(Part):
+    """A soak without its series."""
+
+    sequence: int
+    tunnel: str
+    payload_bytes: int
+    direction: Direction
+    load: str
+    planned_s: float
+    measured_s: float
+    rate_pps: float
+    is_echo: bool
+    parts: int
+    sent_packets: int
+    received_packets: int
+    lost_packets: int
+    late_packets: int | None
+    duplicated_packets: int
+    reordered_packets: int
+    corrupted_packets: int
+    tester_dropped_packets: int
+    seconds_with_loss: int
+    longest_loss_free_s: float
+    worst_second: Moment | None
+    worst_second_lost_packets: int
+    delay_p50_ns: float | None
+    delay_p99_worst_ns: float | None
+    delay_max_ns: float | None
+    router_busy_share: float | None
+    router_busy_max_share: float | None
+    gaps: int
+    gaps_s: float
+    gap_list: tuple[Gap, ...]
+    restarts: int
+    restart_list: tuple[Moment, ...]
+    rekeys: int
+    rekey_list: tuple[Moment, ...]
+    memory: tuple[Memory, ...]
+    ended: str
+    is_complete: bool
+    offered_pps: float
+    received_pps: float
+    loss_ratio: float
+    part_list: tuple[SoakPart, ...]
+
+
 class ReportTrial(BaseModel):
     """A trial as stored, with what follows from it."""
 
@@ -158,6 +219,7 @@ class Report(Part):
     cost_parts: tuple[Parts | PartsMissing, ...]
     cipher_speeds: tuple[CipherSpeed, ...]
     quiet: Quiet
+    soaks: tuple[ReportSoak, ...]
     udp_rows: tuple[UdpRow, ...]
     doubts: tuple[ReportDoubt, ...]
     trials: tuple[ReportTrial, ...]
