@@ -102,7 +102,7 @@ def fill_missing_streams() -> None:
         Verb("clean", short_help="Remove what killed runs left behind, and nothing else."),
         Verb("compare", short_help="Say what is faster or slower, run or published result."),
         Verb("doctor", short_help="Say what a run needs, what is missing here, and what mends it."),
-        Verb("export", short_help="Write a run as one file to pass on, without names of people and machines."),
+        Verb("export", short_help="Write a run as one file to pass on, without names."),
         Verb("import", short_help="Store a run that was measured elsewhere."),
         Verb("list", short_help="List plans, testbeds, tunnels, references or runs."),
         Verb("report", short_help="Write a run's results as a table, for a wiki, as CSV or JSON."),
