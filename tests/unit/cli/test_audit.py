@@ -98,3 +98,18 @@ def test_a_file_that_is_not_there_is_said(type_in: CommandLine, tmp_path: Path) 
     assert result.exit_code == 2
     assert "cannot be read: no such file or directory" in result.stderr
     assert "cannot be read" in type_in("audit", tmp_path).stderr
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "1e-320", "1e308"])
+def test_a_link_that_no_ethernet_is_is_refused(type_in: CommandLine, rate: str) -> None:
+    result = type_in("audit", FIVE, "--link-mbps", rate)
+    assert result.exit_code == 2
+    assert "--link-mbps" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["tunnel,Mbit/s,pps\n", "| tunnel | Mbit/s |\n|---|---|\n"])
+def test_headings_without_rows_are_not_called_unknown(type_in: CommandLine, tmp_path: Path, text: str) -> None:
+    (tmp_path / "t").write_text(text)
+    result = type_in("audit", tmp_path / "t")
+    assert result.exit_code == 2
+    assert "there is no figure below the headings that are known" in result.stderr
