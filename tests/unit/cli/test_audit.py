@@ -113,3 +113,9 @@ def test_headings_without_rows_are_not_called_unknown(type_in: CommandLine, tmp_
     result = type_in("audit", tmp_path / "t")
     assert result.exit_code == 2
     assert "there is no figure below the headings that are known" in result.stderr
+
+
+@pytest.mark.parametrize(("heading", "unit"), [("MiB/s", "MiB/s"), ("throughput_bps", "bit/s"), ("Ko/s", "kB/s")])
+def test_units_are_named_as_people_do(type_in: CommandLine, tmp_path: Path, heading: str, unit: str) -> None:
+    (tmp_path / "t.csv").write_text(f"tunnel,{heading}\nnone,11\n")
+    assert f"{heading} = throughput in {unit}" in type_in("audit", tmp_path / "t.csv").stdout

@@ -15,6 +15,8 @@ HEADING_WITHIN = 10
 """Rows among which the headings are looked for: some tables begin with a title or a legend."""
 MOST_AS_FRACTION = 2.0
 """Shares above this are per cent, whether or not their column says so: twice the baseline is no slip of the pen."""
+_PARTED = re.compile(r"\s*/(?!s(?:ec)?\b)\s*")
+"""Between two figures of a cell, and not in a unit such as Mb/s."""
 
 _IN_EFFECT = re.compile(r"payload in effect (\d{1,5})\b")
 _BASELINE = re.compile(
@@ -210,10 +212,17 @@ class _Reading:
     def _numbers(self, column: Column, cells: Sequence[str]) -> dict[str, Quantity]:
         """What a cell says of each direction that its column is of; empty: nothing that is understood."""
         cell = _cell(cells, column.position)
-        parts = re.split(r"\s*/\s*", cell) if len(column.directions) > 1 else [cell]
+        parts = _PARTED.split(cell) if len(column.directions) > 1 else [cell]
         if len(parts) != max(1, len(column.directions)):
             return {}
         names = column.directions or ("",)
+        last = quantity(parts[-1], comma_is_point=self.comma)
+        if column.role is Role.THROUGHPUT and last is not None and rate_unit(last.unit):  # 9.1 / 8.7 Mbit/s
+            bare = [quantity(part, comma_is_point=self.comma) for part in parts]
+            parts = [
+                f"{part} {last.unit}" if found and not found.unit else part
+                for part, found in zip(parts, bare, strict=True)
+            ]
         found = {
             name: read
             for name, part in zip(names, parts, strict=True)

@@ -132,6 +132,12 @@ def test_of_several_baselines_the_fastest_bounds_a_row_and_any_explains_its_shar
     assert broken(packets) == []
 
 
+def test_a_unit_behind_the_second_of_two_figures_is_that_of_both() -> None:
+    text = "tunnel;payload;débit montant / descendant\nnone;1448;85 / 92 Mb/s\nl2tp;1448;80 / 95 Mb/s\n"
+    assert broken(text) == [(2, Rule.BASELINE)]
+    assert [row.row.throughput and row.row.throughput.value for row in rows(text)] == [85e6, 92e6, 80e6, 95e6]
+
+
 def test_two_columns_of_one_throughput_agree() -> None:
     assert broken("Mbit/s,MB/s\n94.2,11.8\n") == []
     (row,) = rows("Mbit/s,MB/s\n94.20,11.23\n")
