@@ -83,7 +83,7 @@ def _target(judged: Sequence[Judged], target_mbps: float) -> Iterator[Advice]:
         ways = "" if len(own) == len(Direction) else f" ({own[0].row.direction} alone was measured)"
         yield Advice("target", f"{target} through {name}: {answer}{ways}. {words}.")
         spare = [1 - busy for one in own if (busy := _busy_at(one.figures, target_mbps)) is not None]
-        if answer == "yes" and len(spare) == len(own) and not own[0].row.tunnel.is_baseline:
+        if answer == "yes" and len(spare) == len(own) and min(spare) >= 0 and not own[0].row.tunnel.is_baseline:
             headroom.append((min(spare), name))
     if headroom:
         spare_share, name = max(headroom)
@@ -97,7 +97,11 @@ def _verdict(one: Judged, target_mbps: float) -> tuple[str, str]:
     measured = f"{significant(found.median / 1e6)} Mbit/s measured"
     if found.low >= target_mbps * 1e6:
         busy = _busy_at(one.figures, target_mbps)
-        return "yes", measured + (f", at the target its CPU about {percent(busy)} busy" if busy is not None else "")
+        if busy is None:
+            return "yes", measured
+        if busy > 1:  # more than one CPU shared the work
+            return "yes", f"{measured}, at the target about {significant(busy, 3)} CPUs busy"
+        return "yes", f"{measured}, at the target its CPU about {percent(busy)} busy"
     if found.high >= target_mbps * 1e6:
         return "not shown", f"{measured}, and the target is inside the spread"
     full = [limit for limit in one.limits if limit in (Limit.ROUTER_CPU, Limit.ONE_CORE, Limit.LINE)]

@@ -96,17 +96,17 @@ class CostFit:
 def fit_cost(loads: Sequence[Load], parts: Sequence[str], *, errors_are_known: bool = False) -> CostFit:
     """The costs of `parts` that explain the busy times best, relative errors weighing alike.
 
-    Where the errors of the loads are known they make the intervals, widened where the residuals are larger than they;
-    else the residuals make them, with Student's t for the few that there are. ValueError where the loads do not
-    determine the costs.
+    The residuals make the intervals, with Student's t for the few that there are. Where the errors of the loads are
+    known, as half widths of 95 % intervals, no interval is narrower than these make it. ValueError where the loads do
+    not determine the costs.
     """
     rows = [_row(load, parts) for load in loads]
     found = fit(rows, [load.busy for load in loads], [load.error_share * load.busy for load in loads])
-    if errors_are_known:
-        return CostFit(tuple(parts), found, max(1.0, found.scatter or 0.0))
+    least = 1.0 if errors_are_known else None
     if found.scatter is None:
-        return CostFit(tuple(parts), found, None)
-    return CostFit(tuple(parts), found, found.scatter * student_t_quantile((1 + CONFIDENCE) / 2, found.freedom))
+        return CostFit(tuple(parts), found, least)
+    widening = found.scatter * student_t_quantile((1 + CONFIDENCE) / 2, found.freedom)
+    return CostFit(tuple(parts), found, max(least or 0.0, widening))
 
 
 def _row(load: Load, parts: Sequence[str]) -> list[float]:

@@ -11,6 +11,7 @@ import click
 from tunnelbench.analysis.audit.decode import LARGEST_BYTES, decoded
 from tunnelbench.analysis.audit.tables import READERS
 from tunnelbench.analysis.audit.verdict import audit
+from tunnelbench.cli.finite import FiniteRange
 from tunnelbench.cli.report import chosen_format, format_options, write_sheet
 from tunnelbench.model.errors import ExitCode, WrongInput
 from tunnelbench.model.text import printable
@@ -29,7 +30,7 @@ from tunnelbench.report.audit import sheet
 )
 @click.option(
     "--link-mbps",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0.001, max=1e6),
     help="Ethernet rate of the link, if the table is silent.",
 )
 @click.option("--all", "every_row", is_flag=True, help="List the rows without a finding, too.")

@@ -11,6 +11,7 @@ from tunnelbench.analysis.compare.comparison import PAIRS_FROM, TESTED_FROM, com
 from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import Side
+from tunnelbench.cli.finite import FiniteRange
 from tunnelbench.cli.output import open_store, store_option
 from tunnelbench.cli.report import chosen_format, format_options, write_sheet
 from tunnelbench.model.errors import ExitCode, WrongInput
@@ -27,7 +28,7 @@ from tunnelbench.store import default_path
 @click.option(
     "--fail-on-regression",
     "fail_percent",
-    type=click.FloatRange(min=0, max=100),
+    type=FiniteRange(min=0, max=100),
     metavar="PCT",
     help="End with status 1 where B is tested to be worse by more than so many per cent.",
 )
@@ -74,6 +75,8 @@ def _side(name: str, location: Path | str) -> Side:
     if not colon and name in reference_names():
         return side_of_reference(read_reference(name))
     wanted, hash_sign, tunnel = (rest if colon and noun == "run" else name).partition("#")
+    if wanted in reference_names() and not colon:
+        raise WrongInput(f"{quoted(wanted)} is a reference: RUN#TUNNEL takes a run", f"compare {quoted(wanted)} itself")
     try:
         with open_store(location) as store:
             run = store.run(wanted)
@@ -81,7 +84,8 @@ def _side(name: str, location: Path | str) -> Side:
     except WrongInput as error:
         known = f"references: {', '.join(reference_names())}"
         hint = f"{error.hint}; {known}" if error.hint else known
-        raise WrongInput(f"{quoted(printable(wanted))} is no reference, and no run: {error.message}", hint) from None
+        neither = "no run" if colon and noun == "run" else "no reference, and no run"
+        raise WrongInput(f"{quoted(printable(wanted))} is {neither}: {error.message}", hint) from None
     return _one_tunnel(side, tunnel) if hash_sign else side
 
 

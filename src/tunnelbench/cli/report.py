@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import click
 
+from tunnelbench.cli.finite import FiniteRange
 from tunnelbench.cli.output import emit, has_colour, open_store, store_option, terminal_width
 from tunnelbench.cli.soaks import soak_reports
 from tunnelbench.model.errors import CannotHere, WrongInput
@@ -63,7 +64,7 @@ def write_sheet(sheet: Sheet, format_name: str, output: str | None) -> None:
 @options_of((*FORMATS, *IMAGE_FORMATS))
 @click.option(
     "--target-mbps",
-    type=click.FloatRange(min=0, min_open=True, max=1e6),
+    type=FiniteRange(min=0, min_open=True, max=1e6),
     metavar="N",
     help="Say whether N Mbit/s go through each tunnel, and with what headroom.",
 )

@@ -71,9 +71,18 @@ def _column(column: Column) -> str:
 
 
 def _unit(unit_bps: float) -> str:
-    for name, size in (("Gbit/s", 1e9), ("MB/s", 8e6), ("Mbit/s", 1e6), ("kB/s", 8e3), ("kbit/s", 1e3), ("B/s", 8.0)):
-        if unit_bps == size:
-            return name
+    for prefix, size in (
+        ("", 1.0),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("Ki", 2.0**10),
+        ("Mi", 2.0**20),
+        ("Gi", 2.0**30),
+    ):
+        for name, bits in (("bit/s", 1), ("B/s", 8)):
+            if unit_bps == size * bits:
+                return prefix + name
     return f"{significant(unit_bps, 7)} bit/s"
 
 

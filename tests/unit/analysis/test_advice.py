@@ -83,6 +83,15 @@ def test_the_tunnel_that_leaves_most_is_named_and_the_worse_way_counts() -> None
     assert said[3][1] == "Of the tunnels that carry 100 Mbit/s, gre leaves the router most: about 67.6% of a CPU."
 
 
+def test_a_target_that_takes_more_than_one_cpu_leaves_no_headroom_below_nothing() -> None:
+    """100 s per million packets are 12.95 s per gigabit: 1.3 CPUs at 100 Mbit/s, which a router with two may have."""
+    ((_, text),) = advice(trials("vxlan", 100), target_mbps=100)
+    assert text == (
+        "100 Mbit/s through vxlan: yes (in alone was measured). in: 200.0 Mbit/s measured, "
+        "at the target about 1.29 CPUs busy."
+    )
+
+
 @pytest.mark.parametrize("limit", [Limit.ROUTER_CPU, Limit.ONE_CORE, Limit.LINE])
 def test_a_tunnel_that_was_full_below_the_target_will_not_do(limit: Limit) -> None:
     ((_, text),) = advice(trials("vxlan", 20), target_mbps=300, limit=limit)

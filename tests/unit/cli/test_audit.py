@@ -98,3 +98,24 @@ def test_a_file_that_is_not_there_is_said(type_in: CommandLine, tmp_path: Path) 
     assert result.exit_code == 2
     assert "cannot be read: no such file or directory" in result.stderr
     assert "cannot be read" in type_in("audit", tmp_path).stderr
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "1e-320", "1e308"])
+def test_a_link_that_no_ethernet_is_is_refused(type_in: CommandLine, rate: str) -> None:
+    result = type_in("audit", FIVE, "--link-mbps", rate)
+    assert result.exit_code == 2
+    assert "--link-mbps" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["tunnel,Mbit/s,pps\n", "| tunnel | Mbit/s |\n|---|---|\n"])
+def test_headings_without_rows_are_not_called_unknown(type_in: CommandLine, tmp_path: Path, text: str) -> None:
+    (tmp_path / "t").write_text(text)
+    result = type_in("audit", tmp_path / "t")
+    assert result.exit_code == 2
+    assert "there is no figure below the headings that are known" in result.stderr
+
+
+@pytest.mark.parametrize(("heading", "unit"), [("MiB/s", "MiB/s"), ("throughput_bps", "bit/s"), ("Ko/s", "kB/s")])
+def test_units_are_named_as_people_do(type_in: CommandLine, tmp_path: Path, heading: str, unit: str) -> None:
+    (tmp_path / "t.csv").write_text(f"tunnel,{heading}\nnone,11\n")
+    assert f"{heading} = throughput in {unit}" in type_in("audit", tmp_path / "t.csv").stdout

@@ -127,6 +127,22 @@ def test_what_is_not_comparable_is_refused(type_in: CommandLine, store: Path) ->
     assert "tunnelbench show wireguard-by-device" in result.stderr
 
 
+def test_nan_is_no_percentage(type_in: CommandLine, store: Path) -> None:
+    result = type_in("compare", "last", "last", "--fail-on-regression", "nan")
+    assert result.exit_code == 2
+    assert "nan is no finite number" in result.stderr
+
+
+def test_a_reference_is_not_denied_where_it_cannot_be_taken_apart(type_in: CommandLine, store: Path) -> None:
+    apart = type_in("compare", "wr841n-2014#openvpn", "last")
+    assert apart.exit_code == 2
+    assert "is a reference: RUN#TUNNEL takes a run" in apart.stderr
+    no_run = type_in("compare", "run:wr841n-2014", "last")
+    assert no_run.exit_code == 2
+    assert "is no run" in no_run.stderr
+    assert "is no reference" not in no_run.stderr
+
+
 def test_a_name_that_is_nothing_says_what_there_is(type_in: CommandLine, store: Path) -> None:
     result = type_in("compare", "nothing", "last")
     assert result.exit_code == 2

@@ -62,7 +62,7 @@ class Column:
     unit_bps: float | None = None
     """Of a throughput: what one of its unit is [bit/s]; None: the cells must say."""
     scale: float = 1.0
-    """Of packets: 1000 where the heading says kpps."""
+    """Of packets: 1000 where the heading says kpps. Of a share: 100 where the cells are fractions of 1."""
 
 
 RATE_UNIT = re.compile(
@@ -194,6 +194,18 @@ def recognised(position: int, heading: str) -> Column | None:
     if unit is not None or _WORDS[-1][1].search(words):
         return Column(position, heading, Role.THROUGHPUT, directions, unit)
     return None
+
+
+def is_of_figures(heading: str) -> bool:
+    """Whether a heading is that of a column which a rule is about, whatever stands below it."""
+    column = recognised(0, heading)
+    return column is not None and column.role in {
+        Role.THROUGHPUT,
+        Role.PACKETS,
+        Role.CPU_PART,
+        Role.CPU_TOTAL,
+        Role.SHARE,
+    }
 
 
 def rate_unit(text: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tunnelbench.analysis.audit.headings import OF_NUMBERS, Column, Role, folded, rate_unit, recognise
 from tunnelbench.analysis.audit.quantities import Quantity, has_decimal_comma, multiplied, quantity
@@ -13,6 +13,10 @@ from tunnelbench.model.errors import WrongInput
 
 HEADING_WITHIN = 10
 """Rows among which the headings are looked for: some tables begin with a title or a legend."""
+MOST_AS_FRACTION = 2.0
+"""Shares above this are per cent, whether or not their column says so: twice the baseline is no slip of the pen."""
+_PARTED = re.compile(r"\s*/(?!s(?:ec)?\b)\s*")
+"""Between two figures of a cell, and not in a unit such as Mb/s."""
 
 _IN_EFFECT = re.compile(r"payload in effect (\d{1,5})\b")
 _BASELINE = re.compile(
@@ -116,6 +120,7 @@ def entries(table: Table, given: Mapping[str, str] | None = None) -> Entries:
     """The rows of a table; no columns where its headings say nothing. WrongInput as `recognise`."""
     comma = any(has_decimal_comma(cell) for row in table.rows for cell in row.cells)
     at, columns = _headings(table, given or {}, comma)
+    columns = tuple(_scaled(column, table.rows[at + 1 :], comma) for column in columns)
     reading = _Reading(columns, comma)
     found: list[Entry] = []
     bare = 0
@@ -145,6 +150,17 @@ def _headings(table: Table, given: Mapping[str, str], comma: bool) -> tuple[int,
     if fault and not best[1]:
         raise fault
     return best
+
+
+def _scaled(column: Column, rows: Sequence[TableRow], comma: bool) -> Column:
+    """A column of shares with what one of its numbers is [%]: a hundred where they are fractions of 1."""
+    if column.role is not Role.SHARE:
+        return column
+    parts = [part for row in rows for part in _cell(row.cells, column.position).split("/")]
+    numbers = [found for part in parts if (found := quantity(part.strip(), comma_is_point=comma))]
+    largest = max((number.value for number in numbers if "%" not in number.unit), default=0.0)
+    is_percent = "%" in column.heading or "pct" in column.heading or largest > MOST_AS_FRACTION
+    return replace(column, scale=1.0 if is_percent else 100.0)
 
 
 def _numeric_columns(table: Table, comma: bool) -> Mapping[int, int]:
@@ -196,10 +212,17 @@ class _Reading:
     def _numbers(self, column: Column, cells: Sequence[str]) -> dict[str, Quantity]:
         """What a cell says of each direction that its column is of; empty: nothing that is understood."""
         cell = _cell(cells, column.position)
-        parts = re.split(r"\s*/\s*", cell) if len(column.directions) > 1 else [cell]
+        parts = _PARTED.split(cell) if len(column.directions) > 1 else [cell]
         if len(parts) != max(1, len(column.directions)):
             return {}
         names = column.directions or ("",)
+        last = quantity(parts[-1], comma_is_point=self.comma)
+        if column.role is Role.THROUGHPUT and last is not None and rate_unit(last.unit):  # 9.1 / 8.7 Mbit/s
+            bare = [quantity(part, comma_is_point=self.comma) for part in parts]
+            parts = [
+                f"{part} {last.unit}" if found and not found.unit else part
+                for part, found in zip(parts, bare, strict=True)
+            ]
         found = {
             name: read
             for name, part in zip(names, parts, strict=True)
@@ -219,7 +242,7 @@ class _Reading:
                 scaled = multiplied(found)
                 return scaled.times(column.scale) if scaled.value == found.value else scaled
             case Role.SHARE:
-                return found.times(1 if "%" in found.unit or "%" in column.heading or "pct" in column.heading else 100)
+                return found.times(1 if "%" in found.unit else column.scale)
             case _:
                 return found
 

@@ -102,7 +102,7 @@ def cpu_sum(row: Entry) -> Iterable[Held]:
         names = " + ".join(row.cpu_parts)
         found = Finding(row, Rule.CPU_SUM, f"{names} [%]", whole, 100.0, True, "a CPU has 100 % to give")
         yield Held(Rule.CPU_SUM, found if whole.rounded[0] > 100 else None)
-        if total is not None:
+        if total is not None and total.value < 100:  # else the same was said already
             found = Finding(row, Rule.CPU_SUM, f"{names} [%]", whole, total.value, True, "the total of the same row")
             yield Held(Rule.CPU_SUM, found if whole.rounded[0] > total.rounded[1] else None)
     if total is not None:
@@ -122,18 +122,20 @@ def share_of_baseline(row: Entry, baselines: Sequence[Entry]) -> Iterable[Held]:
         # A smaller payload cannot carry more, so that a baseline with as large a one or a larger bounds the row.
         bounds = [each for each in alike if each.throughput and _sizes(each) >= _sizes(row)]
         if bounds:
-            nearest = min(bounds, key=_sizes)
-            if nearest.throughput:
-                stated, most = row.throughput.times(1e-6), nearest.throughput.times(1e-6)
-                yield _against(row, "Mbit/s", stated, nearest.number, most)
-            if row.share is not None and _sizes(nearest) == _sizes(row) and nearest.throughput:
-                yield _share_stated(row, row.share, row.throughput, nearest.throughput)
+            size = min(map(_sizes, bounds))
+            nearest = [(each.throughput, each.number) for each in bounds if each.throughput and _sizes(each) == size]
+            best, number = max(nearest, key=lambda item: item[0].value)  # of several trials the fastest bounds the row
+            yield _against(row, "Mbit/s", row.throughput.times(1e-6), number, best.times(1e-6))
+            if row.share is not None and size == _sizes(row):
+                against = [_share_stated(row, row.share, row.throughput, each) for each, _ in nearest]
+                yield next((each for each in against if each.finding is None), against[0])
     elif row.packets is not None:
         bounds = [each for each in alike if each.packets and _sizes(each) <= _sizes(row)]
         if bounds:
-            nearest = max(bounds, key=_sizes)
-            if nearest.packets:
-                yield _against(row, "packets/s", row.packets, nearest.number, nearest.packets)
+            size = max(map(_sizes, bounds))
+            of_size = [(each.packets, each.number) for each in bounds if each.packets and _sizes(each) == size]
+            most, number = max(of_size, key=lambda item: item[0].value)
+            yield _against(row, "packets/s", row.packets, number, most)
 
 
 def _sizes(row: Entry) -> float:

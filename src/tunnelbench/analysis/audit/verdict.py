@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.audit import tables
 from tunnelbench.analysis.audit.causes import Cause, causes
-from tunnelbench.analysis.audit.headings import Column
+from tunnelbench.analysis.audit.headings import Column, is_of_figures
 from tunnelbench.analysis.audit.links import links_bps
 from tunnelbench.analysis.audit.rows import Entry, entries
 from tunnelbench.analysis.audit.rules import Finding, Rule, held
@@ -81,6 +82,7 @@ def audit(
     read = tables.read(text, format_name)
     faults: list[WrongInput] = []
     headings: list[str] = []
+    has_headings = False
     for table in read:
         try:
             found = entries(table, given)
@@ -88,6 +90,7 @@ def audit(
             faults.append(error)
             continue
         headings += found.headings
+        has_headings = has_headings or any(map(is_of_figures, found.headings))
         if found.rows:
             known = {column.position for column in found.columns}
             ignored = [text for position, text in enumerate(found.headings) if position not in known and text]
@@ -95,6 +98,8 @@ def audit(
             verdicts.append(TableVerdict(found.columns, tuple(ignored), rows, found.without_figures, conclusions(rows)))
     if not verdicts and faults:
         raise faults[0]
+    if not verdicts and has_headings:
+        raise WrongInput("there is no figure below the headings that are known", "audit the table with its rows")
     if not verdicts:
         seen = ", ".join(filter(None, headings))[:200] or "none that says anything"
         raise WrongInput(
@@ -133,10 +138,13 @@ def _conclusion(source: str, rule: Rule, found: Sequence[Found], applied: int) -
     failed = {(each.finding.row.number, each.finding.row.direction) for each in found}
     factors = [each.finding.factor for each in found]
     low, high = f"{min(factors):.3g}", f"{max(factors):.3g}"
+    span = f", by a factor of {low if low == high else f'{low} to {high}'}" if math.isfinite(max(factors)) else ""
     by_cause: dict[str | None, list[str]] = {}
     for each in found:
         place = f"{each.finding.row.number} {each.finding.row.direction}".strip()
-        by_cause.setdefault(each.cause.slip, []).append(place)
+        places = by_cause.setdefault(each.cause.slip, [])
+        if place not in places:  # a row is told once, whatever many of its figures are off
+            places.append(place)
     ordered = sorted(by_cause.items(), key=lambda item: (item[0] is None, -len(item[1])))
     said = [
         f"{len(places)} explained by one slip: {slip}"
@@ -145,5 +153,4 @@ def _conclusion(source: str, rule: Rule, found: Sequence[Found], applied: int) -
         for slip, places in ordered
     ]
     where = f"{source}: " if source else ""
-    span = low if low == high else f"{low} to {high}"
-    return f"{where}{rule}: {len(failed)} of {applied} rows are off, by a factor of {span}; {'; '.join(said)}."
+    return f"{where}{rule}: {len(failed)} of {applied} rows are off{span}; {'; '.join(said)}."

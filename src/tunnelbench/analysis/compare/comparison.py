@@ -163,11 +163,16 @@ def _line(pair: Pair, figure: Figure, moved: float, *, is_published: bool) -> Li
         verdict, why = _judge(figure, quotient.value, p, 1.0 if figure.is_relative else moved)
         remarks += why
         if p is None and not is_published:
-            least = least_p(len(values), len(others))
-            remarks.append(
-                f"{len(others)} against {len(values)} trials cannot show a difference (p at least {least:.2g})"
-            )
+            remarks.append(_untested(len(others), len(values)))
     return Line(pair, figure, other, own, quotient, p, verdict, tuple(remarks))
+
+
+def _untested(others: int, values: int) -> str:
+    """Why so many trials of A against so many of B show no difference."""
+    counts, least = f"{others} against {values} trials", least_p(values, others)
+    if least > ALPHA:
+        return f"{counts} cannot show a difference (p at least {least:.2g})"
+    return f"{counts} are not tested: that takes {TESTED_FROM} on each side"
 
 
 def _paired_line(pair: Pair, figure: Figure) -> Line:

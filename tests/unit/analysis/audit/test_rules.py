@@ -113,6 +113,31 @@ def test_a_share_is_the_quotient_that_it_says_it_is() -> None:
     assert broken("tunnel,share [%]\ngre,110\n") == [(1, Rule.BASELINE)]
 
 
+@pytest.mark.parametrize("heading", ["share", "share of baseline", "share %"])
+def test_shares_above_two_are_per_cent_whether_or_not_the_column_says_so(heading: str) -> None:
+    text = f"tunnel,payload,Mbit/s,{heading}\nnone,1448,94.2,100\nwg,1448,47.1,50\ngre,1448,47.1,60\n"
+    (finding,) = (each.finding for row in rows(text) for each in row.found)
+    assert (finding.row.number, finding.stated.value) == (3, 60.0)
+    assert finding.expected == pytest.approx(50.0)
+
+
+def test_of_several_baselines_the_fastest_bounds_a_row_and_any_explains_its_share() -> None:
+    text = "tunnel,payload,Mbit/s,share %\nnone,1448,480,100\nnone,1448,520,100\nwg,1448,{},{}\n"
+    assert broken(text.format("500", "96.2")) == []
+    assert broken(text.format("240", "50.0")) == []
+    assert broken(text.format("240", "46.2")) == []
+    assert broken(text.format("240", "60.0")) == [(3, Rule.BASELINE)]
+    assert broken(text.format("541", "104")) == [(3, Rule.BASELINE)] * 2
+    packets = "tunnel,payload,pps\nnone,76,4800\nnone,76,5210\nwg,76,5110\n"
+    assert broken(packets) == []
+
+
+def test_a_unit_behind_the_second_of_two_figures_is_that_of_both() -> None:
+    text = "tunnel;payload;débit montant / descendant\nnone;1448;85 / 92 Mb/s\nl2tp;1448;80 / 95 Mb/s\n"
+    assert broken(text) == [(2, Rule.BASELINE)]
+    assert [row.row.throughput and row.row.throughput.value for row in rows(text)] == [85e6, 92e6, 80e6, 95e6]
+
+
 def test_two_columns_of_one_throughput_agree() -> None:
     assert broken("Mbit/s,MB/s\n94.2,11.8\n") == []
     (row,) = rows("Mbit/s,MB/s\n94.20,11.23\n")
@@ -120,6 +145,18 @@ def test_two_columns_of_one_throughput_agree() -> None:
     assert row.found[0].cause.slip == "Mi taken for 10^6 (M)"
     (row,) = rows("Mbit/s,MB/s\n94.2,94.2\n")
     assert row.found[0].cause.slip == "Mbit/s taken for MB/s (not divided by 8)"
+
+
+def test_a_row_is_told_once_for_what_two_of_its_figures_say() -> None:
+    text = "tunnel,usr,sys,cpu total\na,55,60,100\nb,55,60,110\nc,30,30,50\n"
+    assert broken(text) == [(1, Rule.CPU_SUM), (2, Rule.CPU_SUM), (2, Rule.CPU_SUM), (3, Rule.CPU_SUM)]
+    (table,) = audit(text, "csv").tables
+    assert table.conclusions[0].endswith("3 explained by no single cause: row 1, 2, 3.")
+
+
+def test_what_is_below_zero_is_off_by_no_factor() -> None:
+    (table,) = audit("tunnel,Mbit/s,pps\na,-3,-4\n", "csv").tables
+    assert table.conclusions == ("sign: 1 of 1 rows are off; 1 explained by no single cause: row 1.",)
 
 
 def test_nothing_is_below_zero() -> None:

@@ -66,6 +66,13 @@ def test_too_few_rounds_say_what_cannot_be_said() -> None:
     assert line.remarks == ("3 against 3 trials cannot show a difference (p at least 0.1)",)
 
 
+def test_four_against_eight_are_said_to_be_untested_and_not_to_be_unable() -> None:
+    """They can reach p = 0.004: it is the rule of five on each side that leaves them out."""
+    line = compare(side("a", (100, 101, 102, 103)), side("b", range(110, 118))).lines[0]
+    assert line.p is None
+    assert line.remarks == ("4 against 8 trials are not tested: that takes 5 on each side",)
+
+
 def test_a_difference_that_code_layout_may_make_is_a_tie_that_says_so() -> None:
     values = [100 + k / 10 for k in range(5)]
     (line, _) = compare(side("a", values), side("b", [value * 1.02 for value in values])).lines
