@@ -29,6 +29,7 @@ from tunnelbench.traffic.engine import Load
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.tinc import Tinc
+from tunnelbench.tunnel.wireguard import boringtun
 
 OUTPUT = Path(__file__).parent
 TRAFFIC = TcpTraffic(duration_s=2, interval_s=0.5)
@@ -53,6 +54,8 @@ TINC = {
     "bf-cbc-sha1": {"cipher": "bf-cbc", "digest": "sha1"},
     "none-none": {"cipher": "none", "digest": "none"},
 }
+
+FASTD = ("null", "null@l2tp", "salsa2012+umac", "aes128-gcm", "null+aes128-gmac")
 
 DROP_EVERY_OTHER_PING = """
 table ip half {
@@ -190,6 +193,25 @@ def capture_tunnels(testbed: Testbed) -> None:
             keep(tinc, f"nodes-{name}.txt", tunnel._nodes(tunnel.router_daemons[0]))
 
 
+def capture_fastd(testbed: Testbed) -> None:
+    told = testbed.local.run(["fastd", "--version"]).stdout
+    folder = "fastd-" + version(["fastd", "--version"], r"fastd v(\S+)")
+    keep(folder, "version.txt", told)
+    for method in FASTD:
+        with tunnel_up(testbed, "fastd", {"method": method}) as tunnel:
+            keep(folder, f"{method}.log", tunnel.router_daemons[0].output())
+
+
+def capture_boringtun(testbed: Testbed) -> None:
+    told = testbed.local.run([boringtun(), "--version"]).stdout
+    folder = "boringtun-" + version([boringtun(), "--version"], r"boringtun (\S+)")
+    keep(folder, "version.txt", told)
+    with tunnel_up(testbed, "boringtun", {}) as tunnel:
+        testbed.client.run(ping.command(testbed.addresses.target, count=2), check=False)
+        device = tunnel.device_at(tunnel.ends.router)
+        keep(folder, "transfer.txt", testbed.router.run(["wg", "show", device, "transfer"]).stdout)
+
+
 ENGINE_LOADS = {
     "paced": Load("18", 1.0, 1000.0, interval_s=0.25),
     "delays": Load("64", 1.0, 1000.0, takes_delays=True, interval_s=0.25),
@@ -232,6 +254,8 @@ def main() -> None:
             capture_iperf3(testbed)
         capture_proc(testbed)
         capture_tunnels(testbed)
+        capture_fastd(testbed)
+        capture_boringtun(testbed)
     engine_exchanges()
 
 

@@ -20,11 +20,13 @@ from tunnelbench.tunnel.base import End, Ends, Outer, Requirement, Tunnel, equal
 from tunnelbench.tunnel.none import NoTunnel, Options
 from tunnelbench.tunnel.openvpn import OpenVpn
 from tunnelbench.tunnel.versions import version_of
-from tunnelbench.tunnel.wireguard import WireGuardGo
+from tunnelbench.tunnel.wireguard import BoringTun, WireGuardGo
 
 
 def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
-    assert set(adapters()) == {"none", "vxlan", "wireguard", "wireguard-go", "tinc", "openvpn"}
+    assert set(adapters()) == {
+        "none", "vxlan", "wireguard", "wireguard-go", "boringtun", "tinc", "openvpn", "fastd",
+    }  # fmt: skip
     for kind in adapters():
         found = adapter(kind)
         assert found.kind == kind
@@ -225,7 +227,8 @@ def test_algorithms_are_compared_by_name_whatever_its_case_and_punctuation(
 def test_versions_are_read_from_what_programs_print(name: str, tmp_path: Path) -> None:
     program, _, version = name.split("/", maxsplit=1)[0].rpartition("-")
     text = samples(name)[name]
-    ends = make_ends(tmp_path, lambda argv: text if argv[0] in (program, f"{program}d", "openssl") else "")
+    programs = (program, f"{program}d", f"{program}-cli", "openssl")
+    ends = make_ends(tmp_path, lambda argv: text if Path(argv[0]).name in programs else "")
     kind = {"openssl": "tinc"}.get(program, program)
     found = adapter(kind)(adapter(kind).options_type(), ends).versions(ends.router)
     assert found[program] == version
@@ -256,6 +259,26 @@ def wireguard_go(ends: Ends) -> WireGuardGo:
 def test_wireguard_is_proven_by_a_handshake(listing: str, verdict: Verdict, tmp_path: Path) -> None:
     (check,) = wireguard_go(make_ends(tmp_path, lambda _: listing)).negotiated()
     assert check.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("listing", "verdict"),
+    [
+        (sample("boringtun-0.7.1/transfer.txt"), Verdict.OK),
+        ("PUBLICKEY=\t0\t148\n", Verdict.VOID),
+        ("", Verdict.VOID),
+    ],
+)
+def test_boringtun_is_proven_by_what_it_has_unsealed(listing: str, verdict: Verdict, tmp_path: Path) -> None:
+    (check,) = BoringTun(wireguard.Options(), make_ends(tmp_path, lambda _: listing)).negotiated()
+    assert check.verdict is verdict
+
+
+def test_boringtun_where_it_is_missing_is_named_with_the_command_that_builds_it(tmp_path: Path) -> None:
+    with pytest.raises(
+        TunnelUnavailable, match=r"boringtun-cli is missing \(cargo install --locked --version 0\.7\.1 "
+    ):
+        create(TunnelSpec("boringtun", "boringtun"), make_ends(tmp_path))
 
 
 def test_wireguards_devices_have_names_of_their_own_since_one_folder_holds_all_their_sockets(tmp_path: Path) -> None:

@@ -33,6 +33,14 @@ MEASURED = [
     ("vxlan", {}, 289),
     ("wireguard-go", {}, 300),
     ("wireguard", {}, 300),
+    ("boringtun", {}, 299),
+    ("fastd", {"method": "null"}, 268),
+    ("fastd", {"method": "null@l2tp"}, 275),
+    ("fastd", {"method": "null+aes128-gmac"}, 291),
+    ("fastd", {"method": "salsa2012+umac"}, 291),
+    ("fastd", {"method": "null", "mode": "tap"}, 282),
+    ("fastd", {"method": "null@l2tp", "mode": "tap"}, 289),
+    ("fastd", {"method": "salsa20+umac", "mode": "tap"}, 305),
     ("tinc", {"cipher": "aes-128-cbc", "digest": "sha1"}, 304),
     ("tinc", {"cipher": "none", "digest": "none"}, 285),
     ("openvpn", GCM, 291),
@@ -103,7 +111,7 @@ def test_every_cipher_and_digest_of_a_plan_has_a_length() -> None:
 
 
 ANY_TUNNEL = st.one_of(
-    st.sampled_from([("vxlan", {}), ("wireguard-go", {"mtu": 8920})]),
+    st.sampled_from([("vxlan", {}), ("wireguard-go", {"mtu": 8920}), ("boringtun", {}), ("fastd", {})]),
     st.tuples(
         st.just("tinc"),
         st.fixed_dictionaries({
@@ -142,6 +150,10 @@ def test_a_tunnel_adds_to_a_packet_and_more_to_a_longer_one(named: tuple[str, di
         ("vxlan", {"port": 8472}, ("udp port 8472", "exact", "readable")),
         ("wireguard", {}, ("udp port 51820", "exact", "hidden")),
         ("wireguard-go", {"port": 500}, ("udp port 500", "exact", "hidden")),
+        ("boringtun", {"port": 500}, ("udp port 500", "exact", "hidden")),
+        ("fastd", {}, ("udp port 10000", "exact", "hidden")),
+        ("fastd", {"method": "null@l2tp"}, ("udp port 10000", "exact", "readable")),
+        ("fastd", {"method": "null+aes128-gmac"}, ("udp port 10000", "exact", "readable")),
         ("tinc", {}, ("udp port 655", "exact", "hidden")),
         ("tinc", {"cipher": "none"}, ("udp port 655", "exact", "readable")),
         ("openvpn", {}, ("udp port 1194", "exact", "hidden")),
