@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.lab.bench import open_tunnel
+from tests.lab.machine import changed_since, snapshot
 
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.proof import gather, judge_packets, prove, prove_reach
@@ -20,7 +21,7 @@ from tunnelbench.tunnel.base import Tunnel
 pytestmark = pytest.mark.lab
 
 PAYLOADS_BYTES = (211, *(300 + 17 * step for step in range(16)), 1200)
-"""Every remainder of a cipher's block."""
+"""Every remainder of a cipher's block, and none larger than the smallest of the tunnels' MTUs takes whole."""
 
 OPTION_SETS: list[tuple[str, dict[str, Any]]] = [
     ("none", {}),
@@ -32,6 +33,21 @@ OPTION_SETS: list[tuple[str, dict[str, Any]]] = [
     ("openvpn", {"cipher": "AES-128-CBC", "auth": "SHA256"}),
     ("openvpn", {"cipher": "BF-CBC", "auth": "SHA1", "mode": "static-key"}),
     ("openvpn", {"cipher": "CHACHA20-POLY1305", "transport": "tcp", "dev": "tap"}),
+    ("openvpn", {"tls_wrap": "tls-crypt", "aes_instructions": False, "sndbuf": 262144, "reneg_sec": 0}),
+    ("nebula", {}),
+    ("nebula", {"cipher": "chachapoly"}),
+    ("openconnect", {"cipher": "aes-128-gcm"}),
+    ("openconnect", {"cipher": "chacha20-poly1305"}),
+    ("openconnect", {"mode": "tls"}),
+    ("openconnect", {"mode": "tls", "cipher": "chacha20-poly1305"}),
+    ("ssh", {"cipher": "aes128-gcm"}),
+    ("ssh", {"cipher": "chacha20-poly1305"}),
+    ("ssh", {"cipher": "aes256-ctr", "mac": "hmac-sha1-etm"}),
+    ("ipsec-userspace", {}),
+    ("ipsec-userspace", {"cipher": "chacha20-poly1305"}),
+    ("ipsec-userspace", {"cipher": "aes-128-cbc", "digest": "sha1"}),
+    ("ipsec-userspace", {"cipher": "aes-256-cbc", "digest": "sha512"}),
+    ("ipsec-userspace", {"cipher": "none"}),
     ("fastd", {"method": "null"}),
     ("fastd", {"method": "null@l2tp", "mode": "tap"}),
     ("fastd", {"method": "null+aes128-gmac"}),
@@ -51,9 +67,11 @@ def test_every_adapter_is_held_to_its_overhead() -> None:
 @pytest.mark.parametrize("kind", SETS_BY_KIND)
 def test_a_packet_is_longer_by_as_much_as_the_adapter_says(testbed: NetnsTestbed, kind: str) -> None:
     with on_cpus(testbed.local.cpus):
+        before = snapshot()
         for options in SETS_BY_KIND[kind]:
             with open_tunnel(testbed, TunnelSpec(kind, kind, options)) as tunnel:
                 require_exact(testbed, tunnel)
+        assert changed_since(before) == set(), "a tunnel's programs touch nothing of the machine's own"
 
 
 def require_exact(testbed: NetnsTestbed, tunnel: Tunnel[Any]) -> None:

@@ -28,6 +28,7 @@ from tunnelbench.traffic import engine, iperf3, ping
 from tunnelbench.traffic.engine import Load
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import Tunnel
+from tunnelbench.tunnel.ipsec_userspace import CHARON, IpsecUserspace
 from tunnelbench.tunnel.tinc import Tinc
 from tunnelbench.tunnel.wireguard import boringtun
 
@@ -212,6 +213,44 @@ def capture_boringtun(testbed: Testbed) -> None:
         keep(folder, "transfer.txt", testbed.router.run(["wg", "show", device, "transfer"]).stdout)
 
 
+def capture_nebula(testbed: Testbed) -> None:
+    folder = "nebula-" + version(["nebula", "-version"], r"Version: (\S+)")
+    keep(folder, "version.txt", testbed.local.run(["nebula", "-version"]).stdout)
+    with tunnel_up(testbed, "nebula", {}) as tunnel:
+        keep(folder, "without-handshake.log", tunnel.router_daemons[0].output())
+        testbed.client.run(ping.command(testbed.addresses.target, count=2), check=False)
+        keep(folder, "with-handshake.log", tunnel.router_daemons[0].output())
+
+
+def capture_ssh(testbed: Testbed) -> None:
+    folder = "openssh-" + version(["ssh", "-V"], r"OpenSSH_([^ ,]+)")
+    keep(folder, "version.txt", testbed.local.run(["ssh", "-V"]).stderr)
+    for cipher in ("aes128-gcm", "chacha20-poly1305", "aes128-ctr"):
+        with tunnel_up(testbed, "ssh", {"cipher": cipher}) as tunnel:
+            keep(folder, f"{cipher}.log", tunnel.router_daemons[0].output())
+
+
+def capture_openconnect(testbed: Testbed) -> None:
+    folder = "openconnect-" + version(["openconnect", "--version"], r"OpenConnect version v(\S+)")
+    keep(folder, "version.txt", testbed.local.run(["openconnect", "--version"]).stdout)
+    told = testbed.local.run(["ocserv", "--version"])
+    server = "ocserv-" + version(["ocserv", "--version"], r"ocserv (\S+)")
+    keep(server, "version.txt", told.stdout + told.stderr)
+    for mode in ("dtls", "tls"):
+        for cipher in ("aes-128-gcm", "chacha20-poly1305"):
+            with tunnel_up(testbed, "openconnect", {"mode": mode, "cipher": cipher}) as tunnel:
+                keep(folder, f"{mode}-{cipher}.log", tunnel.router_daemons[0].output())
+
+
+def capture_ipsec(testbed: Testbed) -> None:
+    folder = "strongswan-" + version([CHARON, "--version"], r"strongSwan (\S+)")
+    keep(folder, "version.txt", testbed.local.run([CHARON, "--version"], check=False).stdout)
+    for cipher in ("aes-128-gcm", "chacha20-poly1305", "aes-256-cbc", "none"):
+        with tunnel_up(testbed, "ipsec-userspace", {"cipher": cipher}) as tunnel:
+            assert isinstance(tunnel, IpsecUserspace)
+            keep(folder, f"list-sas-{cipher}.txt", tunnel._swanctl(tunnel.ends.router, "--list-sas"))
+
+
 ENGINE_LOADS = {
     "paced": Load("18", 1.0, 1000.0, interval_s=0.25),
     "delays": Load("64", 1.0, 1000.0, takes_delays=True, interval_s=0.25),
@@ -256,6 +295,10 @@ def main() -> None:
         capture_tunnels(testbed)
         capture_fastd(testbed)
         capture_boringtun(testbed)
+        capture_nebula(testbed)
+        capture_ssh(testbed)
+        capture_openconnect(testbed)
+        capture_ipsec(testbed)
     engine_exchanges()
 
 

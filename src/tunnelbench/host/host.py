@@ -44,10 +44,13 @@ class Host(ABC):
         """Run a command there to its end; errors as `run_command`."""
         return run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=check)
 
-    def start(self, argv: Sequence[str], *, has_input: bool = False) -> Daemon:
-        """Start a program there that runs until it is stopped; its output goes into the host's folder."""
+    def start(self, argv: Sequence[str], *, has_input: bool = False, name: str = "") -> Daemon:
+        """Start a program there that runs until it is stopped; its output goes into the host's folder.
+
+        `name`: what people call it, where the first word of the command is another's.
+        """
         self._daemon_count += 1
-        name = Path(argv[0]).name
+        name = name or Path(argv[0]).name
         log_path = self.folder / f"{self._daemon_count:04d}-{name}.log"
         return Daemon(self.command(argv), log_path, name, has_input=has_input)
 

@@ -183,7 +183,7 @@ class BoringTun(UserSpaceWireGuard):
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
         built = Requirement(
-            f"the program {BORINGTUN}",
+            BORINGTUN,
             lambda host: host.has_program(boringtun()),
             f"cargo install --locked --version {BORINGTUN_VERSION} --root {sys.prefix} {BORINGTUN}",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from tunnelbench.tunnel.wireguard import BoringTun, WireGuardGo
 def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
     assert set(adapters()) == {
         "none", "vxlan", "wireguard", "wireguard-go", "boringtun", "tinc", "openvpn", "fastd",
+        "ipsec-userspace", "nebula", "openconnect", "ssh",
     }  # fmt: skip
     for kind in adapters():
         found = adapter(kind)
@@ -39,7 +41,7 @@ def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
 def test_a_kind_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(WrongInput, match="there is no tunnel of kind gre2") as caught:
         adapter("gre2")
-    assert "openvpn, tinc" in caught.value.hint
+    assert "openvpn, ssh, tinc" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", PLANNED)
@@ -223,13 +225,18 @@ def test_algorithms_are_compared_by_name_whatever_its_case_and_punctuation(
     assert (check.verdict, check.reason) == (verdict, f"asked for {asked}, in use: {found}")
 
 
-@pytest.mark.parametrize("name", samples("*/version.txt"))
+VERSIONS = {name: text for name, text in samples("*/version.txt").items() if not name.startswith("ocserv")}
+KINDS = {"openssl": "tinc", "openssh": "ssh", "strongswan": "ipsec-userspace"}
+"""Whose adapter tells of a program that is called otherwise."""
+
+
+@pytest.mark.parametrize("name", VERSIONS)
 def test_versions_are_read_from_what_programs_print(name: str, tmp_path: Path) -> None:
-    program, _, version = name.split("/", maxsplit=1)[0].rpartition("-")
-    text = samples(name)[name]
-    programs = (program, f"{program}d", f"{program}-cli", "openssl")
+    program, version = re.fullmatch(r"([a-z-]+)-(\d.*)/version\.txt", name).groups()  # type: ignore[union-attr]
+    text = VERSIONS[name]
+    programs = (program, f"{program}d", f"{program}-cli", "openssl", "ssh", "charon")
     ends = make_ends(tmp_path, lambda argv: text if Path(argv[0]).name in programs else "")
-    kind = {"openssl": "tinc"}.get(program, program)
+    kind = KINDS.get(program, program)
     found = adapter(kind)(adapter(kind).options_type(), ends).versions(ends.router)
     assert found[program] == version
 

@@ -34,6 +34,15 @@ MEASURED = [
     ("wireguard-go", {}, 300),
     ("wireguard", {}, 300),
     ("boringtun", {}, 299),
+    ("nebula", {}, 299),
+    ("openconnect", {}, 305),
+    ("openconnect", {"cipher": "chacha20-poly1305"}, 297),
+    ("openconnect", {"mode": "tls"}, 328),
+    ("openconnect", {"mode": "tls", "cipher": "chacha20-poly1305"}, 320),
+    ("ipsec-userspace", {}, 304),
+    ("ssh", {}, 336),
+    ("ssh", {"cipher": "aes128-gcm"}, 344),
+    ("ssh", {"cipher": "aes128-ctr"}, 360),
     ("fastd", {"method": "null"}, 268),
     ("fastd", {"method": "null@l2tp"}, 275),
     ("fastd", {"method": "null+aes128-gmac"}, 291),
@@ -111,7 +120,13 @@ def test_every_cipher_and_digest_of_a_plan_has_a_length() -> None:
 
 
 ANY_TUNNEL = st.one_of(
-    st.sampled_from([("vxlan", {}), ("wireguard-go", {"mtu": 8920}), ("boringtun", {}), ("fastd", {})]),
+    st.sampled_from([("vxlan", {}), ("wireguard-go", {"mtu": 8920}), ("boringtun", {}), ("fastd", {}), ("nebula", {})]),
+    st.tuples(
+        st.just("ipsec-userspace"),
+        st.fixed_dictionaries({"cipher": st.sampled_from(["aes-128-gcm", "aes-128-cbc", "none"])}),
+    ),
+    st.tuples(st.just("openconnect"), st.fixed_dictionaries({"mode": st.sampled_from(["dtls", "tls"])})),
+    st.tuples(st.just("ssh"), st.fixed_dictionaries({"cipher": st.sampled_from(["aes128-gcm", "aes128-ctr"])})),
     st.tuples(
         st.just("tinc"),
         st.fixed_dictionaries({
@@ -151,6 +166,12 @@ def test_a_tunnel_adds_to_a_packet_and_more_to_a_longer_one(named: tuple[str, di
         ("wireguard", {}, ("udp port 51820", "exact", "hidden")),
         ("wireguard-go", {"port": 500}, ("udp port 500", "exact", "hidden")),
         ("boringtun", {"port": 500}, ("udp port 500", "exact", "hidden")),
+        ("openconnect", {}, ("udp port 443", "exact", "hidden")),
+        ("openconnect", {"mode": "tls"}, ("tcp port 443", "a stream", "hidden")),
+        ("ipsec-userspace", {}, ("udp port 4500", "exact", "hidden")),
+        ("ipsec-userspace", {"cipher": "none"}, ("udp port 4500", "exact", "readable")),
+        ("nebula", {}, ("udp port 4242", "exact", "hidden")),
+        ("ssh", {}, ("tcp port 22", "a stream", "hidden")),
         ("fastd", {}, ("udp port 10000", "exact", "hidden")),
         ("fastd", {"method": "null@l2tp"}, ("udp port 10000", "exact", "readable")),
         ("fastd", {"method": "null+aes128-gmac"}, ("udp port 10000", "exact", "readable")),
