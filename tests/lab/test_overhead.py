@@ -38,24 +38,22 @@ OPTION_SETS: list[tuple[str, dict[str, Any]]] = [
     ("nebula", {"cipher": "chachapoly"}),
     ("openconnect", {"cipher": "aes-128-gcm"}),
     ("openconnect", {"cipher": "chacha20-poly1305"}),
-    ("openconnect", {"mode": "tls"}),
     ("openconnect", {"mode": "tls", "cipher": "chacha20-poly1305"}),
     ("ssh", {"cipher": "aes128-gcm"}),
     ("ssh", {"cipher": "chacha20-poly1305"}),
     ("ssh", {"cipher": "aes256-ctr", "mac": "hmac-sha1-etm"}),
     ("ipsec-userspace", {}),
-    ("ipsec-userspace", {"cipher": "chacha20-poly1305"}),
     ("ipsec-userspace", {"cipher": "aes-128-cbc", "digest": "sha1"}),
-    ("ipsec-userspace", {"cipher": "aes-256-cbc", "digest": "sha512"}),
     ("ipsec-userspace", {"cipher": "none"}),
     ("fastd", {"method": "null"}),
     ("fastd", {"method": "null@l2tp", "mode": "tap"}),
     ("fastd", {"method": "null+aes128-gmac"}),
-    ("fastd", {"method": "aes128-gcm"}),
     ("fastd", {"method": "salsa20+poly1305"}),
-    ("fastd", {"method": "aes128-ctr+salsa2012+umac"}),
 ]
 SETS_BY_KIND = {kind: [options for _, options in sets] for kind, sets in groupby(OPTION_SETS, lambda each: each[0])}
+MEDDLERS = {"ipsec-userspace", "openconnect", "ssh"}
+"""Whose programs would set routes, the resolver or files in /run, were they let."""
+
 NOT_HERE = {"wireguard"}
 """What needs a kernel that has it; `test_tunnels` brings it up where there is one."""
 
@@ -67,11 +65,12 @@ def test_every_adapter_is_held_to_its_overhead() -> None:
 @pytest.mark.parametrize("kind", SETS_BY_KIND)
 def test_a_packet_is_longer_by_as_much_as_the_adapter_says(testbed: NetnsTestbed, kind: str) -> None:
     with on_cpus(testbed.local.cpus):
-        before = snapshot()
+        before = snapshot() if kind in MEDDLERS else set()
         for options in SETS_BY_KIND[kind]:
             with open_tunnel(testbed, TunnelSpec(kind, kind, options)) as tunnel:
                 require_exact(testbed, tunnel)
-        assert changed_since(before) == set(), "a tunnel's programs touch nothing of the machine's own"
+        if kind in MEDDLERS:
+            assert changed_since(before) == set(), "it touched what is the machine's own"
 
 
 def require_exact(testbed: NetnsTestbed, tunnel: Tunnel[Any]) -> None:
