@@ -23,6 +23,9 @@ VOLATILE = re.compile(
 """Kernel settings that are readings, or move by themselves."""
 
 
+OWN_RUN_FILES = ("charon", "ocserv", "sshd")
+"""What programs of tunnels would put into /run, were they let."""
+
 SETTLING_S = 3.0
 
 
@@ -37,6 +40,7 @@ def snapshot() -> set[str]:
         *(f"run folder {entry.name}" for entry in entries(RUN_FOLDER) if entry.name != "lock"),
         *(f"socket {entry.name}" for entry in entries(CONTROL_SOCKETS)),
         *(f"netns file {entry.name}" for entry in entries(Path("/run/netns"))),
+        *(f"/run {entry.name}" for name in OWN_RUN_FILES for entry in Path("/run").glob(f"{name}*")),
         *(f"/etc {line}" for line in files(Path("/etc"))),
     }
 

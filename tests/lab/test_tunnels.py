@@ -23,6 +23,12 @@ MORE = (
     ),
     TunnelSpec("openvpn", "OpenVPN TCP", {"transport": "tcp"}),
     TunnelSpec("openvpn", "OpenVPN tap", {"dev": "tap", "cipher": "CHACHA20-POLY1305"}),
+    TunnelSpec("boringtun", "boringtun"),
+    TunnelSpec("nebula", "nebula"),
+    TunnelSpec("openconnect", "AnyConnect"),
+    TunnelSpec("ssh", "ssh"),
+    TunnelSpec("ipsec-userspace", "IPsec"),
+    TunnelSpec("fastd", "fastd", {"method": "salsa2012+umac"}),
     TunnelSpec("openvpn", "OpenVPN Blowfish", {"cipher": "BF-CBC", "auth": "SHA1"}),
 )
 TRIAL_CHECKS = ("merged-frames", "outer-protocol-in-trial", "packet-rate")

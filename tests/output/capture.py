@@ -28,7 +28,9 @@ from tunnelbench.traffic import engine, iperf3, ping
 from tunnelbench.traffic.engine import Load
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import Tunnel
+from tunnelbench.tunnel.ipsec_userspace import CHARON, IpsecUserspace
 from tunnelbench.tunnel.tinc import Tinc
+from tunnelbench.tunnel.wireguard import boringtun
 
 OUTPUT = Path(__file__).parent
 TRAFFIC = TcpTraffic(duration_s=2, interval_s=0.5)
@@ -53,6 +55,8 @@ TINC = {
     "bf-cbc-sha1": {"cipher": "bf-cbc", "digest": "sha1"},
     "none-none": {"cipher": "none", "digest": "none"},
 }
+
+FASTD = ("null", "null@l2tp", "salsa2012+umac", "aes128-gcm", "null+aes128-gmac")
 
 DROP_EVERY_OTHER_PING = """
 table ip half {
@@ -190,6 +194,63 @@ def capture_tunnels(testbed: Testbed) -> None:
             keep(tinc, f"nodes-{name}.txt", tunnel._nodes(tunnel.router_daemons[0]))
 
 
+def capture_fastd(testbed: Testbed) -> None:
+    told = testbed.local.run(["fastd", "--version"]).stdout
+    folder = "fastd-" + version(["fastd", "--version"], r"fastd v(\S+)")
+    keep(folder, "version.txt", told)
+    for method in FASTD:
+        with tunnel_up(testbed, "fastd", {"method": method}) as tunnel:
+            keep(folder, f"{method}.log", tunnel.router_daemons[0].output())
+
+
+def capture_boringtun(testbed: Testbed) -> None:
+    told = testbed.local.run([boringtun(), "--version"]).stdout
+    folder = "boringtun-" + version([boringtun(), "--version"], r"boringtun (\S+)")
+    keep(folder, "version.txt", told)
+    with tunnel_up(testbed, "boringtun", {}) as tunnel:
+        testbed.client.run(ping.command(testbed.addresses.target, count=2), check=False)
+        device = tunnel.device_at(tunnel.ends.router)
+        keep(folder, "transfer.txt", testbed.router.run(["wg", "show", device, "transfer"]).stdout)
+
+
+def capture_nebula(testbed: Testbed) -> None:
+    folder = "nebula-" + version(["nebula", "-version"], r"Version: (\S+)")
+    keep(folder, "version.txt", testbed.local.run(["nebula", "-version"]).stdout)
+    with tunnel_up(testbed, "nebula", {}) as tunnel:
+        keep(folder, "without-handshake.log", tunnel.router_daemons[0].output())
+        testbed.client.run(ping.command(testbed.addresses.target, count=2), check=False)
+        keep(folder, "with-handshake.log", tunnel.router_daemons[0].output())
+
+
+def capture_ssh(testbed: Testbed) -> None:
+    folder = "openssh-" + version(["ssh", "-V"], r"OpenSSH_([^ ,]+)")
+    keep(folder, "version.txt", testbed.local.run(["ssh", "-V"]).stderr)
+    for cipher in ("aes128-gcm", "chacha20-poly1305", "aes128-ctr"):
+        with tunnel_up(testbed, "ssh", {"cipher": cipher}) as tunnel:
+            keep(folder, f"{cipher}.log", tunnel.router_daemons[0].output())
+
+
+def capture_openconnect(testbed: Testbed) -> None:
+    folder = "openconnect-" + version(["openconnect", "--version"], r"OpenConnect version v(\S+)")
+    keep(folder, "version.txt", testbed.local.run(["openconnect", "--version"]).stdout)
+    told = testbed.local.run(["ocserv", "--version"])
+    server = "ocserv-" + version(["ocserv", "--version"], r"ocserv (\S+)")
+    keep(server, "version.txt", told.stdout + told.stderr)
+    for mode in ("dtls", "tls"):
+        for cipher in ("aes-128-gcm", "chacha20-poly1305"):
+            with tunnel_up(testbed, "openconnect", {"mode": mode, "cipher": cipher}) as tunnel:
+                keep(folder, f"{mode}-{cipher}.log", tunnel.router_daemons[0].output())
+
+
+def capture_ipsec(testbed: Testbed) -> None:
+    folder = "strongswan-" + version([CHARON, "--version"], r"strongSwan (\S+)")
+    keep(folder, "version.txt", testbed.local.run([CHARON, "--version"], check=False).stdout)
+    for cipher in ("aes-128-gcm", "chacha20-poly1305", "aes-256-cbc", "none"):
+        with tunnel_up(testbed, "ipsec-userspace", {"cipher": cipher}) as tunnel:
+            assert isinstance(tunnel, IpsecUserspace)
+            keep(folder, f"list-sas-{cipher}.txt", tunnel._swanctl(tunnel.ends.router, "--list-sas"))
+
+
 ENGINE_LOADS = {
     "paced": Load("18", 1.0, 1000.0, interval_s=0.25),
     "delays": Load("64", 1.0, 1000.0, takes_delays=True, interval_s=0.25),
@@ -232,6 +293,12 @@ def main() -> None:
             capture_iperf3(testbed)
         capture_proc(testbed)
         capture_tunnels(testbed)
+        capture_fastd(testbed)
+        capture_boringtun(testbed)
+        capture_nebula(testbed)
+        capture_ssh(testbed)
+        capture_openconnect(testbed)
+        capture_ipsec(testbed)
     engine_exchanges()
 
 

@@ -44,18 +44,20 @@ class Host(ABC):
         """Run a command there to its end; errors as `run_command`."""
         return run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=check)
 
-    def start(self, argv: Sequence[str], *, has_input: bool = False) -> Daemon:
-        """Start a program there that runs until it is stopped; its output goes into the host's folder."""
-        return Daemon(self.command(argv), *self._log_of(argv), has_input=has_input)
+    def start(self, argv: Sequence[str], *, has_input: bool = False, name: str = "") -> Daemon:
+        """Start a program there that runs until it is stopped; its output goes into the host's folder.
+
+        `name`: what people call it, where the first word of the command is another's.
+        """
+        return Daemon(self.command(argv), *self._log_of(name or Path(argv[0]).name), has_input=has_input)
 
     def start_read(self, argv: Sequence[str]) -> ReadDaemon:
         """The same, with an input, and its lines are taken as they come."""
-        return ReadDaemon(self.command(argv), *self._log_of(argv), has_input=True)
+        return ReadDaemon(self.command(argv), *self._log_of(Path(argv[0]).name), has_input=True)
 
-    def _log_of(self, argv: Sequence[str]) -> tuple[Path, str]:
-        """Where a new program's output goes, and what people call the program."""
+    def _log_of(self, name: str) -> tuple[Path, str]:
+        """Where the output of a new program of that name goes, and the name."""
         self._daemon_count += 1
-        name = Path(argv[0]).name
         return self.folder / f"{self._daemon_count:04d}-{name}.log", name
 
     def write(self, name: str, content: str) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,7 @@ def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     """(b), (c) and the outer length of (d), from a capture of pings that carry a pattern."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while True:
-        evidence = _gather(testbed)
+        evidence = gather(testbed)
         checks = judge_packets(evidence, tunnel)
         if all(check.verdict is Verdict.OK for check in checks) or time.monotonic() > deadline:
             return checks
@@ -104,15 +105,18 @@ class Evidence:
     inner_packet_bytes: tuple[int, ...]
 
 
-def _gather(testbed: Testbed) -> Evidence:
+def gather(
+    testbed: Testbed, payloads_bytes: Sequence[int] = PATTERN_PAYLOADS_BYTES, pings: int = PINGS_PER_SIZE
+) -> Evidence:
+    """Captured pings of these payloads, so many of each."""
     pattern = os.urandom(16)
     answered = 0
     with capture_ipv4(testbed.server, testbed.wan_device) as capture:
-        for size in PATTERN_PAYLOADS_BYTES:
-            argv = ping.command(testbed.addresses.target, count=PINGS_PER_SIZE, interval_s=0.02, payload_bytes=size)
+        for size in payloads_bytes:
+            argv = ping.command(testbed.addresses.target, count=pings, interval_s=0.02, payload_bytes=size)
             argv[1:1] = ["-p", pattern.hex()]
             answered += ping.parse(testbed.client.run(argv, check=False).stdout).answered
-    inner = tuple(size + ICMP_HEADER_BYTES + 20 for size in PATTERN_PAYLOADS_BYTES)
+    inner = tuple(size + ICMP_HEADER_BYTES + 20 for size in payloads_bytes)
     return Evidence(tuple(capture.packets), pattern, answered, inner)
 
 

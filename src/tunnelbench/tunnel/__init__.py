@@ -8,7 +8,18 @@ from typing import Any
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import TunnelSpec
-from tunnelbench.tunnel import none, openvpn, tinc, vxlan, wireguard  # noqa: F401
+from tunnelbench.tunnel import (  # noqa: F401
+    fastd,
+    ipsec_userspace,
+    nebula,
+    none,
+    openconnect,
+    openvpn,
+    ssh,
+    tinc,
+    vxlan,
+    wireguard,
+)
 from tunnelbench.tunnel.base import Ends, Requirement, Tunnel, TunnelOptions
 
 PLANNED = {

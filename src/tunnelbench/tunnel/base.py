@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,6 +20,8 @@ from tunnelbench.model.result import Check, Verdict
 
 IPV4_HEADER_BYTES = 20
 UDP_HEADER_BYTES = 8
+TCP_HEADER_BYTES = 32
+"""With time stamps."""
 ETHERNET_HEADER_BYTES = 14
 
 
@@ -238,9 +241,9 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     # What adapters share
 
-    def _start(self, end: End, argv: list[str]) -> Daemon:
-        """Start a daemon at one end; it is stopped when the tunnel goes down."""
-        daemon = end.host.start(argv)
+    def _start(self, end: End, argv: list[str], *, name: str = "") -> Daemon:
+        """Start a daemon at one end, called by its first word or `name`; it is stopped when the tunnel goes down."""
+        daemon = end.host.start(argv, name=name)
         self._stack.callback(daemon.stop)
         (self.router_daemons if end is self.ends.router else self.server_daemons).append(daemon)
         return daemon
@@ -250,6 +253,16 @@ class Tunnel(ABC, Generic[OptionsT]):
         device = self.device_at(end)
         end.host.ip("link", "add", device, *arguments)
         self._stack.callback(end.host.run, ["ip", "link", "del", device], check=False)
+
+    def _await_device(self, end: End, timeout_s: float) -> None:
+        """Wait until a program has made the device of one end."""
+        device = self.device_at(end)
+        deadline = time.monotonic() + timeout_s
+        while end.host.run(["ip", "link", "show", "dev", device], check=False).returncode != 0:
+            if time.monotonic() > deadline:
+                reason = f"no device {device} on the {end.host.name} in {timeout_s:g} s"
+                raise TunnelRefused(f"{self.kind}: {reason}")
+            time.sleep(0.02)
 
     def _address_device(self, end: End) -> None:
         device = self.device_at(end)
@@ -288,6 +301,11 @@ def _plain(algorithm: str) -> str:
 def program(name: str, package: str = "") -> Requirement:
     """A program that must be installed."""
     return Requirement(f"the program {name}", lambda host: host.has_program(name), f"apt-get install {package or name}")
+
+
+def path(what: str, name: str, package: str) -> Requirement:
+    """A file that must be installed; `what` is what people call it."""
+    return Requirement(what, lambda host: host.has_path(name), f"apt-get install {package}")
 
 
 def tun_device() -> Requirement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +16,7 @@ from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.base import (
     ETHERNET_HEADER_BYTES,
     IPV4_HEADER_BYTES,
+    TCP_HEADER_BYTES,
     UDP_HEADER_BYTES,
     End,
     Outer,
@@ -53,8 +55,15 @@ AEAD_TAG_BYTES = 16
 STREAM_LENGTH_BYTES = 2
 """In TCP each record is led by its length."""
 
-TCP_HEADER_BYTES = 32
-"""With time stamps."""
+MASK = "OPENSSL_ia32cap=~0x200000200000000:~0x0"
+"""Takes AES and carry-less multiplication, and nothing else, from what OpenSSL sees of the CPU (OPENSSL_ia32cap(3));
+without the colon it would lose AVX2 and SHA, too."""
+
+X86_64 = Requirement(
+    "a CPU of x86-64",
+    lambda host: host.run(["uname", "-m"]).stdout.strip() == "x86_64",
+    "leave aes_instructions out, or take a machine that is one",
+)
 
 Cipher = Literal[
     "AES-128-GCM", "AES-192-GCM", "AES-256-GCM", "CHACHA20-POLY1305",
@@ -79,8 +88,23 @@ class Options(TunnelOptions):
     tun_mtu: int | None = Field(
         default=None, ge=576, le=9000, description="MTU of the tunnel's device [bytes]; left out: its own default, 1500"
     )
+    tls_wrap: Literal["none", "tls-auth", "tls-crypt"] = Field(
+        default="none", description="with mode = tls: a second key that signs, or enciphers, the control channel"
+    )
+    sndbuf: int | None = Field(
+        default=None, ge=2048, le=16_777_216, description="send buffer of the socket [bytes]; left out: the system's"
+    )
+    rcvbuf: int | None = Field(
+        default=None, ge=2048, le=16_777_216, description="receive buffer of the socket [bytes]; left out: the system's"
+    )
     reneg_sec: int | None = Field(
-        default=None, ge=2, le=604800, description="seconds between renegotiations; left out: its own default, 3600"
+        default=None, ge=0, le=604_800, description="new keys after so many seconds, 0 for never; left out: 3600"
+    )
+    reneg_bytes: int | None = Field(
+        default=None, ge=0, le=2**62, description="new keys after so many bytes; left out: its own default"
+    )
+    aes_instructions: bool = Field(
+        default=True, description="false: OpenSSL does without the CPU's AES instructions (x86-64 only)"
     )
     program: str = Field(default="openvpn", description="name or path of the program at both ends")
 
@@ -100,8 +124,10 @@ class Options(TunnelOptions):
     def _fits_together(self) -> Self:
         if self.mode == "static-key" and self.is_aead:
             raise ValueError(f'OpenVPN refuses {self.cipher} with a static key; take a CBC cipher, or mode = "tls"')
-        if self.mode == "static-key" and self.reneg_sec is not None:
-            raise ValueError("a static key is never renegotiated: leave out reneg_sec")
+        if self.mode == "static-key" and self.tls_wrap != "none":
+            raise ValueError(f'there is no control channel for {self.tls_wrap} to wrap; take mode = "tls"')
+        if self.mode == "static-key" and (self.reneg_sec, self.reneg_bytes) != (None, None):
+            raise ValueError('a static key is never renegotiated; take mode = "tls"')
         return self
 
 
@@ -120,11 +146,14 @@ class OpenVpn(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program(options.program, "openvpn"), program("openssl"))
+        needs = (tun_device(), program(options.program, "openvpn"), program("openssl"))
+        return needs if options.aes_instructions else (*needs, X86_64)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         names = [options.cipher] if options.is_aead else [options.cipher, options.auth]
+        if not options.aes_instructions:  # by itself the cipher is measured with them
+            names = [name for name in names if not name.startswith("AES-")]
         return tuple(name.lower() for name in names if name != "none")
 
     @property
@@ -169,23 +198,30 @@ class OpenVpn(Tunnel[Options]):
         checks = [equals("cipher", self.options.cipher, cipher)]
         if not self.options.is_aead:
             checks.append(equals("digest", self.options.auth, auth))
+        if not self.options.aes_instructions:
+            environment = self.ends.router.host.read_machine(f"/proc/{self.router_daemons[0].pid}/environ")
+            found = MASK if MASK in environment.split("\0") else "all instructions"
+            checks.append(equals("aes-instructions", MASK, found))
         return tuple(checks)
 
     def _up(self) -> None:
         if self.options.mode == "tls":
             files = self._tls_files()
+            if self.options.tls_wrap != "none":
+                text = self._new_static_key()
+                for end, _ in self.ends:
+                    files[end.host.name][self.options.tls_wrap] = self._write(end, "wrap.key", text, secret=True)
         else:
-            key = self.ends.local.folder / "static.key"
-            self.ends.local.run([self.options.program, "--genkey", "secret", str(key)])
-            text = key.read_text()
-            key.unlink()
+            text = self._new_static_key()
             files = {
                 end.host.name: {"secret": self._write(end, "static.key", text, secret=True)} for end, _ in self.ends
             }
         # The server first: a client that finds nobody waits seconds before it tries again.
         for end, other in reversed(list(self.ends)):
             config = self._write(end, "openvpn.conf", self._config(end, other, files[end.host.name]))
-            daemon = self._start(end, [self.options.program, "--config", config])
+            masked = [] if self.options.aes_instructions else ["env", MASK]
+            name = Path(self.options.program).name
+            daemon = self._start(end, [*masked, self.options.program, "--config", config], name=name)
             if end is self.ends.server:
                 self._await(
                     daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP", 5
@@ -200,6 +236,13 @@ class OpenVpn(Tunnel[Options]):
             self._require(daemon, text, timeout_s)
         except TunnelRefused as error:
             raise TunnelRefused(first_complaint(daemon.output()) or error.message) from None
+
+    def _new_static_key(self) -> str:
+        key = self.ends.local.folder / "static.key"
+        self.ends.local.run([self.options.program, "--genkey", "secret", str(key)])
+        text = key.read_text()
+        key.unlink()
+        return text
 
     def _tls_files(self) -> dict[str, dict[str, str]]:
         """Certificates of a new CA; its key is gone when this returns."""
@@ -237,16 +280,16 @@ class OpenVpn(Tunnel[Options]):
             lines += ["tls-server", "dh none"] if is_server else ["tls-client"]
             # Both ends name one cipher only, so that there is nothing to fall back to.
             lines += [f"data-ciphers {options.cipher}", f"data-ciphers-fallback {options.cipher}"]
-            lines += [f"reneg-sec {options.reneg_sec}"] if options.reneg_sec is not None else []
             lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
         else:
             lines += [f"cipher {options.cipher}"]
         if options.cipher in LEGACY_CIPHERS:
             lines += ["providers legacy default"]
-        if options.mssfix is not None:
-            lines += [f"mssfix {options.mssfix}"]
-        if options.tun_mtu is not None:
-            lines += [f"tun-mtu {options.tun_mtu}"]
+        if options.tls_wrap == "tls-auth":
+            lines += [f"key-direction {0 if is_server else 1}"]
+        for name in ("mssfix", "tun_mtu", "sndbuf", "rcvbuf", "reneg_sec", "reneg_bytes"):
+            if (value := getattr(options, name)) is not None:
+                lines += [f"{name.replace('_', '-')} {value}"]
         return "\n".join(lines) + "\n"
 
 

@@ -26,7 +26,7 @@ from tunnelbench.tunnel.base import (
     program,
     tun_device,
 )
-from tunnelbench.tunnel.versions import version_of
+from tunnelbench.tunnel.versions import openssl_version, version_of
 
 PORT = 655
 
@@ -106,7 +106,7 @@ class Tinc(Tunnel[Options]):
     def versions(self, end: End) -> Mapping[str, str]:
         return {
             "tinc": version_of(end.host, ["tincd", "--version"], r"tinc version (\S+)"),
-            "openssl": version_of(end.host, ["openssl", "version"], r"^OpenSSL (\S+)"),
+            "openssl": openssl_version(end.host),
         }
 
     def negotiated(self) -> tuple[Check, ...]:

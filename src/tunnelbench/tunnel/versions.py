@@ -23,3 +23,17 @@ def version_of(host: Host, argv: Sequence[str], pattern: str) -> str:
     completed = host.run(argv, check=False)
     match = re.search(pattern, completed.stdout + completed.stderr)
     return match[1] if match else UNKNOWN
+
+
+def openssl_version(host: Host) -> str:
+    """Version of the OpenSSL that the distribution's programs share."""
+    return version_of(host, ["openssl", "version"], r"^OpenSSL (\S+)")
+
+
+def library_version(host: Host, program: str, library: str) -> str:
+    """Version of a shared library that a program is linked with, as in the library's file name: `23.3.0`."""
+    path = host.run(["which", program], check=False).stdout.strip()
+    linked = re.search(rf"{re.escape(library)}\.so\S* => (\S+)", host.run(["ldd", path], check=False).stdout)
+    if not linked:
+        return UNKNOWN
+    return version_of(host, ["readlink", "-f", linked[1]], r"\.so\.(\S+)$")

@@ -1,7 +1,9 @@
-"""WireGuard by the kernel, and by wireguard-go in user space: one protocol, two programs."""
+"""WireGuard by the kernel, and by wireguard-go and boringtun in user space: one protocol, three programs."""
 
 from __future__ import annotations
 
+import sys
+import sysconfig
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
@@ -38,6 +40,8 @@ PADDING_BYTES = 16
 CONTROL_SOCKETS = Path("/var/run/wireguard")
 """Where user space implementations put their control sockets, whatever namespace they are in."""
 
+BORINGTUN, BORINGTUN_VERSION = "boringtun-cli", "0.7.1"
+
 SOCKET_LISTENS_S = 0.05
 """From the socket's file being there to somebody listening on it, which takes microseconds."""
 
@@ -46,7 +50,7 @@ HANDSHAKE_POLL_S = 10.0
 
 
 class Options(TunnelOptions):
-    """Options of `wireguard` and `wireguard-go`."""
+    """Options of `wireguard`, `wireguard-go` and `boringtun`."""
 
     mtu: int = Field(default=1420, ge=576, le=8920, description="MTU of the tunnel's device [bytes]")
     port: int = Field(default=51820, ge=1, le=65535, description="UDP port at both ends")
@@ -148,7 +152,30 @@ class WireGuard(WireGuardFamily):
         self._add_device(end, "type", "wireguard")
 
 
-class WireGuardGo(WireGuardFamily):
+class UserSpaceWireGuard(WireGuardFamily):
+    """A program that makes the device and listens on a control socket of its name."""
+
+    @abstractmethod
+    def _command(self, device: str) -> list[str]:
+        """What makes the device and stays in the foreground."""
+
+    @classmethod
+    def left_files(cls, mark: str) -> Iterable[Path]:
+        return CONTROL_SOCKETS.glob(f"wg[rs]-{mark}.sock")
+
+    def _create_device(self, end: End) -> None:
+        device = self.device_at(end)
+        daemon = self._start(end, self._command(device))
+        deadline = time.monotonic() + 5
+        while not end.host.has_path(str(CONTROL_SOCKETS / f"{device}.sock")):
+            if not daemon.is_running or time.monotonic() > deadline:
+                raise TunnelRefused(f"{daemon.name} did not come up; last: {daemon.last_line()}")
+            time.sleep(0.01)
+        # Not asked by `wg` whether it is ready: that deletes a socket on which nobody listens yet.
+        time.sleep(SOCKET_LISTENS_S)
+
+
+class WireGuardGo(UserSpaceWireGuard):
     """Plan entry: `kind = "wireguard-go"`."""
 
     kind = "wireguard-go"
@@ -159,20 +186,50 @@ class WireGuardGo(WireGuardFamily):
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
         return (tun_device(), program("wireguard-go"), program("wg", "wireguard-tools"))
 
-    @classmethod
-    def left_files(cls, mark: str) -> Iterable[Path]:
-        return CONTROL_SOCKETS.glob(f"wg[rs]-{mark}.sock")
-
     def versions(self, end: End) -> Mapping[str, str]:
         return {"wireguard-go": version_of(end.host, ["wireguard-go", "--version"], r"wireguard-go v?(\S+)")}
 
-    def _create_device(self, end: End) -> None:
-        device = self.device_at(end)
-        daemon = self._start(end, ["wireguard-go", "-f", device])
-        deadline = time.monotonic() + 5
-        while not end.host.has_path(str(CONTROL_SOCKETS / f"{device}.sock")):
-            if not daemon.is_running or time.monotonic() > deadline:
-                raise TunnelRefused(f"wireguard-go did not come up; last: {daemon.last_line()}")
-            time.sleep(0.01)
-        # Not asked by `wg` whether it is ready: that deletes a socket on which nobody listens yet.
-        time.sleep(SOCKET_LISTENS_S)
+    def _command(self, device: str) -> list[str]:
+        return ["wireguard-go", "-f", device]
+
+
+class BoringTun(UserSpaceWireGuard):
+    """Plan entry: `kind = "boringtun"`. Debian has no package of it; cargo builds it in a minute or two."""
+
+    kind = "boringtun"
+    title = "WireGuard in user space, in Rust"
+    tested_with = "boringtun-cli 0.7.1"
+
+    @classmethod
+    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
+        built = Requirement(
+            BORINGTUN,
+            lambda host: host.has_program(boringtun()),
+            f"cargo install --locked --version {BORINGTUN_VERSION} --root {sys.prefix} {BORINGTUN}",
+        )
+        return (tun_device(), built, program("wg", "wireguard-tools"))
+
+    def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        # Section 5.4.6 asks for padding; boringtun sends packets as long as they are.
+        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + DATA_HEADER_BYTES + inner_packet_bytes + TAG_BYTES
+
+    def negotiated(self) -> tuple[Check, ...]:
+        """It tells the age of its handshake where others tell its time: what it has unsealed is asked for."""
+        device = self.device_at(self.ends.router)
+        columns = self.ends.router.host.run(["wg", "show", device, "transfer"]).stdout.split()
+        unsealed_bytes = int(columns[1]) if len(columns) == 3 else 0
+        verdict = Verdict.OK if unsealed_bytes else Verdict.VOID
+        return (Check("handshake", verdict, f"{unsealed_bytes} bytes unsealed with the session's key", rule=3),)
+
+    def versions(self, end: End) -> Mapping[str, str]:
+        return {"boringtun": version_of(end.host, [boringtun(), "--version"], r"boringtun (\S+)")}
+
+    def _command(self, device: str) -> list[str]:
+        # It would give up root for the user who called sudo, and then could not make the device.
+        return [boringtun(), "--foreground", "--disable-drop-privileges", device]
+
+
+def boringtun() -> str:
+    """The program: that of this installation, else the one on the PATH."""
+    ours = Path(sysconfig.get_path("scripts"), BORINGTUN)
+    return str(ours) if ours.is_file() else BORINGTUN

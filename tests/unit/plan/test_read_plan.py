@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from tunnelbench.model.errors import ExitCode, WrongInput
 from tunnelbench.model.plan import Direction, Plan, TcpTraffic, TunnelSpec
 from tunnelbench.plan import FileErrors, LoadedPlan, read_plan, shipped_plans
+from tunnelbench.tunnel import PLANNED, option_schemas
 
 Schemas = Mapping[str, type[BaseModel]]
 Load = Callable[..., LoadedPlan]
@@ -251,7 +252,7 @@ def test_wrong_files_are_wrong_input(load: Load) -> None:
 def test_a_name_that_is_not_shipped_gets_the_nearest_one(schemas: Schemas) -> None:
     with pytest.raises(WrongInput, match=r'^no plan "quik" is shipped; did you mean quick') as caught:
         read_plan("quik", schemas)
-    assert "Shipped are cost, quick, soak, udp, wr841n" in caught.value.hint
+    assert "Shipped are cost, quick, soak, udp, userspace, wr841n" in caught.value.hint
 
 
 @pytest.mark.parametrize("reference", ["../plans/quick", "quick.toml", ""])
@@ -303,10 +304,10 @@ def test_the_wr841n_plan_has_the_48_rows_in_the_order_of_the_table(
     assert plan.rounds >= 3
 
 
-def test_every_shipped_plan_loads(schemas: Schemas, known_kinds: Mapping[str, str]) -> None:
-    assert shipped_plans() == ["cost", "quick", "soak", "udp", "wr841n"]
+def test_every_shipped_plan_loads() -> None:
+    assert shipped_plans() == ["cost", "quick", "soak", "udp", "userspace", "wr841n"]
     for name in shipped_plans():
-        loaded = read_plan(name, schemas, (), known_kinds)
+        loaded = read_plan(name, option_schemas(), (), PLANNED)
         assert loaded.plan.name == name
         assert loaded.plan.title
         assert all(tunnel.name.isprintable() for tunnel in loaded.plan.tunnels)

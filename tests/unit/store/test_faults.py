@@ -78,6 +78,16 @@ def test_a_damaged_row_is_told_too(path: Path) -> None:
         store.trials("a")
 
 
+@pytest.mark.parametrize("column", ["outcome", "checks", "checksum"])
+def test_a_text_that_became_bytes_is_told_too(path: Path, column: str) -> None:
+    fill(path, trials=1)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE trial SET {column} = CAST({column} AS BLOB)")
+    connection.close()
+    with Store.open(path) as store, pytest.raises(CannotHere, match=re.escape(f"{path}: the store is damaged")):
+        store.trials("a")
+
+
 @contextmanager
 def without_privileges() -> Iterator[Path]:
     """A directory, as someone who is not root: root may write everywhere."""

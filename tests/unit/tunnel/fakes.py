@@ -21,16 +21,16 @@ class FakeHost(LocalHost):
         self.answer = answer
         self.commands: list[list[str]] = []
         self.daemons: list[FakeDaemon] = []
-        self.programs = {"openvpn", "openssl", "tincd", "wg", "wireguard-go"}
+        self.programs = {"openvpn", "openssl", "tincd", "wg", "wireguard-go", "fastd"}
         self.link_types = {"vxlan"}
 
     def run(self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = 0, check: bool = True) -> Completed:
         self.commands.append(list(argv))
         return Completed(tuple(argv), 0, self.answer(argv), "")
 
-    def start(self, argv: Sequence[str], *, has_input: bool = False) -> Daemon:
+    def start(self, argv: Sequence[str], *, has_input: bool = False, name: str = "") -> Daemon:
         self.commands.append(list(argv))
-        self.daemons.append(FakeDaemon(self.answer(argv), Path(argv[0]).name))
+        self.daemons.append(FakeDaemon(self.answer(argv), name or Path(argv[0]).name))
         return self.daemons[-1].as_daemon
 
     def has_program(self, program: str) -> bool:
@@ -38,6 +38,9 @@ class FakeHost(LocalHost):
 
     def has_path(self, path: str) -> bool:
         return True
+
+    def read_machine(self, path: str) -> str:
+        return "sleep\n" if path.startswith("/proc/0/") else super().read_machine(path)  # of a FakeDaemon
 
     def has_link_type(self, link_type: str) -> bool:
         return link_type in self.link_types

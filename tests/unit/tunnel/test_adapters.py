@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +21,14 @@ from tunnelbench.tunnel.base import End, Ends, Outer, Requirement, Tunnel, equal
 from tunnelbench.tunnel.none import NoTunnel, Options
 from tunnelbench.tunnel.openvpn import OpenVpn
 from tunnelbench.tunnel.versions import version_of
-from tunnelbench.tunnel.wireguard import WireGuardGo
+from tunnelbench.tunnel.wireguard import BoringTun, WireGuardGo
 
 
 def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
-    assert set(adapters()) == {"none", "vxlan", "wireguard", "wireguard-go", "tinc", "openvpn"}
+    assert set(adapters()) == {
+        "none", "vxlan", "wireguard", "wireguard-go", "boringtun", "tinc", "openvpn", "fastd",
+        "ipsec-userspace", "nebula", "openconnect", "ssh",
+    }  # fmt: skip
     for kind in adapters():
         found = adapter(kind)
         assert found.kind == kind
@@ -37,7 +41,7 @@ def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
 def test_a_kind_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(WrongInput, match="there is no tunnel of kind gre2") as caught:
         adapter("gre2")
-    assert "openvpn, tinc" in caught.value.hint
+    assert "openvpn, ssh, tinc" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", PLANNED)
@@ -221,12 +225,18 @@ def test_algorithms_are_compared_by_name_whatever_its_case_and_punctuation(
     assert (check.verdict, check.reason) == (verdict, f"asked for {asked}, in use: {found}")
 
 
-@pytest.mark.parametrize("name", samples("*/version.txt"))
+VERSIONS = {name: text for name, text in samples("*/version.txt").items() if not name.startswith("ocserv")}
+KINDS = {"openssl": "tinc", "openssh": "ssh", "strongswan": "ipsec-userspace"}
+"""Whose adapter tells of a program that is called otherwise."""
+
+
+@pytest.mark.parametrize("name", VERSIONS)
 def test_versions_are_read_from_what_programs_print(name: str, tmp_path: Path) -> None:
-    program, _, version = name.split("/", maxsplit=1)[0].rpartition("-")
-    text = samples(name)[name]
-    ends = make_ends(tmp_path, lambda argv: text if argv[0] in (program, f"{program}d", "openssl") else "")
-    kind = {"openssl": "tinc"}.get(program, program)
+    program, version = re.fullmatch(r"([a-z-]+)-(\d.*)/version\.txt", name).groups()  # type: ignore[union-attr]
+    text = VERSIONS[name]
+    programs = (program, f"{program}d", f"{program}-cli", "openssl", "ssh", "charon")
+    ends = make_ends(tmp_path, lambda argv: text if Path(argv[0]).name in programs else "")
+    kind = KINDS.get(program, program)
     found = adapter(kind)(adapter(kind).options_type(), ends).versions(ends.router)
     assert found[program] == version
 
@@ -256,6 +266,26 @@ def wireguard_go(ends: Ends) -> WireGuardGo:
 def test_wireguard_is_proven_by_a_handshake(listing: str, verdict: Verdict, tmp_path: Path) -> None:
     (check,) = wireguard_go(make_ends(tmp_path, lambda _: listing)).negotiated()
     assert check.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("listing", "verdict"),
+    [
+        (sample("boringtun-0.7.1/transfer.txt"), Verdict.OK),
+        ("PUBLICKEY=\t0\t148\n", Verdict.VOID),
+        ("", Verdict.VOID),
+    ],
+)
+def test_boringtun_is_proven_by_what_it_has_unsealed(listing: str, verdict: Verdict, tmp_path: Path) -> None:
+    (check,) = BoringTun(wireguard.Options(), make_ends(tmp_path, lambda _: listing)).negotiated()
+    assert check.verdict is verdict
+
+
+def test_boringtun_where_it_is_missing_is_named_with_the_command_that_builds_it(tmp_path: Path) -> None:
+    with pytest.raises(
+        TunnelUnavailable, match=r"boringtun-cli is missing \(cargo install --locked --version 0\.7\.1 "
+    ):
+        create(TunnelSpec("boringtun", "boringtun"), make_ends(tmp_path))
 
 
 def test_wireguards_devices_have_names_of_their_own_since_one_folder_holds_all_their_sockets(tmp_path: Path) -> None:

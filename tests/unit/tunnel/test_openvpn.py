@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.output.samples import sample, samples
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
@@ -15,7 +16,7 @@ from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.certificates import Authority, Issued
-from tunnelbench.tunnel.openvpn import OpenVpn, Options, first_complaint, parse_data_channel
+from tunnelbench.tunnel.openvpn import MASK, OpenVpn, Options, first_complaint, parse_data_channel
 
 LOGS = samples("openvpn-*/*-*.log")
 ASKED = {
@@ -170,6 +171,10 @@ def test_both_ends_know_one_cipher_only(tmp_path: Path) -> None:
         ({"cipher": "BF-CBC"}, "providers legacy default"),
         ({"cipher": "CAST5-CBC"}, "providers legacy default"),
         ({"dev": "tap"}, "dev-type tap"),
+        ({"sndbuf": 262144}, "sndbuf 262144"),
+        ({"rcvbuf": 262144}, "rcvbuf 262144"),
+        ({"reneg_sec": 0}, "reneg-sec 0"),
+        ({"reneg_bytes": 1000000}, "reneg-bytes 1000000"),
     ],
 )
 def test_an_option_is_a_line_at_both_ends_and_absent_without_it(
@@ -209,3 +214,43 @@ def test_a_daemon_that_gives_up_is_refused_with_its_own_words_and_leaves_nothing
         pass
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert tunnel.has_died
+
+
+@pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize("wrap", ["tls-auth", "tls-crypt"])
+def test_the_key_around_the_control_channel_is_at_both_ends_and_gone_with_the_tunnel(wrap: str, tmp_path: Path) -> None:
+    tunnel = make_tunnel(tmp_path, tls_wrap=wrap)
+    key = tmp_path / "local" / "static.key"
+    key.parent.mkdir()
+    key.write_text("SECRET")  # as `openvpn --genkey` would
+    with tunnel:
+        directions = []
+        for end in ("router", "server"):
+            assert f"{wrap} {tmp_path / end / 'wrap.key'}" in lines(tunnel, end)
+            assert (tmp_path / end / "wrap.key").stat().st_mode & 0o777 == 0o600
+            directions += [line for line in lines(tunnel, end) if line.startswith("key-direction")]
+        assert directions == (["key-direction 1", "key-direction 0"] if wrap == "tls-auth" else [])
+        assert not key.exists()
+        assert "SECRET" not in "".join(tunnel.configuration.values())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.usefixtures("authority")
+def test_without_aes_instructions_both_daemons_are_told_so_and_the_proof_asks_the_router(tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, aes_instructions=False) as tunnel:
+        for end, _ in tunnel.ends:
+            assert any(command.startswith(f"env {MASK} openvpn --config ") for command in commands(end.host))
+        assert [daemon.name for daemon in tunnel.router_daemons] == ["openvpn"]
+        (check,) = [check for check in tunnel.negotiated() if check.name == "aes-instructions"]
+        assert check.verdict is Verdict.VOID, "a fake daemon has no such environment"
+
+
+@pytest.mark.parametrize("option", [{"tls_wrap": "tls-auth"}, {"reneg_sec": 60}, {"reneg_bytes": 1000000}])
+def test_what_only_tls_can_do_is_refused_with_a_static_key(option: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match='take mode = "tls"'):
+        Options.model_validate({"mode": "static-key", "cipher": "AES-128-CBC", **option})
+
+
+def test_a_cipher_without_its_instructions_is_not_the_one_that_is_measured_by_itself() -> None:
+    options = {"cipher": "AES-128-CBC", "auth": "SHA1", "aes_instructions": False}
+    assert OpenVpn.algorithms(Options.model_validate(options)) == ("sha1",)

@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tunnelbench.model.plan import TunnelSpec
-from tunnelbench.tunnel import adapters, algorithms, openvpn, option_schemas, tinc, vxlan, wireguard
+from tunnelbench.tunnel import (
+    adapters,
+    algorithms,
+    fastd,
+    ipsec_userspace,
+    nebula,
+    openconnect,
+    openvpn,
+    option_schemas,
+    ssh,
+    tinc,
+    vxlan,
+    wireguard,
+)
 from tunnelbench.tunnel.base import TunnelOptions
 
 
@@ -91,6 +104,18 @@ def test_no_program_is_taken_that_is_an_option_or_more_than_one_word(program: st
         (tinc.Options, {"cipher": "blowfish"}),
         (tinc.Options, {"digest": "SHA1"}),
         (tinc.Options, {"mode": "hub"}),
+        (fastd.Options, {"method": "xsalsa20-poly1305"}),
+        (fastd.Options, {"mode": "multitap"}),
+        (fastd.Options, {"mtu": 575}),
+        (openvpn.Options, {"tls_wrap": "tls-crypt-v2"}),
+        (openvpn.Options, {"sndbuf": 2047}),
+        (openvpn.Options, {"rcvbuf": 16_777_217}),
+        (openvpn.Options, {"reneg_sec": -1}),
+        (nebula.Options, {"cipher": "none"}),
+        (openconnect.Options, {"mode": "esp"}),
+        (openconnect.Options, {"mtu": 1435}),
+        (ssh.Options, {"cipher": "none"}),
+        (ipsec_userspace.Options, {"cipher": "3des"}),
         (vxlan.Options, {"vni": 2**24}),
         (vxlan.Options, {"vni": -1}),
         (vxlan.Options, {"port": 0}),
@@ -134,11 +159,13 @@ def test_every_tunnel_names_the_ciphers_of_its_packets_once() -> None:
         TunnelSpec("openvpn", "gcm", {"cipher": "AES-128-GCM", "auth": "SHA1"}),
         TunnelSpec("openvpn", "cbc", {"cipher": "AES-128-CBC", "auth": "SHA1"}),
         TunnelSpec("tinc", "tinc", {"cipher": "none", "digest": "sha1"}),
+        TunnelSpec("fastd", "fastd gcm", {"method": "aes128-gcm"}),
+        TunnelSpec("fastd", "fastd", {"method": "salsa2012+umac"}),
         TunnelSpec("gre", "no adapter"),
     ]
     assert algorithms(specs) == {
         "chacha20-poly1305": ("wg",),
-        "aes-128-gcm": ("gcm",),
+        "aes-128-gcm": ("gcm", "fastd gcm"),
         "aes-128-cbc": ("cbc",),
         "sha1": ("cbc", "tinc"),
     }

@@ -1,0 +1,151 @@
+"""fastd: a small daemon of community networks that carries packets or frames in UDP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from tunnelbench.model.result import Check
+from tunnelbench.tunnel.base import (
+    ETHERNET_HEADER_BYTES,
+    IPV4_HEADER_BYTES,
+    UDP_HEADER_BYTES,
+    End,
+    Outer,
+    Requirement,
+    Tunnel,
+    TunnelOptions,
+    equals,
+    program,
+    tun_device,
+)
+from tunnelbench.tunnel.versions import UNKNOWN, library_version, openssl_version, version_of
+
+PORT = 10000
+
+PLAIN_METHOD_BYTES = {"null": 1, "null@l2tp": 8}
+"""A byte of type; or the header of an L2TPv3 session over UDP (RFC 3931, 4.1.2.1)."""
+
+SEALED_METHOD_BYTES = 24
+"""Type 1, nonce 6, flags 1, tag 16: fastd's method documentation, "common" packet format."""
+
+Method = Literal[
+    "null", "null@l2tp",
+    # authenticated only
+    "null+salsa20+umac", "null+salsa2012+umac", "null+aes128-ctr+umac",
+    "null+salsa20+gmac", "null+salsa2012+gmac", "null+aes128-gmac",
+    # one cipher for the packet and its tag
+    "aes128-gcm", "aes128-ctr+umac", "aes128-ctr+poly1305",
+    "salsa20+umac", "salsa20+gmac", "salsa20+poly1305",
+    "salsa2012+umac", "salsa2012+gmac", "salsa2012+poly1305",
+    # one for the packet and another, or the same again, for its tag
+    "aes128-ctr+aes128-ctr+umac", "aes128-ctr+salsa20+umac", "aes128-ctr+salsa2012+umac",
+    "aes128-ctr+aes128-gmac", "aes128-ctr+salsa20+gmac", "aes128-ctr+salsa2012+gmac",
+    "salsa20+aes128-ctr+umac", "salsa20+salsa20+umac", "salsa20+salsa2012+umac",
+    "salsa20+aes128-gmac", "salsa20+salsa20+gmac", "salsa20+salsa2012+gmac",
+    "salsa2012+aes128-ctr+umac", "salsa2012+salsa20+umac", "salsa2012+salsa2012+umac",
+    "salsa2012+aes128-gmac", "salsa2012+salsa20+gmac", "salsa2012+salsa2012+gmac",
+]  # fmt: skip
+"""All that Debian's build of fastd 22 knows (`fastd --verify-config`); every one was seen to carry packets."""
+
+
+class Options(TunnelOptions):
+    """Options of `fastd`."""
+
+    method: Method = Field(
+        default="salsa2012+umac",
+        description="cipher and authentication of the packets; null is neither, null+... authenticates only",
+    )
+    mode: Literal["tun", "tap"] = Field(default="tun", description="IP packets, or Ethernet frames")
+    mtu: int = Field(default=1406, ge=576, le=8900, description="MTU of the tunnel's device [bytes]")
+
+
+class Fastd(Tunnel[Options]):
+    """Plan entry: `kind = "fastd"`, `method = "aes128-ctr+umac"`."""
+
+    kind = "fastd"
+    title = "fastd in user space: IP packets or Ethernet frames in UDP"
+    options_type = Options
+    tested_with = "fastd 22"
+    signs_of_restart = ("disestablished", "resetting peer", "timed out")
+    device = "fastd0"
+
+    @classmethod
+    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
+        return (tun_device(), program("fastd"), program("openssl"))
+
+    @classmethod
+    def algorithms(cls, options: Options) -> tuple[str, ...]:
+        # OpenSSL has neither Salsa20 nor UMAC, and a cipher without its authentication would be half of the work.
+        return ("aes-128-gcm",) if options.method == "aes128-gcm" else ()
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("udp", PORT)
+
+    @property
+    def hides_payload(self) -> bool:
+        return not self.options.method.startswith("null")
+
+    def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        frame = inner_packet_bytes + (ETHERNET_HEADER_BYTES if self.options.mode == "tap" else 0)
+        head = PLAIN_METHOD_BYTES.get(self.options.method, SEALED_METHOD_BYTES)
+        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + head + frame
+
+    def versions(self, end: End) -> Mapping[str, str]:
+        return {
+            "fastd": version_of(end.host, ["fastd", "--version"], r"fastd v(\S+)"),
+            "openssl": openssl_version(end.host),
+            "libsodium": library_version(end.host, "fastd", "libsodium"),
+        }
+
+    def negotiated(self) -> tuple[Check, ...]:
+        """What the router's daemon says of its session."""
+        return (equals("method", self.options.method, parse_method(self.router_daemons[0].output())),)
+
+    def _up(self) -> None:
+        secrets = {end.host.name: self._new_secret() for end, _ in self.ends}
+        public_keys = {name: self._public_key(secret) for name, secret in secrets.items()}
+        # The server first, so that the router's first handshake finds it.
+        for end, other in reversed(list(self.ends)):
+            key = self._write(end, "fastd.key", secret_line(secrets[end.host.name]), secret=True)
+            config = self._write(end, "fastd.conf", self._config(end, other, public_keys[other.host.name]))
+            daemon = self._start(end, ["fastd", "--log-level", "verbose", "--config", key, "--config", config])
+            self._require(daemon, "dropped capabilities", timeout_s=5)  # its device is there now
+            self._address_device(end)
+        for daemon in (*self.router_daemons, *self.server_daemons):
+            self._require(daemon, "new session", timeout_s=10)
+
+    def _config(self, end: End, other: End, public_key: str) -> str:
+        return f"""\
+mode {self.options.mode};
+interface "{self.device}";
+method "{self.options.method}";
+mtu {self.options.mtu};
+bind {end.wan_address}:{PORT};
+peer "{other.host.name}" {{
+    key "{public_key}";
+    remote {other.wan_address}:{PORT};
+}}
+"""
+
+    def _new_secret(self) -> str:
+        return self.ends.local.run(["fastd", "--generate-key", "--machine-readable"]).stdout.strip()
+
+    def _public_key(self, secret: str) -> str:
+        argv = ["fastd", "--config", "-", "--show-key", "--machine-readable"]
+        return self.ends.local.run(argv, stdin=secret_line(secret)).stdout.strip()
+
+
+def secret_line(secret: str) -> str:
+    """The one line of configuration that is not kept."""
+    return f'secret "{secret}";\n'
+
+
+def parse_method(log: str) -> str:
+    """The method of the last session in fastd's log, `unknown` where there is none."""
+    found = re.findall(r"new session with .* established using method `([^']+)'", log)
+    return found[-1] if found else UNKNOWN

@@ -1,0 +1,141 @@
+"""nebula: an overlay network of certificates, here of two."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from tunnelbench.model.result import Check, Verdict
+from tunnelbench.tunnel.base import (
+    IPV4_HEADER_BYTES,
+    UDP_HEADER_BYTES,
+    End,
+    Outer,
+    Requirement,
+    Tunnel,
+    TunnelOptions,
+    program,
+    tun_device,
+)
+from tunnelbench.tunnel.versions import version_of
+
+PORT = 4242
+
+HEADER_BYTES = 16
+"""Version and type, subtype, index of the receiver, counter (nebula's header/header.go)."""
+
+TAG_BYTES = 16
+
+VALID = "200h"
+"""Longer than the longest run: a week."""
+
+
+class Options(TunnelOptions):
+    """Options of `nebula`."""
+
+    cipher: Literal["aes", "chachapoly"] = Field(
+        default="aes", description="cipher of the packets: AES-256-GCM, or ChaCha20-Poly1305"
+    )
+    mtu: int = Field(default=1300, ge=576, le=8900, description="MTU of the tunnel's device [bytes]")
+
+
+class Nebula(Tunnel[Options]):
+    """Plan entry: `kind = "nebula"`, `cipher = "chachapoly"`. Without a lighthouse: each end knows the other."""
+
+    kind = "nebula"
+    title = "nebula in user space: an overlay network, of two"
+    options_type = Options
+    tested_with = "nebula 1.6.1"
+    signs_of_restart = ("Handshake message sent", "Handshake timed out", "Close tunnel received", "state:dead")
+    device = "nebula0"
+
+    @classmethod
+    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
+        return (tun_device(), program("nebula"), program("nebula-cert", "nebula"))
+
+    @classmethod
+    def algorithms(cls, options: Options) -> tuple[str, ...]:
+        return ({"aes": "aes-256-gcm", "chachapoly": "chacha20-poly1305"}[options.cipher],)
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("udp", PORT)
+
+    @property
+    def hides_payload(self) -> bool:
+        return True
+
+    def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + HEADER_BYTES + inner_packet_bytes + TAG_BYTES
+
+    def versions(self, end: End) -> Mapping[str, str]:
+        return {"nebula": version_of(end.host, ["nebula", "-version"], r"Version: (\S+)")}
+
+    def negotiated(self) -> tuple[Check, ...]:
+        """Nothing is negotiated: ends of two ciphers do not understand each other. A handshake is what counts."""
+        happened = "Handshake message received" in self.router_daemons[0].output()
+        verdict = Verdict.OK if happened else Verdict.VOID
+        return (Check("handshake", verdict, "handshake done" if happened else "no handshake took place", rule=3),)
+
+    def _up(self) -> None:
+        certificates = self._certificates()
+        for end, other in reversed(list(self.ends)):
+            certificate, key = certificates[end.host.name]
+            files = {
+                "ca": self._write(end, "ca.crt", certificates["ca"][0]),
+                "cert": self._write(end, "end.crt", certificate),
+                "key": self._write(end, "end.key", key, secret=True),
+            }
+            # JSON is YAML, too.
+            config = self._write(end, "nebula.yaml", json.dumps(self._config(end, other, files), indent=1) + "\n")
+            self._require(self._start(end, ["nebula", "-config", config]), "Nebula interface is active", timeout_s=5)
+
+    def _config(self, end: End, other: End, files: Mapping[str, str]) -> Mapping[str, object]:
+        anything = [{"port": "any", "proto": "any", "host": "any"}]
+        return {
+            "pki": files,
+            "static_host_map": {other.inner_address: [f"{other.wan_address}:{PORT}"]},
+            "lighthouse": {"am_lighthouse": False, "hosts": []},
+            "listen": {"host": end.wan_address, "port": PORT},
+            "punchy": {"punch": False},
+            "cipher": self.options.cipher,
+            "tun": {
+                "dev": self.device,
+                "mtu": self.options.mtu,
+                # It makes the route itself; ours, without a metric, goes before it.
+                "unsafe_routes": [{"route": _network(end.reaches), "via": other.inner_address, "metric": 100}],
+            },
+            "logging": {"level": "info", "format": "text"},
+            "firewall": {"outbound": anything, "inbound": anything},
+        }
+
+    def _certificates(self) -> dict[str, tuple[str, str]]:
+        """Certificate and key of each end, and the authority's certificate; its key is gone when this returns."""
+        local = self.ends.local
+        with tempfile.TemporaryDirectory(dir=local.folder) as folder_name:
+            folder = Path(folder_name)
+            authority = ["-out-crt", str(folder / "ca.crt"), "-out-key", str(folder / "ca.key")]
+            local.run(["nebula-cert", "ca", "-name", "tunnelbench", "-duration", VALID, *authority])
+            issued = {"ca": ((folder / "ca.crt").read_text(), "")}
+            for end, other in self.ends:
+                certificate, key = folder / "end.crt", folder / "end.key"
+                # fmt: off
+                local.run(["nebula-cert", "sign", "-name", end.host.name, "-ip", f"{end.inner_address}/24",
+                           "-subnets", _network(other.reaches),
+                           "-ca-crt", str(folder / "ca.crt"), "-ca-key", str(folder / "ca.key"),
+                           "-out-crt", str(certificate), "-out-key", str(key)])
+                # fmt: on
+                issued[end.host.name] = (certificate.read_text(), key.read_text())
+                certificate.unlink()
+                key.unlink()
+        return issued
+
+
+def _network(destination: str) -> str:
+    """An address as the network that it is."""
+    return destination if "/" in destination else f"{destination}/32"

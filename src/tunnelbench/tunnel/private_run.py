@@ -1,0 +1,36 @@
+"""A /run of its own for a program that insists on files there: both ends of a tunnel share the machine's."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.tunnel.base import End, Requirement, program
+
+FOLDER = "run"
+"""Within the end's own folder; what is written there, the program finds in /run."""
+
+UNSHARE_LIMIT_S = 5.0
+
+
+def private_run(end: End, stack: ExitStack) -> list[str]:
+    """The words before a command by which it sees the end's folder `run` as /run, until the stack is closed.
+
+    A sleeping process keeps the mount namespace in which that folder lies over /run; nothing else sees the mount.
+    """
+    anchor = end.host.start(["unshare", "--mount", "--propagation", "private", "sleep", "infinity"])
+    stack.callback(anchor.stop)
+    deadline = time.monotonic() + UNSHARE_LIMIT_S
+    while end.host.read_machine(f"/proc/{anchor.pid}/comm").strip() != "sleep":  # it has not yet unshared
+        if not anchor.is_running or time.monotonic() > deadline:
+            raise TunnelRefused(f"the {end.host.name} cannot be given a /run of its own: {anchor.last_line()}")
+        time.sleep(0.005)
+    enter = ["nsenter", f"--mount=/proc/{anchor.pid}/ns/mnt"]
+    end.host.run([*enter, "mount", "--bind", str(end.host.folder / FOLDER), "/run"])
+    return enter
+
+
+def private_run_programs() -> tuple[Requirement, ...]:
+    """What it needs."""
+    return (program("unshare", "util-linux"), program("nsenter", "util-linux"))
