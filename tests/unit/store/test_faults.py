@@ -78,11 +78,18 @@ def test_a_damaged_row_is_told_too(path: Path) -> None:
         store.trials("a")
 
 
-@pytest.mark.parametrize("column", ["outcome", "checks", "checksum"])
-def test_a_text_that_became_bytes_is_told_too(path: Path, column: str) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE trial SET outcome = CAST(outcome AS BLOB)",
+        "UPDATE trial SET checks = CAST(checks AS BLOB)",
+        "UPDATE trial SET checksum = CAST(checksum AS BLOB)",
+    ],
+)
+def test_a_text_that_became_bytes_is_told_too(path: Path, statement: str) -> None:
     fill(path, trials=1)
     with sqlite3.connect(path) as connection:
-        connection.execute(f"UPDATE trial SET {column} = CAST({column} AS BLOB)")
+        connection.execute(statement)
     connection.close()
     with Store.open(path) as store, pytest.raises(CannotHere, match=re.escape(f"{path}: the store is damaged")):
         store.trials("a")
