@@ -115,6 +115,10 @@ class Host(ABC):
         self.ip("link", "del", probe)
         return True
 
+    def knows_netlink_family(self, family: str) -> bool:
+        """Whether the kernel there answers `ip FAMILY show`; asking loads a module."""
+        return self.run(["ip", family, "show", "tunnel"], check=False).returncode == 0
+
 
 THIS_MACHINE = "this machine"
 

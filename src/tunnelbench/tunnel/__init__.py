@@ -8,12 +8,10 @@ from typing import Any
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import TunnelSpec
-from tunnelbench.tunnel import none, openvpn, tinc, vxlan, wireguard  # noqa: F401
+from tunnelbench.tunnel import geneve, ip_in_ip, l2tpv3, none, openvpn, tinc, vxlan, wireguard  # noqa: F401
 from tunnelbench.tunnel.base import Ends, Requirement, Tunnel, TunnelOptions
 
 PLANNED = {
-    "gre": "GRE of the kernel",
-    "ipip": "IPIP of the kernel",
     "l2tpv2-ppp": "PPP over L2TPv2 (xl2tpd, pppd)",
 }
 """Kinds that plans may name and that have no adapter yet: their rows say so."""
