@@ -3,11 +3,23 @@
 # write to, starts the worker on the serial ports that lead to the controller, and ends the guest with it. No udev and no
 # service is started: without hardware virtualisation they would take longer than everything else.
 #
-# The kernel hands it as environment what it finds on its command line: tunnelbench_python, tunnelbench_cache,
+# The kernel hands it as environment what it finds on its command line: tunnelbench_python, tunnelbench_cache and
 # tunnelbench_modules.
 
+: "${tunnelbench_python:?}" "${tunnelbench_cache:?}" "${tunnelbench_modules:?}"
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/run/home TMPDIR=/run/tmp LANG=C.UTF-8 PYDANTIC_DISABLE_PLUGINS=1
+
+options=version=9p2000.L,trans=virtio,access=any,msize=524288,cache=loose,ro
+
+# The root that the initramfs has mounted reads every file anew each time; a second view of the same files does not.
+if [ "$tunnelbench_stage" != inside ]; then
+    mount -t tmpfs run /run
+    mkdir /run/root
+    mount -t 9p -o "$options" virtme.initmount1 /run/root
+    export tunnelbench_stage=inside
+    exec chroot /run/root "$0"
+fi
 
 mount -t proc -o nosuid,noexec,nodev proc /proc
 mount -t sysfs -o nosuid,noexec,nodev sys /sys
@@ -19,9 +31,9 @@ mount -t tmpfs -o mode=1777,nosuid,nodev shm /dev/shm
 for folder in /var/tmp /var/log /var/lib/private; do
     if [ -d "$folder" ]; then mount -t tmpfs tmpfs "$folder"; fi
 done
-mount -t 9p -o version=9p2000.L,trans=virtio,access=any,msize=524288,cache=loose,ro \
-    virtme.initmount0 "$tunnelbench_cache"
+mount -t 9p -o "$options" virtme.initmount0 "$tunnelbench_cache"
 ip link set lo up
+echo "init: ready for the worker after $(cut -d ' ' -f 1 /proc/uptime) s" >/dev/console
 
 # port NAME: the device of a serial port by the name that QEMU gave it.
 port() {

@@ -202,7 +202,8 @@ def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, c
     # fmt: off
     argv = [sys.executable, "-m", "virtme.commands.run", "--dry-run", "--show-command",
             "--kimg", str(kernel.image), "--mods=auto", "--force-9p", "--cpus", str(cpus), "--memory", MEMORY,
-            "--rodir", f"{CACHE_IN_GUEST}={cache}", "--save-initramfs", str(initramfs), "--show-boot-console",
+            "--rodir", f"{CACHE_IN_GUEST}={cache}", "--rodir", "/run/root=/",
+            "--save-initramfs", str(initramfs), "--show-boot-console",
             "--script-sh", "true"]  # for the serial ports that a script has
     # fmt: on
     if accelerator is Accelerator.TCG:
@@ -210,6 +211,7 @@ def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, c
     printed = run_command(argv, timeout_s=60).stdout.strip().splitlines()
     environment = {"python": sys.executable, "cache": str(CACHE_IN_GUEST), "modules": str(modules_root)}
     qemu = [_adapted(word, environment) for word in shlex.split(printed[-1])]
+    qemu[qemu.index("-kernel") + 1] = str(kernel.boot_image)
     return [qemu[0], "-name", f"{NAME_PREFIX}{mark},debug-threads=on", *qemu[1:]]
 
 
