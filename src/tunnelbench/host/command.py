@@ -63,9 +63,9 @@ def run_command(
     stdin: str = "",
     timeout_s: float = DEFAULT_TIMEOUT_S,
     check: bool = True,
-    file_limit_bytes: int = FILE_LIMIT_BYTES,
+    file_limit_bytes: int | None = None,
 ) -> Completed:
-    """Run a command to its end; no file that it writes may be longer than `file_limit_bytes`.
+    """Run a command to its end; no file that it writes may be longer than `file_limit_bytes`, or FILE_LIMIT_BYTES.
 
     Raises CommandFailed when it does not end in `timeout_s`, or (with `check`) ends with a status other than 0, and
     CannotHere when there is no such program.
@@ -253,7 +253,8 @@ def _popen(argv: Sequence[str], **streams: object) -> subprocess.Popen[bytes]:
         raise CannotHere(f"the program `{argv[0]}` is missing", "tunnelbench doctor names the package") from None
 
 
-def _limit_files(process: subprocess.Popen[bytes], limit_bytes: int = FILE_LIMIT_BYTES) -> None:
+def _limit_files(process: subprocess.Popen[bytes], limit_bytes: int | None = None) -> None:
+    limit_bytes = limit_bytes or FILE_LIMIT_BYTES
     with suppress(ProcessLookupError):  # it has ended already
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
 

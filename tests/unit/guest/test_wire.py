@@ -26,7 +26,7 @@ def test_any_record_arrives_equal_and_of_the_same_types(record: TrialRecord) -> 
 
 def test_a_job_arrives_as_it_was() -> None:
     record = TrialRecord(make_spec(), Outcome.MEASURED, "", "a", "b", (), make_tcp())
-    testbed = TestbedSpec("mine", "netns", link=Link(rate_out_mbps=100), kernel="debian")
+    testbed = TestbedSpec("mine", "netns", link=Link(rate_out_mbps=100.0), kernel="debian")
     job = wire.Job("20250314-092653-abcdef", make_plan(), testbed, (record,), ())
     assert with_types(wire.load(wire.JOB, json.loads(json.dumps(wire.dump(wire.JOB, job))))) == with_types(job)
 

@@ -134,7 +134,8 @@ def test_every_tunnel_names_the_ciphers_of_its_packets_once() -> None:
         TunnelSpec("openvpn", "gcm", {"cipher": "AES-128-GCM", "auth": "SHA1"}),
         TunnelSpec("openvpn", "cbc", {"cipher": "AES-128-CBC", "auth": "SHA1"}),
         TunnelSpec("tinc", "tinc", {"cipher": "none", "digest": "sha1"}),
-        TunnelSpec("gre", "no adapter"),
+        TunnelSpec("l2tpv2-ppp", "no adapter"),
+        TunnelSpec("gre", "no cipher"),
     ]
     assert algorithms(specs) == {
         "chacha20-poly1305": ("wg",),
