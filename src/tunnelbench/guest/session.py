@@ -89,8 +89,9 @@ class GuestRun:
             ) from None
 
     def _hear_out(self, guest: Guest) -> None:
+        is_emulated = self.guest.accelerator is Accelerator.TCG
         known = tuple(replace(record, raw={}) for record in self.known)
-        job = wire.Job(self.run_id, self.plan, self.testbed, known, tuple(self.known_speeds))
+        job = wire.Job(self.run_id, self.plan, self.testbed, known, tuple(self.known_speeds), is_emulated)
         guest.send(wire.line("job", job=wire.dump(wire.JOB, job)))
         for message in guest.messages():
             if message["what"] == wire.DONE:

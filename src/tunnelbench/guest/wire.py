@@ -43,6 +43,7 @@ class Job:
     known: tuple[TrialRecord, ...]
     """Measured already, in an earlier part of the run or in a guest that died. Without raw output."""
     known_speeds: tuple[CipherSpeed, ...]
+    is_emulated: bool = False
 
 
 T = TypeVar("T")

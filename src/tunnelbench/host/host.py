@@ -107,7 +107,7 @@ class Host(ABC):
         """
         probe = "tbprobe0"
         # An external (collect metadata) device needs no addresses; other types take no such word.
-        extra = ["external"] if link_type == "vxlan" else []
+        extra = ["external"] if link_type in ("vxlan", "geneve") else []
         try:
             self.ip("link", "add", probe, "type", link_type, *extra)
         except CommandFailed as error:

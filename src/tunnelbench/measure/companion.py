@@ -27,9 +27,6 @@ RAMP_S = 0.1
 MARGIN_S = 0.05
 """From the end of the window to the end of the test at the earliest: a controller on a busy CPU may wake up late."""
 
-SLOW_START_S = 0.3
-"""What setting up a test, and seeing its first packets, may take at most unnoticed."""
-
 SHORTEST_WINDOW_SHARE = 0.5
 """Of the test's duration; with less of it inside the window the trial is void."""
 
@@ -110,9 +107,9 @@ class Companion:
             if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= self.flowing_packets:
                 break
         # Where setting up took long, through a slow tunnel, the test ends that much later.
-        end_s = max(end_s, time.monotonic() + self.duration_s - SLOW_START_S)
+        end_s = max(end_s, time.monotonic() + self.duration_s - self.testbed.slow_start_s)
         client.wait(RAMP_S)
-        self._opened = latest = last = self._read()
+        self._opened = latest = self._read()
         half_way_s = started_s + self.duration_s / 2
         has_looked = not self.looks_at_sockets
         while (now_s := time.monotonic()) < end_s:
@@ -120,13 +117,9 @@ class Companion:
                 self.sockets = self.sender.run(["ss", "-tinHO", "state", "established"]).stdout
                 has_looked = True
             if client.wait(max(0.0, min(1.0, end_s - now_s, 1.0 if has_looked else half_way_s - now_s))):
-                # On a slow host its start may be seen late: what was read last was still inside the traffic.
-                self._closed = last if last is not self._opened else None
                 return
             self.path.require_daemons()
             reading = self._read()
-            if client.is_running:
-                last = reading
             elapsed_s = reading.cpu.clock_s - latest.cpu.clock_s
             if elapsed_s > 0.2:
                 self.on_second((reading.arrivals - latest.arrivals).data_bytes * 8 / elapsed_s)
