@@ -197,6 +197,9 @@ def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, c
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     _compile_worker(cache)
+    init = cache / INIT.name
+    init.write_bytes(INIT.read_bytes())
+    init.chmod(0o755)  # which an installed package's files need not be
     is_cached = kernel.root.is_relative_to(cache)
     modules_root = CACHE_IN_GUEST / kernel.root.relative_to(cache) if is_cached else kernel.root
     # fmt: off
@@ -210,19 +213,19 @@ def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, c
         argv.append("--disable-kvm")
     printed = run_command(argv, timeout_s=60).stdout.strip().splitlines()
     environment = {"python": sys.executable, "cache": str(CACHE_IN_GUEST), "modules": str(modules_root)}
-    qemu = [_adapted(word, environment) for word in shlex.split(printed[-1])]
+    qemu = [_adapted(word, init, environment) for word in shlex.split(printed[-1])]
     qemu[qemu.index("-kernel") + 1] = str(kernel.boot_image)
     return [qemu[0], "-name", f"{NAME_PREFIX}{mark},debug-threads=on", *qemu[1:]]
 
 
-def _adapted(word: str, environment: Mapping[str, str]) -> str:
+def _adapted(word: str, init: Path, environment: Mapping[str, str]) -> str:
     """An argument of virtme-ng's: KVM or an error, our first process, and no file for a status that nobody reads."""
     if word == "accel=kvm:tcg":
         return "accel=kvm"
     if " init=" in word:
         # What the kernel does not know goes into the environment of its first process, and must stand before `init`.
         variables = " ".join(f"tunnelbench_{name}={value}" for name, value in environment.items())
-        return re.sub(r" init=\S+", f" {variables} init={INIT}", word)
+        return re.sub(r" init=\S+", f" {variables} init={init}", word)
     return re.sub(r"^file,id=ret,path=.*", "null,id=ret", word)
 
 

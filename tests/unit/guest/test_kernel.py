@@ -9,7 +9,7 @@ import pytest
 
 from tunnelbench.guest import kernel as kernels
 from tunnelbench.guest.kernel import Kernel, cached_kernel, find_kernel
-from tunnelbench.guest.machine import Accelerator, _adapted, left_guests
+from tunnelbench.guest.machine import INIT, Accelerator, _adapted, left_guests
 from tunnelbench.model.errors import CannotHere
 
 
@@ -95,12 +95,12 @@ def test_without_apt_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPa
 
 
 def test_qemu_is_told_kvm_or_nothing_our_first_process_and_to_write_no_status() -> None:
-    assert _adapted("accel=kvm:tcg", {}) == "accel=kvm"
-    assert _adapted("file,id=ret,path=/tmp/x", {}) == "null,id=ret"
-    assert _adapted("file,id=stdout,path=/proc/self/fd/1", {}) == "file,id=stdout,path=/proc/self/fd/1"
-    adapted = _adapted("quiet init=/virtme/init", {"python": "/usr/bin/python3"})
-    assert adapted.startswith("quiet tunnelbench_python=/usr/bin/python3 init=/")
-    assert adapted.endswith("tunnelbench/guest/init.sh")
+    assert _adapted("accel=kvm:tcg", INIT, {}) == "accel=kvm"
+    assert _adapted("file,id=ret,path=/tmp/x", INIT, {}) == "null,id=ret"
+    assert _adapted("file,id=stdout,path=/proc/self/fd/1", INIT, {}) == "file,id=stdout,path=/proc/self/fd/1"
+    adapted = _adapted("quiet init=/virtme/init", INIT, {"python": "/usr/bin/python3"})
+    assert adapted == f"quiet tunnelbench_python=/usr/bin/python3 init={INIT}"
+    assert INIT.is_file()
 
 
 def test_a_run_without_a_guest_has_left_none() -> None:
