@@ -58,7 +58,7 @@ def test_a_tunnel_that_is_not_available_says_what_it_lacks(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     text = type_in("show", "tinc").stdout
-    assert "Available here     no\n" in text
+    assert "Available here      no\n" in text
     assert "missing  the program tincd    apt-get install tinc\n" in text
 
 
@@ -97,7 +97,7 @@ def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:
 
 def test_a_plan_says_which_of_its_tunnels_cannot_be_had_here(type_in: CommandLine) -> None:
     lines = [line.split() for line in type_in("show", "wr841n", columns=120).stdout.splitlines()]
-    assert ["L2TPv2", "+", "PPP", "no", "adapter", "yet", "l2tpv2-ppp"] in lines
+    assert ["PPP/L2TPv2", "no", "adapter", "yet", "l2tpv2-ppp"] in lines
     assert ["no", "VPN", "yes", "none"] in lines
 
 
