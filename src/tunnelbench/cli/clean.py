@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
 from tunnelbench.cli.here import STORE_NAME, left_runs, only_run_here
 from tunnelbench.cli.output import emit_json, is_server, is_store_missing, json_option, open_store, store_option
+from tunnelbench.guest.machine import left_guests
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.model.errors import CannotHere, UserError
@@ -69,6 +71,9 @@ def clean_run(run_id: str) -> Iterator[str]:
     """
     mark = run_id[-6:]
     with undisturbed():
+        for pid in left_guests(mark):
+            os.kill(pid, signal.SIGKILL)
+            yield f"guest, process {pid}"
         for namespace in left_namespaces(mark):
             pids = remove_namespace(namespace)
             yield f"namespace {namespace}" + (f" with {len(pids)} processes" if pids else "")

@@ -17,6 +17,7 @@ from rich.text import Text
 from tunnelbench.cli.drawing import cell, columns, drawn, heading, reasoned, title, word
 from tunnelbench.cli.needs import requirements
 from tunnelbench.cli.output import emit, emit_json, json_option
+from tunnelbench.guest.machine import PROGRAMS
 from tunnelbench.host import readiness
 from tunnelbench.host.command import run_command
 from tunnelbench.host.facts import machine_facts
@@ -74,11 +75,18 @@ def examine() -> dict[str, list[Finding]]:
             readiness.foreign_load(cpus, LOAD_WINDOW_S, FOREIGN_LIMIT_SHARE),
             readiness.writable(default_path()),
         ]
-        programs = [*readiness.required_programs(), packet_engine()]
+        programs = [*readiness.required_programs(), packet_engine(), *guest_programs()]
         kernel = readiness.base_features(host)
         for section, finding in tunnel_findings(host):
             (programs if section == "programs" else kernel).append(finding)
     return {"machine": machine, "programs": programs, "kernel": kernel}
+
+
+def guest_programs() -> Iterator[Finding]:
+    """What a testbed with a kernel of its own needs beyond that."""
+    why = "for testbeds with a kernel of their own"
+    for name, package in PROGRAMS.items():
+        yield readiness.program(Wanted(name, why, f"{INSTALL}{package}", Status.ABSENT))
 
 
 def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:

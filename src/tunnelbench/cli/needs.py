@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from tunnelbench.guest.kernel import cached_kernel
 from tunnelbench.host.host import Host
 from tunnelbench.host.readiness import Finding, Status, Wanted, met
 from tunnelbench.model.plan import OptionValue
@@ -28,6 +30,23 @@ class Availability:
         """Why the answer is not yes; empty where it is."""
         lacking = [need for need in self.needs if need.status is not Status.OK]
         return "; ".join(f"{need.name}: {need.status} ({need.remedy or need.found})" for need in lacking)
+
+
+def carried_by(kind: str, here: Availability) -> str:
+    """Which kernel would carry it, in words: this machine's, Debian's in a guest, or none that is known."""
+    if here.answer in ("yes", "unknown"):
+        return f"this machine's, {platform.release()}" if here.answer == "yes" else "not known: it could not be tried"
+    if kind in PLANNED:
+        return "none: there is no adapter yet"
+    lacking = {need.name for need in here.needs if need.status is Status.MISSING}
+    wanting = [requirement for requirement in requirements(kind) if requirement.what in lacking]
+    if not all(requirement.modules for requirement in wanting):
+        return "this machine's, or another, once the rest is here"
+    if (debian := cached_kernel()) is None:
+        return "perhaps Debian's: run on the testbed netns-debian, which fetches it, and see"
+    if all(debian.has_module(name) for requirement in wanting for name in requirement.modules):
+        return f"Debian's, {debian.version}, inside a guest: run on the testbed netns-debian"
+    return f"neither this machine's nor Debian's, {debian.version}"
 
 
 def kinds() -> Mapping[str, str]:

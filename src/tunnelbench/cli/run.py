@@ -23,12 +23,15 @@ from tunnelbench.cli.output import emit, has_colour, is_server, json_option, ope
 from tunnelbench.cli.progress import Lines, LiveView, Progress
 from tunnelbench.cli.soaks import soak_reports
 from tunnelbench.cli.telling import say
+from tunnelbench.guest.kernel import cached_kernel
+from tunnelbench.guest.session import GuestKernel, GuestRun, choose_guest
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.host.programs import require_programs
 from tunnelbench.model.errors import ExitCode, UserError, WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.testbed import DEBIAN_KERNEL, TestbedSpec
 from tunnelbench.plan import (
     LoadedPlan,
     LoadedTestbed,
@@ -114,7 +117,12 @@ class Job:
     testbed: LoadedTestbed
     known: Sequence[TrialRecord] = ()
     """Trials that are stored already."""
-    is_new: bool = True
+    stored_facts: Mapping[str, Any] | None = None
+    """What it was begun on; None: it is new."""
+
+    @property
+    def is_new(self) -> bool:
+        return self.stored_facts is None
 
 
 def new_job(named: Named) -> Job:
@@ -138,15 +146,27 @@ def resumed_job(store: Store, reference: str, named: Named) -> Job:
     refuse_change("machine", _as_lines(run.host_facts), _as_lines(machine_facts()))
     plan = stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED)
     testbed = stored_testbed(run.testbed_name, run.testbed_text, KINDS)
-    return Job(run.run_id, plan, testbed, store.trials(run.run_id), is_new=False)
+    return Job(run.run_id, plan, testbed, store.trials(run.run_id), run.host_facts)
 
+
+GUEST_FACTS = "guest"
+"""How the names of facts of a guest begin."""
 
 DRIFTING_FACTS = ("cpu_mhz",)
 """What differs between two looks at one machine."""
 
 
 def _as_lines(facts: Mapping[str, Any]) -> str:
-    return "".join(f"{name}: {value}\n" for name, value in sorted(facts.items()) if name not in DRIFTING_FACTS)
+    """All but what is said of a guest: that is known only once its kernel is here."""
+    return "".join(
+        f"{name}: {value}\n"
+        for name, value in sorted(facts.items())
+        if name not in DRIFTING_FACTS and not name.startswith(GUEST_FACTS)
+    )
+
+
+def _guest_lines(facts: Mapping[str, Any]) -> str:
+    return "".join(f"{name}: {value}\n" for name, value in sorted(facts.items()) if name.startswith(GUEST_FACTS))
 
 
 def refuse_change(what: str, before: str, now_is: str) -> None:
@@ -183,10 +203,19 @@ def carry_out(job: Job, store: Store, as_json: bool) -> None:
 def measure(job: Job, store: Store, progress: Progress) -> None:
     """Run the plan; the run's end, however it comes, is stored too."""
     folder = RUN_FOLDER / job.run_id
-    testbed = open_testbed(job.testbed.testbed, job.run_id, folder)
-    if job.is_new:
-        store.begin_run(new_record(job, testbed))
+    spec = job.testbed.testbed
+    testbed = open_testbed(spec, job.run_id, folder)
+    if spec.needs_guest and job.plan.plan.soak:
+        raise WrongInput(
+            f"testbed {spec.name}: a soak cannot run inside a guest yet",
+            "leave [soak] out, or take a testbed of this kernel",
+        )
+    guest = guest_for(spec, job.run_id, folder) if spec.needs_guest else None
+    facts = guest.facts if guest else {}
+    if job.stored_facts is None:
+        store.begin_run(new_record(job, testbed, facts))
     else:
+        refuse_change("guest", _guest_lines(job.stored_facts), _guest_lines(facts))
         store.resume_run(job.run_id)
 
     def keep(record: TrialRecord) -> None:
@@ -201,16 +230,23 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
         place = store.name if is_server(store.name) else str(Path(store.name).absolute())
         (folder / STORE_NAME).write_bytes(os.fsencode(place))
         with store.holding(job.run_id), progress.showing():
-            run_plan(
-                job.plan.plan,
-                testbed,
-                keep,
-                progress,
-                job.known,
-                store_speed=partial(store.add_cipher_speed, job.run_id),
-                known_speeds=[] if job.is_new else store.cipher_speeds(job.run_id),
-                journal=store.soaks(job.run_id),
-            )
+            keep_speed = partial(store.add_cipher_speed, job.run_id)
+            speeds = [] if job.is_new else store.cipher_speeds(job.run_id)
+            plan = job.plan.plan
+            if guest:
+                known = list(job.known)
+                GuestRun(plan, spec, guest, job.run_id, folder, keep, progress, keep_speed, known, speeds).run()
+            else:
+                run_plan(
+                    plan,
+                    testbed,
+                    keep,
+                    progress,
+                    job.known,
+                    store_speed=keep_speed,
+                    known_speeds=speeds,
+                    journal=store.soaks(job.run_id),
+                )
         status = "done"
     except (KeyboardInterrupt, SystemExit):
         status = "interrupted"
@@ -219,6 +255,19 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
         with undisturbed():
             note_end(job.run_id, store, status)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def guest_for(testbed: TestbedSpec, run_id: str, folder: Path) -> GuestKernel:
+    """The guest that a testbed asks for; what it takes to find that out is deleted again where there is none."""
+    if testbed.kernel == DEBIAN_KERNEL and cached_kernel() is None:
+        say("tunnelbench: fetching Debian's kernel through apt, some 70 MB, and unpacking it into the cache")
+    try:
+        guest = choose_guest(testbed, run_id[-6:], folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    say(f"tunnelbench: booting kernel {guest.kernel.version} {guest.accelerator.words}")
+    return guest
 
 
 def note_end(run_id: str, store: Store, status: str) -> None:
@@ -232,7 +281,7 @@ def note_end(run_id: str, store: Store, status: str) -> None:
         say(f"hint: the store takes run {run_id} to be running; tunnelbench run --resume {run_id} mends that")
 
 
-def new_record(job: Job, testbed: Testbed) -> RunRecord:
+def new_record(job: Job, testbed: Testbed, guest_facts: Mapping[str, Any]) -> RunRecord:
     """What is stored of a run when it begins."""
     return RunRecord(
         run_id=job.run_id,
@@ -244,7 +293,7 @@ def new_record(job: Job, testbed: Testbed) -> RunRecord:
         plan_text=job.plan.text,
         testbed_name=job.testbed.testbed.name,
         testbed_text=job.testbed.text,
-        host_facts=machine_facts(),
+        host_facts={**machine_facts(), **guest_facts},
         trials_planned=len(job.plan.plan.calibrations()) + len(job.plan.plan.trials()),
         trials_recorded=0,
         tunnelbench_version=__version__,

@@ -64,8 +64,9 @@ def run_command(
     stdin: str = "",
     timeout_s: float = DEFAULT_TIMEOUT_S,
     check: bool = True,
+    file_limit_bytes: int | None = None,
 ) -> Completed:
-    """Run a command to its end.
+    """Run a command to its end; no file that it writes may be longer than `file_limit_bytes`, or FILE_LIMIT_BYTES.
 
     Raises CommandFailed when it does not end in `timeout_s`, or (with `check`) ends with a status other than 0, and
     CannotHere when there is no such program.
@@ -78,7 +79,7 @@ def run_command(
         _memory_file() as errors,
         _popen(argv, stdin=subprocess.PIPE, stdout=output, stderr=errors) as process,
     ):
-        _limit_files(process)
+        _limit_files(process, file_limit_bytes)
         try:
             process.communicate(stdin.encode(), timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -101,25 +102,34 @@ def run_command(
 class Daemon:
     """A program that runs until it is stopped; its output goes to a file.
 
-    `has_input`: its standard input stays open until `close_input`, for programs that end with it.
+    `has_input`: its standard input stays open until `close_input`, for programs that end with it. `has_output`: its
+    standard output is `process.stdout`, and only its errors go to the file.
     """
 
-    def __init__(self, argv: Sequence[str], log_path: Path, name: str = "", *, has_input: bool = False) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        log_path: Path,
+        name: str = "",
+        *,
+        has_input: bool = False,
+        has_output: bool = False,
+    ) -> None:
         log.info("%s >%s 2>&1 &", shlex.join(argv), shlex.quote(str(log_path)))
         self.argv = tuple(argv)
         self.log_path = log_path
         self.name = name or log_path.stem
         """What people call it."""
-        self.process = self._launch([*DIE_WITH_CONTROLLER, *argv], has_input)
+        self.process = self._launch([*DIE_WITH_CONTROLLER, *argv], has_input=has_input, has_output=has_output)
         _limit_files(self.process)
 
-    def _launch(self, argv: Sequence[str], has_input: bool) -> subprocess.Popen[bytes]:
+    def _launch(self, argv: Sequence[str], *, has_input: bool, has_output: bool) -> subprocess.Popen[bytes]:
         with _opened(self.log_path) as output:
             return _popen(
                 argv,
                 stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=subprocess.PIPE if has_output else output,
+                stderr=output if has_output else subprocess.STDOUT,
             )
 
     @property
@@ -192,16 +202,23 @@ class Daemon:
     def close_input(self) -> None:
         """Close its standard input; does no harm when called twice."""
         if self.process.stdin is not None:
-            self.process.stdin.close()
+            with suppress(BrokenPipeError):  # what it has not read is lost with it
+                self.process.stdin.close()
 
     def stop(self) -> None:
         """End it: SIGTERM, then SIGKILL to all that it started. Does no harm when called twice."""
         if self.is_running and not self.is_stopped:  # a stopped one would hear of it when it goes on
             self.process.terminate()
             self.wait(STOP_GRACE_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it and all that it started by SIGKILL. Does no harm when called twice."""
         _kill_session(self.process)
         self.process.wait()
         self.close_input()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 class ReadDaemon(Daemon):
@@ -213,7 +230,8 @@ class ReadDaemon(Daemon):
     _rest = b""
     _last = ""
 
-    def _launch(self, argv: Sequence[str], has_input: bool) -> subprocess.Popen[bytes]:
+    def _launch(self, argv: Sequence[str], *, has_input: bool, has_output: bool) -> subprocess.Popen[bytes]:
+        del has_output  # it always has
         process = _popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if not has_input and process.stdin is not None:
             process.stdin.close()
@@ -242,10 +260,6 @@ class ReadDaemon(Daemon):
     def output(self, limit_bytes: int = 1_000_000) -> str:
         """The last line that was taken: the others are forgotten."""
         return self._last[-limit_bytes:]
-
-    def stop(self) -> None:
-        super().stop()
-        self._pipe.close()
 
 
 PIPE_BYTES = 1 << 20
@@ -288,9 +302,10 @@ def _popen(argv: Sequence[str], **streams: object) -> subprocess.Popen[bytes]:
         raise CannotHere(f"the program `{argv[0]}` is missing", "tunnelbench doctor names the package") from None
 
 
-def _limit_files(process: subprocess.Popen[bytes]) -> None:
+def _limit_files(process: subprocess.Popen[bytes], limit_bytes: int | None = None) -> None:
+    limit_bytes = limit_bytes or FILE_LIMIT_BYTES
     with suppress(ProcessLookupError):  # it has ended already
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
 
 
 def _memory_file() -> IO[bytes]:

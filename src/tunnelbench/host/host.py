@@ -116,13 +116,17 @@ class Host(ABC):
         """
         probe = "tbprobe0"
         # An external (collect metadata) device needs no addresses; other types take no such word.
-        extra = ["external"] if link_type == "vxlan" else []
+        extra = ["external"] if link_type in ("vxlan", "geneve") else []
         try:
             self.ip("link", "add", probe, "type", link_type, *extra)
         except CommandFailed as error:
             return "exists" in error.output.lower()
         self.ip("link", "del", probe)
         return True
+
+    def knows_netlink_family(self, family: str) -> bool:
+        """Whether the kernel there answers `ip FAMILY show`; asking loads a module."""
+        return self.run(["ip", family, "show", "tunnel"], check=False).returncode == 0
 
 
 THIS_MACHINE = "this machine"

@@ -38,7 +38,7 @@ PURPOSES = {
 }
 """What each of REQUIRED_PROGRAMS is for."""
 
-VERSION_ARGUMENTS = {"ip": "-V", "tc": "-V", "ss": "-V", "ping": "-V", "openssl": "version"}
+VERSION_ARGUMENTS = {"ip": "-V", "tc": "-V", "ss": "-V", "ping": "-V", "openssl": "version", "busybox": "--help"}
 """How a program is asked for its version where it is not by `--version`."""
 
 VERSION = re.compile(r"(?<![\w.])v?(\d[\w.]*)")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.frames import ETHERNET_HEADER_BYTES
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
 
 MAGIC_MICROSECONDS = 0xA1B2C3D4
 LINKTYPE_ETHERNET = 1
-PROTOCOL_NAMES = {1: "icmp", 6: "tcp", 17: "udp"}
+PROTOCOL_NAMES = {number: name for name, number in IP_PROTOCOLS.items()}
 SNAP_BYTES = 2048
 MOST_PACKETS = 2000
 """A capture ends by itself after so many packets: it is for a handful of pings."""

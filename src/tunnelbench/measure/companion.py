@@ -28,8 +28,8 @@ RAMP_S = 0.1
 MARGIN_S = 0.05
 """From the end of the window to the end of the test at the earliest: a controller on a busy CPU may wake up late."""
 
-SLOW_START_S = 0.3
-"""What setting up a test, and seeing its first packets, may take at most unnoticed."""
+MOST_UNNOTICED_SHARE = 0.4
+"""Of the test: what is left must be enough for a window."""
 
 SHORTEST_WINDOW_SHARE = 0.5
 """Of the test's duration; with less of it inside the window the trial is void."""
@@ -123,7 +123,8 @@ class Companion:
             if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= self.flowing_packets:
                 break
         # Where setting up took long, through a slow tunnel, the test ends that much later.
-        end_s = max(end_s, time.monotonic() + self.duration_s - SLOW_START_S)
+        unnoticed_s = min(self.testbed.slow_start_s, self.duration_s * MOST_UNNOTICED_SHARE)
+        end_s = max(end_s, time.monotonic() + self.duration_s - unnoticed_s)
         self._times.append(self._read_cpu())
         client.wait(RAMP_S)
         self._opened = latest = self._read()

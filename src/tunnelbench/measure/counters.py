@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.frames import ETHERNET_HEADER_BYTES
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import PathCounters
 from tunnelbench.testbed.base import Testbed
@@ -45,6 +45,8 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     server, device, target = testbed.server, testbed.wan_device, testbed.addresses.target
     if outer.protocol == "plain":
         matches = [f"ip saddr {target}", f"ip daddr {target}"]
+    elif outer.port is None:
+        matches = [f"meta l4proto {IP_PROTOCOLS[outer.protocol]}"]
     else:
         fragment = f"meta l4proto {outer.protocol} ip frag-off & 0x1fff != 0"
         matches = [f"{outer.protocol} dport {outer.port}", f"{outer.protocol} sport {outer.port}", fragment]

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 
 from tunnelbench.model.plan import TCP_TIMESTAMPS_BYTES
 
+IP_PROTOCOLS = {"icmp": 1, "ipip": 4, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "l2tp": 115}
+"""Numbers in IPv4's protocol field (IANA, Assigned Internet Protocol Numbers)."""
+
 IPV4_HEADER_BYTES = 20
 TCP_HEADER_BYTES = 20
 UDP_HEADER_BYTES = 8

@@ -24,6 +24,10 @@ class Link:
         return self.rate_out_mbps is not None or self.rate_in_mbps is not None or self.delay_ms > 0
 
 
+HOST_KERNEL = "host"
+DEBIAN_KERNEL = "debian"
+
+
 @dataclass(frozen=True)
 class TestbedSpec:
     """What a testbed file says."""
@@ -36,5 +40,12 @@ class TestbedSpec:
     link: Link = field(default_factory=Link)
     router_cpu: int | None = None
     """The CPU that the router has for itself; None: the last one of the machine."""
+    kernel: str = HOST_KERNEL
+    """Whose kernel carries it: `host`, `debian` (Debian's own, booted as a guest) or the path of a kernel's image."""
     quiet_wait_s: int = 30
     """How long a trial waits for foreign load to end before it runs all the same and is void [s]."""
+
+    @property
+    def needs_guest(self) -> bool:
+        """Whether it runs on another kernel than the machine's own."""
+        return self.kernel != HOST_KERNEL

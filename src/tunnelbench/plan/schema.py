@@ -30,7 +30,7 @@ from tunnelbench.model.plan import (
     Test,
     UdpTraffic,
 )
-from tunnelbench.model.testbed import Link, TestbedSpec
+from tunnelbench.model.testbed import DEBIAN_KERNEL, HOST_KERNEL, Link, TestbedSpec
 from tunnelbench.model.text import printable
 from tunnelbench.plan.wording import value_text
 
@@ -71,6 +71,15 @@ def _algorithm(name: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise ValueError(f"must be the kernel's name of an algorithm, such as cubic or bbr, not {value_text(name)}")
     return name
+
+
+def _kernel(value: str) -> str:
+    if value in (HOST_KERNEL, DEBIAN_KERNEL) or value.startswith("/"):
+        return _one_line(value)
+    raise ValueError(
+        f'must be "{HOST_KERNEL}", "{DEBIAN_KERNEL}" or the path of a kernel\'s image from / on,'
+        f" not {value_text(value)}"
+    )
 
 
 Title = Annotated[str, Field(max_length=LONGEST_TITLE), AfterValidator(_one_line)]
@@ -326,6 +335,7 @@ class TestbedFile(Table):
     kind: str
     title: Title = TestbedSpec.title
     router_cpu: Annotated[int, Field(ge=0)] | None = TestbedSpec.router_cpu
+    kernel: Annotated[str, AfterValidator(_kernel)] = TestbedSpec.kernel
     quiet_wait_s: Annotated[int, Field(ge=0, le=3600)] = TestbedSpec.quiet_wait_s
     link: LinkTable = LinkTable()
 
@@ -337,6 +347,7 @@ class TestbedFile(Table):
             title=self.title,
             link=Link(**self.link.model_dump()),
             router_cpu=self.router_cpu,
+            kernel=self.kernel,
             quiet_wait_s=self.quiet_wait_s,
         )
 

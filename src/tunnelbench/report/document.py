@@ -35,6 +35,10 @@ TAKEN_ON = {
 }
 """What a kind of testbed means for its figures (rule 21)."""
 
+ABSOLUTE_FIGURES_OF_A_GUEST = (
+    "Its absolute figures are those of a CPU that QEMU makes, and its CPUs share the machine with all that runs there."
+)
+
 LEAST_ROUNDS = 3
 """Repeats below which a reader is warned (rule 18)."""
 
@@ -189,7 +193,8 @@ def _trials_of(row: Row, records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 def _is_shared(run: RunRecord) -> bool:
     """Whether router and testers were one machine, or a hypervisor lent it."""
-    return _testbed_kind(run.testbed_text) in TAKEN_ON or run.host_facts.get("virtual") == "yes"
+    is_virtual = run.host_facts.get("virtual") == "yes" or "guest" in run.host_facts
+    return _testbed_kind(run.testbed_text) in TAKEN_ON or is_virtual
 
 
 def legend(mark: str) -> tuple[str, ...]:
@@ -218,14 +223,24 @@ def taken_on(run: RunRecord) -> str:
 
 def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, str]]:
     facts = {key: str(value) for key, value in run.host_facts.items() if value is not None and value != ""}
+    inside = f"{facts['guest']}; " if "guest" in facts else ""
     return [
-        ("Taken on", f"testbed {run.testbed_name}: {taken_on(run)}"),
+        ("Taken on", f"testbed {run.testbed_name}: {inside}{taken_on(run)}"),
         ("CPU", _cpu(facts)),
-        ("System", f"{facts.get('system', NOT_RECORDED)}, kernel {facts.get('kernel', NOT_RECORDED)}"),
+        ("System", _system(facts)),
         ("Plan", f"{run.plan_name}: {_size(records)}"),
         ("Run", f"{run.run_id}, {_time(run)}; {run.status}, {len(records)} of {run.trials_planned} trials"),
         ("TunnelBench", run.tunnelbench_version),
     ]
+
+
+def _system(facts: Mapping[str, str]) -> str:
+    """The machine's system, and the kernel that carried the traffic where that was a guest's."""
+    own = f"{facts.get('system', NOT_RECORDED)}, kernel {facts.get('kernel', NOT_RECORDED)}"
+    if "guest" not in facts:
+        return own
+    package = f" ({facts['guest_package']})" if "guest_package" in facts else ""
+    return f"{own}; {facts['guest']}: kernel {facts.get('guest_kernel', NOT_RECORDED)}{package}"
 
 
 def _cpu(facts: Mapping[str, str]) -> str:
@@ -275,6 +290,8 @@ def _cautions(
     run: RunRecord, records: Sequence[TrialRecord], rows: Sequence[Row], udp_rows: Sequence[UdpRow]
 ) -> list[str]:
     found = list(run.notes)
+    if guest := run.host_facts.get("guest"):
+        found.insert(0, f"Taken {guest}: compare the shares of the baseline. {ABSOLUTE_FIGURES_OF_A_GUEST}")
     if len(records) < run.trials_planned:
         found.append(f"The table is not whole: {len(records)} of {run.trials_planned} trials are recorded.")
     if said := quiet(records).in_words():

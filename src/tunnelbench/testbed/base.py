@@ -29,6 +29,10 @@ class Addresses:
     """The server's address that traffic goes to: which way the router sends it is the tunnel's matter."""
 
 
+SLOW_START_S = 0.3
+"""What setting up a test, and seeing its first packets, may take at most unnoticed [s]."""
+
+
 @dataclass(frozen=True)
 class BackToBack:
     """A link from tester to tester, the router left out."""
@@ -58,6 +62,9 @@ class Testbed(ABC):
     """The device of client and router on the cable between them."""
     wan_device = "wan"
     """The device of router and server on the cable between them."""
+
+    slow_start_s = SLOW_START_S
+    """Longer where programs start slowly."""
 
     def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
         self.spec = spec

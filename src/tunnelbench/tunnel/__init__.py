@@ -10,7 +10,10 @@ from tunnelbench.model.errors import TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.tunnel import (  # noqa: F401
     fastd,
+    geneve,
+    ip_in_ip,
     ipsec_userspace,
+    l2tpv3,
     nebula,
     none,
     openconnect,
@@ -23,8 +26,6 @@ from tunnelbench.tunnel import (  # noqa: F401
 from tunnelbench.tunnel.base import Ends, Requirement, Tunnel, TunnelOptions
 
 PLANNED = {
-    "gre": "GRE of the kernel",
-    "ipip": "IPIP of the kernel",
     "l2tpv2-ppp": "PPP over L2TPv2 (xl2tpd, pppd)",
 }
 """Kinds that plans may name and that have no adapter yet: their rows say so."""

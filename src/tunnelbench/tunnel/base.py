@@ -67,6 +67,8 @@ class Requirement:
     """Such as `the program openvpn` or `the kernel's vxlan`."""
     is_met: Callable[[Host], bool]
     remedy: str
+    modules: tuple[str, ...] = ()
+    """Of the kernel, any that would do; empty where it is not the kernel's to have."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,14 @@ class Outer:
     """The packets that are to carry the tunnel's data on the WAN."""
 
     protocol: str
-    """`udp`, `tcp`, or `plain`: no tunnel, the traffic itself."""
+    """`udp`, `tcp`, another of IP_PROTOCOLS, or `plain`: no tunnel, the traffic itself."""
     port: int | None = None
-    """The server's port."""
+    """The server's port; None for a protocol that has none."""
 
     def __str__(self) -> str:
-        return "plain IP" if self.protocol == "plain" else f"{self.protocol} port {self.port}"
+        if self.protocol == "plain":
+            return "plain IP"
+        return self.protocol if self.port is None else f"{self.protocol} port {self.port}"
 
 
 OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
@@ -319,4 +323,5 @@ def link_type(name: str, module: str = "") -> Requirement:
         f"the kernel's {name}",
         lambda host: host.has_link_type(name),
         f"modprobe {module or name}, or a kernel that has it",
+        (module or name,),
     )

@@ -16,6 +16,9 @@ from tests.unit.report.hostile import hostile_run
 from tunnelbench.cli import show
 from tunnelbench.cli.details import plan as plan_details
 from tunnelbench.cli.details.tunnel import type_text
+from tunnelbench.cli.needs import Availability, carried_by
+from tunnelbench.guest.kernel import Kernel
+from tunnelbench.host.readiness import Finding, Status
 from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, TcpTraffic, TunnelSpec
 from tunnelbench.model.result import (
     Check,
@@ -53,7 +56,7 @@ def test_a_tunnel_that_is_not_available_says_what_it_lacks(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     text = type_in("show", "tinc").stdout
-    assert "Available here  no\n" in text
+    assert "Available here      no\n" in text
     assert "missing  the program tincd    apt-get install tinc\n" in text
 
 
@@ -92,7 +95,7 @@ def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:
 
 def test_a_plan_says_which_of_its_tunnels_cannot_be_had_here(type_in: CommandLine) -> None:
     lines = [line.split() for line in type_in("show", "wr841n", columns=120).stdout.splitlines()]
-    assert ["GRE", "no", "adapter", "yet", "gre"] in lines
+    assert ["PPP/L2TPv2", "no", "adapter", "yet", "l2tpv2-ppp"] in lines
     assert ["no", "VPN", "yes", "none"] in lines
 
 
@@ -268,3 +271,29 @@ def test_a_hostile_run_is_harmless(type_in: CommandLine, home: Path) -> None:
         result = type_in("show", *words)
         assert result.exit_code == 0
         assert result.stdout.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("modules", "words"),
+    [
+        (None, "perhaps Debian's: run on the testbed netns-debian, which fetches it, and see"),
+        ("kernel/net/ipv4/ip_gre.ko:\n", "Debian's, 6.1.0-1-amd64, inside a guest: run on the testbed netns-debian"),
+        ("kernel/net/ipv4/ipip.ko:\n", "neither this machine's nor Debian's, 6.1.0-1-amd64"),
+    ],
+)
+def test_a_tunnel_whose_module_is_missing_here_says_which_kernel_would_carry_it(
+    modules: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Kernel("6.1.0-1-amd64", tmp_path / "vmlinuz", tmp_path)
+    kernel.modules.mkdir(parents=True)
+    (kernel.modules / "modules.dep").write_text(modules or "")
+    monkeypatch.setattr("tunnelbench.cli.needs.cached_kernel", lambda: kernel if modules else None)
+    missing = Finding("the kernel's gre", Status.MISSING, "", "for gre", "modprobe ip_gre")
+    assert carried_by("gre", Availability("no", (missing,))) == words
+
+
+def test_a_tunnel_that_can_be_had_here_is_carried_by_this_machines_kernel() -> None:
+    assert carried_by("gre", Availability("yes")).startswith("this machine's, ")
+    assert carried_by("l2tpv2-ppp", Availability("no adapter yet")) == "none: there is no adapter yet"
+    missing = Finding("the program tincd", Status.MISSING, "", "for tinc", "apt-get install tinc")
+    assert carried_by("tinc", Availability("no", (missing,))) == "this machine's, or another, once the rest is here"

@@ -98,5 +98,8 @@ def test_a_packet_that_ends_behind_its_ports_has_them_and_one_that_ends_within_h
 
 
 def test_a_protocol_without_a_name_is_told_by_its_number() -> None:
-    found = parse_ipv4(ipv4("esp", b"secret"))
-    assert (found.protocol, found.ports) == ("50", None)
+    packet = bytearray(ipv4("esp", b"secret"))
+    assert parse_ipv4(bytes(packet)).protocol == "esp"
+    packet[9] = 99
+    found = parse_ipv4(bytes(packet))
+    assert (found.protocol, found.ports) == ("99", None)

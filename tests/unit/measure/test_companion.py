@@ -16,7 +16,7 @@ from tunnelbench.measure.counters import Place
 from tunnelbench.measure.cpu import CpuReading
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
-from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.base import SLOW_START_S, Testbed
 
 PLACE = Place(Direction.OUT, "lan", "tun0", "wan")
 PPS = 10_000
@@ -38,6 +38,8 @@ class Host:
 
 class SimulatedPath:
     """Traffic that begins at `flows_from_s`, and an iperf3 that ends at `ends_at_s`."""
+
+    slow_start_s = SLOW_START_S
 
     def __init__(self, *, flows_from_s: float = 0.02, ends_at_s: float = 10.1, until_s: float = 99.0) -> None:
         self.clock_s = 0.0

@@ -60,9 +60,10 @@ def test_a_fault_of_a_flag_names_the_flag() -> None:
 
 
 def test_every_shipped_testbed_loads() -> None:
-    assert shipped_testbeds() == ["netns", "netns-100m"]
+    assert shipped_testbeds() == ["netns", "netns-100m", "netns-debian"]
     assert read_testbed("netns").testbed.link == Link()
     assert read_testbed("netns-100m").testbed.link == Link(rate_out_mbps=100.0, rate_in_mbps=100.0)
+    assert read_testbed("netns-debian").testbed.kernel == "debian"
     for name in shipped_testbeds():
         assert read_testbed(name).testbed.name == name
 
@@ -99,7 +100,7 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
         (
             "zzz=2",
             (
-                "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, "
+                "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, kernel, "
                 "quiet_wait_s, link"
             ),
         ),
@@ -110,3 +111,15 @@ def test_an_override_of_no_known_key_is_refused(text: str, message: str) -> None
     with pytest.raises(FileErrors) as caught:
         override_target(text)
     assert caught.value.message == f"--set {text}: {message}"
+
+
+@pytest.mark.parametrize("kernel", ["host", "debian", "/boot/vmlinuz-6.1.0-1-amd64"])
+def test_a_testbed_names_its_kernel_by_a_word_or_a_path(kernel: str) -> None:
+    testbed = read_testbed("netns", [f"kernel={kernel}"]).testbed
+    assert (testbed.kernel, testbed.needs_guest) == (kernel, kernel != "host")
+
+
+@pytest.mark.parametrize("kernel", ["ubuntu", "vmlinuz", ""])
+def test_another_word_for_a_kernel_is_refused_with_those_that_there_are(kernel: str) -> None:
+    with pytest.raises(FileErrors, match='must be "host", "debian" or the path'):
+        read_testbed("netns", [f'kernel="{kernel}"'])

@@ -27,7 +27,7 @@ from tunnelbench.tunnel.wireguard import BoringTun, WireGuardGo
 def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
     assert set(adapters()) == {
         "none", "vxlan", "wireguard", "wireguard-go", "boringtun", "tinc", "openvpn", "fastd",
-        "ipsec-userspace", "nebula", "openconnect", "ssh",
+        "ipsec-userspace", "nebula", "openconnect", "ssh", "gre", "ipip", "sit", "geneve", "l2tpv3",
     }  # fmt: skip
     for kind in adapters():
         found = adapter(kind)
@@ -41,7 +41,7 @@ def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
 def test_a_kind_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(WrongInput, match="there is no tunnel of kind gre2") as caught:
         adapter("gre2")
-    assert "openvpn, ssh, tinc" in caught.value.hint
+    assert "openvpn, sit, ssh, tinc" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", PLANNED)

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from tunnelbench.cli.drawing import cell, columns, drawn, facts, heading, title, word
-from tunnelbench.cli.needs import Availability, availability, kinds
+from tunnelbench.cli.needs import Availability, availability, carried_by, kinds
 from tunnelbench.cli.output import emit, emit_json
 from tunnelbench.host.readiness import probing_host
 from tunnelbench.report.text import one_line
@@ -27,10 +27,12 @@ def show(kind: str, *, as_json: bool) -> None:
     if as_json:
         # fmt: off
         emit_json({"kind": kind, "title": kinds()[kind], "about": about, "tested_with": tested_with,
-                   "available": here.answer, "needs": here.needs, "options": options})
+                   "available": here.answer, "carried_by": carried_by(kind, here),
+                   "needs": here.needs, "options": options})
         # fmt: on
     else:
-        emit(drawn(title(f"{kind}: {kinds()[kind]}"), *picture(about, tested_with, here, options)))
+        kernel = carried_by(kind, here)
+        emit(drawn(title(f"{kind}: {kinds()[kind]}"), *picture(about, tested_with, here, options, kernel)))
 
 
 def described(kind: str) -> tuple[str, str, Mapping[str, Mapping[str, Any]]]:
@@ -42,13 +44,14 @@ def described(kind: str) -> tuple[str, str, Mapping[str, Mapping[str, Any]]]:
 
 
 def picture(
-    about: str, tested_with: str, here: Availability, options: Mapping[str, Mapping[str, Any]]
+    about: str, tested_with: str, here: Availability, options: Mapping[str, Mapping[str, Any]], kernel: str
 ) -> Iterator[RenderableType]:
     """All of it but the title, for people."""
     for paragraph in about.split("\n\n"):
         yield cell(paragraph)
     yield Text()
-    yield facts([("Available here", word(here.answer)), *([("Tested with", tested_with)] if tested_with else [])])
+    tested = [("Tested with", tested_with)] if tested_with else []
+    yield facts([("Available here", word(here.answer)), ("Kernel to carry it", kernel), *tested])
     if here.needs:
         yield heading("Needs")
         yield columns([(word(need.status), need.name, need.remedy or need.found) for need in here.needs])

@@ -1,0 +1,107 @@
+"""L2TPv3 (RFC 3931) of the kernel: Ethernet in UDP or straight in IP, set up by hand, no control channel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from tunnelbench.model.result import Check
+from tunnelbench.tunnel.base import (
+    ETHERNET_HEADER_BYTES,
+    IPV4_HEADER_BYTES,
+    UDP_HEADER_BYTES,
+    End,
+    Outer,
+    Requirement,
+    Tunnel,
+    TunnelOptions,
+    equals,
+)
+from tunnelbench.tunnel.versions import kernel_version
+
+TUNNEL_ID = "42"
+SESSION_ID = "43"
+
+IP_PROTOCOL = "l2tp"
+"""115 (RFC 3931, section 4.1.1)."""
+
+DATA_HEADER_BYTES = {"udp": 8, "ip": 4}
+"""Flags and a reserved word, over UDP alone, and the session's number (RFC 3931, sections 4.1.1.1 and 4.1.2.1)."""
+
+COOKIE_BYTES = 4
+
+SUBLAYER_BYTES = 4
+"""The default sublayer, which the kernel adds unless it is told otherwise (RFC 3931, section 4.6)."""
+
+
+class Options(TunnelOptions):
+    """Options of `l2tpv3`."""
+
+    encapsulation: Literal["udp", "ip"] = Field(default="udp", description="what carries its packets")
+    cookie: bool = Field(default=False, description="a cookie of 4 bytes in every packet")
+    sublayer: bool = Field(default=True, description="the default sublayer, 4 bytes in every packet")
+    port: int = Field(default=1701, ge=1, le=65535, description="UDP port at both ends")
+
+
+class L2tpV3(Tunnel[Options]):
+    """Plan entry: `kind = "l2tpv3"`, `encapsulation = "ip"`."""
+
+    kind = "l2tpv3"
+    title = "L2TPv3 of the kernel: Ethernet in UDP or IP, no cipher"
+    options_type = Options
+    tested_with = "Linux 6.1 (Debian 12)"
+    device = "l2tpeth0"
+
+    @classmethod
+    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
+        modules = "modprobe l2tp_eth l2tp_ip, or a kernel that has them"
+        return (
+            Requirement("the kernel's l2tp", lambda host: host.knows_netlink_family("l2tp"), modules, ("l2tp_eth",)),
+        )
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("udp", self.options.port) if self.options.encapsulation == "udp" else Outer(IP_PROTOCOL)
+
+    @property
+    def hides_payload(self) -> bool:
+        return False
+
+    def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        options = self.options
+        headers = DATA_HEADER_BYTES[options.encapsulation] + (UDP_HEADER_BYTES if options.encapsulation == "udp" else 0)
+        headers += COOKIE_BYTES if options.cookie else 0
+        headers += SUBLAYER_BYTES if options.sublayer else 0
+        return IPV4_HEADER_BYTES + headers + ETHERNET_HEADER_BYTES + inner_packet_bytes
+
+    def versions(self, end: End) -> Mapping[str, str]:
+        return kernel_version(end.host)
+
+    def negotiated(self) -> tuple[Check, ...]:
+        """What the kernel says of the router's tunnel."""
+        shown = self.ends.router.host.ip("l2tp", "show", "tunnel").stdout
+        found = re.search(r"encap (\w+)", shown)
+        return (equals("encapsulation", self.options.encapsulation, found[1] if found else "none"),)
+
+    def _up(self) -> None:
+        options = self.options
+        for end, other in self.ends:
+            words = ["encap", options.encapsulation]
+            if options.encapsulation == "udp":
+                words += ["udp_sport", str(options.port), "udp_dport", str(options.port)]
+            # fmt: off
+            end.host.ip("l2tp", "add", "tunnel", "tunnel_id", TUNNEL_ID, "peer_tunnel_id", TUNNEL_ID, *words,
+                        "local", end.wan_address, "remote", other.wan_address)
+            self._stack.callback(end.host.run, ["ip", "l2tp", "del", "tunnel", "tunnel_id", TUNNEL_ID], check=False)
+            words = ["cookie", "7a7b7c7d", "peer_cookie", "7a7b7c7d"] if options.cookie else []
+            end.host.ip("l2tp", "add", "session", "name", self.device, "tunnel_id", TUNNEL_ID,
+                        "session_id", SESSION_ID, "peer_session_id", SESSION_ID, *words,
+                        "l2spec_type", "default" if options.sublayer else "none")
+            # Its device goes with the session, and not by `ip link del`.
+            self._stack.callback(end.host.run, ["ip", "l2tp", "del", "session", "tunnel_id", TUNNEL_ID,
+                                                "session_id", SESSION_ID], check=False)
+            # fmt: on
+            self._address_device(end)
