@@ -80,5 +80,6 @@ def test_a_planted_slowdown_is_found_and_one_that_is_not_there_is_not(tmp_path: 
     print(
         f"planted {SLOWER_BY:.0%}: {slower['ratio']}, p {slower['p']}; nothing planted: {same['ratio']}, p {same['p']}"
     )
-    assert same["verdict"] == "tie"
-    assert slower["verdict"] == "dearer"
+    assert same["verdict"] not in {"dearer", "cheaper"}
+    # Where too many trials were void for a test, all the others must say so.
+    assert slower["verdict"] == ("dearer" if slower["p"] is not None else "higher")
