@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, func, insert, inspect, select
 
@@ -18,6 +19,8 @@ class Database(Protocol):
     """What differs between SQLite and a server when a store is brought up."""
 
     name: str
+    writing_options: Mapping[str, Any]
+    """On a server, of an isolation in which one who waited for the lock sees what the other made."""
 
     def lock_out_others(self, connection: Connection) -> None:
         """Let nobody else change the tables until the transaction ends."""
@@ -35,7 +38,7 @@ def bring_up_to_date(engine: Engine, database: Database) -> str:
     with engine.connect() as connection:
         if _number(connection, database.name) == schema.FORMAT:
             return ""
-    with engine.execution_options(**{WRITES: True}).begin() as connection:
+    with engine.execution_options(**{WRITES: True, **database.writing_options}).begin() as connection:
         database.lock_out_others(connection)
         number = _number(connection, database.name)  # another process may have been faster
         if number is None:
