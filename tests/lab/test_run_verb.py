@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -95,6 +95,15 @@ def test_the_table_is_printed_and_the_results_are_named(plan: Callable[[str], li
     assert set(RUN_FOLDER.glob("*")) - before <= {RUN_FOLDER / "lock"}
 
 
+@pytest.fixture
+def hangup_is_heard() -> Iterator[None]:
+    """Where these tests were started by nohup, a run would inherit that SIGHUP is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup_is_heard")
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)], ids=str
 )
