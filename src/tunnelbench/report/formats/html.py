@@ -19,6 +19,7 @@ from tunnelbench.report.charts import charts
 from tunnelbench.report.charts.chart import Place, config
 from tunnelbench.report.document import Document, Style, legends
 from tunnelbench.report.formats.json import content
+from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.table import Block, Figure, blocks
 from tunnelbench.report.text import one_line
 from tunnelbench.report.udp_table import UdpBlock, udp_blocks
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 MOST_DATA_BYTES = 700_000
 """Of the raw data, so that a page has at most 2 MB with 0.83 MB of libraries; above it the trials are left out."""
 
+METHODOLOGY_ANCHOR = "methodology"
+"""Of the heading of the rules, where they are inside the page."""
 LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
 TCP_COLUMNS = (
@@ -86,7 +89,7 @@ def page(
 
     For pages that stand together, each a relative address: `index_href` of what lists them, linked at the head;
     `library_href` of a file that holds `library()`, else it is inside the page; `data_href` of the run's JSON, else
-    that is inside, too; `methodology_href` of the rules that the page names.
+    that is inside, too; `methodology_href` of the rules that the page names, else these are inside.
     """
     drawn = charts(document)
     tcp, udp = blocks(document.rows, thousands=True), udp_blocks(document.udp_rows, thousands=True)
@@ -96,7 +99,8 @@ def page(
         index_href=index_href,
         library_href=library_href,
         data_href=data_href,
-        methodology_href=methodology_href,
+        methodology_href=methodology_href or f"#{METHODOLOGY_ANCHOR}",
+        methodology=None if methodology_href else methodology_html(below=2),
         data=None if data_href else embedded_data(document),
         library=None if library_href else library(),
         policy=_policy(is_shared=library_href is not None),

@@ -16,9 +16,9 @@ from tunnelbench.analysis.numbers import percent, significant
 from tunnelbench.model.reference import Comparable, Reference
 from tunnelbench.report.exchange import Imported
 from tunnelbench.report.formats.html import library, page
+from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.site.gather import GatheredRun, Published, by_device, gathered, published, slug
 from tunnelbench.report.site.index import Device, Index, ReferenceEntry, Result, Run
-from tunnelbench.report.site.methodology import methodology_html
 
 NOT_GIVEN = "not given"
 

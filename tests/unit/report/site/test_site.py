@@ -16,9 +16,9 @@ from tests.unit.udp_builders import make_udp_records
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.report.exchange import export, read
+from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.schema import schema
 from tunnelbench.report.site.gather import slug
-from tunnelbench.report.site.methodology import methodology_html
 from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page, summary
 from tunnelbench.report.text import one_line
 

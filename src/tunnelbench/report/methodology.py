@@ -1,4 +1,4 @@
-"""The methodology as a page of the site: the same text as docs/methodology.md, which ships with the package."""
+"""The methodology as HTML: the same text as docs/methodology.md, which ships with the package."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from markdown_it import MarkdownIt
 
 
 @cache
-def methodology_html() -> str:
-    """The body of the page: headings get the anchors that its links name; links that lead out of it are dropped."""
+def methodology_html(*, below: int = 0) -> str:
+    """Headings get the anchors that its links name; links that lead out of it are dropped.
+
+    `below`: by how many levels its headings are lowered, where it is part of a page.
+    """
     text = files("tunnelbench").joinpath("data", "methodology.md").read_text(encoding="utf-8")
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table"])
     tokens = parser.parse(text)
     for place, token in enumerate(tokens):
+        if token.type in {"heading_open", "heading_close"}:
+            token.tag = f"h{int(token.tag[1:]) + below}"
         if token.type == "heading_open":
             token.attrSet("id", anchor(tokens[place + 1].content))
         if token.type == "inline" and token.children:
