@@ -16,6 +16,7 @@ SLOWER_BY = float(os.environ.get("TUNNELBENCH_PLANTED", "0.25"))
 """`make test-planted` plants less, in more rounds."""
 # Two rounds more than the test needs: a trial of a busy machine may be void.
 ROUNDS = int(os.environ.get("TUNNELBENCH_PLANTED_ROUNDS", "10"))
+DURATION_S = int(os.environ.get("TUNNELBENCH_PLANTED_DURATION_S", "1"))
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3000)]
 
@@ -25,7 +26,7 @@ rounds = {rounds}
 [tcp]
 payload_bytes = 1448
 direction = "in"
-duration_s = 1
+duration_s = {duration_s}
 interval_s = 0.5
 """
 TUNNEL = """
@@ -69,7 +70,7 @@ def test_a_planted_slowdown_is_found_and_one_that_is_not_there_is_not(tmp_path: 
     plan, store = tmp_path / "plan.toml", tmp_path / "store.sqlite"
     programs = {"usual": "openvpn", "the same": "openvpn", "slower": str(planted(tmp_path))}
     tunnels = [TUNNEL.format(name=name, program=program) for name, program in programs.items()]
-    plan.write_text(PLAN.format(rounds=ROUNDS) + "".join(tunnels))
+    plan.write_text(PLAN.format(rounds=ROUNDS, duration_s=DURATION_S) + "".join(tunnels))
     tunnelbench("run", plan, "--store", store)
 
     def cpu_per_packet(name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tunnelbench.analysis.limits import Finding, Limit
 from tunnelbench.analysis.numbers import percent, significant
+from tunnelbench.analysis.own_parts import ALGORITHM_OPTIONS, is_aead
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.model.plan import Direction
@@ -15,6 +16,7 @@ from tunnelbench.model.plan import Direction
 NO_ALGORITHM = "none"
 CIPHER_OPTION = "cipher"
 """The option that adapters name their cipher by."""
+DIGEST_OPTIONS = ALGORITHM_OPTIONS - {CIPHER_OPTION}
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ def _target(judged: Sequence[Judged], target_mbps: float) -> Iterator[Advice]:
 def _verdict(one: Judged, target_mbps: float) -> tuple[str, str]:
     """`yes`, `no` or `not shown`, and the figures behind it."""
     found = one.figures.throughput_bps
-    measured = f"{significant(found.median / 1e6)} Mbit/s measured"
+    once = " once" if found.count == 1 else ""
+    measured = f"{significant(found.median / 1e6)} Mbit/s measured{once}"
     if found.low >= target_mbps * 1e6:
         busy = _busy_at(one.figures, target_mbps)
         if busy is None:
@@ -121,18 +124,27 @@ def _busy_at(figures: Figures, target_mbps: float) -> float | None:
 
 
 def _without_cipher(judged: Sequence[Judged]) -> Iterator[Advice]:
-    """What dropping the cipher would give: two tunnels that differ in nothing else."""
+    """What dropping the cipher would give: two tunnels that differ in nothing else.
+
+    A cipher that authenticates by itself is set beside neither cipher nor digest: beside a digest alone the packet
+    would lose the one and gain the other.
+    """
     for one in judged:
         options = dict(one.row.tunnel.options)
-        if options.get(CIPHER_OPTION, NO_ALGORITHM) == NO_ALGORITHM:
+        cipher = options.get(CIPHER_OPTION, NO_ALGORITHM)
+        if cipher == NO_ALGORITHM:
             continue
+        without, lacks = {CIPHER_OPTION: NO_ALGORITHM}, "no cipher"
+        if is_aead(str(cipher)):
+            without |= dict.fromkeys(DIGEST_OPTIONS & options.keys(), NO_ALGORITHM)
+            lacks = "neither cipher nor authentication"
         for other in judged:
             same = other.row.tunnel.kind == one.row.tunnel.kind and other.place == one.place
-            if same and dict(other.row.tunnel.options) == options | {CIPHER_OPTION: NO_ALGORITHM}:
+            if same and dict(other.row.tunnel.options) == options | without:
                 compared = _compared(other, one)
                 if compared:
-                    without = f"through {other.row.tunnel.name}, which has no cipher, a packet costs {compared} here"
-                    yield Advice("cipher", f"{_named(one)}: {without}.")
+                    said = f"through {other.row.tunnel.name}, which has {lacks}, a packet costs {compared} here"
+                    yield Advice("cipher", f"{_named(one)}: {said}.")
 
 
 def _kernel_or_program(judged: Sequence[Judged]) -> Iterator[Advice]:

@@ -69,7 +69,7 @@ def cost_annex(models: Sequence[CostModel | NoModel]) -> list[Annex]:
                 "IMIX Mbit/s",
             ),
             rows=rows,
-            items=tuple(one_line(remark) for remark in (*_tally(drawn), *of_models)),
+            items=tuple(one_line(remark) for remark in (*_tally(drawn), *_falling(drawn), *of_models)),
             notes=(COST_NOTE,),
         )
     ]
@@ -118,6 +118,19 @@ def _tally(models: Sequence[CostModel]) -> list[str]:
     claim = f"{CLAIMED_ERROR_SHARE:.0%}"
     tried = "Each size left out in turn and predicted from the others"
     return [f"{tried}: {each_way} within {claim} each way by itself, {together} both ways together."]
+
+
+def _falling(models: Sequence[CostModel]) -> list[str]:
+    """What no cost is, where no error says how little it means."""
+    named = [
+        f"{model.tunnel.name} {direction}"
+        for model in models
+        for direction in model.directions
+        if (cost := model.fitted.per_byte_s(direction)).error is None and cost.value < 0
+    ]
+    return [f"A larger packet came out cheaper, so that chance is more than its bytes: {'; '.join(named)}."] * bool(
+        named
+    )
 
 
 def _remarks(model: CostModel | NoModel) -> list[str]:

@@ -9,8 +9,10 @@ from tunnelbench.analysis.audit.headings import Column
 from tunnelbench.analysis.audit.rules import Rule
 from tunnelbench.analysis.audit.verdict import Audit, Found, RowVerdict, TableVerdict
 from tunnelbench.analysis.numbers import significant
+from tunnelbench.model.text import counted
 from tunnelbench.report.sheet import Section, Sheet
 
+SMALL_FACTOR = 0.01
 HEADER = ("row", "line", "what", "rule", "stated", "expected", "factor", "likeliest cause")
 NUMBERS = (0, 1, 4, 5, 6)
 
@@ -90,7 +92,7 @@ def _cautions(audit: Audit) -> Iterator[str]:
     rows = [row for table in audit.tables for row in table.rows]
     unread = Counter(heading for row in rows for heading in row.row.unread)
     for heading, count in unread.items():
-        yield f"In {count} rows the column {heading} holds no number, with its unit, that is understood."
+        yield f"In {counted(count, 'row')} the column {heading} holds no number, with its unit, that is understood."
     limited = sum(Rule.LINE_LIMIT in row.applied for row in rows)
     if limited < len(rows):
         yield (
@@ -99,7 +101,8 @@ def _cautions(audit: Audit) -> Iterator[str]:
         )
     bare = sum(row.word == "not checked" for row in rows)
     if bare:
-        yield f"{bare} rows say too little for any rule: that they pass says nothing."
+        say = "says" if bare == 1 else "say"
+        yield f"{counted(bare, 'row')} {say} too little for any rule: that nothing was found there says nothing."
 
 
 def _cells(prefix: str, row: RowVerdict) -> Iterator[tuple[str, ...]]:
@@ -115,18 +118,24 @@ def _cells(prefix: str, row: RowVerdict) -> Iterator[tuple[str, ...]]:
             finding.rule,
             f"{significant(finding.stated.value)} {finding.figure}",
             f"{most}{significant(finding.expected)}",
-            significant(finding.factor, 3) if finding.expected else "",
+            _factor(finding.factor) if finding.expected else "",
             each.cause.words,
         )
+
+
+def _factor(value: float) -> str:
+    """By what to multiply; far below 1 as a fraction, for a slip of units may be one of a million."""
+    if 0 < value < SMALL_FACTOR:
+        return f"1/{significant(1 / value, thousands=True)}"
+    return significant(value, 3)
 
 
 def _sections(audit: Audit) -> Iterator[Section]:
     said = tuple(conclusion for table in audit.tables for conclusion in table.conclusions)
     yield Section("What follows", said or ("Nothing was found that cannot be as it is printed.",))
     applied = Counter(rule for table in audit.tables for row in table.rows for rule in row.applied)
-    yield Section(
-        "Rules", tuple(f"{rule}, {applied[rule]} rows: {RULES_IN_WORDS[rule]}" for rule in Rule if applied[rule])
-    )
+    rules = [f"{rule}, {counted(applied[rule], 'row')}: {RULES_IN_WORDS[rule]}" for rule in Rule if applied[rule]]
+    yield Section("Rules", tuple(rules))
 
 
 def _data(audit: Audit, name: str, encoding: str) -> dict[str, object]:

@@ -45,9 +45,14 @@ def _row(cost: PartCost) -> tuple[str, ...]:
         cost.direction.value,
         str(cost.payload_bytes),
         f"{cost.packet_bytes:.0f}",
-        amount_text(cost.by_difference_s.times(1e6)),
+        "-" if _is_impossible(cost) else amount_text(cost.by_difference_s.times(1e6)),
         "-" if calculated is None else significant(calculated * 1e6, 3),
     )
+
+
+def _is_impossible(cost: PartCost) -> bool:
+    """Below zero, with no error that says how little that means."""
+    return cost.by_difference_s.error is None and cost.by_difference_s.value < 0
 
 
 def _remarks(parts: OwnParts, costs: Sequence[PartCost]) -> list[str]:
@@ -63,8 +68,13 @@ def _remarks(parts: OwnParts, costs: Sequence[PartCost]) -> list[str]:
     ]
     if parts.aead_ciphers:
         found.append(f"No digest beside {', '.join(parts.aead_ciphers)}: the cipher's part is its authentication, too.")
+    if below := [cost for cost in costs if _is_impossible(cost)]:
+        found.append(f"Came out below zero, so that chance is larger and nothing is told: {_named(below)}.")
     small = [cost for cost in costs if cost.is_told_from_nothing is False]
     if small:
-        named = ", ".join(f"{cost.part.label} {cost.payload_bytes} {cost.direction}" for cost in small)
-        found.append(f"Not told from nothing, the error being as large: {named}.")
+        found.append(f"Not told from nothing, the error being as large: {_named(small)}.")
     return found
+
+
+def _named(costs: Sequence[PartCost]) -> str:
+    return ", ".join(f"{cost.part.label} {cost.payload_bytes} {cost.direction}" for cost in costs)

@@ -188,3 +188,20 @@ def test_a_shared_machine_is_said_to_be_no_device() -> None:
     assert said[-1][0] == "machine"
     assert "not for a device" in said[-1][1]
     assert advice(trials("vxlan", 20), is_shared=True) == []  # nothing was said that it could be about
+
+
+def test_a_cipher_that_authenticates_is_set_beside_neither_cipher_nor_digest() -> None:
+    aead = {"cipher": "AES-128-GCM", "auth": "SHA1"}
+    nothing = {"cipher": "none", "auth": "none"}
+    said = advice(
+        trials("openvpn gcm", 10, options=aead),
+        trials("openvpn digest alone", 20, options=CLEAR),
+        trials("openvpn nothing", 5, options=nothing),
+    )
+    without = "through openvpn nothing, which has neither cipher nor authentication, a packet costs 0.500 times as much as"
+    assert said == [("cipher", f"openvpn gcm, 1448 in: {without} here.")]
+
+
+def test_a_target_that_was_reached_once_says_so() -> None:
+    said = advice(trials("openvpn", 10, rounds=1), target_mbps=100)[0]
+    assert "Mbit/s measured once" in said[1]

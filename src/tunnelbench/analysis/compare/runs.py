@@ -120,6 +120,9 @@ def _row_of_udp(row: UdpRow, records: Sequence[TrialRecord]) -> SideRow:
         if record.counts and record.udp is not None and _place_of(record.spec) == place
     }
     values = {number: _udp_figures(trial, row.test) for number, trial in trials.items()}
+    figures = _by_figure(values)
+    if row.tunnel.kind == CALIBRATION_KIND:
+        figures.pop(Figure.COST, None)  # no router carried anything
     return SideRow(
         kind=row.tunnel.kind,
         name=row.tunnel.name,
@@ -129,7 +132,7 @@ def _row_of_udp(row: UdpRow, records: Sequence[TrialRecord]) -> SideRow:
         effective_bytes=None,
         direction=row.direction.value,
         traffic="udp",
-        figures=_by_figure(values),
+        figures=figures,
         is_tester_limited=row.figures is not None and row.figures.is_tester_limited,
         remarks=row.doubtful_checks if row.figures else row.reasons[:1],
         test=f"{row.test} {row.load}".strip(),
@@ -140,10 +143,13 @@ def _row_of_udp(row: UdpRow, records: Sequence[TrialRecord]) -> SideRow:
 def _udp_figures(trial: UdpMeasurement, test: Test) -> dict[Figure, float | None]:
     counts = trial.counts
     delay = counts.delay if counts else None
+    # Of a search it would be a mix of many loads.
+    cost = trial.cpu_s_per_million_packets if COMPARED_TESTS[test] is Figure.CARRIED else None
     return {
         Figure.NDR: _of_searches(trial, NDR_LOSS_RATIO),
         Figure.PDR: _of_searches(trial, PDR_LOSS_RATIO),
         Figure.CARRIED: counts.forwarding_rate_pps if counts and COMPARED_TESTS[test] is Figure.CARRIED else None,
+        Figure.COST: cost,
         Figure.DELAY_P50: delay.p50_ns / 1e3 if delay else None,
         Figure.DELAY_P99: delay.p99_ns / 1e3 if delay else None,
     }

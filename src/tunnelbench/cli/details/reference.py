@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tunnelbench.cli.drawing import cell, columns, drawn, facts, heading, title
 from tunnelbench.cli.output import emit, emit_json
 from tunnelbench.model.reference import Reference
+from tunnelbench.model.text import counted
 from tunnelbench.reference import read_reference
 
 
@@ -39,7 +40,7 @@ def text(reference: Reference) -> str:
     return drawn(
         title(f"{reference.name}: {reference.title}"),
         facts(told),
-        heading(f"{len(reference.rows)} rows, as published ({reference.comparability.name})"),
+        heading(f"{counted(len(reference.rows), 'row')}, as published ({reference.comparability.name})"),
         columns(zip(*(cells for _, cells in table), strict=True), [name for name, _ in table], numbers=numbers),
         cell(f"\n{reference.comparability.label}"),
     )

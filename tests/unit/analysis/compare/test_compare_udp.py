@@ -155,9 +155,12 @@ def test_a_run_with_udp_differs_from_itself_in_nothing() -> None:
         Figure.NDR,
         Figure.PDR,
         Figure.CARRIED,
+        Figure.COST,
         Figure.DELAY_P50,
         Figure.DELAY_P99,
     }
+    costs = {line.pair.a.test for line in udp if line.figure is Figure.COST}
+    assert costs == {"rate 5000", "rate flat-out", "echo 5000", "echo flat-out"}
     assert all(line.pair.a.test == line.pair.b.test for line in udp)
     assert bench_ratios(itself.a, itself.b, "udp")["18 out rate flat-out"] == 1.0
 
