@@ -72,6 +72,16 @@ class PartCost:
         error = self.by_difference_s.error
         return None if error is None else self.by_difference_s.value > error
 
+    @property
+    def is_impossible(self) -> bool:
+        """Below zero, with no error that says how little that means."""
+        return self.by_difference_s.error is None and self.by_difference_s.value < 0
+
+    @property
+    def told_s(self) -> Amount | None:
+        """By difference; None where nothing is told [s]."""
+        return None if self.is_impossible else self.by_difference_s
+
 
 @dataclass(frozen=True)
 class OwnParts:

@@ -45,14 +45,9 @@ def _row(cost: PartCost) -> tuple[str, ...]:
         cost.direction.value,
         str(cost.payload_bytes),
         f"{cost.packet_bytes:.0f}",
-        "-" if _is_impossible(cost) else amount_text(cost.by_difference_s.times(1e6)),
+        "-" if cost.told_s is None else amount_text(cost.told_s.times(1e6)),
         "-" if calculated is None else significant(calculated * 1e6, 3),
     )
-
-
-def _is_impossible(cost: PartCost) -> bool:
-    """Below zero, with no error that says how little that means."""
-    return cost.by_difference_s.error is None and cost.by_difference_s.value < 0
 
 
 def _remarks(parts: OwnParts, costs: Sequence[PartCost]) -> list[str]:
@@ -68,7 +63,7 @@ def _remarks(parts: OwnParts, costs: Sequence[PartCost]) -> list[str]:
     ]
     if parts.aead_ciphers:
         found.append(f"No digest beside {', '.join(parts.aead_ciphers)}: the cipher's part is its authentication, too.")
-    if below := [cost for cost in costs if _is_impossible(cost)]:
+    if below := [cost for cost in costs if cost.is_impossible]:
         found.append(f"Came out below zero, so that chance is larger and nothing is told: {_named(below)}.")
     small = [cost for cost in costs if cost.is_told_from_nothing is False]
     if small:

@@ -88,18 +88,33 @@ def _parts(parts: OwnParts, name: str) -> Chart:
     costs = [cost for cost in parts.costs if cost.payload_bytes in shown]
     values: list[Spec] = []
     for cost in costs:
-        amount = cost.by_difference_s.times(1e6)
-        datum: Spec = {"name": _named(cost), "way": DIFFERENCE, "value": float(f"{amount.value:.5g}")}
-        if amount.error is not None:
-            datum |= {"low": amount.value - amount.error, "high": amount.value + amount.error}
-        values.append(datum)
+        if cost.told_s is not None:
+            amount = cost.told_s.times(1e6)
+            datum: Spec = {"name": _named(cost), "way": DIFFERENCE, "value": float(f"{amount.value:.5g}")}
+            if amount.error is not None:
+                datum |= {"low": amount.value - amount.error, "high": amount.value + amount.error}
+            values.append(datum)
         if cost.by_calculation_s is not None:
             calculated = float(f"{cost.by_calculation_s * 1e6:.5g}")
             values.append({"name": _named(cost), "way": CALCULATION, "value": calculated})
     dearest = max(costs, key=lambda cost: cost.by_difference_s.value)
-    bands, height_px = named_bands(len({_named(cost) for cost in costs}), 2 * BAR_PX)
+    ways = [way for way in (DIFFERENCE, CALCULATION) if any(datum["way"] == way for datum in values)]
+    bands, height_px = named_bands(len({datum["name"] for datum in values}), len(ways) * BAR_PX)
     way: Spec = {"field": "way", "type": "nominal", "sort": None}
     x: Spec = {"type": "quantitative", "title": "us"}
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "bar"},
+            "encoding": {
+                "x": {"field": "value", **x},
+                "color": {**way, "scale": {"domain": ways, "range": list(PALETTE[: len(ways)])},
+                          "legend": {"title": None}},
+            },
+        },
+    ]  # fmt: skip
+    if any("low" in datum for datum in values):
+        spread: Spec = {"x": {"field": "low", **x}, "x2": {"field": "high"}}
+        layers.append({"mark": {"type": "rule", "strokeWidth": 2}, "encoding": spread})
     return Chart(
         name=name,
         place=Place.COST,
@@ -112,26 +127,15 @@ def _parts(parts: OwnParts, name: str) -> Chart:
             "data": {"values": values},
             "encoding": {
                 "y": {"field": "name", **bands},
-                "yOffset": {**way, "scale": {"domain": [DIFFERENCE, CALCULATION]}},
+                "yOffset": {**way, "scale": {"domain": ways}},
             },
-            "layer": [
-                {
-                    "mark": {"type": "bar"},
-                    "encoding": {
-                        "x": {"field": "value", **x},
-                        "color": {**way, "scale": {"domain": [DIFFERENCE, CALCULATION], "range": list(PALETTE[:2])},
-                                  "legend": {"title": None}},
-                    },
-                },
-                {"mark": {"type": "rule", "strokeWidth": 2},
-                 "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}}},
-            ],
+            "layer": layers,
         },
         header=("Part", f"{DIFFERENCE} [us]", f"{CALCULATION} [us]"),
         rows=tuple(
             (
                 _named(cost),
-                amount_text(cost.by_difference_s.times(1e6)),
+                "" if cost.told_s is None else amount_text(cost.told_s.times(1e6)),
                 "" if cost.by_calculation_s is None else significant(cost.by_calculation_s * 1e6, 3),
             )
             for cost in costs
