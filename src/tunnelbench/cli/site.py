@@ -19,7 +19,7 @@ import click
 from tunnelbench.cli.reading import exported_content, read_exported
 from tunnelbench.cli.telling import say
 from tunnelbench.model.errors import CannotHere, WrongInput
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.report.site.gather import GatheredRun
 from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page, summary
@@ -57,7 +57,7 @@ def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
     for name in sorted(given.keys() - {run.entry.device for run in runs}):
         say(f"no run is of {printable(name)}, which {printable(str(devices))} names")
     said = f"; {twice} files hold a run that another one holds, too" if twice else ""
-    say(f"{len(runs)} runs, {len(references)} published results{said}")
+    say(f"{counted(len(runs), 'run')}, {counted(len(references), 'published result')}{said}")
     click.echo(str(target / "index.html"))
 
 

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from tunnelbench import __version__
 from tunnelbench.analysis.numbers import percent, significant
 from tunnelbench.model.reference import Comparable, Reference
+from tunnelbench.model.text import counted
 from tunnelbench.report.exchange import Imported
 from tunnelbench.report.formats.html import library, page
 from tunnelbench.report.methodology import methodology_html
@@ -230,13 +231,15 @@ def _drawn(name: str, root: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("tunnelbench", "report/templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["counted"] = counted
+    return environment
 
 
 @cache
