@@ -143,6 +143,16 @@ def test_a_series_begins_before_the_test_and_has_the_routers_cpu_below_it() -> N
     assert "router CPU 90.0% to 90.0% busy" in chart.sentence
 
 
+def test_a_last_reading_of_a_moment_is_no_rate_of_its_own() -> None:
+    record = with_series(make_records()[4])
+    assert record.tcp is not None
+    sliver = replace(record.tcp.intervals[-1], start_s=4.0, end_s=4.001, bytes=125_000)
+    tcp = replace(record.tcp, intervals=(*record.tcp.intervals, sliver))
+    chart = drawn([replace(record, tcp=tcp)])["series-1"]
+    rates = [each["v"] for each in values(chart.spec["vconcat"][0]) if "v" in each]
+    assert rates == [1, 2, 3, pytest.approx(5 / 1.001, rel=1e-3), pytest.approx(5 / 1.001, rel=1e-3)]
+
+
 def test_of_several_trials_the_middle_one_is_shown() -> None:
     records = [with_series(record) for record in make_records() if record.spec.tunnel.name == "vxlan" and record.tcp]
     own = [record for record in records if (record.spec.payload_bytes, record.spec.direction) == (1448, "in")]

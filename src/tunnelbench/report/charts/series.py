@@ -37,8 +37,12 @@ class Reading:
     lost: int = 0
 
     @property
+    def length_s(self) -> float:
+        return self.end_s - self.start_s
+
+    @property
     def rate(self) -> float:
-        return self.value / (self.end_s - self.start_s)
+        return self.value / self.length_s
 
 
 def series_charts(document: Document) -> Iterator[Chart]:
@@ -74,7 +78,14 @@ def _readings(record: TrialRecord) -> tuple[list[Reading], str]:
         unit = "packets/s"
     else:
         found, unit = [], ""
-    return [each for each in found if each.end_s > each.start_s], unit
+    return _without_sliver([each for each in found if each.end_s > each.start_s]), unit
+
+
+def _without_sliver(readings: Sequence[Reading]) -> list[Reading]:
+    """The last reading joins the one before where it is less than half as long as the first: it would show chance."""
+    if len(readings) < 2 or readings[-1].length_s * 2 >= readings[0].length_s:
+        return list(readings)
+    return [*readings[:-2], _joined(readings[-2:])]
 
 
 def _window(record: TrialRecord) -> Window | None:
@@ -129,12 +140,12 @@ def _over_time(
 
 def _merged(readings: Sequence[Reading], most: int) -> list[Reading]:
     step = -(-len(readings) // most) if readings else 1
-    found = []
-    for first in range(0, len(readings), step):
-        group = readings[first : first + step]
-        total, lost = sum(each.value for each in group), sum(each.lost for each in group)
-        found.append(Reading(group[0].start_s, group[-1].end_s, total, lost))
-    return found
+    return [_joined(readings[first : first + step]) for first in range(0, len(readings), step)]
+
+
+def _joined(group: Sequence[Reading]) -> Reading:
+    total, lost = sum(each.value for each in group), sum(each.lost for each in group)
+    return Reading(group[0].start_s, group[-1].end_s, total, lost)
 
 
 def _sentence(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> str:
