@@ -3,7 +3,7 @@
 MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 
-.PHONY: bench bench-engine test test-kills test-damage test-planted install install-dev lint format clean-build
+.PHONY: bench bench-engine openwrt test test-kills test-damage test-planted install install-dev lint format clean-build
 
 bench: install ## measure the quick plan and print its table
 	@.venv/bin/tunnelbench run
@@ -11,6 +11,9 @@ bench: install ## measure the quick plan and print its table
 bench-engine: install ## measure the packet engine against its peers, which it installs
 	@cargo build --release --quiet --locked
 	@$(PYTHON) benches/engine.py
+
+openwrt: ## the package for OpenWrt, into dist/
+	@openwrt/build-ipk dist
 
 test: install-dev ## all tests, linters and those that need namespaces included; what measures has the machine to itself
 	@failed=0; \
