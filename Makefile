@@ -18,7 +18,8 @@ openwrt: ## the package for OpenWrt, into dist/
 test: install-dev ## all tests, linters and those that need namespaces included; what measures has the machine to itself
 	@failed=0; \
 	$(PYTHON) -m pytest --numprocesses auto --dist worksteal tests/unit || failed=1; \
-	$(PYTHON) -m pytest tests/lab || failed=1; \
+	PYTHON=$(PYTHON) $(PYTHON) -m pytest --dist worksteal --tx '3*popen//python=tests/lab/apart' -m 'not alone' tests/lab || failed=1; \
+	$(PYTHON) -m pytest -m alone tests/lab || failed=1; \
 	exit $$failed
 
 install: ## what a run needs: Debian packages, uv, Rust, the package in .venv
