@@ -283,9 +283,10 @@ class Bench:
 
     def _ends(self) -> Ends:
         testbed, a = self.testbed, self.testbed.addresses
+        wan = testbed.wan_device
         return Ends(
-            router=End(testbed.router, a.router_wan, testbed.wan_device, a.router_inner, reaches=a.target),
-            server=End(testbed.server, a.server_wan, testbed.wan_device, a.server_inner, reaches=a.lan_network),
+            router=End(testbed.router, a.router_wan, wan, a.router_inner, a.target, a.router_wan6),
+            server=End(testbed.server, a.server_wan, wan, a.server_inner, a.lan_network, a.server_wan6),
             local=testbed.local,
             mark=testbed.mark,
             prepare_device=testbed.prepare_tunnel_device,

@@ -45,16 +45,20 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     server, device, target = testbed.server, testbed.wan_device, testbed.addresses.target
     if outer.protocol == "plain":
         matches = [f"ip saddr {target}", f"ip daddr {target}"]
-    elif outer.port is None:
-        matches = [f"meta l4proto {IP_PROTOCOLS[outer.protocol]}"]
     else:
-        fragment = f"meta l4proto {outer.protocol} ip frag-off & 0x1fff != 0"
-        matches = [f"{outer.protocol} dport {outer.port}", f"{outer.protocol} sport {outer.port}", fragment]
+        version = f"meta nfproto ipv{outer.ip_version}"
+        if outer.port is None:
+            matches = [f"{version} meta l4proto {IP_PROTOCOLS[outer.protocol]}"]
+        else:
+            offset = "ip frag-off & 0x1fff" if outer.ip_version == 4 else "frag frag-off"
+            fragment = f"meta l4proto {outer.protocol} {offset} != 0"
+            ports = [f"{version} {outer.protocol} {way} {outer.port}" for way in ("dport", "sport")]
+            matches = [*ports, fragment]
     rules = "\n".join(f"{match} counter name expected accept" for match in matches)
     ruleset = f"""
-        table ip {TABLE}
-        delete table ip {TABLE}
-        table ip {TABLE} {{
+        table inet {TABLE}
+        delete table inet {TABLE}
+        table inet {TABLE} {{
             counter expected {{}}
             counter other {{}}
             chain arriving {{
@@ -76,7 +80,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
 
 def read_path(testbed: Testbed) -> Snapshot:
     """All counters of the path."""
-    listed = testbed.server.run(["nft", "--json", "list", "counters", "table", "ip", TABLE]).stdout
+    listed = testbed.server.run(["nft", "--json", "list", "counters", "table", "inet", TABLE]).stdout
     outer = {
         entry["counter"]["name"]: (int(entry["counter"]["packets"]), int(entry["counter"]["bytes"]))
         for entry in json.loads(listed)["nftables"]

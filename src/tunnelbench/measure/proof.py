@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunnelbench.host.host import Host
-from tunnelbench.measure.capture import Packet, capture_ipv4
+from tunnelbench.measure.capture import Packet, capture_ip
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Check, TunnelProof, Verdict
 from tunnelbench.testbed.base import Testbed
@@ -111,7 +111,7 @@ def gather(
     """Captured pings of these payloads, so many of each."""
     pattern = os.urandom(16)
     answered = 0
-    with capture_ipv4(testbed.server, testbed.wan_device) as capture:
+    with capture_ip(testbed.server, testbed.wan_device) as capture:
         for size in payloads_bytes:
             argv = ping.command(testbed.addresses.target, count=pings, interval_s=0.02, payload_bytes=size)
             argv[1:1] = ["-p", pattern.hex()]
@@ -123,15 +123,19 @@ def gather(
 def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
     """What the captured packets prove; no I/O.
 
-    Each answered ping crossed the WAN twice. A tunnel's packets are expected to be as many, each of the length that
-    follows from the inner packet, cipher and digest. Others of that size or more would be data on a wrong way.
+    Each answered ping crossed the WAN twice. A tunnel's packets are expected to be as many (as many pieces, where it
+    splits packets itself), each of the length that follows from the inner packet, cipher and digest. Others of that
+    size or more would be data on a wrong way.
     """
     outer = tunnel.outer
     expected = [packet for packet in evidence.packets if matches(packet, outer)]
     others = [packet for packet in evidence.packets if not matches(packet, outer)]
     smallest_inner = min(evidence.inner_packet_bytes)
     crossings = 2 * evidence.answered
-    carried = [packet for packet in expected if packet.length_bytes >= smallest_inner]
+    pieces = [tunnel.outer_packets_bytes(inner) for inner in evidence.inner_packet_bytes]
+    wanted = sorted({length for lengths in pieces for length in lengths})
+    smallest_outer = 0 if tunnel.compresses else min(smallest_inner, *wanted)
+    carried = [packet for packet in expected if packet.length_bytes >= smallest_outer]
     astray = [packet for packet in others if packet.length_bytes >= smallest_inner]
     ways = sorted({describe(packet) for packet in astray})
     if astray or not carried or not crossings:
@@ -151,18 +155,22 @@ def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
             rule=3,
         )
     )
-    wanted = sorted({tunnel.outer_packet_bytes(inner) for inner in evidence.inner_packet_bytes})
     found = sorted({packet.length_bytes for packet in carried})
-    if tunnel.has_exact_outer_packets:
-        agrees = found == wanted and len(carried) == crossings
+    aim = f"are to make outer ones of {_join(wanted)}"
+    if tunnel.compresses:
+        # A pattern that repeats itself shrinks below what any of the packets was.
+        agrees = bool(found) and found[-1] < smallest_inner and len(carried) >= crossings
+        aim = f"and a repeated pattern are to make outer ones below {smallest_inner}"
+    elif tunnel.has_exact_outer_packets:
+        # As many pings of each size were sent.
+        agrees = found == wanted and len(carried) * len(pieces) == crossings * sum(map(len, pieces))
     else:
         agrees = set(wanted) <= set(found)
     checks.append(
         Check(
             "outer-length",
             Verdict.OK if agrees else Verdict.VOID,
-            f"inner packets of {_join(evidence.inner_packet_bytes)} bytes are to make outer ones of {_join(wanted)}; "
-            f"seen: {_join(found) or 'none'}",
+            f"inner packets of {_join(evidence.inner_packet_bytes)} bytes {aim}; seen: {_join(found) or 'none'}",
             rule=3,
         )
     )
@@ -173,14 +181,15 @@ def matches(packet: Packet, outer: Outer) -> bool:
     """Whether a packet is one of those that are to carry the data."""
     if outer.protocol == "plain":
         return packet.protocol == "icmp"
-    if packet.protocol != outer.protocol:
+    if (packet.protocol, packet.ip_version) != (outer.protocol, outer.ip_version):
         return False
     return packet.ports is None or outer.port in packet.ports
 
 
 def describe(packet: Packet) -> str:
     """Protocol and lower port of a packet, for people."""
-    return packet.protocol if packet.ports is None else f"{packet.protocol} port {min(packet.ports)}"
+    words = packet.protocol if packet.ports is None else f"{packet.protocol} port {min(packet.ports)}"
+    return words if packet.ip_version == 4 else f"{words} over IPv6"
 
 
 def _join(sizes: tuple[int, ...] | list[int]) -> str:

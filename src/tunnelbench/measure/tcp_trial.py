@@ -273,7 +273,6 @@ def _test_connection(sockets: str) -> str:
 def _limit_bps(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction, payload_bytes: int) -> float | None:
     link = testbed.spec.link
     rate_mbps = link.rate_in_mbps if direction is Direction.IN else link.rate_out_mbps
-    if rate_mbps is None:
+    if rate_mbps is None or tunnel.compresses:
         return None
-    is_stream = not tunnel.has_exact_outer_packets
-    return tcp_limit_bps(rate_mbps, payload_bytes, tunnel.outer_packet_bytes, link.mtu_bytes, is_stream=is_stream)
+    return tcp_limit_bps(rate_mbps, payload_bytes, tunnel.wire_bytes, link.mtu_bytes)

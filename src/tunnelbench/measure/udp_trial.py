@@ -294,11 +294,10 @@ class UdpMeter:
     def _limit_pps(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> float | None:
         link = self.testbed.spec.link
         rate_mbps = link.rate_in_mbps if spec.direction is Direction.IN else link.rate_out_mbps
-        if rate_mbps is None:
+        if rate_mbps is None or tunnel.compresses:
             return None
         sizes = ((spec.payload_bytes, 1),) if spec.payload_bytes else IMIX
-        is_stream = not tunnel.has_exact_outer_packets
-        return udp_limit_pps(rate_mbps, sizes, tunnel.outer_packet_bytes, link.mtu_bytes, is_stream=is_stream)
+        return udp_limit_pps(rate_mbps, sizes, tunnel.wire_bytes, link.mtu_bytes)
 
 
 def _measurement(

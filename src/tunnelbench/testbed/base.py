@@ -27,6 +27,9 @@ class Addresses:
     server_inner: str = "198.18.3.2"
     target: str = "198.18.4.1"
     """The server's address that traffic goes to: which way the router sends it is the tunnel's matter."""
+    router_wan6: str = "2001:2::1"
+    server_wan6: str = "2001:2::2"
+    """IPv6's range for benchmarks (RFC 5180, section 8, as corrected by erratum 1752), while a tunnel uses it."""
 
 
 SLOW_START_S = 0.3

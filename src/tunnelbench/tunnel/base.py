@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tunnelbench.host.command import Daemon, undisturbed
 from tunnelbench.host.host import Host, LocalHost
+from tunnelbench.model import frames
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Check, Verdict
 
@@ -41,6 +42,8 @@ class End:
     inner_address: str
     reaches: str
     """Address or network that lies behind the other end, to be routed through the tunnel."""
+    wan_address6: str = ""
+    """For tunnels whose packets are IPv6; it is there while such a tunnel is up."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,17 @@ class Outer:
     """`udp`, `tcp`, another of IP_PROTOCOLS, or `plain`: no tunnel, the traffic itself."""
     port: int | None = None
     """The server's port; None for a protocol that has none."""
+    ip_version: int = 4
+
+    @property
+    def ip_header_bytes(self) -> int:
+        return frames.IPV4_HEADER_BYTES if self.ip_version == 4 else frames.IPV6_HEADER_BYTES
 
     def __str__(self) -> str:
         if self.protocol == "plain":
             return "plain IP"
-        return self.protocol if self.port is None else f"{self.protocol} port {self.port}"
+        words = self.protocol if self.port is None else f"{self.protocol} port {self.port}"
+        return words if self.ip_version == 4 else f"{words} over IPv6"
 
 
 OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
@@ -157,10 +166,28 @@ class Tunnel(ABC, Generic[OptionsT]):
         its own.
         """
 
+    def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
+        """Lengths of all outer IP packets that carry an inner one; more than one where the tunnel itself splits it."""
+        return (self.outer_packet_bytes(inner_packet_bytes),)
+
     @property
     def has_exact_outer_packets(self) -> bool:
-        """Whether each inner packet travels in one outer packet of its own."""
+        """Whether each inner packet travels in outer packets of its own."""
         return self.outer.protocol != "tcp"
+
+    @property
+    def compresses(self) -> bool:
+        """Whether the length of an outer packet depends on the content; `outer_packet_bytes` is then the longest."""
+        return False
+
+    def wire_bytes(self, inner_packet_bytes: int, mtu_bytes: int) -> float:
+        """What an inner IP packet takes on the WAN's Ethernet with that MTU, preamble and gap included [bytes]."""
+        header_bytes = self.outer.ip_header_bytes
+        outers = self.outer_packets_bytes(inner_packet_bytes)
+        if self.has_exact_outer_packets:
+            return sum(frames.wire_bytes(outer, mtu_bytes, header_bytes) for outer in outers)
+        behind_bytes = header_bytes + TCP_HEADER_BYTES
+        return sum(frames.stream_wire_bytes(outer - behind_bytes, mtu_bytes, header_bytes) for outer in outers)
 
     @abstractmethod
     def versions(self, end: End) -> Mapping[str, str]:
@@ -224,6 +251,9 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     def __enter__(self) -> Self:
         try:
+            if self.outer.ip_version == 6:
+                for end, _ in self.ends:
+                    self._address_wan6(end)
             self._up()
             for end, _ in self.ends:
                 self._prepare_device(end)
@@ -273,6 +303,17 @@ class Tunnel(ABC, Generic[OptionsT]):
         end.host.ip("addr", "add", f"{end.inner_address}/24", "dev", device)
         end.host.ip("link", "set", device, "up")
 
+    def _address_wan6(self, end: End) -> None:
+        """Give the WAN device its IPv6 address, and no other that would talk: IPv6 is off where it is not used."""
+        settings = f"/proc/sys/net/ipv6/conf/{end.wan_device}"
+        for name, value in (("addr_gen_mode", "1"), ("accept_ra", "0"), ("disable_ipv6", "0")):
+            before = end.host.run(["cat", f"{settings}/{name}"]).stdout.strip()
+            end.host.set_kernel_file(f"{settings}/{name}", value)
+            self._stack.callback(end.host.set_kernel_file, f"{settings}/{name}", before)
+        words = [f"{end.wan_address6}/64", "dev", end.wan_device]
+        end.host.ip("-6", "addr", "add", *words, "nodad")
+        self._stack.callback(end.host.run, ["ip", "-6", "addr", "del", *words], check=False)
+
     def _write(self, end: End, name: str, content: str, *, secret: bool = False) -> str:
         """Write a file at one end, deleted when the tunnel goes down; returns its path there.
 
@@ -315,6 +356,11 @@ def path(what: str, name: str, package: str) -> Requirement:
 def tun_device() -> Requirement:
     """What a tunnel in user space gets its device from."""
     return Requirement("/dev/net/tun", lambda host: host.has_path("/dev/net/tun"), "modprobe tun")
+
+
+def ipv6() -> Requirement:
+    """What a tunnel whose packets are IPv6 needs of the kernel."""
+    return Requirement("the kernel's IPv6", lambda host: host.has_path("/proc/sys/net/ipv6"), "a kernel that has it")
 
 
 def link_type(name: str, module: str = "") -> Requirement:

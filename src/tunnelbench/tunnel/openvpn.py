@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tunnelbench.host.command import Daemon
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.model.result import Check
+from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.base import (
-    ETHERNET_HEADER_BYTES,
-    IPV4_HEADER_BYTES,
     TCP_HEADER_BYTES,
     UDP_HEADER_BYTES,
     End,
@@ -24,36 +22,26 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     TunnelOptions,
     equals,
+    ipv6,
     program,
     tun_device,
 )
+from tunnelbench.tunnel.openvpn_packets import Packets, is_aead
 from tunnelbench.tunnel.versions import version_of
 
 PORT = 1194
 
-CIPHER_BLOCK_BYTES = {
-    "AES-128-CBC": 16, "AES-192-CBC": 16, "AES-256-CBC": 16,
-    "CAMELLIA-128-CBC": 16, "CAMELLIA-256-CBC": 16,
-    "BF-CBC": 8, "CAST5-CBC": 8, "DES-EDE3-CBC": 8,
-}  # fmt: skip
-"""Block, and so IV, of the ciphers in CBC mode."""
-
-DIGEST_BYTES = {"none": 0, "MD5": 16, "SHA1": 20, "SHA224": 28, "SHA256": 32, "SHA384": 48, "SHA512": 64}
+BUILT_IN_PROVIDERS = {"default", "base", "null"}
+"""Of OpenSSL 3, those that are no library of their own."""
 
 LEGACY_CIPHERS = {"BF-CBC", "CAST5-CBC"}
 """What OpenSSL 3 keeps in its legacy provider."""
 
-OPCODE_AND_PEER_ID_BYTES = 4
-"""P_DATA_V2; a static key's packets have neither."""
-
-PACKET_ID_BYTES = 4
-STATIC_KEY_PACKET_ID_BYTES = 8
-"""With a static key the packet number comes with a time stamp."""
-
-AEAD_TAG_BYTES = 16
-
 STREAM_LENGTH_BYTES = 2
 """In TCP each record is led by its length."""
+
+NEGOTIATED = "negotiated"
+"""Stands for a cipher that the ends agree on."""
 
 MASK = "OPENSSL_ia32cap=~0x200000200000000:~0x0"
 """Takes AES and carry-less multiplication, and nothing else, from what OpenSSL sees of the CPU (OPENSSL_ia32cap(3));
@@ -78,7 +66,16 @@ class Options(TunnelOptions):
     mode: Literal["tls", "static-key"] = Field(default="tls", description="how the ends agree on keys")
     transport: Literal["udp", "tcp"] = Field(default="udp", description="what carries the tunnel's packets")
     dev: Literal["tun", "tap"] = Field(default="tun", description="IP packets, or Ethernet frames")
-    cipher: Cipher = Field(default="AES-256-GCM", description="cipher of the data channel")
+    outside: Literal["ipv4", "ipv6"] = Field(default="ipv4", description="IP version of the packets on the WAN")
+    cipher: Cipher | Literal["negotiated"] = Field(
+        default="AES-256-GCM",
+        description="cipher of the data channel; negotiated: the ends agree on one of data_ciphers",
+    )
+    data_ciphers: str | None = Field(
+        default=None,
+        description="with cipher = negotiated: what both ends offer, the most wanted first, with colons between them, "
+        "such as AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305 (OpenVPN's default)",
+    )
     auth: Literal["SHA1", "SHA224", "SHA256", "SHA384", "SHA512", "MD5", "none"] = Field(
         default="SHA1", description="digest of the data channel; AEAD ciphers (GCM, Poly1305) have none beside them"
     )
@@ -87,6 +84,12 @@ class Options(TunnelOptions):
     )
     tun_mtu: int | None = Field(
         default=None, ge=576, le=9000, description="MTU of the tunnel's device [bytes]; left out: its own default, 1500"
+    )
+    fragment: int | None = Field(
+        default=None,
+        ge=256,
+        le=65535,
+        description="largest UDP datagram [bytes]: OpenVPN itself splits what is longer; left out: it does not",
     )
     tls_wrap: Literal["none", "tls-auth", "tls-crypt"] = Field(
         default="none", description="with mode = tls: a second key that signs, or enciphers, the control channel"
@@ -106,11 +109,42 @@ class Options(TunnelOptions):
     aes_instructions: bool = Field(
         default=True, description="false: OpenSSL does without the CPU's AES instructions (x86-64 only)"
     )
+    engine: str | None = Field(
+        default=None, description="OpenSSL engine that is to do the ciphers, such as afalg; left out: none"
+    )
+    providers: str | None = Field(
+        default=None,
+        description="OpenSSL providers to load, with colons between them, as legacy:default; left out: the default "
+        "one, and the legacy one for the ciphers that need it",
+    )
     program: str = Field(default="openvpn", description="name or path of the program at both ends")
 
     @property
-    def is_aead(self) -> bool:
-        return self.cipher.endswith(("-GCM", "-POLY1305"))
+    def offered(self) -> tuple[str, ...]:
+        """The ciphers that both ends offer."""
+        return tuple(self.data_ciphers.split(":")) if self.data_ciphers else (self.cipher,)
+
+    @field_validator("data_ciphers")
+    @classmethod
+    def _is_a_list_of_ciphers(cls, value: str | None) -> str | None:
+        for name in value.split(":") if value is not None else ():
+            if name not in get_args(Cipher) or name == "none":
+                raise ValueError(f"must be ciphers with colons between them, and there is none called {name!r:.40}")
+        return value
+
+    @field_validator("engine", "providers")
+    @classmethod
+    def _is_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
+        # It becomes a word of a configuration that root's OpenVPN reads: names only, no paths and no second option.
+        word = "[A-Za-z0-9][A-Za-z0-9_-]*"
+        pattern = word if info.field_name == "engine" else f"{word}(:{word})*"
+        if value is not None and not re.fullmatch(pattern, value):
+            raise ValueError(
+                "must be a name such as afalg"
+                if info.field_name == "engine"
+                else "must be names with colons between them"
+            )
+        return value
 
     @field_validator("program")
     @classmethod
@@ -122,7 +156,13 @@ class Options(TunnelOptions):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.mode == "static-key" and self.is_aead:
+        if (self.cipher == NEGOTIATED) != (self.data_ciphers is not None):
+            raise ValueError('cipher = "negotiated" and data_ciphers go together: one without the other means nothing')
+        if self.mode == "static-key" and self.cipher == NEGOTIATED:
+            raise ValueError('with a static key nothing is negotiated; take mode = "tls"')
+        if self.fragment is not None and self.transport == "tcp":
+            raise ValueError('fragment splits datagrams, and TCP has none; take transport = "udp"')
+        if self.mode == "static-key" and is_aead(self.cipher):
             raise ValueError(f'OpenVPN refuses {self.cipher} with a static key; take a CBC cipher, or mode = "tls"')
         if self.mode == "static-key" and self.tls_wrap != "none":
             raise ValueError(f'there is no control channel for {self.tls_wrap} to wrap; take mode = "tls"')
@@ -141,49 +181,51 @@ class OpenVpn(Tunnel[Options]):
     title = "OpenVPN in user space: TLS or static key, UDP or TCP, tun or tap"
     options_type = Options
     tested_with = "OpenVPN 2.6.14 with OpenSSL 3.0"
+    _agreed = ""
+    """The cipher that the ends agreed on, as the router's daemon told it."""
     signs_of_restart = ("process restarting", "Inactivity timeout")
     signs_of_rekey = ("Control Channel: TLS",)
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        needs = (tun_device(), program(options.program, "openvpn"), program("openssl"))
-        return needs if options.aes_instructions else (*needs, X86_64)
+        needs = [tun_device(), program(options.program, "openvpn"), program("openssl")]
+        needs += [] if options.aes_instructions else [X86_64]
+        needs += [ipv6()] if options.outside == "ipv6" else []
+        needs += [_engines(options.program)] if options.engine is not None else []
+        return tuple(needs)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
-        names = [options.cipher] if options.is_aead else [options.cipher, options.auth]
+        if options.cipher == NEGOTIATED:
+            return ()  # nobody knows beforehand
+        names = [options.cipher] if is_aead(options.cipher) else [options.cipher, options.auth]
         if not options.aes_instructions:  # by itself the cipher is measured with them
             names = [name for name in names if not name.startswith("AES-")]
         return tuple(name.lower() for name in names if name != "none")
 
     @property
     def outer(self) -> Outer:
-        return Outer(self.options.transport, PORT)
+        return Outer(self.options.transport, PORT, ip_version=6 if self.options.outside == "ipv6" else 4)
+
+    @property
+    def cipher(self) -> str:
+        """The cipher of the data channel; of those that are offered the one in use, before it is known the first."""
+        return self._agreed or self.options.offered[0]
 
     @property
     def hides_payload(self) -> bool:
         return self.options.cipher != "none"
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        """With `fragment`: of the longest piece."""
+        return max(self.outer_packets_bytes(inner_packet_bytes))
+
+    def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
         options = self.options
-        plain = inner_packet_bytes + (ETHERNET_HEADER_BYTES if options.dev == "tap" else 0)
-        if options.mode == "tls":
-            plain += PACKET_ID_BYTES
-            head = OPCODE_AND_PEER_ID_BYTES
-        else:
-            plain += STATIC_KEY_PACKET_ID_BYTES
-            head = 0
-        if options.is_aead:
-            record = head + AEAD_TAG_BYTES + plain
-        elif options.cipher == "none":
-            record = head + DIGEST_BYTES[options.auth] + plain
-        else:
-            block = CIPHER_BLOCK_BYTES[options.cipher]
-            padded = (plain // block + 1) * block  # PKCS #7 always adds at least one byte
-            record = head + DIGEST_BYTES[options.auth] + block + padded
-        if options.transport == "tcp":
-            return IPV4_HEADER_BYTES + TCP_HEADER_BYTES + STREAM_LENGTH_BYTES + record
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + record
+        packets = Packets(self.cipher, options.auth, options.mode == "tls", options.dev == "tap", options.fragment)
+        transport_bytes = TCP_HEADER_BYTES + STREAM_LENGTH_BYTES if options.transport == "tcp" else UDP_HEADER_BYTES
+        head_bytes = self.outer.ip_header_bytes + transport_bytes
+        return tuple(head_bytes + record for record in packets.records_bytes(inner_packet_bytes))
 
     def versions(self, end: End) -> Mapping[str, str]:
         argv = [self.options.program, "--version"]
@@ -195,14 +237,29 @@ class OpenVpn(Tunnel[Options]):
     def negotiated(self) -> tuple[Check, ...]:
         """What the router's daemon says of its data channel (verb 4)."""
         cipher, auth = parse_data_channel(self.router_daemons[0].output())
-        checks = [equals("cipher", self.options.cipher, cipher)]
-        if not self.options.is_aead:
+        if self.options.cipher == NEGOTIATED:
+            checks = [_is_among("cipher", self.options.offered, cipher)]
+        else:
+            checks = [equals("cipher", self.options.cipher, cipher)]
+        if not is_aead(self.cipher):
             checks.append(equals("digest", self.options.auth, auth))
+        checks += self._loaded()
         if not self.options.aes_instructions:
             environment = self.ends.router.host.read_machine(f"/proc/{self.router_daemons[0].pid}/environ")
             found = MASK if MASK in environment.split("\0") else "all instructions"
             checks.append(equals("aes-instructions", MASK, found))
         return tuple(checks)
+
+    def _loaded(self) -> list[Check]:
+        """Engine and providers: by the daemon's word, and by the libraries that the running program holds."""
+        checks = []
+        if self.options.engine is not None:
+            checks.append(equals("engine", self.options.engine, parse_engine(self.router_daemons[0].output())))
+        for name in self.options.providers.split(":") if self.options.providers else ():
+            if name not in BUILT_IN_PROVIDERS:
+                mapped = self.ends.router.host.read_machine(f"/proc/{self.router_daemons[0].pid}/maps")
+                checks.append(equals("provider", name, name if f"/{name}.so" in mapped else "not loaded"))
+        return checks
 
     def _up(self) -> None:
         if self.options.mode == "tls":
@@ -230,6 +287,9 @@ class OpenVpn(Tunnel[Options]):
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
         for daemon in (*self.router_daemons, *self.server_daemons):
             self._await(daemon, ready, 15)
+        if self.options.cipher == NEGOTIATED:
+            agreed, _ = parse_data_channel(self.router_daemons[0].output())
+            self._agreed = agreed if agreed in self.options.offered else ""
 
     def _await(self, daemon: Daemon, text: str, timeout_s: float) -> None:
         try:
@@ -259,16 +319,17 @@ class OpenVpn(Tunnel[Options]):
     def _config(self, end: End, other: End, files: Mapping[str, str]) -> str:
         options = self.options
         is_server = end is self.ends.server
-        protocol = {"udp": "udp4", "tcp": "tcp4-server" if is_server else "tcp4-client"}[options.transport]
+        is_ipv6 = options.outside == "ipv6"
+        here, there = (each.wan_address6 if is_ipv6 else each.wan_address for each in (end, other))
+        version = 6 if is_ipv6 else 4
+        protocol = {"udp": f"udp{version}", "tcp": f"tcp{version}-{'server' if is_server else 'client'}"}[
+            options.transport
+        ]
         lines = [
             f"dev {self.device}",
             f"dev-type {options.dev}",
             f"proto {protocol}",
-            *(
-                [f"local {end.wan_address}", f"lport {PORT}"]
-                if is_server
-                else ["nobind", f"remote {other.wan_address} {PORT}"]
-            ),
+            *([f"local {here}", f"lport {PORT}"] if is_server else ["nobind", f"remote {there} {PORT}"]),
             f"ifconfig {end.inner_address} {other.inner_address if options.dev == 'tun' else '255.255.255.0'}",
             *(f"{key} {path}" for key, path in files.items()),
             f"auth {options.auth}",
@@ -278,19 +339,32 @@ class OpenVpn(Tunnel[Options]):
         ]
         if options.mode == "tls":
             lines += ["tls-server", "dh none"] if is_server else ["tls-client"]
-            # Both ends name one cipher only, so that there is nothing to fall back to.
-            lines += [f"data-ciphers {options.cipher}", f"data-ciphers-fallback {options.cipher}"]
+            # Unless they are to negotiate, both ends name one cipher only, so that there is nothing to fall back to.
+            lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {options.offered[0]}"]
             lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
         else:
             lines += [f"cipher {options.cipher}"]
-        if options.cipher in LEGACY_CIPHERS:
+        if options.providers:
+            lines += ["providers " + " ".join(options.providers.split(":"))]
+        elif LEGACY_CIPHERS & set(options.offered):
             lines += ["providers legacy default"]
+        if options.engine:
+            lines += [f"engine {options.engine}"]
         if options.tls_wrap == "tls-auth":
             lines += [f"key-direction {0 if is_server else 1}"]
-        for name in ("mssfix", "tun_mtu", "sndbuf", "rcvbuf", "reneg_sec", "reneg_bytes"):
+        for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf", "reneg_sec", "reneg_bytes"):
             if (value := getattr(options, name)) is not None:
                 lines += [f"{name.replace('_', '-')} {value}"]
         return "\n".join(lines) + "\n"
+
+
+def _engines(name: str) -> Requirement:
+    """Built without them, as Debian's is since OpenSSL 3, OpenVPN notes that and goes on as if none had been asked for."""
+    return Requirement(
+        f"OpenSSL engines in {name}",
+        lambda host: "Sorry" not in host.run([name, "--show-engines"], check=False).stdout,
+        "an OpenVPN built with --with-openssl-engine, as program",
+    )
 
 
 def parse_data_channel(log: str) -> tuple[str, str]:
@@ -306,6 +380,17 @@ def parse_data_channel(log: str) -> tuple[str, str]:
     told_ciphers = cipher or no_cipher or [name for name, _ in summary]
     told_auths = auth or no_auth or [name for _, name in summary if name]
     return (told_ciphers or ["unknown"])[-1], (told_auths or ["unknown"])[-1]
+
+
+def parse_engine(log: str) -> str:
+    """The engine that OpenVPN says it has set up, `none` where it says nothing."""
+    found = re.findall(r"Initializing OpenSSL support for engine '([^']+)'", log)
+    return found[-1] if found else "none"
+
+
+def _is_among(name: str, asked: Sequence[str], found: str) -> Check:
+    verdict = Verdict.OK if found in asked else Verdict.VOID
+    return Check(name, verdict, f"asked for one of {', '.join(asked)}, in use: {found}", rule=3)
 
 
 def first_complaint(log: str) -> str:
