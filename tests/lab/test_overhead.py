@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from itertools import groupby
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from tests.lab.bench import open_tunnel
 from tests.lab.machine import changed_since, snapshot
 
+from tunnelbench.measure.capture import capture_ip
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.proof import gather, judge_packets, prove, prove_reach
 from tunnelbench.model.plan import TunnelSpec
@@ -75,6 +78,29 @@ def test_a_packet_is_longer_by_as_much_as_the_adapter_says(testbed: NetnsTestbed
                 require_exact(testbed, tunnel)
         if kind in MEDDLERS:
             assert changed_since(before) == set(), "it touched what is the machine's own"
+
+
+def test_random_content_grows_by_what_zlib_adds_to_it_and_a_pattern_shrinks(testbed: NetnsTestbed) -> None:
+    options = {"compression": 1, "cipher": "aes-128-cbc", "digest": "sha1", "mode": "switch"}
+    sizes = (500, 777, 1100)
+    with on_cpus(testbed.local.cpus), open_tunnel(testbed, TunnelSpec("tinc", "tinc", options)) as tunnel:
+        require_exact(testbed, tunnel)
+        with capture_ip(testbed.server, testbed.wan_device) as capture:
+            for size in sizes:
+                send = SEND_RANDOM.format(size=size, target=testbed.addresses.target)
+                testbed.client.run([sys.executable, "-c", send])
+            time.sleep(0.2)
+        lengths = [packet.length_bytes for packet in capture.packets if packet.length_bytes > min(sizes)]
+        assert sorted(lengths) == [tunnel.outer_packet_bytes(28 + size) for size in sizes for _ in range(5)]
+
+
+SEND_RANDOM = """
+import os, socket, time
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(5):
+    sender.sendto(os.urandom({size}), ("{target}", 9))
+    time.sleep(0.01)
+"""
 
 
 def require_exact(testbed: NetnsTestbed, tunnel: Tunnel[Any]) -> None:

@@ -16,7 +16,10 @@ from typing import Any
 
 from tunnelbench.host.host import Host
 from tunnelbench.measure.capture import Packet, capture_ip
+from tunnelbench.measure.counters import read_host
+from tunnelbench.measure.tcp_trial import warm_up
 from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.model.plan import TcpTraffic
 from tunnelbench.model.result import Check, TunnelProof, Verdict
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic import ping
@@ -37,6 +40,7 @@ PINGS_PER_SIZE = 3
 def prove(testbed: Testbed, tunnel: Tunnel[Any], reach: Check) -> TunnelProof:
     """Evidence for or against a tunnel that is up, answers and has settled; `reach` is what `prove_reach` found."""
     checks = [reach, *_prove_routes(testbed, tunnel), *_prove_packets(testbed, tunnel), *tunnel.negotiated()]
+    checks += _prove_sharing(testbed, tunnel)
     versions: dict[str, str] = {}
     for end, _ in tunnel.ends:
         versions |= {f"{end.host.name}.{name}": version for name, version in tunnel.versions(end).items()}
@@ -46,8 +50,11 @@ def prove(testbed: Testbed, tunnel: Tunnel[Any], reach: Check) -> TunnelProof:
         configuration=dict(tunnel.configuration),
         inner_mtu_bytes=_device_mtu_bytes(tunnel.ends.router, tunnel),
         raw={
-            f"{end}.{daemon.log_path.name}": daemon.output(LOG_KEPT_BYTES)
-            for end, daemons in (("router", tunnel.router_daemons), ("server", tunnel.server_daemons))
+            f"{end.host.name}.{daemon.log_path.name}": daemon.output(LOG_KEPT_BYTES)
+            for end, daemons in (
+                (tunnel.ends.router, tunnel.router_daemons),
+                (tunnel.ends.server, tunnel.server_daemons),
+            )
             for daemon in daemons
         },
     )
@@ -69,13 +76,13 @@ def prove_reach(testbed: Testbed) -> Check:
 
 def _prove_routes(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     """(e)"""
-    ways = ((tunnel.ends.router, testbed.addresses.target), (tunnel.ends.server, testbed.addresses.client_lan))
+    ways = ((tunnel.ends.router, testbed.addresses.target), (tunnel.ends.server, testbed.client_address))
     checks = []
     for end, destination in ways:
         found = _route_device(end.host, destination)
-        expected = tunnel.device_at(end)
-        verdict = Verdict.OK if found == expected else Verdict.VOID
-        reason = f"{end.host.name} routes {destination} through {found}, expected {expected}"
+        expected = tunnel.devices_at(end)
+        verdict = Verdict.OK if found in expected else Verdict.VOID
+        reason = f"{end.host.name} routes {destination} through {found}, expected {' or '.join(expected)}"
         checks.append(Check(f"route-{end.host.name}", verdict, reason, rule=3))
     return checks
 
@@ -95,6 +102,31 @@ def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
             return checks
 
 
+STREAMS_PER_TUNNEL = 16
+"""That none of two tunnels is chosen by 32 connections happens once in two thousand million times."""
+
+
+def _prove_sharing(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
+    """Where connections are shared out among several tunnels, each of them carries some both ways."""
+    server = tunnel.ends.server
+    devices = tunnel.devices_at(server)
+    if len(devices) < 2:
+        return []
+    before = read_host(server.host).devices
+    warm_up(testbed, TcpTraffic(streams=STREAMS_PER_TUNNEL * len(devices)))
+    after = read_host(server.host).devices
+    carried = {
+        device: (
+            after[device].rx_packets - before[device].rx_packets,
+            after[device].tx_packets - before[device].tx_packets,
+        )
+        for device in devices
+    }
+    verdict = Verdict.OK if all(min(ways) > 0 for ways in carried.values()) else Verdict.VOID
+    told = ", ".join(f"{device} {received} in and {sent} out" for device, (received, sent) in carried.items())
+    return [Check("sharing", verdict, f"the {server.host.name}'s devices carried packets: {told}", rule=3)]
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Packets on the WAN while pings with a pattern went to and fro."""
@@ -111,7 +143,7 @@ def gather(
     """Captured pings of these payloads, so many of each."""
     pattern = os.urandom(16)
     answered = 0
-    with capture_ip(testbed.server, testbed.wan_device) as capture:
+    with capture_ip(*testbed.tunnel_cable) as capture:
         for size in payloads_bytes:
             argv = ping.command(testbed.addresses.target, count=pings, interval_s=0.02, payload_bytes=size)
             argv[1:1] = ["-p", pattern.hex()]
@@ -183,7 +215,7 @@ def matches(packet: Packet, outer: Outer) -> bool:
         return packet.protocol == "icmp"
     if (packet.protocol, packet.ip_version) != (outer.protocol, outer.ip_version):
         return False
-    return packet.ports is None or outer.port in packet.ports
+    return packet.ports is None or any(map(outer.has_port, packet.ports))
 
 
 def describe(packet: Packet) -> str:

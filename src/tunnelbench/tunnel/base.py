@@ -44,6 +44,8 @@ class End:
     """Address or network that lies behind the other end, to be routed through the tunnel."""
     wan_address6: str = ""
     """For tunnels whose packets are IPv6; it is there while such a tunnel is up."""
+    source: str = ""
+    """The address that its own traffic into the tunnel comes from; empty where it only forwards."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,16 @@ class Ends:
     """Both ends, and the machine on which keys are made."""
 
     router: End
+    """The end that calls: the router, unless a road warrior calls it."""
     server: End
+    """The end that is called: the server, unless the router is a road warrior's."""
     local: LocalHost
     mark: str
     """A few characters of the run, for names that must be unique on a machine."""
     prepare_device: Callable[[Host, str], None]
     """Makes a tunnel's device behave like Ethernet."""
+    is_server_under_test: bool = False
+    """Whether `server` is the router that is measured."""
 
     def __iter__(self) -> Any:
         return iter(((self.router, self.server), (self.server, self.router)))
@@ -83,6 +89,11 @@ class Outer:
     port: int | None = None
     """The server's port; None for a protocol that has none."""
     ip_version: int = 4
+    ports: int = 1
+    """So many, from `port` on, where several tunnels work side by side."""
+
+    def has_port(self, port: int) -> bool:
+        return self.port is not None and self.port <= port < self.port + self.ports
 
     @property
     def ip_header_bytes(self) -> int:
@@ -92,6 +103,8 @@ class Outer:
         if self.protocol == "plain":
             return "plain IP"
         words = self.protocol if self.port is None else f"{self.protocol} port {self.port}"
+        if self.port is not None and self.ports > 1:
+            words = f"{self.protocol} ports {self.port}-{self.port + self.ports - 1}"
         return words if self.ip_version == 4 else f"{words} over IPv6"
 
 
@@ -202,6 +215,21 @@ class Tunnel(ABC, Generic[OptionsT]):
         """Whether one of its programs has ended."""
         return not all(daemon.is_running for daemon in (*self.router_daemons, *self.server_daemons))
 
+    @property
+    def daemons_under_test(self) -> list[Daemon]:
+        """Its programs on the router that is measured."""
+        return self.server_daemons if self.ends.is_server_under_test else self.router_daemons
+
+    @property
+    def far_daemons(self) -> list[Daemon]:
+        """Its programs at the other end."""
+        return self.router_daemons if self.ends.is_server_under_test else self.server_daemons
+
+    @property
+    def far_end(self) -> End:
+        """The end that a tester has."""
+        return self.ends.router if self.ends.is_server_under_test else self.ends.server
+
     def log_sizes(self) -> tuple[int, ...]:
         """How much each daemon has printed so far [bytes]: a mark for `restart_since`."""
         return tuple(daemon.log_size_bytes for daemon in (*self.router_daemons, *self.server_daemons))
@@ -219,12 +247,16 @@ class Tunnel(ABC, Generic[OptionsT]):
         for daemon, size in zip(daemons, sizes, strict=False):  # the router's come first
             for line in daemon.printed_since(size).splitlines() if signs else ():
                 if any(sign in line for sign in signs):
-                    end = "router" if daemon in self.router_daemons else "server"
-                    yield f"{daemon.name} on the {end}: {line.strip()}"
+                    end = self.ends.router if daemon in self.router_daemons else self.ends.server
+                    yield f"{daemon.name} on the {end.host.name}: {line.strip()}"
 
     def device_at(self, end: End) -> str:
         """Name of the tunnel's device at one end."""
         return self.device
+
+    def devices_at(self, end: End) -> tuple[str, ...]:
+        """Names of all its devices at one end: several where connections are shared out among tunnels."""
+        return (self.device_at(end),)
 
     def settle(self) -> None:
         """Wait until a tunnel that answers works as it will go on to work; most do at once."""
@@ -246,7 +278,8 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     def _route(self) -> None:
         for end, other in self.ends:
-            end.host.ip("route", "add", end.reaches, "via", self.gateway(other), "dev", self.device_at(end))
+            way = ["via", self.gateway(other), "dev", self.device_at(end)]
+            end.host.ip("route", "add", end.reaches, *way, *source_words(end))
             self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
 
     def __enter__(self) -> Self:
@@ -265,7 +298,8 @@ class Tunnel(ABC, Generic[OptionsT]):
         return self
 
     def _prepare_device(self, end: End) -> None:
-        self.ends.prepare_device(end.host, self.device_at(end))
+        for device in self.devices_at(end):
+            self.ends.prepare_device(end.host, device)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -330,6 +364,11 @@ class Tunnel(ABC, Generic[OptionsT]):
         if not daemon.wait_for(text, timeout_s):
             state = f"printed no `{text}` in {timeout_s:g} s" if daemon.is_running else "ended while it came up"
             raise TunnelRefused(f"{self.kind}: {daemon.name} {state}; last: {daemon.last_line()}")
+
+
+def source_words(end: End) -> list[str]:
+    """Of a route: where packets of the end's own come from."""
+    return ["src", end.source] if end.source else []
 
 
 def equals(name: str, asked: str, found: str) -> Check:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal, Self, get_args
-
-from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tunnelbench.host.command import Daemon
 from tunnelbench.model.errors import TunnelRefused
@@ -20,13 +18,14 @@ from tunnelbench.tunnel.base import (
     Outer,
     Requirement,
     Tunnel,
-    TunnelOptions,
     equals,
     ipv6,
     program,
+    source_words,
     tun_device,
 )
-from tunnelbench.tunnel.openvpn_packets import Packets, is_aead
+from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
+from tunnelbench.tunnel.openvpn_packets import LEGACY_CIPHERS, Packets, is_aead
 from tunnelbench.tunnel.versions import version_of
 
 PORT = 1194
@@ -34,14 +33,12 @@ PORT = 1194
 BUILT_IN_PROVIDERS = {"default", "base", "null"}
 """Of OpenSSL 3, those that are no library of their own."""
 
-LEGACY_CIPHERS = {"BF-CBC", "CAST5-CBC"}
-"""What OpenSSL 3 keeps in its legacy provider."""
+HASH_POLICY = "/proc/sys/net/ipv4/fib_multipath_hash_policy"
+HASH_BY_PORTS = "1"
+"""Documentation/networking/ip-sysctl.rst: 0 is by addresses alone, of which a trial has but two."""
 
 STREAM_LENGTH_BYTES = 2
 """In TCP each record is led by its length."""
-
-NEGOTIATED = "negotiated"
-"""Stands for a cipher that the ends agree on."""
 
 MASK = "OPENSSL_ia32cap=~0x200000200000000:~0x0"
 """Takes AES and carry-less multiplication, and nothing else, from what OpenSSL sees of the CPU (OPENSSL_ia32cap(3));
@@ -52,123 +49,6 @@ X86_64 = Requirement(
     lambda host: host.run(["uname", "-m"]).stdout.strip() == "x86_64",
     "leave aes_instructions out, or take a machine that is one",
 )
-
-Cipher = Literal[
-    "AES-128-GCM", "AES-192-GCM", "AES-256-GCM", "CHACHA20-POLY1305",
-    "AES-128-CBC", "AES-192-CBC", "AES-256-CBC", "CAMELLIA-128-CBC", "CAMELLIA-256-CBC",
-    "BF-CBC", "CAST5-CBC", "DES-EDE3-CBC", "none",
-]  # fmt: skip
-
-
-class Options(TunnelOptions):
-    """Options of `openvpn`."""
-
-    mode: Literal["tls", "static-key"] = Field(default="tls", description="how the ends agree on keys")
-    transport: Literal["udp", "tcp"] = Field(default="udp", description="what carries the tunnel's packets")
-    dev: Literal["tun", "tap"] = Field(default="tun", description="IP packets, or Ethernet frames")
-    outside: Literal["ipv4", "ipv6"] = Field(default="ipv4", description="IP version of the packets on the WAN")
-    cipher: Cipher | Literal["negotiated"] = Field(
-        default="AES-256-GCM",
-        description="cipher of the data channel; negotiated: the ends agree on one of data_ciphers",
-    )
-    data_ciphers: str | None = Field(
-        default=None,
-        description="with cipher = negotiated: what both ends offer, the most wanted first, with colons between them, "
-        "such as AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305 (OpenVPN's default)",
-    )
-    auth: Literal["SHA1", "SHA224", "SHA256", "SHA384", "SHA512", "MD5", "none"] = Field(
-        default="SHA1", description="digest of the data channel; AEAD ciphers (GCM, Poly1305) have none beside them"
-    )
-    mssfix: int | None = Field(
-        default=None, ge=0, le=65535, description="OpenVPN's mssfix [bytes], 0 for off; left out: its own default"
-    )
-    tun_mtu: int | None = Field(
-        default=None, ge=576, le=9000, description="MTU of the tunnel's device [bytes]; left out: its own default, 1500"
-    )
-    fragment: int | None = Field(
-        default=None,
-        ge=256,
-        le=65535,
-        description="largest UDP datagram [bytes]: OpenVPN itself splits what is longer; left out: it does not",
-    )
-    tls_wrap: Literal["none", "tls-auth", "tls-crypt"] = Field(
-        default="none", description="with mode = tls: a second key that signs, or enciphers, the control channel"
-    )
-    sndbuf: int | None = Field(
-        default=None, ge=2048, le=16_777_216, description="send buffer of the socket [bytes]; left out: the system's"
-    )
-    rcvbuf: int | None = Field(
-        default=None, ge=2048, le=16_777_216, description="receive buffer of the socket [bytes]; left out: the system's"
-    )
-    reneg_sec: int | None = Field(
-        default=None, ge=0, le=604_800, description="new keys after so many seconds, 0 for never; left out: 3600"
-    )
-    reneg_bytes: int | None = Field(
-        default=None, ge=0, le=2**62, description="new keys after so many bytes; left out: its own default"
-    )
-    aes_instructions: bool = Field(
-        default=True, description="false: OpenSSL does without the CPU's AES instructions (x86-64 only)"
-    )
-    engine: str | None = Field(
-        default=None, description="OpenSSL engine that is to do the ciphers, such as afalg; left out: none"
-    )
-    providers: str | None = Field(
-        default=None,
-        description="OpenSSL providers to load, with colons between them, as legacy:default; left out: the default "
-        "one, and the legacy one for the ciphers that need it",
-    )
-    program: str = Field(default="openvpn", description="name or path of the program at both ends")
-
-    @property
-    def offered(self) -> tuple[str, ...]:
-        """The ciphers that both ends offer."""
-        return tuple(self.data_ciphers.split(":")) if self.data_ciphers else (self.cipher,)
-
-    @field_validator("data_ciphers")
-    @classmethod
-    def _is_a_list_of_ciphers(cls, value: str | None) -> str | None:
-        for name in value.split(":") if value is not None else ():
-            if name not in get_args(Cipher) or name == "none":
-                raise ValueError(f"must be ciphers with colons between them, and there is none called {name!r:.40}")
-        return value
-
-    @field_validator("engine", "providers")
-    @classmethod
-    def _is_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
-        # It becomes a word of a configuration that root's OpenVPN reads: names only, no paths and no second option.
-        word = "[A-Za-z0-9][A-Za-z0-9_-]*"
-        pattern = word if info.field_name == "engine" else f"{word}(:{word})*"
-        if value is not None and not re.fullmatch(pattern, value):
-            raise ValueError(
-                "must be a name such as afalg"
-                if info.field_name == "engine"
-                else "must be names with colons between them"
-            )
-        return value
-
-    @field_validator("program")
-    @classmethod
-    def _is_a_program(cls, value: str) -> str:
-        # It becomes the first word of a command that root runs: nothing that could pass for an option or a second word.
-        if not re.fullmatch(r"(/[A-Za-z0-9._+/-]+|[A-Za-z0-9._+][A-Za-z0-9._+-]*)", value):
-            raise ValueError("must be a plain name such as openvpn, or a full path such as /opt/openvpn/sbin/openvpn")
-        return value
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if (self.cipher == NEGOTIATED) != (self.data_ciphers is not None):
-            raise ValueError('cipher = "negotiated" and data_ciphers go together: one without the other means nothing')
-        if self.mode == "static-key" and self.cipher == NEGOTIATED:
-            raise ValueError('with a static key nothing is negotiated; take mode = "tls"')
-        if self.fragment is not None and self.transport == "tcp":
-            raise ValueError('fragment splits datagrams, and TCP has none; take transport = "udp"')
-        if self.mode == "static-key" and is_aead(self.cipher):
-            raise ValueError(f'OpenVPN refuses {self.cipher} with a static key; take a CBC cipher, or mode = "tls"')
-        if self.mode == "static-key" and self.tls_wrap != "none":
-            raise ValueError(f'there is no control channel for {self.tls_wrap} to wrap; take mode = "tls"')
-        if self.mode == "static-key" and (self.reneg_sec, self.reneg_bytes) != (None, None):
-            raise ValueError('a static key is never renegotiated; take mode = "tls"')
-        return self
 
 
 class OpenVpn(Tunnel[Options]):
@@ -205,7 +85,11 @@ class OpenVpn(Tunnel[Options]):
 
     @property
     def outer(self) -> Outer:
-        return Outer(self.options.transport, PORT, ip_version=6 if self.options.outside == "ipv6" else 4)
+        version = 6 if self.options.outside == "ipv6" else 4
+        return Outer(self.options.transport, PORT, version, self.options.processes)
+
+    def devices_at(self, end: End) -> tuple[str, ...]:
+        return tuple(f"tun{number}" for number in range(self.options.processes))
 
     @property
     def cipher(self) -> str:
@@ -236,28 +120,31 @@ class OpenVpn(Tunnel[Options]):
 
     def negotiated(self) -> tuple[Check, ...]:
         """What the router's daemon says of its data channel (verb 4)."""
-        cipher, auth = parse_data_channel(self.router_daemons[0].output())
+        return tuple(check for daemon in self.router_daemons for check in self._negotiated_by(daemon))
+
+    def _negotiated_by(self, daemon: Daemon) -> tuple[Check, ...]:
+        cipher, auth = parse_data_channel(daemon.output())
         if self.options.cipher == NEGOTIATED:
             checks = [_is_among("cipher", self.options.offered, cipher)]
         else:
             checks = [equals("cipher", self.options.cipher, cipher)]
         if not is_aead(self.cipher):
             checks.append(equals("digest", self.options.auth, auth))
-        checks += self._loaded()
+        checks += self._loaded(daemon)
         if not self.options.aes_instructions:
-            environment = self.ends.router.host.read_machine(f"/proc/{self.router_daemons[0].pid}/environ")
+            environment = self.ends.router.host.read_machine(f"/proc/{daemon.pid}/environ")
             found = MASK if MASK in environment.split("\0") else "all instructions"
             checks.append(equals("aes-instructions", MASK, found))
         return tuple(checks)
 
-    def _loaded(self) -> list[Check]:
+    def _loaded(self, daemon: Daemon) -> list[Check]:
         """Engine and providers: by the daemon's word, and by the libraries that the running program holds."""
         checks = []
         if self.options.engine is not None:
-            checks.append(equals("engine", self.options.engine, parse_engine(self.router_daemons[0].output())))
+            checks.append(equals("engine", self.options.engine, parse_engine(daemon.output())))
         for name in self.options.providers.split(":") if self.options.providers else ():
             if name not in BUILT_IN_PROVIDERS:
-                mapped = self.ends.router.host.read_machine(f"/proc/{self.router_daemons[0].pid}/maps")
+                mapped = self.ends.router.host.read_machine(f"/proc/{daemon.pid}/maps")
                 checks.append(equals("provider", name, name if f"/{name}.so" in mapped else "not loaded"))
         return checks
 
@@ -275,14 +162,12 @@ class OpenVpn(Tunnel[Options]):
             }
         # The server first: a client that finds nobody waits seconds before it tries again.
         for end, other in reversed(list(self.ends)):
-            config = self._write(end, "openvpn.conf", self._config(end, other, files[end.host.name]))
-            masked = [] if self.options.aes_instructions else ["env", MASK]
-            name = Path(self.options.program).name
-            daemon = self._start(end, [*masked, self.options.program, "--config", config], name=name)
-            if end is self.ends.server:
-                self._await(
-                    daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP", 5
-                )
+            for number in range(self.options.processes):
+                daemon = self._start_one(end, self._config(end, other, files[end.host.name], number), number)
+                if end is self.ends.server:
+                    self._await(
+                        daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP", 5
+                    )
         # With a static key there is no handshake, and OpenVPN calls itself initialised at the peer's first packet only.
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
         for daemon in (*self.router_daemons, *self.server_daemons):
@@ -290,6 +175,31 @@ class OpenVpn(Tunnel[Options]):
         if self.options.cipher == NEGOTIATED:
             agreed, _ = parse_data_channel(self.router_daemons[0].output())
             self._agreed = agreed if agreed in self.options.offered else ""
+
+    def _start_one(self, end: End, text: str, number: int) -> Daemon:
+        """One process; the first is called as the program is, the others by their number, too."""
+        mark = f"-{number + 1}" if number else ""
+        config = self._write(end, f"openvpn{mark}.conf", text)
+        masked = [] if self.options.aes_instructions else ["env", MASK]
+        name = Path(self.options.program).name + mark
+        return self._start(end, [*masked, self.options.program, "--config", config], name=name)
+
+    def _route(self) -> None:
+        """Where there are several processes, each connection takes one of them, chosen by addresses and ports."""
+        if self.options.processes == 1:
+            super()._route()
+            return
+        for end, other in self.ends:
+            before = end.host.run(["cat", HASH_POLICY]).stdout.strip()
+            end.host.set_kernel_file(HASH_POLICY, HASH_BY_PORTS)
+            self._stack.callback(end.host.set_kernel_file, HASH_POLICY, before)
+            ways = [
+                word
+                for number, device in enumerate(self.devices_at(end))
+                for word in ("nexthop", "via", inner_address(other, number), "dev", device)
+            ]
+            end.host.ip("route", "add", end.reaches, *source_words(end), *ways)
+            self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
 
     def _await(self, daemon: Daemon, text: str, timeout_s: float) -> None:
         try:
@@ -316,21 +226,22 @@ class OpenVpn(Tunnel[Options]):
             for end, _ in self.ends
         }
 
-    def _config(self, end: End, other: End, files: Mapping[str, str]) -> str:
+    def _config(self, end: End, other: End, files: Mapping[str, str], number: int = 0) -> str:
         options = self.options
         is_server = end is self.ends.server
-        is_ipv6 = options.outside == "ipv6"
+        is_ipv6, port = options.outside == "ipv6", PORT + number
         here, there = (each.wan_address6 if is_ipv6 else each.wan_address for each in (end, other))
         version = 6 if is_ipv6 else 4
         protocol = {"udp": f"udp{version}", "tcp": f"tcp{version}-{'server' if is_server else 'client'}"}[
             options.transport
         ]
         lines = [
-            f"dev {self.device}",
+            f"dev {self.devices_at(end)[number]}",
             f"dev-type {options.dev}",
             f"proto {protocol}",
-            *([f"local {here}", f"lport {PORT}"] if is_server else ["nobind", f"remote {there} {PORT}"]),
-            f"ifconfig {end.inner_address} {other.inner_address if options.dev == 'tun' else '255.255.255.0'}",
+            *([f"local {here}", f"lport {port}"] if is_server else ["nobind", f"remote {there} {port}"]),
+            f"ifconfig {inner_address(end, number)} "
+            + (inner_address(other, number) if options.dev == "tun" else "255.255.255.0"),
             *(f"{key} {path}" for key, path in files.items()),
             f"auth {options.auth}",
             "disable-dco",
@@ -358,8 +269,13 @@ class OpenVpn(Tunnel[Options]):
         return "\n".join(lines) + "\n"
 
 
+def inner_address(end: End, number: int) -> str:
+    """The address of one end of a process's tunnel: each has a pair of its own."""
+    return str(ip_address(end.inner_address) + 2 * number)
+
+
 def _engines(name: str) -> Requirement:
-    """Built without them, as Debian's is since OpenSSL 3, OpenVPN notes that and goes on as if none had been asked for."""
+    """Built without them, as Debian's is, OpenVPN notes that and goes on as if none had been asked for."""
     return Requirement(
         f"OpenSSL engines in {name}",
         lambda host: "Sorry" not in host.run([name, "--show-engines"], check=False).stdout,

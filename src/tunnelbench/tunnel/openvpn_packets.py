@@ -15,6 +15,9 @@ CIPHER_BLOCK_BYTES = {
 
 DIGEST_BYTES = {"none": 0, "MD5": 16, "SHA1": 20, "SHA224": 28, "SHA256": 32, "SHA384": 48, "SHA512": 64}
 
+LEGACY_CIPHERS = {"BF-CBC", "CAST5-CBC"}
+"""What OpenSSL 3 keeps in its legacy provider."""
+
 OPCODE_AND_PEER_ID_BYTES = 4
 """P_DATA_V2; a static key's packets have neither."""
 

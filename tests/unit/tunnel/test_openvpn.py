@@ -17,7 +17,8 @@ from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel import certificates, create
 from tunnelbench.tunnel.certificates import Authority, Issued
-from tunnelbench.tunnel.openvpn import MASK, OpenVpn, Options, first_complaint, parse_data_channel, parse_engine
+from tunnelbench.tunnel.openvpn import MASK, OpenVpn, first_complaint, parse_data_channel, parse_engine
+from tunnelbench.tunnel.openvpn_options import Options
 
 LOGS = samples("openvpn-*/*-*.log")
 ASKED = {
@@ -342,3 +343,27 @@ def test_a_provider_that_the_program_has_not_loaded_is_void(tmp_path: Path, monk
         engine, provider = tunnel.negotiated()[1:]
         assert (engine.name, engine.verdict) == ("engine", Verdict.OK)
         assert (provider.name, provider.verdict) == ("provider", verdict)
+
+
+@pytest.mark.usefixtures("authority")
+def test_several_processes_have_a_device_a_port_and_addresses_each_and_share_out_the_routes(tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, processes=2) as tunnel:
+        assert [daemon.name for daemon in tunnel.router_daemons] == ["openvpn", "openvpn-2"]
+        second = set(tunnel.configuration["router/openvpn-2.conf"].splitlines())
+        assert {"dev tun1", "remote 198.18.2.2 1195", "ifconfig 198.18.3.3 198.18.3.4"} <= second
+        assert {"dev tun0", "remote 198.18.2.2 1194"} <= set(lines(tunnel, "router"))
+        assert "lport 1195" in tunnel.configuration["server/openvpn-2.conf"].splitlines()
+        assert tunnel.devices_at(tunnel.ends.router) == ("tun0", "tun1")
+        asked = commands(tunnel.ends.router.host)
+        assert "tee /proc/sys/net/ipv4/fib_multipath_hash_policy" in asked
+        ways = "nexthop via 198.18.3.2 dev tun0 nexthop via 198.18.3.4 dev tun1"
+        assert f"ip route add 198.18.4.1 {ways}" in asked
+        assert str(tunnel.outer) == "udp ports 1194-1195"
+        assert [tunnel.outer.has_port(port) for port in (1193, 1194, 1195, 1196)] == [False, True, True, False]
+        assert len([check for check in tunnel.negotiated() if check.name == "cipher"]) == 2
+    assert commands(tunnel.ends.router.host).count("tee /proc/sys/net/ipv4/fib_multipath_hash_policy") == 2
+
+
+def test_several_processes_take_a_tun() -> None:
+    with pytest.raises(ValidationError, match='takes dev = "tun"'):
+        Options.model_validate({"processes": 2, "dev": "tap"})

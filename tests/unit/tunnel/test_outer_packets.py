@@ -13,7 +13,7 @@ from tests.unit.tunnel.fakes import make_ends
 
 from tunnelbench.tunnel import adapter, adapters, tinc
 from tunnelbench.tunnel.base import Tunnel
-from tunnelbench.tunnel.openvpn import Cipher
+from tunnelbench.tunnel.openvpn_options import Cipher
 from tunnelbench.tunnel.openvpn_packets import CIPHER_BLOCK_BYTES, DIGEST_BYTES, fragments
 
 INNER_BYTES = 239
