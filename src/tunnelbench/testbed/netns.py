@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import ClassVar
 
 from tunnelbench.host.command import CommandFailed, run_command
 from tunnelbench.host.host import Host, LocalHost, NamespaceHost
@@ -66,7 +67,7 @@ class NetnsTestbed(Testbed):
     """Three network namespaces on one machine."""
 
     kind = "netns"
-    topologies = (ROUTER_SERVER, ROAD_WARRIOR)
+    topologies: ClassVar[tuple[str, ...]] = (ROUTER_SERVER, ROAD_WARRIOR)
 
     client: NamespaceHost
     router: NamespaceHost

@@ -190,7 +190,8 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     @property
     def compresses(self) -> bool:
-        """Whether the length of an outer packet depends on the content; `outer_packet_bytes` is then the longest."""
+        """Whether the length of an outer packet depends on the content; `outer_packet_bytes` is then what is left where
+        nothing can be compressed."""
         return False
 
     def wire_bytes(self, inner_packet_bytes: int, mtu_bytes: int) -> float:

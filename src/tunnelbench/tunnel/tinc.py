@@ -41,8 +41,10 @@ ZLIB_BEST = 9
 ZLIB_GROWTH_BYTES = 11
 """Of what does not compress: a header of 2, a stored block's of 5, a checksum of 4 (RFC 1950; RFC 1951, 3.2.4)."""
 
-LZO_GROWTH_BYTES = 64 + 3
-"""And a sixteenth: the most that LZO1X adds (LZO.FAQ)."""
+LZO_GROWTH_BYTES = 3 + 2
+LZO_RUN_BYTES = 255
+"""LZO1X where it finds nothing to shorten: a mark of the end, and the length of what is copied, which takes a byte and
+another for each 255 that go beyond 18."""
 
 CIPHER_BLOCK_BYTES = {
     "aes-128-cbc": 16, "aes-192-cbc": 16, "aes-256-cbc": 16,
@@ -59,7 +61,8 @@ OPENSSL_NIDS = {
 }  # fmt: skip
 
 
-MTU_PROBING_LIMIT_S = 30.0
+MTU_PROBING_LIMIT_S = 40.0
+"""tinc takes what it has after thirty rounds of probes, of some more than a second; with compression it needs them."""
 FIRST_PROBE_LIMIT_S = 3.0
 """For the first probe that arrives."""
 
@@ -116,12 +119,12 @@ class Tinc(Tunnel[Options]):
         return self.options.compression > 0
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        """With compression the longest that it can be; zlib's, where there is nothing to compress."""
+        """With compression, of content that does not compress, from some 300 bytes on."""
         # In router mode, too, the packet keeps the Ethernet header that it has inside tinc (net_packet.c: a VPN packet
         # begins with it in protocol 17).
         frame = ETHERNET_HEADER_BYTES + inner_packet_bytes
         if self.options.compression > ZLIB_BEST:
-            frame += frame // 16 + LZO_GROWTH_BYTES
+            frame += LZO_GROWTH_BYTES + max(0, frame - 19) // LZO_RUN_BYTES
         elif self.compresses:
             frame += ZLIB_GROWTH_BYTES
         plain = SEQUENCE_BYTES + frame

@@ -125,12 +125,12 @@ def test_of_a_road_warriors_tunnel_the_lan_is_counted_and_the_pings_beside_it_ar
 @pytest.mark.parametrize("is_client", [True, False])
 def test_shares_are_of_the_packets_in_the_direction_of_the_data(direction: Direction, is_client: bool) -> None:
     several, one = ("tun0", "tun1"), ("lan",)
-    place = Place(direction, *((several, one) if is_client else (one, several)), "wan")
+    place = Place(direction, several if is_client else one, one if is_client else several, "wan")
     before = host({"tun0": device(), "tun1": device()})
     after = host({"tun0": device(10, tx_packets=30), "tun1": device(20, tx_packets=40)})
-    snapshots = [replace(NOTHING, client=each, server=each) for each in (before, after)]
+    first, last = (replace(NOTHING, client=each, server=each) for each in (before, after))
     arrives = (direction is Direction.IN) == is_client
-    assert data_shares(*snapshots, place) == ({"tun0": 10, "tun1": 20} if arrives else {"tun0": 30, "tun1": 40})
+    assert data_shares(first, last, place) == ({"tun0": 10, "tun1": 20} if arrives else {"tun0": 30, "tun1": 40})
 
 
 def test_what_arrives_at_several_devices_is_counted_together() -> None:

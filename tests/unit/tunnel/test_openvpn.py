@@ -326,7 +326,8 @@ def test_a_program_without_engines_is_told_before_it_would_go_on_without(tmp_pat
     sorry = "Sorry, OpenSSL hardware crypto engine functionality is not available.\n"
     with pytest.raises(TunnelUnavailable, match="OpenSSL engines in openvpn is missing"):
         create(TunnelSpec("openvpn", "afalg", {"engine": "afalg"}), make_ends(tmp_path, lambda _: sorry))
-    assert create(TunnelSpec("openvpn", "afalg", {"engine": "afalg"}), make_ends(tmp_path, lambda _: "OpenSSL Crypto"))
+    with_engines = make_ends(tmp_path, lambda _: "OpenSSL Crypto Engines")
+    assert create(TunnelSpec("openvpn", "afalg", {"engine": "afalg"}), with_engines).options.engine == "afalg"
 
 
 def test_the_engine_in_use_is_read_from_the_log() -> None:

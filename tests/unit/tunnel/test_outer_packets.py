@@ -109,6 +109,17 @@ def test_no_piece_of_a_packet_is_a_longer_datagram_than_asked_for(inner_bytes: i
     assert max(outers) <= 20 + 8 + 500
 
 
+def test_what_a_packet_takes_on_the_wan_is_that_of_all_its_outer_packets() -> None:
+    ethernet = 38
+    assert make_tunnel("openvpn", GCM).wire_bytes(1000, 1500) == 1052 + ethernet
+    assert make_tunnel("openvpn", GCM | {"outside": "ipv6"}).wire_bytes(1000, 1500) == 1072 + ethernet
+    split = make_tunnel("openvpn", GCM | {"fragment": 600})
+    assert split.outer_packets_bytes(1000) == (56 + 500, 56 + 500)
+    assert split.wire_bytes(1000, 1500) == 2 * (56 + 500 + ethernet)
+    stream = make_tunnel("openvpn", GCM | TLS_TCP | {"outside": "ipv6"})
+    assert stream.wire_bytes(1000, 1500) == pytest.approx((1000 + 2 + 24) * 1538 / (1500 - 40 - 32))
+
+
 @given(st.integers(1, 9000), st.integers(100, 2000))
 def test_pieces_make_up_the_packet_and_are_alike_but_for_the_last(plain_bytes: int, largest_bytes: int) -> None:
     *others, last = fragments(plain_bytes, largest_bytes)
