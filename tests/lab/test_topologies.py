@@ -27,7 +27,7 @@ def require_proven(record: TrialRecord) -> None:
 
 def test_two_processes_both_carry_packets_and_one_stream_takes_one_of_them(testbed: NetnsTestbed) -> None:
     tunnel = TunnelSpec("openvpn", "two", {"processes": 2, "outside": "ipv6"})
-    many = measure(testbed, make_plan(tunnel, streams=16, direction=BOTH_WAYS))
+    many = measure(testbed, make_plan(tunnel, streams=16, direction=BOTH_WAYS, duration_s=2))
     for record in many:
         require_proven(record)
         assert record.proof is not None
@@ -45,7 +45,8 @@ def test_two_processes_both_carry_packets_and_one_stream_takes_one_of_them(testb
 @pytest.mark.parametrize("kind", ["none", "openvpn", "wireguard-go"])
 def test_a_road_warrior_ends_the_tunnel_itself_and_the_router_is_under_test(kind: str, tmp_path: Path) -> None:
     with make_testbed(tmp_path, topology=ROAD_WARRIOR) as testbed:
-        for record in measure(testbed, make_plan(TunnelSpec(kind, kind), payload_bytes=(1200,), direction=BOTH_WAYS)):
+        plan = make_plan(TunnelSpec(kind, kind), payload_bytes=(1200,), direction=BOTH_WAYS, duration_s=2)
+        for record in measure(testbed, plan):
             require_proven(record)
             assert record.proof is not None
             assert {name.split(".")[0] for name in record.proof.versions} == {"client", "router"}
