@@ -283,12 +283,21 @@ class Bench:
 
     def _ends(self) -> Ends:
         testbed, a = self.testbed, self.testbed.addresses
+        lan, wan = testbed.lan_device, testbed.wan_device
+        if testbed.is_road_warrior:
+            inside = a.client_inside
+            caller = End(testbed.client, a.client_lan, lan, a.client_inner, a.target, a.client_lan6, source=inside)
+            called = End(testbed.router, a.router_lan, lan, a.router_inner, inside, a.router_lan6)
+        else:
+            caller = End(testbed.router, a.router_wan, wan, a.router_inner, a.target, a.router_wan6)
+            called = End(testbed.server, a.server_wan, wan, a.server_inner, a.lan_network, a.server_wan6)
         return Ends(
-            router=End(testbed.router, a.router_wan, testbed.wan_device, a.router_inner, reaches=a.target),
-            server=End(testbed.server, a.server_wan, testbed.wan_device, a.server_inner, reaches=a.lan_network),
+            router=caller,
+            server=called,
             local=testbed.local,
             mark=testbed.mark,
             prepare_device=testbed.prepare_tunnel_device,
+            is_server_under_test=testbed.is_road_warrior,
         )
 
 

@@ -13,7 +13,7 @@ from tests.lab.bench import NO_TUNNEL, open_tunnel
 
 from tunnelbench.host.host import Host
 from tunnelbench.measure.companion import TrafficPath
-from tunnelbench.measure.counters import Place
+from tunnelbench.measure.counters import place_of
 from tunnelbench.measure.udp_exchange import Exchanger
 from tunnelbench.model.plan import Direction
 from tunnelbench.run import on_cpus
@@ -26,7 +26,7 @@ def plain_path(testbed: NetnsTestbed, direction: Direction = Direction.OUT, size
     """Client and server with the router between them, and no tunnel."""
     a = testbed.addresses
     with on_cpus(testbed.local.cpus), open_tunnel(testbed, NO_TUNNEL) as tunnel:
-        place = Place(direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
+        place = place_of(testbed, tunnel, direction)
         path = TrafficPath(a.client_lan, a.target, place)
         yield Exchanger(testbed, path, engine.locate(), sizes)
 

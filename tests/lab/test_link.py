@@ -11,7 +11,7 @@ from tests.lab.bench import NO_TUNNEL, Watcher, check, iperf3, make_plan, make_t
 
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.tcp_trial import TrialMeter, warm_up
-from tunnelbench.model.frames import tcp_limit_bps
+from tunnelbench.model.frames import tcp_limit_bps, wire_bytes
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import TrialRecord, Verdict
 from tunnelbench.model.testbed import Link
@@ -61,7 +61,7 @@ def test_a_link_may_be_faster_one_way_than_the_other(lab: None, tmp_path: Path) 
 def test_small_segments_take_the_wire_that_their_headers_and_gaps_do(lab: None, tmp_path: Path) -> None:
     with make_testbed(tmp_path / "run", Link(rate_in_mbps=10, rate_out_mbps=10)) as testbed:
         (record,) = measure(testbed, make_plan(NO_TUNNEL, payload_bytes=(76,), duration_s=3, interval_s=0.25))
-    limit_bps = tcp_limit_bps(10, 76, lambda inner: inner, 1500)
+    limit_bps = tcp_limit_bps(10, 76, wire_bytes, 1500)
     assert usual_mbps(record) == pytest.approx(limit_bps / 1e6, rel=0.03)
     assert record.tcp is not None
     assert record.tcp.mss_bytes == 76

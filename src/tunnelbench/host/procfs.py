@@ -107,6 +107,18 @@ def thread_cpu_s(pids: Iterable[int]) -> tuple[float, str]:
     return total_s, method
 
 
+def with_children(pid: int) -> list[int]:
+    """A process of this machine and the living children that it and they have forked (proc_pid_task(5), `children`).
+
+    A server may have a process a session, and the session does the work. By itself where the kernel does not tell.
+    """
+    try:
+        forked = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return [pid]
+    return [pid, *(each for child in forked for each in with_children(int(child)))]
+
+
 def resident_bytes(pid: int | str) -> int | None:
     """Resident memory of a process of this machine, or of `self` (proc_pid_statm(5)); None: it is gone."""
     try:

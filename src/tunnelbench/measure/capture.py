@@ -10,11 +10,19 @@ from pathlib import Path
 
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
+from tunnelbench.model.frames import (
+    ETHERNET_HEADER_BYTES,
+    IP_PROTOCOLS,
+    IPV4_HEADER_BYTES,
+    IPV6_FRAGMENT_HEADER_BYTES,
+    IPV6_HEADER_BYTES,
+)
 
 MAGIC_MICROSECONDS = 0xA1B2C3D4
 LINKTYPE_ETHERNET = 1
 PROTOCOL_NAMES = {number: name for name, number in IP_PROTOCOLS.items()}
+FRAGMENT_HEADER = 44
+"""Number of IPv6's header of fragments."""
 SNAP_BYTES = 2048
 MOST_PACKETS = 2000
 """A capture ends by itself after so many packets: it is for a handful of pings."""
@@ -22,7 +30,7 @@ MOST_PACKETS = 2000
 
 @dataclass(frozen=True)
 class Packet:
-    """One IPv4 packet as captured."""
+    """One IP packet as captured."""
 
     protocol: str
     ports: tuple[int, int] | None
@@ -31,6 +39,7 @@ class Packet:
     """Of the IP packet."""
     content: bytes
     """Behind the Ethernet header."""
+    ip_version: int = 4
 
 
 @dataclass
@@ -41,14 +50,14 @@ class Capture:
 
 
 @contextmanager
-def capture_ipv4(host: Host, device: str) -> Iterator[Capture]:
-    """Capture IPv4 packets on a device while the block runs."""
+def capture_ip(host: Host, device: str) -> Iterator[Capture]:
+    """Capture IPv4 and IPv6 packets on a device while the block runs."""
     capture = Capture()
     path = host.folder / "capture.pcap"
     # fmt: off
     # Immediate mode: a short capture is otherwise lost in the kernel's buffer.
     daemon = host.start(["tcpdump", "--immediate-mode", "-U", "-n", "-Z", "root", "-s", str(SNAP_BYTES),
-                         "-c", str(MOST_PACKETS), "-i", device, "-w", str(path), "ip"])
+                         "-c", str(MOST_PACKETS), "-i", device, "-w", str(path), "ip or ip6"])
     # fmt: on
     try:
         if not daemon.wait_for("listening on", timeout_s=5):
@@ -63,7 +72,7 @@ def capture_ipv4(host: Host, device: str) -> Iterator[Capture]:
 
 
 def read_pcap(path: Path) -> Iterator[Packet]:
-    """IPv4 packets of a classic pcap file of Ethernet frames, in either byte order; a cut-off record ends it."""
+    """IP packets of a classic pcap file of Ethernet frames, in either byte order; a cut-off record ends it."""
     data = path.read_bytes()
     order = "<" if data[:4] == struct.pack("<I", MAGIC_MICROSECONDS) else ">"
     position = 24
@@ -71,17 +80,38 @@ def read_pcap(path: Path) -> Iterator[Packet]:
         _, _, captured, _ = struct.unpack_from(f"{order}IIII", data, position)
         frame = data[position + 16 : position + 16 + captured]
         position += 16 + captured
-        if len(frame) == captured and captured >= ETHERNET_HEADER_BYTES + 20:
-            yield parse_ipv4(frame[ETHERNET_HEADER_BYTES:])
+        content = frame[ETHERNET_HEADER_BYTES:]
+        if len(frame) == captured and len(content) >= IPV4_HEADER_BYTES:
+            if content[0] >> 4 == 4:
+                yield parse_ipv4(content)
+            elif content[0] >> 4 == 6 and len(content) >= IPV6_HEADER_BYTES:
+                yield parse_ipv6(content)
 
 
 def parse_ipv4(content: bytes) -> Packet:
     """An IPv4 packet (RFC 791)."""
     header_bytes = (content[0] & 0x0F) * 4
-    protocol = PROTOCOL_NAMES.get(content[9], str(content[9]))
     later_fragment = struct.unpack_from("!H", content, 6)[0] & 0x1FFF
-    ports = None
-    if protocol in ("tcp", "udp") and not later_fragment and len(content) >= header_bytes + 4:
-        ports = struct.unpack_from("!HH", content, header_bytes)
     length_bytes: int = struct.unpack_from("!H", content, 2)[0]
-    return Packet(protocol, ports, length_bytes, content)
+    return _packet(content[9], content, header_bytes, length_bytes, has_ports=not later_fragment)
+
+
+def parse_ipv6(content: bytes) -> Packet:
+    """An IPv6 packet (RFC 8200); of extension headers only that of fragments is understood."""
+    header_bytes, number, later_fragment = IPV6_HEADER_BYTES, content[6], 0
+    if number == FRAGMENT_HEADER and len(content) >= IPV6_HEADER_BYTES + IPV6_FRAGMENT_HEADER_BYTES:
+        number = content[IPV6_HEADER_BYTES]
+        later_fragment = struct.unpack_from("!H", content, IPV6_HEADER_BYTES + 2)[0] >> 3
+        header_bytes += IPV6_FRAGMENT_HEADER_BYTES
+    length_bytes: int = IPV6_HEADER_BYTES + struct.unpack_from("!H", content, 4)[0]
+    return _packet(number, content, header_bytes, length_bytes, has_ports=not later_fragment, ip_version=6)
+
+
+def _packet(
+    number: int, content: bytes, header_bytes: int, length_bytes: int, *, has_ports: bool, ip_version: int = 4
+) -> Packet:
+    protocol = PROTOCOL_NAMES.get(number, str(number))
+    ports = None
+    if protocol in ("tcp", "udp") and has_ports and len(content) >= header_bytes + 4:
+        ports = struct.unpack_from("!HH", content, header_bytes)
+    return Packet(protocol, ports, length_bytes, content, ip_version)

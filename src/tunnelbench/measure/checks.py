@@ -111,6 +111,22 @@ def outer_protocol(
     return Check("outer-protocol-in-trial", Verdict.OK, reason, rule=3)
 
 
+def sharing(data_packets: Mapping[str, int]) -> tuple[Check, ...]:
+    """Whether all the tunnels among which connections are shared out carried data; `data_packets` by device.
+
+    No more than CONTROL_PACKETS is no data. Empty where there is but one tunnel.
+    """
+    if len(data_packets) < 2:
+        return ()
+    total = sum(data_packets.values()) or 1
+    shares = ", ".join(f"{device} {packets / total:.0%}" for device, packets in data_packets.items())
+    idle = [device for device, packets in data_packets.items() if packets <= CONTROL_PACKETS]
+    if idle:
+        reason = f"{' and '.join(idle)} carried no data ({shares}); more streams (tcp.streams) share out better"
+        return (Check("sharing", Verdict.VOID, reason, rule=3),)
+    return (Check("sharing", Verdict.OK, f"of the data packets took {shares}", rule=3),)
+
+
 def fragments(counters: PathCounters, carried_packets: int) -> Check:
     """Packets that no longer fitted were cut up."""
     created, reassembled = counters.fragments_created, counters.reassembled

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from tunnelbench.host.command import Daemon
 from tunnelbench.measure import cpu
@@ -14,6 +15,7 @@ from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import CpuInterval, Window
 from tunnelbench.testbed.base import Testbed
+from tunnelbench.tunnel.base import Tunnel
 
 GRACE_S = 8.0
 """What an iperf3 may take beyond its test for connecting and for its results."""
@@ -64,16 +66,25 @@ class TrafficPath:
     place: Place
     router_daemons: Sequence[Daemon] = ()
     server_daemons: Sequence[Daemon] = ()
+    far_end: str = "server"
+    """Who the tunnel's other end is on."""
 
     def require_daemons(self) -> None:
         """Raises TrialFailed when one of the tunnel's programs has ended."""
-        for end, daemons in (("router", self.router_daemons), ("server", self.server_daemons)):
+        for end, daemons in (("router", self.router_daemons), (self.far_end, self.server_daemons)):
             for daemon in daemons:
                 if not daemon.is_running:
                     last = daemon.last_line()
                     raise TrialFailed(f"{daemon.name} on the {end} ended during the trial; last: {last}")
                 if daemon.is_stopped:
                     raise TrialFailed(f"{daemon.name} on the {end} was stopped during the trial and does nothing")
+
+
+def path_through(testbed: Testbed, tunnel: Tunnel[Any], place: Place) -> TrafficPath:
+    """The path of a trial through a tunnel that is up."""
+    ends = testbed.client_address, testbed.addresses.target
+    far_end = tunnel.far_end.host.name
+    return TrafficPath(*ends, place, tunnel.daemons_under_test, tunnel.far_daemons, far_end)
 
 
 class Companion:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
@@ -12,7 +14,7 @@ from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import PathCounters
 from tunnelbench.testbed.base import Testbed
-from tunnelbench.tunnel.base import Outer
+from tunnelbench.tunnel.base import Outer, Tunnel
 
 TABLE = "tunnelbench"
 
@@ -39,44 +41,54 @@ class Snapshot:
 def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     """Count on the server what the WAN carries: the tunnel's packets, and everything else that is IP.
 
-    The server counts, not the router: it must not pay for it. Counted before defragmentation (priority -450), where a
+    The server counts, not the router: it must not pay for it; of a road warrior's tunnel, on the LAN, the client, all
+    but the pings to the router, which go beside the tunnel. Counted before defragmentation (priority -450), where a
     later fragment has no port and counts as its protocol's.
     """
-    server, device, target = testbed.server, testbed.wan_device, testbed.addresses.target
+    (tester, device), target = testbed.tunnel_cable, testbed.addresses.target
     if outer.protocol == "plain":
         matches = [f"ip saddr {target}", f"ip daddr {target}"]
-    elif outer.port is None:
-        matches = [f"meta l4proto {IP_PROTOCOLS[outer.protocol]}"]
     else:
-        fragment = f"meta l4proto {outer.protocol} ip frag-off & 0x1fff != 0"
-        matches = [f"{outer.protocol} dport {outer.port}", f"{outer.protocol} sport {outer.port}", fragment]
+        version = f"meta nfproto ipv{outer.ip_version}"
+        if outer.port is None:
+            matches = [f"{version} meta l4proto {IP_PROTOCOLS[outer.protocol]}"]
+        else:
+            offset = "ip frag-off & 0x1fff" if outer.ip_version == 4 else "frag frag-off"
+            fragment = f"meta l4proto {outer.protocol} {offset} != 0"
+            wanted = f"{outer.port}-{outer.port + outer.ports - 1}"
+            ports = [f"{version} {outer.protocol} {way} {wanted}" for way in ("dport", "sport")]
+            matches = [*ports, fragment]
+    pinged = testbed.addresses.router_lan
     rules = "\n".join(f"{match} counter name expected accept" for match in matches)
     ruleset = f"""
-        table ip {TABLE}
-        delete table ip {TABLE}
-        table ip {TABLE} {{
+        table inet {TABLE}
+        delete table inet {TABLE}
+        table inet {TABLE} {{
             counter expected {{}}
             counter other {{}}
             chain arriving {{
                 type filter hook prerouting priority -450
                 iifname != "{device}" accept
+                icmp type echo-reply ip saddr {pinged} accept
                 {rules}
                 counter name other
             }}
             chain leaving {{
                 type filter hook postrouting priority 300
                 oifname != "{device}" accept
+                icmp type echo-request ip daddr {pinged} accept
                 {rules}
                 counter name other
             }}
         }}
     """
-    server.run(["nft", "-f", "-"], stdin=ruleset)
+    tester.run(["nft", "-f", "-"], stdin=ruleset)
 
 
 def read_path(testbed: Testbed) -> Snapshot:
     """All counters of the path."""
-    listed = testbed.server.run(["nft", "--json", "list", "counters", "table", "ip", TABLE]).stdout
+    tester, _ = testbed.tunnel_cable
+    listed = tester.run(["nft", "--json", "list", "counters", "table", "inet", TABLE]).stdout
     outer = {
         entry["counter"]["name"]: (int(entry["counter"]["packets"]), int(entry["counter"]["bytes"]))
         for entry in json.loads(listed)["nftables"]
@@ -118,16 +130,35 @@ def arrivals(client: HostCounters, server: HostCounters, place: Place) -> Arriva
 
     Raises TrialFailed where a device has gone, as a tunnel's goes with its daemon.
     """
-    for host, device in ((client, place.client_device), (server, place.server_device)):
+    at_client, at_server = _arrived(client, place.client_devices), _arrived(server, place.server_devices)
+    answers = client.snmp["Icmp.InEchoReps"] if place.has_pings else 0
+    client_packets = at_client[0] - answers
+    client_bytes = at_client[1] - answers * PING_FRAME_BYTES
+    if place.direction is Direction.IN:
+        return Arrivals(client_packets, client_bytes, at_server[0])
+    return Arrivals(*at_server, client_packets)
+
+
+def _arrived(host: HostCounters, devices: Sequence[str]) -> tuple[int, int]:
+    """Packets and bytes that have arrived at all of some devices."""
+    for device in devices:
         if device not in host.devices:
             raise TrialFailed(f"the device {device} has gone")
-    at_client, at_server = client.devices[place.client_device], server.devices[place.server_device]
-    answers = client.snmp["Icmp.InEchoReps"]
-    client_packets = at_client.rx_packets - answers
-    client_bytes = at_client.rx_bytes - answers * PING_FRAME_BYTES
-    if place.direction is Direction.IN:
-        return Arrivals(client_packets, client_bytes, at_server.rx_packets)
-    return Arrivals(at_server.rx_packets, at_server.rx_bytes, client_packets)
+    found = [host.devices[device] for device in devices]
+    return sum(each.rx_packets for each in found), sum(each.rx_bytes for each in found)
+
+
+def data_shares(before: Snapshot, after: Snapshot, place: Place) -> dict[str, int]:
+    """Packets in the direction of the data, by the device of a tester's that they took."""
+    is_client = len(place.client_devices) > 1
+    is_arrival = (place.direction is Direction.IN) == is_client
+
+    def count(snapshot: Snapshot, device: str) -> int:
+        counters = (snapshot.client if is_client else snapshot.server).devices[device]
+        return counters.rx_packets if is_arrival else counters.tx_packets
+
+    devices = place.client_devices if is_client else place.server_devices
+    return {device: count(after, device) - count(before, device) for device in devices}
 
 
 @dataclass(frozen=True)
@@ -135,10 +166,24 @@ class Place:
     """Where a trial's packets are counted."""
 
     direction: Direction
-    client_device: str
-    server_device: str
+    client_devices: tuple[str, ...]
+    server_devices: tuple[str, ...]
+    """Several where a tunnel has several."""
     wan_device: str
-    """The server's."""
+    """The server's; with `is_lan` the client's."""
+    is_lan: bool = False
+    """Whether the tunnel's packets are counted on the LAN."""
+    has_pings: bool = True
+    """Whether the answers of the router to the client arrive among the data."""
+
+
+def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> Place:
+    """Where the packets of a trial through a tunnel are counted."""
+    lan, wan = testbed.lan_device, testbed.wan_device
+    devices = tunnel.devices_at(tunnel.far_end)
+    if testbed.is_road_warrior:
+        return Place(direction, devices, (wan,), lan, is_lan=True, has_pings=lan in devices)
+    return Place(direction, (lan,), devices, wan)
 
 
 PING_FRAME_BYTES = ETHERNET_HEADER_BYTES + 20 + 8 + 56
@@ -188,6 +233,11 @@ def direct_counters(
     """As `path_counters`, from the readings of client and server alone: nothing is forwarded, and there is no WAN."""
     (client_before, server_before), (client_after, server_after) = before, after
     arrived = arrivals(client_after, server_after, place) - arrivals(client_before, server_before, place)
+    if place.is_lan:
+        cable_packets = _frames(client_after, place.wan_device) - _frames(client_before, place.wan_device)
+        cable_packets -= 2 * _snmp("Icmp.InEchoReps", client_before, client_after)
+    else:
+        cable_packets = _frames(server_after, place.wan_device) - _frames(server_before, place.wan_device)
     return PathCounters(
         data_packets=arrived.data_packets,
         data_bytes=arrived.data_bytes,
@@ -197,7 +247,7 @@ def direct_counters(
         outer_expected_bytes=0,
         outer_other_packets=0,
         outer_other_bytes=0,
-        wan_packets=_frames(server_after, place.wan_device) - _frames(server_before, place.wan_device),
+        wan_packets=cable_packets,
         fragments_created=_snmp("Ip.FragCreates", server_before, server_after),
         reassembled=_snmp("Ip.ReasmOKs", server_before, server_after),
         dropped_packets=_dropped(client_before, client_after) + _dropped(server_before, server_after),

@@ -16,6 +16,7 @@ from tunnelbench.host.procfs import (
     foreign_cpu_s,
     parse_stat,
     thread_cpu_s,
+    with_children,
 )
 from tunnelbench.model.result import CpuUsage
 
@@ -41,7 +42,7 @@ def read_cpu(host: Host, daemons: Sequence[Daemon]) -> CpuReading:
     spent_s: dict[str, float] = {}
     method = ""
     for daemon in daemons:
-        own_s, method = thread_cpu_s([daemon.pid])
+        own_s, method = thread_cpu_s(with_children(daemon.pid))
         spent_s[daemon.name] = spent_s.get(daemon.name, 0.0) + own_s
     return CpuReading(
         time.monotonic(), parse_stat(host.read_machine("/proc/stat")), spent_s if daemons else None, method

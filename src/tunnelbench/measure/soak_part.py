@@ -88,11 +88,11 @@ class Part:
         self.keeper = keeper
         self.part = SoakPart(number, "")
         testbed, a = way.udp.testbed, way.udp.testbed.addresses
-        is_in = soak.spec.direction is Direction.IN
+        is_in, here = soak.spec.direction is Direction.IN, testbed.client_address
         self._sender_host, self._far_host = (
             (testbed.server, testbed.client) if is_in else (testbed.client, testbed.server)
         )
-        self._here, self._there = (a.target, a.client_lan) if is_in else (a.client_lan, a.target)
+        self._here, self._there = (a.target, here) if is_in else (here, a.target)
         self._series = Series(is_echo=soak.is_echo)
         self._waiting: list[SoakReading] = []
         """Readings that are not stored yet, at most a chunk of them."""
@@ -220,7 +220,7 @@ class Part:
 
     def _ended_programs(self) -> list[str]:
         tunnel = self.way.tunnel
-        ends = (("router", tunnel.router_daemons), ("server", tunnel.server_daemons))
+        ends = (("router", tunnel.daemons_under_test), (tunnel.far_end.host.name, tunnel.far_daemons))
         return [f"{each.name} on the {end}" for end, daemons in ends for each in daemons if not each.is_running]
 
     def _note(self, kind: str, text: str) -> None:
@@ -257,8 +257,8 @@ class Part:
     def _memory(self, sender: ReadDaemon, far: ReadDaemon) -> dict[str, int]:
         tunnel = self.way.tunnel
         pids = {"controller": os.getpid(), "engine/sender": sender.pid, "engine/receiver": far.pid}
-        pids |= {f"router/{daemon.name}": daemon.pid for daemon in tunnel.router_daemons}
-        pids |= {f"server/{daemon.name}": daemon.pid for daemon in tunnel.server_daemons}
+        pids |= {f"router/{daemon.name}": daemon.pid for daemon in tunnel.daemons_under_test}
+        pids |= {f"{tunnel.far_end.host.name}/{daemon.name}": daemon.pid for daemon in tunnel.far_daemons}
         found = {name: resident_bytes(pid) for name, pid in pids.items()}
         return {name: size for name, size in found.items() if size}
 

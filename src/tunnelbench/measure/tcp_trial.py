@@ -12,9 +12,18 @@ from tunnelbench.host.command import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure import cpu
-from tunnelbench.measure.checks import check_calibration, check_trial
-from tunnelbench.measure.companion import Companion, OnSecond, TrafficPath
-from tunnelbench.measure.counters import HostCounters, Place, direct_counters, path_counters, read_host, read_path
+from tunnelbench.measure.checks import check_calibration, check_trial, sharing
+from tunnelbench.measure.companion import Companion, OnSecond, TrafficPath, path_through
+from tunnelbench.measure.counters import (
+    HostCounters,
+    Place,
+    data_shares,
+    direct_counters,
+    path_counters,
+    place_of,
+    read_host,
+    read_path,
+)
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import tcp_limit_bps
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
@@ -144,7 +153,7 @@ class TrialMeter:
 
     def calibrate(self, spec: TrialSpec, link: BackToBack) -> TrialFindings:
         """One trial of the testers alone (rule 6); errors as `offer_tcp`."""
-        place = Place(spec.direction, link.client_device, link.server_device, link.server_device)
+        place = Place(spec.direction, (link.client_device,), (link.server_device,), link.server_device)
         before = read_host(self.testbed.client), read_host(self.testbed.server)
         path = TrafficPath(link.client_address, link.server_address, place)
         offered = offer_tcp(self.testbed, path, spec, self.traffic, self.on_second)
@@ -162,9 +171,8 @@ class TrialMeter:
     def measure(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> TrialFindings:
         """One trial through a tunnel; errors as `offer_tcp`."""
         testbed = self.testbed
-        place = Place(spec.direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
-        a = testbed.addresses
-        path = TrafficPath(a.client_lan, a.target, place, tunnel.router_daemons, tunnel.server_daemons)
+        place = place_of(testbed, tunnel, spec.direction)
+        path = path_through(testbed, tunnel, place)
         said_before = tunnel.log_sizes()
         before = read_path(testbed)
         offered = offer_tcp(testbed, path, spec, self.traffic, self.on_second)
@@ -181,6 +189,7 @@ class TrialMeter:
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
             restart=tunnel.restart_since(said_before),
         )
+        checks += sharing(data_shares(before, after, place))
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)
 
@@ -273,7 +282,6 @@ def _test_connection(sockets: str) -> str:
 def _limit_bps(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction, payload_bytes: int) -> float | None:
     link = testbed.spec.link
     rate_mbps = link.rate_in_mbps if direction is Direction.IN else link.rate_out_mbps
-    if rate_mbps is None:
+    if rate_mbps is None or tunnel.compresses:
         return None
-    is_stream = not tunnel.has_exact_outer_packets
-    return tcp_limit_bps(rate_mbps, payload_bytes, tunnel.outer_packet_bytes, link.mtu_bytes, is_stream=is_stream)
+    return tcp_limit_bps(rate_mbps, payload_bytes, tunnel.wire_bytes, link.mtu_bytes)

@@ -13,8 +13,17 @@ from typing import Any
 from tunnelbench.host.command import Daemon
 from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure import cpu
-from tunnelbench.measure.companion import FLOWING_PACKETS, Companion, OnSecond, TrafficPath
-from tunnelbench.measure.counters import Place, direct_counters, path_counters, read_host, read_path
+from tunnelbench.measure.checks import sharing
+from tunnelbench.measure.companion import FLOWING_PACKETS, Companion, OnSecond, TrafficPath, path_through
+from tunnelbench.measure.counters import (
+    Place,
+    data_shares,
+    direct_counters,
+    path_counters,
+    place_of,
+    read_host,
+    read_path,
+)
 from tunnelbench.measure.search import MlrSearch, Search
 from tunnelbench.measure.tcp_trial import TrialFindings, router_cpu_doubt
 from tunnelbench.measure.udp_checks import check_udp_calibration, check_udp_trial
@@ -102,7 +111,7 @@ class UdpMeter:
 
     def calibrate(self, spec: TrialSpec, link: BackToBack) -> TrialFindings:
         """One trial of the testers alone (rule 6). Raises TrialFailed when it ends without a figure."""
-        place = Place(spec.direction, link.client_device, link.server_device, link.server_device)
+        place = Place(spec.direction, (link.client_device,), (link.server_device,), link.server_device)
         exchanger = self._exchanger(spec, TrafficPath(link.client_address, link.server_address, place))
         before = read_host(self.testbed.client), read_host(self.testbed.server)
         traffic, bracket_s, foreign = self._observed(spec, exchanger)
@@ -131,6 +140,7 @@ class UdpMeter:
             restart=tunnel.restart_since(said_before),
             testers_pps=self._testers_pps.get((spec.payload_bytes, spec.direction, kind)),
         )
+        checks += sharing(data_shares(before, after, exchanger.path.place))
         raw = _raw(exchanger, foreign) | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(None, checks, raw, udp)
 
@@ -141,9 +151,7 @@ class UdpMeter:
             exchanger.exchange(Load("18", WARM_UP_S, WARM_UP_PPS, interval_s=0.1))
 
     def path(self, direction: Direction, tunnel: Tunnel[Any]) -> TrafficPath:
-        testbed, a = self.testbed, self.testbed.addresses
-        place = Place(direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
-        return TrafficPath(a.client_lan, a.target, place, tunnel.router_daemons, tunnel.server_daemons)
+        return path_through(self.testbed, tunnel, place_of(self.testbed, tunnel, direction))
 
     def _exchanger(self, spec: TrialSpec, path: TrafficPath) -> Exchanger:
         return Exchanger(self.testbed, path, self.program, spec.payload)
@@ -294,11 +302,10 @@ class UdpMeter:
     def _limit_pps(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> float | None:
         link = self.testbed.spec.link
         rate_mbps = link.rate_in_mbps if spec.direction is Direction.IN else link.rate_out_mbps
-        if rate_mbps is None:
+        if rate_mbps is None or tunnel.compresses:
             return None
         sizes = ((spec.payload_bytes, 1),) if spec.payload_bytes else IMIX
-        is_stream = not tunnel.has_exact_outer_packets
-        return udp_limit_pps(rate_mbps, sizes, tunnel.outer_packet_bytes, link.mtu_bytes, is_stream=is_stream)
+        return udp_limit_pps(rate_mbps, sizes, tunnel.wire_bytes, link.mtu_bytes)
 
 
 def _measurement(

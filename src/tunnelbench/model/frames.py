@@ -10,6 +10,9 @@ IP_PROTOCOLS = {"icmp": 1, "ipip": 4, "tcp": 6, "udp": 17, "gre": 47, "esp": 50,
 """Numbers in IPv4's protocol field (IANA, Assigned Internet Protocol Numbers)."""
 
 IPV4_HEADER_BYTES = 20
+IPV6_HEADER_BYTES = 40
+IPV6_FRAGMENT_HEADER_BYTES = 8
+"""RFC 8200, section 4.5: in each fragment, behind the IPv6 header; IPv4 has it all in its own header."""
 TCP_HEADER_BYTES = 20
 UDP_HEADER_BYTES = 8
 ETHERNET_HEADER_BYTES = 14
@@ -24,24 +27,32 @@ def tcp_packet_bytes(payload_bytes: int) -> int:
     return IPV4_HEADER_BYTES + TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES + payload_bytes
 
 
-def wire_bytes(packet_bytes: int, mtu_bytes: int) -> int:
-    """What an IPv4 packet takes on Ethernet, preamble and gap included; a packet over the MTU travels in fragments.
+def wire_bytes(packet_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> int:
+    """What an IP packet takes on Ethernet, preamble and gap included; a packet over the MTU travels in fragments.
 
-    RFC 791: all fragments but the last carry a multiple of 8 bytes, each behind a header of its own.
+    RFC 791 and 8200: all fragments but the last carry a multiple of 8 bytes, each behind a header of its own.
     """
+    if packet_bytes <= mtu_bytes:
+        return max(ETHERNET_MINIMUM_BYTES, packet_bytes + ETHERNET_OVERHEAD_BYTES)
+    header_bytes = ip_header_bytes + (IPV6_FRAGMENT_HEADER_BYTES if ip_header_bytes == IPV6_HEADER_BYTES else 0)
     total = 0
-    rest = packet_bytes - IPV4_HEADER_BYTES
-    while rest + IPV4_HEADER_BYTES > mtu_bytes:
-        part = (mtu_bytes - IPV4_HEADER_BYTES) // 8 * 8
-        total += max(ETHERNET_MINIMUM_BYTES, part + IPV4_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES)
+    rest = packet_bytes - ip_header_bytes
+    while rest + header_bytes > mtu_bytes:
+        part = (mtu_bytes - header_bytes) // 8 * 8
+        total += max(ETHERNET_MINIMUM_BYTES, part + header_bytes + ETHERNET_OVERHEAD_BYTES)
         rest -= part
-    return total + max(ETHERNET_MINIMUM_BYTES, rest + IPV4_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES)
+    return total + max(ETHERNET_MINIMUM_BYTES, rest + header_bytes + ETHERNET_OVERHEAD_BYTES)
 
 
-def stream_wire_bytes(record_bytes: int, mtu_bytes: int) -> float:
+def stream_wire_bytes(record_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> float:
     """What a record takes on Ethernet in a TCP stream, whose full segments share it out; never in fragments."""
-    segment_bytes = mtu_bytes - IPV4_HEADER_BYTES - TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES
+    segment_bytes = mtu_bytes - ip_header_bytes - TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES
     return record_bytes * (mtu_bytes + ETHERNET_OVERHEAD_BYTES) / segment_bytes
+
+
+OnWan = Callable[[int, int], float]
+"""What an inner IP packet takes on the WAN's Ethernet, from its length and the MTU [bytes], such as a tunnel's
+`wire_bytes`."""
 
 
 def udp_packet_bytes(payload_bytes: int) -> int:
@@ -49,50 +60,26 @@ def udp_packet_bytes(payload_bytes: int) -> int:
     return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + payload_bytes
 
 
-def udp_limit_pps(
-    rate_mbps: float,
-    payloads: Sequence[tuple[int, int]],
-    outer_packet_bytes: Callable[[int], int],
-    mtu_bytes: int,
-    *,
-    is_stream: bool = False,
-) -> float:
+def udp_limit_pps(rate_mbps: float, payloads: Sequence[tuple[int, int]], on_wan: OnWan, mtu_bytes: int) -> float:
     """UDP packets that a link of a given Ethernet rate can carry in one direction [packets/s].
 
     `payloads` are sizes [bytes] and how often each comes, the other arguments those of `tcp_limit_bps`.
     """
     packets = sum(times for _, times in payloads)
-    mean_bytes = sum(
-        widest_bytes(udp_packet_bytes(size), outer_packet_bytes, mtu_bytes, is_stream=is_stream) * times
-        for size, times in payloads
-    )
+    mean_bytes = sum(widest_bytes(udp_packet_bytes(size), on_wan, mtu_bytes) * times for size, times in payloads)
     return rate_mbps * 1e6 * packets / (8 * mean_bytes)
 
 
-def widest_bytes(
-    inner_bytes: int, outer_packet_bytes: Callable[[int], int], mtu_bytes: int, *, is_stream: bool
-) -> float:
+def widest_bytes(inner_bytes: int, on_wan: OnWan, mtu_bytes: int) -> float:
     """What a packet takes on the tighter of the two cables: on the WAN the tunnel's headers come on top."""
-    outer = outer_packet_bytes(inner_bytes)
-    if is_stream:
-        on_wan = stream_wire_bytes(outer - IPV4_HEADER_BYTES - TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES, mtu_bytes)
-    else:
-        on_wan = wire_bytes(outer, mtu_bytes)
-    return max(wire_bytes(inner_bytes, mtu_bytes), on_wan)
+    return max(wire_bytes(inner_bytes, mtu_bytes), on_wan(inner_bytes, mtu_bytes))
 
 
-def tcp_limit_bps(
-    rate_mbps: float,
-    payload_bytes: int,
-    outer_packet_bytes: Callable[[int], int],
-    mtu_bytes: int,
-    *,
-    is_stream: bool = False,
-) -> float:
+def tcp_limit_bps(rate_mbps: float, payload_bytes: int, on_wan: OnWan, mtu_bytes: int) -> float:
     """TCP payload that a link of a given Ethernet rate can carry in one direction [bit/s].
 
     The tighter of its two cables counts: on the WAN the tunnel's headers come on top, and a small packet may fill a
-    minimum frame on the LAN. `is_stream`: the tunnel's packets travel in a TCP stream, many to a segment.
+    minimum frame on the LAN.
     """
-    widest = widest_bytes(tcp_packet_bytes(payload_bytes), outer_packet_bytes, mtu_bytes, is_stream=is_stream)
+    widest = widest_bytes(tcp_packet_bytes(payload_bytes), on_wan, mtu_bytes)
     return rate_mbps * 1e6 * payload_bytes / widest

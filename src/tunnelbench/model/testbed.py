@@ -28,6 +28,15 @@ HOST_KERNEL = "host"
 DEBIAN_KERNEL = "debian"
 
 
+ROUTER_SERVER = "router-server"
+ROAD_WARRIOR = "road-warrior"
+TOPOLOGIES = {
+    ROUTER_SERVER: "the tunnel joins router and server; the client behind the router knows nothing of it",
+    ROAD_WARRIOR: "the tunnel joins client and router, which is its server and forwards to the server without one",
+}
+"""Who ends the tunnel; the router is under test in both."""
+
+
 @dataclass(frozen=True)
 class TestbedSpec:
     """What a testbed file says."""
@@ -44,6 +53,8 @@ class TestbedSpec:
     """Whose kernel carries it: `host`, `debian` (Debian's own, booted as a guest) or the path of a kernel's image."""
     quiet_wait_s: int = 30
     """How long a trial waits for foreign load to end before it runs all the same and is void [s]."""
+    topology: str = ROUTER_SERVER
+    """One of TOPOLOGIES."""
 
     @property
     def needs_guest(self) -> bool:

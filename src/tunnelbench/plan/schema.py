@@ -337,6 +337,7 @@ class TestbedFile(Table):
     router_cpu: Annotated[int, Field(ge=0)] | None = TestbedSpec.router_cpu
     kernel: Annotated[str, AfterValidator(_kernel)] = TestbedSpec.kernel
     quiet_wait_s: Annotated[int, Field(ge=0, le=3600)] = TestbedSpec.quiet_wait_s
+    topology: Literal["router-server", "road-warrior"] = "router-server"
     link: LinkTable = LinkTable()
 
     def spec(self, name: str) -> TestbedSpec:
@@ -349,6 +350,7 @@ class TestbedFile(Table):
             router_cpu=self.router_cpu,
             kernel=self.kernel,
             quiet_wait_s=self.quiet_wait_s,
+            topology=self.topology,
         )
 
 

@@ -24,6 +24,7 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.plan import Test
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.soak import Soak, SoakChunk
+from tunnelbench.model.testbed import TOPOLOGIES
 from tunnelbench.report.annexes import Annex, advice_annex, cipher_annex, cost_annex, limits_annex
 from tunnelbench.report.parts_annex import parts_annexes
 from tunnelbench.report.soak_annex import soak_annex
@@ -224,8 +225,10 @@ def taken_on(run: RunRecord) -> str:
 def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, str]]:
     facts = {key: str(value) for key, value in run.host_facts.items() if value is not None and value != ""}
     inside = f"{facts['guest']}; " if "guest" in facts else ""
+    topology = _testbed_key(run.testbed_text, "topology")
     return [
         ("Taken on", f"testbed {run.testbed_name}: {inside}{taken_on(run)}"),
+        *([("Topology", f"{topology}: {TOPOLOGIES[topology]}")] if topology in TOPOLOGIES else []),
         ("CPU", _cpu(facts)),
         ("System", _system(facts)),
         ("Plan", f"{run.plan_name}: {_size(records)}"),
@@ -257,8 +260,12 @@ def _cpu(facts: Mapping[str, str]) -> str:
 
 
 def _testbed_kind(text: str) -> str:
+    return _testbed_key(text, "kind")
+
+
+def _testbed_key(text: str, key: str) -> str:
     try:
-        return str(tomllib.loads(text).get("kind", ""))
+        return str(tomllib.loads(text).get(key, ""))
     except tomllib.TOMLDecodeError:
         return ""
 

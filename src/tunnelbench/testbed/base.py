@@ -11,7 +11,8 @@ from typing import ClassVar, Self
 
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import Host, LocalHost
-from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER, TestbedSpec
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,15 @@ class Addresses:
     server_inner: str = "198.18.3.2"
     target: str = "198.18.4.1"
     """The server's address that traffic goes to: which way the router sends it is the tunnel's matter."""
+    client_inner: str = "198.18.3.2"
+    """Where the client itself ends the tunnel."""
+    client_inside: str = "198.18.6.1"
+    """As `target`, of such a client: its own traffic has an address that is reached through the tunnel alone."""
+    router_wan6: str = "2001:2::1"
+    server_wan6: str = "2001:2::2"
+    client_lan6: str = "2001:2:0:1::2"
+    router_lan6: str = "2001:2:0:1::1"
+    """IPv6's range for benchmarks (RFC 5180, section 8, as corrected by erratum 1752), while a tunnel uses it."""
 
 
 SLOW_START_S = 0.3
@@ -63,10 +73,18 @@ class Testbed(ABC):
     wan_device = "wan"
     """The device of router and server on the cable between them."""
 
+    topologies: ClassVar[tuple[str, ...]] = (ROUTER_SERVER,)
+    """Those that this kind of testbed can be."""
+
     slow_start_s = SLOW_START_S
     """Longer where programs start slowly."""
 
     def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
+        if spec.topology not in self.topologies:
+            raise WrongInput(
+                f"testbed {spec.name}: a testbed of kind {self.kind} cannot have topology = {spec.topology!r}",
+                f"it can have {' or '.join(self.topologies)}",
+            )
         self.spec = spec
         self.run_id = run_id
         self.folder = folder
@@ -75,6 +93,21 @@ class Testbed(ABC):
         self.addresses = Addresses()
         self.notes: tuple[str, ...] = ()
         """What a reader of the results must know of this testbed."""
+
+    @property
+    def is_road_warrior(self) -> bool:
+        """Whether the tunnel joins client and router, and not router and server."""
+        return self.spec.topology == ROAD_WARRIOR
+
+    @property
+    def client_address(self) -> str:
+        """The client's end of the traffic."""
+        return self.addresses.client_inside if self.is_road_warrior else self.addresses.client_lan
+
+    @property
+    def tunnel_cable(self) -> tuple[Host, str]:
+        """The tester at the end of the cable that carries the tunnel, and its device there."""
+        return (self.client, self.lan_device) if self.is_road_warrior else (self.server, self.wan_device)
 
     @abstractmethod
     def set_up(self) -> None:

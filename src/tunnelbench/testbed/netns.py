@@ -18,12 +18,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import ClassVar
 
 from tunnelbench.host.command import CommandFailed, run_command
 from tunnelbench.host.host import Host, LocalHost, NamespaceHost
 from tunnelbench.host.procfs import parse_cpu_list
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER, TestbedSpec
 from tunnelbench.testbed.base import BackToBack, Testbed
 
 PREFIX = "tb-"
@@ -66,6 +67,7 @@ class NetnsTestbed(Testbed):
     """Three network namespaces on one machine."""
 
     kind = "netns"
+    topologies: ClassVar[tuple[str, ...]] = (ROUTER_SERVER, ROAD_WARRIOR)
 
     client: NamespaceHost
     router: NamespaceHost
@@ -200,6 +202,10 @@ class NetnsTestbed(Testbed):
             f"addr add {a.server_wan}/24 dev {self.wan_device}",
             f"addr add {a.target}/32 dev lo",
         )
+        if self.is_road_warrior:  # the way between router and server, which is no tunnel's then
+            self.client.ip("addr", "add", f"{a.client_inside}/32", "dev", "lo")
+            self.router.ip("route", "add", a.target, "via", a.server_wan)
+            self.server.ip("route", "add", a.client_inside, "via", a.router_wan)
         self.router.set_kernel_file("/proc/sys/net/ipv4/ip_forward", "1")
 
     def prepare_tunnel_device(self, host: Host, device: str) -> None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tunnelbench.host.command import Daemon, undisturbed
 from tunnelbench.host.host import Host, LocalHost
+from tunnelbench.model import frames
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Check, Verdict
 
@@ -41,6 +42,10 @@ class End:
     inner_address: str
     reaches: str
     """Address or network that lies behind the other end, to be routed through the tunnel."""
+    wan_address6: str = ""
+    """For tunnels whose packets are IPv6; it is there while such a tunnel is up."""
+    source: str = ""
+    """The address that its own traffic into the tunnel comes from; empty where it only forwards."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,16 @@ class Ends:
     """Both ends, and the machine on which keys are made."""
 
     router: End
+    """The end that calls: the router, unless a road warrior calls it."""
     server: End
+    """The end that is called: the server, unless the router is a road warrior's."""
     local: LocalHost
     mark: str
     """A few characters of the run, for names that must be unique on a machine."""
     prepare_device: Callable[[Host, str], None]
     """Makes a tunnel's device behave like Ethernet."""
+    is_server_under_test: bool = False
+    """Whether `server` is the router that is measured."""
 
     def __iter__(self) -> Any:
         return iter(((self.router, self.server), (self.server, self.router)))
@@ -79,11 +88,24 @@ class Outer:
     """`udp`, `tcp`, another of IP_PROTOCOLS, or `plain`: no tunnel, the traffic itself."""
     port: int | None = None
     """The server's port; None for a protocol that has none."""
+    ip_version: int = 4
+    ports: int = 1
+    """So many, from `port` on, where several tunnels work side by side."""
+
+    def has_port(self, port: int) -> bool:
+        return self.port is not None and self.port <= port < self.port + self.ports
+
+    @property
+    def ip_header_bytes(self) -> int:
+        return frames.IPV4_HEADER_BYTES if self.ip_version == 4 else frames.IPV6_HEADER_BYTES
 
     def __str__(self) -> str:
         if self.protocol == "plain":
             return "plain IP"
-        return self.protocol if self.port is None else f"{self.protocol} port {self.port}"
+        words = self.protocol if self.port is None else f"{self.protocol} port {self.port}"
+        if self.port is not None and self.ports > 1:
+            words = f"{self.protocol} ports {self.port}-{self.port + self.ports - 1}"
+        return words if self.ip_version == 4 else f"{words} over IPv6"
 
 
 OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
@@ -157,10 +179,29 @@ class Tunnel(ABC, Generic[OptionsT]):
         its own.
         """
 
+    def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
+        """Lengths of all outer IP packets that carry an inner one; more than one where the tunnel itself splits it."""
+        return (self.outer_packet_bytes(inner_packet_bytes),)
+
     @property
     def has_exact_outer_packets(self) -> bool:
-        """Whether each inner packet travels in one outer packet of its own."""
+        """Whether each inner packet travels in outer packets of its own."""
         return self.outer.protocol != "tcp"
+
+    @property
+    def compresses(self) -> bool:
+        """Whether the length of an outer packet depends on the content; `outer_packet_bytes` is then what is left where
+        nothing can be compressed."""
+        return False
+
+    def wire_bytes(self, inner_packet_bytes: int, mtu_bytes: int) -> float:
+        """What an inner IP packet takes on the WAN's Ethernet with that MTU, preamble and gap included [bytes]."""
+        header_bytes = self.outer.ip_header_bytes
+        outers = self.outer_packets_bytes(inner_packet_bytes)
+        if self.has_exact_outer_packets:
+            return sum(frames.wire_bytes(outer, mtu_bytes, header_bytes) for outer in outers)
+        behind_bytes = header_bytes + TCP_HEADER_BYTES
+        return sum(frames.stream_wire_bytes(outer - behind_bytes, mtu_bytes, header_bytes) for outer in outers)
 
     @abstractmethod
     def versions(self, end: End) -> Mapping[str, str]:
@@ -174,6 +215,21 @@ class Tunnel(ABC, Generic[OptionsT]):
     def has_died(self) -> bool:
         """Whether one of its programs has ended."""
         return not all(daemon.is_running for daemon in (*self.router_daemons, *self.server_daemons))
+
+    @property
+    def daemons_under_test(self) -> list[Daemon]:
+        """Its programs on the router that is measured."""
+        return self.server_daemons if self.ends.is_server_under_test else self.router_daemons
+
+    @property
+    def far_daemons(self) -> list[Daemon]:
+        """Its programs at the other end."""
+        return self.router_daemons if self.ends.is_server_under_test else self.server_daemons
+
+    @property
+    def far_end(self) -> End:
+        """The end that a tester has."""
+        return self.ends.router if self.ends.is_server_under_test else self.ends.server
 
     def log_sizes(self) -> tuple[int, ...]:
         """How much each daemon has printed so far [bytes]: a mark for `restart_since`."""
@@ -192,12 +248,16 @@ class Tunnel(ABC, Generic[OptionsT]):
         for daemon, size in zip(daemons, sizes, strict=False):  # the router's come first
             for line in daemon.printed_since(size).splitlines() if signs else ():
                 if any(sign in line for sign in signs):
-                    end = "router" if daemon in self.router_daemons else "server"
-                    yield f"{daemon.name} on the {end}: {line.strip()}"
+                    end = self.ends.router if daemon in self.router_daemons else self.ends.server
+                    yield f"{daemon.name} on the {end.host.name}: {line.strip()}"
 
     def device_at(self, end: End) -> str:
         """Name of the tunnel's device at one end."""
         return self.device
+
+    def devices_at(self, end: End) -> tuple[str, ...]:
+        """Names of all its devices at one end: several where connections are shared out among tunnels."""
+        return (self.device_at(end),)
 
     def settle(self) -> None:
         """Wait until a tunnel that answers works as it will go on to work; most do at once."""
@@ -219,11 +279,15 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     def _route(self) -> None:
         for end, other in self.ends:
-            end.host.ip("route", "add", end.reaches, "via", self.gateway(other), "dev", self.device_at(end))
+            way = ["via", self.gateway(other), "dev", self.device_at(end)]
+            end.host.ip("route", "add", end.reaches, *way, *source_words(end))
             self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
 
     def __enter__(self) -> Self:
         try:
+            if self.outer.ip_version == 6:
+                for end, _ in self.ends:
+                    self._address_wan6(end)
             self._up()
             for end, _ in self.ends:
                 self._prepare_device(end)
@@ -235,7 +299,8 @@ class Tunnel(ABC, Generic[OptionsT]):
         return self
 
     def _prepare_device(self, end: End) -> None:
-        self.ends.prepare_device(end.host, self.device_at(end))
+        for device in self.devices_at(end):
+            self.ends.prepare_device(end.host, device)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -273,6 +338,17 @@ class Tunnel(ABC, Generic[OptionsT]):
         end.host.ip("addr", "add", f"{end.inner_address}/24", "dev", device)
         end.host.ip("link", "set", device, "up")
 
+    def _address_wan6(self, end: End) -> None:
+        """Give the WAN device its IPv6 address, and no other that would talk: IPv6 is off where it is not used."""
+        settings = f"/proc/sys/net/ipv6/conf/{end.wan_device}"
+        for name, value in (("addr_gen_mode", "1"), ("accept_ra", "0"), ("disable_ipv6", "0")):
+            before = end.host.run(["cat", f"{settings}/{name}"]).stdout.strip()
+            end.host.set_kernel_file(f"{settings}/{name}", value)
+            self._stack.callback(end.host.set_kernel_file, f"{settings}/{name}", before)
+        words = [f"{end.wan_address6}/64", "dev", end.wan_device]
+        end.host.ip("-6", "addr", "add", *words, "nodad")
+        self._stack.callback(end.host.run, ["ip", "-6", "addr", "del", *words], check=False)
+
     def _write(self, end: End, name: str, content: str, *, secret: bool = False) -> str:
         """Write a file at one end, deleted when the tunnel goes down; returns its path there.
 
@@ -289,6 +365,11 @@ class Tunnel(ABC, Generic[OptionsT]):
         if not daemon.wait_for(text, timeout_s):
             state = f"printed no `{text}` in {timeout_s:g} s" if daemon.is_running else "ended while it came up"
             raise TunnelRefused(f"{self.kind}: {daemon.name} {state}; last: {daemon.last_line()}")
+
+
+def source_words(end: End) -> list[str]:
+    """Of a route: where packets of the end's own come from."""
+    return ["src", end.source] if end.source else []
 
 
 def equals(name: str, asked: str, found: str) -> Check:
@@ -315,6 +396,11 @@ def path(what: str, name: str, package: str) -> Requirement:
 def tun_device() -> Requirement:
     """What a tunnel in user space gets its device from."""
     return Requirement("/dev/net/tun", lambda host: host.has_path("/dev/net/tun"), "modprobe tun")
+
+
+def ipv6() -> Requirement:
+    """What a tunnel whose packets are IPv6 needs of the kernel."""
+    return Requirement("the kernel's IPv6", lambda host: host.has_path("/proc/sys/net/ipv6"), "a kernel that has it")
 
 
 def link_type(name: str, module: str = "") -> Requirement:

@@ -3,54 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal, Self
-
-from pydantic import Field, field_validator, model_validator
 
 from tunnelbench.host.command import Daemon
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.model.result import Check
+from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.base import (
-    ETHERNET_HEADER_BYTES,
-    IPV4_HEADER_BYTES,
     TCP_HEADER_BYTES,
     UDP_HEADER_BYTES,
     End,
     Outer,
     Requirement,
     Tunnel,
-    TunnelOptions,
     equals,
+    ipv6,
     program,
+    source_words,
     tun_device,
 )
+from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
+from tunnelbench.tunnel.openvpn_packets import LEGACY_CIPHERS, Packets, is_aead
 from tunnelbench.tunnel.versions import version_of
 
 PORT = 1194
 
-CIPHER_BLOCK_BYTES = {
-    "AES-128-CBC": 16, "AES-192-CBC": 16, "AES-256-CBC": 16,
-    "CAMELLIA-128-CBC": 16, "CAMELLIA-256-CBC": 16,
-    "BF-CBC": 8, "CAST5-CBC": 8, "DES-EDE3-CBC": 8,
-}  # fmt: skip
-"""Block, and so IV, of the ciphers in CBC mode."""
+BUILT_IN_PROVIDERS = {"default", "base", "null"}
+"""Of OpenSSL 3, those that are no library of their own."""
 
-DIGEST_BYTES = {"none": 0, "MD5": 16, "SHA1": 20, "SHA224": 28, "SHA256": 32, "SHA384": 48, "SHA512": 64}
-
-LEGACY_CIPHERS = {"BF-CBC", "CAST5-CBC"}
-"""What OpenSSL 3 keeps in its legacy provider."""
-
-OPCODE_AND_PEER_ID_BYTES = 4
-"""P_DATA_V2; a static key's packets have neither."""
-
-PACKET_ID_BYTES = 4
-STATIC_KEY_PACKET_ID_BYTES = 8
-"""With a static key the packet number comes with a time stamp."""
-
-AEAD_TAG_BYTES = 16
+HASH_POLICY = "/proc/sys/net/ipv4/fib_multipath_hash_policy"
+HASH_BY_PORTS = "1"
+"""Documentation/networking/ip-sysctl.rst: 0 is by addresses alone, of which a trial has but two."""
 
 STREAM_LENGTH_BYTES = 2
 """In TCP each record is led by its length."""
@@ -65,71 +50,6 @@ X86_64 = Requirement(
     "leave aes_instructions out, or take a machine that is one",
 )
 
-Cipher = Literal[
-    "AES-128-GCM", "AES-192-GCM", "AES-256-GCM", "CHACHA20-POLY1305",
-    "AES-128-CBC", "AES-192-CBC", "AES-256-CBC", "CAMELLIA-128-CBC", "CAMELLIA-256-CBC",
-    "BF-CBC", "CAST5-CBC", "DES-EDE3-CBC", "none",
-]  # fmt: skip
-
-
-class Options(TunnelOptions):
-    """Options of `openvpn`."""
-
-    mode: Literal["tls", "static-key"] = Field(default="tls", description="how the ends agree on keys")
-    transport: Literal["udp", "tcp"] = Field(default="udp", description="what carries the tunnel's packets")
-    dev: Literal["tun", "tap"] = Field(default="tun", description="IP packets, or Ethernet frames")
-    cipher: Cipher = Field(default="AES-256-GCM", description="cipher of the data channel")
-    auth: Literal["SHA1", "SHA224", "SHA256", "SHA384", "SHA512", "MD5", "none"] = Field(
-        default="SHA1", description="digest of the data channel; AEAD ciphers (GCM, Poly1305) have none beside them"
-    )
-    mssfix: int | None = Field(
-        default=None, ge=0, le=65535, description="OpenVPN's mssfix [bytes], 0 for off; left out: its own default"
-    )
-    tun_mtu: int | None = Field(
-        default=None, ge=576, le=9000, description="MTU of the tunnel's device [bytes]; left out: its own default, 1500"
-    )
-    tls_wrap: Literal["none", "tls-auth", "tls-crypt"] = Field(
-        default="none", description="with mode = tls: a second key that signs, or enciphers, the control channel"
-    )
-    sndbuf: int | None = Field(
-        default=None, ge=2048, le=16_777_216, description="send buffer of the socket [bytes]; left out: the system's"
-    )
-    rcvbuf: int | None = Field(
-        default=None, ge=2048, le=16_777_216, description="receive buffer of the socket [bytes]; left out: the system's"
-    )
-    reneg_sec: int | None = Field(
-        default=None, ge=0, le=604_800, description="new keys after so many seconds, 0 for never; left out: 3600"
-    )
-    reneg_bytes: int | None = Field(
-        default=None, ge=0, le=2**62, description="new keys after so many bytes; left out: its own default"
-    )
-    aes_instructions: bool = Field(
-        default=True, description="false: OpenSSL does without the CPU's AES instructions (x86-64 only)"
-    )
-    program: str = Field(default="openvpn", description="name or path of the program at both ends")
-
-    @property
-    def is_aead(self) -> bool:
-        return self.cipher.endswith(("-GCM", "-POLY1305"))
-
-    @field_validator("program")
-    @classmethod
-    def _is_a_program(cls, value: str) -> str:
-        # It becomes the first word of a command that root runs: nothing that could pass for an option or a second word.
-        if not re.fullmatch(r"(/[A-Za-z0-9._+/-]+|[A-Za-z0-9._+][A-Za-z0-9._+-]*)", value):
-            raise ValueError("must be a plain name such as openvpn, or a full path such as /opt/openvpn/sbin/openvpn")
-        return value
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.mode == "static-key" and self.is_aead:
-            raise ValueError(f'OpenVPN refuses {self.cipher} with a static key; take a CBC cipher, or mode = "tls"')
-        if self.mode == "static-key" and self.tls_wrap != "none":
-            raise ValueError(f'there is no control channel for {self.tls_wrap} to wrap; take mode = "tls"')
-        if self.mode == "static-key" and (self.reneg_sec, self.reneg_bytes) != (None, None):
-            raise ValueError('a static key is never renegotiated; take mode = "tls"')
-        return self
-
 
 class OpenVpn(Tunnel[Options]):
     """Plan entry: `kind = "openvpn"`, `cipher = "AES-128-CBC"`, `auth = "SHA1"`.
@@ -141,49 +61,55 @@ class OpenVpn(Tunnel[Options]):
     title = "OpenVPN in user space: TLS or static key, UDP or TCP, tun or tap"
     options_type = Options
     tested_with = "OpenVPN 2.6.14 with OpenSSL 3.0"
+    _agreed = ""
+    """The cipher that the ends agreed on, as the router's daemon told it."""
     signs_of_restart = ("process restarting", "Inactivity timeout")
     signs_of_rekey = ("Control Channel: TLS",)
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        needs = (tun_device(), program(options.program, "openvpn"), program("openssl"))
-        return needs if options.aes_instructions else (*needs, X86_64)
+        needs = [tun_device(), program(options.program, "openvpn"), program("openssl")]
+        needs += [] if options.aes_instructions else [X86_64]
+        needs += [ipv6()] if options.outside == "ipv6" else []
+        needs += [_engines(options.program)] if options.engine is not None else []
+        return tuple(needs)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
-        names = [options.cipher] if options.is_aead else [options.cipher, options.auth]
+        if options.cipher == NEGOTIATED:
+            return ()  # nobody knows beforehand
+        names = [options.cipher] if is_aead(options.cipher) else [options.cipher, options.auth]
         if not options.aes_instructions:  # by itself the cipher is measured with them
             names = [name for name in names if not name.startswith("AES-")]
         return tuple(name.lower() for name in names if name != "none")
 
     @property
     def outer(self) -> Outer:
-        return Outer(self.options.transport, PORT)
+        version = 6 if self.options.outside == "ipv6" else 4
+        return Outer(self.options.transport, PORT, version, self.options.processes)
+
+    def devices_at(self, end: End) -> tuple[str, ...]:
+        return tuple(f"tun{number}" for number in range(self.options.processes))
+
+    @property
+    def cipher(self) -> str:
+        """The cipher of the data channel; of those that are offered the one in use, before it is known the first."""
+        return self._agreed or self.options.offered[0]
 
     @property
     def hides_payload(self) -> bool:
         return self.options.cipher != "none"
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        """With `fragment`: of the longest piece."""
+        return max(self.outer_packets_bytes(inner_packet_bytes))
+
+    def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
         options = self.options
-        plain = inner_packet_bytes + (ETHERNET_HEADER_BYTES if options.dev == "tap" else 0)
-        if options.mode == "tls":
-            plain += PACKET_ID_BYTES
-            head = OPCODE_AND_PEER_ID_BYTES
-        else:
-            plain += STATIC_KEY_PACKET_ID_BYTES
-            head = 0
-        if options.is_aead:
-            record = head + AEAD_TAG_BYTES + plain
-        elif options.cipher == "none":
-            record = head + DIGEST_BYTES[options.auth] + plain
-        else:
-            block = CIPHER_BLOCK_BYTES[options.cipher]
-            padded = (plain // block + 1) * block  # PKCS #7 always adds at least one byte
-            record = head + DIGEST_BYTES[options.auth] + block + padded
-        if options.transport == "tcp":
-            return IPV4_HEADER_BYTES + TCP_HEADER_BYTES + STREAM_LENGTH_BYTES + record
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + record
+        packets = Packets(self.cipher, options.auth, options.mode == "tls", options.dev == "tap", options.fragment)
+        transport_bytes = TCP_HEADER_BYTES + STREAM_LENGTH_BYTES if options.transport == "tcp" else UDP_HEADER_BYTES
+        head_bytes = self.outer.ip_header_bytes + transport_bytes
+        return tuple(head_bytes + record for record in packets.records_bytes(inner_packet_bytes))
 
     def versions(self, end: End) -> Mapping[str, str]:
         argv = [self.options.program, "--version"]
@@ -194,15 +120,33 @@ class OpenVpn(Tunnel[Options]):
 
     def negotiated(self) -> tuple[Check, ...]:
         """What the router's daemon says of its data channel (verb 4)."""
-        cipher, auth = parse_data_channel(self.router_daemons[0].output())
-        checks = [equals("cipher", self.options.cipher, cipher)]
-        if not self.options.is_aead:
+        return tuple(check for daemon in self.router_daemons for check in self._negotiated_by(daemon))
+
+    def _negotiated_by(self, daemon: Daemon) -> tuple[Check, ...]:
+        cipher, auth = parse_data_channel(daemon.output())
+        if self.options.cipher == NEGOTIATED:
+            checks = [_is_among("cipher", self.options.offered, cipher)]
+        else:
+            checks = [equals("cipher", self.options.cipher, cipher)]
+        if not is_aead(self.cipher):
             checks.append(equals("digest", self.options.auth, auth))
+        checks += self._loaded(daemon)
         if not self.options.aes_instructions:
-            environment = self.ends.router.host.read_machine(f"/proc/{self.router_daemons[0].pid}/environ")
+            environment = self.ends.router.host.read_machine(f"/proc/{daemon.pid}/environ")
             found = MASK if MASK in environment.split("\0") else "all instructions"
             checks.append(equals("aes-instructions", MASK, found))
         return tuple(checks)
+
+    def _loaded(self, daemon: Daemon) -> list[Check]:
+        """Engine and providers: by the daemon's word, and by the libraries that the running program holds."""
+        checks = []
+        if self.options.engine is not None:
+            checks.append(equals("engine", self.options.engine, parse_engine(daemon.output())))
+        for name in self.options.providers.split(":") if self.options.providers else ():
+            if name not in BUILT_IN_PROVIDERS:
+                mapped = self.ends.router.host.read_machine(f"/proc/{daemon.pid}/maps")
+                checks.append(equals("provider", name, name if f"/{name}.so" in mapped else "not loaded"))
+        return checks
 
     def _up(self) -> None:
         if self.options.mode == "tls":
@@ -218,18 +162,44 @@ class OpenVpn(Tunnel[Options]):
             }
         # The server first: a client that finds nobody waits seconds before it tries again.
         for end, other in reversed(list(self.ends)):
-            config = self._write(end, "openvpn.conf", self._config(end, other, files[end.host.name]))
-            masked = [] if self.options.aes_instructions else ["env", MASK]
-            name = Path(self.options.program).name
-            daemon = self._start(end, [*masked, self.options.program, "--config", config], name=name)
-            if end is self.ends.server:
-                self._await(
-                    daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP", 5
-                )
+            for number in range(self.options.processes):
+                daemon = self._start_one(end, self._config(end, other, files[end.host.name], number), number)
+                if end is self.ends.server:
+                    self._await(
+                        daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP", 5
+                    )
         # With a static key there is no handshake, and OpenVPN calls itself initialised at the peer's first packet only.
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
         for daemon in (*self.router_daemons, *self.server_daemons):
             self._await(daemon, ready, 15)
+        if self.options.cipher == NEGOTIATED:
+            agreed, _ = parse_data_channel(self.router_daemons[0].output())
+            self._agreed = agreed if agreed in self.options.offered else ""
+
+    def _start_one(self, end: End, text: str, number: int) -> Daemon:
+        """One process; the first is called as the program is, the others by their number, too."""
+        mark = f"-{number + 1}" if number else ""
+        config = self._write(end, f"openvpn{mark}.conf", text)
+        masked = [] if self.options.aes_instructions else ["env", MASK]
+        name = Path(self.options.program).name + mark
+        return self._start(end, [*masked, self.options.program, "--config", config], name=name)
+
+    def _route(self) -> None:
+        """Where there are several processes, each connection takes one of them, chosen by addresses and ports."""
+        if self.options.processes == 1:
+            super()._route()
+            return
+        for end, other in self.ends:
+            before = end.host.run(["cat", HASH_POLICY]).stdout.strip()
+            end.host.set_kernel_file(HASH_POLICY, HASH_BY_PORTS)
+            self._stack.callback(end.host.set_kernel_file, HASH_POLICY, before)
+            ways = [
+                word
+                for number, device in enumerate(self.devices_at(end))
+                for word in ("nexthop", "via", inner_address(other, number), "dev", device)
+            ]
+            end.host.ip("route", "add", end.reaches, *source_words(end), *ways)
+            self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
 
     def _await(self, daemon: Daemon, text: str, timeout_s: float) -> None:
         try:
@@ -256,20 +226,22 @@ class OpenVpn(Tunnel[Options]):
             for end, _ in self.ends
         }
 
-    def _config(self, end: End, other: End, files: Mapping[str, str]) -> str:
+    def _config(self, end: End, other: End, files: Mapping[str, str], number: int = 0) -> str:
         options = self.options
         is_server = end is self.ends.server
-        protocol = {"udp": "udp4", "tcp": "tcp4-server" if is_server else "tcp4-client"}[options.transport]
+        is_ipv6, port = options.outside == "ipv6", PORT + number
+        here, there = (each.wan_address6 if is_ipv6 else each.wan_address for each in (end, other))
+        version = 6 if is_ipv6 else 4
+        protocol = {"udp": f"udp{version}", "tcp": f"tcp{version}-{'server' if is_server else 'client'}"}[
+            options.transport
+        ]
         lines = [
-            f"dev {self.device}",
+            f"dev {self.devices_at(end)[number]}",
             f"dev-type {options.dev}",
             f"proto {protocol}",
-            *(
-                [f"local {end.wan_address}", f"lport {PORT}"]
-                if is_server
-                else ["nobind", f"remote {other.wan_address} {PORT}"]
-            ),
-            f"ifconfig {end.inner_address} {other.inner_address if options.dev == 'tun' else '255.255.255.0'}",
+            *([f"local {here}", f"lport {port}"] if is_server else ["nobind", f"remote {there} {port}"]),
+            f"ifconfig {inner_address(end, number)} "
+            + (inner_address(other, number) if options.dev == "tun" else "255.255.255.0"),
             *(f"{key} {path}" for key, path in files.items()),
             f"auth {options.auth}",
             "disable-dco",
@@ -278,19 +250,37 @@ class OpenVpn(Tunnel[Options]):
         ]
         if options.mode == "tls":
             lines += ["tls-server", "dh none"] if is_server else ["tls-client"]
-            # Both ends name one cipher only, so that there is nothing to fall back to.
-            lines += [f"data-ciphers {options.cipher}", f"data-ciphers-fallback {options.cipher}"]
+            # Unless they are to negotiate, both ends name one cipher only, so that there is nothing to fall back to.
+            lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {options.offered[0]}"]
             lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
         else:
             lines += [f"cipher {options.cipher}"]
-        if options.cipher in LEGACY_CIPHERS:
+        if options.providers:
+            lines += ["providers " + " ".join(options.providers.split(":"))]
+        elif LEGACY_CIPHERS & set(options.offered):
             lines += ["providers legacy default"]
+        if options.engine:
+            lines += [f"engine {options.engine}"]
         if options.tls_wrap == "tls-auth":
             lines += [f"key-direction {0 if is_server else 1}"]
-        for name in ("mssfix", "tun_mtu", "sndbuf", "rcvbuf", "reneg_sec", "reneg_bytes"):
+        for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf", "reneg_sec", "reneg_bytes"):
             if (value := getattr(options, name)) is not None:
                 lines += [f"{name.replace('_', '-')} {value}"]
         return "\n".join(lines) + "\n"
+
+
+def inner_address(end: End, number: int) -> str:
+    """The address of one end of a process's tunnel: each has a pair of its own."""
+    return str(ip_address(end.inner_address) + 2 * number)
+
+
+def _engines(name: str) -> Requirement:
+    """Built without them, as Debian's is, OpenVPN notes that and goes on as if none had been asked for."""
+    return Requirement(
+        f"OpenSSL engines in {name}",
+        lambda host: "Sorry" not in host.run([name, "--show-engines"], check=False).stdout,
+        "an OpenVPN built with --with-openssl-engine, as program",
+    )
 
 
 def parse_data_channel(log: str) -> tuple[str, str]:
@@ -306,6 +296,17 @@ def parse_data_channel(log: str) -> tuple[str, str]:
     told_ciphers = cipher or no_cipher or [name for name, _ in summary]
     told_auths = auth or no_auth or [name for _, name in summary if name]
     return (told_ciphers or ["unknown"])[-1], (told_auths or ["unknown"])[-1]
+
+
+def parse_engine(log: str) -> str:
+    """The engine that OpenVPN says it has set up, `none` where it says nothing."""
+    found = re.findall(r"Initializing OpenSSL support for engine '([^']+)'", log)
+    return found[-1] if found else "none"
+
+
+def _is_among(name: str, asked: Sequence[str], found: str) -> Check:
+    verdict = Verdict.OK if found in asked else Verdict.VOID
+    return Check(name, verdict, f"asked for one of {', '.join(asked)}, in use: {found}", rule=3)
 
 
 def first_complaint(log: str) -> str:

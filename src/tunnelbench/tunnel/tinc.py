@@ -35,6 +35,17 @@ SEQUENCE_BYTES = 4
 MAC_BYTES = 4
 """MACLength's default: the digest is cut to so many bytes."""
 
+ZLIB_BEST = 9
+"""The highest of zlib's levels; tinc takes the numbers above it for LZO (tinc.conf(5), Compression)."""
+
+ZLIB_GROWTH_BYTES = 11
+"""Of what does not compress: a header of 2, a stored block's of 5, a checksum of 4 (RFC 1950; RFC 1951, 3.2.4)."""
+
+LZO_GROWTH_BYTES = 3 + 2
+LZO_RUN_BYTES = 255
+"""LZO1X where it finds nothing to shorten: a mark of the end, and the length of what is copied, which takes a byte and
+another for each 255 that go beyond 18."""
+
 CIPHER_BLOCK_BYTES = {
     "aes-128-cbc": 16, "aes-192-cbc": 16, "aes-256-cbc": 16,
     "camellia-128-cbc": 16, "camellia-256-cbc": 16,
@@ -50,7 +61,8 @@ OPENSSL_NIDS = {
 }  # fmt: skip
 
 
-MTU_PROBING_LIMIT_S = 30.0
+MTU_PROBING_LIMIT_S = 40.0
+"""tinc takes what it has after thirty rounds of probes, of some more than a second; with compression it needs them."""
 FIRST_PROBE_LIMIT_S = 3.0
 """For the first probe that arrives."""
 
@@ -66,6 +78,13 @@ class Options(TunnelOptions):
         default="sha256", description="digest of the UDP packets"
     )
     mode: Literal["router", "switch"] = Field(default="router", description="IP packets, or Ethernet frames")
+    compression: int = Field(
+        default=0,
+        ge=0,
+        le=11,
+        description="0 none, 1 to 9 zlib's levels, 10 and 11 LZO's fast and best; the traffic of a trial is random and "
+        "does not shrink: this measures what trying costs",
+    )
 
 
 class Tinc(Tunnel[Options]):
@@ -92,12 +111,23 @@ class Tinc(Tunnel[Options]):
 
     @property
     def hides_payload(self) -> bool:
-        return self.options.cipher != "none"
+        # What zlib makes of a packet is bits, of which no byte is one of the packet's; LZO copies literals.
+        return self.options.cipher != "none" or 1 <= self.options.compression <= ZLIB_BEST
+
+    @property
+    def compresses(self) -> bool:
+        return self.options.compression > 0
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
+        """With compression, of content that does not compress, from some 300 bytes on."""
         # In router mode, too, the packet keeps the Ethernet header that it has inside tinc (net_packet.c: a VPN packet
         # begins with it in protocol 17).
-        plain = SEQUENCE_BYTES + ETHERNET_HEADER_BYTES + inner_packet_bytes
+        frame = ETHERNET_HEADER_BYTES + inner_packet_bytes
+        if self.options.compression > ZLIB_BEST:
+            frame += LZO_GROWTH_BYTES + max(0, frame - 19) // LZO_RUN_BYTES
+        elif self.compresses:
+            frame += ZLIB_GROWTH_BYTES
+        plain = SEQUENCE_BYTES + frame
         block = CIPHER_BLOCK_BYTES[self.options.cipher]
         sealed = (plain // block + 1) * block if block else plain
         mac = 0 if self.options.digest == "none" else MAC_BYTES
@@ -116,6 +146,7 @@ class Tinc(Tunnel[Options]):
         checks = [
             equals("cipher", self.options.cipher, node.cipher),
             equals("digest", self.options.digest, node.digest),
+            equals("compression", str(self.options.compression), str(node.compression)),
         ]
         # The list names what was asked for even where the library has refused it.
         if refusal := re.search(r"Error during initiali[sz]ation of key.*", router.output()):
@@ -188,7 +219,7 @@ class Tinc(Tunnel[Options]):
             f"Port = {PORT}",
             f"Cipher = {self.options.cipher}",
             f"Digest = {self.options.digest}",
-            "Compression = 0",
+            f"Compression = {self.options.compression}",
         ]
         if self.options.mode == "router":
             lines += [f"Subnet = {end.inner_address}/32", f"Subnet = {other.reaches}"]
@@ -203,6 +234,8 @@ class Node:
     digest: str
     minimum_mtu_bytes: int
     maximum_mtu_bytes: int
+    compression: int = -1
+    """Of what is sent to it; -1: not told."""
 
     @property
     def mtu_is_known(self) -> bool:
@@ -216,10 +249,12 @@ def parse_node(listing: str, name: str) -> Node:
     nexthop server via server pmtu 1443 (min 1443 max 1443)`
     """
     match = re.search(
-        rf"^.*?\b{re.escape(name)} at .* cipher (-?\d+) digest (-?\d+) .*\(min (\d+) max (\d+)\)", listing, re.MULTILINE
+        rf"^.*?\b{re.escape(name)} at .* cipher (-?\d+) digest (-?\d+) .*compression (\d+) .*\(min (\d+) max (\d+)\)",
+        listing,
+        re.MULTILINE,
     )
     if not match:
         return Node("unknown", "unknown", 0, 0)
     names = {number: name for name, number in OPENSSL_NIDS.items()}
     cipher, digest = (names.get(int(number), f"OpenSSL NID {number}") for number in match.group(1, 2))
-    return Node(cipher, digest, int(match[3]), int(match[4]))
+    return Node(cipher, digest, int(match[4]), int(match[5]), int(match[3]))

@@ -119,6 +119,7 @@ def test_a_wrong_file_is_told_with_all_its_errors(type_in: CommandLine, tmp_path
 def test_a_testbed_is_shown_by_its_name(type_in: CommandLine) -> None:
     assert "100 Mbit/s; MTU 1500 bytes" in type_in("show", "netns-100m").stdout
     assert json.loads(type_in("show", "netns-100m", "--json").stdout)["link"]["rate_in_mbps"] == 100
+    assert "road-warrior: the tunnel joins client and router" in type_in("show", "netns-road-warrior").stdout
 
 
 # A reference

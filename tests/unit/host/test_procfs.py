@@ -31,6 +31,7 @@ from tunnelbench.host.procfs import (
     parse_snmp,
     parse_stat,
     thread_cpu_s,
+    with_children,
 )
 
 INIT, KTHREADD, CONTROLLER, STRANGER = 1, 2, 100, 200
@@ -319,3 +320,16 @@ def test_a_real_busy_stranger_is_found_and_our_own_is_not() -> None:
     own_name = after[os.getpid()].name
     assert as_stranger.get(own_name, 0.0) >= 0.25
     assert sum(as_stranger.values()) - as_ours >= 0.25
+
+
+def test_a_process_is_taken_with_the_children_that_do_its_work() -> None:
+    program = "import subprocess, sys; subprocess.run(['sh', '-c', 'echo ready; read line; exit'])"
+    argv = [sys.executable, "-c", program]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        family = with_children(parent.pid)
+        parent.communicate("\n")
+    assert len(family) == 2
+    assert family[0] == parent.pid
+    assert with_children(parent.pid) == [parent.pid], "it has ended"

@@ -24,6 +24,11 @@ def ipv4(
     return header + options + inner
 
 
+def ipv6(next_header: int, content: bytes) -> bytes:
+    """An IPv6 packet."""
+    return struct.pack("!IHBB", 6 << 28, len(content), next_header, 64) + bytes(32) + content
+
+
 def packet(protocol: str, length_bytes: int, ports: tuple[int, int] | None = None, content: bytes = b"") -> Packet:
     """A captured packet of a given length with `content` in it."""
     head = 20 + (4 if ports else 0)
@@ -34,7 +39,7 @@ def pcap(packets: Iterable[bytes], order: str = "<", snap_bytes: int = 65535) ->
     """A capture file of Ethernet frames in a byte order."""
     data = struct.pack(f"{order}IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, snap_bytes, 1)
     for content in packets:
-        frame = bytes(12) + b"\x08\x00" + content
+        frame = bytes(12) + (b"\x86\xdd" if content[:1] >= b"\x60" else b"\x08\x00") + content
         kept = frame[:snap_bytes]
         data += struct.pack(f"{order}IIII", 0, 0, len(kept), len(frame)) + kept
     return data

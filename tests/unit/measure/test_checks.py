@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.builders import make_spec, make_tcp
 
-from tunnelbench.measure.checks import check_calibration, check_trial
+from tunnelbench.measure.checks import check_calibration, check_trial, sharing
 from tunnelbench.model.result import Check, CpuUsage, Interval, Ping, TcpMeasurement, Verdict
 
 OK, NOTE, DOUBTFUL, VOID = Verdict.OK, Verdict.NOTE, Verdict.DOUBTFUL, Verdict.VOID
@@ -348,3 +348,23 @@ def test_testers_back_to_back_are_not_blamed_for_being_the_limit() -> None:
 def test_testers_back_to_back_beside_foreign_load_are_void() -> None:
     found = check_calibration(make_spec(), replace(CLEAN, foreign_cpu_s=5.0), {"cc1": 5.0})
     assert [check.name for check in found if check.verdict is VOID] == ["foreign-load"]
+
+
+@pytest.mark.parametrize(
+    ("packets", "verdict", "reason"),
+    [
+        ({"tun0": 6000, "tun1": 4000}, Verdict.OK, "of the data packets took tun0 60%, tun1 40%"),
+        ({"tun0": 9941, "tun1": 59}, Verdict.VOID, "tun1 carried no data (tun0 99%, tun1 1%)"),
+        ({"tun0": 0, "tun1": 0}, Verdict.VOID, "tun0 and tun1 carried no data (tun0 0%, tun1 0%)"),
+    ],
+)
+def test_a_trial_in_which_one_of_several_tunnels_idles_is_void(
+    packets: dict[str, int], verdict: Verdict, reason: str
+) -> None:
+    (found,) = sharing(packets)
+    assert found.verdict is verdict
+    assert found.reason.startswith(reason)
+
+
+def test_one_tunnel_shares_nothing() -> None:
+    assert sharing({"tun0": 7}) == ()

@@ -18,7 +18,7 @@ from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.testbed.base import SLOW_START_S, Testbed
 
-PLACE = Place(Direction.OUT, "lan", "tun0", "wan")
+PLACE = Place(Direction.OUT, ("lan",), ("tun0",), "wan")
 PPS = 10_000
 SOCKETS = "0 0 198.18.1.2:40000 198.18.4.1:5201 cubic mss:1448 bytes_sent:1000\n"
 

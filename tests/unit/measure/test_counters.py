@@ -19,6 +19,7 @@ from tunnelbench.measure.counters import (
     Place,
     Snapshot,
     arrivals,
+    data_shares,
     direct_counters,
     path_counters,
     read_host,
@@ -27,7 +28,7 @@ from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
 
 COUNTS = st.integers(0, 2**40)
-IN = Place(Direction.IN, "lan", "tun0", "wan")
+IN = Place(Direction.IN, ("lan",), ("tun0",), "wan")
 OUT = replace(IN, direction=Direction.OUT)
 SNMP = {"Ip.ForwDatagrams": 0, "Ip.FragCreates": 0, "Ip.ReasmOKs": 0, "Icmp.InEchoReps": 0}
 
@@ -101,12 +102,41 @@ def test_a_device_that_was_not_there_before_has_dropped_nothing_then() -> None:
 
 
 def test_between_testers_alone_nothing_is_forwarded_and_there_is_no_tunnel() -> None:
-    place = Place(Direction.OUT, "direct", "direct", "direct")
+    place = Place(Direction.OUT, ("direct",), ("direct",), "direct")
     before = host({"direct": device()}), host({"direct": device()})
     after = host({"direct": device(rx_packets=50)}), host({"direct": device(100, 151_400, tx_packets=50)})
     found = direct_counters(before, after, place)
     assert (found.data_packets, found.ack_packets, found.wan_packets) == (100, 50, 150)
     assert (found.forwarded_packets, found.outer_expected_packets, found.outer_other_packets) == (0, 0, 0)
+
+
+def test_of_a_road_warriors_tunnel_the_lan_is_counted_and_the_pings_beside_it_are_not() -> None:
+    place = Place(Direction.IN, ("tun0",), ("wan",), "lan", is_lan=True, has_pings=False)
+    none = host({"lan": device(), "tun0": device()}), host({"wan": device()})
+    client = host(
+        {"lan": device(1004, tx_packets=504), "tun0": device(1000, 1_500_000)}, Icmp_InEchoReps=4
+    )  # four of each are a ping's
+    found = direct_counters(none, (client, host({"wan": device(500)})), place)
+    assert (found.data_packets, found.data_bytes, found.ack_packets) == (1000, 1_500_000, 500)
+    assert found.wan_packets == 1500
+
+
+@pytest.mark.parametrize("direction", [Direction.IN, Direction.OUT])
+@pytest.mark.parametrize("is_client", [True, False])
+def test_shares_are_of_the_packets_in_the_direction_of_the_data(direction: Direction, is_client: bool) -> None:
+    several, one = ("tun0", "tun1"), ("lan",)
+    place = Place(direction, several if is_client else one, one if is_client else several, "wan")
+    before = host({"tun0": device(), "tun1": device()})
+    after = host({"tun0": device(10, tx_packets=30), "tun1": device(20, tx_packets=40)})
+    first, last = (replace(NOTHING, client=each, server=each) for each in (before, after))
+    arrives = (direction is Direction.IN) == is_client
+    assert data_shares(first, last, place) == ({"tun0": 10, "tun1": 20} if arrives else {"tun0": 30, "tun1": 40})
+
+
+def test_what_arrives_at_several_devices_is_counted_together() -> None:
+    place = replace(OUT, server_devices=("tun0", "tun1"))
+    server = host({"tun0": device(10, 1000), "tun1": device(20, 2000)})
+    assert arrivals(host({"lan": device()}), server, place) == Arrivals(30, 3000, 0)
 
 
 class Files(FakeHost):

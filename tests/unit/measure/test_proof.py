@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
@@ -26,9 +26,15 @@ class Claimed:
     outer: Outer = Outer("udp", PORT)  # noqa: RUF009 - it is frozen
     hides_payload: bool = True
     has_exact_outer_packets: bool = True
+    splits: bool = False
+    compresses: bool = False
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         return inner_packet_bytes + OVERHEAD_BYTES
+
+    def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
+        whole = self.outer_packet_bytes(inner_packet_bytes)
+        return (whole // 2, whole - whole // 2) if self.splits else (whole,)
 
 
 def crossing(inner_bytes: int, content: bytes = b"", protocol: str = "udp", port: int = PORT) -> list[Packet]:
@@ -115,6 +121,37 @@ def test_a_pattern_that_can_be_read_once_where_it_is_to_be_hidden_is_void() -> N
 
 def test_a_pattern_that_is_hidden_where_there_is_to_be_no_cipher_is_void() -> None:
     assert void(judge(pings(), hides_payload=False)) == {"payload-pattern"}
+
+
+def split_pings(pieces: int = 2) -> list[Packet]:
+    """Three of each size and their answers, each in pieces."""
+    whole = [inner + OVERHEAD_BYTES for inner in INNER_BYTES for _ in range(6)]
+    halves = [(length // 2, length - length // 2)[:pieces] for length in whole]
+    return [packet("udp", piece, (50000, PORT)) for lengths in halves for piece in lengths]
+
+
+def test_a_tunnel_that_splits_packets_is_held_to_the_length_and_number_of_the_pieces() -> None:
+    assert void(judge(split_pings(), splits=True)) == set()
+    assert void(judge(split_pings(1), splits=True)) == {"outer-length"}
+    assert void(judge(pings(), splits=True)) == {"outer-length"}
+
+
+def test_a_tunnel_that_compresses_is_proven_by_packets_that_are_shorter_than_what_they_carry() -> None:
+    shrunk = [packet("udp", 150, (50000, PORT)) for _ in pings()]
+    checks = judge(shrunk, compresses=True)
+    assert void(checks) == set()
+    assert checks["outer-length"].reason == (
+        "inner packets of 239, 628 bytes and a repeated pattern are to make outer ones below 239; seen: 150"
+    )
+    assert void(judge(shrunk[1:], compresses=True)) == {"outer-length"}
+    assert void(judge(pings(), compresses=True)) == {"outer-length"}
+
+
+def test_a_tunnel_is_held_to_the_ip_version_of_its_packets() -> None:
+    by_ipv6 = [replace(seen, ip_version=6) for seen in pings()]
+    assert void(judge(by_ipv6, outer=Outer("udp", PORT, ip_version=6))) == set()
+    checks = judge(pings(), outer=Outer("udp", PORT, ip_version=6))
+    assert checks["outer-protocol"].reason == "data travels by udp port 1194, not by udp port 1194 over IPv6"
 
 
 def test_packets_of_a_wrong_length_are_void() -> None:

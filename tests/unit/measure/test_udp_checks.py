@@ -10,7 +10,7 @@ from tests.unit.builders import make_spec, make_tcp
 from tests.unit.udp_builders import make_counts, make_point, make_search
 
 from tunnelbench.measure.udp_checks import check_udp_calibration, check_udp_trial
-from tunnelbench.model.frames import udp_limit_pps
+from tunnelbench.model.frames import udp_limit_pps, wire_bytes
 from tunnelbench.model.plan import FLAT_OUT, IMIX, Direction, Test, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Verdict
 from tunnelbench.model.search import SearchRun
@@ -142,12 +142,14 @@ def test_a_calibration_is_not_held_to_a_router() -> None:
 
 
 def test_fast_ethernet_carries_148809_of_the_smallest_frames() -> None:
-    assert udp_limit_pps(100, ((18, 1),), lambda inner: inner, 1500) == pytest.approx(148_809.5, abs=0.1)
-    assert udp_limit_pps(100, ((1472, 1),), lambda inner: inner, 1500) == pytest.approx(8127.4, abs=0.1)
+    assert udp_limit_pps(100, ((18, 1),), wire_bytes, 1500) == pytest.approx(148_809.5, abs=0.1)
+    assert udp_limit_pps(100, ((1472, 1),), wire_bytes, 1500) == pytest.approx(8127.4, abs=0.1)
     mean = (7 * 84 + 4 * 614 + 1538) / 12
-    assert udp_limit_pps(100, IMIX, lambda inner: inner, 1500) == pytest.approx(100e6 / 8 / mean, rel=1e-9)
+    assert udp_limit_pps(100, IMIX, wire_bytes, 1500) == pytest.approx(100e6 / 8 / mean, rel=1e-9)
 
 
 def test_a_tunnels_headers_count_on_the_wan() -> None:
-    plain = udp_limit_pps(100, ((1000, 1),), lambda inner: inner, 1500)
-    assert udp_limit_pps(100, ((1000, 1),), lambda inner: inner + 50, 1500) == pytest.approx(plain * 1066 / 1116)
+    plain = udp_limit_pps(100, ((1000, 1),), wire_bytes, 1500)
+    assert udp_limit_pps(100, ((1000, 1),), lambda inner, mtu: wire_bytes(inner + 50, mtu), 1500) == pytest.approx(
+        plain * 1066 / 1116
+    )

@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunnelbench.model.frames import tcp_limit_bps, tcp_packet_bytes, wire_bytes
+from tunnelbench.model.frames import IPV6_HEADER_BYTES, stream_wire_bytes, tcp_limit_bps, tcp_packet_bytes, wire_bytes
 
 FAST_ETHERNET_MBPS = 100
 
 
 def limit_mbps(payload_bytes: int, overhead_bytes: int = 0, mtu_bytes: int = 1500) -> float:
-    limit_bps = tcp_limit_bps(FAST_ETHERNET_MBPS, payload_bytes, lambda inner: inner + overhead_bytes, mtu_bytes)
+    limit_bps = tcp_limit_bps(
+        FAST_ETHERNET_MBPS, payload_bytes, lambda inner, mtu: wire_bytes(inner + overhead_bytes, mtu), mtu_bytes
+    )
     return limit_bps / 1e6
 
 
@@ -74,5 +76,11 @@ def test_a_longer_packet_never_takes_less_and_each_frame_has_its_overhead(packet
 
 def test_records_in_a_stream_share_full_segments_and_are_never_fragmented() -> None:
     # 22 bytes of record around an inner packet of 128 bytes: 150 of the 1448 bytes of a segment of 1538 on the wire
-    limit_bps = tcp_limit_bps(100, 76, lambda inner: inner + 22 + 52, 1500, is_stream=True)
+    limit_bps = tcp_limit_bps(100, 76, lambda inner, mtu: stream_wire_bytes(inner + 22, mtu), 1500)
     assert limit_bps == pytest.approx(100e6 * 76 / max(150 * 1538 / 1448, 166))
+
+
+def test_fragments_of_ipv6_have_a_header_more() -> None:
+    assert wire_bytes(1500, 1500, IPV6_HEADER_BYTES) == 1538
+    assert wire_bytes(1501, 1500, IPV6_HEADER_BYTES) == (40 + 8 + 1448 + 38) + (40 + 8 + 13 + 38)
+    assert wire_bytes(1700, 1500, IPV6_HEADER_BYTES) == (40 + 8 + 1448 + 38) + (40 + 8 + 212 + 38)

@@ -60,10 +60,11 @@ def test_a_fault_of_a_flag_names_the_flag() -> None:
 
 
 def test_every_shipped_testbed_loads() -> None:
-    assert shipped_testbeds() == ["netns", "netns-100m", "netns-debian"]
+    assert shipped_testbeds() == ["netns", "netns-100m", "netns-debian", "netns-road-warrior"]
     assert read_testbed("netns").testbed.link == Link()
     assert read_testbed("netns-100m").testbed.link == Link(rate_out_mbps=100.0, rate_in_mbps=100.0)
     assert read_testbed("netns-debian").testbed.kernel == "debian"
+    assert read_testbed("netns-road-warrior").testbed.topology == "road-warrior"
     for name in shipped_testbeds():
         assert read_testbed(name).testbed.name == name
 
@@ -101,7 +102,7 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
             "zzz=2",
             (
                 "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, kernel, "
-                "quiet_wait_s, link"
+                "quiet_wait_s, topology, link"
             ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),

@@ -173,6 +173,16 @@ def test_heavy_libraries_are_loaded_only_by_the_format_that_draws_with_them() ->
 
 
 @pytest.mark.parametrize("format_name", FOR_PEOPLE)
+def test_a_report_says_who_ends_the_tunnel_where_the_testbed_file_does(format_name: str) -> None:
+    usual = make_run()
+    run = replace(usual, testbed_text='kind = "netns"\ntopology = "road-warrior"\n')
+    text = " ".join(render(run, make_records(rounds=1), format_name, 200).split())
+    assert "road-warrior: the tunnel joins client and router, which is its server" in text
+    odd = replace(usual, testbed_text='kind = "netns"\ntopology = ["ring"]\n')
+    assert all("Topology" not in render(each, make_records(rounds=1), format_name, 200) for each in (usual, odd))
+
+
+@pytest.mark.parametrize("format_name", FOR_PEOPLE)
 def test_a_run_inside_a_guest_says_so_and_points_to_the_shares(format_name: str) -> None:
     run = make_run()
     guest = {"guest": "inside a guest, emulated", "guest_kernel": "6.1.0-1-amd64", "guest_package": "linux-image 6.1.1"}

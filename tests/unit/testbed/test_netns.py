@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelbench.host.host import LocalHost
-from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import Link, TestbedSpec
+from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER, TOPOLOGIES, Link, TestbedSpec
 from tunnelbench.testbed import KINDS, netns, open_testbed
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.testbed.netns import NetnsTestbed, core_of, share_cpus
@@ -214,3 +214,25 @@ def test_a_testbed_is_taken_down_whatever_happens_in_it() -> None:
 
 def test_every_kind_of_testbed_is_found_by_its_name() -> None:
     assert {name: kind.kind for name, kind in KINDS.items()} == {"netns": "netns"}
+
+
+class Rigid(NetnsTestbed):
+    """A testbed that can be one thing only."""
+
+    topologies = (ROUTER_SERVER,)
+
+
+def test_a_topology_that_a_testbed_cannot_have_is_refused_with_those_that_it_can() -> None:
+    spec = TestbedSpec("mine", "netns", topology=ROAD_WARRIOR)
+    with pytest.raises(WrongInput, match="cannot have topology = 'road-warrior'") as caught:
+        Rigid(spec, RUN_ID, Path("/nowhere"))
+    assert caught.value.hint == "it can have router-server"
+
+
+def test_the_topology_says_which_cable_carries_the_tunnel_and_where_the_clients_traffic_comes_from() -> None:
+    found = {}
+    for topology in TOPOLOGIES:
+        testbed = NetnsTestbed(TestbedSpec("mine", "netns", topology=topology), RUN_ID, Path("/nowhere"))
+        tester, device = testbed.tunnel_cable
+        found[topology] = (tester.name, device, testbed.client_address)
+    assert found == {ROUTER_SERVER: ("server", "wan", "198.18.1.2"), ROAD_WARRIOR: ("client", "lan", "198.18.6.1")}

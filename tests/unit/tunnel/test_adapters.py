@@ -16,7 +16,7 @@ from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TunnelRefused, TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
-from tunnelbench.tunnel import PLANNED, adapter, adapters, create, openvpn, wireguard
+from tunnelbench.tunnel import PLANNED, adapter, adapters, create, openvpn_options, wireguard
 from tunnelbench.tunnel.base import End, Ends, Outer, Requirement, Tunnel, equals
 from tunnelbench.tunnel.none import NoTunnel, Options
 from tunnelbench.tunnel.openvpn import OpenVpn
@@ -136,6 +136,20 @@ def test_a_tunnel_gets_devices_addresses_and_routes_at_both_ends(tmp_path: Path)
         assert "ip route add 198.18.1.0/24 via 198.18.3.1 dev tun0" in commands(tunnel.ends.server.host)
 
 
+def test_a_road_warrior_calls_the_router_which_is_under_test(tmp_path: Path) -> None:
+    usual = make_ends(tmp_path)
+    client = End(FakeHost("client", tmp_path / "client"), "198.18.1.2", "lan", "198.18.3.2", "198.18.4.1")
+    caller = replace(client, source="198.18.6.1")
+    ends = replace(usual, router=caller, server=usual.router, is_server_under_test=True)
+    with Cable(Options(), ends) as tunnel:
+        assert "ip route add 198.18.4.1 via 198.18.3.1 dev tun0 src 198.18.6.1" in commands(caller.host)
+        assert tunnel.far_end is caller
+        assert (tunnel.daemons_under_test, tunnel.far_daemons) == (tunnel.server_daemons, tunnel.router_daemons)
+    with up(tmp_path) as tunnel:
+        assert tunnel.far_end is tunnel.ends.server
+        assert (tunnel.daemons_under_test, tunnel.far_daemons) == (tunnel.router_daemons, tunnel.server_daemons)
+
+
 def test_the_testbed_prepares_the_tunnels_device_at_both_ends_before_anything_is_routed(tmp_path: Path) -> None:
     prepared: list[tuple[str, str, int]] = []
 
@@ -243,7 +257,7 @@ def test_versions_are_read_from_what_programs_print(name: str, tmp_path: Path) -
 
 def test_openvpn_tells_the_version_of_its_library_too(tmp_path: Path) -> None:
     ends = make_ends(tmp_path, lambda _: sample("openvpn-2.6.14/version.txt"))
-    tunnel = OpenVpn(openvpn.Options(), ends)
+    tunnel = OpenVpn(openvpn_options.Options(), ends)
     assert tunnel.versions(ends.server) == {"openvpn": "2.6.14", "openssl": "3.0.19"}
 
 

@@ -12,11 +12,13 @@ from pydantic import ValidationError
 from tests.output.samples import sample, samples
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
-from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.model.errors import TunnelRefused, TunnelUnavailable
+from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
-from tunnelbench.tunnel import certificates
+from tunnelbench.tunnel import certificates, create
 from tunnelbench.tunnel.certificates import Authority, Issued
-from tunnelbench.tunnel.openvpn import MASK, OpenVpn, Options, first_complaint, parse_data_channel
+from tunnelbench.tunnel.openvpn import MASK, OpenVpn, first_complaint, parse_data_channel, parse_engine
+from tunnelbench.tunnel.openvpn_options import Options
 
 LOGS = samples("openvpn-*/*-*.log")
 ASKED = {
@@ -175,6 +177,9 @@ def test_both_ends_know_one_cipher_only(tmp_path: Path) -> None:
         ({"rcvbuf": 262144}, "rcvbuf 262144"),
         ({"reneg_sec": 0}, "reneg-sec 0"),
         ({"reneg_bytes": 1000000}, "reneg-bytes 1000000"),
+        ({"fragment": 1300}, "fragment 1300"),
+        ({"engine": "afalg"}, "engine afalg"),
+        ({"providers": "legacy:default"}, "providers legacy default"),
     ],
 )
 def test_an_option_is_a_line_at_both_ends_and_absent_without_it(
@@ -254,3 +259,112 @@ def test_what_only_tls_can_do_is_refused_with_a_static_key(option: dict[str, Any
 def test_a_cipher_without_its_instructions_is_not_the_one_that_is_measured_by_itself() -> None:
     options = {"cipher": "AES-128-CBC", "auth": "SHA1", "aes_instructions": False}
     assert OpenVpn.algorithms(Options.model_validate(options)) == ("sha1",)
+
+
+@pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize(
+    ("transport", "protocols"), [("udp", ("udp6", "udp6")), ("tcp", ("tcp6-client", "tcp6-server"))]
+)
+def test_outside_may_be_ipv6_which_is_there_as_long_as_the_tunnel(
+    transport: str, protocols: tuple[str, str], tmp_path: Path
+) -> None:
+    with make_tunnel(tmp_path, outside="ipv6", transport=transport) as tunnel:
+        assert {f"proto {protocols[0]}", "remote 2001:2::2 1194"} <= set(lines(tunnel, "router"))
+        assert {f"proto {protocols[1]}", "local 2001:2::2"} <= set(lines(tunnel, "server"))
+        for end, _ in tunnel.ends:
+            assert f"ip -6 addr add {end.wan_address6}/64 dev wan nodad" in commands(end.host)
+            assert f"ip -6 addr del {end.wan_address6}/64 dev wan" not in commands(end.host)
+    for end, _ in tunnel.ends:
+        assert f"ip -6 addr del {end.wan_address6}/64 dev wan" in commands(end.host)
+
+
+OFFER = {"cipher": "negotiated", "data_ciphers": "AES-128-GCM:CHACHA20-POLY1305:AES-128-CBC"}
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict", "extra_bytes"),
+    [
+        ("tls-chacha20-poly1305", Verdict.OK, 52),
+        ("tls-aes-128-cbc-sha1", Verdict.OK, 85),
+        ("tls-none-none", Verdict.VOID, 52),
+    ],
+)
+@pytest.mark.usefixtures("authority")
+def test_the_cipher_that_the_ends_agreed_on_is_read_back_and_counts(
+    log: str, verdict: Verdict, extra_bytes: int, tmp_path: Path
+) -> None:
+    text = UP + sample(f"openvpn-2.6.14/{log}.log")
+    with OpenVpn(Options.model_validate(OFFER), make_ends(tmp_path, lambda _: text)) as tunnel:
+        assert "data-ciphers AES-128-GCM:CHACHA20-POLY1305:AES-128-CBC" in lines(tunnel, "server")
+        check = tunnel.negotiated()[0]
+        assert (check.name, check.verdict) == ("cipher", verdict)
+        assert tunnel.outer_packet_bytes(239) == 239 + extra_bytes
+    assert OpenVpn.algorithms(tunnel.options) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"cipher": "negotiated"}, "go together"),
+        ({"data_ciphers": "AES-128-GCM"}, "go together"),
+        ({"cipher": "negotiated", "data_ciphers": "AES-128-GCM:none"}, "none called 'none'"),
+        ({"cipher": "negotiated", "data_ciphers": "AES-128-GCM\nscript-security 3"}, "none called"),
+        ({"cipher": "negotiated", "data_ciphers": ""}, "none called ''"),
+        (OFFER | {"mode": "static-key"}, "nothing is negotiated"),
+        ({"fragment": 1000, "transport": "tcp"}, "TCP has none"),
+        ({"engine": "/tmp/mine.so"}, "must be a name"),
+        ({"engine": "afalg\nup id"}, "must be a name"),
+        ({"providers": "legacy default"}, "colons between"),
+    ],
+)
+def test_options_that_mean_nothing_or_could_do_harm_are_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        Options.model_validate(options)
+
+
+def test_a_program_without_engines_is_told_before_it_would_go_on_without(tmp_path: Path) -> None:
+    sorry = "Sorry, OpenSSL hardware crypto engine functionality is not available.\n"
+    with pytest.raises(TunnelUnavailable, match="OpenSSL engines in openvpn is missing"):
+        create(TunnelSpec("openvpn", "afalg", {"engine": "afalg"}), make_ends(tmp_path, lambda _: sorry))
+    with_engines = make_ends(tmp_path, lambda _: "OpenSSL Crypto Engines")
+    assert create(TunnelSpec("openvpn", "afalg", {"engine": "afalg"}), with_engines).options.engine == "afalg"
+
+
+def test_the_engine_in_use_is_read_from_the_log() -> None:
+    assert parse_engine("Initializing OpenSSL support for engine 'afalg'\n") == "afalg"
+    assert parse_engine("OpenVPN 2.6.14\n") == "none"
+
+
+def test_a_provider_that_the_program_has_not_loaded_is_void(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tunnel = make_tunnel(tmp_path, providers="legacy:default", engine="afalg")
+    tunnel.router_daemons = [FakeDaemon("Initializing OpenSSL support for engine 'afalg'").as_daemon]
+    mapped = "7f0 r-xp 00000000 00:1b 77 /usr/lib/x86_64-linux-gnu/ossl-modules/legacy.so\n"
+    for maps, verdict in ((mapped, Verdict.OK), ("", Verdict.VOID)):
+        monkeypatch.setattr(tunnel.ends.router.host, "read_machine", lambda _, maps=maps: maps)
+        engine, provider = tunnel.negotiated()[1:]
+        assert (engine.name, engine.verdict) == ("engine", Verdict.OK)
+        assert (provider.name, provider.verdict) == ("provider", verdict)
+
+
+@pytest.mark.usefixtures("authority")
+def test_several_processes_have_a_device_a_port_and_addresses_each_and_share_out_the_routes(tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, processes=2) as tunnel:
+        assert [daemon.name for daemon in tunnel.router_daemons] == ["openvpn", "openvpn-2"]
+        second = set(tunnel.configuration["router/openvpn-2.conf"].splitlines())
+        assert {"dev tun1", "remote 198.18.2.2 1195", "ifconfig 198.18.3.3 198.18.3.4"} <= second
+        assert {"dev tun0", "remote 198.18.2.2 1194"} <= set(lines(tunnel, "router"))
+        assert "lport 1195" in tunnel.configuration["server/openvpn-2.conf"].splitlines()
+        assert tunnel.devices_at(tunnel.ends.router) == ("tun0", "tun1")
+        asked = commands(tunnel.ends.router.host)
+        assert "tee /proc/sys/net/ipv4/fib_multipath_hash_policy" in asked
+        ways = "nexthop via 198.18.3.2 dev tun0 nexthop via 198.18.3.4 dev tun1"
+        assert f"ip route add 198.18.4.1 {ways}" in asked
+        assert str(tunnel.outer) == "udp ports 1194-1195"
+        assert [tunnel.outer.has_port(port) for port in (1193, 1194, 1195, 1196)] == [False, True, True, False]
+        assert len([check for check in tunnel.negotiated() if check.name == "cipher"]) == 2
+    assert commands(tunnel.ends.router.host).count("tee /proc/sys/net/ipv4/fib_multipath_hash_policy") == 2
+
+
+def test_several_processes_take_a_tun() -> None:
+    with pytest.raises(ValidationError, match='takes dev = "tun"'):
+        Options.model_validate({"processes": 2, "dev": "tap"})

@@ -18,7 +18,7 @@ from tunnelbench.tunnel import (
     ipsec_userspace,
     nebula,
     openconnect,
-    openvpn,
+    openvpn_options,
     option_schemas,
     ssh,
     tinc,
@@ -45,22 +45,22 @@ def test_an_option_that_does_not_exist_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("cipher", ["AES-128-GCM", "AES-256-GCM", "CHACHA20-POLY1305"])
 def test_openvpn_with_a_static_key_refuses_ciphers_that_authenticate(cipher: str) -> None:
     with pytest.raises(ValidationError, match=f"refuses {cipher} with a static key; take a CBC cipher"):
-        openvpn.Options.model_validate({"mode": "static-key", "cipher": cipher})
+        openvpn_options.Options.model_validate({"mode": "static-key", "cipher": cipher})
 
 
 def test_openvpn_with_a_static_key_must_name_its_cipher_since_the_default_cannot_be() -> None:
     with pytest.raises(ValidationError, match="refuses AES-256-GCM"):
-        openvpn.Options(mode="static-key")
+        openvpn_options.Options(mode="static-key")
 
 
 @pytest.mark.parametrize("cipher", ["AES-128-CBC", "BF-CBC", "none"])
 def test_openvpn_with_a_static_key_takes_others(cipher: str) -> None:
-    assert openvpn.Options.model_validate({"mode": "static-key", "cipher": cipher}).mode == "static-key"
+    assert openvpn_options.Options.model_validate({"mode": "static-key", "cipher": cipher}).mode == "static-key"
 
 
 @pytest.mark.parametrize("program", ["openvpn", "openvpn-2.7", "/usr/local/sbin/openvpn", "/opt/a+b/openvpn_x.y", "7z"])
 def test_another_program_may_be_named_or_be_a_path(program: str) -> None:
-    assert openvpn.Options(program=program).program == program
+    assert openvpn_options.Options(program=program).program == program
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_another_program_may_be_named_or_be_a_path(program: str) -> None:
 )  # fmt: skip
 def test_a_program_that_could_be_taken_for_something_else_is_refused(program: str) -> None:
     with pytest.raises(ValidationError, match="program"):
-        openvpn.Options(program=program)
+        openvpn_options.Options(program=program)
 
 
 @given(st.text() | st.from_regex(r"[-/. \n]?[a-z0-9/._ +-]*\s?"))
 def test_no_program_is_taken_that_is_an_option_or_more_than_one_word(program: str) -> None:
     try:
-        taken = openvpn.Options(program=program).program
+        taken = openvpn_options.Options(program=program).program
     except ValidationError:
         return
     assert not taken.startswith("-")
@@ -92,25 +92,25 @@ def test_no_program_is_taken_that_is_an_option_or_more_than_one_word(program: st
 @pytest.mark.parametrize(
     ("schema", "wrong"),
     [
-        (openvpn.Options, {"cipher": "AES-128-CTR"}),
-        (openvpn.Options, {"cipher": "AES-128-CBC\nscript-security 3"}),
-        (openvpn.Options, {"auth": "SHA1 "}),
-        (openvpn.Options, {"transport": "sctp"}),
-        (openvpn.Options, {"dev": "tun1"}),
-        (openvpn.Options, {"mssfix": -1}),
-        (openvpn.Options, {"mssfix": 65536}),
-        (openvpn.Options, {"tun_mtu": 575}),
-        (openvpn.Options, {"tun_mtu": 9001}),
+        (openvpn_options.Options, {"cipher": "AES-128-CTR"}),
+        (openvpn_options.Options, {"cipher": "AES-128-CBC\nscript-security 3"}),
+        (openvpn_options.Options, {"auth": "SHA1 "}),
+        (openvpn_options.Options, {"transport": "sctp"}),
+        (openvpn_options.Options, {"dev": "tun1"}),
+        (openvpn_options.Options, {"mssfix": -1}),
+        (openvpn_options.Options, {"mssfix": 65536}),
+        (openvpn_options.Options, {"tun_mtu": 575}),
+        (openvpn_options.Options, {"tun_mtu": 9001}),
         (tinc.Options, {"cipher": "blowfish"}),
         (tinc.Options, {"digest": "SHA1"}),
         (tinc.Options, {"mode": "hub"}),
         (fastd.Options, {"method": "xsalsa20-poly1305"}),
         (fastd.Options, {"mode": "multitap"}),
         (fastd.Options, {"mtu": 575}),
-        (openvpn.Options, {"tls_wrap": "tls-crypt-v2"}),
-        (openvpn.Options, {"sndbuf": 2047}),
-        (openvpn.Options, {"rcvbuf": 16_777_217}),
-        (openvpn.Options, {"reneg_sec": -1}),
+        (openvpn_options.Options, {"tls_wrap": "tls-crypt-v2"}),
+        (openvpn_options.Options, {"sndbuf": 2047}),
+        (openvpn_options.Options, {"rcvbuf": 16_777_217}),
+        (openvpn_options.Options, {"reneg_sec": -1}),
         (nebula.Options, {"cipher": "none"}),
         (openconnect.Options, {"mode": "esp"}),
         (openconnect.Options, {"mtu": 1435}),
@@ -133,8 +133,8 @@ def test_a_value_outside_its_range_is_refused(schema: type[TunnelOptions], wrong
 @pytest.mark.parametrize(
     ("schema", "right"),
     [
-        (openvpn.Options, {"mssfix": 0, "tun_mtu": 576}),
-        (openvpn.Options, {"mssfix": 65535, "tun_mtu": 9000}),
+        (openvpn_options.Options, {"mssfix": 0, "tun_mtu": 576}),
+        (openvpn_options.Options, {"mssfix": 65535, "tun_mtu": 9000}),
         (vxlan.Options, {"vni": 0, "port": 1}),
         (vxlan.Options, {"vni": 2**24 - 1, "port": 65535}),
         (wireguard.Options, {"mtu": 576, "port": 1}),

@@ -13,7 +13,8 @@ from tests.unit.tunnel.fakes import make_ends
 
 from tunnelbench.tunnel import adapter, adapters, tinc
 from tunnelbench.tunnel.base import Tunnel
-from tunnelbench.tunnel.openvpn import CIPHER_BLOCK_BYTES, DIGEST_BYTES, Cipher
+from tunnelbench.tunnel.openvpn_options import Cipher
+from tunnelbench.tunnel.openvpn_packets import CIPHER_BLOCK_BYTES, DIGEST_BYTES, fragments
 
 INNER_BYTES = 239
 """A ping with 211 bytes of payload."""
@@ -79,6 +80,8 @@ MEASURED = [
     ("openvpn", STATIC | BF_SHA1, 304),
     ("openvpn", STATIC | CBC_NONE, 300),
     ("openvpn", STATIC | TAP | CBC_SHA1, 336),
+    ("openvpn", GCM | {"outside": "ipv6"}, 311),
+    ("openvpn", GCM | {"fragment": 1000}, 295),
 ]
 
 
@@ -98,6 +101,32 @@ def test_wireguard_pads_to_16_bytes_but_never_beyond_its_mtu() -> None:
     overhead = 60
     padded = {0: 0, 1: 16, 16: 16, 1408: 1408, 1409: 1420, 1420: 1420}
     assert {inner: tunnel.outer_packet_bytes(inner) - overhead for inner in padded} == padded
+
+
+@given(st.integers(20, 9000), st.sampled_from([GCM, CBC_SHA1, BF_SHA1, NONE_SHA1, STATIC | CBC_SHA1, TAP | GCM]))
+def test_no_piece_of_a_packet_is_a_longer_datagram_than_asked_for(inner_bytes: int, options: dict[str, Any]) -> None:
+    outers = make_tunnel("openvpn", options | {"fragment": 500}).outer_packets_bytes(inner_bytes)
+    assert max(outers) <= 20 + 8 + 500
+
+
+def test_what_a_packet_takes_on_the_wan_is_that_of_all_its_outer_packets() -> None:
+    ethernet = 38
+    assert make_tunnel("openvpn", GCM).wire_bytes(1000, 1500) == 1052 + ethernet
+    assert make_tunnel("openvpn", GCM | {"outside": "ipv6"}).wire_bytes(1000, 1500) == 1072 + ethernet
+    split = make_tunnel("openvpn", GCM | {"fragment": 600})
+    assert split.outer_packets_bytes(1000) == (56 + 500, 56 + 500)
+    assert split.wire_bytes(1000, 1500) == 2 * (56 + 500 + ethernet)
+    stream = make_tunnel("openvpn", GCM | TLS_TCP | {"outside": "ipv6"})
+    assert stream.wire_bytes(1000, 1500) == pytest.approx((1000 + 2 + 24) * 1538 / (1500 - 40 - 32))
+
+
+@given(st.integers(1, 9000), st.integers(100, 2000))
+def test_pieces_make_up_the_packet_and_are_alike_but_for_the_last(plain_bytes: int, largest_bytes: int) -> None:
+    *others, last = fragments(plain_bytes, largest_bytes)
+    assert sum(others) + last == plain_bytes
+    assert len(set(others)) <= 1
+    assert 0 < last <= max([largest_bytes, *others])
+    assert all(piece % 4 == 0 for piece in others)
 
 
 @pytest.mark.parametrize("block", [8, 16])

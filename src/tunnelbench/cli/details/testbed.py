@@ -7,6 +7,7 @@ import os
 from tunnelbench.cli.drawing import drawn, facts, title
 from tunnelbench.cli.output import emit, emit_json, link_text
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import TOPOLOGIES
 from tunnelbench.plan import read_testbed
 from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
@@ -24,6 +25,7 @@ def show(reference: str, *, as_json: bool) -> None:
             [
                 ("Kind", testbed.kind),
                 ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
+                ("Topology", f"{testbed.topology}: {TOPOLOGIES[testbed.topology]}"),
                 ("Router's CPU", "the last one" if testbed.router_cpu is None else str(testbed.router_cpu)),
                 ("CPUs here", cpus_here(testbed.router_cpu)),
                 ("Quiet", f"a trial waits at most {testbed.quiet_wait_s} s for other load to end"),

@@ -1,0 +1,104 @@
+"""How long OpenVPN's packets are, and into what pieces it splits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tunnelbench.tunnel.base import ETHERNET_HEADER_BYTES
+
+CIPHER_BLOCK_BYTES = {
+    "AES-128-CBC": 16, "AES-192-CBC": 16, "AES-256-CBC": 16,
+    "CAMELLIA-128-CBC": 16, "CAMELLIA-256-CBC": 16,
+    "BF-CBC": 8, "CAST5-CBC": 8, "DES-EDE3-CBC": 8,
+}  # fmt: skip
+"""Block, and so IV, of the ciphers in CBC mode."""
+
+DIGEST_BYTES = {"none": 0, "MD5": 16, "SHA1": 20, "SHA224": 28, "SHA256": 32, "SHA384": 48, "SHA512": 64}
+
+LEGACY_CIPHERS = {"BF-CBC", "CAST5-CBC"}
+"""What OpenSSL 3 keeps in its legacy provider."""
+
+OPCODE_AND_PEER_ID_BYTES = 4
+"""P_DATA_V2; a static key's packets have neither."""
+
+PACKET_ID_BYTES = 4
+STATIC_KEY_PACKET_ID_BYTES = 8
+"""With a static key the packet number comes with a time stamp."""
+
+AEAD_TAG_BYTES = 16
+
+FRAGMENT_HEADER_BYTES = 4
+"""fragment.h: in every packet where `fragment` is set, whole ones too."""
+
+FRAGMENT_ROUND_BYTES = 4
+"""fragment.h: all pieces but the last are a multiple of it."""
+
+
+@dataclass(frozen=True)
+class Packets:
+    """What becomes of inner packets with one set of options."""
+
+    cipher: str
+    auth: str
+    is_tls: bool
+    """Or else with a static key."""
+    is_tap: bool
+    fragment: int | None
+    """The largest datagram [bytes]; None: nothing is split."""
+
+    def records_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
+        """What an inner IP packet becomes, piece by piece: all that is behind UDP, or behind the length in TCP."""
+        plain = inner_packet_bytes + (ETHERNET_HEADER_BYTES if self.is_tap else 0)
+        if self.fragment is None:
+            return (self._sealed_bytes(plain),)
+        pieces = fragments(plain, self._largest_piece_bytes(self.fragment))
+        return tuple(self._sealed_bytes(FRAGMENT_HEADER_BYTES + piece) for piece in pieces)
+
+    @property
+    def _opcode_bytes(self) -> int:
+        return OPCODE_AND_PEER_ID_BYTES if self.is_tls else 0
+
+    @property
+    def _packet_id_bytes(self) -> int:
+        return PACKET_ID_BYTES if self.is_tls else STATIC_KEY_PACKET_ID_BYTES
+
+    def _sealed_bytes(self, plain_bytes: int) -> int:
+        plain_bytes += self._packet_id_bytes
+        if is_aead(self.cipher):
+            return self._opcode_bytes + AEAD_TAG_BYTES + plain_bytes
+        head_bytes = self._opcode_bytes + DIGEST_BYTES[self.auth]
+        if self.cipher == "none":
+            return head_bytes + plain_bytes
+        block = CIPHER_BLOCK_BYTES[self.cipher]
+        return head_bytes + block + (plain_bytes // block + 1) * block  # PKCS #7 always adds at least one byte
+
+    def _largest_piece_bytes(self, datagram_bytes: int) -> int:
+        """The longest plain piece whose datagram is no longer than asked for (mss.c, frame_calculate_fragment)."""
+        if is_aead(self.cipher) or self.cipher == "none":
+            return datagram_bytes - self._sealed_bytes(0) - FRAGMENT_HEADER_BYTES
+        block = CIPHER_BLOCK_BYTES[self.cipher]
+        sealed = (datagram_bytes - self._opcode_bytes - DIGEST_BYTES[self.auth] - block) // block * block
+        return sealed - 1 - self._packet_id_bytes - FRAGMENT_HEADER_BYTES
+
+
+def is_aead(cipher: str) -> bool:
+    """Whether a cipher authenticates, too, and so has no digest beside it."""
+    return cipher.endswith(("-GCM", "-POLY1305"))
+
+
+def fragments(plain_bytes: int, largest_bytes: int) -> tuple[int, ...]:
+    """Lengths of the pieces that OpenVPN makes of a packet, none above `largest_bytes`.
+
+    fragment.c, optimal_fragment_size: no more pieces than it takes, and the last as long as the others where that can
+    be; all but the last are a multiple of four.
+    """
+    if plain_bytes <= largest_bytes:
+        return (plain_bytes,)
+    most = largest_bytes // FRAGMENT_ROUND_BYTES * FRAGMENT_ROUND_BYTES
+    whole, rest = divmod(plain_bytes, most)
+    size = most
+    if whole and 0 < rest < most * 3 // 4:
+        shared = largest_bytes - (largest_bytes - rest) // (whole + 1)
+        size = min(most, -(-shared // FRAGMENT_ROUND_BYTES) * FRAGMENT_ROUND_BYTES)
+    pieces, last = divmod(plain_bytes, size)
+    return (size,) * pieces + ((last,) if last else ())

@@ -1,0 +1,57 @@
+"""Tunnels side by side, and a client that ends the tunnel itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.lab.bench import check, make_plan, make_testbed, measure, processes_of
+
+from tunnelbench.model.plan import Direction, TunnelSpec
+from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.model.testbed import ROAD_WARRIOR
+from tunnelbench.testbed.netns import NetnsTestbed
+
+pytestmark = pytest.mark.lab
+
+BOTH_WAYS = (Direction.OUT, Direction.IN)
+
+
+def require_proven(record: TrialRecord) -> None:
+    assert record.outcome is Outcome.MEASURED, record.reason
+    assert record.proof is not None
+    assert {found.reason for found in record.proof.checks if found.verdict is not Verdict.OK} == set()
+    assert check(record, "outer-protocol-in-trial").verdict is Verdict.OK
+    assert check(record, "merged-frames").verdict is Verdict.OK
+
+
+def test_two_processes_both_carry_packets_and_one_stream_takes_one_of_them(testbed: NetnsTestbed) -> None:
+    tunnel = TunnelSpec("openvpn", "two", {"processes": 2, "outside": "ipv6"})
+    many = measure(testbed, make_plan(tunnel, streams=16, direction=BOTH_WAYS, duration_s=2))
+    for record in many:
+        require_proven(record)
+        assert record.proof is not None
+        assert [found.verdict for found in record.proof.checks if found.name == "sharing"] == [Verdict.OK]
+        assert check(record, "sharing").verdict is Verdict.OK, check(record, "sharing").reason
+        assert record.tcp is not None
+        assert set(record.tcp.window.program_cpu_s) == {"openvpn", "openvpn-2"}
+    (one,) = measure(testbed, make_plan(tunnel, streams=1))
+    assert check(one, "sharing").verdict is Verdict.VOID
+    policy = testbed.router.run(["cat", "/proc/sys/net/ipv4/fib_multipath_hash_policy"]).stdout
+    assert policy.strip() == "0", "it is as it was"
+    assert "2001:2:" not in testbed.router.ip("addr").stdout
+
+
+@pytest.mark.parametrize("kind", ["none", "openvpn", "wireguard-go"])
+def test_a_road_warrior_ends_the_tunnel_itself_and_the_router_is_under_test(kind: str, tmp_path: Path) -> None:
+    with make_testbed(tmp_path, topology=ROAD_WARRIOR) as testbed:
+        plan = make_plan(TunnelSpec(kind, kind), payload_bytes=(1200,), direction=BOTH_WAYS, duration_s=2)
+        for record in measure(testbed, plan):
+            require_proven(record)
+            assert record.proof is not None
+            assert {name.split(".")[0] for name in record.proof.versions} == {"client", "router"}
+            assert {"route-client", "route-router"} <= {found.name for found in record.proof.checks}
+            assert record.tcp is not None
+            assert (record.tcp.window.daemon_cpu_s is None) is (kind == "none")
+            assert record.tcp.counters.forwarded_packets > record.tcp.counters.data_packets * 0.9
+        assert processes_of(testbed) == []
