@@ -36,8 +36,8 @@ name = "tinc with Blowfish"
 cipher = "bf-cbc"
 digest = "sha1"
 [[tunnel]]
-kind = "l2tpv2-ppp"
-name = "L2TP"
+kind = "openvpn-dco"
+name = "DCO"
 """
 LONG_PLAN = SHORT_PLAN.replace("rounds = 1", "rounds = 20")
 TAKE_DOWN_LIMIT_S = 5.0
@@ -80,10 +80,10 @@ def test_every_planned_trial_becomes_a_row_measured_refused_or_unavailable(
         "none": "measured",
         "vxlan": "measured",
         "tinc with Blowfish": "refused",
-        "L2TP": "unavailable",
+        "DCO": "unavailable",
     }
     assert "tcp port 655" in trials["tinc with Blowfish"]["reason"]
-    assert "no adapter" in trials["L2TP"]["reason"]
+    assert "no adapter" in trials["DCO"]["reason"]
 
 
 def test_the_table_is_printed_and_the_results_are_named(plan: Callable[[str], list[str]], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import tcp_limit_bps
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Ping, Sender, TcpMeasurement, TrialRecord, Window
+from tunnelbench.model.text import printable
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.traffic import iperf3, ping
@@ -165,7 +167,7 @@ class TrialMeter:
         place = Place(spec.direction, testbed.lan_device, tunnel.device_at(tunnel.ends.server), testbed.wan_device)
         a = testbed.addresses
         path = TrafficPath(a.client_lan, a.target, place, tunnel.router_daemons, tunnel.server_daemons)
-        said_before = tunnel.log_sizes()
+        said_before, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
         before = read_path(testbed)
         offered = offer_tcp(testbed, path, spec, self.traffic, self.on_second)
         after = read_path(testbed)
@@ -180,9 +182,21 @@ class TrialMeter:
             router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
             restart=tunnel.restart_since(said_before),
+            keep_alives=tunnel.keep_alives()[asked_before:],
         )
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)
+
+
+def blaming_restart(tunnel: Tunnel[Any], trial: Callable[[], TrialFindings]) -> TrialFindings:
+    """Carry out a trial; where it fails and the tunnel has begun anew or was lost meanwhile, that is told as well."""
+    said_before = tunnel.log_sizes()
+    try:
+        return trial()
+    except TrialFailed as error:
+        if restart := tunnel.restart_since(said_before):
+            error.args = (f"{error}; {printable(restart)}",)
+        raise
 
 
 def router_cpu_doubt(testbed: Testbed, tunnel: Tunnel[Any]) -> str:

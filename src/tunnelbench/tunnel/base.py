@@ -184,6 +184,11 @@ class Tunnel(ABC, Generic[OptionsT]):
         daemons = (*self.router_daemons, *self.server_daemons)
         return next(self._said_since(daemons, sizes, self.signs_of_restart), "")
 
+    def keep_alives(self) -> tuple[bool, ...]:
+        """Of each keep-alive that its programs have sent so far, whether it was answered; one that may yet be is left
+        out. Empty where this kind of tunnel does not tell."""
+        return ()
+
     def rekeys_since(self, sizes: tuple[int, ...]) -> list[str]:
         """What has been said since then of new keys, once a change; none where this kind of tunnel does not tell."""
         return list(self._said_since(self.router_daemons, sizes, self.signs_of_rekey))

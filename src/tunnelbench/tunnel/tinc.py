@@ -50,6 +50,18 @@ OPENSSL_NIDS = {
 }  # fmt: skip
 
 
+LEGACY_CONF = """\
+openssl_conf = settings
+[settings]
+providers = providers
+[providers]
+default = active
+legacy = active
+[active]
+activate = 1
+"""
+"""For OPENSSL_CONF (config(5)); the default provider must be named, too, once another is."""
+
 MTU_PROBING_LIMIT_S = 30.0
 FIRST_PROBE_LIMIT_S = 3.0
 """For the first probe that arrives."""
@@ -66,6 +78,7 @@ class Options(TunnelOptions):
         default="sha256", description="digest of the UDP packets"
     )
     mode: Literal["router", "switch"] = Field(default="router", description="IP packets, or Ethernet frames")
+    legacy: bool = Field(default=False, description="activate OpenSSL's legacy provider, where OpenSSL 3 keeps bf-cbc")
 
 
 class Tinc(Tunnel[Options]):
@@ -161,7 +174,10 @@ class Tinc(Tunnel[Options]):
                 self._write(end, f"tinc/hosts/{name}", text)
             config = self._write(end, "tinc/tinc.conf", self._config(end, other))
             folder = config.removesuffix("/tinc.conf")
-            daemon = self._start(end, ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d2"])
+            argv = ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d2"]
+            if self.options.legacy:
+                argv = ["env", "OPENSSL_CONF=" + self._write(end, "openssl.cnf", LEGACY_CONF), *argv]
+            daemon = self._start(end, argv, name="tincd")
             self._require(daemon, "Ready", timeout_s=5)
             self._address_device(end)
         self._require(self.router_daemons[0], "activated", timeout_s=10)

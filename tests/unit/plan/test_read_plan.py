@@ -305,7 +305,7 @@ def test_the_wr841n_plan_has_the_48_rows_in_the_order_of_the_table(
 
 
 def test_every_shipped_plan_loads() -> None:
-    assert shipped_plans() == ["cost", "quick", "soak", "udp", "userspace", "wr841n"]
+    assert shipped_plans() == ["all", "cost", "quick", "soak", "udp", "userspace", "wr841n"]
     for name in shipped_plans():
         loaded = read_plan(name, option_schemas(), (), PLANNED)
         assert loaded.plan.name == name
