@@ -78,9 +78,12 @@ class L2tpV2Ppp(Tunnel[Options]):
     options_type = Options
     tested_with = "xl2tpd 1.3.18, pppd 2.4.9, Linux 6.1 (Debian 12)"
     signs_of_restart = (
-        "pppd exited for call", "pppd terminated for call", "Connection closed to",
-        "Maximum retries exceeded", "Connection established to",
-    )  # fmt: skip
+        "pppd exited",
+        "pppd terminated",
+        " closed to ",
+        "retries exceeded",
+        "Connection established to",
+    )
     device = "ppp0"
 
     @classmethod
@@ -131,7 +134,9 @@ class L2tpV2Ppp(Tunnel[Options]):
     @property
     def has_died(self) -> bool:
         # xl2tpd outlives its calls.
-        return super().has_died or any("pppd exited" in daemon.output() for daemon in self.router_daemons)
+        return super().has_died or any(
+            f"pppd {ended}" in daemon.output() for daemon in self.router_daemons for ended in ("exited", "terminated")
+        )
 
     def keep_alives(self) -> tuple[bool, ...]:
         return parse_echoes(self.ends.router.host.read_machine(str(self._log(self.ends.router))))

@@ -26,7 +26,8 @@ def private_run(end: End, stack: ExitStack) -> list[str]:
         if not anchor.is_running or time.monotonic() > deadline:
             raise TunnelRefused(f"the {end.host.name} cannot be given a /run of its own: {anchor.last_line()}")
         time.sleep(0.005)
-    enter = ["nsenter", f"--mount=/proc/{anchor.pid}/ns/mnt"]
+    # The root, too: entering a mount namespace leaves a chroot, which is what a guest's root is.
+    enter = ["nsenter", f"--mount=/proc/{anchor.pid}/ns/mnt", f"--root=/proc/{anchor.pid}/root"]
     end.host.run([*enter, "mount", "--bind", str(end.host.folder / FOLDER), "/run"])
     return enter
 

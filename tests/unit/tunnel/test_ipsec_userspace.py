@@ -77,7 +77,10 @@ def test_each_charon_has_a_run_folder_of_its_own_and_its_name(tmp_path: Path) ->
     with make_tunnel(tmp_path) as tunnel:
         for end, _ in tunnel.ends:
             ran = commands(end.host)
-            assert f"nsenter --mount=/proc/0/ns/mnt mount --bind {tmp_path}/{end.host.name}/run /run" in ran
+            assert (
+                f"nsenter --mount=/proc/0/ns/mnt --root=/proc/0/root mount --bind {tmp_path}/{end.host.name}/run /run"
+                in ran
+            )
         assert [daemon.name for daemon in (*tunnel.router_daemons, *tunnel.server_daemons)] == ["charon", "charon"]
 
 

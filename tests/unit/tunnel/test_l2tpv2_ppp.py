@@ -82,7 +82,7 @@ def test_the_machines_own_folders_are_hidden_from_both_programs(
     with come_up(monkeypatch, make_tunnel(tmp_path)) as tunnel:
         for end, _ in tunnel.ends:
             ran = commands(end.host)
-            enter = "nsenter --mount=/proc/0/ns/mnt mount --bind"
+            enter = "nsenter --mount=/proc/0/ns/mnt --root=/proc/0/root mount --bind"
             assert f"{enter} {tmp_path}/{end.host.name}/run /run" in ran
             assert f"{enter} {tmp_path}/{end.host.name}/ppp /etc/ppp" in ran
             assert not [line for line in ran if "devtmpfs" in line]
@@ -93,7 +93,7 @@ def test_a_dev_folder_without_ppp_gives_way_to_the_kernels(monkeypatch: pytest.M
     tunnel = come_up(monkeypatch, make_tunnel(tmp_path))
     monkeypatch.setattr(tunnel.ends.router.host, "has_path", lambda _: False)
     with tunnel:
-        mount = "nsenter --mount=/proc/0/ns/mnt mount -t devtmpfs devtmpfs /dev"
+        mount = "nsenter --mount=/proc/0/ns/mnt --root=/proc/0/root mount -t devtmpfs devtmpfs /dev"
         assert mount in commands(tunnel.ends.router.host)
         assert mount not in commands(tunnel.ends.server.host)
 
