@@ -47,6 +47,8 @@ PPP_SOCKET = (24, 1)
 PPP_DEVICE = "/dev/ppp"
 PLUGINS = "/usr/lib/pppd"
 
+LOG = "pppd.log"
+
 CALL_LIMIT_S = 15.0
 """xl2tpd waits a second between its attempts; its programs start slowly in an emulated guest."""
 
@@ -145,11 +147,11 @@ class L2tpV2Ppp(Tunnel[Options]):
         for end, other in reversed(list(self.ends)):
             is_router = end is self.ends.router
             self._write(end, f"{FOLDER}/xl2tpd.conf", lac_conf(other) if is_router else lns_conf(end, other))
-            self._write(end, "ppp/options", self._ppp_options(end, other))
+            self._write(end, f"{FOLDER}/ppp/options", self._ppp_options(end, other))
             # It is made here so that it goes with the tunnel; pppd appends to it.
-            self._write(end, self._log(end).name, "", secret=True)
+            self._write(end, f"{FOLDER}/{LOG}", "", secret=True)
             enter = private_run(end, self._stack)
-            end.host.run([*enter, "mount", "--bind", str(end.host.folder / "ppp"), "/etc/ppp"])
+            end.host.run([*enter, "mount", "--bind", "/run/ppp", "/etc/ppp"])
             if not end.host.has_path(PPP_DEVICE):
                 # A container's /dev has what somebody put there; the kernel's own has every device that there is.
                 end.host.run([*enter, "mount", "-t", "devtmpfs", "devtmpfs", "/dev"])
@@ -173,7 +175,7 @@ class L2tpV2Ppp(Tunnel[Options]):
             time.sleep(0.02)
 
     def _log(self, end: End) -> Path:
-        return end.host.folder / "pppd.log"
+        return end.host.folder / FOLDER / LOG
 
     def _ppp_options(self, end: End, other: End) -> str:
         options = self.options
@@ -196,7 +198,7 @@ noaccomp
 nomultilink
 {echoes}debug
 debug
-logfile {self._log(end)}
+logfile /run/{LOG}
 """
 
 

@@ -23,7 +23,6 @@ ASKED: dict[str, dict[str, Any]] = {
     "aes-128-cbc-sha1": {"cipher": "aes-128-cbc", "digest": "sha1"},
     "aes-256-cbc-sha256": {"cipher": "aes-256-cbc"},
     "aes-256-gcm": {"cipher": "aes-256-gcm"},
-    "chacha20-poly1305": {"cipher": "chacha20-poly1305"},
     "none-sha1": {"cipher": "none", "digest": "sha1"},
 }
 UP = "00[JOB] spawning 16 worker threads\n"

@@ -68,8 +68,8 @@ def test_pppd_is_told_to_compress_nothing_and_only_the_router_asks_for_echoes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with come_up(monkeypatch, make_tunnel(tmp_path)) as tunnel:
-        router = tunnel.configuration["router/ppp/options"].splitlines()
-        server = tunnel.configuration["server/ppp/options"].splitlines()
+        router = tunnel.configuration["router/run/ppp/options"].splitlines()
+        server = tunnel.configuration["server/run/ppp/options"].splitlines()
     assert {"noccp", "novj", "nopcomp", "noaccomp", "mtu 1462", "lcp-echo-interval 1"} <= set(router)
     assert not [line for line in server if line.startswith("lcp-echo")]
     assert "198.18.3.1:198.18.3.2" in router
@@ -84,7 +84,7 @@ def test_the_machines_own_folders_are_hidden_from_both_programs(
             ran = commands(end.host)
             enter = "nsenter --mount=/proc/0/ns/mnt --root=/proc/0/root mount --bind"
             assert f"{enter} {tmp_path}/{end.host.name}/run /run" in ran
-            assert f"{enter} {tmp_path}/{end.host.name}/ppp /etc/ppp" in ran
+            assert f"{enter} /run/ppp /etc/ppp" in ran
             assert not [line for line in ran if "devtmpfs" in line]
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
