@@ -39,7 +39,7 @@ HDLC_BYTES = 2
 """Address and control (RFC 1662, section 3.1), which the kernel always sends (net/l2tp/l2tp_ppp.c)."""
 
 PROTOCOL_BYTES = 2
-"""PPP's protocol field, one byte less for IP where both ends have agreed to compress it (RFC 1661, section 6.5)."""
+"""PPP's protocol field (RFC 1661, section 2). pppd's plugin for L2TP never agrees to shorten it."""
 
 PPP_SOCKET = (24, 1)
 """AF_PPPOX and PX_PROTO_OL2TP (linux/if_pppox.h)."""
@@ -59,7 +59,6 @@ class Options(TunnelOptions):
     mtu: int = Field(
         default=1462, ge=576, le=8900, description="MTU and MRU of PPP [bytes]; 1462 just fits a frame of Ethernet"
     )
-    protocol_compression: bool = Field(default=False, description="PPP's protocol field in one byte instead of two")
     echo_interval_s: int = Field(
         default=1, ge=1, le=3600, description="the router's pppd asks for an LCP echo as often as this [s]"
     )
@@ -113,8 +112,8 @@ class L2tpV2Ppp(Tunnel[Options]):
         return False
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        ppp_bytes = HDLC_BYTES + PROTOCOL_BYTES - (1 if self.options.protocol_compression else 0)
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + DATA_HEADER_BYTES + ppp_bytes + inner_packet_bytes
+        headers = IPV4_HEADER_BYTES + UDP_HEADER_BYTES + DATA_HEADER_BYTES + HDLC_BYTES + PROTOCOL_BYTES
+        return headers + inner_packet_bytes
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {
@@ -182,7 +181,6 @@ class L2tpV2Ppp(Tunnel[Options]):
         echoes = ""
         if end is self.ends.router:
             echoes = f"lcp-echo-interval {options.echo_interval_s}\nlcp-echo-failure {options.echo_failure}\n"
-        compression = "" if options.protocol_compression else "nopcomp\n"
         # Twice `debug`: once leaves the echoes out.
         return f"""\
 {end.inner_address}:{other.inner_address}
@@ -194,7 +192,8 @@ nolock
 noccp
 novj
 noaccomp
-{compression}noipv6
+nopcomp
+noipv6
 nomultilink
 {echoes}debug
 debug
@@ -239,6 +238,13 @@ def parse_session(text: str, device: str) -> tuple[int, int]:
 
 def parse_echoes(log: str) -> tuple[bool, ...]:
     """Of each LCP echo that pppd has asked for, whether it was answered; the last is left out while it may yet be."""
-    answered = set(re.findall(r"rcvd \[LCP EchoRep id=(\w+)", log))
-    asked = [number in answered for number in re.findall(r"sent \[LCP EchoReq id=(\w+)", log)]
-    return tuple(asked if not asked or asked[-1] else asked[:-1])
+    answered: list[bool] = []
+    latest: dict[str, int] = {}
+    # The number is one byte, so that it comes again.
+    for sent, received in re.findall(r"sent \[LCP EchoReq id=(\w+)|rcvd \[LCP EchoRep id=(\w+)", log):
+        if sent:
+            latest[sent] = len(answered)
+            answered.append(False)
+        elif received in latest:
+            answered[latest[received]] = True
+    return tuple(answered if not answered or answered[-1] else answered[:-1])

@@ -64,6 +64,12 @@ def test_an_echo_without_an_answer_is_lost_unless_it_is_the_last() -> None:
     assert parse_echoes("") == ()
 
 
+def test_a_number_that_comes_again_is_another_echo() -> None:
+    log = "sent [LCP EchoReq id=0x1 magic=0x2]\nrcvd [LCP EchoRep id=0x1 magic=0x3]\n"
+    log += "sent [LCP EchoReq id=0x1 magic=0x2]\nsent [LCP EchoReq id=0x2 magic=0x2]\n"
+    assert parse_echoes(log) == (True, False)
+
+
 def test_pppd_is_told_to_compress_nothing_and_only_the_router_asks_for_echoes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
