@@ -49,7 +49,7 @@ PLUGINS = "/usr/lib/pppd"
 
 LOG = "pppd.log"
 
-CALL_LIMIT_S = 15.0
+CALL_LIMIT_S = 20.0
 """xl2tpd waits a second between its attempts; its programs start slowly in an emulated guest."""
 
 
@@ -158,7 +158,7 @@ class L2tpV2Ppp(Tunnel[Options]):
             daemon = self._start(end, [*enter, "xl2tpd", "-D", "-c", "/run/xl2tpd.conf", "-p", "/run/xl2tpd.pid",
                                        "-C", "/run/xl2tpd-control"], name="xl2tpd")
             # fmt: on
-            self._require(daemon, "Listening on IP address", timeout_s=5)
+            self._require(daemon, "Listening on IP address", timeout_s=CALL_LIMIT_S)
         for end, _ in self.ends:
             self._await_call(end)
 
