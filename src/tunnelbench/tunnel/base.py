@@ -25,6 +25,11 @@ TCP_HEADER_BYTES = 32
 ETHERNET_HEADER_BYTES = 14
 
 
+START_LIMIT_S = 20.0
+"""For a program to start: charon took more than 5 s in an emulated guest on a busy machine. One that ends is not waited
+for."""
+
+
 class TunnelOptions(BaseModel):
     """Base of an adapter's options: a plan's keys, their types and defaults."""
 

@@ -17,6 +17,7 @@ from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import (
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     UDP_HEADER_BYTES,
     End,
     Outer,
@@ -158,7 +159,7 @@ class L2tpV2Ppp(Tunnel[Options]):
             daemon = self._start(end, [*enter, "xl2tpd", "-D", "-c", "/run/xl2tpd.conf", "-p", "/run/xl2tpd.pid",
                                        "-C", "/run/xl2tpd-control"], name="xl2tpd")
             # fmt: on
-            self._require(daemon, "Listening on IP address", timeout_s=CALL_LIMIT_S)
+            self._require(daemon, "Listening on IP address", timeout_s=START_LIMIT_S)
         for end, _ in self.ends:
             self._await_call(end)
 

@@ -18,6 +18,7 @@ from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import (
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     UDP_HEADER_BYTES,
     End,
     Outer,
@@ -66,9 +67,6 @@ CIPHER_NAMES = {
 DIGEST_NAMES = {"sha1": "HMAC_SHA1_96", "sha256": "HMAC_SHA2_256_128", "sha512": "HMAC_SHA2_512_256"}
 """As charon has them in its list of security associations."""
 
-
-START_LIMIT_S = 20.0
-"""For charon, which took more than 5 s in an emulated guest on a busy machine."""
 
 INITIATE_LIMIT_S = 40.0
 """A kernel loads and tests its ciphers when the first association asks for them: 15 s in an emulated guest."""

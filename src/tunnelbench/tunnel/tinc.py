@@ -16,6 +16,7 @@ from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import (
     ETHERNET_HEADER_BYTES,
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     UDP_HEADER_BYTES,
     End,
     Outer,
@@ -178,9 +179,9 @@ class Tinc(Tunnel[Options]):
             if self.options.legacy:
                 argv = ["env", "OPENSSL_CONF=" + self._write(end, "openssl.cnf", LEGACY_CONF), *argv]
             daemon = self._start(end, argv, name="tincd")
-            self._require(daemon, "Ready", timeout_s=5)
+            self._require(daemon, "Ready", timeout_s=START_LIMIT_S)
             self._address_device(end)
-        self._require(self.router_daemons[0], "activated", timeout_s=10)
+        self._require(self.router_daemons[0], "activated", timeout_s=START_LIMIT_S)
 
     def _config(self, end: End, other: End) -> str:
         is_switch = self.options.mode == "switch"
