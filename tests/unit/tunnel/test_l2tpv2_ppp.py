@@ -112,6 +112,19 @@ def test_a_call_that_does_not_come_about_is_refused_with_the_last_words(
         make_tunnel(tmp_path).__enter__()
 
 
-@pytest.mark.parametrize("log", samples("xl2tpd-*/*.log").values())
-def test_what_is_said_while_it_comes_up_is_no_death(log: str, tmp_path: Path) -> None:
-    assert "pppd exited" not in log
+LOST = ("child_handler : pppd exited for call 21504 with code 15", "pppd terminated for call 21504 by signal 9")
+
+
+@pytest.mark.parametrize("line", [*LOST, "Maximum retries exceeded for tunnel 56893.  Closing."])
+def test_a_session_that_is_lost_is_a_restart(line: str) -> None:
+    assert any(sign in line for sign in L2tpV2Ppp.signs_of_restart)
+
+
+@pytest.mark.parametrize(("said", "died"), [("", False), *((line, True) for line in LOST)])
+def test_a_tunnel_whose_pppd_has_ended_is_dead_though_xl2tpd_lives(
+    said: str, died: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = sample("xl2tpd-1.3.18/router-default.log") + said
+    tunnel = L2tpV2Ppp(Options(), make_ends(tmp_path, lambda _: log))
+    with come_up(monkeypatch, tunnel):
+        assert tunnel.has_died is died
