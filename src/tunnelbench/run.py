@@ -18,7 +18,7 @@ from tunnelbench.measure.cpu import wait_for_quiet
 from tunnelbench.measure.patience import NOT_BEGUN, Patience
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.soak import Journal, SoakMeter
-from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
+from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, blaming_restart, warm_up
 from tunnelbench.measure.udp_trial import UdpMeter
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, NotBegun, TrialFailed, TunnelRefused, TunnelUnavailable
@@ -212,7 +212,7 @@ class Bench:
                 if spec.test is Test.SOAK and self.soak:
                     trial = partial(self.soak.measure, spec, tunnel, revive)
                 else:
-                    trial = partial(self.meter(spec).measure, spec, tunnel)
+                    trial = partial(blaming_restart, tunnel, partial(self.meter(spec).measure, spec, tunnel))
                 record = self._record(spec, trial, proof)
                 self.remember(record)
                 waiting.pop(0)

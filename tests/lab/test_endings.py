@@ -37,7 +37,7 @@ name = "refused"
 cipher = "bf-cbc"
 digest = "sha1"
 [[tunnel]]
-kind = "l2tpv2-ppp"
+kind = "openvpn-dco"
 """
 OF_THE_TESTBED = "net 198.18.0.0/15 or port 655 or port 1194 or port 51820 or port 4789 or port 5201"
 """Addresses of the testbed and ports of its tunnels: none of these belongs on a device of the machine's own."""

@@ -34,6 +34,7 @@ OPTION_SETS: list[tuple[str, dict[str, Any]]] = [
     ("wireguard-go", {}),
     ("boringtun", {}),
     ("tinc", {"cipher": "aes-128-cbc", "digest": "sha1"}),
+    ("tinc", {"cipher": "bf-cbc", "digest": "none", "legacy": True}),
     ("openvpn", {}),
     ("openvpn", {"cipher": "AES-128-CBC", "auth": "SHA256", "fragment": 500}),
     ("openvpn", {"cipher": "BF-CBC", "auth": "SHA1", "mode": "static-key", "outside": "ipv6"}),
@@ -63,7 +64,7 @@ SETS_BY_KIND = {kind: [options for _, options in sets] for kind, sets in groupby
 MEDDLERS = {"ipsec-userspace", "openconnect", "ssh"}
 """Whose programs would set routes, the resolver or files in /run, were they let."""
 
-NOT_HERE = {"wireguard", "gre", "ipip", "sit", "geneve", "l2tpv3"}
+NOT_HERE = {"wireguard", "gre", "ipip", "sit", "geneve", "l2tpv3", "ipsec", "l2tpv2-ppp"}
 """What needs a kernel that has it: inside a guest, their proof holds the length of each packet to the byte."""
 
 

@@ -36,8 +36,8 @@ name = "tinc with Blowfish"
 cipher = "bf-cbc"
 digest = "sha1"
 [[tunnel]]
-kind = "l2tpv2-ppp"
-name = "L2TP"
+kind = "openvpn-dco"
+name = "DCO"
 """
 LONG_PLAN = SHORT_PLAN.replace("rounds = 1", "rounds = 20")
 TINY_PLAN = SHORT_PLAN[: SHORT_PLAN.index('[[tunnel]]\nkind = "tinc"')]
@@ -87,10 +87,10 @@ def test_every_planned_trial_becomes_a_row_and_the_table_and_the_results_are_nam
         "none": "measured",
         "vxlan": "measured",
         "tinc with Blowfish": "refused",
-        "L2TP": "unavailable",
+        "DCO": "unavailable",
     }
     assert "tcp port 655" in trials["tinc with Blowfish"]["reason"]
-    assert "no adapter" in trials["L2TP"]["reason"]
+    assert "no adapter" in trials["DCO"]["reason"]
 
 
 @pytest.fixture

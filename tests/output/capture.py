@@ -28,7 +28,8 @@ from tunnelbench.traffic import engine, iperf3, ping
 from tunnelbench.traffic.engine import Load
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import Tunnel
-from tunnelbench.tunnel.ipsec_userspace import CHARON, IpsecUserspace
+from tunnelbench.tunnel.ipsec_userspace import IpsecUserspace
+from tunnelbench.tunnel.strongswan import CHARON
 from tunnelbench.tunnel.tinc import Tinc
 from tunnelbench.tunnel.wireguard import boringtun
 

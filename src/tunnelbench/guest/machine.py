@@ -238,6 +238,13 @@ def _compile_worker(cache: Path) -> None:
     )
 
 
+def emulated_cpu() -> str:
+    """What a guest has for a CPU without hardware virtualisation: virtme-ng asks for all that QEMU knows (`max`)."""
+    printed = run_command(["qemu-system-x86_64", "--version"]).stdout
+    found = re.search(r"version (\S+)", printed)
+    return f"max of QEMU {found[1]}" if found else "max of QEMU"
+
+
 def choose_accelerator(kernel: Kernel, mark: str, folder: Path) -> Accelerator:
     """KVM where this kernel really boots under it, tried once with a short limit and remembered; TCG otherwise."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):

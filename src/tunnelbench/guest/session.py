@@ -10,7 +10,15 @@ from typing import Any
 
 from tunnelbench.guest import wire
 from tunnelbench.guest.kernel import Kernel, find_kernel
-from tunnelbench.guest.machine import Accelerator, CpuWait, Guest, GuestDied, choose_accelerator, require_guest_programs
+from tunnelbench.guest.machine import (
+    Accelerator,
+    CpuWait,
+    Guest,
+    GuestDied,
+    choose_accelerator,
+    emulated_cpu,
+    require_guest_programs,
+)
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere
@@ -29,11 +37,15 @@ class GuestKernel:
 
     kernel: Kernel
     accelerator: Accelerator
+    cpu: str = ""
+    """The CPU that is emulated; empty where the guest has this machine's."""
 
     @property
     def facts(self) -> dict[str, Any]:
         """What the results are to say of it."""
         found = {"guest": self.accelerator.words, "guest_kernel": self.kernel.version}
+        if self.cpu:
+            found["guest_cpu"] = self.cpu
         return {**found, "guest_package": self.kernel.package} if self.kernel.package else found
 
 
@@ -42,7 +54,8 @@ def choose_guest(testbed: TestbedSpec, mark: str, folder: Path) -> GuestKernel:
     require_guest_programs()
     kernel = find_kernel(testbed.kernel)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return GuestKernel(kernel, choose_accelerator(kernel, mark, folder))
+    accelerator = choose_accelerator(kernel, mark, folder)
+    return GuestKernel(kernel, accelerator, emulated_cpu() if accelerator is Accelerator.TCG else "")
 
 
 @dataclass

@@ -17,6 +17,10 @@ RUN_FOLDER = Path("/run/tunnelbench")
 """Keys and configurations of a run live below it, in memory."""
 
 
+LEAST_ARGUMENTS = {"vxlan": ("external",), "geneve": ("external",), "xfrm": ("if_id", "1")}
+"""Without which no device of a type is made; an external (collect metadata) one needs no addresses."""
+
+
 class Host(ABC):
     """Where commands run. Adapters know nothing more of a machine than this.
 
@@ -115,13 +119,19 @@ class Host(ABC):
         It makes one and deletes it: a module may be loaded on demand, so nothing less tells.
         """
         probe = "tbprobe0"
-        # An external (collect metadata) device needs no addresses; other types take no such word.
-        extra = ["external"] if link_type in ("vxlan", "geneve") else []
         try:
-            self.ip("link", "add", probe, "type", link_type, *extra)
+            self.ip("link", "add", probe, "type", link_type, *LEAST_ARGUMENTS.get(link_type, ()))
         except CommandFailed as error:
             return "exists" in error.output.lower()
         self.ip("link", "del", probe)
+        return True
+
+    def knows_socket(self, family: int, protocol: int) -> bool:
+        """Whether the kernel there has datagram sockets of a family and protocol; asking loads a module."""
+        try:
+            socket.socket(family, socket.SOCK_DGRAM, protocol).close()
+        except OSError:
+            return False
         return True
 
     def knows_netlink_family(self, family: str) -> bool:

@@ -5,7 +5,7 @@ Each says what it found whatever the verdict, so that a reader can follow it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, tcp_packet_bytes
@@ -42,18 +42,21 @@ def check_trial(
     router_cpu_doubt: str,
     testers_bps: float | None,
     restart: str,
+    keep_alives: Sequence[bool] = (),
 ) -> tuple[Check, ...]:
     """All checks of one TCP trial.
 
     `outer` is what is to carry the data, in words; `foreign` other people's CPU seconds by process;
     `router_cpu_doubt` why the router's busy time may not be its own, empty where it is; `testers_bps` what
     the testers do back to back with this payload in this direction, None where that is not known [bit/s];
-    `restart` what a daemon of the tunnel said of beginning anew, empty where none did.
+    `restart` what a daemon of the tunnel said of beginning anew, empty where none did; `keep_alives` whether each of
+    those that the tunnel's programs sent during the trial was answered.
     """
     return (
         _merged_frames(tcp),
         outer_protocol(tcp.counters, tcp.carried_packets, tcp.bytes_received, outer, exact=exact_outer_packets),
         restarted(restart),
+        *kept_alive(keep_alives),
         fragments(tcp.counters, tcp.carried_packets),
         drops(tcp.counters, tcp.carried_packets),
         _tester(tcp, testers_bps),
@@ -232,6 +235,15 @@ def restarted(said: str) -> Check:
     if said:
         return Check("restart", Verdict.VOID, f"the tunnel began anew during the trial: {printable(said)}", rule=3)
     return Check("restart", Verdict.OK, "the tunnel was one and the same throughout", rule=3)
+
+
+def kept_alive(answered: Sequence[bool]) -> tuple[Check, ...]:
+    """Whether the other end of the tunnel answered its programs under load; no check where they do not ask."""
+    if not answered:
+        return ()
+    verdict = Verdict.OK if all(answered) else Verdict.NOTE
+    reason = f"the tunnel's other end answered {sum(answered)} of {len(answered)} keep-alives"
+    return (Check("keep-alives", verdict, reason, rule=22),)
 
 
 def responsiveness(ping: Ping) -> Check:

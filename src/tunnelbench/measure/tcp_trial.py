@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import tcp_limit_bps
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Ping, Sender, TcpMeasurement, TrialRecord, Window
+from tunnelbench.model.text import printable
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.traffic import iperf3, ping
@@ -173,7 +175,7 @@ class TrialMeter:
         testbed = self.testbed
         place = place_of(testbed, tunnel, spec.direction)
         path = path_through(testbed, tunnel, place)
-        said_before = tunnel.log_sizes()
+        said_before, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
         before = read_path(testbed)
         offered = offer_tcp(testbed, path, spec, self.traffic, self.on_second)
         after = read_path(testbed)
@@ -188,10 +190,22 @@ class TrialMeter:
             router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
             restart=tunnel.restart_since(said_before),
+            keep_alives=tunnel.keep_alives()[asked_before:],
         )
         checks += sharing(data_shares(before, after, place))
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)
+
+
+def blaming_restart(tunnel: Tunnel[Any], trial: Callable[[], TrialFindings]) -> TrialFindings:
+    """Carry out a trial; where it fails and the tunnel has begun anew or was lost meanwhile, that is told as well."""
+    said_before = tunnel.log_sizes()
+    try:
+        return trial()
+    except TrialFailed as error:
+        if restart := tunnel.restart_since(said_before):
+            error.args = (f"{error}; {printable(restart)}",)
+        raise
 
 
 def router_cpu_doubt(testbed: Testbed, tunnel: Tunnel[Any]) -> str:
@@ -225,6 +239,9 @@ def warm_up(testbed: Testbed, traffic: TcpTraffic) -> None:
             _start(stack, testbed.client, argv).wait(WARM_UP_LIMIT_S)
 
 
+LISTEN_LIMIT_S = 10.0
+"""For iperf3's server to start; 3 s were too few in an emulated guest on a busy machine."""
+
 WARM_UP_BYTES = "4M"
 WARM_UP_LIMIT_S = 3.0
 
@@ -232,10 +249,11 @@ WARM_UP_LIMIT_S = 3.0
 def _wait_until_listening(host: Host, server: Daemon) -> None:
     """iperf3 says nothing before its test with --json: its socket tells that it listens."""
     listening = f":{iperf3.PORT:04X} 00000000:0000 0A"
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + LISTEN_LIMIT_S
     while listening not in host.read("/proc/net/tcp"):
         if not server.is_running or time.monotonic() > deadline:
             raise TrialFailed(f"iperf3's server does not listen: {server.last_line()}")
+        time.sleep(0.01)  # the server may have to start on this very CPU
 
 
 def parse_mss(sockets: str) -> int | None:

@@ -5,7 +5,7 @@ What a search asks for is judged point by point in `model.search`; here stands w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tunnelbench.measure.checks import (
     CONTROL_PACKETS,
@@ -14,6 +14,7 @@ from tunnelbench.measure.checks import (
     drops,
     foreign_load,
     fragments,
+    kept_alive,
     outer_protocol,
     responsiveness,
     restarted,
@@ -46,6 +47,7 @@ def check_udp_trial(
     router_cpu_doubt: str,
     restart: str,
     testers_pps: float | None,
+    keep_alives: Sequence[bool] = (),
 ) -> tuple[Check, ...]:
     """All checks of one UDP trial through a tunnel.
 
@@ -63,7 +65,8 @@ def check_udp_trial(
             drops(udp.counters, carried),
             _counted(udp.counters, carried, received_packets),
         ]
-    found += [restarted(restart), _tester(spec, udp, testers_pps), router_cpu(router_cpu_doubt)]
+    found += [restarted(restart), *kept_alive(keep_alives)]
+    found += [_tester(spec, udp, testers_pps), router_cpu(router_cpu_doubt)]
     found += _common(spec, udp, foreign)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(_physical_limit(udp.counts, udp.physical_limit_pps))

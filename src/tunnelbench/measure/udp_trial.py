@@ -122,7 +122,7 @@ class UdpMeter:
     def measure(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> TrialFindings:
         """One trial through a tunnel. Raises TrialFailed when it ends without a figure."""
         exchanger = self._exchanger(spec, self.path(spec.direction, tunnel))
-        said_before = tunnel.log_sizes()
+        said_before, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
         before = read_path(self.testbed)
         traffic, bracket_s, foreign = self._observed(spec, exchanger)
         after = read_path(self.testbed)
@@ -138,6 +138,7 @@ class UdpMeter:
             foreign=foreign,
             router_cpu_doubt=router_cpu_doubt(self.testbed, tunnel),
             restart=tunnel.restart_since(said_before),
+            keep_alives=tunnel.keep_alives()[asked_before:],
             testers_pps=self._testers_pps.get((spec.payload_bytes, spec.direction, kind)),
         )
         checks += sharing(data_shares(before, after, exchanger.path.place))

@@ -243,7 +243,8 @@ def _system(facts: Mapping[str, str]) -> str:
     if "guest" not in facts:
         return own
     package = f" ({facts['guest_package']})" if "guest_package" in facts else ""
-    return f"{own}; {facts['guest']}: kernel {facts.get('guest_kernel', NOT_RECORDED)}{package}"
+    cpu = f", CPU {facts['guest_cpu']}" if "guest_cpu" in facts else ""
+    return f"{own}; {facts['guest']}: kernel {facts.get('guest_kernel', NOT_RECORDED)}{package}{cpu}"
 
 
 def _cpu(facts: Mapping[str, str]) -> str:

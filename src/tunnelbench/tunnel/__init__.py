@@ -12,7 +12,9 @@ from tunnelbench.tunnel import (  # noqa: F401
     fastd,
     geneve,
     ip_in_ip,
+    ipsec,
     ipsec_userspace,
+    l2tpv2_ppp,
     l2tpv3,
     nebula,
     none,
@@ -25,8 +27,8 @@ from tunnelbench.tunnel import (  # noqa: F401
 )
 from tunnelbench.tunnel.base import Ends, Requirement, Tunnel, TunnelOptions
 
-PLANNED = {
-    "l2tpv2-ppp": "PPP over L2TPv2 (xl2tpd, pppd)",
+PLANNED: Mapping[str, str] = {
+    "openvpn-dco": "OpenVPN whose data the kernel carries (module ovpn-dco-v2)",
 }
 """Kinds that plans may name and that have no adapter yet: their rows say so."""
 

@@ -26,6 +26,11 @@ TCP_HEADER_BYTES = 32
 ETHERNET_HEADER_BYTES = 14
 
 
+START_LIMIT_S = 20.0
+"""For a program to start: charon took more than 5 s in an emulated guest on a busy machine. One that ends is not waited
+for."""
+
+
 class TunnelOptions(BaseModel):
     """Base of an adapter's options: a plan's keys, their types and defaults."""
 
@@ -239,6 +244,11 @@ class Tunnel(ABC, Generic[OptionsT]):
         """What a daemon has printed since then of beginning anew, the daemon named; empty where none has."""
         daemons = (*self.router_daemons, *self.server_daemons)
         return next(self._said_since(daemons, sizes, self.signs_of_restart), "")
+
+    def keep_alives(self) -> tuple[bool, ...]:
+        """Of each keep-alive that its programs have sent so far, whether it was answered; one that may yet be is left
+        out. Empty where this kind of tunnel does not tell."""
+        return ()
 
     def rekeys_since(self, sizes: tuple[int, ...]) -> list[str]:
         """What has been said since then of new keys, once a change; none where this kind of tunnel does not tell."""

@@ -12,6 +12,7 @@ from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import (
     ETHERNET_HEADER_BYTES,
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     UDP_HEADER_BYTES,
     End,
     Outer,
@@ -114,10 +115,10 @@ class Fastd(Tunnel[Options]):
             key = self._write(end, "fastd.key", secret_line(secrets[end.host.name]), secret=True)
             config = self._write(end, "fastd.conf", self._config(end, other, public_keys[other.host.name]))
             daemon = self._start(end, ["fastd", "--log-level", "verbose", "--config", key, "--config", config])
-            self._require(daemon, "dropped capabilities", timeout_s=5)  # its device is there now
+            self._require(daemon, "dropped capabilities", timeout_s=START_LIMIT_S)  # its device is there now
             self._address_device(end)
         for daemon in (*self.router_daemons, *self.server_daemons):
-            self._require(daemon, "new session", timeout_s=10)
+            self._require(daemon, "new session", timeout_s=START_LIMIT_S)
 
     def _config(self, end: End, other: End, public_key: str) -> str:
         return f"""\

@@ -2,84 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import secrets
-from collections.abc import Mapping
-from typing import Literal
-
-from pydantic import Field
-
-from tunnelbench.host.command import CommandFailed
-from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import (
-    IPV4_HEADER_BYTES,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    equals,
-    path,
-    program,
-    tun_device,
-)
-from tunnelbench.tunnel.private_run import FOLDER, private_run, private_run_programs
-from tunnelbench.tunnel.versions import UNKNOWN, openssl_version, version_of
-
-PORT = 4500
-"""ESP in UDP (RFC 3948), which is all that libipsec does."""
-
-CHARON = "/usr/lib/ipsec/charon"
-PLUGINS = "/usr/lib/ipsec/plugins"
-
-ESP_HEADER_BYTES = 8
-"""SPI and sequence number (RFC 4303)."""
-
-PADDING_TRAILER_BYTES = 2
-"""Length of the padding, and next header."""
-
-ESP_ALIGNMENT_BYTES = 4
-
-AEAD_IV_BYTES, AEAD_TAG_BYTES = 8, 16
-"""RFC 4106 (GCM) and RFC 7634 (ChaCha20-Poly1305)."""
-
-CBC_BLOCK_BYTES = 16
-
-DIGEST_BYTES = {"sha1": 12, "sha256": 16, "sha512": 32}
-"""Cut to this (RFC 2404, RFC 4868)."""
-
-PROPOSALS = {
-    "aes-128-gcm": "aes128gcm16", "aes-256-gcm": "aes256gcm16", "chacha20-poly1305": "chacha20poly1305",
-    "aes-128-cbc": "aes128", "aes-256-cbc": "aes256", "none": "null",
-}  # fmt: skip
-"""As swanctl.conf has them."""
-
-CIPHER_NAMES = {
-    "aes-128-gcm": "AES_GCM_16-128", "aes-256-gcm": "AES_GCM_16-256", "chacha20-poly1305": "CHACHA20_POLY1305",
-    "aes-128-cbc": "AES_CBC-128", "aes-256-cbc": "AES_CBC-256", "none": "NULL",
-}  # fmt: skip
-DIGEST_NAMES = {"sha1": "HMAC_SHA1_96", "sha256": "HMAC_SHA2_256_128", "sha512": "HMAC_SHA2_512_256"}
-"""As charon has them in its list of security associations."""
+from tunnelbench.tunnel.base import Requirement, path, tun_device
+from tunnelbench.tunnel.strongswan import PLUGINS, EspOptions, StrongSwan
 
 
-class Options(TunnelOptions):
+class Options(EspOptions):
     """Options of `ipsec-userspace`."""
 
-    cipher: Literal["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305", "aes-128-cbc", "aes-256-cbc", "none"] = Field(
-        default="aes-128-gcm", description="cipher of ESP"
-    )
-    digest: Literal["sha1", "sha256", "sha512"] = Field(
-        default="sha256", description="digest of ESP; GCM and Poly1305 have none beside them"
-    )
 
-    @property
-    def is_aead(self) -> bool:
-        return self.cipher.endswith(("-gcm", "-poly1305"))
-
-
-class IpsecUserspace(Tunnel[Options]):
+class IpsecUserspace(StrongSwan[Options]):
     """Plan entry: `kind = "ipsec-userspace"`, `cipher = "aes-128-cbc"`, `digest = "sha1"`.
 
     IKEv2 with a key that both ends know; ESP in tunnel mode, in UDP, made by charon itself. It is not what a router
@@ -90,140 +21,15 @@ class IpsecUserspace(Tunnel[Options]):
     title = "IPsec in user space: strongSwan's own ESP, in UDP"
     options_type = Options
     tested_with = "strongSwan 5.9.8 with OpenSSL 3.0"
-    signs_of_restart = ("deleting IKE_SA", "initiating IKE_SA", "giving up after", "retransmit ")
-    device = "ipsec0"
+    plugins = "kernel-libipsec kernel-netlink"
+    in_udp = True
+    """Which is all that libipsec does."""
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
+        libipsec = f"{PLUGINS}/libstrongswan-kernel-libipsec.so"
         return (
             tun_device(),
-            path("charon", CHARON, "strongswan-charon"),
-            path("charon's libipsec", f"{PLUGINS}/libstrongswan-kernel-libipsec.so", "libcharon-extra-plugins"),
-            path("charon's OpenSSL", f"{PLUGINS}/libstrongswan-openssl.so", "libstrongswan-standard-plugins"),
-            program("swanctl", "strongswan-swanctl"),
-            program("openssl"),
-            *private_run_programs(),
+            path("charon's libipsec", libipsec, "libcharon-extra-plugins"),
+            *super().requirements(options),
         )
-
-    @classmethod
-    def algorithms(cls, options: Options) -> tuple[str, ...]:
-        names = [options.cipher] if options.is_aead else [options.cipher, options.digest]
-        return tuple(name for name in names if name != "none")
-
-    @property
-    def outer(self) -> Outer:
-        return Outer("udp", PORT)
-
-    @property
-    def hides_payload(self) -> bool:
-        return self.options.cipher != "none"
-
-    def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        options = self.options
-        is_cbc = options.cipher.endswith("-cbc")
-        block = CBC_BLOCK_BYTES if is_cbc else ESP_ALIGNMENT_BYTES
-        padded = -(-(inner_packet_bytes + PADDING_TRAILER_BYTES) // block) * block
-        if options.is_aead:
-            around = AEAD_IV_BYTES + AEAD_TAG_BYTES
-        else:
-            around = (CBC_BLOCK_BYTES if is_cbc else 0) + DIGEST_BYTES[options.digest]
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + ESP_HEADER_BYTES + around + padded
-
-    def versions(self, end: End) -> Mapping[str, str]:
-        return {
-            "strongswan": version_of(end.host, [CHARON, "--version"], r"strongSwan (\S+)"),
-            "openssl": openssl_version(end.host),
-        }
-
-    def negotiated(self) -> tuple[Check, ...]:
-        """What the router's charon says of its security association."""
-        asked = CIPHER_NAMES[self.options.cipher]
-        if not self.options.is_aead:
-            asked += f"/{DIGEST_NAMES[self.options.digest]}"
-        listing = self._swanctl(self.ends.router, "--list-sas")
-        return (equals("esp", asked, parse_esp(listing)),)
-
-    def _up(self) -> None:
-        shared = secrets.token_hex(32)
-        for end, other in reversed(list(self.ends)):
-            self._write(end, f"{FOLDER}/strongswan.conf", STRONGSWAN_CONF)
-            key = self._write(end, "secrets.key", secrets_text(shared), secret=True)
-            connections = self._write(end, "swanctl.conf", self._connections(end, other))
-            # Its plugins: those of charon's build, not those that swanctl would look for.
-            self._write(end, "swanctl-program.conf", "swanctl {\n    load = random openssl\n}\n")
-            enter = private_run(end, self._stack)
-            charon = [*enter, "env", "STRONGSWAN_CONF=/run/strongswan.conf", CHARON]
-            self._require(self._start(end, charon, name="charon"), "worker threads", timeout_s=5)
-            self._swanctl(end, "--load-creds", "--file", key)
-            self._swanctl(end, "--load-conns", "--file", connections)
-            self._address_device(end)
-        try:
-            self._swanctl(self.ends.router, "--initiate", "--child", "tunnel", "--timeout", "10")
-        except CommandFailed:
-            raise TunnelRefused(f"{self.kind}: no association; last: {self.router_daemons[0].last_line()}") from None
-
-    def _swanctl(self, end: End, *arguments: str) -> str:
-        settings = f"STRONGSWAN_CONF={end.host.folder / 'swanctl-program.conf'}"
-        socket = f"unix://{end.host.folder / FOLDER / 'charon.vici'}"
-        return end.host.run(["env", settings, "swanctl", *arguments, "--uri", socket]).stdout
-
-    def _connections(self, end: End, other: End) -> str:
-        proposal = PROPOSALS[self.options.cipher] + ("" if self.options.is_aead else f"-{self.options.digest}")
-        # One proposal each, so that there is nothing to fall back to; no new keys in the middle of a trial.
-        return f"""\
-connections {{
-    tunnel {{
-        version = 2
-        local_addrs = {end.wan_address}
-        remote_addrs = {other.wan_address}
-        proposals = aes256-sha256-ecp256
-        encap = yes
-        mobike = no
-        rekey_time = 0
-        local {{
-            auth = psk
-            id = {end.host.name}
-        }}
-        remote {{
-            auth = psk
-            id = {other.host.name}
-        }}
-        children {{
-            tunnel {{
-                local_ts = {other.reaches}
-                remote_ts = {end.reaches}
-                esp_proposals = {proposal}
-                rekey_time = 0
-            }}
-        }}
-    }}
-}}
-"""
-
-
-STRONGSWAN_CONF = """\
-charon {
-    load = random nonce openssl kdf kernel-libipsec kernel-netlink socket-default vici
-    filelog {
-        stderr {
-            default = 1
-        }
-    }
-    plugins {
-        vici {
-            socket = unix:///run/charon.vici
-        }
-    }
-}
-"""
-
-
-def secrets_text(shared: str) -> str:
-    """The key that both ends know, as swanctl reads it."""
-    return f'secrets {{\n    ike-tunnel {{\n        secret = "{shared}"\n    }}\n}}\n'
-
-
-def parse_esp(listing: str) -> str:
-    """Cipher and digest of the installed association in `swanctl --list-sas`, `unknown` where there is none."""
-    found = re.findall(r"INSTALLED, TUNNEL-in-UDP, ESP:(\S+)", listing)
-    return found[-1] if found else UNKNOWN

@@ -13,6 +13,7 @@ from pydantic import Field
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import (
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     UDP_HEADER_BYTES,
     End,
     Outer,
@@ -93,7 +94,9 @@ class Nebula(Tunnel[Options]):
             }
             # JSON is YAML, too.
             config = self._write(end, "nebula.yaml", json.dumps(self._config(end, other, files), indent=1) + "\n")
-            self._require(self._start(end, ["nebula", "-config", config]), "Nebula interface is active", timeout_s=5)
+            self._require(
+                self._start(end, ["nebula", "-config", config]), "Nebula interface is active", timeout_s=START_LIMIT_S
+            )
 
     def _config(self, end: End, other: End, files: Mapping[str, str]) -> Mapping[str, object]:
         anything = [{"port": "any", "proto": "any", "host": "any"}]

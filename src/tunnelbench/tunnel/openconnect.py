@@ -12,6 +12,7 @@ from tunnelbench.model.result import Check
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.base import (
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     TCP_HEADER_BYTES,
     UDP_HEADER_BYTES,
     End,
@@ -115,14 +116,14 @@ class OpenConnect(Tunnel[Options]):
         ocserv = self._start(
             server, ["ocserv", "--foreground", "--debug", "2", "--config", config, "--pid-file", pid_file]
         )
-        self._require(ocserv, "initialized ocserv", timeout_s=5)
+        self._require(ocserv, "initialized ocserv", timeout_s=START_LIMIT_S)
         client = self._start(router, self._client_command(*files[router.host.name]))
         if self.options.mode == "dtls":
-            self._require(client, "Established DTLS connection", timeout_s=10)
-        self._require(client, "Configured as", timeout_s=10)
+            self._require(client, "Established DTLS connection", timeout_s=START_LIMIT_S)
+        self._require(client, "Configured as", timeout_s=START_LIMIT_S)
         for end, _ in self.ends:
             device = self.device_at(end)
-            self._await_device(end, timeout_s=5)
+            self._await_device(end, timeout_s=START_LIMIT_S)
             end.host.ip("addr", "flush", "dev", device)
             end.host.ip("link", "set", device, "mtu", str(self.options.mtu))
             self._address_device(end)

@@ -6,12 +6,10 @@ import time
 from contextlib import ExitStack
 
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.tunnel.base import End, Requirement, program
+from tunnelbench.tunnel.base import START_LIMIT_S, End, Requirement, program
 
 FOLDER = "run"
 """Within the end's own folder; what is written there, the program finds in /run."""
-
-UNSHARE_LIMIT_S = 5.0
 
 
 def private_run(end: End, stack: ExitStack) -> list[str]:
@@ -21,12 +19,13 @@ def private_run(end: End, stack: ExitStack) -> list[str]:
     """
     anchor = end.host.start(["unshare", "--mount", "--propagation", "private", "sleep", "infinity"])
     stack.callback(anchor.stop)
-    deadline = time.monotonic() + UNSHARE_LIMIT_S
+    deadline = time.monotonic() + START_LIMIT_S
     while end.host.read_machine(f"/proc/{anchor.pid}/comm").strip() != "sleep":  # it has not yet unshared
         if not anchor.is_running or time.monotonic() > deadline:
             raise TunnelRefused(f"the {end.host.name} cannot be given a /run of its own: {anchor.last_line()}")
         time.sleep(0.005)
-    enter = ["nsenter", f"--mount=/proc/{anchor.pid}/ns/mnt"]
+    # The root, too: entering a mount namespace leaves a chroot, which is what a guest's root is.
+    enter = ["nsenter", f"--mount=/proc/{anchor.pid}/ns/mnt", f"--root=/proc/{anchor.pid}/root"]
     end.host.run([*enter, "mount", "--bind", str(end.host.folder / FOLDER), "/run"])
     return enter
 

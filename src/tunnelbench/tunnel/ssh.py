@@ -13,6 +13,7 @@ from pydantic import Field
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import (
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     TCP_HEADER_BYTES,
     End,
     Outer,
@@ -123,13 +124,13 @@ class Ssh(Tunnel[Options]):
         self._write(server, f"{FOLDER}/sshd/empty", "")  # the folder that sshd empties itself into
         enter = private_run(server, self._stack)
         sshd = self._start(server, [*enter, SSHD, "-D", "-e", "-f", "/run/sshd_config"], name="sshd")
-        self._require(sshd, "Server listening", timeout_s=5)
+        self._require(sshd, "Server listening", timeout_s=START_LIMIT_S)
 
         user_key = self._write(router, "user.key", keys["user"][0], secret=True)
         known_hosts = self._write(router, "known_hosts", f"{server.wan_address} {keys['host'][1]}")
         ssh = self._start(router, self._client_command(user_key, known_hosts))
         for daemon in (ssh, sshd):
-            self._require(daemon, "Tunnel forwarding using interface", timeout_s=10)
+            self._require(daemon, "Tunnel forwarding using interface", timeout_s=START_LIMIT_S)
         for end, _ in self.ends:
             self._address_device(end)
 

@@ -16,6 +16,7 @@ from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import (
     ETHERNET_HEADER_BYTES,
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     UDP_HEADER_BYTES,
     End,
     Outer,
@@ -61,6 +62,18 @@ OPENSSL_NIDS = {
 }  # fmt: skip
 
 
+LEGACY_CONF = """\
+openssl_conf = settings
+[settings]
+providers = providers
+[providers]
+default = active
+legacy = active
+[active]
+activate = 1
+"""
+"""For OPENSSL_CONF (config(5)); the default provider must be named, too, once another is."""
+
 MTU_PROBING_LIMIT_S = 40.0
 """tinc takes what it has after thirty rounds of probes, of some more than a second; with compression it needs them."""
 FIRST_PROBE_LIMIT_S = 3.0
@@ -85,6 +98,7 @@ class Options(TunnelOptions):
         description="0 none, 1 to 9 zlib's levels, 10 and 11 LZO's fast and best; the traffic of a trial is random and "
         "does not shrink: this measures what trying costs",
     )
+    legacy: bool = Field(default=False, description="activate OpenSSL's legacy provider, where OpenSSL 3 keeps bf-cbc")
 
 
 class Tinc(Tunnel[Options]):
@@ -192,10 +206,13 @@ class Tinc(Tunnel[Options]):
                 self._write(end, f"tinc/hosts/{name}", text)
             config = self._write(end, "tinc/tinc.conf", self._config(end, other))
             folder = config.removesuffix("/tinc.conf")
-            daemon = self._start(end, ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d2"])
-            self._require(daemon, "Ready", timeout_s=5)
+            argv = ["tincd", "-c", folder, f"--pidfile={folder}/pid", "-D", "-d2"]
+            if self.options.legacy:
+                argv = ["env", "OPENSSL_CONF=" + self._write(end, "openssl.cnf", LEGACY_CONF), *argv]
+            daemon = self._start(end, argv, name="tincd")
+            self._require(daemon, "Ready", timeout_s=START_LIMIT_S)
             self._address_device(end)
-        self._require(self.router_daemons[0], "activated", timeout_s=10)
+        self._require(self.router_daemons[0], "activated", timeout_s=START_LIMIT_S)
 
     def _config(self, end: End, other: End) -> str:
         is_switch = self.options.mode == "switch"

@@ -16,6 +16,7 @@ from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import (
     IPV4_HEADER_BYTES,
+    START_LIMIT_S,
     UDP_HEADER_BYTES,
     End,
     Outer,
@@ -166,7 +167,7 @@ class UserSpaceWireGuard(WireGuardFamily):
     def _create_device(self, end: End) -> None:
         device = self.device_at(end)
         daemon = self._start(end, self._command(device))
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + START_LIMIT_S
         while not end.host.has_path(str(CONTROL_SOCKETS / f"{device}.sock")):
             if not daemon.is_running or time.monotonic() > deadline:
                 raise TunnelRefused(f"{daemon.name} did not come up; last: {daemon.last_line()}")

@@ -93,9 +93,11 @@ def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:
     assert plan.expected_duration_s() > 6 * BLOCK_OVERHEAD_S
 
 
-def test_a_plan_says_which_of_its_tunnels_cannot_be_had_here(type_in: CommandLine) -> None:
-    lines = [line.split() for line in type_in("show", "wr841n", columns=120).stdout.splitlines()]
-    assert ["PPP/L2TPv2", "no", "adapter", "yet", "l2tpv2-ppp"] in lines
+def test_a_plan_says_which_of_its_tunnels_cannot_be_had_here(type_in: CommandLine, tmp_path: Path) -> None:
+    plan = tmp_path / "p.toml"
+    plan.write_text('[[tunnel]]\nkind = "openvpn-dco"\nname = "DCO"\n[[tunnel]]\nkind = "none"\nname = "no VPN"\n')
+    lines = [line.split() for line in type_in("show", plan, columns=120).stdout.splitlines()]
+    assert ["DCO", "no", "adapter", "yet", "openvpn-dco"] in lines
     assert ["no", "VPN", "yes", "none"] in lines
 
 
@@ -295,6 +297,6 @@ def test_a_tunnel_whose_module_is_missing_here_says_which_kernel_would_carry_it(
 
 def test_a_tunnel_that_can_be_had_here_is_carried_by_this_machines_kernel() -> None:
     assert carried_by("gre", Availability("yes")).startswith("this machine's, ")
-    assert carried_by("l2tpv2-ppp", Availability("no adapter yet")) == "none: there is no adapter yet"
+    assert carried_by("openvpn-dco", Availability("no adapter yet")) == "none: there is no adapter yet"
     missing = Finding("the program tincd", Status.MISSING, "", "for tinc", "apt-get install tinc")
     assert carried_by("tinc", Availability("no", (missing,))) == "this machine's, or another, once the rest is here"

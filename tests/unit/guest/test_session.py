@@ -28,7 +28,7 @@ PLAN = Plan(
     TcpTraffic(payload_bytes=(1448,), direction=(Direction.IN, Direction.OUT)),
     rounds=2,
 )
-GUEST = GuestKernel(Kernel("6.1", Path("/k"), Path("/"), "linux-image 6.1.1"), Accelerator.TCG)
+GUEST = GuestKernel(Kernel("6.1", Path("/k"), Path("/"), "linux-image 6.1.1"), Accelerator.TCG, "max of QEMU 7.2")
 
 Words = list[bytes | GuestDied]
 
@@ -196,9 +196,11 @@ def test_a_measured_trial_has_that_check_and_one_without_figures_has_not() -> No
     assert [len(record.checks) for record in stored[:3]] == [0, 1, 0]
 
 
-def test_the_facts_of_a_guest_name_its_kernel_its_package_and_that_it_is_emulated() -> None:
+def test_the_facts_of_a_guest_name_its_kernel_its_package_and_what_is_emulated() -> None:
     assert GUEST.facts == {
         "guest": "inside a guest, emulated",
         "guest_kernel": "6.1",
+        "guest_cpu": "max of QEMU 7.2",
         "guest_package": "linux-image 6.1.1",
     }
+    assert "guest_cpu" not in GuestKernel(GUEST.kernel, Accelerator.KVM).facts

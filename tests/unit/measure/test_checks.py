@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.builders import make_spec, make_tcp
 
-from tunnelbench.measure.checks import check_calibration, check_trial, sharing
+from tunnelbench.measure.checks import check_calibration, check_trial, kept_alive, sharing
 from tunnelbench.model.result import Check, CpuUsage, Interval, Ping, TcpMeasurement, Verdict
 
 OK, NOTE, DOUBTFUL, VOID = Verdict.OK, Verdict.NOTE, Verdict.DOUBTFUL, Verdict.VOID
@@ -31,7 +31,7 @@ RULES = {
 }
 
 
-def checks(tcp: TcpMeasurement, **circumstances: Any) -> dict[str, Check]:
+def checks(tcp: TcpMeasurement, rules: dict[str, int] = RULES, **circumstances: Any) -> dict[str, Check]:
     usual: dict[str, Any] = {
         "outer": "udp port 1194",
         "exact_outer_packets": True,
@@ -41,7 +41,7 @@ def checks(tcp: TcpMeasurement, **circumstances: Any) -> dict[str, Check]:
         "restart": "",
     }
     found = check_trial(make_spec(), tcp, **{**usual, **circumstances})
-    assert {check.name: check.rule for check in found} == RULES
+    assert {check.name: check.rule for check in found} == rules
     return {check.name: check for check in found}
 
 
@@ -58,6 +58,20 @@ def test_a_tunnel_that_began_anew_makes_a_trial_void() -> None:
     check = checks(CLEAN, restart="openvpn on the router: SIGUSR1[soft] received, process restarting\x1b")["restart"]
     assert check.verdict is VOID
     assert check.reason.endswith("process restarting\\x1b")
+
+
+def test_keep_alives_without_an_answer_are_noted_and_asked_for_only_where_there_are_any() -> None:
+    (lost,) = kept_alive((True, False, True))
+    assert (lost.verdict, lost.rule) == (Verdict.NOTE, 22)
+    assert lost.reason == "the tunnel's other end answered 2 of 3 keep-alives"
+    (kept,) = kept_alive((True, True))
+    assert kept.verdict is Verdict.OK
+    assert kept_alive(()) == ()
+
+
+def test_a_trial_of_a_tunnel_that_asks_for_keep_alives_tells_of_them() -> None:
+    keep_alives = {"keep-alives": 22}
+    assert checks(CLEAN, RULES | keep_alives, keep_alives=(True,))["keep-alives"].verdict is Verdict.OK
 
 
 def test_a_clean_trial_passes_every_check() -> None:

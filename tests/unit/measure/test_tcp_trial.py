@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.output.samples import samples
 
-from tunnelbench.measure.tcp_trial import parse_mss, parse_sender
+from tunnelbench.measure.tcp_trial import TrialFindings, blaming_restart, parse_mss, parse_sender
+from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.result import Sender
 
 LISTS = samples("iproute2-*/ss-*-sender.txt")
@@ -56,3 +59,28 @@ def test_what_held_the_sender_back_is_read_off_its_connection() -> None:
 def test_any_list_can_be_read(sockets: str) -> None:
     parse_mss(sockets)
     parse_sender(sockets)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("", "the device ppp0 has gone"),
+        ("xl2tpd on the router: pppd exited\x1b", "the device ppp0 has gone; xl2tpd on the router: pppd exited\\x1b"),
+    ],
+)
+def test_a_trial_that_fails_says_what_became_of_the_tunnel(said: str, reason: str) -> None:
+    def trial() -> TrialFindings:
+        error = TrialFailed("the device ppp0 has gone")
+        error.raw = {"ping": "1 packet"}
+        raise error
+
+    tunnel = Mock(restart_since=Mock(return_value=said))
+    with pytest.raises(TrialFailed) as caught:
+        blaming_restart(tunnel, trial)
+    assert str(caught.value) == reason
+    assert caught.value.raw == {"ping": "1 packet"}
+
+
+def test_a_trial_that_does_not_fail_is_what_it_found() -> None:
+    found = TrialFindings(None, (), {})
+    assert blaming_restart(Mock(), lambda: found) is found

@@ -39,6 +39,7 @@ class TincOptions(BaseModel):
     cipher: str = "aes-256-cbc"
     digest: str = "sha256"
     mode: Literal["router", "switch"] = "router"
+    legacy: bool = False
 
 
 class FastdOptions(BaseModel):

@@ -185,10 +185,11 @@ def test_a_report_says_who_ends_the_tunnel_where_the_testbed_file_does(format_na
 @pytest.mark.parametrize("format_name", FOR_PEOPLE)
 def test_a_run_inside_a_guest_says_so_and_points_to_the_shares(format_name: str) -> None:
     run = make_run()
-    guest = {"guest": "inside a guest, emulated", "guest_kernel": "6.1.0-1-amd64", "guest_package": "linux-image 6.1.1"}
+    guest = {"guest": "inside a guest, emulated", "guest_kernel": "6.1.0-1-amd64", "guest_package": "linux-image 6.1.1",
+             "guest_cpu": "max of QEMU 7.2"}  # fmt: skip
     inside = replace(run, host_facts={**run.host_facts, "cpu_mhz": 2500, **guest})
     text = " ".join(render(inside, make_records(rounds=1), format_name, 120).split())
-    assert "inside a guest, emulated: kernel 6.1.0-1-amd64 (linux-image 6.1.1)" in text
+    assert "inside a guest, emulated: kernel 6.1.0-1-amd64 (linux-image 6.1.1), CPU max of QEMU 7.2" in text
     assert "Taken inside a guest, emulated: compare the shares of the baseline." in text
     assert "in MHz of this CPU" not in text
     assert "guest" not in render(run, make_records(rounds=1), format_name, 120)

@@ -28,6 +28,7 @@ def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
     assert set(adapters()) == {
         "none", "vxlan", "wireguard", "wireguard-go", "boringtun", "tinc", "openvpn", "fastd",
         "ipsec-userspace", "nebula", "openconnect", "ssh", "gre", "ipip", "sit", "geneve", "l2tpv3",
+        "ipsec", "l2tpv2-ppp",
     }  # fmt: skip
     for kind in adapters():
         found = adapter(kind)

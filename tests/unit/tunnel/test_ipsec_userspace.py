@@ -10,15 +10,8 @@ from tests.output.samples import samples
 from tests.unit.tunnel.fakes import commands, make_ends
 
 from tunnelbench.model.result import Verdict
-from tunnelbench.tunnel.ipsec_userspace import (
-    CIPHER_NAMES,
-    DIGEST_BYTES,
-    DIGEST_NAMES,
-    PROPOSALS,
-    IpsecUserspace,
-    Options,
-    parse_esp,
-)
+from tunnelbench.tunnel.ipsec_userspace import IpsecUserspace, Options
+from tunnelbench.tunnel.strongswan import CIPHER_NAMES, DIGEST_BYTES, DIGEST_NAMES, PROPOSALS, parse_esp
 
 LISTINGS = samples("strongswan-*/list-sas-*.txt")
 UP = "00[JOB] spawning 16 worker threads\n"
@@ -44,7 +37,13 @@ def test_an_association_by_anything_else_is_void(listing: str, tmp_path: Path) -
 
 def test_an_association_that_is_not_installed_tells_nothing() -> None:
     listing = LISTINGS["strongswan-5.9.8/list-sas-aes-128-gcm.txt"].replace("INSTALLED", "REKEYED")
-    assert parse_esp(listing) == "unknown"
+    assert parse_esp(listing, in_udp=True) == "unknown"
+
+
+def test_an_association_that_is_not_in_udp_is_another() -> None:
+    listing = LISTINGS["strongswan-5.9.8/list-sas-aes-128-gcm.txt"]
+    assert parse_esp(listing, in_udp=True) == "AES_GCM_16-128"
+    assert parse_esp(listing, in_udp=False) == "unknown"
 
 
 def test_every_cipher_and_digest_of_a_plan_has_its_names() -> None:
@@ -78,7 +77,10 @@ def test_each_charon_has_a_run_folder_of_its_own_and_its_name(tmp_path: Path) ->
     with make_tunnel(tmp_path) as tunnel:
         for end, _ in tunnel.ends:
             ran = commands(end.host)
-            assert f"nsenter --mount=/proc/0/ns/mnt mount --bind {tmp_path}/{end.host.name}/run /run" in ran
+            assert (
+                f"nsenter --mount=/proc/0/ns/mnt --root=/proc/0/root mount --bind {tmp_path}/{end.host.name}/run /run"
+                in ran
+            )
         assert [daemon.name for daemon in (*tunnel.router_daemons, *tunnel.server_daemons)] == ["charon", "charon"]
 
 

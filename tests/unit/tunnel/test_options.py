@@ -161,7 +161,7 @@ def test_every_tunnel_names_the_ciphers_of_its_packets_once() -> None:
         TunnelSpec("tinc", "tinc", {"cipher": "none", "digest": "sha1"}),
         TunnelSpec("fastd", "fastd gcm", {"method": "aes128-gcm"}),
         TunnelSpec("fastd", "fastd", {"method": "salsa2012+umac"}),
-        TunnelSpec("l2tpv2-ppp", "no adapter"),
+        TunnelSpec("openvpn-dco", "no adapter"),
         TunnelSpec("gre", "no cipher"),
     ]
     assert algorithms(specs) == {

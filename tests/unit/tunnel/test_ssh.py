@@ -67,8 +67,8 @@ def test_the_server_has_a_run_folder_of_its_own(tmp_path: Path) -> None:
     with make_tunnel(tmp_path) as tunnel:
         ran = commands(tunnel.ends.server.host)
         assert ran[0] == "unshare --mount --propagation private sleep infinity"
-        assert ran[1] == f"nsenter --mount=/proc/0/ns/mnt mount --bind {tmp_path}/server/run /run"
-        assert ran[2].startswith("nsenter --mount=/proc/0/ns/mnt /usr/sbin/sshd -D ")
+        assert ran[1] == f"nsenter --mount=/proc/0/ns/mnt --root=/proc/0/root mount --bind {tmp_path}/server/run /run"
+        assert ran[2].startswith("nsenter --mount=/proc/0/ns/mnt --root=/proc/0/root /usr/sbin/sshd -D ")
         assert [daemon.name for daemon in tunnel.server_daemons] == ["sshd"]
 
 

@@ -182,3 +182,12 @@ def test_a_switch_has_a_tap_and_no_subnets(mode: str, device: str, tmp_path: Pat
     configuration, _ = bring_up(tmp_path, mode=mode)
     assert {f"DeviceType = {device}", f"Mode = {mode}"} <= set(configuration["router/tinc/tinc.conf"].splitlines())
     assert ("Subnet" in configuration["router/tinc/hosts/server"]) is (mode == "router")
+
+
+def test_the_legacy_provider_is_active_where_it_is_asked_for(tmp_path: Path) -> None:
+    configuration, files = bring_up(tmp_path, cipher="bf-cbc", legacy=True)
+    for end in ("router", "server"):
+        assert configuration[f"{end}/openssl.cnf"].count("= active") == 2
+    assert "router/openssl.cnf" in files
+    _, usual = bring_up(tmp_path, cipher="bf-cbc")
+    assert "router/openssl.cnf" not in usual

@@ -1,0 +1,137 @@
+"""IPsec of the kernel: its ESP behind a device of its own (xfrm interface), keys from strongSwan by IKEv2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from tunnelbench.host.host import Host
+from tunnelbench.model.result import Check, Verdict
+from tunnelbench.tunnel.base import End, Requirement, equals, link_type
+from tunnelbench.tunnel.strongswan import EspOptions, StrongSwan
+from tunnelbench.tunnel.versions import UNKNOWN, kernel_version
+
+IF_ID = 42
+"""Joins policies and associations to the device."""
+
+WAN_MTU_BYTES = 1500
+
+CIPHER_NAMES = {
+    "aes-128-gcm": "rfc4106(gcm(aes))", "aes-256-gcm": "rfc4106(gcm(aes))",
+    "chacha20-poly1305": "rfc7539esp(chacha20,poly1305)",
+    "aes-128-cbc": "cbc(aes)", "aes-256-cbc": "cbc(aes)", "none": "ecb(cipher_null)",
+}  # fmt: skip
+DIGEST_NAMES = {"sha1": "hmac(sha1)", "sha256": "hmac(sha256)", "sha512": "hmac(sha512)"}
+"""As the kernel calls them."""
+
+
+class Options(EspOptions):
+    """Options of `ipsec`."""
+
+    udp: bool = Field(default=False, description="ESP in UDP, as behind a NAT, instead of straight in IP")
+
+
+class Ipsec(StrongSwan[Options]):
+    """Plan entry: `kind = "ipsec"`, `cipher = "aes-128-cbc"`, `digest = "sha1"`, `udp = true`.
+
+    IKEv2 with a key that both ends know; ESP of the kernel in tunnel mode, routed through an xfrm interface. Its MTU
+    is the largest whose packets fit a frame of Ethernet.
+    """
+
+    kind = "ipsec"
+    title = "IPsec of the kernel: ESP, keys by strongSwan"
+    options_type = Options
+    tested_with = "strongSwan 5.9.8, Linux 6.1 (Debian 12)"
+    plugins = "kernel-netlink"
+    settings = "    install_routes = no\n"
+
+    @classmethod
+    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
+        esp = Requirement("the kernel's ESP", has_esp, "modprobe esp4, or a kernel that has it", ("esp4",))
+        return (link_type("xfrm", "xfrm_interface"), esp, *super().requirements(options))
+
+    @property
+    def in_udp(self) -> bool:
+        return self.options.udp
+
+    def versions(self, end: End) -> Mapping[str, str]:
+        return {**kernel_version(end.host), **super().versions(end)}
+
+    def negotiated(self) -> tuple[Check, ...]:
+        """What charon says, and what the kernel really has: charon alone tells the length of the key, since the kernel
+        is asked for all but the keys."""
+        shown = self.ends.router.host.ip("-s", "xfrm", "state", "list", "nokeys").stdout
+        return (*super().negotiated(), *self._kernel_checks(parse_states(shown)))
+
+    def _kernel_checks(self, states: list[State]) -> tuple[Check, ...]:
+        options = self.options
+        asked = CIPHER_NAMES[options.cipher] + ("" if options.is_aead else f" {DIGEST_NAMES[options.digest]}")
+        checks = []
+        for way, destination in (("out", self.ends.server.wan_address), ("in", self.ends.router.wan_address)):
+            state = next((each for each in states if each.destination == destination), NO_STATE)
+            checks += [
+                equals(f"kernel-esp-{way}", asked, state.algorithms),
+                equals(f"kernel-encapsulation-{way}", "udp" if options.udp else "none", state.encapsulation),
+                Check(
+                    f"kernel-packets-{way}",
+                    Verdict.OK if state.packets else Verdict.VOID,
+                    f"{state.packets} packets went {way} by the kernel's association",
+                    rule=3,
+                ),
+            ]
+        return tuple(checks)
+
+    def _prepare_end(self, end: End) -> None:
+        self._add_device(end, "type", "xfrm", "dev", end.wan_device, "if_id", str(IF_ID))
+        mtu = max(inner for inner in range(WAN_MTU_BYTES) if self.outer_packet_bytes(inner) <= WAN_MTU_BYTES)
+        end.host.ip("link", "set", self.device, "mtu", str(mtu))
+
+    def _child_lines(self) -> str:
+        return f"                if_id_in = {IF_ID}\n                if_id_out = {IF_ID}\n"
+
+
+def has_esp(host: Host) -> bool:
+    """Whether the kernel takes an association, tried with one that has neither cipher nor key; asking loads modules."""
+    ends = ["src", "127.0.0.1", "dst", "127.0.0.2", "proto", "esp", "spi", "0x101"]
+    null = ["auth", "digest_null", "", "enc", "cipher_null", ""]
+    if host.run(["ip", "xfrm", "state", "add", *ends, "mode", "tunnel", *null], check=False).returncode != 0:
+        return False
+    host.run(["ip", "xfrm", "state", "delete", "dst", "127.0.0.2", "proto", "esp", "spi", "0x101"], check=False)
+    return True
+
+
+@dataclass(frozen=True)
+class State:
+    """A security association as the kernel tells of it."""
+
+    destination: str
+    algorithms: str
+    """Those of ESP, the cipher first."""
+    encapsulation: str
+    """`udp` or `none`."""
+    packets: int
+
+
+NO_STATE = State("", UNKNOWN, UNKNOWN, 0)
+
+
+def parse_states(shown: str) -> list[State]:
+    """The associations in `ip -s xfrm state list nokeys`."""
+    states = []
+    for block in re.split(r"^(?=src )", shown, flags=re.MULTILINE):
+        if head := re.match(r"src \S+ dst (\S+)\n\s+proto esp ", block):
+            cipher = re.findall(r"^\s+(?:aead|enc) (\S+)", block, re.MULTILINE)
+            digest = re.findall(r"^\s+auth(?:-trunc)? (\S+)", block, re.MULTILINE)
+            packets = re.search(r"lifetime current:\s+\d+\(bytes\), (\d+)\(packets\)", block)
+            states.append(
+                State(
+                    head[1],
+                    " ".join(cipher + digest) or UNKNOWN,
+                    "udp" if "encap type espinudp " in block else "none",
+                    int(packets[1]) if packets else 0,
+                )
+            )
+    return states

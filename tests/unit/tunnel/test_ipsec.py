@@ -1,0 +1,109 @@
+"""IPsec of the kernel: its associations as evidence beside charon's word, and its device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from tests.output.samples import samples
+from tests.unit.tunnel.fakes import FakeHost, commands, make_ends
+
+from tunnelbench.model.result import Verdict, worst
+from tunnelbench.tunnel.ipsec import CIPHER_NAMES, DIGEST_NAMES, Ipsec, Options, has_esp, parse_states
+
+STATES = {Path(name).stem.removeprefix("xfrm-state-"): text for name, text in samples("linux-*/xfrm-state-*").items()}
+LISTINGS = {
+    Path(name).stem.removeprefix("kernel-list-sas-"): text
+    for name, text in samples("strongswan-*/kernel-list-sas-*.txt").items()
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "default": {},
+    "udp": {"udp": True},
+    "aes-128-cbc-sha1": {"cipher": "aes-128-cbc", "digest": "sha1"},
+    "aes-256-cbc-sha256": {"cipher": "aes-256-cbc"},
+    "aes-256-gcm": {"cipher": "aes-256-gcm"},
+    "none-sha1": {"cipher": "none", "digest": "sha1"},
+}
+UP = "00[JOB] spawning 16 worker threads\n"
+
+
+def make_tunnel(folder: Path, name: str = "default", **options: Any) -> Ipsec:
+    def answer(argv: Any) -> str:
+        return LISTINGS[name] if "--list-sas" in argv else STATES[name] if "nokeys" in argv else UP
+
+    return Ipsec(Options.model_validate(options), make_ends(folder, answer))
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_associations_of_charon_and_kernel_by_what_was_asked_for_are_proven(name: str, tmp_path: Path) -> None:
+    checks = make_tunnel(tmp_path, name, **ASKED[name]).negotiated()
+    assert len(checks) == 7
+    assert {check.reason for check in checks if check.verdict is not Verdict.OK} == set()
+
+
+@pytest.mark.parametrize(("name", "other"), [(name, other) for name in ASKED for other in ASKED if name != other])
+def test_associations_by_anything_else_are_void(name: str, other: str, tmp_path: Path) -> None:
+    assert worst(make_tunnel(tmp_path, other, **ASKED[name]).negotiated()) is Verdict.VOID
+
+
+def test_an_association_that_carries_nothing_is_void(tmp_path: Path) -> None:
+    tunnel = make_tunnel(tmp_path)
+    (way_out,) = (state for state in parse_states(STATES["default"]) if state.destination == "198.18.2.2")
+    idle = STATES["default"].replace(f" {way_out.packets}(packets)", " 0(packets)")
+    verdicts = {check.name: check.verdict for check in tunnel._kernel_checks(parse_states(idle))}
+    assert verdicts["kernel-packets-out"] is Verdict.VOID
+
+
+def test_a_kernel_without_associations_proves_nothing(tmp_path: Path) -> None:
+    checks = make_tunnel(tmp_path)._kernel_checks(parse_states(""))
+    assert [check.verdict for check in checks] == [Verdict.VOID] * 6
+    assert checks[0].reason == "asked for rfc4106(gcm(aes)), in use: unknown"
+
+
+def test_every_cipher_and_digest_of_a_plan_has_its_name() -> None:
+    fields = Options.model_fields
+    assert set(get_args(fields["cipher"].annotation)) == set(CIPHER_NAMES)
+    assert set(get_args(fields["digest"].annotation)) == set(DIGEST_NAMES)
+
+
+@pytest.mark.parametrize("text", STATES.values())
+def test_no_key_is_asked_of_the_kernel(text: str) -> None:
+    assert text.count("<<Keys hidden>>") >= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "mtu"),
+    [
+        ({}, 1446),
+        ({"udp": True}, 1438),
+        ({"cipher": "aes-128-cbc", "digest": "sha1"}, 1438),
+        ({"cipher": "aes-256-cbc", "udp": True}, 1422),
+        ({"cipher": "none", "digest": "sha1"}, 1458),
+    ],
+)
+def test_the_device_takes_what_fits_a_frame(options: dict[str, Any], mtu: int, tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, **options) as tunnel:
+        for end, _ in tunnel.ends:
+            assert commands(end.host)[:2] == [
+                "ip link add ipsec0 type xfrm dev wan if_id 42",
+                f"ip link set ipsec0 mtu {mtu}",
+            ]
+    assert tunnel.outer_packet_bytes(mtu) <= 1500 < tunnel.outer_packet_bytes(mtu + 1)
+
+
+def test_the_policies_belong_to_the_device_and_nobody_else_routes(tmp_path: Path) -> None:
+    with make_tunnel(tmp_path) as tunnel:
+        configuration = tunnel.configuration
+    for end in ("router", "server"):
+        assert "if_id_in = 42\n                if_id_out = 42\n" in configuration[f"{end}/swanctl.conf"]
+        assert "encap = no" in configuration[f"{end}/swanctl.conf"]
+        assert "install_routes = no" in configuration[f"{end}/run/strongswan.conf"]
+        assert "libipsec" not in configuration[f"{end}/run/strongswan.conf"]
+
+
+def test_a_kernel_is_asked_for_esp_without_a_key(tmp_path: Path) -> None:
+    host = FakeHost("router", tmp_path)
+    assert has_esp(host)
+    assert commands(host)[0].endswith("auth digest_null  enc cipher_null ")
+    assert "delete" in commands(host)[1]
