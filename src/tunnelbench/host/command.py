@@ -103,7 +103,8 @@ class Daemon:
     """A program that runs until it is stopped; its output goes to a file.
 
     `has_input`: its standard input stays open until `close_input`, for programs that end with it. `has_output`: its
-    standard output is `process.stdout`, and only its errors go to the file.
+    standard output is `process.stdout`, and only its errors go to the file. `pass_fds`: descriptors of ours that it
+    gets under the same numbers.
     """
 
     def __init__(
@@ -114,7 +115,9 @@ class Daemon:
         *,
         has_input: bool = False,
         has_output: bool = False,
+        pass_fds: Sequence[int] = (),
     ) -> None:
+        self._pass_fds = tuple(pass_fds)
         log.info("%s >%s 2>&1 &", shlex.join(argv), shlex.quote(str(log_path)))
         self.argv = tuple(argv)
         self.log_path = log_path
@@ -130,6 +133,7 @@ class Daemon:
                 stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if has_output else output,
                 stderr=output if has_output else subprocess.STDOUT,
+                pass_fds=self._pass_fds,
             )
 
     @property
