@@ -14,7 +14,7 @@ from tunnelbench.host.command import CommandFailed
 from tunnelbench.measure.cipher_speed import machines, measure_all
 from tunnelbench.measure.clock import check_clock, wall_offset_s
 from tunnelbench.measure.counters import install_outer_counters
-from tunnelbench.measure.cpu import wait_for_quiet
+from tunnelbench.measure.cpu import cpus_here, wait_for_quiet
 from tunnelbench.measure.patience import NOT_BEGUN, Patience
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.soak import Journal, SoakMeter
@@ -227,7 +227,7 @@ class Bench:
         """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void."""
         waited_s = 0.0
         if self._foreign_load_seen:
-            cpus = sorted({*self.testbed.router.cpus, *self.testbed.client.cpus, *self.testbed.server.cpus})
+            cpus = cpus_here(self.testbed.router, self.testbed.client, self.testbed.server)
             waited_s = wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s)
             self.observer.waited_for_quiet(waited_s)
         started_at, offset_s = now(), wall_offset_s()
@@ -284,7 +284,7 @@ class Bench:
     def _ends(self) -> Ends:
         testbed, a = self.testbed, self.testbed.addresses
         return Ends(
-            router=End(testbed.router, a.router_wan, testbed.wan_device, a.router_inner, reaches=a.target),
+            router=End(testbed.router, a.router_wan, testbed.router_wan_device, a.router_inner, reaches=a.target),
             server=End(testbed.server, a.server_wan, testbed.wan_device, a.server_inner, reaches=a.lan_network),
             local=testbed.local,
             mark=testbed.mark,

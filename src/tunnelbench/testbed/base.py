@@ -59,9 +59,14 @@ class Testbed(ABC):
     local: LocalHost
     """The machine of the controller."""
     lan_device = "lan"
-    """The device of client and router on the cable between them."""
+    """The client's device on the cable to the router."""
     wan_device = "wan"
-    """The device of router and server on the cable between them."""
+    """The server's device on the cable to the router."""
+    router_lan_device = "lan"
+    router_wan_device = "wan"
+
+    has_own_router = False
+    """Whether the router is a machine of its own, and not a part of this one."""
 
     slow_start_s = SLOW_START_S
     """Longer where programs start slowly."""
@@ -91,6 +96,15 @@ class Testbed(ABC):
     @abstractmethod
     def back_to_back(self) -> AbstractContextManager[BackToBack]:
         """Join the testers directly while the block runs, for their calibration (rule 6)."""
+
+    def hold(self, seconds: float) -> None:
+        """Say that the testbed is needed for so long: where it is lent, it falls back to its owner some time later."""
+
+    def recover(self) -> None:
+        """After a host was lost: wait until it is back, bounded, and make the testbed anew on it.
+
+        Raises CannotHere where it does not come back.
+        """
 
     def __enter__(self) -> Self:
         try:
