@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from tunnelbench.host.command import (
     DEFAULT_TIMEOUT_S,
@@ -52,8 +53,7 @@ CONNECTION_FAULTS = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "it shows another host key than the one that is known",
-        "after a new firmware that is normal: compare the new key's fingerprint on the router itself, "
-        "then forget the old one with ssh-keygen -R",
+        "after a new firmware that is normal: compare fingerprints, then forget the old one with ssh-keygen -R",
     ),
     (
         "Host key verification failed",
@@ -301,7 +301,7 @@ class SshHost(Host):
             return True
         return self.run(["modprobe", f"tcp_{algorithm}"], check=False).returncode == 0
 
-    def __enter__(self) -> SshHost:
+    def __enter__(self) -> Self:
         self.connect()
         return self
 

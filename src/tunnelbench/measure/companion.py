@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tunnelbench.host.command import Daemon
+from tunnelbench.host.host import CpuReading
 from tunnelbench.measure import cpu
 from tunnelbench.measure.counters import Arrivals, Place, read_arrivals
 from tunnelbench.model.errors import CannotHere, TrialFailed
@@ -45,8 +46,8 @@ SAMPLED_S = 30.0
 """What a sampler on another machine lives beyond the traffic at most, should nobody end it."""
 
 SYNC_S = 0.05
-"""How far the clocks of this machine and of a sampled one may be apart: half of what asking for the time takes over SSH,
-and a hundredth of a second in which /proc/uptime counts."""
+"""How far the clocks of this machine and of a sampled one may be apart: half of what asking for the time takes over
+SSH, and a hundredth of a second in which /proc/uptime counts."""
 
 LEAD_S = 0.15
 """From the first reading to the start of iperf3: what the router's CPU does before the traffic is seen, too."""
@@ -59,7 +60,7 @@ OnSecond = Callable[[float], None]
 class Reading:
     """CPU times and arrivals at one moment."""
 
-    cpu: cpu.CpuReading
+    cpu: CpuReading
     arrivals: Arrivals
 
 
@@ -222,13 +223,13 @@ class Companion:
     def _read(self) -> Reading:
         return Reading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))
 
-    def _read_cpu(self) -> cpu.CpuReading:
+    def _read_cpu(self) -> CpuReading:
         return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
 
 
 def sampled_inside(
-    readings: Sequence[cpu.CpuReading], opened_s: float, closed_s: float, name: str
-) -> tuple[cpu.CpuReading, cpu.CpuReading]:
+    readings: Sequence[CpuReading], opened_s: float, closed_s: float, name: str
+) -> tuple[CpuReading, CpuReading]:
     """The first and the last sample inside a window. Raises TrialFailed where they are too few."""
     inside = [each for each in readings if opened_s + SYNC_S <= each.clock_s <= closed_s - SYNC_S]
     if len(inside) < 2:
@@ -239,9 +240,7 @@ def sampled_inside(
     return inside[0], inside[-1]
 
 
-def sampled_intervals(
-    readings: Sequence[cpu.CpuReading], start_s: float, cpus: Sequence[int]
-) -> tuple[CpuInterval, ...]:
+def sampled_intervals(readings: Sequence[CpuReading], start_s: float, cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
     """From sample to sample, from the last one before data began to flow at `start_s`."""
     first = max((number for number, each in enumerate(readings) if each.clock_s <= start_s), default=0)
     return tuple(
@@ -250,7 +249,7 @@ def sampled_intervals(
     )
 
 
-def router_intervals(times: Sequence[cpu.CpuReading], cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
+def router_intervals(times: Sequence[CpuReading], cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
     """Between readings, of which the second is the moment at which data began to flow.
 
     What is shorter than SHORTEST_INTERVAL_S goes with what follows it, and the last with what is before it.

@@ -64,7 +64,11 @@ def check_udp_trial(
             drops(udp.counters, carried),
             _counted(udp.counters, carried, received_packets),
         ]
-    found += [restarted(restart), _tester(spec, udp, testers_pps), router_cpu(router_cpu_doubt, has_own_router=has_own_router)]
+    found += [
+        restarted(restart),
+        _tester(spec, udp, testers_pps),
+        router_cpu(router_cpu_doubt, has_own_router=has_own_router),
+    ]
     found += _common(spec, udp, foreign)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(_physical_limit(udp.counts, udp.physical_limit_pps))

@@ -129,7 +129,7 @@ class UdpMeter:
             foreign=foreign,
             router_cpu_doubt=router_cpu_doubt(self.testbed, tunnel),
             restart=tunnel.restart_since(said_before),
-            has_own_router=testbed.has_own_router,
+            has_own_router=self.testbed.has_own_router,
             testers_pps=self._testers_pps.get((spec.payload_bytes, spec.direction, kind)),
         )
         raw = _raw(exchanger, foreign) | {"counters_before": asdict(before), "counters_after": asdict(after)}

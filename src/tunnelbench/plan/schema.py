@@ -422,7 +422,7 @@ class TesterTable(AccessTable):
         return self
 
     def spec(self, *, moves: bool) -> TesterSpec:
-        """The same in the words of the model; `moves`: whether a local one's device is moved unless it says otherwise."""
+        """The same in the words of the model; `moves`: whether a local one's device is moved if nothing is said."""
         namespace = (moves and self.host == LOCAL) if self.namespace is None else self.namespace
         return TesterSpec(self.access(), Port(self.device or "", self.address or ""), namespace)
 
@@ -447,7 +447,7 @@ class TestbedFile(Table):
         if self.kind == "ssh" and self.router is None:
             raise ValueError('a testbed of kind "ssh" needs [router] with its host, such as host = "root@192.168.1.1"')
         if self.kind == "ssh" and self.kernel != HOST_KERNEL:
-            raise ValueError('a router has a kernel of its own: leave kernel out')
+            raise ValueError("a router has a kernel of its own: leave kernel out")
         if self.kind == "ssh" and self.link.delay_ms:
             raise ValueError("the cables are real: leave link.delay_ms out")
         if self.kind != "ssh" and (self.router or self.client or self.server):

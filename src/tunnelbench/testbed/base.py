@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import Host, LocalHost
@@ -97,10 +98,14 @@ class Testbed(ABC):
     def back_to_back(self) -> AbstractContextManager[BackToBack]:
         """Join the testers directly while the block runs, for their calibration (rule 6)."""
 
-    def hold(self, seconds: float) -> None:
+    def look(self) -> Mapping[str, Any]:
+        """Look at what is there before anything is changed; returns what is to be stored of the testbed's own hosts."""
+        return {}
+
+    def hold(self, seconds: float) -> None:  # noqa: B027 # most testbeds are nobody else's
         """Say that the testbed is needed for so long: where it is lent, it falls back to its owner some time later."""
 
-    def recover(self) -> None:
+    def recover(self) -> None:  # noqa: B027 # and have no host that could be lost
         """After a host was lost: wait until it is back, bounded, and make the testbed anew on it.
 
         Raises CannotHere where it does not come back.
