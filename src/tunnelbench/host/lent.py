@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import logging
 import platform
 import shlex
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from tunnelbench.host.samples import RemoteSampler
 from tunnelbench.host.ssh import LinkLost, SshHost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Access
+
+log = logging.getLogger("tunnelbench.lease")
 
 SCRIPT = "tunnelbench-dut"
 FOLDER_PREFIX = "/tmp/tunnelbench-dut-"  # noqa: S108 # the script refuses a folder that is somebody else's
@@ -54,8 +57,6 @@ class LentHost(SshHost):
         self.owner = f"{getpass.getuser()}@{platform.node()}, run {run_id}"
         self.script = ""
         """Its path there."""
-        self.left_behind = ""
-        """Whose changes were put back when the lease was taken; empty: nobody's."""
         self._noted: set[str] = set()
         self._is_held = False
 
@@ -68,9 +69,9 @@ class LentHost(SshHost):
         """
         self._bring_script()
         lease = self.lease()
-        if lease["state"] == "stale":
-            self.left_behind = str(lease.get("owner", "somebody"))
-            self._tell("clean", "--all", timeout_s=CLEAN_LIMIT_S)
+        if lease["state"] == "stale" or lease.get("folder") == str(self.folder):
+            log.warning("what %s left on the %s is put back first", lease.get("owner", "somebody"), self.name)
+            self.clean_all()
             self._bring_script()
         self._tell("lease", "take", str(self.folder), self.owner, str(FIRST_LEASE_S))
         self._is_held = True

@@ -31,6 +31,10 @@ from tunnelbench.host.procfs import parse_stat
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Access
 
+SOCKET_PREFIX = "tunnelbench-ssh-"
+"""Of the folder with the connection's socket, in the folder for temporary files; what follows is the run's mark. A
+socket's path has 108 bytes at most (unix(7)), and the user's ssh must reach it."""
+
 CONNECT_LIMIT_S = 10
 """For the TCP connection; a small router then takes seconds to agree on keys."""
 
@@ -94,6 +98,11 @@ exec "$@"
 """The same for a program that ends with its input."""
 
 
+def left_sockets(mark: str) -> list[Path]:
+    """Folders with sockets of connections that a killed run has left; the connections have ended with it."""
+    return sorted(Path(tempfile.gettempdir()).glob(f"{SOCKET_PREFIX}{mark}-*"))
+
+
 class LinkLost(CommandFailed):
     """The connection to a host was lost, or is not there: what runs on it now nobody knows."""
 
@@ -132,7 +141,7 @@ class SshHost(Host):
             return
         self.close()
         self.log_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._socket_folder = Path(tempfile.mkdtemp(prefix="tunnelbench-ssh-"))
+        self._socket_folder = Path(tempfile.mkdtemp(prefix=f"{SOCKET_PREFIX}{self.log_folder.parent.name[-6:]}-"))
         argv = [*self._as_user(self._socket_folder), "ssh", "-M", "-N", *self._options(), self.access.host]
         self._master = self.via.start(argv, name=f"ssh-{self.name}")
         deadline = time.monotonic() + LOGIN_LIMIT_S

@@ -1,6 +1,6 @@
 """The router's own firewall: let the traffic of the testbed through for as long as a run lasts.
 
-Rules are added in the kernel, not in the configuration: a reload of the firewall or a reboot removes them as well. They
+Rules are added in the kernel, not in the configuration: a reload of the firewall or a reboot removes them as well. fw4's
 come behind the rule that passes what belongs to known connections, so that a measured packet takes its usual way.
 """
 
@@ -27,14 +27,18 @@ def kind(router: LentHost) -> str:
     return "iptables" if re.search(r"^-A|^-P \w+ DROP", rules, re.MULTILINE) else "none"
 
 
-def open_for(router: LentHost, a: Addresses) -> str:
-    """Let client and target reach each other, and the server the router; returns what was done in words."""
+def open_for(router: LentHost, a: Addresses) -> None:
+    """Let client and target reach each other, and the server the router."""
     found = kind(router)
     if found == "fw4":
         _fw4(router, a)
     elif found == "iptables":
         _iptables(router, a)
-    else:
+
+
+def told(found: str, a: Addresses) -> str:
+    """What `open_for` does to a firewall of some kind, in words; empty where there is none."""
+    if found in ("", "none"):
         return ""
     return (
         f"the router's firewall ({found}) was left on, with rules for the run: {a.client_lan} and {a.target} are "

@@ -29,14 +29,13 @@ def addresses(device: str) -> list[str]:
     return [f"{each['local']}/{each['prefixlen']}" for each in details(device)["addr_info"] if each["family"] == "inet"]
 
 
-def settle_offloads(device: str, changes: Changes) -> list[str]:
-    """Switch off what merges packets (rule 1), to be switched on again afterwards; returns what stays on."""
+def settle_offloads(device: str, changes: Changes) -> None:
+    """Switch off what merges packets (rule 1), to be switched on again afterwards."""
     here = LocalHost("here", changes.path.parent, ())
     if merging := merging_at(here, device):
         changes.note(["ethtool", "-K", device, *(word for name in merging for word in (name, "on"))])
         for name in merging:  # one by one: a device that refuses one of them takes the others
             run_command(["ethtool", "-K", device, name, "off"], check=False)
-    return merging_at(here, device)
 
 
 def merging_at(host: Host, device: str) -> list[str]:

@@ -32,8 +32,7 @@ from tunnelbench.testbed.survey import Survey, find
 COME_BACK_LIMIT_S = 300.0
 """How long a run waits for a host that was lost: a router's reboot takes one to three minutes."""
 
-DRIFTING_FACTS = ("memory_available_kib", "tmp_free_kib", "cpu_mhz")
-"""What differs between two looks at one router."""
+OFFLOADS_STAY = "the router is a machine of its own, its offloads as they are set there"
 
 FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 
@@ -105,8 +104,13 @@ class SshTestbed(Testbed):
             self.survey = find(self.spec, looking["client"], looking["router"], looking["server"])
             if isinstance(router := looking["router"], LentHost):
                 facts["router_firewall"] = firewall.kind(router)
+        if self.spec.router:
+            facts |= {"router_price": self.spec.router.price, "router_watts": self.spec.router.watts}
         facts = {name: value for name, value in facts.items() if value not in ("", None)}
         self._place(self.survey)
+        self.notes = (OFFLOADS_STAY,)
+        if told := firewall.told(facts.get("router_firewall", ""), self.addresses):
+            self.notes += (told,)
         return facts
 
     def _place(self, survey: Survey) -> None:
@@ -120,7 +124,6 @@ class SshTestbed(Testbed):
             router_wan=survey.router_wan.address,
             server_wan=survey.server.address,
         )
-        self.notes = ("the router's own offloads were left as they were",)
 
     # Up and down
 
@@ -148,9 +151,7 @@ class SshTestbed(Testbed):
             if isinstance(host, LentHost):
                 continue
             host.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if stays_on := nic.settle_offloads(place.device, self.changes):
-                kept = f"{place.device} of the {host.name} keeps {', '.join(stays_on)} on, which merges packets"
-                self.notes = (*self.notes, kept)
+            nic.settle_offloads(place.device, self.changes)  # what stays on shows as merged frames in the trials
             if isinstance(host, NamespaceHost):
                 run_command(["ip", "netns", "add", host.namespace])
                 for path, value in SYSCTLS_EVERYWHERE.items():
@@ -167,9 +168,6 @@ class SshTestbed(Testbed):
         for host in self.lent:
             host.connect()
             host.take()
-            if host.left_behind:
-                put_back = f"what {host.left_behind} had left on the {host.name} was put back before the run"
-                self.notes = (*self.notes, put_back)
 
     def _set_up_paths(self) -> None:
         """Addresses, routes, forwarding and firewall, where they are missing."""
@@ -183,8 +181,7 @@ class SshTestbed(Testbed):
         self._add_here_or_there(self.client, ["route", "add", f"{a.target}/32", "via", a.router_lan], "route", "del")
         self._add_here_or_there(self.server, ["addr", "add", f"{a.target}/32", "dev", "lo"], "addr", "del")
         self.router.set_kernel_file(FORWARDING, "1")
-        if done := firewall.open_for(self.router, a):
-            self.notes = (*self.notes, done)
+        firewall.open_for(self.router, a)
 
     def _add_here_or_there(self, host: Host, words: Sequence[str], *inverse: str) -> None:
         """An `ip ... add`, noted here where it is in this machine's own network; namespaces go as a whole."""
@@ -252,11 +249,3 @@ class SshTestbed(Testbed):
             yield link
         finally:
             self.server.run(["ip", "link", "del", device], check=False)  # its peer goes with it
-
-
-def same_router(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of the facts that `look` found, those by which a router is known again."""
-    prefixes = ("router_", "server_", "client_")
-    return {
-        name: value for name, value in facts.items() if name.startswith(prefixes) and not name.endswith(DRIFTING_FACTS)
-    }
