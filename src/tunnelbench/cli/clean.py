@@ -14,9 +14,11 @@ from tunnelbench.cli.output import emit_json, is_server, is_store_missing, json_
 from tunnelbench.guest.machine import left_guests
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import RUN_FOLDER
+from tunnelbench.host.ssh import left_sockets
 from tunnelbench.model.errors import CannotHere, UserError
 from tunnelbench.run import now
 from tunnelbench.store import default_path
+from tunnelbench.testbed.changes import Changes
 from tunnelbench.testbed.netns import left_namespaces, remove_namespace
 from tunnelbench.tunnel import adapters
 
@@ -74,6 +76,11 @@ def clean_run(run_id: str) -> Iterator[str]:
         for pid in left_guests(mark):
             os.kill(pid, signal.SIGKILL)
             yield f"guest, process {pid}"
+        if changes := Changes(RUN_FOLDER / run_id).undo_all():
+            yield f"{changes} change{'s' * (changes != 1)} of this machine's network"
+        for folder in left_sockets(mark):
+            shutil.rmtree(folder)
+            yield f"folder {folder}"
         for namespace in left_namespaces(mark):
             pids = remove_namespace(namespace)
             yield f"namespace {namespace}" + (f" with {len(pids)} processes" if pids else "")

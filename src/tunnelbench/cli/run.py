@@ -149,24 +149,28 @@ def resumed_job(store: Store, reference: str, named: Named) -> Job:
     return Job(run.run_id, plan, testbed, store.trials(run.run_id), run.host_facts)
 
 
-GUEST_FACTS = "guest"
-"""How the names of facts of a guest begin."""
+FACTS_OF_HOSTS = ("guest", "router_", "client_", "server_")
+"""How the names of facts of other machines begin."""
 
-DRIFTING_FACTS = ("cpu_mhz",)
-"""What differs between two looks at one machine."""
+DRIFTING_FACTS = ("cpu_mhz", "memory_available_kib", "tmp_free_kib")
+"""What differs between two looks at one machine: how the names of such facts end."""
 
 
 def _as_lines(facts: Mapping[str, Any]) -> str:
-    """All but what is said of a guest: that is known only once its kernel is here."""
+    """All but what is said of other machines: that is known only once they were asked."""
     return "".join(
         f"{name}: {value}\n"
         for name, value in sorted(facts.items())
-        if name not in DRIFTING_FACTS and not name.startswith(GUEST_FACTS)
+        if not name.endswith(DRIFTING_FACTS) and not name.startswith(FACTS_OF_HOSTS)
     )
 
 
-def _guest_lines(facts: Mapping[str, Any]) -> str:
-    return "".join(f"{name}: {value}\n" for name, value in sorted(facts.items()) if name.startswith(GUEST_FACTS))
+def _lines_of_hosts(facts: Mapping[str, Any]) -> str:
+    return "".join(
+        f"{name}: {value}\n"
+        for name, value in sorted(facts.items())
+        if name.startswith(FACTS_OF_HOSTS) and not name.endswith(DRIFTING_FACTS)
+    )
 
 
 def refuse_change(what: str, before: str, now_is: str) -> None:
@@ -204,6 +208,10 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
     """Run the plan; the run's end, however it comes, is stored too."""
     folder = RUN_FOLDER / job.run_id
     spec = job.testbed.testbed
+    refuse_what_a_router_cannot(job)
+    if folder.exists():  # it was killed, and nobody has cleaned up
+        with undisturbed():
+            list(clean_run(job.run_id))
     testbed = open_testbed(spec, job.run_id, folder)
     if spec.needs_guest and job.plan.plan.soak:
         raise WrongInput(
@@ -211,11 +219,12 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
             "leave [soak] out, or take a testbed of this kernel",
         )
     guest = guest_for(spec, job.run_id, folder) if spec.needs_guest else None
-    facts = guest.facts if guest else {}
+    facts = guest.facts if guest else look_at(testbed, folder)
     if job.stored_facts is None:
         store.begin_run(new_record(job, testbed, facts))
     else:
-        refuse_change("guest", _guest_lines(job.stored_facts), _guest_lines(facts))
+        what = "guest" if guest else "router"
+        refuse_change(what, _lines_of_hosts(job.stored_facts), _lines_of_hosts(facts))
         store.resume_run(job.run_id)
 
     def keep(record: TrialRecord) -> None:
@@ -223,9 +232,6 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
 
     status = "failed"
     try:
-        if folder.exists():  # it was killed, and nobody has cleaned up
-            with undisturbed():
-                list(clean_run(job.run_id))
         folder.mkdir(mode=0o700, exist_ok=True)
         place = store.name if is_server(store.name) else str(Path(store.name).absolute())
         (folder / STORE_NAME).write_bytes(os.fsencode(place))
@@ -255,6 +261,29 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
         with undisturbed():
             note_end(job.run_id, store, status)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def look_at(testbed: Testbed, folder: Path) -> Mapping[str, Any]:
+    """What the testbed's own hosts are; nothing stays of a look that fails."""
+    try:
+        return testbed.look()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def refuse_what_a_router_cannot(job: Job) -> None:
+    """Raises WrongInput for what cannot be measured on a testbed with a router of its own."""
+    spec, plan = job.testbed.testbed, job.plan.plan
+    if spec.router is None:
+        return
+    if plan.soak:
+        raise WrongInput(f"testbed {spec.name}: a soak cannot run on a real router yet", "leave [soak] out")
+    if plan.udp and not (spec.client.access.is_local and spec.server.access.is_local):
+        raise WrongInput(
+            f"testbed {spec.name}: [udp] needs both testers on this machine, for they share its clock",
+            "leave [udp] out, or measure with one laptop",
+        )
 
 
 def guest_for(testbed: TestbedSpec, run_id: str, folder: Path) -> GuestKernel:

@@ -198,10 +198,14 @@ class Daemon:
             return False
         return True
 
+    def signal(self, number: int) -> None:
+        """Send it a signal; does no harm when it has ended."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
     def interrupt(self) -> None:
         """SIGINT, which makes tcpdump and ping print what they have and end."""
-        with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGINT)
+        self.signal(signal.SIGINT)
 
     def close_input(self) -> None:
         """Close its standard input; does no harm when called twice."""

@@ -52,11 +52,14 @@ def offer_tcp(
     """
     programs: dict[str, Daemon] = {f"router_{daemon.name}": daemon for daemon in path.router_daemons}
     programs |= {f"server_{daemon.name}": daemon for daemon in path.server_daemons}
+    companion = Companion(testbed, path, traffic.duration_s, on_second)
     try:
-        return _offer_tcp(Companion(testbed, path, traffic.duration_s, on_second), spec, traffic, programs)
+        return _offer_tcp(companion, spec, traffic, programs)
     except TrialFailed as error:
         error.raw = {name: iperf3.without_host_name(daemon.output(LOG_KEPT_BYTES)) for name, daemon in programs.items()}
         raise
+    finally:
+        companion.close()
 
 
 LOG_KEPT_BYTES = 20_000
@@ -66,7 +69,7 @@ LOG_KEPT_BYTES = 20_000
 def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, programs: dict[str, Daemon]) -> Offered:
     """As `offer_tcp`; each program that is started is added to `programs`."""
     testbed, path = companion.testbed, companion.path
-    cpus = sorted({*testbed.router.cpus, *testbed.client.cpus, *testbed.server.cpus})
+    cpus = cpu.cpus_here(testbed.router, testbed.client, testbed.server)
     processes_before = all_processes()
     started_s = time.monotonic()
     with ExitStack() as stack:
@@ -99,6 +102,7 @@ def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, progr
             "ping": pinger.output(),
             "ss": companion.sockets,
             "foreign_cpu_s": foreign,
+            **companion.sampled,
         },
     )
 
@@ -180,6 +184,7 @@ class TrialMeter:
             router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
             restart=tunnel.restart_since(said_before),
+            has_own_router=testbed.has_own_router,
         )
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)
@@ -187,6 +192,8 @@ class TrialMeter:
 
 def router_cpu_doubt(testbed: Testbed, tunnel: Tunnel[Any]) -> str:
     """Why the router's busy time may not be the router's alone; empty where it is."""
+    if testbed.has_own_router:
+        return ""
     if {*testbed.router.cpus} & {*testbed.client.cpus, *testbed.server.cpus}:
         return "router and testers share one CPU, so its busy time is both's"
     if tunnel.works_on_all_cpus:

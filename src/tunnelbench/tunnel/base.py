@@ -279,7 +279,7 @@ class Tunnel(ABC, Generic[OptionsT]):
         Its text is kept with the results unless it is a secret.
         """
         path = end.host.write(name, content)
-        self._stack.callback(path.unlink, missing_ok=True)
+        self._stack.callback(end.host.remove, path)
         if not secret:
             self.configuration[f"{end.host.name}/{name}"] = content
         return str(path)

@@ -143,7 +143,7 @@ class Tinc(Tunnel[Options]):
     def _nodes(self, daemon: Daemon) -> str:
         """The list of nodes that tinc prints on SIGUSR2."""
         seen = len(daemon.output())
-        daemon.process.send_signal(signal.SIGUSR2)
+        daemon.signal(signal.SIGUSR2)
         deadline = time.monotonic() + 2
         while "End of nodes." not in (listing := daemon.output()[seen:]) and time.monotonic() < deadline:
             time.sleep(0.01)
