@@ -16,6 +16,8 @@ from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.host.ssh import left_sockets
 from tunnelbench.model.errors import CannotHere, UserError
+from tunnelbench.qemu.machine import left_machines
+from tunnelbench.qemu.quota import left_groups, remove_group
 from tunnelbench.run import now
 from tunnelbench.store import default_path
 from tunnelbench.testbed.changes import Changes
@@ -73,9 +75,7 @@ def clean_run(run_id: str) -> Iterator[str]:
     """
     mark = run_id[-6:]
     with undisturbed():
-        for pid in left_guests(mark):
-            os.kill(pid, signal.SIGKILL)
-            yield f"guest, process {pid}"
+        yield from _end_machines(mark)
         if changes := Changes(RUN_FOLDER / run_id).undo_all():
             yield f"{changes} change{'s' * (changes != 1)} of this machine's network"
         for folder in left_sockets(mark):
@@ -95,6 +95,17 @@ def clean_run(run_id: str) -> Iterator[str]:
             elif entry.name != STORE_NAME:
                 entry.unlink()
         yield f"folder {folder} with its keys and configurations"
+
+
+def _end_machines(mark: str) -> Iterator[str]:
+    """End what QEMU runs of a run, and remove what held it to a share of a CPU."""
+    for what, pids in (("guest", left_guests(mark)), ("virtual router", left_machines(mark))):
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            yield f"{what}, process {pid}"
+    for group in left_groups(mark):
+        remove_group(group)
+        yield f"control group {group}"
 
 
 def store_of(run_id: str) -> str:

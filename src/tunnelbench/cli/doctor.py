@@ -26,6 +26,9 @@ from tunnelbench.host.readiness import Finding, Status, Wanted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
 from tunnelbench.plan import read_plan
+from tunnelbench.qemu.boards import BOARDS
+from tunnelbench.qemu.image import PROGRAMS as IMAGE_PROGRAMS
+from tunnelbench.qemu.machine import PROGRAMS as MACHINE_PROGRAMS
 from tunnelbench.store import default_path
 from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.traffic import engine
@@ -87,6 +90,11 @@ def guest_programs() -> Iterator[Finding]:
     why = "for testbeds with a kernel of their own"
     for name, package in PROGRAMS.items():
         yield readiness.program(Wanted(name, why, f"{INSTALL}{package}", Status.ABSENT))
+    boards = {board.program: board.package for board in BOARDS.values()}
+    for name, package in {**boards, **IMAGE_PROGRAMS, **MACHINE_PROGRAMS}.items():
+        if name not in PROGRAMS:
+            why = "for testbeds with a virtual router"
+            yield readiness.program(Wanted(name, why, f"{INSTALL}{package}", Status.ABSENT))
 
 
 def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:

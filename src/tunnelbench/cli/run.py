@@ -41,6 +41,8 @@ from tunnelbench.plan import (
     stored_plan,
     stored_testbed,
 )
+from tunnelbench.qemu.boards import BOARDS
+from tunnelbench.qemu.image import find_image
 from tunnelbench.report import render
 from tunnelbench.run import now, run_plan
 from tunnelbench.store import Store
@@ -212,6 +214,8 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
     if folder.exists():  # it was killed, and nobody has cleaned up
         with undisturbed():
             list(clean_run(job.run_id))
+    if spec.board:
+        find_image(BOARDS[spec.board], say)
     testbed = open_testbed(spec, job.run_id, folder)
     if spec.needs_guest and job.plan.plan.soak:
         raise WrongInput(
@@ -275,10 +279,10 @@ def look_at(testbed: Testbed, folder: Path) -> Mapping[str, Any]:
 def refuse_what_a_router_cannot(job: Job) -> None:
     """Raises WrongInput for what cannot be measured on a testbed with a router of its own."""
     spec, plan = job.testbed.testbed, job.plan.plan
-    if spec.router is None:
+    if not KINDS[spec.kind].has_own_router:
         return
     if plan.soak:
-        raise WrongInput(f"testbed {spec.name}: a soak cannot run on a real router yet", "leave [soak] out")
+        raise WrongInput(f"testbed {spec.name}: a soak cannot run on a router behind SSH yet", "leave [soak] out")
     if plan.udp and not (spec.client.access.is_local and spec.server.access.is_local):
         raise WrongInput(
             f"testbed {spec.name}: [udp] needs both testers on this machine, for they share its clock",

@@ -99,6 +99,15 @@ def run_command(
     return completed
 
 
+def run_attached(argv: Sequence[str]) -> int:
+    """Run a program on our own terminal, to its end; returns its status. CannotHere when there is no such program."""
+    log.info("%s", shlex.join(argv))
+    try:
+        return subprocess.run([*DIE_WITH_CONTROLLER, *argv], check=False).returncode
+    except FileNotFoundError:
+        raise CannotHere(f"the program `{DIE_WITH_CONTROLLER[0]}` is missing") from None
+
+
 class Daemon:
     """A program that runs until it is stopped; its output goes to a file.
 

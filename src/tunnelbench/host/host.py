@@ -66,6 +66,11 @@ class Host(ABC):
         """What this host is on: two hosts of one name are one machine. By itself, unless a subclass says otherwise."""
         return self.name
 
+    @property
+    def cpus_here(self) -> tuple[int, ...]:
+        """Those of this machine's CPUs that it uses: none of another machine."""
+        return self.cpus if self.machine == THIS_MACHINE else ()
+
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
         """The argument list that runs `argv` on this host, on its CPUs, started from this machine."""

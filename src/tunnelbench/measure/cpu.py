@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from tunnelbench.host.command import Daemon
-from tunnelbench.host.host import THIS_MACHINE, CpuReading, Host
+from tunnelbench.host.host import CpuReading, Host
 from tunnelbench.host.procfs import (
     ProcessCpu,
     all_processes,
@@ -37,7 +37,7 @@ def read_cpu(host: Host, daemons: Sequence[Daemon]) -> CpuReading:
 
 def cpus_here(*hosts: Host) -> list[int]:
     """CPUs of this machine that any of these hosts may use: those of another machine have numbers of their own."""
-    return sorted({cpu for host in hosts if host.machine == THIS_MACHINE for cpu in host.cpus})
+    return sorted({cpu for host in hosts for cpu in host.cpus_here})
 
 
 def usage(before: CpuReading, after: CpuReading, cpus: Sequence[int]) -> CpuUsage:

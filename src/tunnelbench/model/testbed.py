@@ -99,6 +99,11 @@ class TestbedSpec:
     quiet_wait_s: int = 30
     """How long a trial waits for foreign load to end before it runs all the same and is void [s]."""
 
+    board: str = ""
+    """What QEMU emulates, of a testbed that has a virtual router."""
+    cpu_share_percent: float | None = None
+    """What a virtual router gets of one CPU of this machine [%]; None: all that it can use."""
+
     router: RouterSpec | None = None
     """A router of its own; None: the testbed makes one."""
     client: TesterSpec = field(default_factory=TesterSpec)

@@ -44,9 +44,13 @@ from tunnelbench.model.testbed import (
 )
 from tunnelbench.model.text import printable
 from tunnelbench.plan.wording import value_text
+from tunnelbench.qemu.boards import BOARDS
 
 LARGEST_TCP_PAYLOAD_BYTES = 8948
 """What an MTU of 9000 leaves after 20 bytes of IPv4, 20 of TCP and 12 of time stamps."""
+
+LEAST_CPU_SHARE_PERCENT = 10
+"""A control group's quota is 1 ms at least, and we give it each 10 ms (kernel/sched/core.c, min_cfs_quota_period)."""
 
 LONGEST_NAME = 80
 LONGEST_TITLE = 200
@@ -438,6 +442,8 @@ class TestbedFile(Table):
     kernel: Annotated[str, AfterValidator(_kernel)] = TestbedSpec.kernel
     quiet_wait_s: Annotated[int, Field(ge=0, le=3600)] = TestbedSpec.quiet_wait_s
     link: LinkTable = LinkTable()
+    board: str | None = None
+    cpu_share_percent: Annotated[float, Field(ge=LEAST_CPU_SHARE_PERCENT, le=100)] | None = None
     router: RouterTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
@@ -450,9 +456,21 @@ class TestbedFile(Table):
             raise ValueError("a router has a kernel of its own: leave kernel out")
         if self.kind == "ssh" and self.link.delay_ms:
             raise ValueError("the cables are real: leave link.delay_ms out")
+        self._require_board()
         if self.kind != "ssh" and (self.router or self.client or self.server):
             raise ValueError('[router], [client] and [server] are for kind = "ssh": this kind makes its own')
         return self
+
+    def _require_board(self) -> None:
+        if self.kind != "qemu":
+            if self.board is not None or self.cpu_share_percent is not None:
+                raise ValueError('board and cpu_share_percent are for kind = "qemu": this kind has no virtual router')
+        elif self.board not in BOARDS:
+            raise ValueError(f'a testbed of kind "qemu" needs a board: one of {", ".join(BOARDS)}')
+        elif self.kernel != HOST_KERNEL:
+            raise ValueError("a virtual router has a kernel of its own: leave kernel out")
+        elif Link(**self.link.model_dump()).needs_cable:
+            raise ValueError("a virtual router's cables have no rate and no delay: leave them out of link")
 
     def spec(self, name: str) -> TestbedSpec:
         """The same in the words of the model."""
@@ -464,6 +482,8 @@ class TestbedFile(Table):
             router_cpu=self.router_cpu,
             kernel=self.kernel,
             quiet_wait_s=self.quiet_wait_s,
+            board=self.board or "",
+            cpu_share_percent=self.cpu_share_percent,
             router=self.router.spec() if self.router else None,
             client=(self.client or TesterTable()).spec(moves=False),
             server=(self.server or TesterTable()).spec(moves=True),

@@ -1,4 +1,7 @@
-"""The archives that Linux unpacks into its first file system (Documentation/driver-api/early-userspace/buffer-format.rst)."""
+"""The archives that Linux unpacks into its first file system.
+
+The format is in the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
+"""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def _take_kernel(root: Path, made: Path) -> str:
 
 
 def _write_initramfs(root: Path, image: Image, board: Board) -> None:
-    """The first file system: busybox with its libraries, the modules of disk and network, and the script that loads them."""
+    """The first file system: busybox, the modules of disk and network, and the script that loads them."""
     modules = root / "lib/modules" / image.kernel_version
     order = load_order((modules / "modules.dep").read_text(), FIRST_MODULES)
     entries = {

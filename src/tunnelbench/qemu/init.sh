@@ -20,6 +20,7 @@ while read -r mac name address; do
         if [ "$(cat "$folder/address")" = "$mac" ]; then
             ip link set "${folder##*/}" name "$name"
             ip addr add "$address" dev "$name"
+            ethtool -K "$name" gro off
             ip link set "$name" up
         fi
     done

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -37,6 +36,9 @@ MAC_PREFIX = "52:54:00:54:42"
 MANAGEMENT = "mgmt"
 MANAGEMENT_ADDRESS = "10.0.2.15/24"
 """The first address that QEMU's network of its own hands out (-netdev user)."""
+
+PROGRAMS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+"""What it needs beside its board's QEMU, and the Debian package that holds it."""
 
 VIRTIO_OFFLOADS = (
     "csum", "gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_csum", "guest_tso4", "guest_tso6",
@@ -95,13 +97,18 @@ class Threads:
 
 
 def read_threads(pid: int) -> Threads:
-    """Of a process, now; the first two fields of schedstat (Documentation/scheduler/sched-stats.rst)."""
+    """Of a process, now; the first two fields of schedstat (Documentation/scheduler/sched-stats.rst).
+
+    Threads that only read its disk come and go, and are left out.
+    """
     spent_s, waited_s = {}, 0.0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # it has just ended
-            ran_ns, waiting_ns, _ = (task / "schedstat").read_text().split()
-            spent_s[f"{(task / 'comm').read_text().strip()} {task.name}"] = int(ran_ns) / 1e9
-            waited_s += int(waiting_ns) / 1e9
+            name = (task / "comm").read_text().strip()
+            if name != "worker":
+                ran_ns, waiting_ns, _ = (task / "schedstat").read_text().split()
+                spent_s[f"{name} {task.name}"] = int(ran_ns) / 1e9
+                waited_s += int(waiting_ns) / 1e9
     return Threads(time.monotonic(), spent_s, waited_s)
 
 
@@ -128,7 +135,7 @@ class Machine:
         port = free_port()
         self.access = write_access(folder, port)
         initramfs = write_initramfs(image, folder, nics)
-        argv = command(board, image, initramfs, f"{mark}-router", nics, port)
+        argv = Boot(board, image, initramfs, f"{mark}-router", port, nics).command()
         if cpus:
             argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
         with ExitStack() as stack:
@@ -176,7 +183,7 @@ class Machine:
 
 def require_programs(board: Board) -> None:
     """Raises CannotHere that names what is missing for starting it."""
-    needed = {board.program: board.package, "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+    needed = {board.program: board.package, **PROGRAMS}
     missing = [program for program in needed if shutil.which(program) is None]
     if missing:
         packages = " ".join(sorted({needed[program] for program in missing}))
@@ -185,28 +192,41 @@ def require_programs(board: Board) -> None:
         )
 
 
-def command(
-    board: Board, image: Image, initramfs: Path, name: str, nics: Sequence[Nic], port: int, *, shell: bool = False
-) -> list[str]:
-    """The argument list of QEMU; with `shell` its console is the terminal, and has a shell."""
-    arguments = ["console=ttyS0", "panic=-1", "quiet", board.kernel_arguments]
-    arguments += ["tunnelbench.level"] if board.interrupts_are_edge_triggered else []
-    arguments += ["tunnelbench.shell"] if shell else []
-    # fmt: off
-    argv = [
-        board.program, "-name", f"{NAME_PREFIX}{name},debug-threads=on", *board.hardware, "-m", board.memory,
-        "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
-        "-kernel", str(image.kernel), "-initrd", str(initramfs), "-append", " ".join(filter(None, arguments)),
-        "-drive", f"file={image.disk},if=none,id=disk,format=raw,readonly=on", "-device", "virtio-blk-pci,drive=disk",
-        "-device", "virtio-rng-pci",
-        # Only the controller reaches it this way, and it reaches nobody.
-        "-netdev", f"user,id={MANAGEMENT},restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22",
-        "-device", _device(MANAGEMENT, 0),
-    ]
-    for number, nic in enumerate(nics, start=1):
-        argv += ["-netdev", f"tap,id={nic.name},fd={nic.tap}", "-device", _device(nic.name, number)]
-    # fmt: on
-    return argv
+@dataclass(frozen=True)
+class Boot:
+    """How QEMU is started."""
+
+    board: Board
+    image: Image
+    initramfs: Path
+    name: str
+    """Of the machine: the mark of its run and its role."""
+    port: int
+    """Of this machine, that leads to its SSH server."""
+    nics: Sequence[Nic] = ()
+
+    def command(self, *, on_terminal: bool = False) -> list[str]:
+        """The argument list; with `on_terminal` its console is the terminal, and has a shell."""
+        board = self.board
+        arguments = ["console=ttyS0", "panic=-1", "quiet", board.kernel_arguments]
+        arguments += ["tunnelbench.level"] if board.interrupts_are_edge_triggered else []
+        arguments += ["tunnelbench.shell"] if on_terminal else []
+        # fmt: off
+        argv = [
+            board.program, "-name", f"{NAME_PREFIX}{self.name},debug-threads=on", *board.hardware, "-m", board.memory,
+            "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
+            "-kernel", str(self.image.kernel), "-initrd", str(self.initramfs),
+            "-append", " ".join(filter(None, arguments)),
+            "-drive", f"file={self.image.disk},if=none,id=disk,format=raw,readonly=on",
+            "-device", "virtio-blk-pci,drive=disk", "-device", "virtio-rng-pci",
+            # Only the controller reaches it this way, and it reaches nobody.
+            "-netdev", f"user,id={MANAGEMENT},restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22",
+            "-device", _device(MANAGEMENT, 0),
+        ]
+        for number, nic in enumerate(self.nics, start=1):
+            argv += ["-netdev", f"tap,id={nic.name},fd={nic.tap}", "-device", _device(nic.name, number)]
+        # fmt: on
+        return argv
 
 
 def _device(name: str, number: int) -> str:

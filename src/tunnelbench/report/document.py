@@ -32,6 +32,7 @@ from tunnelbench.report.udp_table import udp_legend
 
 TAKEN_ON = {
     "netns": "one machine, three namespaces: shares of the baseline hold, absolute figures do not",
+    "qemu": "a virtual router between two namespaces of one machine: shares of its own baseline, no device's figures",
 }
 """What a kind of testbed means for its figures (rule 21)."""
 
