@@ -469,8 +469,8 @@ class TestbedFile(Table):
             raise ValueError(f'a testbed of kind "qemu" needs a board: one of {", ".join(BOARDS)}')
         elif self.kernel != HOST_KERNEL:
             raise ValueError("a virtual router has a kernel of its own: leave kernel out")
-        elif Link(**self.link.model_dump()).needs_cable:
-            raise ValueError("a virtual router's cables have no rate and no delay: leave them out of link")
+        elif Link(**self.link.model_dump()) != Link():
+            raise ValueError("a virtual router's cables have no rate, no delay and an MTU of 1500: leave link out")
 
     def spec(self, name: str) -> TestbedSpec:
         """The same in the words of the model."""
