@@ -38,7 +38,7 @@ PACKAGES = (
 """Not busybox-static: as Debian builds that one, its shell prefers its own, small `ip` to the real one."""
 
 MODULE_FOLDERS = (
-    "arch", "crypto", "drivers/block/virtio_blk.ko", "drivers/char/hw_random", "drivers/net", "drivers/virtio",
+    "arch", "crypto", "drivers/block/virtio_blk.ko", "drivers/net", "drivers/virtio",
     "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "fs/overlayfs", "lib", "net",
 )  # fmt: skip
 """What a router's kernel may load, below its `kernel`; the rest is hardware and file systems that it has not."""
