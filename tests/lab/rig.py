@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class Rig:
     def tunnelbench(self, *words: str, check: bool = True, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
         """Run tunnelbench on the laptop, whose user has the rig's ssh_config; what it prints."""
         environment = {**os.environ, "PATH": f"{self.folder / 'laptop'}:{os.environ['PATH']}"}
-        argv = on_laptop("-m", "tunnelbench", *words)
+        argv = on_laptop(*words)
         done = subprocess.run(
             argv,
             capture_output=True,
@@ -76,15 +77,14 @@ class Rig:
 
     def on_router(self, script: str) -> str:
         """Run sh as the router sees the world: its network, its /tmp, its programs."""
-        # fmt: off
-        argv = ["nsenter", f"--net=/run/netns/{ROUTER}", f"--mount=/proc/{self.dropbear.pid}/ns/mnt", "sh", "-c", script]
-        # fmt: on
+        inside = [f"--net=/run/netns/{ROUTER}", f"--mount=/proc/{self.dropbear.pid}/ns/mnt"]
+        argv = ["nsenter", *inside, "sh", "-c", script]
         return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout
 
     def state(self) -> str:
         """All that a run might leave: addresses, routes, rules, settings and files of the router, and the laptop's."""
-        router = self.on_router("ip addr; ip route; ip rule; ls /tmp; cat /proc/sys/net/ipv4/ip_forward")
-        shown = [run("ip", "-n", LAPTOP, "-o", *what) for what in (["addr"], ["route"], ["rule"])]
+        router = self.on_router("ip -o -4 addr; ip route; ip rule; ls /tmp; cat /proc/sys/net/ipv4/ip_forward")
+        shown = [run("ip", "-n", LAPTOP, "-o", "-4", *what) for what in (["addr"], ["route"], ["rule"])]
         offloads = run("ip", "netns", "exec", LAPTOP, "ethtool", "-k", "nic1") if "nic1" in shown[0] else ""
         return "\n".join([_without_times(router), *map(_without_times, shown), offloads])
 
@@ -92,6 +92,13 @@ class Rig:
         """End every session of the router's SSH server at once, as when the router is switched off and on."""
         for pid in run("ps", "-o", "pid=", "--ppid", str(self.dropbear.pid)).split():
             os.kill(int(pid), signal.SIGKILL)
+
+    def end_sleepers(self) -> None:
+        """The last sleep of a lease's watchdog outlives it, for 30 s at most."""
+        for pid in run("ip", "netns", "pids", ROUTER).split():
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                    os.kill(int(pid), signal.SIGKILL)
 
     def programs_of_server(self, controller: int) -> str:
         """The command lines of what a run has started."""
@@ -106,9 +113,9 @@ class Rig:
             run("ip", "netns", "del", name)
 
 
-def on_laptop(*arguments: str) -> list[str]:
-    """The words that run Python on the laptop, by nsenter: what `ip netns` mounts there is seen here, too."""
-    return ["nsenter", f"--net=/run/netns/{LAPTOP}", sys.executable, *arguments]
+def on_laptop(*words: str) -> list[str]:
+    """The command that runs tunnelbench on the laptop, by nsenter: what `ip netns` mounts there is seen here, too."""
+    return ["nsenter", f"--net=/run/netns/{LAPTOP}", str(Path(sys.executable).with_name("tunnelbench")), *words]
 
 
 def run(*argv: str, stdin: str = "") -> str:
