@@ -49,7 +49,7 @@ def rig(lab_obstacle: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def untouched(rig: Rig, lab: None) -> Iterator[Rig]:  # noqa: ARG001 # it looks for what is left, so it comes last
+def untouched(rig: Rig, lab: None) -> Iterator[Rig]:  # it looks for what is left, so it comes last
     """The rig, which is afterwards as it was."""
     before = rig.state()
     yield rig
