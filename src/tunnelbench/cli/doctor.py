@@ -56,7 +56,7 @@ def command(testbed: str | None, as_json: bool) -> None:
     if testbed:
         from tunnelbench.cli import elsewhere  # noqa: PLC0415 # only this one way needs it
 
-        sections |= elsewhere.examine(testbed, needed_first())
+        sections |= elsewhere.examine(testbed)
     is_ready = not any(finding.status is Status.MISSING for found in sections.values() for finding in found)
     if as_json:
         emit_json({"ready": is_ready, "facts": machine_facts(), **sections})
@@ -96,7 +96,9 @@ def guest_programs() -> Iterator[Finding]:
 
 def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:
     """What the tunnels need beyond that, each thing once, with its section."""
-    first = needed_first()
+    planned = read_plan(FIRST_PLAN, option_schemas(), (), PLANNED).plan.tunnels
+    specs = [spec for spec in planned if spec.kind not in PLANNED]
+    first = {requirement.what for spec in specs for requirement in requirements(spec.kind, spec.options)}
     users: dict[str, list[str]] = {}
     needed: dict[str, Requirement] = {}
     for kind in adapters():
@@ -111,13 +113,6 @@ def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:
             yield "programs", readiness.program(wanted)
         else:
             yield "kernel", readiness.met(wanted, partial(requirement.is_met, host))
-
-
-def needed_first() -> set[str]:
-    """What the tunnels of the first plan need."""
-    planned = read_plan(FIRST_PLAN, option_schemas(), (), PLANNED).plan.tunnels
-    specs = [spec for spec in planned if spec.kind not in PLANNED]
-    return {requirement.what for spec in specs for requirement in requirements(spec.kind, spec.options)}
 
 
 def packet_engine() -> Finding:

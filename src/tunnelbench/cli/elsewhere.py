@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -68,11 +68,8 @@ SAID = {
 """Facts that are told as they are, and what people call them."""
 
 
-def examine(reference: str, first: Collection[str]) -> dict[str, list[Finding]]:
-    """What a run needs of a testbed's hosts, by host; `first` are the requirements of the first plan.
-
-    Raises as `read_testbed`.
-    """
+def examine(reference: str) -> dict[str, list[Finding]]:
+    """What a run needs of a testbed's hosts, by host. Raises as `read_testbed`."""
     spec = read_testbed(reference, (), KINDS).testbed
     name = f"doctor-{secrets.token_hex(3)}"
     folder = RUN_FOLDER / name
@@ -81,7 +78,7 @@ def examine(reference: str, first: Collection[str]) -> dict[str, list[Finding]]:
     try:
         for host in testbed.lent if isinstance(testbed, SshTestbed) else ():
             looker = LentHost(host.name, host.access, f"{name}-{host.name}", host.log_folder, testbed.local)
-            sections[f"{host.name}, {host.access.host}"] = list(of_host(looker, first))
+            sections[f"{host.name}, {host.access.host}"] = list(of_host(looker))
         if isinstance(testbed, SshTestbed) and not any(each.status is Status.MISSING for each in all_of(sections)):
             sections["cables"] = [cables(testbed)]
     finally:
@@ -94,7 +91,7 @@ def all_of(sections: Mapping[str, list[Finding]]) -> Iterator[Finding]:
         yield from findings
 
 
-def of_host(host: LentHost, first: Collection[str]) -> Iterator[Finding]:
+def of_host(host: LentHost) -> Iterator[Finding]:
     """One host: its connection, what it is, whose it is, and what its tunnels lack."""
     with ExitStack() as stack:
         stack.callback(host.close)
@@ -109,12 +106,12 @@ def of_host(host: LentHost, first: Collection[str]) -> Iterator[Finding]:
         yield processor(facts)
         for key, called in SAID.items():
             if key in facts:
-                yield Finding(called, Status.OK, told(facts[key]), "as it is set there")
+                yield Finding(called, Status.OK, told(facts[key]), "as it tells")
         yield Finding("firewall", Status.OK, firewall.kind(host), "rules are added for a run and removed")
         yield lease(host)
         manager = next((each for each in INSTALLERS if host.has_program(each)), "")
         if host.name == "router":
-            yield from tunnels(host, manager, first)
+            yield from tunnels(host, manager)
         else:
             yield from programs(host, manager)
 
@@ -145,7 +142,7 @@ def lease(host: LentHost) -> Finding:
     return Finding("lease", Status.WARNING, who, why, "wait, or tunnelbench clean --on TESTBED")
 
 
-def tunnels(host: LentHost, manager: str, first: Collection[str]) -> Iterator[Finding]:
+def tunnels(host: LentHost, manager: str) -> Iterator[Finding]:
     """What the tunnels need of the router, each thing once."""
     users: dict[str, list[str]] = {}
     needed = {}
@@ -159,8 +156,8 @@ def tunnels(host: LentHost, manager: str, first: Collection[str]) -> Iterator[Fi
         remedy = requirement.remedy
         if manager in ("opkg", "apk"):
             remedy = f"{INSTALLERS[manager]} {package}" if package else "no package of OpenWrt is known to hold it"
-        lacking = Status.WARNING if what in first else Status.ABSENT
-        yield met(Wanted(what, f"for {', '.join(users[what])}", remedy, lacking), partial(requirement.is_met, host))
+        wanted = Wanted(what, f"for {', '.join(users[what])}", remedy, Status.ABSENT)
+        yield met(wanted, partial(requirement.is_met, host))
 
 
 def programs(host: LentHost, manager: str) -> Iterator[Finding]:
