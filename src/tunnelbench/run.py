@@ -21,7 +21,7 @@ from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.soak import Journal, SoakMeter
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, warm_up
 from tunnelbench.measure.udp_trial import UdpMeter
-from tunnelbench.model.cipher_speed import CipherSpeed
+from tunnelbench.model.cipher_speed import BLOCK_BYTES, CipherSpeed
 from tunnelbench.model.errors import CannotHere, NotBegun, TrialFailed, TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec, UdpTraffic
 from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict, worst
@@ -94,8 +94,12 @@ def measure_ciphers(
             observer.waited_for_quiet(waited_s)
             return waited_s
 
+        def starts(what: str) -> None:
+            testbed.hold(BRING_UP_LIMIT_S + len(BLOCK_BYTES) * float(plan.cipher_speed_s or 0))
+            observer.cipher_starts(what)
+
         used = algorithms(plan.tunnels)
-        yield from measure_all(every, used, plan.cipher_speed_s, done, observer.cipher_starts, wait=wait)
+        yield from measure_all(every, used, plan.cipher_speed_s, done, starts, wait=wait)
 
 
 @contextmanager

@@ -48,13 +48,18 @@ INSTALL = "apt-get install "
 
 
 @click.command()
+@click.option("--on", "testbed", metavar="TESTBED", help="Also examine the hosts of this testbed.")
 @json_option
-def command(as_json: bool) -> None:
+def command(testbed: str | None, as_json: bool) -> None:
     """Say what a run needs, what of it is here, and what mends the rest.
 
     Ends with status 0 where the shipped plan `quick` can be run as a whole, else 3.
     """
     sections = examine()
+    if testbed:
+        from tunnelbench.cli import elsewhere  # noqa: PLC0415 # only this one way needs it
+
+        sections |= elsewhere.examine(testbed)
     is_ready = not any(finding.status is Status.MISSING for found in sections.values() for finding in found)
     if as_json:
         emit_json({"ready": is_ready, "facts": machine_facts(), **sections})

@@ -57,6 +57,9 @@ FIRST_TESTBED = "netns"
 @click.command()
 @click.argument("plan", required=False)
 @click.option("--on", "testbed", metavar="TESTBED", help="Where to run it.  [default: netns]")
+@click.option("--router", metavar="USER@HOST", help="Measure this router, by SSH: find out how it is connected, ask.")
+@click.option("--yes", "is_agreed", is_flag=True, help="With --router: do not ask.")
+@click.option("--save", metavar="FILE", help="With --router: write the testbed file for next time.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value, as tcp.duration_s=2.")
 @click.option("--resume", metavar="RUN", help="Do what is missing of a run that ended early; `last` is the latest.")
 @store_option
@@ -68,8 +71,11 @@ def command(resume: str | None, store_location: str | None, *, as_json: bool, **
     error.
     """
     named = Named(**files)
+    named.check()
     require_programs()
-    new = new_job(named) if resume is None else None  # read before a store is made: a wrong file leaves none
+    new = (
+        new_job(named, as_json=as_json) if resume is None else None
+    )  # before a store is made: a wrong file leaves none
     with (
         only_run_here(new.run_id if new else f"--resume {resume}"),
         open_store(store_location, create=new is not None) as store,
@@ -98,6 +104,16 @@ class Named:
     plan: str | None
     testbed: str | None
     overrides: tuple[str, ...]
+    router: str | None = None
+    is_agreed: bool = False
+    save: str | None = None
+
+    def check(self) -> None:
+        """Raises WrongInput for what does not go together."""
+        if self.router and self.testbed:
+            raise WrongInput("--router and --on both say where to measure", "leave one of them out")
+        if (self.is_agreed or self.save) and not self.router:
+            raise WrongInput("--yes and --save go with --router", "leave them out, or name the router")
 
     def read_plan(self) -> LoadedPlan:
         """The plan, or the default one, with what is set."""
@@ -127,9 +143,19 @@ class Job:
         return self.stored_facts is None
 
 
-def new_job(named: Named) -> Job:
-    """A run of what is named."""
-    return Job(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", named.read_plan(), named.read_testbed())
+def new_job(named: Named, *, as_json: bool = False) -> Job:
+    """A run of what is named; a router that is named is looked at, and the user asked."""
+    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    plan = named.read_plan()
+    if named.router is None:
+        return Job(run_id, plan, named.read_testbed())
+    from tunnelbench.cli import router  # noqa: PLC0415 # only this one way needs it
+
+    testbed, picture = router.discovered(named.router, run_id)
+    if named.save:
+        router.keep(testbed.text, Path(named.save))
+    router.confirm(picture, is_agreed=named.is_agreed, to_stderr=as_json)
+    return Job(run_id, plan, testbed)
 
 
 def resumed_job(store: Store, reference: str, named: Named) -> Job:

@@ -103,6 +103,17 @@ class LentHost(SshHost):
         self._bring_script()
         self._tell("clean", "--all", timeout_s=CLEAN_LIMIT_S)
 
+    def put_back(self) -> str:
+        """The same; returns what there was in words."""
+        self._bring_script()
+        lease = self.lease()
+        own = str(self.folder)
+        left = self.shell(f'for f in {FOLDER_PREFIX}*; do [ -d "$f" ] && echo "$f"; done; true').split()
+        self.clean_all()
+        if lease["state"] != "free":
+            return f"put back what {lease.get('owner', 'somebody')} had changed"
+        return "removed files of earlier runs" if set(left) - {own} else "nothing of ours was left there"
+
     def facts(self) -> dict[str, Any]:
         """What the machine is (docs/router-script.md)."""
         if not self.script:

@@ -140,7 +140,8 @@ class SshHost(Host):
         if self.is_connected:
             return
         self.close()
-        self.log_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.log_folder, self.via.folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._socket_folder = Path(tempfile.mkdtemp(prefix=f"{SOCKET_PREFIX}{self.log_folder.parent.name[-6:]}-"))
         argv = [*self._as_user(self._socket_folder), "ssh", "-M", "-N", *self._options(), self.access.host]
         self._master = self.via.start(argv, name=f"ssh-{self.name}")

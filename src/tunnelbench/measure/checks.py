@@ -161,6 +161,13 @@ def router_cpu(doubt: str, *, has_own_router: bool = False) -> Check:
     return Check("router-cpu", Verdict.OK, alone, rule=12)
 
 
+def check_sampling(cost_s: float, bracket_s: float) -> Check:
+    """What reading its CPUs cost a router of its own: told, for it is in the router's busy time."""
+    share = cost_s / bracket_s
+    reason = f"reading the router's CPUs took {cost_s:.2f} s of them in {bracket_s:.1f} s, {share:.1%} of one CPU"
+    return Check("sampling", Verdict.OK, reason, rule=13)
+
+
 def foreign_load(foreign_cpu_s: float, bracket_s: float, foreign: Mapping[str, float]) -> Check:
     """What other people's processes took of our CPUs."""
     share = foreign_cpu_s / bracket_s

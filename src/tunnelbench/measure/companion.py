@@ -214,6 +214,12 @@ class Companion:
         """What the samplers of other machines wrote, by machine."""
         return {f"sampled_{machine}": sampler.stop().raw for machine, sampler in self._samplers.items()}
 
+    @property
+    def sampling_cost_s(self) -> float | None:
+        """What reading the router's CPUs took of them [s]; None: no process on the router did that."""
+        sampler = self._samplers.get(self.testbed.router.machine)
+        return sampler.stop().cost_s if sampler else None
+
     def close(self) -> None:
         """End what reads the other machines; does no harm when called twice."""
         for sampler in self._samplers.values():

@@ -12,7 +12,7 @@ from tunnelbench.host.command import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure import cpu
-from tunnelbench.measure.checks import check_calibration, check_trial
+from tunnelbench.measure.checks import check_calibration, check_sampling, check_trial
 from tunnelbench.measure.companion import Companion, OnSecond, TrafficPath
 from tunnelbench.measure.counters import HostCounters, Place, direct_counters, path_counters, read_host, read_path
 from tunnelbench.model.errors import TrialFailed
@@ -41,6 +41,8 @@ class Offered:
     """CPU seconds of other people's processes on the testbed's CPUs, by name."""
     ping: Ping
     raw: dict[str, Any]
+    sampling_cost_s: float | None = None
+    """As `Companion.sampling_cost_s`."""
 
 
 def offer_tcp(
@@ -104,6 +106,7 @@ def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, progr
             "foreign_cpu_s": foreign,
             **companion.sampled,
         },
+        sampling_cost_s=companion.sampling_cost_s,
     )
 
 
@@ -186,6 +189,8 @@ class TrialMeter:
             restart=tunnel.restart_since(said_before),
             has_own_router=testbed.has_own_router,
         )
+        if offered.sampling_cost_s is not None:
+            checks = (*checks, check_sampling(offered.sampling_cost_s, offered.bracket_s))
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)
 

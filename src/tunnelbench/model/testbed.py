@@ -72,6 +72,8 @@ class RouterSpec:
 class TesterSpec:
     """The client or the server."""
 
+    __test__ = False  # as TestbedSpec
+
     access: Access = field(default_factory=Access)
     port: Port = field(default_factory=Port)
     namespace: bool = False

@@ -1,7 +1,7 @@
 """The router's own firewall: let the traffic of the testbed through for as long as a run lasts.
 
-Rules are added in the kernel, not in the configuration: a reload of the firewall or a reboot removes them as well. fw4's
-come behind the rule that passes what belongs to known connections, so that a measured packet takes its usual way.
+Rules are added in the kernel, not in the configuration: a reload of the firewall or a reboot removes them as well.
+Those of fw4 come behind the rule that passes what belongs to known connections: a measured packet takes its usual way.
 """
 
 from __future__ import annotations

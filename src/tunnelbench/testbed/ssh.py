@@ -20,7 +20,7 @@ from typing import Any
 from tunnelbench.host.command import run_command
 from tunnelbench.host.host import Host, LocalHost, NamespaceHost
 from tunnelbench.host.lent import LentHost
-from tunnelbench.host.ssh import LinkLost, SshHost
+from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Access, TestbedSpec, TesterSpec
 from tunnelbench.testbed import firewall, nic
@@ -174,7 +174,12 @@ class SshTestbed(Testbed):
         survey, a = self._known(), self.addresses
         places = ((self.router, survey.router_lan), (self.router, survey.router_wan))
         others = ((self.client, survey.client), (self.server, survey.server))
-        for host, place in (*places, *(each for each in others if isinstance(each[0], LentHost))):
+        there = [(host, place) for host, place in others if isinstance(host, LentHost)]
+        for host, place in there:
+            for name in nic.merging_at(host, place.device):
+                undo = f"ethtool -K {place.device} {name} on 2>/dev/null; true"
+                host.change(["ethtool", "-K", place.device, name, "off"], undo)
+        for host, place in (*places, *there):
             if not place.is_there:
                 host.run(["ip", "addr", "add", place.interface, "dev", place.device])
             host.run(["ip", "link", "set", place.device, "up"])
@@ -223,7 +228,7 @@ class SshTestbed(Testbed):
 
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
         """On a tester one frame is one packet; the router's offloads are its nature (rule 1)."""
-        if not isinstance(host, SshHost):
+        if host is not self.router:
             for name in nic.merging_at(host, device):
                 host.run(["ethtool", "-K", device, name, "off"], check=False)
 

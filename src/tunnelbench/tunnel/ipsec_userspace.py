@@ -21,6 +21,7 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     TunnelOptions,
     equals,
+    key_maker,
     path,
     program,
     tun_device,
@@ -101,7 +102,7 @@ class IpsecUserspace(Tunnel[Options]):
             path("charon's libipsec", f"{PLUGINS}/libstrongswan-kernel-libipsec.so", "libcharon-extra-plugins"),
             path("charon's OpenSSL", f"{PLUGINS}/libstrongswan-openssl.so", "libstrongswan-standard-plugins"),
             program("swanctl", "strongswan-swanctl"),
-            program("openssl"),
+            key_maker("openssl"),
             *private_run_programs(),
         )
 

@@ -24,6 +24,7 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     TunnelOptions,
     equals,
+    key_maker,
     program,
     tun_device,
 )
@@ -146,7 +147,7 @@ class OpenVpn(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        needs = (tun_device(), program(options.program, "openvpn"), program("openssl"))
+        needs = (tun_device(), program(options.program, "openvpn"), key_maker("openssl"))
         return needs if options.aes_instructions else (*needs, X86_64)
 
     @classmethod

@@ -23,6 +23,7 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     TunnelOptions,
     equals,
+    key_maker,
     program,
     tun_device,
 )
@@ -80,7 +81,7 @@ class Tinc(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("tincd", "tinc"), program("openssl"))
+        return (tun_device(), program("tincd", "tinc"), key_maker("openssl"))
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:

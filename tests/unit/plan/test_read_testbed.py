@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.testbed import Link, TestbedSpec
-from tunnelbench.plan import FileErrors, override_target, read_testbed, shipped_testbeds
+from tunnelbench.model.testbed import Access, Link, Port, RouterSpec, TestbedSpec, TesterSpec
+from tunnelbench.plan import FileErrors, override_target, read_testbed, shipped_testbeds, stored_testbed
+from tunnelbench.plan.load import TESTBED_KINDS
 
 
 def test_a_testbed_of_a_kind_alone_has_all_defaults(tmp_path: Path) -> None:
@@ -144,3 +145,48 @@ def test_what_does_not_go_with_a_virtual_router_is_told(tmp_path: Path, lines: s
     path.write_text(f"{lines}\n")
     with pytest.raises(FileErrors, match=re.escape(message)):
         read_testbed(str(path), kinds=("netns", "qemu"))
+
+
+ROUTER = 'kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n'
+
+
+def read_text(text: str) -> TestbedSpec:
+    return stored_testbed("mine", text, TESTBED_KINDS).testbed
+
+
+def test_a_routers_file_may_leave_everything_but_its_host_to_be_found() -> None:
+    testbed = read_text(ROUTER)
+    assert testbed.router == RouterSpec(Access("root@192.168.1.1"))
+    assert (testbed.client.access.is_local, testbed.client.namespace) == (True, False)
+    assert (testbed.server.access.is_local, testbed.server.namespace) == (True, True)
+
+
+def test_a_routers_file_names_machines_devices_and_addresses() -> None:
+    text = ROUTER + 'port = 2222\nwan_device = "eth1"\nwan_address = "172.16.0.1/30"\nwatts = 4.5\nprice = "40 EUR"\n'
+    text += '[server]\nhost = "root@other"\ndevice = "enp3s0"\n[client]\nnamespace = true\n'
+    testbed = read_text(text)
+    assert testbed.router == RouterSpec(
+        Access("root@192.168.1.1", 2222), wan=Port("eth1", "172.16.0.1/30"), price="40 EUR", watts=4.5
+    )
+    assert testbed.server == TesterSpec(Access("root@other"), Port("enp3s0"), namespace=False)
+    assert testbed.client.namespace
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('kind = "ssh"\n', 'needs [router] with its host, such as host = "root@192.168.1.1"'),
+        ('kind = "netns"\n[router]\nhost = "a"\n', 'are for kind = "ssh"'),
+        ('kind = "ssh"\n[router]\nhost = "local"\n', "the router is another machine"),
+        ('kind = "ssh"\n[router]\nhost = "-oProxyCommand=reboot"\n', "what ssh takes"),
+        (ROUTER + 'lan_device = "--help"\n', "the name of a network device"),
+        (ROUTER + 'lan_address = "192.168.1.1"\n', "an IPv4 address with its prefix"),
+        (ROUTER + '[client]\nhost = "b"\nnamespace = true\n', "only on this machine"),
+        (ROUTER + "[link]\ndelay_ms = 3\n", "the cables are real"),
+        ('kernel = "debian"\n' + ROUTER, "a router has a kernel of its own"),
+    ],
+)
+def test_what_cannot_be_a_router_is_refused(text: str, words: str) -> None:
+    with pytest.raises(FileErrors) as caught:
+        read_text(text)
+    assert words in str(caught.value)

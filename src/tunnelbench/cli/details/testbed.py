@@ -7,6 +7,7 @@ import os
 from tunnelbench.cli.drawing import drawn, facts, title
 from tunnelbench.cli.output import emit, emit_json, link_text
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import Port, TestbedSpec, TesterSpec
 from tunnelbench.plan import read_testbed
 from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
@@ -17,6 +18,9 @@ def show(reference: str, *, as_json: bool) -> None:
     testbed = read_testbed(reference, (), KINDS).testbed
     if as_json:
         emit_json(testbed)
+        return
+    if testbed.router:
+        emit(drawn(title(f"{testbed.name}: {testbed.title}" if testbed.title else testbed.name), facts(hosts(testbed))))
         return
     text = drawn(
         title(f"{testbed.name}: {testbed.title}" if testbed.title else testbed.name),
@@ -31,6 +35,31 @@ def show(reference: str, *, as_json: bool) -> None:
         ),
     )
     emit(text)
+
+
+def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
+    """What the file says of the three hosts; what it leaves out is found when a run begins."""
+    if testbed.router is None:
+        return []
+    router = testbed.router
+
+    def end(port: Port) -> str:
+        return " ".join([port.device or "device to be found", port.address or "address as it is"])
+
+    def tester(spec: TesterSpec) -> str:
+        where = "this machine" if spec.access.is_local else spec.access.host
+        return f"{where}, {end(spec.port)}" + (", moved into a namespace for the run" if spec.namespace else "")
+
+    rows = [
+        ("Kind", testbed.kind),
+        ("Router", router.access.host),
+        ("LAN", f"router {end(router.lan)}; client on {tester(testbed.client)}"),
+        ("WAN", f"router {end(router.wan)}; server on {tester(testbed.server)}"),
+        ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
+    ]
+    told = [f"{router.watts:g} W"] if router.watts is not None else []
+    told += [router.price] if router.price else []
+    return [*rows, ("Told of it", ", ".join(told))] if told else rows
 
 
 def cpus_here(router_cpu: int | None) -> str:
