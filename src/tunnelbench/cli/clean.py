@@ -74,7 +74,7 @@ def clean_hosts(spec: TestbedSpec) -> Iterator[str]:
     folder = RUN_FOLDER / name
     testbed = open_testbed(spec, name, folder)
     try:
-        for host in testbed.lent if isinstance(testbed, SshTestbed) else ():
+        for host in testbed.lent if isinstance(testbed, SshTestbed) and spec.router else ():
             with LentHost(host.name, host.access, f"{name}-{host.name}", host.log_folder, testbed.local) as there:
                 yield f"{host.name} {host.access.host}: {there.put_back()}"
     finally:

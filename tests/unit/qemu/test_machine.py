@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
-
-import pytest
 
 from tunnelbench.qemu.boards import MALTA, X86_64
 from tunnelbench.qemu.image import Image
@@ -76,13 +76,9 @@ def test_no_machine_of_a_run_is_left_where_none_was_started() -> None:
     assert left_machines("abc123") == []
 
 
-def test_a_machine_is_known_by_the_mark_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    pid = os.posix_spawn(
-        "/bin/sh", ["sh", "-c", "sleep 30; :", "-name", "tunnelbench-0f0f0f-router,debug-threads=on"], {}
-    )
-    try:
-        assert left_machines("0f0f0f") == [pid]
+def test_a_machine_is_known_by_the_mark_of_its_run() -> None:
+    named = ["-name", "tunnelbench-0f0f0f-router,debug-threads=on"]
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)", *named]) as process:
+        assert left_machines("0f0f0f") == [process.pid]
         assert left_machines("f0f0f0") == []
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
+        process.kill()
