@@ -76,10 +76,14 @@ def examine(reference: str) -> dict[str, list[Finding]]:
     testbed = open_testbed(spec, name, folder)
     sections: dict[str, list[Finding]] = {}
     try:
-        for host in testbed.lent if isinstance(testbed, SshTestbed) else ():
+        for host in testbed.lent if isinstance(testbed, SshTestbed) and spec.router else ():
             looker = LentHost(host.name, host.access, f"{name}-{host.name}", host.log_folder, testbed.local)
             sections[f"{host.name}, {host.access.host}"] = list(of_host(looker))
-        if isinstance(testbed, SshTestbed) and not any(each.status is Status.MISSING for each in all_of(sections)):
+        if (
+            isinstance(testbed, SshTestbed)
+            and spec.router
+            and not any(each.status is Status.MISSING for each in all_of(sections))
+        ):
             sections["cables"] = [cables(testbed)]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,18 +10,18 @@ machine: held to a share of a CPU, a guest takes the time in which it stands sti
 from __future__ import annotations
 
 import os
+import re
 import threading
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tunnelbench.host.command import Daemon, run_command
 from tunnelbench.host.host import CpuReading, Host, LocalHost, NamespaceHost, Sampler, Samples
 from tunnelbench.host.lent import LentHost
-from tunnelbench.host.procfs import CpuTimes
+from tunnelbench.host.procfs import TICK_S, CpuTimes, parse_stat
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Access, TestbedSpec
 from tunnelbench.qemu.boards import BOARDS
@@ -35,8 +35,11 @@ from tunnelbench.testbed.netns import SYSCTLS_EVERYWHERE, namespace_name, share_
 from tunnelbench.testbed.ssh import SshTestbed
 from tunnelbench.testbed.survey import Place, Survey
 
-LOOK_EVERY_S = 0.2
-"""At QEMU's threads, in a trial; between two looks their work is taken for even."""
+LOOK_EVERY_S = 0.5
+"""At QEMU's threads, in a trial."""
+
+METHOD = "ticks"
+"""How the guest counts what its programs use."""
 
 
 class VirtualRouter(LentHost):
@@ -52,66 +55,90 @@ class VirtualRouter(LentHost):
     def sampler(self, daemons: Sequence[Daemon], limit_s: float) -> Sampler | None:
         if self.emulator is None:
             raise ValueError("the virtual router is not up")
-        return ThreadSampler(self.emulator, lambda: super(VirtualRouter, self).sampler(daemons, limit_s))
+        return ThreadSampler(self, self.emulator, daemons)
+
+    def account(self, daemons: Sequence[Daemon]) -> Account:
+        """What the guest itself says of its CPU, and of some of its programs."""
+        programs = {daemon.pid: daemon.name for daemon in daemons}
+        paths = ["/proc/stat", *(f"/proc/{pid}/stat" for pid in programs)]
+        return parse_account(self.run(["cat", *paths], check=False).stdout, programs)
 
     def _as_user(self, folder: Path) -> list[str]:
         return []  # its key is root's
 
 
-class ThreadSampler:
-    """What the router's own sampler reads, its busy time put right by QEMU's threads."""
+@dataclass(frozen=True)
+class Account:
+    """What a guest counts, in clock ticks [s since boot]."""
 
-    def __init__(self, emulator: Machine, start_inside: Any) -> None:
+    user_s: float
+    system_s: float
+    softirq_s: float
+    programs_s: Mapping[str, float]
+    """By the program's name."""
+
+
+def parse_account(text: str, programs: Mapping[int, str]) -> Account:
+    """/proc/stat of a machine with one CPU, and /proc/PID/stat of some programs (proc_pid_stat(5)); no I/O."""
+    (times,) = parse_stat(text).values()
+    spent_s = dict.fromkeys(programs.values(), 0.0)
+    for pid, fields in re.findall(r"^(\d+) \(.*\) (.*)$", text, re.MULTILINE):
+        user, system = fields.split()[11:13]
+        spent_s[programs[int(pid)]] += (int(user) + int(system)) * TICK_S
+    return Account(times.user_s, times.system_s, times.softirq_s, spent_s)
+
+
+class ThreadSampler:
+    """Looks at QEMU's threads beside the traffic. In the router nothing runs for it: before and after it, it is asked
+    what part of its work was whose."""
+
+    def __init__(self, router: VirtualRouter, emulator: Machine, daemons: Sequence[Daemon]) -> None:
+        self._router = router
         self._emulator = emulator
+        self._daemons = daemons
+        self._samples: Samples | None = None
+        self._before = router.account(daemons)
         self._looks = [emulator.threads()]
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
-        try:
-            self._inside: Sampler = start_inside()
-        except BaseException:
-            self._end()
-            raise
 
     def _look(self) -> None:
-        while not self._is_over.wait(LOOK_EVERY_S):
-            with suppress(OSError):  # it has died: the trial finds that out
+        with suppress(OSError):  # it has died: the trial finds that out
+            while not self._is_over.wait(LOOK_EVERY_S):
                 self._looks.append(self._emulator.threads())
 
-    def _end(self) -> None:
-        self._is_over.set()
-        self._thread.join()
-
     def stop(self) -> Samples:
-        samples = self._inside.stop()
-        self._end()
-        share = (self._emulator.share_percent or 100.0) / 100.0
-        return replace(samples, readings=tuple(corrected(samples.readings, self._looks, share)))
+        if self._samples is None:
+            self._is_over.set()
+            self._thread.join()
+            after = self._router.account(self._daemons)
+            share = (self._emulator.share_percent or 100.0) / 100.0
+            readings = read_looks(self._looks, share, self._before, after)
+            raw = "".join(f"{look.clock_s:.6f} {dict(look.spent_s)}\n" for look in self._looks)
+            self._samples = Samples(tuple(readings), 0.0, raw)
+        return self._samples
 
 
-def corrected(readings: Sequence[CpuReading], looks: Sequence[Threads], share: float) -> list[CpuReading]:
-    """Readings of the router with the idle time that it really had; those beyond the looks are left out.
+def read_looks(looks: Sequence[Threads], share: float, before: Account, after: Account) -> Iterator[CpuReading]:
+    """What QEMU's threads say of the router's CPU, as it is read elsewhere; no I/O.
 
-    Its one CPU is `share` of this machine's: it is busy for all of a second in which QEMU uses up that much. The split
-    into user, system and softirq stays the guest's own, in clock ticks.
+    Its one CPU is `share` of this machine's: it is busy for all of a second in which QEMU uses up that much. What part
+    of that was the user's, the system's, softirqs' or a program's is the guest's own word, for the whole time.
     """
-    clocks_s = [look.clock_s for look in looks]
-    found = []
-    for reading in readings:
-        place = bisect_left(clocks_s, reading.clock_s)
-        if not 0 < place < len(looks):
-            continue
-        before, after = looks[place - 1], looks[place]
-        part = (reading.clock_s - before.clock_s) / (after.clock_s - before.clock_s)
-        spent_s = before.total_s + part * (after - before).total_s
-        idle_s = reading.clock_s - spent_s / share
-        cpus = {number: _with_idle(times, idle_s) for number, times in reading.cpus.items()}
-        found.append(replace(reading, cpus=cpus))
-    return found
-
-
-def _with_idle(times: CpuTimes, idle_s: float) -> CpuTimes:
-    return CpuTimes(times.user_s, times.system_s, idle_s, times.softirq_s, steal_s=0.0)
+    first = looks[0]
+    split = [after.user_s - before.user_s, after.system_s - before.system_s, after.softirq_s - before.softirq_s]
+    counted_s = sum(split)
+    user, system, softirq = [part / counted_s for part in split] if counted_s > 0 else (0.0, 1.0, 0.0)
+    total_s = (looks[-1] - first).total_s
+    programs_s = {name: spent_s - before.programs_s[name] for name, spent_s in after.programs_s.items()}
+    for look in looks:
+        spent = look - first
+        busy_s = spent.total_s / share
+        so_far = spent.total_s / total_s if total_s > 0 else 0.0
+        times = CpuTimes(busy_s * user, busy_s * system, spent.clock_s - busy_s, busy_s * softirq, steal_s=0.0)
+        spent_s = {name: whole_s * so_far for name, whole_s in programs_s.items()} if programs_s else None
+        yield CpuReading(look.clock_s, {0: times}, spent_s, METHOD if programs_s else "")
 
 
 class QemuTestbed(SshTestbed):

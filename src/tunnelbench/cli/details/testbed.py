@@ -9,6 +9,7 @@ from tunnelbench.cli.output import emit, emit_json, link_text
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Port, TestbedSpec, TesterSpec
 from tunnelbench.plan import read_testbed
+from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
 
@@ -27,6 +28,7 @@ def show(reference: str, *, as_json: bool) -> None:
         facts(
             [
                 ("Kind", testbed.kind),
+                *board(testbed),
                 ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
                 ("Router's CPU", "the last one" if testbed.router_cpu is None else str(testbed.router_cpu)),
                 ("CPUs here", cpus_here(testbed.router_cpu)),
@@ -35,6 +37,15 @@ def show(reference: str, *, as_json: bool) -> None:
         ),
     )
     emit(text)
+
+
+def board(testbed: TestbedSpec) -> list[tuple[str, str]]:
+    """What QEMU is to emulate, of a testbed with a virtual router."""
+    if not testbed.board:
+        return []
+    share = testbed.cpu_share_percent
+    held = "all that it can use of a CPU" if share is None else f"{share:g} % of a CPU"
+    return [("Virtual router", f"{BOARDS[testbed.board].title}, emulated; {held}")]
 
 
 def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
