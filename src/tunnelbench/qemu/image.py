@@ -85,7 +85,7 @@ class Image:
         return self.folder / "disk.ext4"
 
 
-Tell = Callable[[str], None]
+Tell = Callable[[str], object]
 """Is told what is being done, in words."""
 
 
@@ -123,9 +123,7 @@ def _script(name: str) -> bytes:
 
 
 def _build(board: Board, tell: Tell) -> Image:
-    if missing := [program for program in PROGRAMS if shutil.which(program, path=WHERE_PROGRAMS_ARE) is None]:
-        packages = " ".join(sorted({PROGRAMS[program] for program in missing}))
-        raise CannotHere(f"an image cannot be built: {', '.join(missing)} missing", f"apt-get install {packages}")
+    _require_programs()
     final = _folder(board)
     if (free_bytes := shutil.disk_usage(final.parent).free) < NEEDED_BYTES:
         raise CannotHere(
@@ -166,6 +164,12 @@ def _build(board: Board, tell: Tell) -> Image:
         made.rename(final)
     shutil.rmtree(archive.folder, ignore_errors=True)
     return Image(final, image.kernel_version, image.packages)
+
+
+def _require_programs() -> None:
+    if missing := [program for program in PROGRAMS if shutil.which(program, path=WHERE_PROGRAMS_ARE) is None]:
+        packages = " ".join(sorted({PROGRAMS[program] for program in missing}))
+        raise CannotHere(f"an image cannot be built: {', '.join(missing)} missing", f"apt-get install {packages}")
 
 
 WHERE_PROGRAMS_ARE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -32,7 +32,7 @@ def cpu_share(name: str, percent: float, pid: int) -> Iterator[None]:
 
 def controllers() -> list[Path]:
     """Where the kernel's control groups for the CPU are mounted, those of version 1 first."""
-    found = []
+    found: list[Path] = []
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, place, kind, options, *_ = line.split()
         if kind == "cgroup" and "cpu" in options.split(","):
