@@ -11,16 +11,17 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from tunnelbench.host.command import CommandFailed
+from tunnelbench.host.ssh import LinkLost
 from tunnelbench.measure.cipher_speed import machines, measure_all
 from tunnelbench.measure.clock import check_clock, wall_offset_s
 from tunnelbench.measure.counters import install_outer_counters
-from tunnelbench.measure.cpu import wait_for_quiet
+from tunnelbench.measure.cpu import cpus_here, wait_for_quiet
 from tunnelbench.measure.patience import NOT_BEGUN, Patience
 from tunnelbench.measure.proof import prove, prove_reach
 from tunnelbench.measure.soak import Journal, SoakMeter
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, blaming_restart, warm_up
 from tunnelbench.measure.udp_trial import UdpMeter
-from tunnelbench.model.cipher_speed import CipherSpeed
+from tunnelbench.model.cipher_speed import BLOCK_BYTES, CipherSpeed
 from tunnelbench.model.errors import CannotHere, NotBegun, TrialFailed, TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec, UdpTraffic
 from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict, worst
@@ -93,8 +94,12 @@ def measure_ciphers(
             observer.waited_for_quiet(waited_s)
             return waited_s
 
+        def starts(what: str) -> None:
+            testbed.hold(BRING_UP_LIMIT_S + len(BLOCK_BYTES) * float(plan.cipher_speed_s or 0))
+            observer.cipher_starts(what)
+
         used = algorithms(plan.tunnels)
-        yield from measure_all(every, used, plan.cipher_speed_s, done, observer.cipher_starts, wait=wait)
+        yield from measure_all(every, used, plan.cipher_speed_s, done, starts, wait=wait)
 
 
 @contextmanager
@@ -120,6 +125,8 @@ class Bench:
         self.udp = UdpMeter(testbed, udp, observer.second_passed) if udp else None
         self.soak = SoakMeter(plan.soak, self.udp, journal) if plan.soak and self.udp and journal else None
         self.patience = Patience()
+        self._losses = 0
+        """How often a host was lost since the last trial."""
         self._foreign_load_seen = True
         """Whether to make sure of quiet before the next trial: at the start, and after one that strangers disturbed."""
 
@@ -160,8 +167,15 @@ class Bench:
 
     def calibrate(self, trials: Sequence[TrialSpec]) -> Iterator[TrialRecord]:
         """What the testers can do back to back, no router between them."""
-        with self.testbed.back_to_back() as link:
+        started_at = now()
+        with ExitStack() as stack:
+            try:
+                link = stack.enter_context(self.testbed.back_to_back())
+            except CannotHere as error:
+                yield from self._without_figures(list(trials), Outcome.UNAVAILABLE, str(error), started_at)
+                return
             for spec in trials:
+                self._hold_for(spec)
                 record = self._record(spec, partial(self.meter(spec).calibrate, spec, link), None)
                 self.remember(record)
                 yield record
@@ -175,8 +189,11 @@ class Bench:
                 yield from self._without_figures(waiting, Outcome.GIVEN_UP, why, started_at)
                 return
             try:
+                self.testbed.hold(BRING_UP_LIMIT_S)
                 # A tunnel that dies takes one trial with it; the rest of the block gets a new one.
                 yield from self._measure_through_one_tunnel(waiting)
+            except LinkLost as error:
+                yield from self._after_a_loss(error, waiting, started_at)
             except (TunnelUnavailable, CommandFailed) as error:
                 yield from self._without_figures(waiting, Outcome.UNAVAILABLE, str(error), started_at)
             except TunnelRefused as error:
@@ -184,6 +201,18 @@ class Bench:
                 yield from self._without_figures(waiting, Outcome.REFUSED, str(error), started_at, proof)
             except TrialFailed as error:  # of the warm-up: that of a trial has its record
                 yield from self._without_figures(waiting, Outcome.VOID, str(error), started_at)
+
+    def _after_a_loss(self, error: LinkLost, waiting: list[TrialSpec], started_at: str) -> Iterator[TrialRecord]:
+        """Wait for a host that was lost, and make the testbed anew: the rest goes on.
+
+        A host that is lost again before any trial has begun costs the first of those that are waiting.
+        """
+        self._losses += 1
+        if self._losses > 1 and waiting:
+            record = TrialRecord(waiting.pop(0), Outcome.VOID, str(error), started_at, now())
+            self.patience.note(record)
+            yield record
+        self.testbed.recover()
 
     def _measure_through_one_tunnel(self, waiting: list[TrialSpec]) -> Iterator[TrialRecord]:
         """Bring the tunnel up once and measure what is waiting, taking each trial off the list that got its record."""
@@ -213,7 +242,9 @@ class Bench:
                     trial = partial(self.soak.measure, spec, tunnel, revive)
                 else:
                     trial = partial(blaming_restart, tunnel, partial(self.meter(spec).measure, spec, tunnel))
+                self._hold_for(spec)
                 record = self._record(spec, trial, proof)
+                self._losses = 0
                 self.remember(record)
                 waiting.pop(0)
                 yield record
@@ -223,11 +254,14 @@ class Bench:
                 if is_other or tunnel.has_died or self.patience.why_over(tunnel_spec.name):
                     return
 
+    def _hold_for(self, spec: TrialSpec) -> None:
+        self.testbed.hold(BRING_UP_LIMIT_S + self.plan.expected_trial_s(spec) * LONGEST_TRIAL)
+
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
         """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void."""
         waited_s = 0.0
         if self._foreign_load_seen:
-            cpus = sorted({*self.testbed.router.cpus, *self.testbed.client.cpus, *self.testbed.server.cpus})
+            cpus = cpus_here(self.testbed.router, self.testbed.client, self.testbed.server)
             waited_s = wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s)
             self.observer.waited_for_quiet(waited_s)
         started_at, offset_s = now(), wall_offset_s()
@@ -283,14 +317,15 @@ class Bench:
 
     def _ends(self) -> Ends:
         testbed, a = self.testbed, self.testbed.addresses
-        lan, wan = testbed.lan_device, testbed.wan_device
+        lan, wan = testbed.router_lan_device, testbed.router_wan_device
         if testbed.is_road_warrior:
             inside = a.client_inside
-            caller = End(testbed.client, a.client_lan, lan, a.client_inner, a.target, a.client_lan6, source=inside)
+            device = testbed.lan_device
+            caller = End(testbed.client, a.client_lan, device, a.client_inner, a.target, a.client_lan6, source=inside)
             called = End(testbed.router, a.router_lan, lan, a.router_inner, inside, a.router_lan6)
         else:
             caller = End(testbed.router, a.router_wan, wan, a.router_inner, a.target, a.router_wan6)
-            called = End(testbed.server, a.server_wan, wan, a.server_inner, a.lan_network, a.server_wan6)
+            called = End(testbed.server, a.server_wan, testbed.wan_device, a.server_inner, a.lan_network, a.server_wan6)
         return Ends(
             router=caller,
             server=called,
@@ -299,6 +334,13 @@ class Bench:
             prepare_device=testbed.prepare_tunnel_device,
             is_server_under_test=testbed.is_road_warrior,
         )
+
+
+BRING_UP_LIMIT_S = 180.0
+"""More than waiting for quiet, bringing a tunnel up, settling and proving it take at most together."""
+
+LONGEST_TRIAL = 1.5
+"""Of what a trial is expected to take: a search may take longer."""
 
 
 class ProofFailed(TunnelRefused):

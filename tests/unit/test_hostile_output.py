@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.output.samples import samples
@@ -133,23 +130,12 @@ def test_whatever_ss_prints(text: str) -> None:
     assert found is None or 0 < found < 2**31
 
 
-@pytest.fixture(scope="module")
-def capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], Path]:
-    path = tmp_path_factory.mktemp("capture") / "packets.pcap"
-
-    def write(content: bytes) -> Path:
-        path.write_bytes(content)
-        return path
-
-    return write
-
-
 @unhurried
 @given(data=st.data())
-def test_whatever_a_capture_holds(capture: Callable[[bytes], Path], data: st.DataObject) -> None:
+def test_whatever_a_capture_holds(data: st.DataObject) -> None:
     content = bytearray(pcap([bytes(range(64)), b"\x45" + bytes(60)]))
     for _ in range(data.draw(st.integers(0, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    for packet in read_pcap(capture(bytes(content[: data.draw(st.integers(0, len(content)))]))):
+    for packet in read_pcap(bytes(content[: data.draw(st.integers(0, len(content)))])):
         assert packet.protocol
         assert 0 <= packet.length_bytes < 65536

@@ -234,8 +234,8 @@ def _compared(one: Judged, other: Judged) -> str:
 
 
 def clock_mhz(facts: Mapping[str, Any]) -> float | None:
-    """The clock that the machine told at the start of the run [MHz]; none of a CPU that is emulated."""
+    """The clock that the router's machine told at the start of the run [MHz]; none of a CPU that is emulated."""
     if "emulated" in str(facts.get("guest", "")):
         return None
-    value = facts.get("cpu_mhz")
+    value = facts.get("router_cpu_mhz" if "router_kernel" in facts else "cpu_mhz")
     return float(value) if isinstance(value, (int, float)) and value > 0 else None

@@ -110,6 +110,7 @@ def fill_missing_streams() -> None:
         Verb("schema", short_help="Write the JSON Schema of what is written for programs."),
         Verb("show", short_help="Show one plan, tunnel, reference or run in full."),
         Verb("site", short_help="Make pages from exported runs and published results."),
+        Verb("testbed", short_help="Build a virtual router's image, or look inside."),
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +15,19 @@ from tunnelbench.cli.output import emit_json, is_server, is_store_missing, json_
 from tunnelbench.guest.machine import left_guests
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import RUN_FOLDER
+from tunnelbench.host.lent import LentHost
+from tunnelbench.host.ssh import left_sockets
 from tunnelbench.model.errors import CannotHere, UserError
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.plan import read_testbed
+from tunnelbench.qemu.machine import left_machines
+from tunnelbench.qemu.quota import left_groups, remove_group
 from tunnelbench.run import now
 from tunnelbench.store import default_path
+from tunnelbench.testbed import KINDS, open_testbed
+from tunnelbench.testbed.changes import Changes
 from tunnelbench.testbed.netns import left_namespaces, remove_namespace
+from tunnelbench.testbed.ssh import SshTestbed
 from tunnelbench.tunnel import adapters
 
 BLANKED = ":***@"
@@ -25,13 +35,16 @@ BLANKED = ":***@"
 
 
 @click.command()
+@click.option("--on", "testbed", metavar="TESTBED", help="Also put back what runs have left on its router.")
 @store_option
 @json_option
-def command(store_location: str | None, as_json: bool) -> None:
+def command(testbed: str | None, store_location: str | None, as_json: bool) -> None:
     """Remove what killed runs left: processes, namespaces, keys and other files.
 
-    What is ours is known by the folder that each run keeps in /run/tunnelbench; nothing else is touched.
+    What is ours is known by the folder that each run keeps in /run/tunnelbench; nothing else is touched. A router puts
+    everything back by itself, soon after the trial that was under way; --on does it at once, whoever uses it.
     """
+    spec = read_testbed(testbed, (), KINDS).testbed if testbed else None
     if os.geteuid() != 0:
         raise CannotHere("only root can remove namespaces", "run it again as root, or with sudo")
     with only_run_here("clean"):
@@ -46,21 +59,37 @@ def command(store_location: str | None, as_json: bool) -> None:
                 faults.append(error)
         for run_id in runs:
             shutil.rmtree(RUN_FOLDER / run_id)
+        put_back = list(clean_hosts(spec)) if spec else []
     if as_json:
-        emit_json({"removed": removed, "marked_as_killed": ended})
+        emit_json({"removed": removed, "marked_as_killed": ended, "put_back": put_back})
     else:
-        tell(removed, ended)
+        tell(removed, ended, put_back)
     if faults:
         raise faults[0]
 
 
-def tell(removed: Sequence[Mapping[str, str]], ended: Sequence[str]) -> None:
+def clean_hosts(spec: TestbedSpec) -> Iterator[str]:
+    """Put back what any run has left on the hosts of a testbed that are reached by SSH; says what, host by host."""
+    name = f"clean-{secrets.token_hex(3)}"
+    folder = RUN_FOLDER / name
+    testbed = open_testbed(spec, name, folder)
+    try:
+        for host in testbed.lent if isinstance(testbed, SshTestbed) and spec.router else ():
+            with LentHost(host.name, host.access, f"{name}-{host.name}", host.log_folder, testbed.local) as there:
+                yield f"{host.name} {host.access.host}: {there.put_back()}"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def tell(removed: Sequence[Mapping[str, str]], ended: Sequence[str], put_back: Sequence[str]) -> None:
     """What was done, for people."""
     for entry in removed:
         click.echo(f"run {entry['run']}: removed {entry['what']}")
     for run_id in ended:
         click.echo(f"run {run_id}: killed; its trials are kept, and tunnelbench run --resume {run_id} does the rest")
-    if not removed and not ended:
+    for line in put_back:
+        click.echo(line)
+    if not removed and not ended and not put_back:
         click.echo("nothing of ours was left behind")
 
 
@@ -71,9 +100,12 @@ def clean_run(run_id: str) -> Iterator[str]:
     """
     mark = run_id[-6:]
     with undisturbed():
-        for pid in left_guests(mark):
-            os.kill(pid, signal.SIGKILL)
-            yield f"guest, process {pid}"
+        yield from _end_machines(mark)
+        if changes := Changes(RUN_FOLDER / run_id).undo_all():
+            yield f"{changes} change{'s' * (changes != 1)} of this machine's network"
+        for folder in left_sockets(mark):
+            shutil.rmtree(folder)
+            yield f"folder {folder}"
         for namespace in left_namespaces(mark):
             pids = remove_namespace(namespace)
             yield f"namespace {namespace}" + (f" with {len(pids)} processes" if pids else "")
@@ -88,6 +120,17 @@ def clean_run(run_id: str) -> Iterator[str]:
             elif entry.name != STORE_NAME:
                 entry.unlink()
         yield f"folder {folder} with its keys and configurations"
+
+
+def _end_machines(mark: str) -> Iterator[str]:
+    """End what QEMU runs of a run, and remove what held it to a share of a CPU."""
+    for what, pids in (("guest", left_guests(mark)), ("virtual router", left_machines(mark))):
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            yield f"{what}, process {pid}"
+    for group in left_groups(mark):
+        remove_group(group)
+        yield f"control group {group}"
 
 
 def store_of(run_id: str) -> str:

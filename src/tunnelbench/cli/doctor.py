@@ -26,6 +26,9 @@ from tunnelbench.host.readiness import Finding, Status, Wanted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
 from tunnelbench.plan import read_plan
+from tunnelbench.qemu.boards import BOARDS
+from tunnelbench.qemu.image import PROGRAMS as IMAGE_PROGRAMS
+from tunnelbench.qemu.machine import PROGRAMS as MACHINE_PROGRAMS
 from tunnelbench.store import default_path
 from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.traffic import engine
@@ -45,13 +48,18 @@ INSTALL = "apt-get install "
 
 
 @click.command()
+@click.option("--on", "testbed", metavar="TESTBED", help="Also examine the hosts of this testbed.")
 @json_option
-def command(as_json: bool) -> None:
+def command(testbed: str | None, as_json: bool) -> None:
     """Say what a run needs, what of it is here, and what mends the rest.
 
     Ends with status 0 where the shipped plan `quick` can be run as a whole, else 3.
     """
     sections = examine()
+    if testbed:
+        from tunnelbench.cli import elsewhere  # noqa: PLC0415 # only this one way needs it
+
+        sections |= elsewhere.examine(testbed)
     is_ready = not any(finding.status is Status.MISSING for found in sections.values() for finding in found)
     if as_json:
         emit_json({"ready": is_ready, "facts": machine_facts(), **sections})
@@ -87,6 +95,11 @@ def guest_programs() -> Iterator[Finding]:
     why = "for testbeds with a kernel of their own"
     for name, package in PROGRAMS.items():
         yield readiness.program(Wanted(name, why, f"{INSTALL}{package}", Status.ABSENT))
+    boards = {board.program: board.package for board in BOARDS.values()}
+    for name, package in {**boards, **IMAGE_PROGRAMS, **MACHINE_PROGRAMS}.items():
+        if name not in PROGRAMS:
+            why = "for testbeds with a virtual router"
+            yield readiness.program(Wanted(name, why, f"{INSTALL}{package}", Status.ABSENT))
 
 
 def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:

@@ -41,6 +41,8 @@ from tunnelbench.plan import (
     stored_plan,
     stored_testbed,
 )
+from tunnelbench.qemu.boards import BOARDS
+from tunnelbench.qemu.image import find_image
 from tunnelbench.report import render
 from tunnelbench.run import now, run_plan
 from tunnelbench.store import Store
@@ -55,6 +57,9 @@ FIRST_TESTBED = "netns"
 @click.command()
 @click.argument("plan", required=False)
 @click.option("--on", "testbed", metavar="TESTBED", help="Where to run it.  [default: netns]")
+@click.option("--router", metavar="USER@HOST", help="Measure this router, by SSH: find out how it is connected, ask.")
+@click.option("--yes", "is_agreed", is_flag=True, help="With --router: do not ask.")
+@click.option("--save", metavar="FILE", help="With --router: write the testbed file for next time.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value, as tcp.duration_s=2.")
 @click.option("--resume", metavar="RUN", help="Do what is missing of a run that ended early; `last` is the latest.")
 @store_option
@@ -66,8 +71,11 @@ def command(resume: str | None, store_location: str | None, *, as_json: bool, **
     error.
     """
     named = Named(**files)
+    named.check()
     require_programs()
-    new = new_job(named) if resume is None else None  # read before a store is made: a wrong file leaves none
+    new = (
+        new_job(named, as_json=as_json) if resume is None else None
+    )  # before a store is made: a wrong file leaves none
     with (
         only_run_here(new.run_id if new else f"--resume {resume}"),
         open_store(store_location, create=new is not None) as store,
@@ -96,6 +104,16 @@ class Named:
     plan: str | None
     testbed: str | None
     overrides: tuple[str, ...]
+    router: str | None = None
+    is_agreed: bool = False
+    save: str | None = None
+
+    def check(self) -> None:
+        """Raises WrongInput for what does not go together."""
+        if self.router and self.testbed:
+            raise WrongInput("--router and --on both say where to measure", "leave one of them out")
+        if (self.is_agreed or self.save) and not self.router:
+            raise WrongInput("--yes and --save go with --router", "leave them out, or name the router")
 
     def read_plan(self) -> LoadedPlan:
         """The plan, or the default one, with what is set."""
@@ -125,9 +143,19 @@ class Job:
         return self.stored_facts is None
 
 
-def new_job(named: Named) -> Job:
-    """A run of what is named."""
-    return Job(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", named.read_plan(), named.read_testbed())
+def new_job(named: Named, *, as_json: bool = False) -> Job:
+    """A run of what is named; a router that is named is looked at, and the user asked."""
+    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    plan = named.read_plan()
+    if named.router is None:
+        return Job(run_id, plan, named.read_testbed())
+    from tunnelbench.cli import router  # noqa: PLC0415 # only this one way needs it
+
+    testbed, picture = router.discovered(named.router, run_id)
+    if named.save:
+        router.keep(testbed.text, Path(named.save))
+    router.confirm(picture, is_agreed=named.is_agreed, to_stderr=as_json)
+    return Job(run_id, plan, testbed)
 
 
 def resumed_job(store: Store, reference: str, named: Named) -> Job:
@@ -149,24 +177,28 @@ def resumed_job(store: Store, reference: str, named: Named) -> Job:
     return Job(run.run_id, plan, testbed, store.trials(run.run_id), run.host_facts)
 
 
-GUEST_FACTS = "guest"
-"""How the names of facts of a guest begin."""
+FACTS_OF_HOSTS = ("guest", "router_", "client_", "server_")
+"""How the names of facts of other machines begin."""
 
-DRIFTING_FACTS = ("cpu_mhz",)
-"""What differs between two looks at one machine."""
+DRIFTING_FACTS = ("cpu_mhz", "memory_available_kib", "tmp_free_kib")
+"""What differs between two looks at one machine: how the names of such facts end."""
 
 
 def _as_lines(facts: Mapping[str, Any]) -> str:
-    """All but what is said of a guest: that is known only once its kernel is here."""
+    """All but what is said of other machines: that is known only once they were asked."""
     return "".join(
         f"{name}: {value}\n"
         for name, value in sorted(facts.items())
-        if name not in DRIFTING_FACTS and not name.startswith(GUEST_FACTS)
+        if not name.endswith(DRIFTING_FACTS) and not name.startswith(FACTS_OF_HOSTS)
     )
 
 
-def _guest_lines(facts: Mapping[str, Any]) -> str:
-    return "".join(f"{name}: {value}\n" for name, value in sorted(facts.items()) if name.startswith(GUEST_FACTS))
+def _lines_of_hosts(facts: Mapping[str, Any]) -> str:
+    return "".join(
+        f"{name}: {value}\n"
+        for name, value in sorted(facts.items())
+        if name.startswith(FACTS_OF_HOSTS) and not name.endswith(DRIFTING_FACTS)
+    )
 
 
 def refuse_change(what: str, before: str, now_is: str) -> None:
@@ -204,6 +236,12 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
     """Run the plan; the run's end, however it comes, is stored too."""
     folder = RUN_FOLDER / job.run_id
     spec = job.testbed.testbed
+    refuse_what_a_router_cannot(job)
+    if folder.exists():  # it was killed, and nobody has cleaned up
+        with undisturbed():
+            list(clean_run(job.run_id))
+    if spec.board:
+        find_image(BOARDS[spec.board], say)
     testbed = open_testbed(spec, job.run_id, folder)
     if spec.needs_guest and job.plan.plan.soak:
         raise WrongInput(
@@ -211,11 +249,12 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
             "leave [soak] out, or take a testbed of this kernel",
         )
     guest = guest_for(spec, job.run_id, folder) if spec.needs_guest else None
-    facts = guest.facts if guest else {}
+    facts = guest.facts if guest else look_at(testbed, folder)
     if job.stored_facts is None:
         store.begin_run(new_record(job, testbed, facts))
     else:
-        refuse_change("guest", _guest_lines(job.stored_facts), _guest_lines(facts))
+        what = "guest" if guest else "router"
+        refuse_change(what, _lines_of_hosts(job.stored_facts), _lines_of_hosts(facts))
         store.resume_run(job.run_id)
 
     def keep(record: TrialRecord) -> None:
@@ -223,9 +262,6 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
 
     status = "failed"
     try:
-        if folder.exists():  # it was killed, and nobody has cleaned up
-            with undisturbed():
-                list(clean_run(job.run_id))
         folder.mkdir(mode=0o700, exist_ok=True)
         place = store.name if is_server(store.name) else str(Path(store.name).absolute())
         (folder / STORE_NAME).write_bytes(os.fsencode(place))
@@ -255,6 +291,29 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
         with undisturbed():
             note_end(job.run_id, store, status)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def look_at(testbed: Testbed, folder: Path) -> Mapping[str, Any]:
+    """What the testbed's own hosts are; nothing stays of a look that fails."""
+    try:
+        return testbed.look()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def refuse_what_a_router_cannot(job: Job) -> None:
+    """Raises WrongInput for what cannot be measured on a testbed with a router of its own."""
+    spec, plan = job.testbed.testbed, job.plan.plan
+    if not KINDS[spec.kind].has_own_router:
+        return
+    if plan.soak:
+        raise WrongInput(f"testbed {spec.name}: a soak cannot run on a router behind SSH yet", "leave [soak] out")
+    if plan.udp and not (spec.client.access.is_local and spec.server.access.is_local):
+        raise WrongInput(
+            f"testbed {spec.name}: [udp] needs both testers on this machine, for they share its clock",
+            "leave [udp] out, or measure with one laptop",
+        )
 
 
 def guest_for(testbed: TestbedSpec, run_id: str, folder: Path) -> GuestKernel:

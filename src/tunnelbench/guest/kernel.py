@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import lzma
-import os
 import re
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from tunnelbench.host.cache import cache_folder, only_one_fetches
 from tunnelbench.host.command import CommandFailed, run_command
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import DEBIAN_KERNEL
@@ -93,12 +90,6 @@ def unpack_image(image: Path) -> None:
         unpacked_path(image).write_bytes(kernel)
 
 
-def cache_folder() -> Path:
-    """What can be had again: kernels, and what was found out about this machine."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tunnelbench"
-
-
 def find_kernel(name: str) -> Kernel:
     """The kernel that a testbed names, fetched where it must be. CannotHere where it cannot be had."""
     return debian_kernel() if name == DEBIAN_KERNEL else local_kernel(Path(name))
@@ -118,7 +109,7 @@ def local_kernel(image: Path) -> Kernel:
 def debian_kernel() -> Kernel:
     """Debian's kernel from the cache, or else fetched into it. What is there stays in use until it is deleted."""
     folder = cache_folder() / "kernels"
-    with _only_one_fetches(folder):
+    with only_one_fetches(folder):
         return cached_kernel() or _fetch(folder)
 
 
@@ -134,20 +125,6 @@ def cached_kernel() -> Kernel | None:
         except (OSError, ValueError, KeyError):
             continue
     return None
-
-
-@contextmanager
-def _only_one_fetches(folder: Path) -> Iterator[None]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("a")
-    except OSError as error:
-        raise CannotHere(
-            f"{folder} cannot be used: {error.strerror}", "set XDG_CACHE_HOME to a folder of yours"
-        ) from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch(folder: Path) -> Kernel:

@@ -18,8 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-from tunnelbench.guest.kernel import Kernel, cache_folder
+from tunnelbench.guest.kernel import Kernel
 from tunnelbench.guest.wire import HELLO, Message, message
+from tunnelbench.host.cache import cache_folder
 from tunnelbench.host.command import Daemon, run_command
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.model.errors import CannotHere

@@ -99,11 +99,21 @@ def run_command(
     return completed
 
 
+def run_attached(argv: Sequence[str]) -> int:
+    """Run a program on our own terminal, to its end; returns its status. CannotHere when there is no such program."""
+    log.info("%s", shlex.join(argv))
+    try:
+        return subprocess.run([*DIE_WITH_CONTROLLER, *argv], check=False).returncode
+    except FileNotFoundError:
+        raise CannotHere(f"the program `{DIE_WITH_CONTROLLER[0]}` is missing") from None
+
+
 class Daemon:
     """A program that runs until it is stopped; its output goes to a file.
 
     `has_input`: its standard input stays open until `close_input`, for programs that end with it. `has_output`: its
-    standard output is `process.stdout`, and only its errors go to the file.
+    standard output is `process.stdout`, and only its errors go to the file. `pass_fds`: descriptors of ours that it
+    gets under the same numbers.
     """
 
     def __init__(
@@ -114,7 +124,9 @@ class Daemon:
         *,
         has_input: bool = False,
         has_output: bool = False,
+        pass_fds: Sequence[int] = (),
     ) -> None:
+        self._pass_fds = tuple(pass_fds)
         log.info("%s >%s 2>&1 &", shlex.join(argv), shlex.quote(str(log_path)))
         self.argv = tuple(argv)
         self.log_path = log_path
@@ -130,6 +142,7 @@ class Daemon:
                 stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if has_output else output,
                 stderr=output if has_output else subprocess.STDOUT,
+                pass_fds=self._pass_fds,
             )
 
     @property
@@ -194,10 +207,14 @@ class Daemon:
             return False
         return True
 
+    def signal(self, number: int) -> None:
+        """Send it a signal; does no harm when it has ended."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
     def interrupt(self) -> None:
         """SIGINT, which makes tcpdump and ping print what they have and end."""
-        with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGINT)
+        self.signal(signal.SIGINT)
 
     def close_input(self) -> None:
         """Close its standard input; does no harm when called twice."""

@@ -7,10 +7,13 @@ import shutil
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Daemon, ReadDaemon, run_command
+from tunnelbench.host.procfs import CpuTimes
 from tunnelbench.model.errors import CannotHere
 
 RUN_FOLDER = Path("/run/tunnelbench")
@@ -19,6 +22,35 @@ RUN_FOLDER = Path("/run/tunnelbench")
 
 LEAST_ARGUMENTS = {"vxlan": ("external",), "geneve": ("external",), "xfrm": ("if_id", "1")}
 """Without which no device of a type is made; an external (collect metadata) one needs no addresses."""
+
+
+@dataclass(frozen=True)
+class CpuReading:
+    """One moment: every CPU's times, and what the tunnel's daemons on the host have used."""
+
+    clock_s: float
+    """On this machine's monotonic clock [s]."""
+    cpus: Mapping[int, CpuTimes]
+    daemons_s: Mapping[str, float] | None
+    """CPU time of the tunnel's daemons by program [s]; None: there are none."""
+    daemons_method: str
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a sampler has read."""
+
+    readings: tuple[CpuReading, ...]
+    cost_s: float | None
+    """What the sampler itself has used of the host's CPUs [s]; None: it did not come to telling that."""
+    raw: str
+
+
+class Sampler(Protocol):
+    """Reads the CPUs of another machine about once a second; what it reads stays there until it is asked for."""
+
+    def stop(self) -> Samples:
+        """End it, and fetch what it has read; the second time it returns the same."""
 
 
 class Host(ABC):
@@ -38,9 +70,18 @@ class Host(ABC):
         """What this host is on: two hosts of one name are one machine. By itself, unless a subclass says otherwise."""
         return self.name
 
+    @property
+    def cpus_here(self) -> tuple[int, ...]:
+        """Those of this machine's CPUs that it uses: none of another machine."""
+        return self.cpus if self.machine == THIS_MACHINE else ()
+
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
         """The argument list that runs `argv` on this host, on its CPUs, started from this machine."""
+
+    def sampler(self, daemons: Sequence[Daemon], limit_s: float) -> Sampler | None:
+        """What reads the CPUs of a host that is another machine, for at most `limit_s`; None: it is this one."""
+        return None
 
     def run(
         self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
@@ -75,6 +116,14 @@ class Host(ABC):
         except OSError as error:
             raise CannotHere(f"{path} cannot be written: {error.strerror}", "make room there") from None
         return path
+
+    def remove(self, path: Path) -> None:
+        """Delete a file there; does no harm where there is none."""
+        path.unlink(missing_ok=True)
+
+    def fetch(self, path: Path) -> bytes:
+        """What a file there holds."""
+        return path.read_bytes()
 
     def set_kernel_file(self, path: str, value: str) -> None:
         """Write a value into a file under /proc/sys or /sys as this host sees it."""

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TrialFailed
@@ -65,15 +64,14 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
         yield capture
         daemon.interrupt()
         daemon.wait(2)
-        capture.packets = list(read_pcap(path))
+        capture.packets = list(read_pcap(host.fetch(path)))
     finally:
         daemon.stop()
-        path.unlink(missing_ok=True)
+        host.remove(path)
 
 
-def read_pcap(path: Path) -> Iterator[Packet]:
+def read_pcap(data: bytes) -> Iterator[Packet]:
     """IP packets of a classic pcap file of Ethernet frames, in either byte order; a cut-off record ends it."""
-    data = path.read_bytes()
     order = "<" if data[:4] == struct.pack("<I", MAGIC_MICROSECONDS) else ">"
     position = 24
     while position + 16 <= len(data):

@@ -43,6 +43,7 @@ def check_trial(
     testers_bps: float | None,
     restart: str,
     keep_alives: Sequence[bool] = (),
+    has_own_router: bool = False,
 ) -> tuple[Check, ...]:
     """All checks of one TCP trial.
 
@@ -50,17 +51,18 @@ def check_trial(
     `router_cpu_doubt` why the router's busy time may not be its own, empty where it is; `testers_bps` what
     the testers do back to back with this payload in this direction, None where that is not known [bit/s];
     `restart` what a daemon of the tunnel said of beginning anew, empty where none did; `keep_alives` whether each of
-    those that the tunnel's programs sent during the trial was answered.
+    those that the tunnel's programs sent during the trial was answered; `has_own_router` whether the router is a
+    machine of its own, whose offloads are its nature (rule 1).
     """
     return (
-        _merged_frames(tcp),
+        _merged_frames(tcp, has_own_router=has_own_router),
         outer_protocol(tcp.counters, tcp.carried_packets, tcp.bytes_received, outer, exact=exact_outer_packets),
         restarted(restart),
         *kept_alive(keep_alives),
         fragments(tcp.counters, tcp.carried_packets),
         drops(tcp.counters, tcp.carried_packets),
         _tester(tcp, testers_bps),
-        router_cpu(router_cpu_doubt),
+        router_cpu(router_cpu_doubt, has_own_router=has_own_router),
         foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, foreign),
         steal(tcp.window),
         _payload(spec, tcp),
@@ -82,8 +84,11 @@ def check_calibration(spec: TrialSpec, tcp: TcpMeasurement, foreign: Mapping[str
     )
 
 
-def _merged_frames(tcp: TcpMeasurement) -> Check:
-    """One frame is one packet: no frame is larger than a segment, and the router forwarded as many as arrived."""
+def _merged_frames(tcp: TcpMeasurement, *, has_own_router: bool) -> Check:
+    """One frame is one packet: no frame is larger than a segment, and the router forwarded as many as arrived.
+
+    A real router may merge packets, or pass them by what counts them (flow offload): that is told, and no fault.
+    """
     counters = tcp.counters
     if not counters.data_packets:
         return Check("merged-frames", Verdict.VOID, "no data packets were counted", rule=1)
@@ -95,8 +100,13 @@ def _merged_frames(tcp: TcpMeasurement) -> Check:
         f"frames of {mean_bytes:.0f} bytes on average where one segment makes {largest_bytes}; "
         f"router forwarded {counters.forwarded_packets} packets, {carried} arrived"
     )
-    merged = mean_bytes > largest_bytes * 1.01 or missing > carried * 0.01 + CONTROL_PACKETS
-    return Check("merged-frames", Verdict.VOID if merged else Verdict.OK, reason, rule=1)
+    merged = mean_bytes > largest_bytes * 1.01
+    uncounted = missing > carried * 0.01 + CONTROL_PACKETS
+    if merged or (uncounted and not has_own_router):
+        return Check("merged-frames", Verdict.VOID, reason, rule=1)
+    if uncounted:
+        reason += ": it merges packets, or offloads flows"
+    return Check("merged-frames", Verdict.NOTE if uncounted else Verdict.OK, reason, rule=1)
 
 
 def outer_protocol(
@@ -162,11 +172,19 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
     return Check("tester-limited", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=6)
 
 
-def router_cpu(doubt: str) -> Check:
+def router_cpu(doubt: str, *, has_own_router: bool = False) -> Check:
     """Whether the router's busy time is the router's alone."""
     if doubt:
         return Check("router-cpu", Verdict.DOUBTFUL, doubt, rule=12)
-    return Check("router-cpu", Verdict.OK, "the router had a CPU for itself", rule=12)
+    alone = "the router is a machine of its own" if has_own_router else "the router had a CPU for itself"
+    return Check("router-cpu", Verdict.OK, alone, rule=12)
+
+
+def check_sampling(cost_s: float, bracket_s: float) -> Check:
+    """What reading its CPUs cost a router of its own: told, for it is in the router's busy time."""
+    share = cost_s / bracket_s
+    reason = f"reading the router's CPUs took {cost_s:.2f} s of them in {bracket_s:.1f} s, {share:.1%} of one CPU"
+    return Check("sampling", Verdict.OK, reason, rule=13)
 
 
 def foreign_load(foreign_cpu_s: float, bracket_s: float, foreign: Mapping[str, float]) -> Check:

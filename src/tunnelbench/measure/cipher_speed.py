@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tunnelbench.host.command import CommandFailed
-from tunnelbench.host.host import Host
+from tunnelbench.host.host import THIS_MACHINE, Host
 from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure.checks import foreign_load
 from tunnelbench.measure.cpu import foreign_by_name
@@ -117,7 +117,8 @@ def _measure(machine: Machine, way: Way, seconds: int) -> CipherSpeed:
         argv = openssl_speed.command(
             way.algorithm, block, seconds, threads=way.threads, engine=way.engine, mask=way.mask
         )
-        argv = ["taskset", "-c", ",".join(map(str, places)), *argv]
+        if host.has_program("taskset"):  # a small router has none, and often one CPU
+            argv = ["taskset", "-c", ",".join(map(str, places)), *argv]
         try:
             done = host.run(argv, timeout_s=seconds + START_LIMIT_S, check=False)
         except CommandFailed as error:
@@ -129,7 +130,8 @@ def _measure(machine: Machine, way: Way, seconds: int) -> CipherSpeed:
             break
         bytes_per_s[block] = rate
     bracket_s = time.monotonic() - started_s
-    foreign = foreign_by_name(processes_before, all_processes(), places)
+    is_here = host.machine == THIS_MACHINE
+    foreign = foreign_by_name(processes_before, all_processes(), places) if is_here else {}
     foreign_s = sum(foreign.values())
     check = foreign_load(foreign_s, bracket_s, foreign)
     # There is one measurement of each kind and no median over several: it is kept, and marked.

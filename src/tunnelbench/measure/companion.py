@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from tunnelbench.host.command import Daemon
+from tunnelbench.host.host import CpuReading
 from tunnelbench.measure import cpu
 from tunnelbench.measure.counters import Arrivals, Place, read_arrivals
-from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import CpuInterval, Window
 from tunnelbench.testbed.base import Testbed
@@ -42,6 +44,13 @@ DYING_S = 0.2
 SHORTEST_INTERVAL_S = 0.1
 """Of the router's CPU over time: the kernel may count in ticks of 10 ms, a tenth of it."""
 
+SAMPLED_S = 30.0
+"""What a sampler on another machine lives beyond the traffic at most, should nobody end it."""
+
+SYNC_S = 0.05
+"""How far the clocks of this machine and of a sampled one may be apart: half of what asking for the time takes over
+SSH, and a hundredth of a second in which /proc/uptime counts."""
+
 LEAD_S = 0.15
 """From the first reading to the start of iperf3: what the router's CPU does before the traffic is seen, too."""
 
@@ -53,7 +62,7 @@ OnSecond = Callable[[float], None]
 class Reading:
     """CPU times and arrivals at one moment."""
 
-    cpu: cpu.CpuReading
+    cpu: CpuReading
     arrivals: Arrivals
 
 
@@ -107,7 +116,15 @@ class Companion:
         """What `ss` said of the sender's connections half-way through."""
         self._opened: Reading | None = None
         self._closed: Reading | None = None
-        self._times = [cpu.read_cpu(testbed.router, ())]
+        self._samplers = {
+            host.machine: sampler
+            for host in (testbed.router, testbed.client, testbed.server)
+            if (sampler := host.sampler(path.router_daemons if host is testbed.router else (), duration_s + SAMPLED_S))
+        }
+        """Of the hosts that are other machines."""
+        self._reader = testbed.client if testbed.router.machine in self._samplers else testbed.router
+        """Whose CPUs are read beside the traffic: where the router is a part of this machine, the router's."""
+        self._times = [cpu.read_cpu(self._reader, ())]
         """Of the router: before the traffic, when data began to flow, then about once a second."""
 
     def wait_for_lead(self) -> None:
@@ -169,32 +186,88 @@ class Companion:
         if duration_s < self.duration_s * SHORTEST_WINDOW_SHARE:
             raise TrialFailed(f"data flowed for only {duration_s:.1f} s of {self.duration_s:g} s")
         arrived = self._closed.arrivals - self._opened.arrivals
-        testers = sorted({*self.testbed.client.cpus, *self.testbed.server.cpus})
+        router, client, server = self.testbed.router, self.testbed.client, self.testbed.server
+        elsewhere = {machine: sampler.stop() for machine, sampler in self._samplers.items()}
+        testers = cpu.cpus_here(client, server)
+        tester_cpus = [cpu.usage(before, after, [one]) for one in testers]
+        for host in (client, server):
+            if host.machine in elsewhere:
+                first, last = sampled_inside(elsewhere[host.machine].readings, before.clock_s, after.clock_s, host.name)
+                tester_cpus += [cpu.scaled(cpu.usage(first, last, [one]), duration_s) for one in host.cpus]
+        intervals = router_intervals(self._times, router.cpus) if router.machine not in elsewhere else ()
+        router_by_cpu = [cpu.usage(before, after, [one]) for one in router.cpus if router.machine not in elsewhere]
+        if sampled := elsewhere.get(router.machine):
+            before, after = sampled_inside(sampled.readings, before.clock_s, after.clock_s, router.name)
+            router_by_cpu = [cpu.scaled(cpu.usage(before, after, [one]), duration_s) for one in router.cpus]
+            intervals = sampled_intervals(sampled.readings, self._times[1].clock_s, router.cpus)
+        sampled_s = after.clock_s - before.clock_s
         spent_s = None
         if before.daemons_s is not None and after.daemons_s is not None:
-            spent_s = {name: after_s - before.daemons_s.get(name, 0.0) for name, after_s in after.daemons_s.items()}
+            share = duration_s / sampled_s
+            spent_s = {
+                name: (after_s - before.daemons_s.get(name, 0.0)) * share for name, after_s in after.daemons_s.items()
+            }
         return Window(
             duration_s=duration_s,
             data_packets=arrived.data_packets,
             ack_packets=arrived.ack_packets,
-            router_cpu=cpu.usage(before, after, self.testbed.router.cpus),
-            tester_cpu=cpu.usage(before, after, testers),
-            busiest_tester_share=max(cpu.usage(before, after, [one]).busy_share for one in testers),
+            router_cpu=cpu.together(router_by_cpu),
+            tester_cpu=cpu.together(tester_cpus),
+            busiest_tester_share=max(one.busy_share for one in tester_cpus),
             daemon_cpu_s=None if spent_s is None else sum(spent_s.values()),
             daemon_cpu_method=after.daemons_method,
-            router_by_cpu=tuple(cpu.usage(before, after, [one]) for one in self.testbed.router.cpus),
+            router_by_cpu=tuple(router_by_cpu),
             program_cpu_s=spent_s or {},
-            intervals=router_intervals(self._times, self.testbed.router.cpus),
+            intervals=intervals,
         )
+
+    @property
+    def sampled(self) -> dict[str, str]:
+        """What the samplers of other machines wrote, by machine."""
+        return {f"sampled_{machine}": sampler.stop().raw for machine, sampler in self._samplers.items()}
+
+    @property
+    def sampling_cost_s(self) -> float | None:
+        """What reading the router's CPUs took of them [s]; None: no process on the router did that."""
+        sampler = self._samplers.get(self.testbed.router.machine)
+        return sampler.stop().cost_s if sampler else None
+
+    def close(self) -> None:
+        """End what reads the other machines; does no harm when called twice."""
+        for sampler in self._samplers.values():
+            with suppress(CannotHere):  # a host that is lost: it ends by itself
+                sampler.stop()
 
     def _read(self) -> Reading:
         return Reading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))
 
-    def _read_cpu(self) -> cpu.CpuReading:
-        return cpu.read_cpu(self.testbed.router, self.path.router_daemons)
+    def _read_cpu(self) -> CpuReading:
+        return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
 
 
-def router_intervals(times: Sequence[cpu.CpuReading], cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
+def sampled_inside(
+    readings: Sequence[CpuReading], opened_s: float, closed_s: float, name: str
+) -> tuple[CpuReading, CpuReading]:
+    """The first and the last sample inside a window. Raises TrialFailed where they are too few."""
+    inside = [each for each in readings if opened_s + SYNC_S <= each.clock_s <= closed_s - SYNC_S]
+    if len(inside) < 2:
+        raise TrialFailed(
+            f"the {name}'s CPU was read {len(inside)} times within the traffic, twice is the least: "
+            "it reads once a second, so a trial should take 5 s or more"
+        )
+    return inside[0], inside[-1]
+
+
+def sampled_intervals(readings: Sequence[CpuReading], start_s: float, cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
+    """From sample to sample, from the last one before data began to flow at `start_s`."""
+    first = max((number for number, each in enumerate(readings) if each.clock_s <= start_s), default=0)
+    return tuple(
+        CpuInterval(before.clock_s - start_s, after.clock_s - start_s, cpu.usage(before, after, cpus).busy_s)
+        for before, after in pairwise(readings[first:])
+    )
+
+
+def router_intervals(times: Sequence[CpuReading], cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
     """Between readings, of which the second is the moment at which data began to flow.
 
     What is shorter than SHORTEST_INTERVAL_S goes with what follows it, and the last with what is before it.

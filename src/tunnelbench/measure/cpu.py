@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tunnelbench.host.command import Daemon
-from tunnelbench.host.host import Host
+from tunnelbench.host.host import CpuReading, Host
 from tunnelbench.host.procfs import (
-    CpuTimes,
     ProcessCpu,
     all_processes,
     foreign_cpu_s,
@@ -26,17 +24,6 @@ FOREIGN_LIMIT_SHARE = 0.05
 QUIET_WINDOW_S = 0.25
 
 
-@dataclass(frozen=True)
-class CpuReading:
-    """One moment: every CPU's times, and what the tunnel's daemons on the router have used."""
-
-    clock_s: float
-    cpus: Mapping[int, CpuTimes]
-    daemons_s: Mapping[str, float] | None
-    """CPU time of the tunnel's daemons by program [s]; None: there are none."""
-    daemons_method: str
-
-
 def read_cpu(host: Host, daemons: Sequence[Daemon]) -> CpuReading:
     """Read it now; costs some 0.2 ms and starts no process."""
     spent_s: dict[str, float] = {}
@@ -47,6 +34,11 @@ def read_cpu(host: Host, daemons: Sequence[Daemon]) -> CpuReading:
     return CpuReading(
         time.monotonic(), parse_stat(host.read_machine("/proc/stat")), spent_s if daemons else None, method
     )
+
+
+def cpus_here(*hosts: Host) -> list[int]:
+    """CPUs of this machine that any of these hosts may use: those of another machine have numbers of their own."""
+    return sorted({cpu for host in hosts for cpu in host.cpus_here})
 
 
 def usage(before: CpuReading, after: CpuReading, cpus: Sequence[int]) -> CpuUsage:
@@ -60,6 +52,33 @@ def usage(before: CpuReading, after: CpuReading, cpus: Sequence[int]) -> CpuUsag
         system_s=sum(change.system_s for change in changes),
         softirq_s=sum(change.softirq_s for change in changes),
         steal_s=sum(change.steal_s for change in changes),
+    )
+
+
+def scaled(found: CpuUsage, wall_s: float) -> CpuUsage:
+    """The same shares over another length of time: of samples that lie inside a window, for the whole of it."""
+    factor = wall_s / found.wall_s
+    return CpuUsage(
+        cpus=found.cpus,
+        wall_s=wall_s,
+        idle_s=found.idle_s * factor,
+        user_s=found.user_s * factor,
+        system_s=found.system_s * factor,
+        softirq_s=found.softirq_s * factor,
+        steal_s=found.steal_s * factor,
+    )
+
+
+def together(usages: Sequence[CpuUsage]) -> CpuUsage:
+    """CPUs of several machines over the same length of time, as one set."""
+    return CpuUsage(
+        cpus=tuple(cpu for each in usages for cpu in each.cpus),
+        wall_s=usages[0].wall_s,
+        idle_s=sum(each.idle_s for each in usages),
+        user_s=sum(each.user_s for each in usages),
+        system_s=sum(each.system_s for each in usages),
+        softirq_s=sum(each.softirq_s for each in usages),
+        steal_s=sum(each.steal_s for each in usages),
     )
 
 

@@ -300,7 +300,7 @@ class Part:
     @property
     def _cpus(self) -> list[int]:
         testbed = self.way.udp.testbed
-        return sorted({*testbed.router.cpus, *testbed.client.cpus, *testbed.server.cpus})
+        return cpu.cpus_here(testbed.router, testbed.client, testbed.server)
 
     def _checks(self, counts: UdpCounts, before: Snapshot, after: Snapshot) -> tuple[Check, ...]:
         """What holds of the whole part; packets are the engine's count."""

@@ -13,7 +13,7 @@ from tunnelbench.host.command import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure import cpu
-from tunnelbench.measure.checks import check_calibration, check_trial, sharing
+from tunnelbench.measure.checks import check_calibration, check_sampling, check_trial, sharing
 from tunnelbench.measure.companion import Companion, OnSecond, TrafficPath, path_through
 from tunnelbench.measure.counters import (
     HostCounters,
@@ -52,6 +52,8 @@ class Offered:
     """CPU seconds of other people's processes on the testbed's CPUs, by name."""
     ping: Ping
     raw: dict[str, Any]
+    sampling_cost_s: float | None = None
+    """As `Companion.sampling_cost_s`."""
 
 
 def offer_tcp(
@@ -63,11 +65,14 @@ def offer_tcp(
     """
     programs: dict[str, Daemon] = {f"router_{daemon.name}": daemon for daemon in path.router_daemons}
     programs |= {f"server_{daemon.name}": daemon for daemon in path.server_daemons}
+    companion = Companion(testbed, path, traffic.duration_s, on_second)
     try:
-        return _offer_tcp(Companion(testbed, path, traffic.duration_s, on_second), spec, traffic, programs)
+        return _offer_tcp(companion, spec, traffic, programs)
     except TrialFailed as error:
         error.raw = {name: iperf3.without_host_name(daemon.output(LOG_KEPT_BYTES)) for name, daemon in programs.items()}
         raise
+    finally:
+        companion.close()
 
 
 LOG_KEPT_BYTES = 20_000
@@ -77,7 +82,7 @@ LOG_KEPT_BYTES = 20_000
 def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, programs: dict[str, Daemon]) -> Offered:
     """As `offer_tcp`; each program that is started is added to `programs`."""
     testbed, path = companion.testbed, companion.path
-    cpus = sorted({*testbed.router.cpus, *testbed.client.cpus, *testbed.server.cpus})
+    cpus = cpu.cpus_here(testbed.router, testbed.client, testbed.server)
     processes_before = all_processes()
     started_s = time.monotonic()
     with ExitStack() as stack:
@@ -110,7 +115,9 @@ def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, progr
             "ping": pinger.output(),
             "ss": companion.sockets,
             "foreign_cpu_s": foreign,
+            **companion.sampled,
         },
+        sampling_cost_s=companion.sampling_cost_s,
     )
 
 
@@ -191,8 +198,11 @@ class TrialMeter:
             testers_bps=self._testers_bps.get((spec.payload_bytes, spec.direction)),
             restart=tunnel.restart_since(said_before),
             keep_alives=tunnel.keep_alives()[asked_before:],
+            has_own_router=testbed.has_own_router,
         )
         checks += sharing(data_shares(before, after, place))
+        if offered.sampling_cost_s is not None:
+            checks = (*checks, check_sampling(offered.sampling_cost_s, offered.bracket_s))
         raw = offered.raw | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(tcp, checks, raw)
 
@@ -210,6 +220,8 @@ def blaming_restart(tunnel: Tunnel[Any], trial: Callable[[], TrialFindings]) -> 
 
 def router_cpu_doubt(testbed: Testbed, tunnel: Tunnel[Any]) -> str:
     """Why the router's busy time may not be the router's alone; empty where it is."""
+    if testbed.has_own_router:
+        return ""
     if {*testbed.router.cpus} & {*testbed.client.cpus, *testbed.server.cpus}:
         return "router and testers share one CPU, so its busy time is both's"
     if tunnel.works_on_all_cpus:

@@ -139,6 +139,7 @@ class UdpMeter:
             router_cpu_doubt=router_cpu_doubt(self.testbed, tunnel),
             restart=tunnel.restart_since(said_before),
             keep_alives=tunnel.keep_alives()[asked_before:],
+            has_own_router=self.testbed.has_own_router,
             testers_pps=self._testers_pps.get((spec.payload_bytes, spec.direction, kind)),
         )
         checks += sharing(data_shares(before, after, exchanger.path.place))
@@ -160,7 +161,7 @@ class UdpMeter:
     def _observed(self, spec: TrialSpec, exchanger: Exchanger) -> tuple[Traffic, float, dict[str, float]]:
         """The traffic of a trial, how long it took, and what strangers used meanwhile."""
         testbed = self.testbed
-        cpus = sorted({*testbed.router.cpus, *testbed.client.cpus, *testbed.server.cpus})
+        cpus = cpu.cpus_here(testbed.router, testbed.client, testbed.server)
         processes_before, started_s = all_processes(), time.monotonic()
         traffic = self._traffic(spec, exchanger)
         bracket_s = time.monotonic() - started_s
@@ -228,10 +229,14 @@ class UdpMeter:
             takes_delays=takes_delays,
             interval_s=min(self.traffic.interval_s, duration_s),
         )
-        with self._pinged(has_ping) as pinger:
-            counts = exchanger.exchange(load, companion.accompany)
-        answers = ping.parse(pinger.output(), interrupted=True) if pinger else Ping(0, 0, None)
-        return Traffic(counts, companion.window(), answers)
+        try:
+            with self._pinged(has_ping) as pinger:
+                counts = exchanger.exchange(load, companion.accompany)
+            answers = ping.parse(pinger.output(), interrupted=True) if pinger else Ping(0, 0, None)
+            window = companion.window()
+        finally:
+            companion.close()
+        return Traffic(counts, window, answers)
 
     @contextmanager
     def _pinged(self, has_ping: bool) -> Iterator[Daemon | None]:

@@ -24,6 +24,62 @@ class Link:
         return self.rate_out_mbps is not None or self.rate_in_mbps is not None or self.delay_ms > 0
 
 
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a machine is: this one, or one that is reached by SSH."""
+
+    host: str = LOCAL
+    """`local`, or what ssh takes: `root@192.168.1.1`, or a name of the user's ssh_config."""
+    port: int | None = None
+    identity: str = ""
+    """File of a private key; empty: as the user's ssh has it."""
+    config: str = ""
+    """An ssh_config in place of the user's own; empty: the user's own."""
+
+    @property
+    def is_local(self) -> bool:
+        return self.host == LOCAL
+
+
+@dataclass(frozen=True)
+class Port:
+    """A network device of a machine and its address."""
+
+    device: str = ""
+    """Empty: to be found."""
+    address: str = ""
+    """IPv4 with the length of its prefix, such as `192.168.1.1/24`; where the device has another, this one is added for
+    the run and removed again. Empty: the one that it has."""
+
+
+@dataclass(frozen=True)
+class RouterSpec:
+    """The router under test."""
+
+    access: Access
+    lan: Port = field(default_factory=Port)
+    wan: Port = field(default_factory=Port)
+    price: str = ""
+    """As people say it, such as `40 EUR`; empty: not told."""
+    watts: float | None = None
+    """What it takes from its supply [W]; None: not told."""
+
+
+@dataclass(frozen=True)
+class TesterSpec:
+    """The client or the server."""
+
+    __test__ = False  # as TestbedSpec
+
+    access: Access = field(default_factory=Access)
+    port: Port = field(default_factory=Port)
+    namespace: bool = False
+    """Whether its device is moved into a network namespace for the run."""
+
+
 HOST_KERNEL = "host"
 DEBIAN_KERNEL = "debian"
 
@@ -55,6 +111,16 @@ class TestbedSpec:
     """How long a trial waits for foreign load to end before it runs all the same and is void [s]."""
     topology: str = ROUTER_SERVER
     """One of TOPOLOGIES."""
+
+    board: str = ""
+    """What QEMU emulates, of a testbed that has a virtual router."""
+    cpu_share_percent: float | None = None
+    """What a virtual router gets of one CPU of this machine [%]; None: all that it can use."""
+
+    router: RouterSpec | None = None
+    """A router of its own; None: the testbed makes one."""
+    client: TesterSpec = field(default_factory=TesterSpec)
+    server: TesterSpec = field(default_factory=lambda: TesterSpec(namespace=True))
 
     @property
     def needs_guest(self) -> bool:

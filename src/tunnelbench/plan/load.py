@@ -21,7 +21,7 @@ from tunnelbench.plan.schema import PLAN_KEYS, TESTBED_KEYS, PlanFile, TestbedFi
 from tunnelbench.plan.tunnels import Schemas, check_size, expand_blocks, read_blocks
 from tunnelbench.plan.wording import did_you_mean, not_one_of
 
-TESTBED_KINDS = ("netns",)
+TESTBED_KINDS = ("netns", "ssh")
 
 _ONLY_IN_PLANS = {path[0] for path in PLAN_KEYS} - {path[0] for path in TESTBED_KEYS}
 _ONLY_IN_TESTBEDS = {path[0] for path in TESTBED_KEYS} - {path[0] for path in PLAN_KEYS}

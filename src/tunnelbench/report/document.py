@@ -33,8 +33,13 @@ from tunnelbench.report.udp_table import udp_legend
 
 TAKEN_ON = {
     "netns": "one machine, three namespaces: shares of the baseline hold, absolute figures do not",
+    "qemu": "a virtual router between two namespaces of one machine: shares of its own baseline, no device's figures",
+    "ssh": "a router of its own between two testers",
 }
 """What a kind of testbed means for its figures (rule 21)."""
+
+OWN_ROUTER = ("ssh",)
+"""Kinds whose router is a machine of its own."""
 
 ABSOLUTE_FIGURES_OF_A_GUEST = (
     "Its absolute figures are those of a CPU that QEMU makes, and its CPUs share the machine with all that runs there."
@@ -194,8 +199,11 @@ def _trials_of(row: Row, records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 def _is_shared(run: RunRecord) -> bool:
     """Whether router and testers were one machine, or a hypervisor lent it."""
+    kind = _testbed_kind(run.testbed_text)
+    if kind in OWN_ROUTER:
+        return False
     is_virtual = run.host_facts.get("virtual") == "yes" or "guest" in run.host_facts
-    return _testbed_kind(run.testbed_text) in TAKEN_ON or is_virtual
+    return kind in TAKEN_ON or is_virtual
 
 
 def legend(mark: str) -> tuple[str, ...]:
@@ -229,12 +237,35 @@ def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, st
     return [
         ("Taken on", f"testbed {run.testbed_name}: {inside}{taken_on(run)}"),
         *([("Topology", f"{topology}: {TOPOLOGIES[topology]}")] if topology in TOPOLOGIES else []),
+        *([("Router", _router(facts))] if "router_kernel" in facts else []),
         ("CPU", _cpu(facts)),
         ("System", _system(facts)),
         ("Plan", f"{run.plan_name}: {_size(records)}"),
         ("Run", f"{run.run_id}, {_time(run)}; {run.status}, {len(records)} of {run.trials_planned} trials"),
         ("TunnelBench", run.tunnelbench_version),
     ]
+
+
+def _router(facts: Mapping[str, str]) -> str:
+    """A router of its own: what it is, as far as it tells."""
+    cores = facts.get("router_cpus", "?")
+    model = facts.get("router_cpu_model", facts.get("router_architecture", "CPU not told"))
+    parts = [
+        facts.get("router_board", "board not told"),
+        *([facts["router_soc"]] if "router_soc" in facts else []),
+        f"{model}, {cores} CPU{'s' * (cores != '1')}"
+        + (f" of {facts['router_cpu_mhz']} MHz" if "router_cpu_mhz" in facts else ""),
+        f"instructions {facts['router_crypto_instructions']}" if "router_crypto_instructions" in facts else "",
+        f"{facts['router_memory_mib']} MiB" if "router_memory_mib" in facts else "",
+        f"{facts.get('router_system', 'system not told')}, kernel {facts['router_kernel']}",
+        f"firewall {facts['router_firewall']}" if "router_firewall" in facts else "",
+        f"flow offloading {'on' if facts['router_flow_offloading'] == '1' else 'off'}"
+        if "router_flow_offloading" in facts
+        else "",
+        f"{facts['router_watts']} W" if "router_watts" in facts else "",
+        facts.get("router_price", ""),
+    ]
+    return "; ".join(part for part in parts if part)
 
 
 def _system(facts: Mapping[str, str]) -> str:

@@ -7,8 +7,10 @@ from pathlib import Path
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.testbed.qemu import QemuTestbed
+from tunnelbench.testbed.ssh import SshTestbed
 
-KINDS: dict[str, type[Testbed]] = {kind.kind: kind for kind in (NetnsTestbed,)}
+KINDS: dict[str, type[Testbed]] = {kind.kind: kind for kind in (NetnsTestbed, QemuTestbed, SshTestbed)}
 
 
 def open_testbed(spec: TestbedSpec, run_id: str, folder: Path) -> Testbed:

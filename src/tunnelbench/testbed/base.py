@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import Host, LocalHost
@@ -69,9 +70,14 @@ class Testbed(ABC):
     local: LocalHost
     """The machine of the controller."""
     lan_device = "lan"
-    """The device of client and router on the cable between them."""
+    """The client's device on the cable to the router."""
     wan_device = "wan"
-    """The device of router and server on the cable between them."""
+    """The server's device on the cable to the router."""
+    router_lan_device = "lan"
+    router_wan_device = "wan"
+
+    has_own_router = False
+    """Whether the router is a machine of its own, and not a part of this one."""
 
     topologies: ClassVar[tuple[str, ...]] = (ROUTER_SERVER,)
     """Those that this kind of testbed can be."""
@@ -124,6 +130,19 @@ class Testbed(ABC):
     @abstractmethod
     def back_to_back(self) -> AbstractContextManager[BackToBack]:
         """Join the testers directly while the block runs, for their calibration (rule 6)."""
+
+    def look(self) -> Mapping[str, Any]:
+        """Look at what is there before anything is changed; returns what is to be stored of the testbed's own hosts."""
+        return {}
+
+    def hold(self, seconds: float) -> None:  # noqa: B027 # most testbeds are nobody else's
+        """Say that the testbed is needed for so long: where it is lent, it falls back to its owner some time later."""
+
+    def recover(self) -> None:  # noqa: B027 # and have no host that could be lost
+        """After a host was lost: wait until it is back, bounded, and make the testbed anew on it.
+
+        Raises CannotHere where it does not come back.
+        """
 
     def __enter__(self) -> Self:
         try:

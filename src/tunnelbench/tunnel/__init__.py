@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tunnelbench.host.host import Host
+from tunnelbench.host.host import THIS_MACHINE, Host
 from tunnelbench.model.errors import TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.tunnel import (  # noqa: F401
@@ -54,7 +54,10 @@ def option_schemas() -> Mapping[str, type[TunnelOptions]]:
 
 def unmet(kind: str, options: TunnelOptions, host: Host) -> tuple[Requirement, ...]:
     """What a tunnel with these options lacks on a host; making devices to find out needs root."""
-    return tuple(requirement for requirement in adapter(kind).requirements(options) if not requirement.is_met(host))
+    wanted = adapter(kind).requirements(options)
+    if host.machine != THIS_MACHINE:
+        wanted = tuple(requirement for requirement in wanted if not requirement.makes_keys)
+    return tuple(requirement for requirement in wanted if not requirement.is_met(host))
 
 
 def algorithms(specs: Sequence[TunnelSpec]) -> dict[str, tuple[str, ...]]:

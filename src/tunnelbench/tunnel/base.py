@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -83,6 +83,8 @@ class Requirement:
     remedy: str
     modules: tuple[str, ...] = ()
     """Of the kernel, any that would do; empty where it is not the kernel's to have."""
+    makes_keys: bool = False
+    """Whether it only makes keys, and so is needed on the controller's machine alone."""
 
 
 @dataclass(frozen=True)
@@ -365,7 +367,7 @@ class Tunnel(ABC, Generic[OptionsT]):
         Its text is kept with the results unless it is a secret.
         """
         path = end.host.write(name, content)
-        self._stack.callback(path.unlink, missing_ok=True)
+        self._stack.callback(end.host.remove, path)
         if not secret:
             self.configuration[f"{end.host.name}/{name}"] = content
         return str(path)
@@ -396,6 +398,11 @@ def _plain(algorithm: str) -> str:
 def program(name: str, package: str = "") -> Requirement:
     """A program that must be installed."""
     return Requirement(f"the program {name}", lambda host: host.has_program(name), f"apt-get install {package or name}")
+
+
+def key_maker(name: str) -> Requirement:
+    """A program that makes keys and certificates, on the controller's machine."""
+    return replace(program(name), makes_keys=True)
 
 
 def path(what: str, name: str, package: str) -> Requirement:

@@ -20,6 +20,7 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     TunnelOptions,
     equals,
+    key_maker,
     program,
     tun_device,
 )
@@ -76,7 +77,7 @@ class Fastd(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("fastd"), program("openssl"))
+        return (tun_device(), program("fastd"), key_maker("openssl"))
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:

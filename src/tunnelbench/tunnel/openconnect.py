@@ -21,6 +21,7 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     TunnelOptions,
     equals,
+    key_maker,
     program,
     tun_device,
 )
@@ -64,7 +65,7 @@ class OpenConnect(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("ocserv"), program("openconnect"), program("openssl"))
+        return (tun_device(), program("ocserv"), program("openconnect"), key_maker("openssl"))
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:

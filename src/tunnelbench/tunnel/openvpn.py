@@ -20,6 +20,7 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     equals,
     ipv6,
+    key_maker,
     program,
     source_words,
     tun_device,
@@ -68,7 +69,7 @@ class OpenVpn(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        needs = [tun_device(), program(options.program, "openvpn"), program("openssl")]
+        needs = [tun_device(), program(options.program, "openvpn"), key_maker("openssl")]
         needs += [] if options.aes_instructions else [X86_64]
         needs += [ipv6()] if options.outside == "ipv6" else []
         needs += [_engines(options.program)] if options.engine is not None else []

@@ -26,6 +26,7 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     TunnelOptions,
     equals,
+    key_maker,
     path,
     program,
 )
@@ -107,7 +108,7 @@ class StrongSwan(Tunnel[OptionsT]):
             path("charon", CHARON, "strongswan-charon"),
             path("charon's OpenSSL", f"{PLUGINS}/libstrongswan-openssl.so", "libstrongswan-standard-plugins"),
             program("swanctl", "strongswan-swanctl"),
-            program("openssl"),
+            key_maker("openssl"),
             *private_run_programs(),
         )
 

@@ -24,6 +24,7 @@ from tunnelbench.tunnel.base import (
     Tunnel,
     TunnelOptions,
     equals,
+    key_maker,
     program,
     tun_device,
 )
@@ -113,7 +114,7 @@ class Tinc(Tunnel[Options]):
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("tincd", "tinc"), program("openssl"))
+        return (tun_device(), program("tincd", "tinc"), key_maker("openssl"))
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
@@ -188,7 +189,7 @@ class Tinc(Tunnel[Options]):
     def _nodes(self, daemon: Daemon) -> str:
         """The list of nodes that tinc prints on SIGUSR2."""
         seen = len(daemon.output())
-        daemon.process.send_signal(signal.SIGUSR2)
+        daemon.signal(signal.SIGUSR2)
         deadline = time.monotonic() + 2
         while "End of nodes." not in (listing := daemon.output()[seen:]) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.output.samples import OUTPUT
 from tests.unit.measure.pcap import ipv4, ipv6, pcap
@@ -22,18 +22,14 @@ SENT = [
     ipv4("udp", b"rest", offset=185),
 ]
 
-same_folder = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-
-def read(folder: Path, data: bytes) -> list[Packet]:
-    path = folder / "capture.pcap"
-    path.write_bytes(data)
-    return list(read_pcap(path))
+def read(data: bytes) -> list[Packet]:
+    return list(read_pcap(data))
 
 
 @pytest.mark.parametrize("path", CAPTURES)
 def test_a_real_capture_of_two_pings_is_read(path: Path) -> None:
-    packets = list(read_pcap(path))
+    packets = list(read_pcap(path.read_bytes()))
     assert {packet.protocol for packet in packets} == {"icmp"}
     assert [packet.length_bytes for packet in packets] == [84, 84, 1500, 148, 1500, 148]
     assert all(PATTERN in packet.content for packet in packets)
@@ -41,8 +37,8 @@ def test_a_real_capture_of_two_pings_is_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_packets_are_read_in_either_byte_order(order: str, tmp_path: Path) -> None:
-    packets = read(tmp_path, pcap(SENT, order))
+def test_packets_are_read_in_either_byte_order(order: str) -> None:
+    packets = read(pcap(SENT, order))
     assert [(packet.protocol, packet.ports, packet.length_bytes) for packet in packets] == [
         ("udp", (50000, 1194), 29),
         ("tcp", (655, 40000), 1424),
@@ -53,38 +49,36 @@ def test_packets_are_read_in_either_byte_order(order: str, tmp_path: Path) -> No
 
 
 def test_a_packet_that_was_cut_to_the_snap_length_keeps_its_true_length(tmp_path: Path) -> None:
-    first, second, *_ = read(tmp_path, pcap(SENT, snap_bytes=100))
+    first, second, *_ = read(pcap(SENT, snap_bytes=100))
     assert (first.length_bytes, len(first.content)) == (29, 29)
     assert (second.length_bytes, len(second.content)) == (1424, 86)
 
 
-@same_folder
+@settings(deadline=None)
 @given(st.data(), st.sampled_from("<>"))
-def test_a_file_that_is_cut_off_anywhere_gives_the_whole_packets_before_that(
-    tmp_path: Path, data: st.DataObject, order: str
-) -> None:
+def test_a_file_that_is_cut_off_anywhere_gives_the_whole_packets_before_that(data: st.DataObject, order: str) -> None:
     whole = pcap(SENT, order)
     length = data.draw(st.integers(0, len(whole)))
-    packets = read(tmp_path, whole[:length])
+    packets = read(whole[:length])
     ends = [len(pcap(SENT[: count + 1], order)) for count in range(len(SENT))]
     assert [packet.content for packet in packets] == SENT[: sum(end <= length for end in ends)]
 
 
-@same_folder
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from("<>"))
-def test_any_bytes_behind_a_file_header_can_be_read(tmp_path: Path, rest: bytes, order: str) -> None:
-    read(tmp_path, pcap([], order) + rest)
+def test_any_bytes_behind_a_file_header_can_be_read(rest: bytes, order: str) -> None:
+    read(pcap([], order) + rest)
 
 
-@same_folder
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=0, max_size=60), max_size=4))
-def test_any_frame_can_be_read(tmp_path: Path, frames: list[bytes]) -> None:
-    read(tmp_path, pcap(frames))
+def test_any_frame_can_be_read(frames: list[bytes]) -> None:
+    read(pcap(frames))
 
 
 @pytest.mark.parametrize("data", [b"", b"tcpdump: no such device\n", b"\xd4\xc3\xb2\xa1"])
-def test_a_file_that_is_no_capture_holds_no_packets(data: bytes, tmp_path: Path) -> None:
-    assert read(tmp_path, data) == []
+def test_a_file_that_is_no_capture_holds_no_packets(data: bytes) -> None:
+    assert read(data) == []
 
 
 def test_options_of_a_header_are_passed_over() -> None:

@@ -9,11 +9,11 @@ import pytest
 from tests.unit.tunnel.fakes import FakeDaemon
 
 from tunnelbench.host.command import Daemon
+from tunnelbench.host.host import THIS_MACHINE, CpuReading
 from tunnelbench.host.procfs import CpuTimes, DeviceCounters
 from tunnelbench.measure import companion
 from tunnelbench.measure.companion import Companion, TrafficPath
 from tunnelbench.measure.counters import Place
-from tunnelbench.measure.cpu import CpuReading
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.testbed.base import SLOW_START_S, Testbed
@@ -30,6 +30,10 @@ class Host:
         self.path = path
         self.cpus = cpus
         self.commands: list[list[str]] = []
+        self.machine = THIS_MACHINE
+
+    def sampler(self, daemons: Any, limit_s: float) -> None:
+        """It is this machine: its CPUs are read directly."""
 
     def run(self, argv: list[str]) -> SimpleNamespace:
         self.commands.append(argv)

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 from tests.unit.tunnel.fakes import FakeDaemon, FakeHost
 
+from tunnelbench.host.host import CpuReading
 from tunnelbench.host.procfs import CpuTimes, ProcessCpu
 from tunnelbench.measure import cpu
-from tunnelbench.measure.cpu import CpuReading, read_cpu, usage, wait_for_quiet
+from tunnelbench.measure.cpu import read_cpu, usage, wait_for_quiet
 
 EARLIER = CpuReading(100.0, {0: CpuTimes(1, 2, 30, 4, 5), 1: CpuTimes(1, 1, 40, 1, 1)}, None, "")
 LATER = CpuReading(110.0, {0: CpuTimes(2, 4, 36, 5, 5), 1: CpuTimes(1, 1, 50, 1, 1)}, None, "")

@@ -7,8 +7,9 @@ import os
 from tunnelbench.cli.drawing import drawn, facts, title
 from tunnelbench.cli.output import emit, emit_json, link_text
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import TOPOLOGIES
+from tunnelbench.model.testbed import TOPOLOGIES, Port, TestbedSpec, TesterSpec
 from tunnelbench.plan import read_testbed
+from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
 
@@ -19,11 +20,15 @@ def show(reference: str, *, as_json: bool) -> None:
     if as_json:
         emit_json(testbed)
         return
+    if testbed.router:
+        emit(drawn(title(f"{testbed.name}: {testbed.title}" if testbed.title else testbed.name), facts(hosts(testbed))))
+        return
     text = drawn(
         title(f"{testbed.name}: {testbed.title}" if testbed.title else testbed.name),
         facts(
             [
                 ("Kind", testbed.kind),
+                *board(testbed),
                 ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
                 ("Topology", f"{testbed.topology}: {TOPOLOGIES[testbed.topology]}"),
                 ("Router's CPU", "the last one" if testbed.router_cpu is None else str(testbed.router_cpu)),
@@ -33,6 +38,40 @@ def show(reference: str, *, as_json: bool) -> None:
         ),
     )
     emit(text)
+
+
+def board(testbed: TestbedSpec) -> list[tuple[str, str]]:
+    """What QEMU is to emulate, of a testbed with a virtual router."""
+    if not testbed.board:
+        return []
+    share = testbed.cpu_share_percent
+    held = "all that it can use of a CPU" if share is None else f"{share:g} % of a CPU"
+    return [("Virtual router", f"{BOARDS[testbed.board].title}, emulated; {held}")]
+
+
+def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
+    """What the file says of the three hosts; what it leaves out is found when a run begins."""
+    if testbed.router is None:
+        return []
+    router = testbed.router
+
+    def end(port: Port) -> str:
+        return " ".join([port.device or "device to be found", port.address or "address as it is"])
+
+    def tester(spec: TesterSpec) -> str:
+        where = "this machine" if spec.access.is_local else spec.access.host
+        return f"{where}, {end(spec.port)}" + (", moved into a namespace for the run" if spec.namespace else "")
+
+    rows = [
+        ("Kind", testbed.kind),
+        ("Router", router.access.host),
+        ("LAN", f"router {end(router.lan)}; client on {tester(testbed.client)}"),
+        ("WAN", f"router {end(router.wan)}; server on {tester(testbed.server)}"),
+        ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
+    ]
+    told = [f"{router.watts:g} W"] if router.watts is not None else []
+    told += [router.price] if router.price else []
+    return [*rows, ("Told of it", ", ".join(told))] if told else rows
 
 
 def cpus_here(router_cpu: int | None) -> str:

@@ -1,0 +1,186 @@
+"""What `tunnelbench doctor --on TESTBED` says of the hosts that are reached by SSH; nothing is changed there."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from tunnelbench.cli.needs import requirements
+from tunnelbench.host.host import RUN_FOLDER
+from tunnelbench.host.lent import LentHost
+from tunnelbench.host.programs import REQUIRED_PROGRAMS
+from tunnelbench.host.readiness import PURPOSES, Finding, Status, Wanted, met
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.plan import read_testbed
+from tunnelbench.testbed import KINDS, firewall, open_testbed
+from tunnelbench.testbed.ssh import SshTestbed
+from tunnelbench.tunnel import adapters
+
+INSTALLERS = {
+    "opkg": "opkg update && opkg install",
+    "apk": "apk add",
+    "apt-get": "apt-get install",
+}
+"""How a package is installed, by the program that does it; the first that a host has."""
+
+OPENWRT_PACKAGES = {
+    "/dev/net/tun": "kmod-tun",
+    "the program openvpn": "openvpn-openssl",
+    "the program tincd": "tinc",
+    "the program wg": "wireguard-tools",
+    "the program fastd": "fastd",
+    "the program nebula": "nebula",
+    "the program openconnect": "openconnect",
+    "the program ocserv": "ocserv",
+    "the program charon": "strongswan-charon",
+    "the kernel's wireguard": "kmod-wireguard",
+    "the kernel's vxlan": "kmod-vxlan",
+    "the kernel's geneve": "kmod-geneve",
+    "the kernel's gre": "kmod-gre ip-full",
+    "the kernel's ipip": "kmod-ipip ip-full",
+    "the kernel's sit": "kmod-sit ip-full",
+}
+"""What OpenWrt's feeds call the package that holds a requirement (openwrt/openwrt and openwrt/packages on GitHub)."""
+
+SAID = {
+    "board": "board",
+    "soc": "SoC",
+    "memory_mib": "memory [MiB]",
+    "memory_available_kib": "of it free [KiB]",
+    "tmp_free_kib": "room in /tmp [KiB]",
+    "kernel": "kernel",
+    "system": "system",
+    "openwrt_target": "OpenWrt target",
+    "busybox": "BusyBox",
+    "flow_offloading": "flow offloading",
+    "flow_offloading_hw": "the same in hardware",
+    "flowtables": "flow tables in the kernel",
+    "packet_steering": "packet steering",
+    "gro": "GRO",
+    "rps_cpus": "RPS",
+    "governor": "governor",
+    "schedstat": "schedstat",
+}
+"""Facts that are told as they are, and what people call them."""
+
+
+def examine(reference: str) -> dict[str, list[Finding]]:
+    """What a run needs of a testbed's hosts, by host. Raises as `read_testbed`."""
+    spec = read_testbed(reference, (), KINDS).testbed
+    name = f"doctor-{secrets.token_hex(3)}"
+    folder = RUN_FOLDER / name
+    testbed = open_testbed(spec, name, folder)
+    sections: dict[str, list[Finding]] = {}
+    try:
+        for host in testbed.lent if isinstance(testbed, SshTestbed) and spec.router else ():
+            looker = LentHost(host.name, host.access, f"{name}-{host.name}", host.log_folder, testbed.local)
+            sections[f"{host.name}, {host.access.host}"] = list(of_host(looker))
+        if (
+            isinstance(testbed, SshTestbed)
+            and spec.router
+            and not any(each.status is Status.MISSING for each in all_of(sections))
+        ):
+            sections["cables"] = [cables(testbed)]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return sections
+
+
+def all_of(sections: Mapping[str, list[Finding]]) -> Iterator[Finding]:
+    for findings in sections.values():
+        yield from findings
+
+
+def of_host(host: LentHost) -> Iterator[Finding]:
+    """One host: its connection, what it is, whose it is, and what its tunnels lack."""
+    with ExitStack() as stack:
+        stack.callback(host.close)
+        try:
+            host.connect()
+        except CannotHere as error:
+            yield Finding("SSH", Status.MISSING, error.message, "everything goes over it", error.hint)
+            return
+        stack.callback(host.forget)
+        yield Finding("SSH", Status.OK, "", "logs in without a question")
+        facts = host.facts()
+        yield processor(facts)
+        for key, called in SAID.items():
+            if key in facts:
+                yield Finding(called, Status.OK, told(facts[key]), "as it tells")
+        yield Finding("firewall", Status.OK, firewall.kind(host), "rules are added for a run and removed")
+        yield lease(host)
+        manager = next((each for each in INSTALLERS if host.has_program(each)), "")
+        if host.name == "router":
+            yield from tunnels(host, manager)
+        else:
+            yield from programs(host, manager)
+
+
+def processor(facts: Mapping[str, Any]) -> Finding:
+    """What it computes with."""
+    parts = [str(facts.get("cpu_model", facts.get("architecture", "not told"))), f"{facts.get('cpus', '?')} CPUs"]
+    if "cpu_mhz" in facts:
+        parts.append(f"{facts['cpu_mhz']} MHz ({facts.get('cpu_mhz_from', 'not told where from')})")
+    crypto = facts.get("crypto_instructions")
+    return Finding("CPU", Status.OK, ", ".join(parts), f"with {crypto}" if crypto else "no crypto instructions told")
+
+
+def told(value: object) -> str:
+    """A fact as text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    return str(value)
+
+
+def lease(host: LentHost) -> Finding:
+    """Whether somebody uses it."""
+    found = host.lease()
+    why = "one controller at a time"
+    if found["state"] == "free":
+        return Finding("lease", Status.OK, "free", why)
+    who = f"{found['state']}: {found.get('owner', 'unknown')}"
+    return Finding("lease", Status.WARNING, who, why, "wait, or tunnelbench clean --on TESTBED")
+
+
+def tunnels(host: LentHost, manager: str) -> Iterator[Finding]:
+    """What the tunnels need of the router, each thing once."""
+    users: dict[str, list[str]] = {}
+    needed = {}
+    for kind in adapters():
+        for requirement in requirements(kind):
+            if not requirement.makes_keys:
+                users.setdefault(requirement.what, []).append(kind)
+                needed[requirement.what] = requirement
+    for what, requirement in needed.items():
+        package = OPENWRT_PACKAGES.get(what, "")
+        remedy = requirement.remedy
+        if manager in ("opkg", "apk"):
+            remedy = f"{INSTALLERS[manager]} {package}" if package else "no package of OpenWrt is known to hold it"
+        wanted = Wanted(what, f"for {', '.join(users[what])}", remedy, Status.ABSENT)
+        yield met(wanted, partial(requirement.is_met, host))
+
+
+def programs(host: LentHost, manager: str) -> Iterator[Finding]:
+    """What every run needs of a tester."""
+    for program, package in REQUIRED_PROGRAMS.items():
+        remedy = f"{INSTALLERS.get(manager, 'install')} {package}"
+        yield met(Wanted(program, PURPOSES[program], remedy), partial(host.has_program, program))
+
+
+def cables(testbed: SshTestbed) -> Finding:
+    """Whether devices and addresses can be told."""
+    why = "client, router and server are joined by them"
+    try:
+        testbed.look()
+    except CannotHere as error:
+        return Finding("cables", Status.MISSING, error.message, why, error.hint)
+    found = testbed.survey
+    if found is None:
+        return Finding("cables", Status.UNKNOWN, "", why)
+    lan = f"{found.client.device} {found.client.interface} - {found.router_lan.device} {found.router_lan.interface}"
+    wan = f"{found.router_wan.device} {found.router_wan.interface} - {found.server.device} {found.server.interface}"
+    return Finding("cables", Status.OK, f"LAN {lan}; WAN {wan}", why)

@@ -1,0 +1,177 @@
+"""What a testbed with a real router is: devices and addresses of its three hosts, found by asking, nothing changed."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tunnelbench.host.host import Host
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import Port, TestbedSpec
+
+PROPOSED_ROUTER = "198.18.2.1/24"
+PROPOSED_SERVER = "198.18.2.2/24"
+"""For a cable that has no addresses yet: from the range for benchmarks (RFC 2544, appendix C.2.2)."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One end of a cable."""
+
+    device: str
+    interface: str
+    """IPv4 address with its prefix."""
+    is_there: bool
+    """Whether the device has that address already; else it is added for the run."""
+
+    @property
+    def address(self) -> str:
+        return self.interface.partition("/")[0]
+
+    @property
+    def network(self) -> ipaddress.IPv4Network:
+        return ipaddress.IPv4Interface(self.interface).network
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Both cables, end by end."""
+
+    client: Place
+    router_lan: Place
+    router_wan: Place
+    server: Place
+
+
+def find(spec: TestbedSpec, client: Host, router: Host, server: Host) -> Survey:
+    """Fill in what the testbed file leaves out.
+
+    Raises CannotHere, naming what is to be written into the file, where that cannot be told.
+    """
+    if spec.router is None:
+        raise ValueError(f"testbed {spec.name} has no router of its own")
+    at_router, at_client, at_server = (parse_addresses(_addresses(host)) for host in (router, client, server))
+    lan = _router_lan(spec.router.lan, spec.router.access.host, at_router, at_client)
+    wan = _router_wan(spec.router.wan, lan, router, at_router)
+    client_place = _tester("client", spec.client.port, lan, at_client)
+    server_place = _server(spec.server.port, wan, client_place, at_server, server)
+    for cable, ends in (("LAN", (client_place, lan)), ("WAN", (server_place, wan))):
+        if ends[0].network != ends[1].network or ends[0].address == ends[1].address:
+            raise CannotHere(
+                f"on the {cable} the tester has {ends[0].interface} and the router {ends[1].interface}: "
+                "no two addresses of one network",
+                "write addresses that fit into the testbed file",
+            )
+    return Survey(client_place, lan, wan, server_place)
+
+
+def _addresses(host: Host) -> str:
+    return host.ip("-o", "-4", "addr", "show").stdout
+
+
+def parse_addresses(text: str) -> dict[str, list[str]]:
+    """`ip -o -4 addr show`, iproute2's or BusyBox's, as device -> IPv4 addresses with prefixes; without lo."""
+    found: dict[str, list[str]] = {}
+    for device, interface in re.findall(r"^\d+: (\S+?)(?:@\S+)?\s+inet (\S+)", text, re.MULTILINE):
+        if device != "lo":
+            found.setdefault(device, []).append(interface if "/" in interface else f"{interface}/32")
+    return found
+
+
+def _place(port: Port, device: str, found: Mapping[str, Sequence[str]], default: str = "") -> Place | None:
+    """A device with the address of the file, else its first, else the default."""
+    own = found.get(device, [])
+    if port.address:
+        return Place(device, port.address, port.address in own)
+    if own:
+        return Place(device, own[0], is_there=True)
+    return Place(device, default, is_there=False) if default else None
+
+
+def _router_lan(
+    port: Port, target: str, at_router: Mapping[str, Sequence[str]], at_client: Mapping[str, Sequence[str]]
+) -> Place:
+    """The device with the address that SSH goes to, or one in a network of the client's."""
+    if port.device:
+        if place := _place(port, port.device, at_router):
+            return place
+    else:
+        address = target.rpartition("@")[2]
+        networks = [ipaddress.IPv4Interface(each).network for own in at_client.values() for each in own]
+        for device, own in at_router.items():
+            if any(each.partition("/")[0] == address for each in own) and (place := _place(port, device, at_router)):
+                return place
+        for device, own in at_router.items():
+            for each in own:
+                if ipaddress.IPv4Interface(each).network in networks:
+                    return Place(device, port.address or each, is_there=not port.address or port.address in own)
+    raise CannotHere(
+        "which device of the router is its LAN cannot be told",
+        "write router.lan_device and router.lan_address into the testbed file",
+    )
+
+
+def _router_wan(port: Port, lan: Place, router: Host, at_router: Mapping[str, Sequence[str]]) -> Place:
+    device = port.device
+    if not device:
+        told = router.run(["uci", "-q", "get", "network.wan.device"], check=False).stdout.strip()
+        default = re.search(r"^default .*\bdev (\S+)", router.ip("route").stdout, re.MULTILINE)
+        others = [name for name in at_router if name != lan.device]
+        device = told or (default[1] if default and default[1] != lan.device else "")
+        device = device or (others[0] if len(others) == 1 else "")
+    if not device or device == lan.device:
+        raise CannotHere(
+            "which device of the router is its WAN cannot be told",
+            "write router.wan_device into the testbed file; `ip link` on the router lists them",
+        )
+    place = _place(port, device, at_router, PROPOSED_ROUTER)
+    if place is None:
+        raise ValueError("there is a default")
+    return place
+
+
+def _tester(role: str, port: Port, router: Place, found: Mapping[str, Sequence[str]]) -> Place:
+    """The device in the router's network."""
+    if port.device:
+        if place := _place(port, port.device, found):
+            return place
+        raise CannotHere(
+            f"the {role}'s {port.device} has no IPv4 address", f"write {role}.address into the testbed file"
+        )
+    for device, own in found.items():
+        for each in own:
+            if ipaddress.IPv4Interface(each).network == router.network and (not port.address or port.address == each):
+                return Place(device, each, is_there=True)
+    raise CannotHere(
+        f"the {role} has no device with an address in {router.network}",
+        f"write {role}.device and {role}.address into the testbed file",
+    )
+
+
+def _server(port: Port, wan: Place, client: Place, found: Mapping[str, Sequence[str]], host: Host) -> Place:
+    """As `_tester`; a single spare device with a carrier will do, for the cable may have no addresses yet."""
+    if not port.device:
+        try:
+            return _tester("server", port, wan, found)
+        except CannotHere:
+            spare = [name for name in _wired(host) if name != client.device and name not in found]
+            if len(spare) != 1:
+                raise
+            port = Port(spare[0], port.address)
+    default = PROPOSED_SERVER if wan.interface == PROPOSED_ROUTER else ""
+    place = _place(port, port.device, found, default)
+    if place is None or place.address == wan.address:
+        raise CannotHere(
+            f"the server's {port.device} has no IPv4 address in {wan.network}",
+            "write server.address into the testbed file",
+        )
+    return place
+
+
+def _wired(host: Host) -> list[str]:
+    """Devices with an Ethernet address, but for those that software made on top of others."""
+    listed = host.ip("-o", "link", "show").stdout
+    found = re.findall(r"^\d+: (\S+?)(?:@\S+)?: .*link/ether", listed, re.MULTILINE)
+    return [name for name in found if not re.match(r"(br|docker|virbr|veth|tun|tap|wg|vnet|bond|dummy)", name)]

@@ -1,0 +1,216 @@
+"""A laptop and a router for tests, without either: two network namespaces, joined by two cables (veth pairs).
+
+    laptop(nic0) --- (lan0)router         where ssh goes
+    laptop(nic1) --- (wan0)router
+
+In the router's runs dropbear, and all that its users see is BusyBox: its ash is their shell, its applets are their
+programs, beside those few that a test installs. /tmp is small and in memory, as on a router. /proc is the machine's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROUTER, LAPTOP = "tbt-router", "tbt-laptop"
+LAN, WAN = "192.168.77", "192.168.78"
+INSTALLED = ("dropbear", "openvpn")
+START_LIMIT_S = 10.0
+TMP_SIZE = "8m"
+
+
+@dataclass
+class Rig:
+    """What is up: `folder` holds keys and programs."""
+
+    folder: Path
+    dropbear: subprocess.Popen[bytes]
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.folder / "ssh_config"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    def testbed_file(self, **router: object) -> Path:
+        """A testbed file of this rig; `router` are more keys of [router]."""
+        lines = [
+            'kind = "ssh"',
+            "quiet_wait_s = 5",
+            "[router]",
+            f'host = "root@{LAN}.1"',
+            f'config = "{self.ssh_config}"',
+        ]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in router.items()]
+        path = self.folder / "rig.toml"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def tunnelbench(self, *words: str, check: bool = True, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
+        """Run tunnelbench on the laptop, whose user has the rig's ssh_config; what it prints."""
+        environment = {**os.environ, "PATH": f"{self.folder / 'laptop'}:{os.environ['PATH']}"}
+        argv = on_laptop(*words)
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"{shlex.join(words)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def on_router(self, script: str) -> str:
+        """Run sh as the router sees the world: its network, its /tmp, its programs."""
+        inside = [f"--net=/run/netns/{ROUTER}", f"--mount=/proc/{self.dropbear.pid}/ns/mnt"]
+        argv = ["nsenter", *inside, "sh", "-c", script]
+        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout
+
+    def state(self) -> str:
+        """All that a run might leave: addresses, routes, rules, settings and files of the router, and the laptop's."""
+        router = self.on_router("ip -o -4 addr; ip route; ip rule; ls /tmp; cat /proc/sys/net/ipv4/ip_forward")
+        shown = [run("ip", "-n", LAPTOP, "-o", "-4", *what) for what in (["addr"], ["route"], ["rule"])]
+        offloads = run("ip", "netns", "exec", LAPTOP, "ethtool", "-k", "nic1") if "nic1" in shown[0] else ""
+        return "\n".join([_without_times(router), *map(_without_times, shown), offloads])
+
+    def end_sessions(self) -> None:
+        """End every session of the router's SSH server at once, as when the router is switched off and on."""
+        for pid in run("ps", "-o", "pid=", "--ppid", str(self.dropbear.pid)).split():
+            os.kill(int(pid), signal.SIGKILL)
+
+    def end_sleepers(self) -> None:
+        """The last sleep of a lease's watchdog outlives it, for 30 s at most."""
+        for pid in run("ip", "netns", "pids", ROUTER).split():
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                    os.kill(int(pid), signal.SIGKILL)
+
+    def programs_of_server(self, controller: int) -> str:
+        """The command lines of what a run has started."""
+        return run("ps", "-o", "args=", "--ppid", str(controller))
+
+    def take_down(self) -> None:
+        self.dropbear.kill()
+        self.dropbear.wait()
+        for name in (LAPTOP, ROUTER):
+            for pid in run("ip", "netns", "pids", name).split():
+                subprocess.run(["kill", "-9", pid], check=False, capture_output=True)
+            run("ip", "netns", "del", name)
+
+
+def on_laptop(*words: str) -> list[str]:
+    """The command that runs tunnelbench on the laptop, by nsenter: what `ip netns` mounts there is seen here, too."""
+    return ["nsenter", f"--net=/run/netns/{LAPTOP}", str(Path(sys.executable).with_name("tunnelbench")), *words]
+
+
+def run(*argv: str, stdin: str = "") -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True, input=stdin, timeout=20).stdout
+
+
+def _without_times(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if "valid_lft" not in line)
+
+
+def set_up(folder: Path, programs: Sequence[str] = INSTALLED) -> Rig:
+    """Make it all; nothing of it is in the machine's own network."""
+    for name in (ROUTER, LAPTOP):
+        run("ip", "netns", "add", name)
+        run("ip", "-n", name, "link", "set", "lo", "up")
+        _quiet(name)
+    for near, far, network in (("nic0", "lan0", LAN), ("nic1", "wan0", WAN)):
+        run("ip", "-n", LAPTOP, "link", "add", near, "type", "veth", "peer", "name", far, "netns", ROUTER)
+        for name, device, last in ((LAPTOP, near, 2), (ROUTER, far, 1)):
+            run("ip", "-n", name, "addr", "add", f"{network}.{last}/24", "dev", device)
+            run("ip", "-n", name, "link", "set", device, "up")
+            run("ip", "netns", "exec", name, "ethtool", "-K", device, "tx", "off")
+    run("ip", "-n", ROUTER, "route", "add", "default", "via", f"{WAN}.2")
+    _programs(folder, programs)
+    _keys(folder)
+    return Rig(folder, _dropbear(folder))
+
+
+def _quiet(name: str) -> None:
+    for where in ("all", "default"):
+        run("ip", "netns", "exec", name, "sysctl", "-q", "-w", f"net.ipv6.conf.{where}.disable_ipv6=1")
+
+
+def _programs(folder: Path, programs: Sequence[str]) -> None:
+    """One folder with BusyBox and its applets, and the programs that are installed on this router."""
+    place = folder / "bin"
+    place.mkdir(parents=True)
+    busybox = shutil.copy(shutil.which("busybox") or "busybox", place / "busybox")
+    for applet in run(str(busybox), "--list").split():
+        if applet != "busybox":
+            (place / applet).symlink_to("busybox")
+    for program in programs:
+        found = shutil.which(program)
+        if found is None:
+            raise AssertionError(f"the test needs {program}: scripts/install-debian --dev")
+        (place / program).unlink(missing_ok=True)
+        shutil.copy(found, place / program)
+
+
+def _keys(folder: Path) -> None:
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "id"))
+    home = folder / "root" / ".ssh"
+    home.mkdir(parents=True, mode=0o700)
+    host_key = str(folder / "root" / "hostkey")
+    run("dropbearkey", "-t", "ed25519", "-f", host_key)
+    public = run("dropbearkey", "-y", "-f", host_key).splitlines()
+    key = next(line for line in public if line.startswith("ssh-ed25519")).split()
+    (folder / "known_hosts").write_text(f"{LAN}.1 {key[0]} {key[1]}\n")
+    home.parent.chmod(0o700)
+    shutil.copy(folder / "id.pub", home / "authorized_keys")
+    (home / "authorized_keys").chmod(0o600)
+    (folder / "passwd").write_text("root:x:0:0:root:/root:/bin/ash\n")
+    (folder / "shells").write_text("/bin/ash\n")
+    wrapper = folder / "laptop" / "ssh"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n')
+    wrapper.chmod(0o755)
+    (folder / "ssh_config").write_text(
+        f"Host *\n  IdentityFile {folder}/id\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {folder}/known_hosts\n  GlobalKnownHostsFile none\n"
+    )
+
+
+def _dropbear(folder: Path) -> subprocess.Popen[bytes]:
+    script = f"""
+        set -e
+        mount --make-rprivate /
+        mount --bind {folder}/root /root
+        mount --bind {folder}/passwd /etc/passwd
+        mount --bind {folder}/shells /etc/shells
+        mount --bind {folder}/bin /usr/sbin
+        mount --bind {folder}/bin /usr/bin
+        mount -t tmpfs -o size={TMP_SIZE},mode=1777 tmpfs /tmp
+        exec /usr/sbin/dropbear -F -E -r /root/hostkey -p {LAN}.1:22
+    """
+    with (folder / "dropbear.log").open("wb") as log:
+        # fmt: off
+        process = subprocess.Popen(
+            ["nsenter", f"--net=/run/netns/{ROUTER}", "unshare", "--mount", "sh", "-c", script],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )
+        # fmt: on
+    deadline = time.monotonic() + START_LIMIT_S
+    while ":0016 " not in run("ip", "netns", "exec", ROUTER, "cat", "/proc/net/tcp"):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise AssertionError((folder / "dropbear.log").read_text())
+        time.sleep(0.02)
+    return process

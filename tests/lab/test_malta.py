@@ -1,0 +1,102 @@
+"""A virtual router: its image, a short matrix through it by SSH, and the end of both when the controller is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tunnelbench.host.host import RUN_FOLDER
+from tunnelbench.qemu.boards import MALTA
+from tunnelbench.qemu.image import Image, find_image
+from tunnelbench.qemu.machine import left_machines
+from tunnelbench.qemu.quota import left_groups
+
+pytestmark = pytest.mark.lab
+
+TUNNELBENCH = str(Path(sys.executable).parent / "tunnelbench")
+PLAN = """
+rounds = 1
+[tcp]
+payload_bytes = 1448
+direction = "out"
+duration_s = 6
+interval_s = 0.5
+[[tunnel]]
+kind = "openvpn"
+cipher = "AES-128-CBC"
+"""
+LIMIT_S = 280
+"""Emulated and on a busy machine; on a quiet one it takes a fourth of that."""
+PROOF = {"reach", "route-router", "route-server", "outer-protocol", "payload-pattern", "outer-length"}
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    return find_image(MALTA, print)
+
+
+def command(folder: Path) -> list[str]:
+    plan = folder / "plan.toml"
+    plan.write_text(PLAN)
+    store = str(folder / "results.sqlite")
+    return [TUNNELBENCH, "run", str(plan), "--on", "malta", "--set", "quiet_wait_s=0", "--store", store]
+
+
+@pytest.mark.timeout(3 * LIMIT_S + 300)
+def test_tunnels_are_proven_through_a_virtual_router_that_says_how_busy_it_was(image: Image, tmp_path: Path) -> None:
+    done = subprocess.run([*command(tmp_path), "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode in {0, 3}, done.stderr  # 3: on a machine that others use, no figure counts
+    found = json.loads(done.stdout)
+    facts = found["run"]["host_facts"]
+    assert facts["guest_kernel"] == image.kernel_version
+    assert facts["guest"] == "on a virtual router, emulated"
+    trials = {trial["spec"]["tunnel"]["name"]: trial for trial in found["trials"]}
+    assert len(trials) == 3, list(trials)
+    for name, trial in trials.items():
+        if name == "testers back to back":
+            continue
+        proof = trial["proof"]
+        assert proof is not None, trial["reason"]
+        assert {check["verdict"] for check in proof["checks"]} == {"ok"}
+        assert {check["name"] for check in proof["checks"]} >= PROOF
+        if trial["outcome"] == "measured":  # on a machine that stands still there may be no window
+            router = trial["tcp"]["window"]["router_cpu"]
+            assert router["idle_s"] < router["wall_s"] * 0.9
+    mark = found["run"]["run_id"][-6:]
+    assert left_machines(mark) == []
+    assert left_groups(mark) == []
+
+
+def test_a_controller_that_is_killed_takes_its_virtual_router_with_it(image: Image, tmp_path: Path) -> None:
+    before = set(RUN_FOLDER.glob("[0-9]*"))
+    with subprocess.Popen(command(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as controller:
+        (folder,) = await_folder(before)
+        mark = folder.name[-6:]
+        await_machines(mark, 1)
+        controller.send_signal(signal.SIGKILL)
+    await_machines(mark, 0)
+    cleaned = subprocess.run([TUNNELBENCH, "clean"], capture_output=True, text=True, timeout=30, check=True)
+    assert folder.name in cleaned.stdout
+    assert not folder.exists()
+    assert left_groups(mark) == []
+
+
+def await_folder(before: set[Path]) -> set[Path]:
+    deadline = time.monotonic() + 60
+    while not (new := set(RUN_FOLDER.glob("[0-9]*")) - before):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return new
+
+
+def await_machines(mark: str, number: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(left_machines(mark)) != number:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,236 @@
+"""A router that is reached by SSH: dropbear and BusyBox in a namespace, a laptop with two cards in another."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.lab import rig as rigs
+from tests.lab.rig import LAN, LAPTOP, Rig
+
+from tunnelbench.host.host import NamespaceHost
+from tunnelbench.host.lent import LentHost
+from tunnelbench.host.ssh import LinkLost
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import Access
+from tunnelbench.tunnel import adapter, unmet
+
+pytestmark = pytest.mark.lab
+
+PLAN = """
+rounds = 1
+[tcp]
+duration_s = 4
+direction = "out"
+[[tunnel]]
+kind = "openvpn"
+[[tunnel]]
+kind = "tinc"
+"""
+
+SHORT_PLAN = '[tcp]\nduration_s = 4\ndirection = "out"\n[[tunnel]]\nkind = "none"\n'
+WAIT_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def rig(lab_obstacle: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    if lab_obstacle:
+        pytest.skip(lab_obstacle)
+    made = rigs.set_up(tmp_path_factory.mktemp("rig"))
+    try:
+        yield made
+    finally:
+        made.take_down()
+
+
+@pytest.fixture
+def untouched(rig: Rig, lab: None) -> Iterator[Rig]:  # it looks for what is left, so it comes last
+    """The rig, which is afterwards as it was."""
+    before = rig.state()
+    yield rig
+    rig.end_sleepers()
+    assert rig.state() == before
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "store.sqlite")
+
+
+def router(rig: Rig, folder: Path, **access: object) -> LentHost:
+    """The router as a host, reached from the laptop."""
+    laptop = NamespaceHost("laptop", folder, (0,), LAPTOP)
+    folder.mkdir(exist_ok=True)
+    where = Access(**{"host": f"root@{LAN}.1", "config": str(rig.ssh_config), **access})  # type: ignore[arg-type]
+    return LentHost("router", where, f"test-{folder.name}", folder / "router", laptop)
+
+
+def plan(folder: Path, text: str) -> str:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not in {WAIT_S:g} s: {what}"
+        time.sleep(0.05)
+
+
+def start(rig: Rig, *words: str) -> subprocess.Popen[str]:
+    argv = rigs.on_laptop(*words)
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_run_measures_a_router_by_its_own_counters_and_leaves_it_as_it_was(
+    untouched: Rig, store: str, tmp_path: Path
+) -> None:
+    words = ["run", plan(tmp_path, PLAN), "--on", str(untouched.testbed_file()), "--store", store, "--json"]
+    found = json.loads(untouched.tunnelbench(*words).stdout)
+    records = {trial["tunnel"]["kind"]: trial for trial in found["trials"] if trial["tunnel"]["kind"] != "back-to-back"}
+    for kind in ("none", "openvpn"):
+        assert records[kind]["outcome"] == "measured", records[kind]["reason"]
+        assert records[kind]["tcp"]["window"]["router_cpu"]["idle_s"] > 0
+    assert records["openvpn"]["tcp"]["window"]["program_cpu_s"]["openvpn"] > 0
+    assert "on the router: the program tincd is missing" in records["tinc"]["reason"]
+    assert found["run"]["host_facts"]["router_busybox"]
+
+
+def test_a_connection_that_is_lost_in_mid_trial_costs_that_trial_and_the_run_goes_on(
+    untouched: Rig, store: str, tmp_path: Path
+) -> None:
+    text = SHORT_PLAN + "[[tunnel]]\nkind = 'openvpn'\n"
+    words = [plan(tmp_path, text), "--on", str(untouched.testbed_file()), "--store", store, "--json"]
+    running = start(untouched, "run", *words, "--set", "tcp.duration_s=6")
+    until(lambda: "iperf3" in untouched.programs_of_server(running.pid), "traffic")
+    until(lambda: "samples" in untouched.on_router("ls /tmp/tunnelbench-dut-*"), "samples")
+    time.sleep(1)
+    untouched.end_sessions()
+    output, errors = running.communicate(timeout=90)
+    outcomes = {trial["tunnel"]["kind"]: trial["outcome"] for trial in json.loads(output)["trials"]}
+    assert outcomes["none"] == "void", errors
+    assert outcomes["openvpn"] == "measured", errors
+
+
+def test_after_kill_9_clean_brings_the_card_back_and_the_router_too(untouched: Rig, store: str, tmp_path: Path) -> None:
+    testbed = str(untouched.testbed_file())
+    running = start(untouched, "run", plan(tmp_path, SHORT_PLAN), "--on", testbed, "--store", store)
+    until(lambda: "iperf3" in untouched.programs_of_server(running.pid), "traffic")
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    done = untouched.tunnelbench("clean", "--on", testbed, "--store", store)
+    assert "of this machine's network" in done.stdout
+    assert "put back what" in done.stdout
+
+
+def test_a_second_controller_is_refused(untouched: Rig, tmp_path: Path) -> None:
+    with router(untouched, tmp_path / "a") as first, router(untouched, tmp_path / "b") as second:
+        first.take()
+        with pytest.raises(CannotHere, match=r"root@192\.168\.77\.1: .*test-a uses this router for another"):
+            second.take()
+        second.forget()
+
+
+def test_the_routers_watchdog_undoes_everything_when_the_lease_has_run_out(untouched: Rig, tmp_path: Path) -> None:
+    before = untouched.state()
+    host = router(untouched, tmp_path / "a")
+    host.connect()
+    host.take()
+    host.ip("route", "add", "198.18.4.1/32", "via", f"{rigs.WAN}.2")
+    host.set_kernel_file("/proc/sys/net/ipv4/ip_forward", "1")
+    program = host.start(["tail", "-f", "/dev/null"])
+    assert untouched.state() != before
+    host._tell("lease", "extend", str(host.folder), host.owner, "1")
+    untouched.end_sessions()
+    time.sleep(1.1)
+    untouched.end_sleepers()  # it would look again in 30 s
+    until(lambda: untouched.state() == before, "everything is put back")
+    assert "tail" not in untouched.on_router("ps | grep '[t]ail -f' || true")
+    program.kill()
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "access", "words"),
+    [
+        ("key", {}, "it shows another host key than the one that is known"),
+        ("unknown", {}, "its host key is not known here"),
+        (
+            "",
+            {"identity": "/dev/null", "config": "no-key"},
+            "it takes none of your keys, and a password is never typed",
+        ),
+        ("", {"port": 23}, "no SSH server answers on that port"),
+        ("", {"host": "root@no-such-host.invalid"}, "there is no host of that name"),
+    ],
+)
+def test_what_is_wrong_with_a_connection_is_said_in_a_sentence_at_once(
+    rig: Rig, tmp_path: Path, spoil: str, access: dict[str, object], words: str
+) -> None:
+    known = rig.known_hosts.read_text()
+    other = rigs.run("ssh-keygen", "-y", "-f", str(rig.folder / "id")).split()
+    rig.known_hosts.write_text({"key": f"{LAN}.1 {other[0]} {other[1]}\n", "unknown": ""}.get(spoil, known))
+    if access.get("config") == "no-key":
+        config = tmp_path / "no-key"
+        config.write_text(rig.ssh_config.read_text().replace(f"{rig.folder}/id\n", "/dev/null\n"))
+        access = {**access, "config": str(config)}
+    try:
+        started_s = time.monotonic()
+        with pytest.raises(LinkLost) as caught:
+            router(rig, tmp_path / "a", **access).connect()
+        assert words in caught.value.message
+        assert caught.value.hint
+        assert time.monotonic() - started_s < 15
+    finally:
+        rig.known_hosts.write_text(known)
+
+
+def test_a_full_tmp_of_the_router_is_said(untouched: Rig, tmp_path: Path) -> None:
+    with router(untouched, tmp_path / "a") as host:
+        host.take()
+        untouched.on_router("dd if=/dev/zero of=/tmp/full bs=64k 2>/dev/null; true")
+        try:
+            with pytest.raises(CannotHere, match=r"cannot be written on the router: .*No space left"):
+                host.write("openvpn.conf", "x" * 10_000)
+        finally:
+            untouched.on_router("rm /tmp/full")
+
+
+def test_a_program_that_the_router_lacks_is_named_and_keys_are_made_elsewhere(untouched: Rig, tmp_path: Path) -> None:
+    with router(untouched, tmp_path / "a") as host:
+        for kind, lacking in (("tinc", ["the program tincd"]), ("openvpn", [])):
+            options = adapter(kind).options_type()
+            assert [requirement.what for requirement in unmet(kind, options, host)] == lacking
+        host.forget()
+
+
+def test_files_programs_and_their_output_come_over_the_one_connection(untouched: Rig, tmp_path: Path) -> None:
+    with router(untouched, tmp_path / "a") as host:
+        path = host.write("sub/key", "secret 'quoted'\n")
+        assert host.fetch(path) == b"secret 'quoted'\n"
+        assert host.run(["stat", "-c", "%a", str(path)]).stdout.strip() == "600"
+        echo = host.start(["sh", "-c", "echo up; trap 'echo bye; exit' INT; while :; do sleep 1; done"], name="echo")
+        assert echo.wait_for("up", 5)
+        assert host.run(["cat", f"/proc/{echo.pid}/comm"]).stdout.strip() == "sh"
+        echo.interrupt()
+        assert echo.wait_for("bye", 5)
+        echo.stop()
+        reader = host.start(["cat"], has_input=True)
+        reader.close_input()
+        assert reader.wait(5)
+        host.forget()
+
+
+def test_a_router_that_nobody_described_is_found_drawn_and_written_down(untouched: Rig, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    done = untouched.tunnelbench("run", "--router", f"root@{LAN}.1", "--save", str(file), check=False)
+    assert done.returncode == 2
+    assert "add --yes" in done.stderr
+    assert f"nic0 {LAN}.2/24 ─────  lan0 {LAN}.1/24  LAN: the client" in done.stdout
+    assert untouched.tunnelbench("check", str(file)).returncode == 0

@@ -1,0 +1,84 @@
+"""How QEMU is started, and what its threads tell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tunnelbench.qemu.boards import MALTA, X86_64
+from tunnelbench.qemu.image import Image
+from tunnelbench.qemu.machine import Boot, Nic, Threads, left_machines, read_threads
+
+IMAGE = Image(Path("/cache/malta"), "6.1.0-1", ("linux-image-6.1.0-1 6.1",))
+NICS = (Nic("lan", "198.18.1.1/24", 7), Nic("wan", "198.18.2.1/24", 8))
+
+
+def argv(*, on_terminal: bool = False) -> list[str]:
+    return Boot(MALTA, IMAGE, Path("/run/initramfs"), "abc123-router", 2222, NICS).command(on_terminal=on_terminal)
+
+
+def test_every_network_device_is_without_what_merges_packets() -> None:
+    devices = [word for word in argv() if word.startswith("virtio-net-pci")]
+    assert len(devices) == 3
+    for device in devices:
+        settings = dict(part.partition("=")[::2] for part in device.split(",")[1:])
+        assert {settings[name] for name in ("csum", "gso", "guest_csum", "guest_tso4", "mrg_rxbuf")} == {"off"}
+
+
+def test_the_taps_are_handed_over_by_their_descriptors() -> None:
+    words = argv()
+    assert "tap,id=lan,fd=7" in words
+    assert "tap,id=wan,fd=8" in words
+
+
+def test_only_this_machine_reaches_its_ssh_server_and_it_reaches_nobody() -> None:
+    (management,) = [word for word in argv() if word.startswith("user,")]
+    assert "restrict=on" in management
+    assert "hostfwd=tcp:127.0.0.1:2222-:22" in management
+
+
+def test_a_malta_is_told_to_set_its_interrupts_and_a_pc_is_not() -> None:
+    line = argv()[argv().index("-append") + 1].split()
+    assert {"tunnelbench.level", "ieee754=relaxed"} <= set(line)
+    of_pc = Boot(X86_64, IMAGE, Path("/run/initramfs"), "abc123-router", 2222).command()
+    assert "tunnelbench.level" not in of_pc[of_pc.index("-append") + 1]
+
+
+def test_a_shell_is_only_on_a_console_that_is_a_terminal() -> None:
+    assert "tunnelbench.shell" not in " ".join(argv())
+    assert "tunnelbench.shell" in " ".join(argv(on_terminal=True))
+
+
+def test_the_work_of_a_thread_is_seen_from_outside() -> None:
+    is_over = threading.Event()
+    before = read_threads(os.getpid())
+    spinning = threading.Thread(target=lambda: all(iter(lambda: not is_over.is_set(), False)))
+    spinning.start()
+    time.sleep(0.4)
+    spent = read_threads(os.getpid()) - before
+    is_over.set()
+    spinning.join()
+    assert spent.clock_s >= 0.4
+    assert spent.busiest_s > 0.02  # on a machine that others use
+    assert spent.busiest_s <= spent.total_s
+
+
+def test_a_thread_that_is_new_has_spent_all_of_its_time_since() -> None:
+    spent = Threads(12.0, {"CPU 0/TCG 8": 3.0, "qemu 7": 1.5}, 0.5) - Threads(10.0, {"qemu 7": 1.0}, 0.25)
+    assert spent == Threads(2.0, {"CPU 0/TCG 8": 3.0, "qemu 7": 0.5}, 0.25)
+
+
+def test_no_machine_of_a_run_is_left_where_none_was_started() -> None:
+    assert left_machines("abc123") == []
+
+
+def test_a_machine_is_known_by_the_mark_of_its_run() -> None:
+    named = ["-name", "tunnelbench-0f0f0f-router,debug-threads=on"]
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)", *named]) as process:
+        assert left_machines("0f0f0f") == [process.pid]
+        assert left_machines("f0f0f0") == []
+        process.kill()
