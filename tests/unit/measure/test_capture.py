@@ -100,10 +100,10 @@ def test_a_protocol_without_a_name_is_told_by_its_number() -> None:
     assert (found.protocol, found.ports) == ("99", None)
 
 
-def test_ipv6_is_read_beside_ipv4(tmp_path: Path) -> None:
+def test_ipv6_is_read_beside_ipv4() -> None:
     whole = ipv6(17, struct.pack("!HH", 50000, 1194) + bytes(96))
     first, later = (ipv6(44, bytes((17, 0)) + struct.pack("!HI", at, 7) + whole[40:]) for at in (1, 8))
-    packets = read(tmp_path, pcap([whole, first, later, SENT[0]]))
+    packets = read(pcap([whole, first, later, SENT[0]]))
     assert [packet.ip_version for packet in packets] == [6, 6, 6, 4]
     assert [packet.protocol for packet in packets[:3]] == ["udp", "udp", "udp"]
     assert [packet.length_bytes for packet in packets[:3]] == [140, 148, 148]
