@@ -47,8 +47,8 @@ kind = "l2tpv2-ppp"
 """
 KINDS = ("none", "gre", "ipip", "l2tpv3", "wireguard", "ipsec", "l2tpv2-ppp")
 TOO_SHORT = ("the traffic ended before its time", "data flowed for only")
-LIMIT_S = 280
-"""Emulated and on a busy machine; on a quiet one it takes a fourth of that."""
+LIMIT_S = 480
+"""Emulated and on a busy machine; a quiet one needs a fraction of that."""
 PROOF = {"reach", "route-router", "route-server", "outer-protocol", "payload-pattern", "outer-length"}
 
 
