@@ -100,9 +100,10 @@ class Rig:
                 if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
                     os.kill(int(pid), signal.SIGKILL)
 
-    def programs_of_server(self, controller: int) -> str:
-        """The command lines of what a run has started."""
-        return run("ps", "-o", "args=", "--ppid", str(controller))
+    def programs_of(self, controller: int) -> str:
+        """The command lines of what a run has started and what runs yet."""
+        argv = ["ps", "-o", "args=", "--ppid", str(controller)]
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
     def take_down(self) -> None:
         self.dropbear.kill()
