@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROUTER, LAPTOP = "tbt-router", "tbt-laptop"
 LAN, WAN = "192.168.77", "192.168.78"
-INSTALLED = ("dropbear", "openvpn")
+INSTALLED = ("dropbear", "openvpn", "nft")
 START_LIMIT_S = 10.0
 TMP_SIZE = "8m"
 
@@ -83,7 +83,9 @@ class Rig:
 
     def state(self) -> str:
         """All that a run might leave: addresses, routes, rules, settings and files of the router, and the laptop's."""
-        router = self.on_router("ip -o -4 addr; ip route; ip rule; ls /tmp; cat /proc/sys/net/ipv4/ip_forward")
+        router = self.on_router(
+            "ip -o -4 addr; ip route; ip rule; ls /tmp; cat /proc/sys/net/ipv4/ip_forward; nft list ruleset"
+        )
         shown = [run("ip", "-n", LAPTOP, "-o", "-4", *what) for what in (["addr"], ["route"], ["rule"])]
         offloads = run("ip", "netns", "exec", LAPTOP, "ethtool", "-k", "nic1") if "nic1" in shown[0] else ""
         return "\n".join([_without_times(router), *map(_without_times, shown), offloads])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from tunnelbench.host.lent import LentHost
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Access
+from tunnelbench.testbed import firewall
+from tunnelbench.testbed.base import Addresses
 from tunnelbench.tunnel import adapter, unmet
 
 pytestmark = pytest.mark.lab
@@ -133,6 +136,40 @@ def test_a_second_controller_is_refused(untouched: Rig, tmp_path: Path) -> None:
         with pytest.raises(CannotHere, match=r"root@192\.168\.77\.1: .*test-a uses this router for another"):
             second.take()
         second.forget()
+
+
+FW4 = """
+table inet fw4 {
+    chain input { type filter hook input priority filter; policy accept; ct state established accept; }
+    chain forward { type filter hook forward priority filter; policy drop; ct state established,related accept; drop; }
+    chain srcnat { type nat hook postrouting priority srcnat; policy accept; masquerade; }
+}
+"""
+
+
+def test_openwrts_firewall_stays_on_lets_the_testbed_through_and_is_as_it_was_afterwards(
+    untouched: Rig, tmp_path: Path
+) -> None:
+    untouched.on_router(f"nft -f - <<'END'\n{FW4}\nEND\n")
+    try:
+        before = untouched.on_router("nft list ruleset")
+        a = replace(Addresses(), client_lan=f"{LAN}.2", server_wan=f"{rigs.WAN}.2")
+        with router(untouched, tmp_path / "a") as host:
+            assert firewall.kind(host) == "fw4"
+            host.take()
+            firewall.open_for(host, a)
+            rules = [line.split(" comment")[0].strip() for line in untouched.on_router("nft list ruleset").splitlines()]
+            forward = rules[rules.index("chain forward {") + 2 :]
+            assert forward[0] == "ct state established,related accept"
+            assert set(forward[1:3]) == {
+                f"ip saddr {LAN}.2 ip daddr {a.target} accept",
+                f"ip saddr {a.target} ip daddr {LAN}.2 accept",
+            }
+            assert f"ip saddr {rigs.WAN}.2 accept" in rules
+            assert rules.index("masquerade") == rules.index(f"ip saddr {LAN}.2 ip daddr {a.target} accept", -4) + 1
+        assert untouched.on_router("nft list ruleset") == before
+    finally:
+        untouched.on_router("nft delete table inet fw4")
 
 
 def test_the_routers_watchdog_undoes_everything_when_the_lease_has_run_out(untouched: Rig, tmp_path: Path) -> None:
