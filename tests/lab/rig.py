@@ -9,7 +9,6 @@ programs, beside those few that a test installs. /tmp is small and in memory, as
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -44,8 +43,8 @@ class Rig:
     def known_hosts(self) -> Path:
         return self.folder / "known_hosts"
 
-    def testbed_file(self, **router: object) -> Path:
-        """A testbed file of this rig; `router` are more keys of [router]."""
+    def testbed_file(self, more: str = "") -> Path:
+        """A testbed file of this rig, with more tables."""
         lines = [
             'kind = "ssh"',
             "quiet_wait_s = 5",
@@ -53,9 +52,8 @@ class Rig:
             f'host = "root@{LAN}.1"',
             f'config = "{self.ssh_config}"',
         ]
-        lines += [f"{name} = {json.dumps(value)}" for name, value in router.items()]
         path = self.folder / "rig.toml"
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text("\n".join([*lines, more, ""]))
         return path
 
     def tunnelbench(self, *words: str, check: bool = True, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
@@ -142,6 +140,8 @@ def set_up(folder: Path, programs: Sequence[str] = INSTALLED) -> Rig:
             run("ip", "-n", name, "link", "set", device, "up")
             run("ip", "netns", "exec", name, "ethtool", "-K", device, "tx", "off")
     run("ip", "-n", ROUTER, "route", "add", "default", "via", f"{WAN}.2")
+    run("ip", "-n", LAPTOP, "addr", "add", "10.5.5.5/24", "dev", "nic0")
+    run("ip", "-n", LAPTOP, "route", "add", "10.77.0.0/16", "via", f"{LAN}.1", "metric", "50")
     _programs(folder, programs)
     _keys(folder)
     return Rig(folder, _dropbear(folder))

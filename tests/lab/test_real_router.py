@@ -117,8 +117,8 @@ def test_a_run_measures_a_router_goes_on_after_a_lost_connection_and_leaves_it_a
     assert found["run"]["host_facts"]["router_busybox"]
 
 
-def test_after_kill_9_clean_brings_the_card_back_and_the_router_too(untouched: Rig, store: str, tmp_path: Path) -> None:
-    testbed = str(untouched.testbed_file())
+def test_after_kill_9_clean_brings_both_cards_back_as_they_were(untouched: Rig, store: str, tmp_path: Path) -> None:
+    testbed = str(untouched.testbed_file("[client]\nnamespace = true\n"))
     running = start("run", plan(tmp_path, SHORT_PLAN), "--on", testbed, "--store", store)
     try:
         until(lambda: "iperf3 --client" in untouched.programs_of(running.pid), "traffic")
