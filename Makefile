@@ -3,7 +3,7 @@
 MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 
-.PHONY: bench bench-engine test test-kills test-damage test-planted install install-dev lint format clean-build
+.PHONY: bench bench-engine openwrt test test-kills test-damage test-planted install install-dev lint format clean-build
 
 bench: install ## measure the quick plan and print its table
 	@.venv/bin/tunnelbench run
@@ -12,10 +12,14 @@ bench-engine: install ## measure the packet engine against its peers, which it i
 	@cargo build --release --quiet --locked
 	@$(PYTHON) benches/engine.py
 
+openwrt: ## the package for OpenWrt, into dist/
+	@openwrt/build-ipk dist
+
 test: install-dev ## all tests, linters and those that need namespaces included; what measures has the machine to itself
 	@failed=0; \
 	$(PYTHON) -m pytest --numprocesses auto --dist worksteal tests/unit || failed=1; \
-	$(PYTHON) -m pytest tests/lab || failed=1; \
+	PYTHON=$(PYTHON) $(PYTHON) -m pytest --dist worksteal --tx '3*popen//python=tests/lab/apart' -m 'not alone' tests/lab || failed=1; \
+	$(PYTHON) -m pytest -m alone tests/lab || failed=1; \
 	exit $$failed
 
 install: ## what a run needs: Debian packages, uv, Rust, the package in .venv

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +25,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def testbed(lab: None, tmp_path: Path) -> Iterator[NetnsTestbed]:
+def short_path() -> Iterator[Path]:
+    """A folder for a testbed: ocserv makes a socket in it, whose path may have no more than 107 bytes (unix(7))."""
+    with tempfile.TemporaryDirectory(prefix="tb-") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def testbed(lab: None, short_path: Path) -> Iterator[NetnsTestbed]:
     """A testbed that is up, its cables as fast as the machine."""
-    with make_testbed(tmp_path / "run") as made:
+    with make_testbed(short_path / "run") as made:
         yield made
 
 

@@ -44,6 +44,7 @@ def command(folder: Path) -> list[str]:
     return [TUNNELBENCH, "run", str(plan), "--on", "netns-debian", "--set", "quiet_wait_s=0", "--store", store]
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(3 * LIMIT_S + 300)
 def test_tunnels_that_this_kernel_may_lack_are_proven_inside_a_guest(tmp_path: Path) -> None:
     kernel = debian_kernel()

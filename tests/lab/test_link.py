@@ -18,7 +18,7 @@ from tunnelbench.model.testbed import Link
 from tunnelbench.run import on_cpus
 from tunnelbench.testbed.netns import NetnsTestbed
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 BOTH = (Direction.IN, Direction.OUT)
 

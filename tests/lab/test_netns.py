@@ -75,6 +75,7 @@ def frame_lengths(data: bytes) -> list[int]:
     return lengths
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("tunnel", "devices"), [(NO_TUNNEL, ("lan", "wan")), (VXLAN, ("lan", "wan", "vxlan0"))], ids=["none", "vxlan"]
 )
@@ -101,6 +102,7 @@ def arrived(host: NamespaceHost) -> int:
     return sum(link["stats64"]["rx"]["packets"] for link in links if link["ifname"] != "lo")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("direction", [(), ("--reverse",)], ids=["out", "in"])
 def test_the_routers_packets_are_processed_on_its_own_cpu_and_no_others_are(
     testbed: NetnsTestbed, direction: tuple[str, ...]

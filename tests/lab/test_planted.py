@@ -17,7 +17,7 @@ SLOWER_BY = float(os.environ.get("TUNNELBENCH_PLANTED", "0.25"))
 # Two rounds more than the test needs: a trial of a busy machine may be void.
 ROUNDS = int(os.environ.get("TUNNELBENCH_PLANTED_ROUNDS", "10"))
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.lab, pytest.mark.alone, pytest.mark.timeout(3000)]
 
 TUNNELBENCH = str(Path(sys.executable).parent / "tunnelbench")
 PLAN = """

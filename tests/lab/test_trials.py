@@ -118,6 +118,7 @@ def busy_stranger(folder: Path) -> Iterator[None]:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.alone
 def test_strangers_on_our_cpus_are_waited_for_and_then_make_a_trial_void(lab: None, tmp_path: Path) -> None:
     watcher = Watcher()
     with make_testbed(tmp_path / "run", quiet_wait_s=1) as testbed, busy_stranger(tmp_path):

@@ -71,6 +71,7 @@ def test_while_a_tunnel_is_up_its_keys_are_for_root_alone(testbed: NetnsTestbed)
             assert testbed.folder.joinpath("router").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.alone
 def test_the_daemons_own_time_is_told_where_there_is_a_daemon(testbed: NetnsTestbed) -> None:
     (record,) = measure(testbed, make_plan(TunnelSpec("openvpn", "o", {"mode": "static-key", "cipher": "AES-128-CBC"})))
     assert record.tcp is not None

@@ -86,6 +86,7 @@ def test_a_shaper_drops_what_the_counts_say(testbed: NetnsTestbed) -> None:
     assert 0 <= shaper["packets"] - counts.received_packets <= 3
 
 
+@pytest.mark.alone
 def test_a_search_loses_what_the_router_dropped_and_never_finds_more_than_its_limit(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
         set_rules(testbed.router, "limit rate over 7300/second burst 5 packets counter name dropped drop")
