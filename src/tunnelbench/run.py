@@ -255,7 +255,8 @@ class Bench:
                     return
 
     def _hold_for(self, spec: TrialSpec) -> None:
-        self.testbed.hold(BRING_UP_LIMIT_S + self.plan.expected_trial_s(spec) * LONGEST_TRIAL)
+        trial_s = self.plan.expected_trial_s(spec) * LONGEST_TRIAL
+        self.testbed.hold(self.testbed.spec.quiet_wait_s + trial_s + TRIAL_SLACK_S)
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
         """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void."""
@@ -338,6 +339,9 @@ class Bench:
 
 BRING_UP_LIMIT_S = 180.0
 """More than waiting for quiet, bringing a tunnel up, settling and proving it take at most together."""
+
+TRIAL_SLACK_S = 30.0
+"""More than reading the counters before and after, and iperf3's grace, take."""
 
 LONGEST_TRIAL = 1.5
 """Of what a trial is expected to take: a search may take longer."""

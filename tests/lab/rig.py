@@ -9,7 +9,6 @@ programs, beside those few that a test installs. /tmp is small and in memory, as
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -24,7 +23,7 @@ from pathlib import Path
 
 ROUTER, LAPTOP = "tbt-router", "tbt-laptop"
 LAN, WAN = "192.168.77", "192.168.78"
-INSTALLED = ("dropbear", "openvpn")
+INSTALLED = ("dropbear", "openvpn", "nft")
 START_LIMIT_S = 10.0
 TMP_SIZE = "8m"
 
@@ -44,8 +43,8 @@ class Rig:
     def known_hosts(self) -> Path:
         return self.folder / "known_hosts"
 
-    def testbed_file(self, **router: object) -> Path:
-        """A testbed file of this rig; `router` are more keys of [router]."""
+    def testbed_file(self, more: str = "") -> Path:
+        """A testbed file of this rig, with more tables."""
         lines = [
             'kind = "ssh"',
             "quiet_wait_s = 5",
@@ -53,9 +52,8 @@ class Rig:
             f'host = "root@{LAN}.1"',
             f'config = "{self.ssh_config}"',
         ]
-        lines += [f"{name} = {json.dumps(value)}" for name, value in router.items()]
         path = self.folder / "rig.toml"
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text("\n".join([*lines, more, ""]))
         return path
 
     def tunnelbench(self, *words: str, check: bool = True, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
@@ -83,7 +81,9 @@ class Rig:
 
     def state(self) -> str:
         """All that a run might leave: addresses, routes, rules, settings and files of the router, and the laptop's."""
-        router = self.on_router("ip -o -4 addr; ip route; ip rule; ls /tmp; cat /proc/sys/net/ipv4/ip_forward")
+        router = self.on_router(
+            "ip -o -4 addr; ip route; ip rule; ls /tmp; cat /proc/sys/net/ipv4/ip_forward; nft list ruleset"
+        )
         shown = [run("ip", "-n", LAPTOP, "-o", "-4", *what) for what in (["addr"], ["route"], ["rule"])]
         offloads = run("ip", "netns", "exec", LAPTOP, "ethtool", "-k", "nic1") if "nic1" in shown[0] else ""
         return "\n".join([_without_times(router), *map(_without_times, shown), offloads])
@@ -100,9 +100,10 @@ class Rig:
                 if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
                     os.kill(int(pid), signal.SIGKILL)
 
-    def programs_of_server(self, controller: int) -> str:
-        """The command lines of what a run has started."""
-        return run("ps", "-o", "args=", "--ppid", str(controller))
+    def programs_of(self, controller: int) -> str:
+        """The command lines of what a run has started and what runs yet."""
+        argv = ["ps", "-o", "args=", "--ppid", str(controller)]
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
     def take_down(self) -> None:
         self.dropbear.kill()
@@ -139,6 +140,8 @@ def set_up(folder: Path, programs: Sequence[str] = INSTALLED) -> Rig:
             run("ip", "-n", name, "link", "set", device, "up")
             run("ip", "netns", "exec", name, "ethtool", "-K", device, "tx", "off")
     run("ip", "-n", ROUTER, "route", "add", "default", "via", f"{WAN}.2")
+    run("ip", "-n", LAPTOP, "addr", "add", "10.5.5.5/24", "dev", "nic0")
+    run("ip", "-n", LAPTOP, "route", "add", "10.77.0.0/16", "via", f"{LAN}.1", "metric", "50")
     _programs(folder, programs)
     _keys(folder)
     return Rig(folder, _dropbear(folder))

@@ -48,6 +48,7 @@ def command(folder: Path) -> list[str]:
     return [TUNNELBENCH, "run", str(plan), "--on", "malta", "--set", "quiet_wait_s=0", "--store", store]
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(3 * LIMIT_S + 300)
 def test_tunnels_are_proven_through_a_virtual_router_that_says_how_busy_it_was(image: Image, tmp_path: Path) -> None:
     done = subprocess.run([*command(tmp_path), "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from tunnelbench.host.lent import LentHost
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Access
+from tunnelbench.testbed import firewall
+from tunnelbench.testbed.base import Addresses
 from tunnelbench.tunnel import adapter, unmet
 
 pytestmark = pytest.mark.lab
@@ -26,6 +29,7 @@ PLAN = """
 rounds = 1
 [tcp]
 duration_s = 4
+payload_bytes = 1448
 direction = "out"
 [[tunnel]]
 kind = "openvpn"
@@ -33,7 +37,7 @@ kind = "openvpn"
 kind = "tinc"
 """
 
-SHORT_PLAN = '[tcp]\nduration_s = 4\ndirection = "out"\n[[tunnel]]\nkind = "none"\n'
+SHORT_PLAN = '[tcp]\nduration_s = 4\npayload_bytes = 1448\ndirection = "out"\n[[tunnel]]\nkind = "none"\n'
 WAIT_S = 20.0
 
 
@@ -83,47 +87,44 @@ def until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def start(rig: Rig, *words: str) -> subprocess.Popen[str]:
+def start(*words: str) -> subprocess.Popen[str]:
     argv = rigs.on_laptop(*words)
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_run_measures_a_router_by_its_own_counters_and_leaves_it_as_it_was(
+def test_a_run_measures_a_router_goes_on_after_a_lost_connection_and_leaves_it_as_it_was(
     untouched: Rig, store: str, tmp_path: Path
 ) -> None:
     words = ["run", plan(tmp_path, PLAN), "--on", str(untouched.testbed_file()), "--store", store, "--json"]
-    found = json.loads(untouched.tunnelbench(*words).stdout)
-    records = {trial["tunnel"]["kind"]: trial for trial in found["trials"] if trial["tunnel"]["kind"] != "back-to-back"}
-    for kind in ("none", "openvpn"):
-        assert records[kind]["outcome"] == "measured", records[kind]["reason"]
-        assert records[kind]["tcp"]["window"]["router_cpu"]["idle_s"] > 0
-    assert records["openvpn"]["tcp"]["window"]["program_cpu_s"]["openvpn"] > 0
+    running = start(*words)
+    try:
+        until(lambda: untouched.on_router("ls /tmp/tunnelbench-dut-*/samples || true") != "", "the first trial")
+        until(lambda: "iperf3 --client" in untouched.programs_of(running.pid), "its traffic")
+        untouched.end_sessions()
+        output, errors = running.communicate(timeout=90)
+    finally:
+        running.kill()
+    found = json.loads(output)
+    records = {trial["spec"]["tunnel"]["kind"]: trial for trial in found["trials"]}
+    assert records["none"]["outcome"] == "void", records["none"]
+    assert "SSH connection to the router was lost" in records["none"]["reason"]
+    assert records["openvpn"]["outcome"] == "measured", (records["openvpn"]["reason"], errors)
+    window = records["openvpn"]["tcp"]["window"]
+    assert window["router_cpu"]["wall_s"] == pytest.approx(window["duration_s"])
+    assert window["program_cpu_s"]["openvpn"] > 0
+    assert "sampling" in {check["name"] for check in records["openvpn"]["checks"]}
     assert "on the router: the program tincd is missing" in records["tinc"]["reason"]
     assert found["run"]["host_facts"]["router_busybox"]
 
 
-def test_a_connection_that_is_lost_in_mid_trial_costs_that_trial_and_the_run_goes_on(
-    untouched: Rig, store: str, tmp_path: Path
-) -> None:
-    text = SHORT_PLAN + "[[tunnel]]\nkind = 'openvpn'\n"
-    words = [plan(tmp_path, text), "--on", str(untouched.testbed_file()), "--store", store, "--json"]
-    running = start(untouched, "run", *words, "--set", "tcp.duration_s=6")
-    until(lambda: "iperf3" in untouched.programs_of_server(running.pid), "traffic")
-    until(lambda: "samples" in untouched.on_router("ls /tmp/tunnelbench-dut-*"), "samples")
-    time.sleep(1)
-    untouched.end_sessions()
-    output, errors = running.communicate(timeout=90)
-    outcomes = {trial["tunnel"]["kind"]: trial["outcome"] for trial in json.loads(output)["trials"]}
-    assert outcomes["none"] == "void", errors
-    assert outcomes["openvpn"] == "measured", errors
-
-
-def test_after_kill_9_clean_brings_the_card_back_and_the_router_too(untouched: Rig, store: str, tmp_path: Path) -> None:
-    testbed = str(untouched.testbed_file())
-    running = start(untouched, "run", plan(tmp_path, SHORT_PLAN), "--on", testbed, "--store", store)
-    until(lambda: "iperf3" in untouched.programs_of_server(running.pid), "traffic")
-    running.send_signal(signal.SIGKILL)
-    running.communicate()
+def test_after_kill_9_clean_brings_both_cards_back_as_they_were(untouched: Rig, store: str, tmp_path: Path) -> None:
+    testbed = str(untouched.testbed_file("[client]\nnamespace = true\n"))
+    running = start("run", plan(tmp_path, SHORT_PLAN), "--on", testbed, "--store", store)
+    try:
+        until(lambda: "iperf3 --client" in untouched.programs_of(running.pid), "traffic")
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
     done = untouched.tunnelbench("clean", "--on", testbed, "--store", store)
     assert "of this machine's network" in done.stdout
     assert "put back what" in done.stdout
@@ -135,6 +136,40 @@ def test_a_second_controller_is_refused(untouched: Rig, tmp_path: Path) -> None:
         with pytest.raises(CannotHere, match=r"root@192\.168\.77\.1: .*test-a uses this router for another"):
             second.take()
         second.forget()
+
+
+FW4 = """
+table inet fw4 {
+    chain input { type filter hook input priority filter; policy accept; ct state established accept; }
+    chain forward { type filter hook forward priority filter; policy drop; ct state established,related accept; drop; }
+    chain srcnat { type nat hook postrouting priority srcnat; policy accept; masquerade; }
+}
+"""
+
+
+def test_openwrts_firewall_stays_on_lets_the_testbed_through_and_is_as_it_was_afterwards(
+    untouched: Rig, tmp_path: Path
+) -> None:
+    untouched.on_router(f"nft -f - <<'END'\n{FW4}\nEND\n")
+    try:
+        before = untouched.on_router("nft list ruleset")
+        a = replace(Addresses(), client_lan=f"{LAN}.2", server_wan=f"{rigs.WAN}.2")
+        with router(untouched, tmp_path / "a") as host:
+            assert firewall.kind(host) == "fw4"
+            host.take()
+            firewall.open_for(host, a)
+            rules = [line.split(" comment")[0].strip() for line in untouched.on_router("nft list ruleset").splitlines()]
+            forward = rules[rules.index("chain forward {") + 2 :]
+            assert forward[0] == "ct state established,related accept"
+            assert set(forward[1:3]) == {
+                f"ip saddr {LAN}.2 ip daddr {a.target} accept",
+                f"ip saddr {a.target} ip daddr {LAN}.2 accept",
+            }
+            assert f"ip saddr {rigs.WAN}.2 accept" in rules
+            assert rules.index("masquerade") == rules.index(f"ip saddr {LAN}.2 ip daddr {a.target} accept", -4) + 1
+        assert untouched.on_router("nft list ruleset") == before
+    finally:
+        untouched.on_router("nft delete table inet fw4")
 
 
 def test_the_routers_watchdog_undoes_everything_when_the_lease_has_run_out(untouched: Rig, tmp_path: Path) -> None:

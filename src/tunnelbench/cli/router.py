@@ -76,7 +76,7 @@ def drawing(target: str, survey: Survey) -> str:
     left = max(len(end(survey.client)), len(end(survey.server)), len("this machine"))
     middle = max(len(end(lan)), len(end(wan)))
     rows = [
-        f"  {'this machine':<{left}}       {target}",
+        f"  {'this machine':<{left}}        {target}",
         f"  {end(survey.client):<{left}} ─────  {end(lan):<{middle}}  LAN: the client",
         f"  {end(survey.server):<{left}} ─────  {end(wan):<{middle}}  WAN: the server",
         "",

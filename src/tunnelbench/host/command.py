@@ -108,6 +108,28 @@ def run_attached(argv: Sequence[str]) -> int:
         raise CannotHere(f"the program `{DIE_WITH_CONTROLLER[0]}` is missing") from None
 
 
+def read_output(argv: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> bytes:
+    """What a command prints, byte for byte; errors as `run_command`."""
+    log.info("%s", shlex.join(argv))
+    with (
+        _memory_file() as output,
+        _memory_file() as errors,
+        _popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=errors) as process,
+    ):
+        _limit_files(process)
+        try:
+            process.wait(timeout_s)
+        except BaseException as error:
+            _kill_session(process)
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise CommandFailed(argv, f"did not end in {timeout_s:g} s", _text(_content(errors))) from None
+            raise
+        if process.returncode != 0:
+            raise CommandFailed(argv, f"ended with status {process.returncode}", _text(_content(errors)))
+        return _content(output)
+
+
 class Daemon:
     """A program that runs until it is stopped; its output goes to a file.
 

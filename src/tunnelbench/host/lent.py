@@ -20,7 +20,7 @@ from typing import Any
 from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Daemon
 from tunnelbench.host.host import Host, Sampler
 from tunnelbench.host.samples import RemoteSampler
-from tunnelbench.host.ssh import LinkLost, SshHost
+from tunnelbench.host.ssh import LinkLost, SshHost, by_shell, in_shell
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import Access
 
@@ -131,7 +131,7 @@ class LentHost(SshHost):
 
     def _tell(self, *words: str, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """Run the script; errors in its own words."""
-        done = self.run(["sh", self.script, *words], stdin=stdin, timeout_s=timeout_s, check=False)
+        done = self.run(by_shell(self.script, *words), stdin=stdin, timeout_s=timeout_s, check=False)
         if done.returncode == 0:
             return done.stdout
         said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1].removeprefix(f"{SCRIPT}: ")
@@ -151,7 +151,7 @@ class LentHost(SshHost):
         if not piece or not self._is_held or piece in self._noted:
             return super().run(argv, stdin=stdin, timeout_s=timeout_s, check=check)
         self._noted.add(piece)
-        change = ["sh", "-c", CHANGE, "sh", self.script, str(self.folder), piece, *argv]
+        change = in_shell(CHANGE, self.script, str(self.folder), piece, *argv)
         done = super().run(change, stdin=stdin, timeout_s=timeout_s, check=False)
         if done.returncode == NOT_NOTED:
             self._noted.discard(piece)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tunnelbench.host.command import Daemon
 from tunnelbench.host.host import CpuReading, Samples
 from tunnelbench.host.procfs import parse_stat
+from tunnelbench.host.ssh import by_shell
 from tunnelbench.model.errors import CannotHere
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ class RemoteSampler:
         self._path = host.folder / "samples"
         host.remove(self._path)
         self._ahead_s = self._clocks_apart()
-        argv = ["sh", host.script, "start", str(host.folder), "sampler", "sh", host.script, "sample"]
-        argv += [str(host.folder), str(INTERVAL_S), str(round(limit_s)), *map(str, self.programs)]
-        self._pid = host.run(argv).stdout.strip()
+        asked = [str(host.folder), str(INTERVAL_S), str(round(limit_s)), *map(str, self.programs)]
+        sample = by_shell(host.script, "sample", *asked)
+        started = host.run(by_shell(host.script, "start", str(host.folder), "sampler", *sample))
+        self._pid = started.stdout.strip()
         deadline = time.monotonic() + START_LIMIT_S
         while not any(block.is_whole for block in parse_blocks(self._read())):
             if time.monotonic() > deadline:

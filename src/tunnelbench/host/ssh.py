@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from tunnelbench.host.command import (
     Completed,
     Daemon,
     ReadDaemon,
+    read_output,
     run_command,
 )
 from tunnelbench.host.host import Host
@@ -96,6 +96,19 @@ shift
 exec "$@"
 """
 """The same for a program that ends with its input."""
+
+
+def in_shell(script: str, *arguments: str) -> list[str]:
+    """The command that runs a piece of POSIX shell on the far side, where a shell takes every command in any case.
+
+    `script` is a constant of ours; what varies goes in as `arguments`, its $1, $2, ...
+    """
+    return ["sh", "-c", script, "sh", *arguments]
+
+
+def by_shell(file: str, *arguments: str) -> list[str]:
+    """The command that runs a script there, whether or not its file system lets files be run."""
+    return ["sh", file, *arguments]
 
 
 def left_sockets(mark: str) -> list[Path]:
@@ -240,7 +253,7 @@ class SshHost(Host):
 
     def shell(self, script: str, *arguments: str, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """What a piece of POSIX shell prints there; `arguments` are its $1, $2, ..."""
-        return self.run(["sh", "-c", script, "sh", *arguments], stdin=stdin, timeout_s=timeout_s).stdout
+        return self.run(in_shell(script, *arguments), stdin=stdin, timeout_s=timeout_s).stdout
 
     def _still_there(self) -> bool:
         checked = run_command(
@@ -259,7 +272,7 @@ class SshHost(Host):
             raise self._lost()
         log_path, called = self._log_of(name or Path(argv[0]).name)
         pid_path = str(self.folder / f"{log_path.stem}.pid")
-        started = ["sh", "-c", STAY_WITH_INPUT if has_input else STAY, "sh", pid_path, *argv]
+        started = in_shell(STAY_WITH_INPUT if has_input else STAY, pid_path, *argv)
         return SshDaemon(self, started, log_path, called, pid_path, has_input=has_input)
 
     def start_read(self, argv: Sequence[str]) -> ReadDaemon:
@@ -287,11 +300,7 @@ class SshHost(Host):
         self.run(["rm", "-f", str(path)])
 
     def fetch(self, path: Path) -> bytes:
-        argv = self.command(["cat", str(path)])
-        fetched = subprocess.run(argv, capture_output=True, check=False, timeout=DEFAULT_TIMEOUT_S)
-        if fetched.returncode != 0:
-            raise CommandFailed(["cat", str(path)], f"ended with status {fetched.returncode}", fetched.stderr.decode())
-        return fetched.stdout
+        return read_output(self.command(["cat", str(path)]))
 
     def read_machine(self, path: str) -> str:
         return self.read(path)

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # First process of a virtual router: loads what its disk needs, and goes on from there with everything that is written
 # kept in memory.
 

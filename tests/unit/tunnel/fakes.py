@@ -21,7 +21,7 @@ class FakeHost(LocalHost):
         self.answer = answer
         self.commands: list[list[str]] = []
         self.daemons: list[FakeDaemon] = []
-        self.programs = {"openvpn", "openssl", "tincd", "wg", "wireguard-go", "fastd"}
+        self.programs = {"openvpn", "openssl", "tincd", "wg", "wireguard-go", "fastd", "taskset"}
         self.link_types = {"vxlan"}
 
     def run(self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = 0, check: bool = True) -> Completed:
