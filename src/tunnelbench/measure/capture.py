@@ -16,6 +16,9 @@ MAGIC_MICROSECONDS = 0xA1B2C3D4
 LINKTYPE_ETHERNET = 1
 PROTOCOL_NAMES = {number: name for name, number in IP_PROTOCOLS.items()}
 SNAP_BYTES = 2048
+START_LIMIT_S = 20.0
+"""For tcpdump; 5 s were too few in an emulated guest on a busy machine."""
+
 MOST_PACKETS = 2000
 """A capture ends by itself after so many packets: it is for a handful of pings."""
 
@@ -51,7 +54,7 @@ def capture_ipv4(host: Host, device: str) -> Iterator[Capture]:
                          "-c", str(MOST_PACKETS), "-i", device, "-w", str(path), "ip"])
     # fmt: on
     try:
-        if not daemon.wait_for("listening on", timeout_s=5):
+        if not daemon.wait_for("listening on", timeout_s=START_LIMIT_S):
             raise TrialFailed(f"tcpdump does not start on the {host.name}: {daemon.last_line()}")
         yield capture
         daemon.interrupt()
