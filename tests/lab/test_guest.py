@@ -27,18 +27,21 @@ duration_s = 2
 interval_s = 0.5
 [[tunnel]]
 kind = "gre"
+name = "gre"
 key = 7
 sequence = true
 [[tunnel]]
 kind = "ipip"
 [[tunnel]]
 kind = "l2tpv3"
+name = "l2tpv3"
 encapsulation = "ip"
 cookie = true
 [[tunnel]]
 kind = "wireguard"
 [[tunnel]]
 kind = "ipsec"
+name = "ipsec"
 cipher = "aes-128-cbc"
 digest = "sha1"
 udp = true

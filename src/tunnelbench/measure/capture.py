@@ -23,6 +23,9 @@ PROTOCOL_NAMES = {number: name for name, number in IP_PROTOCOLS.items()}
 FRAGMENT_HEADER = 44
 """Number of IPv6's header of fragments."""
 SNAP_BYTES = 2048
+START_LIMIT_S = 20.0
+"""For tcpdump; 5 s were too few in an emulated guest on a busy machine."""
+
 MOST_PACKETS = 2000
 """A capture ends by itself after so many packets: it is for a handful of pings."""
 
@@ -59,7 +62,7 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
                          "-c", str(MOST_PACKETS), "-i", device, "-w", str(path), "ip or ip6"])
     # fmt: on
     try:
-        if not daemon.wait_for("listening on", timeout_s=5):
+        if not daemon.wait_for("listening on", timeout_s=START_LIMIT_S):
             raise TrialFailed(f"tcpdump does not start on the {host.name}: {daemon.last_line()}")
         yield capture
         daemon.interrupt()
