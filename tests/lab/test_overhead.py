@@ -90,6 +90,7 @@ def test_random_content_grows_by_what_zlib_or_lzo_adds_to_it(testbed: NetnsTestb
     )
     sizes = (500, 777, 1100)
     with on_cpus(testbed.local.cpus), open_tunnel(testbed, tunnel_spec) as tunnel:
+        prove_reach(testbed)
         await_mtu(tunnel, 1200)
         assert {check.reason for check in tunnel.negotiated() if check.verdict is not Verdict.OK} == set()
         with capture_ip(testbed.server, testbed.wan_device) as capture:
