@@ -12,7 +12,7 @@ from tests.lab.bench import make_testbed
 from tunnelbench.model.testbed import Link
 from tunnelbench.testbed.netns import NetnsTestbed
 
-RERUNS = 2
+RERUNS = 0
 RERUN_DELAY_S = 5
 """A hypervisor that runs others for a while can make any lab test fail, and those are seldom two in a row. Pytest lists
 what it ran again (`R` in `-ra`): one that needs it often is to be mended."""

@@ -31,6 +31,10 @@ SHELLS = {
 }
 
 
+WHOLE_SECONDS = "#!/usr/bin/dash\ncase $1 in *.*) exit 1 ;; esac\nexec /usr/bin/busybox sleep $1\n"
+"""OpenWrt's sleep (FLOAT_DURATION is off in Config-defaults.in)."""
+
+
 @dataclass
 class Router:
     """A folder that stands for a router's /tmp, and the script on it."""
@@ -100,8 +104,12 @@ def make_router(base: Path, shell: str, more: str = "") -> Router:
     (base / "tmp").mkdir()
     for name in f"{APPLETS} {more}".split():
         (programs / name).symlink_to("/usr/bin/busybox")
-    (programs / "sh").unlink()
-    (programs / "sh").symlink_to("/usr/bin/busybox" if shell == "ash" else "/usr/bin/dash")
+    if shell == "dash":
+        (programs / "sh").unlink()
+        (programs / "sh").symlink_to("/usr/bin/dash")
+        (programs / "sleep").unlink()
+        (programs / "sleep").write_text(WHOLE_SECONDS)
+        (programs / "sleep").chmod(0o755)
     tmp = base / "tmp"
     return Router(tmp, {"PATH": str(programs), "TUNNELBENCH_DUT_ROOT": str(tmp), "TUNNELBENCH_DUT_UNDO_LIMIT_S": "1"})
 

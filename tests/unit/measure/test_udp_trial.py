@@ -89,6 +89,9 @@ class QuietCompanion:
     def window(self) -> Any:
         return make_tcp().window
 
+    def close(self) -> None:
+        """It started nothing."""
+
 
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> UdpMeter:
