@@ -28,7 +28,7 @@ class Host:
 
     def __init__(self, path: SimulatedPath, cpus: tuple[int, ...]) -> None:
         self.path = path
-        self.cpus = cpus
+        self.cpus = self.cpus_here = cpus
         self.commands: list[list[str]] = []
         self.machine = THIS_MACHINE
 

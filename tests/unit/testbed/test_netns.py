@@ -213,7 +213,7 @@ def test_a_testbed_is_taken_down_whatever_happens_in_it() -> None:
 
 
 def test_every_kind_of_testbed_is_found_by_its_name() -> None:
-    assert {name: kind.kind for name, kind in KINDS.items()} == {"netns": "netns", "ssh": "ssh"}
+    assert {name: kind.kind for name, kind in KINDS.items()} == {"netns": "netns", "qemu": "qemu", "ssh": "ssh"}
 
 
 class Rigid(NetnsTestbed):
