@@ -31,6 +31,10 @@ class Known:
     cpu: str | None
     cpus: int | None
     memory_mib: int | None
+    price: str | None = None
+    watts: str | None = None
+    is_guest: bool = False
+    """Whether its absolute figures are those of no device."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,6 @@ class Published:
 def gathered(found: Imported) -> GatheredRun:
     """What is listed of a run from a file."""
     document, run = found.document, found.run
-    facts = run.host_facts
     name = run.run_id
     entry = Run(
         run_id=name,
@@ -73,15 +76,32 @@ def gathered(found: Imported) -> GatheredRun:
         doubts=len(found.doubtful),
         results=tuple(_results(document)),
     )
-    known = Known(_text(facts.get("cpu_model")), _whole(facts.get("cpus")), _whole(facts.get("memory_mib")))
-    return GatheredRun(entry, known)
+    return GatheredRun(entry, _known(run.host_facts))
 
 
 def device_name(run: RunRecord) -> str:
-    """The board, or where none is told the CPU; a virtual machine is called so."""
+    """What was under test: a router of its own; what a guest is made of; or this machine, called virtual where it is.
+
+    The board, or where none is told the CPU. The machine that ran a guest or drove a router is not the device.
+    """
     facts = run.host_facts
+    if "router_kernel" in facts:
+        return _text(facts.get("router_board")) or _text(facts.get("router_cpu_model")) or NOT_KNOWN
+    if guest := _text(facts.get("guest")):
+        return f"{_text(facts.get('guest_board')) or _text(facts.get('guest_cpu')) or NOT_KNOWN} ({guest})"
     name = _text(facts.get("board")) or _text(facts.get("cpu_model")) or NOT_KNOWN
     return f"{name} (virtual)" if facts.get("virtual") == "yes" else name
+
+
+def _known(facts: Mapping[str, Any]) -> Known:
+    if "router_kernel" in facts:
+        cpu = _text(facts.get("router_soc")) or _text(facts.get("router_cpu_model"))
+        memory_mib = _whole(facts.get("router_memory_mib"))
+        given = _text(facts.get("router_price")), _text(facts.get("router_watts"))
+        return Known(cpu, _whole(facts.get("router_cpus")), memory_mib, *given)
+    if "guest" in facts:
+        return Known(_text(facts.get("guest_cpu")), None, None, is_guest=True)
+    return Known(_text(facts.get("cpu_model")), _whole(facts.get("cpus")), _whole(facts.get("memory_mib")))
 
 
 def slug(name: str) -> str:

@@ -116,8 +116,8 @@ def _device(name: str, runs: Sequence[GatheredRun], rows: Sequence[Published], g
         cpu=first([*(each.cpu for each in known), *(row.cpu for row in rows)]),
         cpus=first([each.cpus for each in known]),
         memory_mib=first([each.memory_mib for each in known]),
-        price=given.price or first([row.price for row in rows]),
-        watts=given.watts or first([row.watts for row in rows]),
+        price=given.price or first([*(each.price for each in known), *(row.price for row in rows)]),
+        watts=given.watts or first([*(each.watts for each in known), *(row.watts for row in rows)]),
         runs=tuple(run.entry.run_id for run in runs),
         references=tuple(dict.fromkeys(row.reference for row in rows)),
     )
@@ -142,7 +142,9 @@ def _overview(devices: Sequence[tuple[Device, list[GatheredRun], list[Published]
     for device, runs, rows in first_runs:
         cells: dict[str, tuple[float, Best]] = {}
         every: list[tuple[Result, bool, str, Callable[[float], str]]]
-        every = [(each, True, run.entry.title, significant) for run in runs for each in run.entry.results]
+        every = [
+            (each, not run.known.is_guest, run.entry.title, significant) for run in runs for each in run.entry.results
+        ]
         every += [(row.result, _is_comparable(row), row.reference, _as_published) for row in rows]
         for result, is_comparable, where, written in every:
             rate = result.throughput_bps

@@ -104,6 +104,23 @@ def test_the_index_has_devices_by_tunnels_with_runs_first(pages: dict[str, str])
     assert float(first[1]) == pytest.approx(2420, rel=0.05)
 
 
+def test_the_device_is_what_was_under_test_and_not_what_drove_it() -> None:
+    laptop = {"board": "Laptop", "cpu_model": "Fast CPU", "cpus": 8, "memory_mib": 16384}
+    router = {"router_kernel": "5.15", "router_board": "Small Box", "router_soc": "MIPS", "router_memory_mib": 32}
+    router |= {"router_price": "19 EUR", "router_watts": "2 W", "router_cpus": 1}
+    guest = {"guest": "inside a guest, emulated", "guest_cpu": "max of QEMU 7.2"}
+    runs = [make_run(host_facts=laptop | facts, run_id=name) for name, facts in (("r1", router), ("g1", guest))]
+    found = site(*((run, make_records(1)) for run in runs))
+    index = json.loads(found["index.json"])
+    own = {device["name"]: device for device in index["devices"] if device["runs"]}
+    assert own.keys() == {"Small Box", "max of QEMU 7.2 (inside a guest, emulated)"}
+    box = own["Small Box"]
+    known = ("cpu", "cpus", "memory_mib", "price", "watts")
+    assert [box[name] for name in known] == ["MIPS", 1, 32, "19 EUR", "2 W"]
+    cells = {row[0]: row[1] for row in Page(found["index.html"]).rows if row and row[0] in own}
+    assert [name for name, cell in cells.items() if "*" in cell] == ["max of QEMU 7.2 (inside a guest, emulated)"]
+
+
 def test_what_was_taken_on_the_device_itself_is_marked_and_gives_way_to_what_was_not(pages: dict[str, str]) -> None:
     rows = {row[0]: row for row in Page(pages["index.html"]).rows}
     assert rows["Raspberry Pi Model B / BCM2835"][3] == "16.1*"
