@@ -14,7 +14,7 @@ from pydantic_core.core_schema import ErrorType
 from tunnelbench.model.plan import OptionValue
 from tunnelbench.plan.errors import Faults
 from tunnelbench.plan.locate import KeyPath
-from tunnelbench.plan.schema import Table
+from tunnelbench.plan.tables import Table
 from tunnelbench.plan.wording import did_you_mean, key_text, nearest, not_one_of, value_text
 
 AnyTable = TypeVar("AnyTable", bound=Table)

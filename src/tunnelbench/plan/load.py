@@ -17,7 +17,8 @@ from tunnelbench.plan.files import Source, read_path, read_plan_source, read_tes
 from tunnelbench.plan.locate import KeyPath
 from tunnelbench.plan.overrides import Override, apply_overrides, parse_override
 from tunnelbench.plan.parse import parse
-from tunnelbench.plan.schema import PLAN_KEYS, TESTBED_KEYS, PlanFile, TestbedFile
+from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
+from tunnelbench.plan.testbed_schema import TESTBED_KEYS, TestbedFile
 from tunnelbench.plan.tunnels import Schemas, check_size, expand_blocks, read_blocks
 from tunnelbench.plan.wording import did_you_mean, not_one_of
 

@@ -15,7 +15,8 @@ from tunnelbench.plan import expand
 from tunnelbench.plan.check import Problem, check_options, unknown_key
 from tunnelbench.plan.errors import Faults
 from tunnelbench.plan.locate import KeyPath
-from tunnelbench.plan.schema import LONGEST_NAME, PLAN_KEYS
+from tunnelbench.plan.schema import PLAN_KEYS
+from tunnelbench.plan.tables import LONGEST_NAME
 from tunnelbench.plan.wording import did_you_mean, not_one_of, quoted, value_text
 
 MOST_TRIALS = 100_000
