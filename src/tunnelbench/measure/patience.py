@@ -10,7 +10,7 @@ MOST_FAILURES = 3
 NOT_BEGUN = "not-begun"
 """Check of a trial for which an earlier one did not find what it needs."""
 
-NOT_THE_TUNNELS_FAULT = frozenset({"foreign-load", "clock", NOT_BEGUN})
+NOT_THE_TUNNELS_FAULT = frozenset({"foreign-load", "clock", "offered", NOT_BEGUN})
 """Checks that make a trial void and say nothing of its tunnel."""
 
 

@@ -60,7 +60,7 @@ def test_a_trial_that_its_checks_made_void_is_a_failure_told_with_their_words() 
     assert three.why_over("vxlan").endswith("the last: merged-frames failed")
 
 
-@pytest.mark.parametrize("check", ["foreign-load", "clock"])
+@pytest.mark.parametrize("check", ["foreign-load", "clock", "offered"])
 def test_what_strangers_do_is_not_held_against_a_tunnel(check: str) -> None:
     assert patience(*(void(number, check) for number in range(1, 9))).why_over("vxlan") == ""
     assert patience(failed(1), failed(2), void(3, check), failed(4)).why_over("vxlan")
