@@ -34,7 +34,7 @@ test-kills: install-dev ## a run killed at 200 random moments; `make test` does 
 test-damage: install-dev ## every bit of a store flipped, and cut at every byte; `make test` takes a sample (about 3 hours)
 	@TUNNELBENCH_DAMAGE=0 $(PYTHON) -m pytest tests/unit/store/test_damage.py
 
-test-planted: install-dev ## looks for a router slower by a tenth, in 24 rounds; `make test` plants a quarter in 10 (about 8 minutes)
+test-planted: install-dev ## looks for a router slower by a tenth, in 24 rounds; `make test` plants a quarter in 10 (about 5 minutes)
 	@TUNNELBENCH_PLANTED=0.1 TUNNELBENCH_PLANTED_ROUNDS=24 $(PYTHON) -m pytest -s tests/lab/test_planted.py
 
 lint: ## the linters alone, each as a test
