@@ -114,6 +114,16 @@ def test_what_the_testers_limited_is_pale_and_has_a_mark() -> None:
     assert not any("limited" in each for each in values(TCP["cost-tcp-1448"].spec))  # a cost holds there, too
 
 
+def test_an_ndr_that_did_not_hold_says_so_on_its_bar() -> None:
+    found = [chart for name, chart in ALL.items() if name.startswith("udp packets-udp-search")]
+    labels = [each["label"] for chart in found for each in values(chart.spec) if "label" in each]
+    refuted = [label for label in labels if "refuted" in label]
+    assert refuted
+    assert all("NDR" in label for label in refuted)
+    assert len(refuted) < len(labels)
+    assert all("refuted" in chart.sentence for chart in found)
+
+
 def test_the_limit_of_the_line_is_drawn_where_it_has_one() -> None:
     assert not any("limit" in each for each in values(TCP["throughput-tcp-1448"].spec))
     records = [

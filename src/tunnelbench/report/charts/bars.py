@@ -33,6 +33,8 @@ class Bar:
     """Whether the testers set it."""
     limit: float | None = None
     """What the line can carry."""
+    remark: str = ""
+    """What a reader must know of the figure, in a word."""
 
 
 def bar_chart(name: str, place: Place, title: str, unit: str, bars: Sequence[Bar]) -> Chart | None:
@@ -125,7 +127,7 @@ def _datum(bar: Bar, groups: int) -> Spec:
         "low": _short(found.low),
         "high": _short(found.high),
         "end": _short(max(found.high, found.median)),
-        "label": f"{who}{_number(found.median)}{LIMITED * bar.is_limited}",
+        "label": f"{who}{_number(found.median)}{LIMITED * bar.is_limited} {bar.remark}".rstrip(),
     }
     if bar.is_limited:
         datum["limited"] = True
@@ -142,7 +144,7 @@ def _row(bar: Bar) -> tuple[str, ...]:
         bar.group,
         *(_number(value) for value in (bar.figure.median, bar.figure.low, bar.figure.high)),
         _number(bar.limit) if bar.limit else "",
-        "tester-limited" if bar.is_limited else "",
+        ", ".join(word for word in ("tester-limited" * bar.is_limited, bar.remark) if word),
     )
 
 
@@ -154,10 +156,11 @@ def _sentence(known: Sequence[tuple[Bar, Estimate]], unit: str) -> str:
         said += f"; lowest: {_named(low[0])}, {_number(low[1].median)} {unit}"
     if any(bar.limit for bar, _ in known):
         said += ". The short upright line is what the link can carry"
-    limited = sum(bar.is_limited for bar, _ in known)
-    return f"{said}." + (
-        f" {limited} of {len(known)} were limited by the testers (pale, {LIMITED})." if limited else ""
-    )
+    if limited := sum(bar.is_limited for bar, _ in known):
+        said += f". {limited} of {len(known)} were limited by the testers (pale, {LIMITED})"
+    if remarks := {bar.remark: None for bar, _ in known if bar.remark}:
+        said += f". Some are {' or '.join(remarks)}"
+    return f"{said}."
 
 
 def _named(bar: Bar) -> str:

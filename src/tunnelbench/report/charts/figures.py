@@ -68,7 +68,8 @@ def _of_udp(
             limited = bool(row.figures and row.figures.is_tester_limited) and place is not Place.COST
             for what, figure in of(row, row.figures):
                 group = one_line(f"{row.direction} {what}")
-                bars.append(Bar(tunnel, group, figure, note=_why_not(row), is_limited=limited))
+                remark = "refuted" if what == "NDR" and row.figures and row.figures.refuted else ""
+                bars.append(Bar(tunnel, group, figure, note=_why_not(row), is_limited=limited, remark=remark))
         size = f"{payload} bytes of payload" if payload else "mix of sizes (IMIX)"
         name = f"{place}-udp-{test}-{payload or 'imix'}"
         chart = bar_chart(name, place, f"{title} ({UDP_TESTS.get(test, test)}), {size}", unit, bars)
