@@ -13,7 +13,7 @@ from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import PathCounters
-from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.tunnel.base import Outer, Tunnel
 
 TABLE = "tunnelbench"
@@ -184,6 +184,12 @@ def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> Pla
     if testbed.is_road_warrior:
         return Place(direction, devices, (wan,), lan, is_lan=True, has_pings=lan in devices)
     return Place(direction, (lan,), devices, wan)
+
+
+def direct_place(link: BackToBack, direction: Direction) -> Place:
+    """Where the packets of a calibration are counted: the pings to the router go beside that link."""
+    device = link.server_device
+    return Place(direction, (link.client_device,), (device,), device, has_pings=False)
 
 
 PING_FRAME_BYTES = ETHERNET_HEADER_BYTES + 20 + 8 + 56

@@ -17,9 +17,9 @@ from tunnelbench.measure.checks import check_calibration, check_sampling, check_
 from tunnelbench.measure.companion import Companion, OnSecond, TrafficPath, path_through
 from tunnelbench.measure.counters import (
     HostCounters,
-    Place,
     data_shares,
     direct_counters,
+    direct_place,
     path_counters,
     place_of,
     read_host,
@@ -162,7 +162,7 @@ class TrialMeter:
 
     def calibrate(self, spec: TrialSpec, link: BackToBack) -> TrialFindings:
         """One trial of the testers alone (rule 6); errors as `offer_tcp`."""
-        place = Place(spec.direction, (link.client_device,), (link.server_device,), link.server_device)
+        place = direct_place(link, spec.direction)
         before = read_host(self.testbed.client), read_host(self.testbed.server)
         path = TrafficPath(link.client_address, link.server_address, place)
         offered = offer_tcp(self.testbed, path, spec, self.traffic, self.on_second)

@@ -16,9 +16,9 @@ from tunnelbench.measure import cpu
 from tunnelbench.measure.checks import sharing
 from tunnelbench.measure.companion import FLOWING_PACKETS, Companion, OnSecond, TrafficPath, path_through
 from tunnelbench.measure.counters import (
-    Place,
     data_shares,
     direct_counters,
+    direct_place,
     path_counters,
     place_of,
     read_host,
@@ -111,7 +111,7 @@ class UdpMeter:
 
     def calibrate(self, spec: TrialSpec, link: BackToBack) -> TrialFindings:
         """One trial of the testers alone (rule 6). Raises TrialFailed when it ends without a figure."""
-        place = Place(spec.direction, (link.client_device,), (link.server_device,), link.server_device)
+        place = direct_place(link, spec.direction)
         exchanger = self._exchanger(spec, TrafficPath(link.client_address, link.server_address, place))
         before = read_host(self.testbed.client), read_host(self.testbed.server)
         traffic, bracket_s, foreign = self._observed(spec, exchanger)

@@ -21,11 +21,13 @@ from tunnelbench.measure.counters import (
     arrivals,
     data_shares,
     direct_counters,
+    direct_place,
     path_counters,
     read_host,
 )
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
+from tunnelbench.testbed.base import BackToBack
 
 COUNTS = st.integers(0, 2**40)
 IN = Place(Direction.IN, ("lan",), ("tun0",), "wan")
@@ -102,9 +104,13 @@ def test_a_device_that_was_not_there_before_has_dropped_nothing_then() -> None:
 
 
 def test_between_testers_alone_nothing_is_forwarded_and_there_is_no_tunnel() -> None:
-    place = Place(Direction.OUT, ("direct",), ("direct",), "direct")
+    place = direct_place(BackToBack("198.18.5.1", "198.18.5.2", "direct", "direct"), Direction.OUT)
     before = host({"direct": device()}), host({"direct": device()})
-    after = host({"direct": device(rx_packets=50)}), host({"direct": device(100, 151_400, tx_packets=50)})
+    # Answers of the router come by another cable.
+    after = (
+        host({"direct": device(rx_packets=50)}, Icmp_InEchoReps=20),
+        host({"direct": device(100, 151_400, tx_packets=50)}),
+    )
     found = direct_counters(before, after, place)
     assert (found.data_packets, found.ack_packets, found.wan_packets) == (100, 50, 150)
     assert (found.forwarded_packets, found.outer_expected_packets, found.outer_other_packets) == (0, 0, 0)
