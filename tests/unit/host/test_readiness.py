@@ -231,7 +231,9 @@ def test_a_namespace_of_that_name_is_a_reason_and_stays(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("delay_s", [0.0, 0.005, 0.02, 0.05])
 def test_an_interrupt_at_any_time_leaves_no_namespace(delay_s: float) -> None:
     script = """
+import signal
 from tunnelbench.host import readiness
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 print("ready", flush=True)
 with readiness.probing_host() as host:
     while True:

@@ -79,6 +79,9 @@ def test_no_machine_of_a_run_is_left_where_none_was_started() -> None:
 def test_a_machine_is_known_by_the_mark_of_its_run() -> None:
     named = ["-name", "tunnelbench-0f0f0f-router,debug-threads=on"]
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)", *named]) as process:
-        assert left_machines("0f0f0f") == [process.pid]
+        deadline = time.monotonic() + 5
+        while not (found := left_machines("0f0f0f")) and time.monotonic() < deadline:
+            time.sleep(0.01)  # a program that has just begun has no command line for a moment
+        assert found == [process.pid]
         assert left_machines("f0f0f0") == []
         process.kill()
