@@ -6,10 +6,10 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.lab.awaiting import await_folder, await_machines
 
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.qemu.boards import MALTA
@@ -79,25 +79,10 @@ def test_a_controller_that_is_killed_takes_its_virtual_router_with_it(image: Ima
     with subprocess.Popen(command(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as controller:
         (folder,) = await_folder(before)
         mark = folder.name[-6:]
-        await_machines(mark, 1)
+        await_machines(left_machines, mark, 1)
         controller.send_signal(signal.SIGKILL)
-    await_machines(mark, 0)
+    await_machines(left_machines, mark, 0)
     cleaned = subprocess.run([TUNNELBENCH, "clean"], capture_output=True, text=True, timeout=30, check=True)
     assert folder.name in cleaned.stdout
     assert not folder.exists()
     assert left_groups(mark) == []
-
-
-def await_folder(before: set[Path]) -> set[Path]:
-    deadline = time.monotonic() + 60
-    while not (new := set(RUN_FOLDER.glob("[0-9]*")) - before):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return new
-
-
-def await_machines(mark: str, number: int) -> None:
-    deadline = time.monotonic() + 60
-    while len(left_machines(mark)) != number:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
