@@ -86,7 +86,7 @@ def measure_ciphers(
 ) -> Iterator[CipherSpeed]:
     """How fast the ciphers of the plan's tunnels are by themselves, on each machine of the testbed."""
     if plan.cipher_speed_s is not None:
-        every = machines([testbed.router, testbed.client, testbed.server])
+        every = machines(testbed.hosts)
         done = {speed.key for speed in known}
 
         def wait(cpus: Sequence[int]) -> float:
@@ -262,7 +262,7 @@ class Bench:
         """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void."""
         waited_s = 0.0
         if self._foreign_load_seen:
-            cpus = cpus_here(self.testbed.router, self.testbed.client, self.testbed.server)
+            cpus = cpus_here(*self.testbed.hosts)
             waited_s = wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s)
             self.observer.waited_for_quiet(waited_s)
         started_at, offset_s = now(), wall_offset_s()
@@ -326,7 +326,8 @@ class Bench:
             called = End(testbed.router, a.router_lan, lan, a.router_inner, inside, a.router_lan6)
         else:
             caller = End(testbed.router, a.router_wan, wan, a.router_inner, a.target, a.router_wan6)
-            called = End(testbed.server, a.server_wan, testbed.wan_device, a.server_inner, a.lan_network, a.server_wan6)
+            far, far_wan = testbed.far_host, testbed.wan_device
+            called = End(far, a.server_wan, far_wan, a.server_inner, a.lan_network, a.server_wan6)
         return Ends(
             router=caller,
             server=called,

@@ -77,7 +77,13 @@ def _tester(figures: Figures, trials: Sequence[TcpMeasurement]) -> list[Finding]
         return []
     busiest = percent(_median(trials, lambda trial: trial.window.busiest_tester_share))
     router = percent(_median(trials, lambda trial: trial.router_busy_share))
-    return [Finding(Limit.TESTER, f"a tester's CPU was {busiest} busy, the router's {router}")]
+    return [Finding(Limit.TESTER, f"a tester's CPU was {busiest} busy, {_far_end(trials)}the router's {router}")]
+
+
+def _far_end(trials: Sequence[TcpMeasurement]) -> str:
+    """How busy the tunnel's far end was, where it is a machine of its own, as part of a sentence."""
+    shares = [share for trial in trials if (share := trial.window.far_end_busy_share) is not None]
+    return f"the tunnel's far end {percent(median(shares))}, " if shares else ""
 
 
 def _router(trials: Sequence[TcpMeasurement]) -> list[Finding]:

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -226,13 +226,13 @@ def carry_out(job: Job, store: Store, as_json: bool) -> None:
         if not missing:
             return
     try:
-        measure(job, store, progress)
+        measure(job, store, progress, as_json=as_json)
     except BaseException as error:
         say_what_is_kept(job.run_id, progress.done, store, error)
         raise
 
 
-def measure(job: Job, store: Store, progress: Progress) -> None:
+def measure(job: Job, store: Store, progress: Progress, *, as_json: bool) -> None:
     """Run the plan; the run's end, however it comes, is stored too."""
     folder = RUN_FOLDER / job.run_id
     spec = job.testbed.testbed
@@ -240,8 +240,10 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
     if folder.exists():  # it was killed, and nobody has cleaned up
         with undisturbed():
             list(clean_run(job.run_id))
-    if spec.board:
-        find_image(BOARDS[spec.board], say)
+    for board in filter(None, (spec.board, spec.far_board)):
+        find_image(BOARDS[board], say)
+    if spec.finds_cpu_share:
+        spec = with_share(job, spec, folder, to_stderr=as_json)
     testbed = open_testbed(spec, job.run_id, folder)
     if spec.needs_guest and job.plan.plan.soak:
         raise WrongInput(
@@ -291,6 +293,29 @@ def measure(job: Job, store: Store, progress: Progress) -> None:
         with undisturbed():
             note_end(job.run_id, store, status)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def with_share(job: Job, spec: TestbedSpec, folder: Path, *, to_stderr: bool) -> TestbedSpec:
+    """A testbed whose virtual router has the share of a CPU at which it is the limit: that of the run, or a new one."""
+    from tunnelbench.share import brief, find_share  # noqa: PLC0415 # only virtual routers need it
+
+    if job.stored_facts is not None:
+        return replace(spec, cpu_share_percent=float(job.stored_facts["guest_cpu_share_percent"]))
+
+    def open_at(percent: float) -> Testbed:
+        testbed = open_testbed(replace(spec, cpu_share_percent=percent), job.run_id, folder)
+        look_at(testbed, folder)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return testbed
+
+    say("tunnelbench: looking for the share of a CPU at which the virtual router is the limit of every tunnel")
+    try:
+        found = find_share(job.plan.plan, open_at, Lines(brief(job.plan.plan), to_stderr=to_stderr))
+    finally:
+        with undisturbed():
+            shutil.rmtree(folder, ignore_errors=True)
+    say(f"tunnelbench: the virtual router gets {found.percent:g} % of a CPU: {found.reason}")
+    return replace(spec, cpu_share_percent=found.percent)
 
 
 def look_at(testbed: Testbed, folder: Path) -> Mapping[str, Any]:

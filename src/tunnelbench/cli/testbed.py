@@ -35,13 +35,13 @@ def command() -> None:
 @click.argument("testbed")
 @click.option("--anew", is_flag=True, help="Build it even if it is there: with today's packages.")
 def build(testbed: str, *, anew: bool) -> None:
-    """Build the image of TESTBED's virtual router from Debian's packages, and keep it in the cache.
+    """Build the images of TESTBED's virtual router and far end from Debian's packages, and keep them in the cache.
 
     Nothing is installed on this machine. What a broken attempt has fetched is used by the next one.
     """
-    board = board_of(testbed)
-    image = find_image(board, say, anew=anew)
-    click.echo(f"{image.folder}: kernel {image.kernel_version}, {len(image.packages)} packages")
+    for board in filter(None, (board_of(testbed), far_board_of(testbed))):
+        image = find_image(board, say, anew=anew)
+        click.echo(f"{image.folder}: kernel {image.kernel_version}, {len(image.packages)} packages")
 
 
 @command.command()
@@ -88,6 +88,12 @@ def board_of(reference: str) -> Board:
     if not spec.board:
         raise WrongInput(f"testbed {spec.name} has no virtual router", f'take one of kind "qemu", such as {VIRTUAL}')
     return BOARDS[spec.board]
+
+
+def far_board_of(reference: str) -> Board | None:
+    """That of the tunnel's far end; None where a namespace is that."""
+    spec = read_testbed(reference, (), KINDS).testbed
+    return BOARDS[spec.far_board] if spec.far_board else None
 
 
 VIRTUAL = "malta"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TrialFailed
@@ -25,6 +27,9 @@ FRAGMENT_HEADER = 44
 SNAP_BYTES = 2048
 START_LIMIT_S = 20.0
 """For tcpdump; 5 s were too few in an emulated guest on a busy machine."""
+
+WRITE_PAUSE_S = 0.2
+WRITE_LIMIT_S = 5.0
 
 MOST_PACKETS = 2000
 """A capture ends by itself after so many packets: it is for a handful of pings."""
@@ -65,12 +70,22 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
         if not daemon.wait_for("listening on", timeout_s=START_LIMIT_S):
             raise TrialFailed(f"tcpdump does not start on the {host.name}: {daemon.last_line()}")
         yield capture
+        _await_writing(host, path)
         daemon.interrupt()
         daemon.wait(2)
         capture.packets = list(read_pcap(host.fetch(path)))
     finally:
         daemon.stop()
         host.remove(path)
+
+
+def _await_writing(host: Host, path: Path) -> None:
+    """Wait until the capture has not grown for a moment: on a slow machine tcpdump comes after the packets."""
+    deadline = time.monotonic() + WRITE_LIMIT_S
+    size, found = -1, len(host.fetch(path))
+    while found != size and time.monotonic() < deadline:
+        time.sleep(WRITE_PAUSE_S)
+        size, found = found, len(host.fetch(path))
 
 
 def read_pcap(data: bytes) -> Iterator[Packet]:

@@ -161,7 +161,7 @@ def drops(counters: PathCounters, carried_packets: int) -> Check:
 def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
     """Whether the testers, and not the router, set the figure."""
     share = tcp.window.busiest_tester_share
-    reason = f"a tester's CPU was {share:.0%} busy, the router's {tcp.router_busy_share:.0%}"
+    reason = f"a tester's CPU was {share:.0%} busy, {far_end(tcp.window)}the router's {tcp.router_busy_share:.0%}"
     limited = share >= TESTER_CPU_LIMIT_SHARE
     if testers_bps:
         reached = tcp.throughput_bps / testers_bps
@@ -170,6 +170,12 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
     if limited:
         reason += ": the testers were the limit"
     return Check("tester-limited", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=6)
+
+
+def far_end(window: Window) -> str:
+    """How busy the tunnel's far end was, where it is a machine of its own, as part of a sentence."""
+    share = window.far_end_busy_share
+    return "" if share is None else f"the tunnel's far end {share:.0%}, "
 
 
 def router_cpu(doubt: str, *, has_own_router: bool = False) -> Check:

@@ -118,7 +118,7 @@ class Companion:
         self._closed: Reading | None = None
         self._samplers = {
             host.machine: sampler
-            for host in (testbed.router, testbed.client, testbed.server)
+            for host in testbed.hosts
             if (sampler := host.sampler(path.router_daemons if host is testbed.router else (), duration_s + SAMPLED_S))
         }
         """Of the hosts that are other machines."""
@@ -194,6 +194,11 @@ class Companion:
             if host.machine in elsewhere:
                 first, last = sampled_inside(elsewhere[host.machine].readings, before.clock_s, after.clock_s, host.name)
                 tester_cpus += [cpu.scaled(cpu.usage(first, last, [one]), duration_s) for one in host.cpus]
+        far_share = None
+        if self.testbed.has_own_far_end:
+            far = self.testbed.far_host
+            first, last = sampled_inside(elsewhere[far.machine].readings, before.clock_s, after.clock_s, far.name)
+            far_share = cpu.usage(first, last, far.cpus).busy_share
         intervals = router_intervals(self._times, router.cpus) if router.machine not in elsewhere else ()
         router_by_cpu = [cpu.usage(before, after, [one]) for one in router.cpus if router.machine not in elsewhere]
         if sampled := elsewhere.get(router.machine):
@@ -213,12 +218,13 @@ class Companion:
             ack_packets=arrived.ack_packets,
             router_cpu=cpu.together(router_by_cpu),
             tester_cpu=cpu.together(tester_cpus),
-            busiest_tester_share=max(one.busy_share for one in tester_cpus),
+            busiest_tester_share=max(far_share or 0.0, *(one.busy_share for one in tester_cpus)),
             daemon_cpu_s=None if spent_s is None else sum(spent_s.values()),
             daemon_cpu_method=after.daemons_method,
             router_by_cpu=tuple(router_by_cpu),
             program_cpu_s=spent_s or {},
             intervals=intervals,
+            far_end_busy_share=far_share,
         )
 
     @property

@@ -36,12 +36,14 @@ class Snapshot:
     server: HostCounters
     outer: dict[str, tuple[int, int]]
     """`expected` and `other`: packets, bytes (IP) on the WAN, both directions."""
+    far: HostCounters | None = None
+    """The tunnel's far end, where it is a machine of its own."""
 
 
 def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
-    """Count on the server what the WAN carries: the tunnel's packets, and everything else that is IP.
+    """Count at the far end what the WAN carries: the tunnel's packets, and everything else that is IP.
 
-    The server counts, not the router: it must not pay for it; of a road warrior's tunnel, on the LAN, the client, all
+    The far end counts, not the router: it must not pay for it; of a road warrior's tunnel, on the LAN, the client, all
     but the pings to the router, which go beside the tunnel. Counted before defragmentation (priority -450), where a
     later fragment has no port and counts as its protocol's.
     """
@@ -94,7 +96,8 @@ def read_path(testbed: Testbed) -> Snapshot:
         for entry in json.loads(listed)["nftables"]
         if "counter" in entry
     }
-    return Snapshot(read_host(testbed.client), read_host(testbed.router), read_host(testbed.server), outer)
+    far = read_host(testbed.far_host) if testbed.has_own_far_end else None
+    return Snapshot(read_host(testbed.client), read_host(testbed.router), read_host(testbed.server), outer, far)
 
 
 def read_host(host: Host) -> HostCounters:
@@ -109,7 +112,7 @@ class Arrivals:
     """Packets that have arrived at both ends since the machine's start, the answers to pings left out.
 
     They are counted where they arrive: on the client's LAN device and on the server's tunnel device (its WAN device
-    where there is no tunnel).
+    where there is no tunnel, its only one where the tunnel ends before it).
     """
 
     data_packets: int
@@ -149,15 +152,16 @@ def _arrived(host: HostCounters, devices: Sequence[str]) -> tuple[int, int]:
 
 
 def data_shares(before: Snapshot, after: Snapshot, place: Place) -> dict[str, int]:
-    """Packets in the direction of the data, by the device of a tester's that they took."""
+    """Packets in the direction of the data, by the device at the tunnel's far end that they took."""
     is_client = len(place.client_devices) > 1
     is_arrival = (place.direction is Direction.IN) == is_client
 
     def count(snapshot: Snapshot, device: str) -> int:
-        counters = (snapshot.client if is_client else snapshot.server).devices[device]
+        host = snapshot.client if is_client else snapshot.far or snapshot.server
+        counters = host.devices[device]
         return counters.rx_packets if is_arrival else counters.tx_packets
 
-    devices = place.client_devices if is_client else place.server_devices
+    devices = place.client_devices if is_client else place.far_devices or place.server_devices
     return {device: count(after, device) - count(before, device) for device in devices}
 
 
@@ -170,11 +174,13 @@ class Place:
     server_devices: tuple[str, ...]
     """Several where a tunnel has several."""
     wan_device: str
-    """The server's; with `is_lan` the client's."""
+    """The far end's; with `is_lan` the client's."""
     is_lan: bool = False
     """Whether the tunnel's packets are counted on the LAN."""
     has_pings: bool = True
     """Whether the answers of the router to the client arrive among the data."""
+    far_devices: tuple[str, ...] = ()
+    """The tunnel's, where its far end is a machine of its own."""
 
 
 def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> Place:
@@ -183,6 +189,8 @@ def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> Pla
     devices = tunnel.devices_at(tunnel.far_end)
     if testbed.is_road_warrior:
         return Place(direction, devices, (wan,), lan, is_lan=True, has_pings=lan in devices)
+    if testbed.has_own_far_end:
+        return Place(direction, (lan,), (testbed.server_device,), wan, far_devices=devices)
     return Place(direction, (lan,), devices, wan)
 
 
@@ -208,7 +216,8 @@ def path_counters(before: Snapshot, after: Snapshot, place: Place) -> PathCounte
         (packets_after, bytes_after), (packets_before, bytes_before) = after.outer[name], before.outer[name]
         return packets_after - packets_before, bytes_after - bytes_before
 
-    direct = direct_counters((before.client, before.server), (after.client, after.server), place)
+    ends = ((before.client, before.server), (after.client, after.server))
+    direct = direct_counters(*ends, place, (before.far, after.far) if before.far and after.far else None)
     expected_packets, expected_bytes = outer("expected")
     other_packets, other_bytes = outer("other")
     return replace(
@@ -234,16 +243,24 @@ def outer_counters(before: Snapshot, after: Snapshot) -> PathCounters:
 
 
 def direct_counters(
-    before: tuple[HostCounters, HostCounters], after: tuple[HostCounters, HostCounters], place: Place
+    before: tuple[HostCounters, HostCounters],
+    after: tuple[HostCounters, HostCounters],
+    place: Place,
+    far: tuple[HostCounters, HostCounters] | None = None,
 ) -> PathCounters:
-    """As `path_counters`, from the readings of client and server alone: nothing is forwarded, and there is no WAN."""
+    """As `path_counters`, from the readings of client and server alone: nothing is forwarded, and there is no WAN.
+
+    `far`: those of the tunnel's far end, where it is a machine of its own.
+    """
     (client_before, server_before), (client_after, server_after) = before, after
     arrived = arrivals(client_after, server_after, place) - arrivals(client_before, server_before, place)
     if place.is_lan:
         cable_packets = _frames(client_after, place.wan_device) - _frames(client_before, place.wan_device)
         cable_packets -= 2 * _snmp("Icmp.InEchoReps", client_before, client_after)
     else:
-        cable_packets = _frames(server_after, place.wan_device) - _frames(server_before, place.wan_device)
+        far_before, far_after = far or (server_before, server_after)
+        cable_packets = _frames(far_after, place.wan_device) - _frames(far_before, place.wan_device)
+    beyond = [(server_before, server_after), *([far] if far else [])]
     return PathCounters(
         data_packets=arrived.data_packets,
         data_bytes=arrived.data_bytes,
@@ -254,9 +271,9 @@ def direct_counters(
         outer_other_packets=0,
         outer_other_bytes=0,
         wan_packets=cable_packets,
-        fragments_created=_snmp("Ip.FragCreates", server_before, server_after),
-        reassembled=_snmp("Ip.ReasmOKs", server_before, server_after),
-        dropped_packets=_dropped(client_before, client_after) + _dropped(server_before, server_after),
+        fragments_created=sum(_snmp("Ip.FragCreates", *each) for each in beyond),
+        reassembled=sum(_snmp("Ip.ReasmOKs", *each) for each in beyond),
+        dropped_packets=sum(_dropped(*each) for each in ((client_before, client_after), *beyond)),
     )
 
 

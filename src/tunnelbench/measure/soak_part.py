@@ -300,7 +300,7 @@ class Part:
     @property
     def _cpus(self) -> list[int]:
         testbed = self.way.udp.testbed
-        return cpu.cpus_here(testbed.router, testbed.client, testbed.server)
+        return cpu.cpus_here(*testbed.hosts)
 
     def _checks(self, counts: UdpCounts, before: Snapshot, after: Snapshot) -> tuple[Check, ...]:
         """What holds of the whole part; packets are the engine's count."""

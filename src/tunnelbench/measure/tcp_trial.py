@@ -82,7 +82,7 @@ LOG_KEPT_BYTES = 20_000
 def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, programs: dict[str, Daemon]) -> Offered:
     """As `offer_tcp`; each program that is started is added to `programs`."""
     testbed, path = companion.testbed, companion.path
-    cpus = cpu.cpus_here(testbed.router, testbed.client, testbed.server)
+    cpus = cpu.cpus_here(*testbed.hosts)
     processes_before = all_processes()
     started_s = time.monotonic()
     with ExitStack() as stack:

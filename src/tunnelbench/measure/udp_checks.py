@@ -12,6 +12,7 @@ from tunnelbench.measure.checks import (
     TESTER_CPU_LIMIT_SHARE,
     TESTER_THROUGHPUT_LIMIT_SHARE,
     drops,
+    far_end,
     foreign_load,
     fragments,
     kept_alive,
@@ -181,7 +182,7 @@ def _tester(spec: TrialSpec, udp: UdpMeasurement, testers_pps: float | None) -> 
     reasons, limited = [], False
     if udp.window is not None:
         share, router = udp.window.busiest_tester_share, udp.router_busy_share or 0.0
-        reasons.append(f"a tester's CPU was {share:.0%} busy, the router's {router:.0%}")
+        reasons.append(f"a tester's CPU was {share:.0%} busy, {far_end(udp.window)}the router's {router:.0%}")
         # A sender spins up to its rate's next packet: a busy CPU limits only where as much as possible is offered.
         limited = share >= TESTER_CPU_LIMIT_SHARE and spec.load == FLAT_OUT
     rates = [udp.counts.forwarding_rate_pps] if udp.counts is not None else []

@@ -161,7 +161,7 @@ class UdpMeter:
     def _observed(self, spec: TrialSpec, exchanger: Exchanger) -> tuple[Traffic, float, dict[str, float]]:
         """The traffic of a trial, how long it took, and what strangers used meanwhile."""
         testbed = self.testbed
-        cpus = cpu.cpus_here(testbed.router, testbed.client, testbed.server)
+        cpus = cpu.cpus_here(*testbed.hosts)
         processes_before, started_s = all_processes(), time.monotonic()
         traffic = self._traffic(spec, exchanger)
         bracket_s = time.monotonic() - started_s

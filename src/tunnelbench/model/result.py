@@ -131,11 +131,11 @@ class PathCounters:
     outer_other_bytes: int
     """On the WAN, both directions, anything else that is IP."""
     wan_packets: int
-    """Frames on the WAN, both directions, as the server's device counts them."""
+    """Frames on the WAN, both directions, as the far end's device counts them."""
     fragments_created: int
-    """`Ip: FragCreates`, router and server together."""
+    """`Ip: FragCreates`, router, server and the tunnel's far end together."""
     reassembled: int
-    """`Ip: ReasmOKs`, router and server together."""
+    """`Ip: ReasmOKs`, router, server and the tunnel's far end together."""
     dropped_packets: int
     """Drops on the interfaces of the path."""
 
@@ -167,7 +167,7 @@ class Window:
     router_cpu: CpuUsage
     tester_cpu: CpuUsage
     busiest_tester_share: float
-    """Share of time in which the busiest of the testers' CPUs was busy, 0 to 1."""
+    """Share of time in which the busiest of the testers' CPUs was busy, 0 to 1; the tunnel's far end is one of them."""
     daemon_cpu_s: float | None
     """CPU time of the tunnel's processes on the router [s]; None: there are none."""
     daemon_cpu_method: str
@@ -178,6 +178,9 @@ class Window:
     """`daemon_cpu_s` by the name of the program [s]."""
     intervals: tuple[CpuInterval, ...] = ()
     """The router's CPUs over time, from before the traffic on; empty in records of before this was kept."""
+    far_end_busy_share: float | None = None
+    """Share of time in which the tunnel's far end was busy, 0 to 1, where it is a machine of its own; None: it is the
+    server."""
 
     def busy_share_of(self, interval: CpuInterval) -> float:
         """Share of the router's CPUs that was busy in one of the intervals, 0 to 1."""

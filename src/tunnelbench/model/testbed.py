@@ -114,8 +114,12 @@ class TestbedSpec:
 
     board: str = ""
     """What QEMU emulates, of a testbed that has a virtual router."""
+    far_board: str = ""
+    """What QEMU emulates as the tunnel's far end; empty: that is a namespace of this machine."""
     cpu_share_percent: float | None = None
     """What a virtual router gets of one CPU of this machine [%]; None: all that it can use."""
+    finds_cpu_share: bool = False
+    """Whether that share is found before the run: as much as leaves the router the limit."""
 
     router: RouterSpec | None = None
     """A router of its own; None: the testbed makes one."""

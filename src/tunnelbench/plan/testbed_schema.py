@@ -150,7 +150,8 @@ class TestbedFile(Table):
     topology: Literal["router-server", "road-warrior"] = "router-server"
     link: LinkTable = LinkTable()
     board: str | None = None
-    cpu_share_percent: Annotated[float, Field(ge=LEAST_CPU_SHARE_PERCENT, le=100)] | None = None
+    far_board: str | None = None
+    cpu_share_percent: Annotated[float, Field(ge=LEAST_CPU_SHARE_PERCENT, le=100)] | Literal["auto"] | None = None
     router: RouterTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
@@ -170,10 +171,14 @@ class TestbedFile(Table):
 
     def _require_board(self) -> None:
         if self.kind != "qemu":
-            if self.board is not None or self.cpu_share_percent is not None:
-                raise ValueError('board and cpu_share_percent are for kind = "qemu": this kind has no virtual router')
+            if (self.board, self.far_board, self.cpu_share_percent) != (None, None, None):
+                raise ValueError(
+                    'board, far_board and cpu_share_percent are for kind = "qemu": this kind has no virtual router'
+                )
         elif self.board not in BOARDS:
             raise ValueError(f'a testbed of kind "qemu" needs a board: one of {", ".join(BOARDS)}')
+        elif self.far_board is not None and self.far_board not in BOARDS:
+            raise ValueError(f"far_board must be one of {', '.join(BOARDS)}, not {value_text(self.far_board)}")
         elif self.kernel != HOST_KERNEL:
             raise ValueError("a virtual router has a kernel of its own: leave kernel out")
         elif Link(**self.link.model_dump()) != Link():
@@ -191,7 +196,9 @@ class TestbedFile(Table):
             quiet_wait_s=self.quiet_wait_s,
             topology=self.topology,
             board=self.board or "",
-            cpu_share_percent=self.cpu_share_percent,
+            far_board=self.far_board or "",
+            cpu_share_percent=None if self.cpu_share_percent == "auto" else self.cpu_share_percent,
+            finds_cpu_share=self.cpu_share_percent == "auto",
             router=self.router.spec() if self.router else None,
             client=(self.client or TesterTable()).spec(moves=False),
             server=(self.server or TesterTable()).spec(moves=True),

@@ -32,7 +32,7 @@ PROGRAMS = {"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod", "mke2fs": "e
 """What a build needs, and the Debian package that holds it."""
 
 PACKAGES = (
-    "busybox", "dropbear-bin", "ethtool", "iproute2", "nftables", "openssl", "openvpn", "ppp", "tinc",
+    "busybox", "dropbear-bin", "ethtool", "iproute2", "nftables", "openssl", "openvpn", "ppp", "tcpdump", "tinc",
     "wireguard-tools", "xl2tpd",
 )  # fmt: skip
 """Not busybox-static: as Debian builds that one, its shell prefers its own, small `ip` to the real one."""

@@ -11,7 +11,7 @@ mkdir -p /dev/pts /dev/shm /dev/net /run/lock /tmp
 mount -t devpts -o mode=620 devpts /dev/pts
 mount -t tmpfs -o mode=1777 tmp /tmp
 ln -sf /run /var/run 2>/dev/null
-modprobe tun 2>/dev/null
+for module in tun ppp_generic; do modprobe "$module" 2>/dev/null; done # with their devices
 
 # network.txt has a line for each device: its address on the cable (MAC), its name, and its own address with its network.
 ip link set lo up

@@ -1,4 +1,4 @@
-"""A virtual router that runs: started by QEMU, told apart from this machine by its own threads' time."""
+"""A virtual machine that runs: started by QEMU, told apart from this machine by its own threads' time."""
 
 from __future__ import annotations
 
@@ -49,13 +49,27 @@ VIRTIO_OFFLOADS = (
 
 @dataclass(frozen=True)
 class Nic:
-    """A network device of the router on a tap of a tester."""
+    """A network device of a machine, on a tap of a tester or on a cable to another machine."""
 
     name: str
     address: str
     """With its prefix length, as 198.18.1.1/24."""
-    tap: int
-    """Descriptor of the tap."""
+    descriptor: int
+    """Of the tap, or of one end of the cable: a datagram is a frame."""
+    number: int
+    """Of the device among all of a run, 1 to 255: two on one cable differ."""
+    is_tap: bool = True
+
+    def backend(self) -> str:
+        """What is behind it, as QEMU's -netdev takes it."""
+        if self.is_tap:
+            return f"tap,id={self.name},fd={self.descriptor}"
+        return f"dgram,id={self.name},local.type=fd,local.str={self.descriptor}"
+
+
+def cable() -> tuple[int, int]:
+    """The descriptors of the two ends of a cable between two machines; whoever asks for it closes them."""
+    return tuple(end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -122,12 +136,14 @@ class Machine:
         mark: str,
         folder: Path,
         *,
+        role: str = "router",
         nics: Sequence[Nic] = (),
         cpus: Sequence[int] = (),
         share_percent: float | None = None,
         boot_limit_s: float = BOOT_LIMIT_S,
     ) -> None:
-        """`cpus`: those of this machine that it may use, none: all; `share_percent`: of one of them, once it is up."""
+        """`role`: what it is called, one word in small letters; `cpus`: those of this machine that it may use, none:
+        all; `share_percent`: of one of them, once it is up."""
         require_programs(board)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.board = board
@@ -135,15 +151,15 @@ class Machine:
         port = free_port()
         self.access = write_access(folder, port)
         initramfs = write_initramfs(image, folder, nics)
-        argv = Boot(board, image, initramfs, f"{mark}-router", port, nics).command()
+        argv = Boot(board, image, initramfs, f"{mark}-{role}", port, nics).command()
         if cpus:
             argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
         with ExitStack() as stack:
-            self._daemon = Daemon(argv, folder / "console.log", "QEMU", pass_fds=[nic.tap for nic in nics])
+            self._daemon = Daemon(argv, folder / "console.log", "QEMU", pass_fds=[nic.descriptor for nic in nics])
             stack.callback(self._daemon.kill)  # it keeps nothing, and may hang over SIGTERM
             self.boot_s = self._wait_until_ready(boot_limit_s)
             if share_percent is not None:
-                stack.enter_context(cpu_share(f"{mark}-router", share_percent, self._daemon.pid))
+                stack.enter_context(cpu_share(f"{mark}-{role}", share_percent, self._daemon.pid))
                 stack.callback(self._daemon.kill)  # before its group is removed
             self._stack = stack.pop_all()
 
@@ -224,8 +240,8 @@ class Boot:
             "-netdev", f"user,id={MANAGEMENT},restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22",
             "-device", _device(MANAGEMENT, 0),
         ]
-        for number, nic in enumerate(self.nics, start=1):
-            argv += ["-netdev", f"tap,id={nic.name},fd={nic.tap}", "-device", _device(nic.name, number)]
+        for nic in self.nics:
+            argv += ["-netdev", nic.backend(), "-device", _device(nic.name, nic.number)]
         # fmt: on
         return argv
 
@@ -265,10 +281,8 @@ def write_access(folder: Path, port: int) -> Access:
 
 def write_initramfs(image: Image, folder: Path, nics: Sequence[Nic]) -> Path:
     """The image's first file system, followed by what this boot alone has."""
-    management = Nic(MANAGEMENT, MANAGEMENT_ADDRESS, -1)
-    network = "".join(
-        f"{_mac(number)} {nic.name} {nic.address}\n" for number, nic in enumerate((management, *nics), start=0)
-    )
+    management = Nic(MANAGEMENT, MANAGEMENT_ADDRESS, -1, 0)
+    network = "".join(f"{_mac(nic.number)} {nic.name} {nic.address}\n" for nic in (management, *nics))
     handed = cpio.archive(
         {
             "handed": (cpio.FOLDER, b""),

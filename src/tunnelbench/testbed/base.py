@@ -31,6 +31,9 @@ class Addresses:
     """The server's address that traffic goes to: which way the router sends it is the tunnel's matter."""
     client_inner: str = "198.18.3.2"
     """Where the client itself ends the tunnel."""
+    far_lan: str = "198.18.7.1"
+    server_far: str = "198.18.7.2"
+    """Of the cable between the tunnel's far end and the server, where these are two machines."""
     client_inside: str = "198.18.6.1"
     """As `target`, of such a client: its own traffic has an address that is reached through the tunnel alone."""
     router_wan6: str = "2001:2::1"
@@ -72,7 +75,9 @@ class Testbed(ABC):
     lan_device = "lan"
     """The client's device on the cable to the router."""
     wan_device = "wan"
-    """The server's device on the cable to the router."""
+    """The far end's device on the cable to the router."""
+    server_device = "far"
+    """The server's device on the cable to the far end, where that is a machine of its own."""
     router_lan_device = "lan"
     router_wan_device = "wan"
 
@@ -101,6 +106,21 @@ class Testbed(ABC):
         """What a reader of the results must know of this testbed."""
 
     @property
+    def far_host(self) -> Host:
+        """Who has the far end of the tunnel: the server, unless a machine of its own stands before it."""
+        return self.server
+
+    @property
+    def has_own_far_end(self) -> bool:
+        """Whether the tunnel ends on a machine that only forwards what comes out of it."""
+        return self.far_host is not self.server
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """All that the traffic passes."""
+        return (self.client, self.router, *((self.far_host,) if self.has_own_far_end else ()), self.server)
+
+    @property
     def is_road_warrior(self) -> bool:
         """Whether the tunnel joins client and router, and not router and server."""
         return self.spec.topology == ROAD_WARRIOR
@@ -112,8 +132,8 @@ class Testbed(ABC):
 
     @property
     def tunnel_cable(self) -> tuple[Host, str]:
-        """The tester at the end of the cable that carries the tunnel, and its device there."""
-        return (self.client, self.lan_device) if self.is_road_warrior else (self.server, self.wan_device)
+        """Who is at the end of the cable that carries the tunnel, beside the router, and its device there."""
+        return (self.client, self.lan_device) if self.is_road_warrior else (self.far_host, self.wan_device)
 
     @abstractmethod
     def set_up(self) -> None:

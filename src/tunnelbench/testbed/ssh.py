@@ -77,8 +77,8 @@ class SshTestbed(Testbed):
 
     @property
     def lent(self) -> list[LentHost]:
-        """Hosts that are reached by SSH."""
-        return [host for host in (self.router, self.client, self.server) if isinstance(host, LentHost)]
+        """Hosts that are reached by SSH, the router first."""
+        return [host for host in dict.fromkeys((self.router, *self.hosts)) if isinstance(host, LentHost)]
 
     # Before anything is changed
 
@@ -235,7 +235,7 @@ class SshTestbed(Testbed):
     @contextmanager
     def back_to_back(self) -> Iterator[BackToBack]:
         """A pair of virtual devices, where both testers are this machine: what it can do without cards and cables."""
-        if self.lent != [self.router] or not isinstance(self.server, NamespaceHost):
+        if isinstance(self.client, LentHost) or not isinstance(self.server, NamespaceHost):
             raise CannotHere(
                 "the testers are two machines, and no cable joins them",
                 "measure them against each other once, with a cable in the router's place",

@@ -12,6 +12,7 @@ from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.base import (
+    START_LIMIT_S,
     TCP_HEADER_BYTES,
     UDP_HEADER_BYTES,
     End,
@@ -167,12 +168,12 @@ class OpenVpn(Tunnel[Options]):
                 daemon = self._start_one(end, self._config(end, other, files[end.host.name], number), number)
                 if end is self.ends.server:
                     self._await(
-                        daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP", 5
+                        daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP"
                     )
         # With a static key there is no handshake, and OpenVPN calls itself initialised at the peer's first packet only.
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
         for daemon in (*self.router_daemons, *self.server_daemons):
-            self._await(daemon, ready, 15)
+            self._await(daemon, ready)
         if self.options.cipher == NEGOTIATED:
             agreed, _ = parse_data_channel(self.router_daemons[0].output())
             self._agreed = agreed if agreed in self.options.offered else ""
@@ -202,7 +203,7 @@ class OpenVpn(Tunnel[Options]):
             end.host.ip("route", "add", end.reaches, *source_words(end), *ways)
             self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
 
-    def _await(self, daemon: Daemon, text: str, timeout_s: float) -> None:
+    def _await(self, daemon: Daemon, text: str, timeout_s: float = START_LIMIT_S) -> None:
         try:
             self._require(daemon, text, timeout_s)
         except TunnelRefused as error:

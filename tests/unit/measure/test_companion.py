@@ -9,7 +9,7 @@ import pytest
 from tests.unit.tunnel.fakes import FakeDaemon
 
 from tunnelbench.host.command import Daemon
-from tunnelbench.host.host import THIS_MACHINE, CpuReading
+from tunnelbench.host.host import THIS_MACHINE, CpuReading, Samples
 from tunnelbench.host.procfs import CpuTimes, DeviceCounters
 from tunnelbench.measure import companion
 from tunnelbench.measure.companion import Companion, TrafficPath
@@ -54,10 +54,19 @@ class SimulatedPath:
         self.client = Host(self, (0,))
         self.router = Host(self, (1,))
         self.server = Host(self, (0, 2))
+        self.far_host = self.server
         self.router_daemon = FakeDaemon("went well\nthen died\n", "openvpn")
         self.server_daemon = FakeDaemon("", "openvpn")
         self.dies_at_s: dict[FakeDaemon, float] = {}
         self.rates: list[float] = []
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        return tuple(dict.fromkeys((self.client, self.router, self.far_host, self.server)))
+
+    @property
+    def has_own_far_end(self) -> bool:
+        return self.far_host is not self.server
 
     def advance(self, seconds: float) -> None:
         self.clock_s += seconds
@@ -119,6 +128,33 @@ def test_cpu_shares_are_those_of_the_window(path: SimulatedPath) -> None:
     assert window.daemon_cpu_method == "ticks"
     assert [usage.cpus for usage in window.router_by_cpu] == [(cpu,) for cpu in window.router_cpu.cpus]
     assert sum(usage.busy_s for usage in window.router_by_cpu) == pytest.approx(window.router_cpu.busy_s)
+
+
+class FarEnd(Host):
+    """A machine of its own, busy for most of its time."""
+
+    name = machine = "far"
+
+    def __init__(self, path: SimulatedPath) -> None:
+        super().__init__(path, (0,))
+        self.cpus_here = ()
+        self.machine = "far"
+
+    def sampler(self, daemons: Any, limit_s: float) -> Any:
+        readings = tuple(
+            CpuReading(clock_s, {0: CpuTimes(0, 0, clock_s * 0.1, 0, 0)}, None, "") for clock_s in range(11)
+        )
+        return SimpleNamespace(stop=lambda: Samples(readings, 0.0, "what it read"))
+
+
+def test_a_far_end_of_its_own_counts_among_those_that_may_be_the_limit(path: SimulatedPath) -> None:
+    path.far_host = FarEnd(path)
+    found = path.accompany()
+    window = found.window()
+    assert window.far_end_busy_share == pytest.approx(0.9)
+    assert window.busiest_tester_share == pytest.approx(0.9)
+    assert window.tester_cpu.cpus == (0, 2)
+    assert found.sampled == {"sampled_far": "what it read"}
 
 
 def test_the_routers_cpu_over_time_begins_before_the_traffic_and_misses_nothing_after(path: SimulatedPath) -> None:

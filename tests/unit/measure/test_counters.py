@@ -98,6 +98,22 @@ def test_the_counters_of_a_trial_are_what_changed() -> None:
     assert found.dropped_packets == 2 * (1 + 2 + 3 + 4)
 
 
+def test_where_the_tunnel_ends_before_the_server_its_far_end_counts_the_wan_and_the_server_what_arrives() -> None:
+    place = Place(Direction.OUT, ("lan",), ("far",), "wan", far_devices=("tun0",))
+    far = host({"wan": device(), "tun0": device()})
+    before = replace(NOTHING, server=host({"far": device()}), far=far)
+    after = replace(
+        before,
+        client=host({"lan": device(500)}),
+        server=host({"far": device(1000, 1_514_000, dropped=1)}),
+        far=host({"wan": device(1001, tx_packets=502, dropped=2), "tun0": device(1000)}, Ip_FragCreates=5),
+    )
+    found = path_counters(before, after, place)
+    assert (found.data_packets, found.data_bytes, found.ack_packets) == (1000, 1_514_000, 500)
+    assert (found.wan_packets, found.fragments_created, found.dropped_packets) == (1503, 5, 2 * (1 + 2))
+    assert data_shares(before, after, place) == {"tun0": 1000}
+
+
 def test_a_device_that_was_not_there_before_has_dropped_nothing_then() -> None:
     server = replace(NOTHING.server, devices=NOTHING.server.devices | {"tun1": device(dropped=3)})
     assert path_counters(NOTHING, replace(NOTHING, server=server), IN).dropped_packets == 6

@@ -66,7 +66,9 @@ def test_every_shipped_testbed_loads() -> None:
     assert read_testbed("netns").testbed.link == Link()
     assert read_testbed("netns-100m").testbed.link == Link(rate_out_mbps=100.0, rate_in_mbps=100.0)
     assert read_testbed("netns-debian").testbed.kernel == "debian"
-    assert read_testbed("malta", kinds=("qemu",)).testbed.board == "malta"
+    malta = read_testbed("malta", kinds=("qemu",)).testbed
+    assert (malta.board, malta.far_board) == ("malta", "x86-64")
+    assert (malta.cpu_share_percent, malta.finds_cpu_share) == (None, True)
     assert read_testbed("netns-road-warrior").testbed.topology == "road-warrior"
     for name in shipped_testbeds():
         assert read_testbed(name, kinds=("netns", "qemu")).testbed.name == name
@@ -105,7 +107,7 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
             "zzz=2",
             (
                 "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, kernel, "
-                "quiet_wait_s, topology, link, board, cpu_share_percent, router, client, server"
+                "quiet_wait_s, topology, link, board, far_board, cpu_share_percent, router, client, server"
             ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),
@@ -134,6 +136,9 @@ def test_another_word_for_a_kernel_is_refused_with_those_that_there_are(kernel: 
     [
         ('kind = "qemu"', "needs a board: one of malta, x86-64"),
         ('kind = "qemu"\nboard = "molta"', "needs a board: one of malta, x86-64"),
+        ('kind = "qemu"\nboard = "malta"\nfar_board = "x68"', "far_board must be one of malta, x86-64, not"),
+        ('kind = "netns"\nfar_board = "x86-64"', "this kind has no virtual router"),
+        ('kind = "qemu"\nboard = "malta"\ncpu_share_percent = "auot"', "cpu_share_percent"),
         ('kind = "qemu"\nboard = "malta"\nkernel = "debian"', "has a kernel of its own: leave kernel out"),
         ('kind = "qemu"\nboard = "malta"\n[link]\ndelay_ms = 3', "cables have no rate, no delay"),
         ('kind = "qemu"\nboard = "malta"\ncpu_share_percent = 9', "must be at least 10"),

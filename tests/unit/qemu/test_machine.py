@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tunnelbench.qemu.boards import MALTA, X86_64
 from tunnelbench.qemu.image import Image
-from tunnelbench.qemu.machine import Boot, Nic, Threads, left_machines, read_threads
+from tunnelbench.qemu.machine import Boot, Nic, Threads, cable, left_machines, read_threads
 
 IMAGE = Image(Path("/cache/malta"), "6.1.0-1", ("linux-image-6.1.0-1 6.1",))
-NICS = (Nic("lan", "198.18.1.1/24", 7), Nic("wan", "198.18.2.1/24", 8))
+NICS = (Nic("lan", "198.18.1.1/24", 7, 1), Nic("wan", "198.18.2.1/24", 8, 2, is_tap=False))
 
 
 def argv(*, on_terminal: bool = False) -> list[str]:
@@ -29,10 +29,21 @@ def test_every_network_device_is_without_what_merges_packets() -> None:
         assert {settings[name] for name in ("csum", "gso", "guest_csum", "guest_tso4", "mrg_rxbuf")} == {"off"}
 
 
-def test_the_taps_are_handed_over_by_their_descriptors() -> None:
+def test_taps_and_cables_are_handed_over_by_their_descriptors() -> None:
     words = argv()
     assert "tap,id=lan,fd=7" in words
-    assert "tap,id=wan,fd=8" in words
+    assert "dgram,id=wan,local.type=fd,local.str=8" in words
+
+
+def test_what_is_sent_into_a_cable_comes_out_at_its_other_end_as_it_was_cut() -> None:
+    near, far = cable()
+    try:
+        for frame in (b"one frame", b"and another"):
+            os.write(near, frame)
+        assert [os.read(far, 2048), os.read(far, 2048)] == [b"one frame", b"and another"]
+    finally:
+        os.close(near)
+        os.close(far)
 
 
 def test_only_this_machine_reaches_its_ssh_server_and_it_reaches_nobody() -> None:

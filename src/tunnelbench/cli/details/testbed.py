@@ -46,7 +46,10 @@ def board(testbed: TestbedSpec) -> list[tuple[str, str]]:
         return []
     share = testbed.cpu_share_percent
     held = "all that it can use of a CPU" if share is None else f"{share:g} % of a CPU"
-    return [("Virtual router", f"{BOARDS[testbed.board].title}, emulated; {held}")]
+    if testbed.finds_cpu_share:
+        held = "as much of a CPU as leaves it the limit, found before the run"
+    rows = [("Virtual router", f"{BOARDS[testbed.board].title}, emulated; {held}")]
+    return [*rows, ("Far end", f"{BOARDS[testbed.far_board].title}, emulated")] if testbed.far_board else rows
 
 
 def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:

@@ -89,6 +89,7 @@ OF_MEASUREMENT = {
     "tester_busy_s": "window.tester_cpu.busy_s",
     "tester_steal_s": "window.tester_cpu.steal_s",
     "tester_busy_share": "tester_busy_share",
+    "far_end_busy_share": "window.far_end_busy_share",
     "bracket_s": "bracket_s",
     "foreign_cpu_s": "foreign_cpu_s",
     "pings_sent": "ping.sent",

@@ -1,4 +1,4 @@
-"""How busy a virtual router was, from QEMU's threads."""
+"""How busy a virtual machine was, from QEMU's threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tunnelbench.measure.cpu import usage
 from tunnelbench.qemu.machine import Threads
-from tunnelbench.testbed.qemu import Account, parse_account, read_looks
+from tunnelbench.testbed.virtual import Account, parse_account, read_looks
 
 IDLE = Account(1.0, 2.0, 3.0, {})
 STAT = """\
