@@ -102,8 +102,8 @@ def _offer_tcp(companion: Companion, spec: TrialSpec, traffic: TcpTraffic, progr
     foreign = cpu.foreign_by_name(processes_before, all_processes(), cpus)
     return Offered(
         result=iperf3.parse(client.output(), server.output(), spec.direction),
-        mss_bytes=parse_mss(companion.sockets),
-        sender=parse_sender(companion.sockets),
+        mss_bytes=parse_mss(companion.sockets, spec.payload_bytes),
+        sender=parse_sender(companion.sockets, spec.payload_bytes),
         window=companion.window(),
         bracket_s=bracket_s,
         foreign=foreign,
@@ -268,18 +268,17 @@ def _wait_until_listening(host: Host, server: Daemon) -> None:
         time.sleep(0.01)  # the server may have to start on this very CPU
 
 
-def parse_mss(sockets: str) -> int | None:
+def parse_mss(sockets: str, payload_bytes: int) -> int | None:
     """The segment payload of the test's connection from `ss -tinO`, options deducted (tcp_info.tcpi_snd_mss).
 
-    None: it is not there.
+    None: it is not there. `payload_bytes` is what was asked for.
     """
-    mss = re.search(r"\bmss:(\d+)", _test_connection(sockets))
-    return int(mss[1]) if mss else None
+    return _mss(_test_connection(sockets, payload_bytes))
 
 
-def parse_sender(sockets: str) -> Sender | None:
+def parse_sender(sockets: str, payload_bytes: int) -> Sender | None:
     """What held the test's connection back, from `ss -tinO`, which leaves out what is zero; None: it is not there."""
-    line = _test_connection(sockets)
+    line = _test_connection(sockets, payload_bytes)
     rtt = re.search(r"\brtt:([\d.]+)", line)
     if rtt is None:
         return None
@@ -296,17 +295,24 @@ def parse_sender(sockets: str) -> Sender | None:
     )
 
 
-def _test_connection(sockets: str) -> str:
+def _test_connection(sockets: str, payload_bytes: int) -> str:
     """The line of `ss -tinO` for the connection that carries the test; empty where there is none.
 
-    Of iperf3's connections it is the one that sent most bytes; the other is its control connection.
+    Of iperf3's connections it is the one that sent most bytes; the other is its control connection, which may be all
+    that is left when a starved `ss` comes too late: segments larger than those asked for are not the test's.
     """
     sent = [
         (int(found[1]), line)
         for line in sockets.splitlines()
         if f":{iperf3.PORT}" in line and (found := re.search(r"\bbytes_sent:(\d+)", line))
     ]
-    return max(sent)[1] if sent else ""
+    line = max(sent)[1] if sent else ""
+    return "" if (_mss(line) or 0) > payload_bytes else line
+
+
+def _mss(line: str) -> int | None:
+    found = re.search(r"\bmss:(\d+)", line)
+    return int(found[1]) if found else None
 
 
 def _limit_bps(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction, payload_bytes: int) -> float | None:

@@ -16,7 +16,7 @@ from tunnelbench.host.command import run_command
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import cpio
 from tunnelbench.qemu.boards import Board
-from tunnelbench.qemu.packages import Archive
+from tunnelbench.qemu.packages import ASSUMED, SUITE, Archive
 
 MARK = "complete.json"
 """Written last: an image without it is not looked at."""
@@ -109,7 +109,8 @@ def find_image(board: Board, tell: Tell, *, anew: bool = False) -> Image:
 
 def recipe(board: Board) -> str:
     """SHA-256 of all that an image is made by: one that was made otherwise is not used."""
-    parts = [repr(asdict(board)), repr(PACKAGES), repr(MODULE_FOLDERS), repr(ACCOUNTS), repr(UNUSED)]
+    lists = (PACKAGES, ASSUMED, SUITE, MODULE_FOLDERS, MODULE_FOLDERS_NOT, FIRST_MODULES, ACCOUNTS, UNUSED)
+    parts = [repr(asdict(board)), *map(repr, lists)]
     parts += [_script(name).decode() for name in SCRIPTS]
     return sha256("\0".join(parts).encode()).hexdigest()
 

@@ -24,7 +24,7 @@ LARGEST_FILE_BYTES = 1_000_000_000
 
 ASSUMED = (
     "debconf", "dpkg", "init-system-helpers", "initramfs-tools", "kmod", "libpam-modules", "libpam-runtime",
-    "libpam0g", "linux-base", "lsb-base", "perl", "perl-base", "procps", "sysvinit-utils", "tar", "usrmerge",
+    "linux-base", "lsb-base", "perl", "perl-base", "procps", "sysvinit-utils", "tar", "usrmerge",
 )  # fmt: skip
 """What packages ask for in order to be installed, started or booted as a Debian: said to be there, and left out."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -98,15 +98,19 @@ def blocks(rows: Sequence[Row], *, thousands: bool = False) -> tuple[Block, ...]
 
 
 def version_lines(versions: Mapping[str, str]) -> tuple[str, ...]:
-    """`openvpn 2.6.14 (2.6.14)`: the router's version, and the server's in brackets, for each program."""
+    """`openvpn 2.6.14 (2.6.14)`: the router's version, and the other end's in brackets, for each program."""
     ends: dict[str, dict[str, str]] = {}
     for key, version in versions.items():
         end, _, program = key.partition(".")
         ends.setdefault(program, {})[end] = one_line(version)
     return tuple(
-        one_line(f"{PROGRAM_TITLES.get(program, program)} {by_end.get('router', '-')} ({by_end.get('server', '-')})")
+        one_line(f"{PROGRAM_TITLES.get(program, program)} {by_end.pop('router', '-')} ({_first(by_end.values())})")
         for program, by_end in ends.items()
     )
+
+
+def _first(versions: Iterable[str]) -> str:
+    return next(iter(versions), "-")
 
 
 def _line(row: Row, thousands: bool) -> Line:

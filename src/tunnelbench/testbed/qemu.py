@@ -58,7 +58,7 @@ class QemuTestbed(SshTestbed):
         self.server = self._namespace("server", tester_cpus)
         self.router = self._virtual("router", router_cpu)
         if spec.far_board:
-            self.far = self._virtual("far", far_cpu)
+            self.far = self._virtual("gateway", far_cpu)
         self.survey: Survey | None = None
 
     def _namespace(self, role: str, cpus: Sequence[int]) -> NamespaceHost:
