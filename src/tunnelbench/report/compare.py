@@ -15,6 +15,7 @@ from tunnelbench.analysis.compare.comparison import (
     Verdict,
 )
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
+from tunnelbench.analysis.compare.order import EXPECTATION, Inversion, order
 from tunnelbench.analysis.compare.sides import Figure, Side, SideRow
 from tunnelbench.analysis.numbers import significant
 from tunnelbench.analysis.statistics import Estimate
@@ -73,6 +74,7 @@ def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
             section
             for section in (
                 Section("Verdict", tuple(_verdict(found, fail_share))),
+                Section("Order", tuple(_order(found))),
                 Section("What differs", tuple(f"{each.what}: {each.a} against {each.b}" for each in unlike)),
                 Section("Only on one side", tuple(_left_over(found))),
                 Section("How to read it", _legend(found) if found.lines else ()),
@@ -183,6 +185,33 @@ def _verdict(found: Comparison, fail_share: float | None) -> Iterator[str]:
         worse = found.regressions(fail_share)
         named = "; ".join(f"{_label(line.pair.b)}: {line.figure} {line.worse_by():.1%} worse" for line in worse)
         yield f"Worse by more than {significant(fail_share * 100, 3)} %, and tested: {named or 'none'}."
+
+
+def _order(found: Comparison) -> Iterator[str]:
+    """Beside a published table: whether both are in the order that is to be expected, and if not, why."""
+    if (found.a.comparability is None) == (found.b.comparability is None):
+        return
+    orders = [(letter, order(side)) for letter, side in (("A", found.a), ("B", found.b))]
+    if not any(each.pairs for _, each in orders):
+        return
+    yield f"Expected: {EXPECTATION}."
+    for letter, each in orders:
+        kept = each.pairs - len(each.inversions)
+        yield f"{letter}: {kept} of {each.pairs} pairs of one payload and direction are in that order."
+        for inversion in each.inversions:
+            yield f"{letter}: {_inverted(inversion)}"
+
+
+def _inverted(found: Inversion) -> str:
+    place = " ".join(filter(None, (_payload(found.lighter), found.lighter.direction)))
+    words = f"{place}: {found.heavier.name} is {found.faster_by:.0%} faster than {found.lighter.name}"
+    limited = [row.name for row in (found.lighter, found.heavier) if row.is_tester_limited]
+    if limited:
+        return f"{words}; {' and '.join(limited)} tester-limited, which says nothing of the router."
+    if found.cost_ratio is None:
+        return f"{words}; CPU per packet is not told."
+    cost = f"a packet cost the router {abs(found.cost_ratio - 1):.0%} {'less' if found.cost_ratio < 1 else 'more'} CPU"
+    return f"{words}; {cost}" + ("." if found.cost_ratio < 1 else ": it is not the CPU that explains it.")
 
 
 def _left_over(found: Comparison) -> Iterator[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tunnelbench.analysis.compare.sides import Figure, Side, SideRow, settings_of
+from tunnelbench.model.plan import BASELINE_KIND
 from tunnelbench.model.reference import Reference
 
 
@@ -13,6 +15,7 @@ def side_of_reference(reference: Reference) -> Side:
     devices = {row.get("device", "") for row in reference.rows}
     cells = reference.rows if len(devices) > 1 else [{**row, "device": ""} for row in reference.rows]
     rows = [row for each in cells if (row := _row_of_reference(each)) is not None]
+    rows = [_with_share(row, rows) for row in rows]
     return Side(
         name=reference.name,
         title=f"{reference.title} ({reference.source}, {reference.date})",
@@ -52,7 +55,30 @@ def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
         traffic=next((word for word in words if word in {"tcp", "udp"}), ""),
         figures=figures,
         remarks=tuple(filter(None, (cells.get("device", ""), cells.get("comment", "")))),
+        cost_within=_cost(cells),
     )
+
+
+def _with_share(row: SideRow, rows: Sequence[SideRow]) -> SideRow:
+    """With its share of the only row without a tunnel that is like it."""
+    plain = [
+        each
+        for each in rows
+        if (each.kind, each.place, each.traffic) == (BASELINE_KIND, row.place, row.traffic)
+        and Figure.THROUGHPUT in each.figures
+    ]
+    if row.kind == BASELINE_KIND or Figure.THROUGHPUT not in row.figures or len(plain) != 1:
+        return row
+    share = row.figures[Figure.THROUGHPUT][1] / plain[0].figures[Figure.THROUGHPUT][1]
+    return replace(row, figures={**row.figures, Figure.SHARE: {1: share}})
+
+
+def _cost(cells: Mapping[str, str]) -> float | None:
+    """Share of the CPU over packets per second, where both are told."""
+    columns = ("cpu_usr_pct", "cpu_sys_pct", "cpu_sirq_pct", "cpu_total_pct")
+    shares = [float(told) for column in columns if (told := cells.get(column))]
+    packets_per_s = float(cells.get("packets_per_s") or 0)
+    return sum(shares) / 100 / packets_per_s if shares and packets_per_s else None
 
 
 def _published_versions(reference: Reference) -> Mapping[str, str]:

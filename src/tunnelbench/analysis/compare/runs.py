@@ -70,6 +70,7 @@ def _row_of_run(row: Row, records: Sequence[TrialRecord]) -> SideRow:
         figures=figures,
         is_tester_limited=row.figures is not None and row.figures.is_tester_limited,
         remarks=row.doubtful_checks if row.figures else row.reasons[:1],
+        cost_within=median([*figures[Figure.COST].values()]) if Figure.COST in figures else None,
     )
 
 

@@ -70,6 +70,8 @@ class SideRow:
     remarks: tuple[str, ...] = ()
     test: str = ""
     """Of UDP: which test at which load, such as `search` or `latency 50%`; else empty."""
+    cost_within: float | None = None
+    """The router's CPU time per packet, as this result counts packets: to be set beside its other rows alone."""
     expected: Figure = Figure.THROUGHPUT
     """What it lacks where it has no figure."""
 
