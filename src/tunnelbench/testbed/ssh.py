@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tunnelbench.host import radio
 from tunnelbench.host.command import run_command
 from tunnelbench.host.host import Host, LocalHost, NamespaceHost
 from tunnelbench.host.lent import LentHost
@@ -33,6 +34,10 @@ COME_BACK_LIMIT_S = 300.0
 """How long a run waits for a host that was lost: a router's reboot takes one to three minutes."""
 
 OFFLOADS_STAY = "the router is a machine of its own, its offloads as they are set there"
+
+RADIO_NOT_TOLD = (
+    "the LAN is wireless, and the client has no iw (apt-get install iw): band, rate and signal are not recorded"
+)
 
 FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 
@@ -104,13 +109,24 @@ class SshTestbed(Testbed):
             self.survey = find(self.spec, looking["client"], looking["router"], looking["server"])
             if isinstance(router := looking["router"], LentHost):
                 facts["router_firewall"] = firewall.kind(router)
+            facts |= self._radios(looking["client"], looking["router"], self.survey)
         if self.spec.router:
             facts |= {"router_price": self.spec.router.price, "router_watts": self.spec.router.watts}
         facts = {name: value for name, value in facts.items() if value not in ("", None)}
         self._place(self.survey)
-        self.notes = (OFFLOADS_STAY,)
+        self.notes = (OFFLOADS_STAY, *self.notes)
         if told := firewall.told(facts.get("router_firewall", ""), self.addresses):
             self.notes += (told,)
+        return facts
+
+    def _radios(self, client: Host, router: Host, survey: Survey) -> dict[str, Any]:
+        """What the radios of a wireless LAN are; a note where nobody can ask the client's."""
+        device, facts = survey.client.device, {}
+        for role, antenna in radio.antennas(client, device, router, survey.router_lan.device).items():
+            facts |= antenna.look()[0].facts(f"{role}_radio_")
+        self.notes = ()
+        if not client.has_program("iw") and radio.is_wireless(client, device):
+            self.notes = (RADIO_NOT_TOLD,)
         return facts
 
     def _place(self, survey: Survey) -> None:
