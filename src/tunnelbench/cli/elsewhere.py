@@ -15,9 +15,9 @@ from tunnelbench.host.lent import LentHost
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.host.readiness import PURPOSES, Finding, Status, Wanted, met
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.plan import read_testbed
-from tunnelbench.testbed import KINDS, firewall, open_testbed
-from tunnelbench.testbed.ssh import SshTestbed
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.testbed import firewall, open_testbed
+from tunnelbench.testbed.ssh import RADIO_NOT_TOLD, SshTestbed
 from tunnelbench.tunnel import adapters
 
 INSTALLERS = {
@@ -68,9 +68,8 @@ SAID = {
 """Facts that are told as they are, and what people call them."""
 
 
-def examine(reference: str) -> dict[str, list[Finding]]:
-    """What a run needs of a testbed's hosts, by host. Raises as `read_testbed`."""
-    spec = read_testbed(reference, (), KINDS).testbed
+def examine(spec: TestbedSpec) -> dict[str, list[Finding]]:
+    """What a run needs of a testbed's hosts, by host."""
     name = f"doctor-{secrets.token_hex(3)}"
     folder = RUN_FOLDER / name
     testbed = open_testbed(spec, name, folder)
@@ -84,7 +83,7 @@ def examine(reference: str) -> dict[str, list[Finding]]:
             and spec.router
             and not any(each.status is Status.MISSING for each in all_of(sections))
         ):
-            sections["cables"] = [cables(testbed)]
+            sections["cables"] = list(cables(testbed))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return sections
@@ -171,16 +170,21 @@ def programs(host: LentHost, manager: str) -> Iterator[Finding]:
         yield met(Wanted(program, PURPOSES[program], remedy), partial(host.has_program, program))
 
 
-def cables(testbed: SshTestbed) -> Finding:
-    """Whether devices and addresses can be told."""
+def cables(testbed: SshTestbed) -> Iterator[Finding]:
+    """Whether devices and addresses can be told, and what tells of a cable that is none."""
     why = "client, router and server are joined by them"
     try:
         testbed.look()
     except CannotHere as error:
-        return Finding("cables", Status.MISSING, error.message, why, error.hint)
+        yield Finding("cables", Status.MISSING, error.message, why, error.hint)
+        return
     found = testbed.survey
     if found is None:
-        return Finding("cables", Status.UNKNOWN, "", why)
+        yield Finding("cables", Status.UNKNOWN, "", why)
+        return
     lan = f"{found.client.device} {found.client.interface} - {found.router_lan.device} {found.router_lan.interface}"
     wan = f"{found.router_wan.device} {found.router_wan.interface} - {found.server.device} {found.server.interface}"
-    return Finding("cables", Status.OK, f"LAN {lan}; WAN {wan}", why)
+    yield Finding("cables", Status.OK, f"LAN {lan}; WAN {wan}", why)
+    if RADIO_NOT_TOLD in testbed.notes:
+        why = "tells band, rate and signal of the LAN, which is wireless"
+        yield Finding("iw", Status.ABSENT, "", why, f"{INSTALLERS['apt-get']} iw")

@@ -121,7 +121,8 @@ class SshTestbed(Testbed):
 
     def _radios(self, client: Host, router: Host, survey: Survey) -> dict[str, Any]:
         """What the radios of a wireless LAN are; a note where nobody can ask the client's."""
-        device, facts = survey.client.device, {}
+        device = survey.client.device
+        facts: dict[str, Any] = {}
         for role, antenna in radio.antennas(client, device, router, survey.router_lan.device).items():
             facts |= antenna.look()[0].facts(f"{role}_radio_")
         self.notes = ()
