@@ -30,6 +30,14 @@ INSTALLERS = {
 OPENWRT_PACKAGES = {
     "/dev/net/tun": "kmod-tun",
     "the program openvpn": "openvpn-openssl",
+    "the program xl2tpd": "xl2tpd",
+    "the program pppd": "ppp",
+    "the program swanctl": "strongswan-swanctl",
+    "the program nebula-cert": "nebula-cert",
+    "the program unshare": "unshare",
+    "the program nsenter": "nsenter",
+    "OpenSSH's client": "openssh-client",
+    "OpenSSH's server": "openssh-server",
     "the program tincd": "tinc",
     "the program wg": "wireguard-tools",
     "the program fastd": "fastd",
@@ -43,6 +51,10 @@ OPENWRT_PACKAGES = {
     "the kernel's gre": "kmod-gre ip-full",
     "the kernel's ipip": "kmod-ipip ip-full",
     "the kernel's sit": "kmod-sit ip-full",
+    "the kernel's xfrm": "kmod-xfrm-interface ip-full",
+    "the kernel's ESP": "kmod-ipsec4",
+    "the kernel's l2tp": "kmod-l2tp-eth kmod-l2tp-ip ip-full",
+    "the kernel's PPP over L2TP": "kmod-pppol2tp",
 }
 """What OpenWrt's feeds call the package that holds a requirement (openwrt/openwrt and openwrt/packages on GitHub)."""
 
@@ -113,10 +125,10 @@ def of_host(host: LentHost) -> Iterator[Finding]:
         yield Finding("firewall", Status.OK, firewall.kind(host), "rules are added for a run and removed")
         yield lease(host)
         manager = next((each for each in INSTALLERS if host.has_program(each)), "")
-        if host.name == "router":
-            yield from tunnels(host, manager)
-        else:
+        if host.name != "router":
             yield from programs(host, manager)
+        if host.name != "client":  # it knows nothing of tunnels
+            yield from tunnels(host, manager)
 
 
 def processor(facts: Mapping[str, Any]) -> Finding:
@@ -146,7 +158,7 @@ def lease(host: LentHost) -> Finding:
 
 
 def tunnels(host: LentHost, manager: str) -> Iterator[Finding]:
-    """What the tunnels need of the router, each thing once."""
+    """What the tunnels need of their end there, each thing once."""
     users: dict[str, list[str]] = {}
     needed = {}
     for kind in adapters():

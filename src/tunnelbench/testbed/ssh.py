@@ -33,6 +33,11 @@ from tunnelbench.testbed.survey import Survey, find
 COME_BACK_LIMIT_S = 300.0
 """How long a run waits for a host that was lost: a router's reboot takes one to three minutes."""
 
+SLOW_START_BEHIND_SSH_S = 2.0
+"""As `Testbed.slow_start_s`, where a tester's counters are read over SSH: on a busy machine each reading may take some
+tenths of a second, and with 0.3 s every trial of 5 s ended before its window did. It shortens windows by as much at
+most."""
+
 OFFLOADS_STAY = "the router is a machine of its own, its offloads as they are set there"
 
 RADIO_NOT_TOLD = (
@@ -66,6 +71,8 @@ class SshTestbed(Testbed):
         self.changes = Changes(folder)
         self.client = self._tester("client", spec.client)
         self.server = self._tester("server", spec.server)
+        if any(isinstance(host, LentHost) for host in (self.client, self.server)):
+            self.slow_start_s = SLOW_START_BEHIND_SSH_S
         via = self.client if isinstance(self.client, NamespaceHost) else self.local
         self.router = self._lent("router", spec.router.access, via)
         self.survey: Survey | None = None

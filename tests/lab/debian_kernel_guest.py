@@ -1,6 +1,7 @@
-"""Inside a guest: two simulated radios (mac80211_hwsim), the one an access point and the other a client that is lent.
+"""Inside a guest: two simulated radios (mac80211_hwsim), the one an access point and the other a client that is lent;
+and a process that is held to a share of the CPU by a control group of version 2.
 
-    python radio_guest.py MODULES_ROOT
+    python debian_kernel_guest.py MODULES_ROOT
 
 What it has seen it says in one message on standard output.
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 from tunnelbench.host.host import LocalHost, NamespaceHost
 from tunnelbench.host.radio import antennas
+from tunnelbench.qemu.quota import cpu_share, left_groups
 from tunnelbench.testbed.changes import Changes
 from tunnelbench.testbed.nic import move
 
@@ -41,6 +43,7 @@ network={
 """
 
 LIMIT_S = 60.0
+WINDOW_S = 3.0
 FOLDER = Path("/run/tbt-radio")
 
 
@@ -48,8 +51,8 @@ def run(*argv: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
-def main() -> dict[str, Any]:
-    """What was seen."""
+def radios() -> dict[str, Any]:
+    """What was seen of both ends of a wireless LAN."""
     FOLDER.mkdir()
     (FOLDER / "client").mkdir()
     run("modprobe", "-d", sys.argv[1], "-a", "mac80211_hwsim", "bridge")  # two radios, unless it is told otherwise
@@ -82,9 +85,38 @@ def main() -> dict[str, Any]:
     return {"pinged": pinged, "looks": looks, "of_a_cable": list(of_a_cable), "is_back": is_back}
 
 
+def shares() -> dict[str, Any]:
+    """What a process that does nothing but compute gets of a CPU, free and held to a quarter."""
+    place = FOLDER / "cgroup2"
+    place.mkdir()
+    run("mount", "-t", "cgroup2", "none", str(place))
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
+        try:
+            free = _share(busy.pid)
+            with cpu_share("test00-router", 25, busy.pid):
+                (group,) = left_groups("test00")
+                quota = {name: (group / name).read_text().strip() for name in ("cpu.max",)}
+                held = _share(busy.pid)
+        finally:
+            busy.kill()
+    left = [str(group) for group in left_groups("test00")]
+    return {"shares": {"free": free, "held": held}, "quota": quota, "left_groups": left}
+
+
+def _share(pid: int) -> float:
+    """Of one CPU, over a while; both times are the kernel's (proc_pid_schedstat)."""
+
+    def spent_ns() -> int:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+    before_ns, started_ns = spent_ns(), time.monotonic_ns()
+    time.sleep(WINDOW_S)
+    return (spent_ns() - before_ns) / (time.monotonic_ns() - started_ns)
+
+
 if __name__ == "__main__":
     try:
-        told = main()
+        told = radios() | shares()
     except Exception:  # noqa: BLE001 # nobody reads what is printed here
         told = {"bug": traceback.format_exc()}
     print(json.dumps({"what": "hello", **told}), flush=True)
