@@ -97,6 +97,7 @@ def shares() -> dict[str, Any]:
                 (group,) = left_groups("test00")
                 quota = {name: (group / name).read_text().strip() for name in ("cpu.max",)}
                 held = _share(busy.pid)
+                busy.kill()  # as QEMU ends before its group is removed
         finally:
             busy.kill()
     left = [str(group) for group in left_groups("test00")]
