@@ -8,7 +8,6 @@ import pytest
 
 from tunnelbench.host.radio import Antenna
 from tunnelbench.model.testbed import Access, RouterSpec, TestbedSpec, TesterSpec
-from tunnelbench.testbed import ssh
 from tunnelbench.testbed.base import SLOW_START_S
 from tunnelbench.testbed.ssh import RADIO_NOT_TOLD, SLOW_START_BEHIND_SSH_S, SshTestbed
 from tunnelbench.testbed.survey import Place, Survey
@@ -39,8 +38,8 @@ def test_a_wireless_client_without_iw_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_iw: bool, is_wireless: bool, is_noted: bool
 ) -> None:
     found: dict[str, Antenna] = {}
-    monkeypatch.setattr(ssh.radio, "antennas", lambda *_: found)
-    monkeypatch.setattr(ssh.radio, "is_wireless", lambda *_: is_wireless)
+    monkeypatch.setattr("tunnelbench.host.radio.antennas", lambda *_: found)
+    monkeypatch.setattr("tunnelbench.host.radio.is_wireless", lambda *_: is_wireless)
     made = make_testbed(tmp_path)
     monkeypatch.setattr(made.local, "has_program", lambda _: has_iw)
     assert made._radios(made.local, made.router, SURVEY) == {}
