@@ -3,7 +3,7 @@
 MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 
-.PHONY: bench bench-engine openwrt test test-kills test-damage test-planted install install-dev lint format clean-build
+.PHONY: bench bench-engine openwrt test test-kills test-damage test-planted test-debian-kernel install install-dev lint format clean-build
 
 bench: install ## measure the quick plan and print its table
 	@.venv/bin/tunnelbench run
@@ -36,6 +36,9 @@ test-damage: install-dev ## every bit of a store flipped, and cut at every byte;
 
 test-planted: install-dev ## looks for a router slower by a tenth, in 24 rounds; `make test` plants a quarter in 10 (about 5 minutes)
 	@TUNNELBENCH_PLANTED=0.1 TUNNELBENCH_PLANTED_ROUNDS=24 $(PYTHON) -m pytest -s tests/lab/test_planted.py
+
+test-debian-kernel: install-dev ## simulated radios and control groups of version 2, in a guest (about a minute, several on a busy machine)
+	@$(PYTHON) -m pytest tests/lab/debian_kernel.py
 
 lint: ## the linters alone, each as a test
 	@$(PYTHON) -m pytest tests/unit/test_linters.py

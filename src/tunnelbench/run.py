@@ -18,6 +18,7 @@ from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import cpus_here, wait_for_quiet
 from tunnelbench.measure.patience import NOT_BEGUN, Patience
 from tunnelbench.measure.proof import prove, prove_reach
+from tunnelbench.measure.radio import RadioWatch
 from tunnelbench.measure.soak import Journal, SoakMeter
 from tunnelbench.measure.tcp_trial import TrialFindings, TrialMeter, blaming_restart, warm_up
 from tunnelbench.measure.udp_trial import UdpMeter
@@ -125,6 +126,7 @@ class Bench:
         self.udp = UdpMeter(testbed, udp, observer.second_passed) if udp else None
         self.soak = SoakMeter(plan.soak, self.udp, journal) if plan.soak and self.udp and journal else None
         self.patience = Patience()
+        self.radios = RadioWatch(testbed)
         self._losses = 0
         """How often a host was lost since the last trial."""
         self._foreign_load_seen = True
@@ -268,7 +270,7 @@ class Bench:
         started_at, offset_s = now(), wall_offset_s()
         self.observer.trial_starts(spec)
         try:
-            found = trial()
+            found = self.radios.around(spec, trial)()
         except (TrialFailed, CommandFailed) as error:
             record = TrialRecord(
                 spec,

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+FEED = ROOT / "openwrt"
 SCRIPT = ROOT / "src" / "tunnelbench" / "data" / "router" / "tunnelbench-dut"
 
 
 def build(folder: Path, umask: int = 0o022, **environment: str) -> Path:
     built = subprocess.run(
-        [str(ROOT / "openwrt" / "build-ipk"), str(folder)],
+        [str(FEED / "build-ipk"), str(folder)],
         env=os.environ | environment, umask=umask, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return Path(built.stdout.strip())
@@ -64,7 +65,7 @@ def test_the_control_file_says_what_the_package_is(package: Path) -> None:
         "Package": "tunnelbench-dut",
         "Version": f"{version}-r1",
         "Depends": "libc",
-        "Source": "tunnelbench/openwrt",
+        "Source": "feeds/tunnelbench/tunnelbench-dut",
         "SourceName": "tunnelbench-dut",
         "License": "Apache-2.0",
         "Section": "net",
@@ -82,8 +83,17 @@ def test_the_same_tree_makes_the_same_bytes(package: Path, tmp_path: Path) -> No
     assert digest(build(tmp_path / "later", SOURCE_DATE_EPOCH="1700000000")) != digest(package)
 
 
+def test_the_feed_has_its_one_package_in_a_folder_of_that_name_with_the_program_itself() -> None:
+    # `make package/NAME/compile` goes by the name of the folder (OpenWrt's include/subdir.mk, `diralias`).
+    assert [path.parent.name for path in FEED.rglob("Makefile")] == ["tunnelbench-dut"]
+    assert (FEED / "tunnelbench-dut" / "files" / "tunnelbench-dut").resolve() == SCRIPT
+    makefile = (FEED / "tunnelbench-dut" / "Makefile").read_text()
+    assert "PKG_NAME:=tunnelbench-dut\n" in makefile
+    assert makefile.endswith("$(eval $(call BuildPackage,tunnelbench-dut))\n")
+
+
 def test_each_tunnel_of_the_menu_is_a_dependency_and_the_other_way_round() -> None:
-    makefile = (ROOT / "openwrt" / "Makefile").read_text()
+    makefile = (FEED / "tunnelbench-dut" / "Makefile").read_text()
     offered = set(re.findall(r"^\t\tconfig (TUNNELBENCH_DUT_\w+)$", makefile, re.MULTILINE))
     assert offered == set(re.findall(r"^\t\+(TUNNELBENCH_DUT_\w+):[\w-]+", makefile, re.MULTILINE))
     assert offered == set(re.findall(r"^\tCONFIG_(TUNNELBENCH_DUT_\w+)", makefile, re.MULTILINE))

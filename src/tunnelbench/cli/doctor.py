@@ -25,11 +25,12 @@ from tunnelbench.host.host import Host
 from tunnelbench.host.readiness import Finding, Status, Wanted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
-from tunnelbench.plan import read_plan
+from tunnelbench.plan import read_plan, read_testbed
 from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.qemu.image import PROGRAMS as IMAGE_PROGRAMS
 from tunnelbench.qemu.machine import PROGRAMS as MACHINE_PROGRAMS
 from tunnelbench.store import default_path
+from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.traffic import engine
 from tunnelbench.tunnel import PLANNED, adapters, option_schemas
@@ -55,29 +56,30 @@ def command(testbed: str | None, as_json: bool) -> None:
 
     Ends with status 0 where the shipped plan `quick` can be run as a whole, else 3.
     """
-    sections = examine()
-    if testbed:
+    spec = read_testbed(testbed, (), KINDS).testbed if testbed else None
+    sections = examine(has_own_router=spec is not None and KINDS[spec.kind].has_own_router)
+    if spec:
         from tunnelbench.cli import elsewhere  # noqa: PLC0415 # only this one way needs it
 
-        sections |= elsewhere.examine(testbed)
+        sections |= elsewhere.examine(spec)
     is_ready = not any(finding.status is Status.MISSING for found in sections.values() for finding in found)
     if as_json:
         emit_json({"ready": is_ready, "facts": machine_facts(), **sections})
     else:
-        emit(drawn(*picture(machine_facts(), sections)))
+        emit(drawn(*picture(machine_facts(), sections, testbed or "")))
     if not is_ready:
         sys.exit(ExitCode.CANNOT)
 
 
-def examine() -> dict[str, list[Finding]]:
-    """Everything that a run may need, by section."""
+def examine(*, has_own_router: bool = False) -> dict[str, list[Finding]]:
+    """Everything that a run may need, by section; a router of its own takes none of this machine's CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
     with readiness.probing_host() as host:
         machine = [
             readiness.root(),
             readiness.namespaces(host),
             readiness.tun_device(host),
-            cpu_sharing(cpus),
+            *(() if has_own_router else (cpu_sharing(cpus),)),
             readiness.governor(),
             readiness.schedstat(),
             readiness.foreign_load(cpus, LOAD_WINDOW_S, FOREIGN_LIMIT_SHARE),
@@ -98,7 +100,12 @@ def guest_programs() -> Iterator[Finding]:
     boards = {board.program: board.package for board in BOARDS.values()}
     for name, package in {**boards, **IMAGE_PROGRAMS, **MACHINE_PROGRAMS}.items():
         if name not in PROGRAMS:
-            why = "for testbeds with a virtual router"
+            is_ssh = MACHINE_PROGRAMS.get(name)
+            why = (
+                "for testbeds with a router behind SSH, or a virtual one"
+                if is_ssh
+                else "for testbeds with a virtual router"
+            )
             yield readiness.program(Wanted(name, why, f"{INSTALL}{package}", Status.ABSENT))
 
 
@@ -154,8 +161,10 @@ def cpu_sharing(cpus: Sequence[int]) -> Finding:
     return Finding("CPUs", Status.OK, shares, "the router has one for itself")
 
 
-def picture(facts: Mapping[str, Any], sections: Mapping[str, Sequence[Finding]]) -> Iterator[RenderableType]:
-    """All of it, for people."""
+def picture(
+    facts: Mapping[str, Any], sections: Mapping[str, Sequence[Finding]], testbed: str = ""
+) -> Iterator[RenderableType]:
+    """All of it, for people; `testbed` is the one that was asked for."""
     yield title(f"{facts.get('system', 'Linux')}, kernel {facts['kernel']}, {facts['architecture']}")
     yield cell(", ".join(processor(facts)))
     every = [finding for findings in sections.values() for finding in findings]
@@ -164,7 +173,7 @@ def picture(facts: Mapping[str, Any], sections: Mapping[str, Sequence[Finding]])
         yield heading(name.capitalize())
         yield columns([(word(each.status), each.name, account(each)) for each in findings], least=widths)
     yield Text()
-    yield from verdict(every)
+    yield from verdict(every, testbed)
 
 
 def processor(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -184,11 +193,12 @@ def account(finding: Finding) -> Text:
     return reasoned(text, f"mend: {finding.remedy}" if finding.remedy else "")
 
 
-def verdict(findings: Iterable[Finding]) -> Iterator[RenderableType]:
+def verdict(findings: Iterable[Finding], testbed: str) -> Iterator[RenderableType]:
     """Whether a run is possible, and the shortest way to it."""
     missing = [finding for finding in findings if finding.status is Status.MISSING]
     if not missing:
-        yield title(f"Ready for a run of the plan {FIRST_PLAN}: tunnelbench run")
+        words = f"tunnelbench run {FIRST_PLAN} --on {testbed}" if testbed else "tunnelbench run"
+        yield title(f"Ready for a run of the plan {FIRST_PLAN}: {words}")
         return
     yield title(f"Not ready for a run of the plan {FIRST_PLAN}; missing: {', '.join(each.name for each in missing)}")
     if packages := {each.remedy.removeprefix(INSTALL) for each in missing if each.remedy.startswith(INSTALL)}:

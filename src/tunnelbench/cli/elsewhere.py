@@ -15,9 +15,9 @@ from tunnelbench.host.lent import LentHost
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.host.readiness import PURPOSES, Finding, Status, Wanted, met
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.plan import read_testbed
-from tunnelbench.testbed import KINDS, firewall, open_testbed
-from tunnelbench.testbed.ssh import SshTestbed
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.testbed import firewall, open_testbed
+from tunnelbench.testbed.ssh import RADIO_NOT_TOLD, SshTestbed
 from tunnelbench.tunnel import adapters
 
 INSTALLERS = {
@@ -30,6 +30,14 @@ INSTALLERS = {
 OPENWRT_PACKAGES = {
     "/dev/net/tun": "kmod-tun",
     "the program openvpn": "openvpn-openssl",
+    "the program xl2tpd": "xl2tpd",
+    "the program pppd": "ppp",
+    "the program swanctl": "strongswan-swanctl",
+    "the program nebula-cert": "nebula-cert",
+    "the program unshare": "unshare",
+    "the program nsenter": "nsenter",
+    "OpenSSH's client": "openssh-client",
+    "OpenSSH's server": "openssh-server",
     "the program tincd": "tinc",
     "the program wg": "wireguard-tools",
     "the program fastd": "fastd",
@@ -43,6 +51,10 @@ OPENWRT_PACKAGES = {
     "the kernel's gre": "kmod-gre ip-full",
     "the kernel's ipip": "kmod-ipip ip-full",
     "the kernel's sit": "kmod-sit ip-full",
+    "the kernel's xfrm": "kmod-xfrm-interface ip-full",
+    "the kernel's ESP": "kmod-ipsec4",
+    "the kernel's l2tp": "kmod-l2tp-eth kmod-l2tp-ip ip-full",
+    "the kernel's PPP over L2TP": "kmod-pppol2tp",
 }
 """What OpenWrt's feeds call the package that holds a requirement (openwrt/openwrt and openwrt/packages on GitHub)."""
 
@@ -68,9 +80,8 @@ SAID = {
 """Facts that are told as they are, and what people call them."""
 
 
-def examine(reference: str) -> dict[str, list[Finding]]:
-    """What a run needs of a testbed's hosts, by host. Raises as `read_testbed`."""
-    spec = read_testbed(reference, (), KINDS).testbed
+def examine(spec: TestbedSpec) -> dict[str, list[Finding]]:
+    """What a run needs of a testbed's hosts, by host."""
     name = f"doctor-{secrets.token_hex(3)}"
     folder = RUN_FOLDER / name
     testbed = open_testbed(spec, name, folder)
@@ -84,7 +95,7 @@ def examine(reference: str) -> dict[str, list[Finding]]:
             and spec.router
             and not any(each.status is Status.MISSING for each in all_of(sections))
         ):
-            sections["cables"] = [cables(testbed)]
+            sections["cables"] = list(cables(testbed))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return sections
@@ -114,10 +125,10 @@ def of_host(host: LentHost) -> Iterator[Finding]:
         yield Finding("firewall", Status.OK, firewall.kind(host), "rules are added for a run and removed")
         yield lease(host)
         manager = next((each for each in INSTALLERS if host.has_program(each)), "")
-        if host.name == "router":
-            yield from tunnels(host, manager)
-        else:
+        if host.name != "router":
             yield from programs(host, manager)
+        if host.name != "client":  # it knows nothing of tunnels
+            yield from tunnels(host, manager)
 
 
 def processor(facts: Mapping[str, Any]) -> Finding:
@@ -147,7 +158,7 @@ def lease(host: LentHost) -> Finding:
 
 
 def tunnels(host: LentHost, manager: str) -> Iterator[Finding]:
-    """What the tunnels need of the router, each thing once."""
+    """What the tunnels need of their end there, each thing once."""
     users: dict[str, list[str]] = {}
     needed = {}
     for kind in adapters():
@@ -171,16 +182,21 @@ def programs(host: LentHost, manager: str) -> Iterator[Finding]:
         yield met(Wanted(program, PURPOSES[program], remedy), partial(host.has_program, program))
 
 
-def cables(testbed: SshTestbed) -> Finding:
-    """Whether devices and addresses can be told."""
+def cables(testbed: SshTestbed) -> Iterator[Finding]:
+    """Whether devices and addresses can be told, and what tells of a cable that is none."""
     why = "client, router and server are joined by them"
     try:
         testbed.look()
     except CannotHere as error:
-        return Finding("cables", Status.MISSING, error.message, why, error.hint)
+        yield Finding("cables", Status.MISSING, error.message, why, error.hint)
+        return
     found = testbed.survey
     if found is None:
-        return Finding("cables", Status.UNKNOWN, "", why)
+        yield Finding("cables", Status.UNKNOWN, "", why)
+        return
     lan = f"{found.client.device} {found.client.interface} - {found.router_lan.device} {found.router_lan.interface}"
     wan = f"{found.router_wan.device} {found.router_wan.interface} - {found.server.device} {found.server.interface}"
-    return Finding("cables", Status.OK, f"LAN {lan}; WAN {wan}", why)
+    yield Finding("cables", Status.OK, f"LAN {lan}; WAN {wan}", why)
+    if RADIO_NOT_TOLD in testbed.notes:
+        why = "tells band, rate and signal of the LAN, which is wireless"
+        yield Finding("iw", Status.ABSENT, "", why, f"{INSTALLERS['apt-get']} iw")

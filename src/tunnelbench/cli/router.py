@@ -99,11 +99,16 @@ def confirm(picture: str, *, is_agreed: bool, to_stderr: bool) -> None:
 
 
 def keep(text: str, path: Path) -> None:
-    """Write the testbed file for next time; one that is there stays."""
+    """Write the testbed file for next time; another one that is there stays."""
     try:
         with path.open("x") as file:
             file.write(text)
     except FileExistsError:
-        raise WrongInput(f"{path} is there already", "give another name, or delete it") from None
+        if path.is_file() and path.read_text(errors="replace") == text:
+            return  # the same was found before, and the answer was no
+        raise WrongInput(
+            f"{path} is there already, and says something else than was found now",
+            f"to measure by it: tunnelbench run --on {path}; else give another name, or delete it",
+        ) from None
     except OSError as error:
         raise WrongInput(f"{path} cannot be written: {error.strerror}") from None

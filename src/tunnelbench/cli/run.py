@@ -180,7 +180,7 @@ def resumed_job(store: Store, reference: str, named: Named) -> Job:
 FACTS_OF_HOSTS = ("guest", "router_", "client_", "server_")
 """How the names of facts of other machines begin."""
 
-DRIFTING_FACTS = ("cpu_mhz", "memory_available_kib", "tmp_free_kib")
+DRIFTING_FACTS = ("cpu_mhz", "memory_available_kib", "tmp_free_kib", "radio_tx_mbps", "radio_rx_mbps", "signal_dbm")
 """What differs between two looks at one machine: how the names of such facts end."""
 
 

@@ -38,10 +38,14 @@ PURPOSES = {
 }
 """What each of REQUIRED_PROGRAMS is for."""
 
-VERSION_ARGUMENTS = {"ip": "-V", "tc": "-V", "ss": "-V", "ping": "-V", "openssl": "version", "busybox": "--help"}
+VERSION_ARGUMENTS = {
+    **dict.fromkeys(("ip", "tc", "ss", "ping", "ssh", "mke2fs"), "-V"),
+    "openssl": "version",
+    "busybox": "--help",
+}
 """How a program is asked for its version where it is not by `--version`."""
 
-VERSION = re.compile(r"(?<![\w.])v?(\d[\w.]*)")
+VERSION = re.compile(r"(?<![\w.])(?:v|OpenSSH_)?(\d[\w.]*)")
 """The first number that stands alone: 6.1.0 in `ip utility, iproute2-6.1.0, libbpf 1.1.2`."""
 
 VERSION_TIMEOUT_S = 5.0

@@ -238,6 +238,7 @@ def _facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, st
         ("Taken on", f"testbed {run.testbed_name}: {inside}{taken_on(run)}"),
         *([("Topology", f"{topology}: {TOPOLOGIES[topology]}")] if topology in TOPOLOGIES else []),
         *([("Router", _router(facts))] if "router_kernel" in facts else []),
+        *([("Wireless", told)] if (told := _radios(facts)) else []),
         ("CPU", _cpu(facts)),
         ("System", _system(facts)),
         ("Plan", f"{run.plan_name}: {_size(records)}"),
@@ -266,6 +267,28 @@ def _router(facts: Mapping[str, str]) -> str:
         facts.get("router_price", ""),
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _radios(facts: Mapping[str, str]) -> str:
+    """The radios of a wireless LAN when the run began; empty where it has none, or nobody could ask."""
+    words = {
+        "band": "{}",
+        "channel": "channel {}",
+        "width_mhz": "{} MHz wide",
+        "tx_mbps": "sent at {} Mbit/s",
+        "rx_mbps": "received at {} Mbit/s",
+        "signal_dbm": "signal {} dBm",
+    }
+    told = {}
+    for role in ("client", "router"):
+        known = [
+            text.format(facts[f"{role}_radio_{name}"])
+            for name, text in words.items()
+            if f"{role}_radio_{name}" in facts
+        ]
+        if known:
+            told[role] = f"{role}: {', '.join(known)}"
+    return "; ".join(told.values())
 
 
 def _system(facts: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tunnelbench.host import radio
 from tunnelbench.host.command import run_command
 from tunnelbench.host.host import Host, LocalHost, NamespaceHost
 from tunnelbench.host.lent import LentHost
@@ -32,7 +33,16 @@ from tunnelbench.testbed.survey import Survey, find
 COME_BACK_LIMIT_S = 300.0
 """How long a run waits for a host that was lost: a router's reboot takes one to three minutes."""
 
+SLOW_START_BEHIND_SSH_S = 2.0
+"""As `Testbed.slow_start_s`, where a tester's counters are read over SSH: on a busy machine each reading may take some
+tenths of a second, and with 0.3 s every trial of 5 s ended before its window did. It shortens windows by as much at
+most."""
+
 OFFLOADS_STAY = "the router is a machine of its own, its offloads as they are set there"
+
+RADIO_NOT_TOLD = (
+    "the LAN is wireless, and the client has no iw (apt-get install iw): band, rate and signal are not recorded"
+)
 
 FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 
@@ -61,6 +71,8 @@ class SshTestbed(Testbed):
         self.changes = Changes(folder)
         self.client = self._tester("client", spec.client)
         self.server = self._tester("server", spec.server)
+        if any(isinstance(host, LentHost) for host in (self.client, self.server)):
+            self.slow_start_s = SLOW_START_BEHIND_SSH_S
         via = self.client if isinstance(self.client, NamespaceHost) else self.local
         self.router = self._lent("router", spec.router.access, via)
         self.survey: Survey | None = None
@@ -104,13 +116,25 @@ class SshTestbed(Testbed):
             self.survey = find(self.spec, looking["client"], looking["router"], looking["server"])
             if isinstance(router := looking["router"], LentHost):
                 facts["router_firewall"] = firewall.kind(router)
+            facts |= self._radios(looking["client"], looking["router"], self.survey)
         if self.spec.router:
             facts |= {"router_price": self.spec.router.price, "router_watts": self.spec.router.watts}
         facts = {name: value for name, value in facts.items() if value not in ("", None)}
         self._place(self.survey)
-        self.notes = (OFFLOADS_STAY,)
+        self.notes = (OFFLOADS_STAY, *self.notes)
         if told := firewall.told(facts.get("router_firewall", ""), self.addresses):
             self.notes += (told,)
+        return facts
+
+    def _radios(self, client: Host, router: Host, survey: Survey) -> dict[str, Any]:
+        """What the radios of a wireless LAN are; a note where nobody can ask the client's."""
+        device = survey.client.device
+        facts: dict[str, Any] = {}
+        for role, antenna in radio.antennas(client, device, router, survey.router_lan.device).items():
+            facts |= antenna.look()[0].facts(f"{role}_radio_")
+        self.notes = ()
+        if not client.has_program("iw") and radio.is_wireless(client, device):
+            self.notes = (RADIO_NOT_TOLD,)
         return facts
 
     def _place(self, survey: Survey) -> None:

@@ -151,15 +151,17 @@ def _tester(role: str, port: Port, router: Place, found: Mapping[str, Sequence[s
 
 
 def _server(port: Port, wan: Place, client: Place, found: Mapping[str, Sequence[str]], host: Host) -> Place:
-    """As `_tester`; a single spare device with a carrier will do, for the cable may have no addresses yet."""
+    """As `_tester`; a spare device will do where the cable has no addresses yet: of several, the one with a carrier."""
     if not port.device:
         try:
             return _tester("server", port, wan, found)
         except CannotHere:
-            spare = [name for name in _wired(host) if name != client.device and name not in found]
+            spare = {name: state for name, state in _wired(host).items() if name != client.device and name not in found}
+            if len(spare) > 1:
+                spare = {name: state for name, state in spare.items() if "LOWER_UP" in state.split(",")}
             if len(spare) != 1:
                 raise
-            port = Port(spare[0], port.address)
+            port = Port(next(iter(spare)), port.address)
     default = PROPOSED_SERVER if wan.interface == PROPOSED_ROUTER else ""
     place = _place(port, port.device, found, default)
     if place is None or place.address == wan.address:
@@ -170,8 +172,9 @@ def _server(port: Port, wan: Place, client: Place, found: Mapping[str, Sequence[
     return place
 
 
-def _wired(host: Host) -> list[str]:
-    """Devices with an Ethernet address, but for those that software made on top of others."""
+def _wired(host: Host) -> dict[str, str]:
+    """Devices with an Ethernet address and their flags, but for those that software made on top of others."""
     listed = host.ip("-o", "link", "show").stdout
-    found = re.findall(r"^\d+: (\S+?)(?:@\S+)?: .*link/ether", listed, re.MULTILINE)
-    return [name for name in found if not re.match(r"(br|docker|virbr|veth|tun|tap|wg|vnet|bond|dummy)", name)]
+    found = re.findall(r"^\d+: (\S+?)(?:@\S+)?: <(\S*)> .*link/ether", listed, re.MULTILINE)
+    software = r"(br|docker|virbr|veth|tun|tap|wg|vnet|bond|dummy)"
+    return {name: flags for name, flags in found if not re.match(software, name)}

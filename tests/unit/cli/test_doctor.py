@@ -15,6 +15,7 @@ from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.host.readiness import Finding, Status
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.traffic import engine
 
 
@@ -71,6 +72,25 @@ def test_on_a_bare_machine_one_command_installs_it_all(
     last = result.stdout.splitlines()[-1]
     assert last.startswith("mend: apt-get install ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn")
     assert set(last.split()[3:]) >= set(REQUIRED_PROGRAMS.values())
+
+
+def test_a_testbed_that_was_asked_for_is_what_it_is_ready_for_and_takes_no_cpu_here(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text('kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n')
+    asked: list[TestbedSpec] = []
+
+    def examine(spec: TestbedSpec) -> dict[str, list[Finding]]:
+        asked.append(spec)
+        return {}
+
+    monkeypatch.setattr("tunnelbench.cli.elsewhere.examine", examine)
+    found = json.loads(type_in("doctor", "--json", "--on", str(file)).stdout)
+    assert "CPUs" not in {each["name"] for each in found["machine"]}
+    assert [spec.router.access.host for spec in asked if spec.router] == ["root@192.168.1.1"]
+    (line,) = doctor.verdict([Finding("root", Status.OK, "", "")], "my.toml")
+    assert str(line) == "Ready for a run of the plan quick: tunnelbench run quick --on my.toml"
 
 
 def test_without_root_it_says_so_and_the_kernel_is_unknown(

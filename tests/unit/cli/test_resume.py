@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.builders import make_run
 
-from tunnelbench.cli.run import Named, resumed_job
+from tunnelbench.cli.run import Named, _lines_of_hosts, refuse_change, resumed_job
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import TrialSpec
@@ -90,3 +90,11 @@ def test_a_testbed_or_a_machine_that_has_changed_is_refused(
 def test_values_cannot_be_set_anew(store: Store) -> None:
     with pytest.raises(WrongInput, match="--set does not go with --resume"):
         resumed_job(store, "a", named(None, None, "rounds=3"))
+
+
+def test_a_radio_may_have_another_rate_when_a_run_goes_on_and_no_other_channel() -> None:
+    before = {"client_radio_channel": 36, "client_radio_tx_mbps": 866.7, "client_radio_signal_dbm": -45}
+    later = before | {"client_radio_tx_mbps": 390.0, "client_radio_signal_dbm": -60}
+    refuse_change("router", _lines_of_hosts(before), _lines_of_hosts(later))
+    with pytest.raises(WrongInput, match="the router has changed"):
+        refuse_change("router", _lines_of_hosts(before), _lines_of_hosts(later | {"client_radio_channel": 1}))

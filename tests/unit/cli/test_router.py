@@ -40,6 +40,7 @@ def test_what_was_found_is_a_testbed_file_that_says_all_of_it() -> None:
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     router.keep("one\n", path)
+    router.keep("one\n", path)
     with pytest.raises(WrongInput, match="is there already"):
         router.keep("two\n", path)
     assert path.read_text() == "one\n"

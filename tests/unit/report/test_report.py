@@ -193,3 +193,14 @@ def test_a_run_inside_a_guest_says_so_and_points_to_the_shares(format_name: str)
     assert "Taken inside a guest, emulated: compare the shares of the baseline." in text
     assert "in MHz of this CPU" not in text
     assert "guest" not in render(run, make_records(rounds=1), format_name, 120)
+
+
+@pytest.mark.parametrize("format_name", ["terminal", "markdown", "textile", "dokuwiki", "html"])
+def test_a_wireless_lan_is_told_with_what_both_ends_said(format_name: str) -> None:
+    facts = {"client_radio_band": "5 GHz", "client_radio_channel": 36, "client_radio_tx_mbps": 866.7}
+    facts |= {"router_radio_signal_dbm": -48}
+    text = render(make_run(host_facts=facts), make_records(1), format_name, 200)
+    assert "Wireless" in text
+    for words in ("client: 5 GHz, channel 36, sent at 866.7 Mbit/s; router: signal", "48 dBm"):  # Textile has &#45;
+        assert words in " ".join(text.split())
+    assert "Wireless" not in render(make_run(host_facts={}), make_records(1), format_name, 200)

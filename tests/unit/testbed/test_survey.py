@@ -58,6 +58,17 @@ def test_a_cable_without_addresses_gets_those_for_benchmarks_for_the_run() -> No
     assert found.server == Place("enx02", "198.18.2.2/24", is_there=False)
 
 
+def test_of_several_spare_cards_the_one_with_a_cable_is_the_servers() -> None:
+    more = "6: enp9: <BROADCAST,UP,LOWER_UP> mtu 1500 \\    link/ether 02:00:00:00:00:03 brd ff\n"
+    laptop = host("local", LAPTOP, links=SPARE + more)
+    found = find(spec(wan=("wan",)), laptop, host("router", BUSYBOX), laptop)
+    assert found.server.device == "enp9"
+    two = more.replace("6: enp9", "7: enp10")
+    laptop = host("local", LAPTOP, links=SPARE + more + two)
+    with pytest.raises(CannotHere, match="the server has no device"):
+        find(spec(wan=("wan",)), laptop, host("router", BUSYBOX), laptop)
+
+
 def test_the_files_address_is_added_where_the_device_has_another() -> None:
     laptop = host("local", LAPTOP, links=SPARE)
     asked = spec(wan=("wan", "172.16.0.1/30"), server=("enx02", "172.16.0.2/30"))

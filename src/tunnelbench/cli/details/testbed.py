@@ -59,7 +59,8 @@ def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
     router = testbed.router
 
     def end(port: Port) -> str:
-        return " ".join([port.device or "device to be found", port.address or "address as it is"])
+        device = port.device or "device to be found"
+        return f"{device} {port.address}" if port.address else f"{device}, with the address that it has"
 
     def tester(spec: TesterSpec) -> str:
         where = "this machine" if spec.access.is_local else spec.access.host

@@ -1,0 +1,64 @@
+"""What this machine's kernel may lack, tried in a guest with Debian's: simulated radios, control groups of version 2.
+
+Not a part of `make test`, for an emulated guest takes a minute and more: `make test-debian-kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunnelbench.guest import machine
+from tunnelbench.guest.kernel import debian_kernel
+from tunnelbench.guest.machine import Guest, choose_accelerator
+from tunnelbench.host.cache import cache_folder
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(500)]
+
+PROGRAM = Path(__file__).with_name("debian_kernel_guest.py")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """What the program in the guest has seen."""
+    folder = tmp_path_factory.mktemp("guest")
+    init = folder / "init-of-a-test.sh"
+    init.write_text(machine.INIT.read_text().replace("-m tunnelbench.guest.worker", str(PROGRAM)))
+    kernel = debian_kernel()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "INIT", init)
+        try:
+            with Guest(kernel, choose_accelerator(kernel, "test00", folder), "test00", folder) as guest:
+                found = guest.hello
+        finally:
+            (cache_folder() / init.name).unlink(missing_ok=True)
+    assert "bug" not in found, found["bug"]
+    return found
+
+
+def test_both_ends_of_a_wireless_lan_are_told_without_names_and_the_card_comes_back(told: Mapping[str, Any]) -> None:
+    assert told["pinged"]
+    assert set(told["looks"]) == {"client", "router"}
+    assert told["looks"]["client"]["device"] == "wlan1"
+    assert told["looks"]["router"]["device"] == "wlan0"  # a port of the bridge that is its LAN device
+    for end in told["looks"].values():
+        radio = end["radio"]
+        assert (end["band"], radio["channel"], radio["frequency_mhz"], radio["width_mhz"]) == ("2.4 GHz", 6, 2437, 20)
+        assert radio["tx_mbps"] >= 1
+        assert radio["rx_mbps"] >= 1
+        assert -100 < radio["signal_dbm"] < 0
+        assert "bitrate" in end["text"]
+        assert "private" not in end["text"]
+        assert "02:00:00" not in end["text"]
+    assert told["of_a_cable"] == []
+    assert told["is_back"]
+
+
+def test_a_control_group_of_version_2_holds_a_process_to_its_share(told: Mapping[str, Any]) -> None:
+    assert told["quota"] == {"cpu.max": "2500 10000"}
+    assert told["shares"]["free"] > 0.5
+    assert 0.05 < told["shares"]["held"] < 0.35  # of a quarter; both are the guest's own time, whatever it gets here
+    assert told["left_groups"] == []

@@ -1,0 +1,123 @@
+"""Inside a guest: two simulated radios (mac80211_hwsim), the one an access point and the other a client that is lent;
+and a process that is held to a share of the CPU by a control group of version 2.
+
+    python debian_kernel_guest.py MODULES_ROOT
+
+What it has seen it says in one message on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tunnelbench.host.host import LocalHost, NamespaceHost
+from tunnelbench.host.radio import antennas
+from tunnelbench.qemu.quota import cpu_share, left_groups
+from tunnelbench.testbed.changes import Changes
+from tunnelbench.testbed.nic import move
+
+ACCESS_POINT = """
+interface=wlan0
+driver=nl80211
+bridge=br-lan
+ssid=a-private-name
+hw_mode=g
+channel=6
+ieee80211n=1
+wmm_enabled=1
+"""
+
+CLIENT = """
+network={
+    ssid="a-private-name"
+    key_mgmt=NONE
+    scan_freq=2437
+}
+"""
+
+LIMIT_S = 60.0
+WINDOW_S = 3.0
+FOLDER = Path("/run/tbt-radio")
+
+
+def run(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def radios() -> dict[str, Any]:
+    """What was seen of both ends of a wireless LAN."""
+    FOLDER.mkdir()
+    (FOLDER / "client").mkdir()
+    run("modprobe", "-d", sys.argv[1], "-a", "mac80211_hwsim", "bridge")  # two radios, unless it is told otherwise
+    client, router = (NamespaceHost(name, FOLDER / name, (0,), name) for name in ("client", "router"))
+    for host in (client, router):
+        run("ip", "netns", "add", host.namespace)
+    run("iw", "phy", "phy0", "set", "netns", "name", "router")
+    router.ip("link", "add", "br-lan", "type", "bridge")
+    router.ip("link", "set", "br-lan", "up")
+    changes = Changes(FOLDER)
+    move("wlan1", "192.168.77.2/24", client, changes)
+    for host, program, text in ((router, "hostapd", ACCESS_POINT), (client, "wpa_supplicant", CLIENT)):
+        (FOLDER / program).write_text(text)
+        options = ["-i", "wlan1", "-D", "nl80211", "-c"] if program == "wpa_supplicant" else []
+        run("ip", "netns", "exec", host.namespace, program, "-B", *options, str(FOLDER / program))
+    router.ip("addr", "add", "192.168.77.1/24", "dev", "br-lan")
+    deadline = time.monotonic() + LIMIT_S
+    while "Connected" not in client.run(["iw", "dev", "wlan1", "link"]).stdout and time.monotonic() < deadline:
+        time.sleep(0.2)
+    pinged = client.run(["ping", "-c", "3", "-i", "0.2", "-W", "5", "192.168.77.1"], check=False).returncode == 0
+    looks = {}
+    for role, antenna in antennas(client, "wlan1", router, "br-lan").items():
+        radio, text = antenna.look()
+        looks[role] = {"device": antenna.device, "radio": asdict(radio), "band": radio.band, "text": text}
+    of_a_cable = antennas(client, "lo", router, "br-lan")
+    for program in ("hostapd", "wpa_supplicant"):
+        run("pkill", "-x", program)
+    changes.undo_all()
+    is_back = "wlan1" in LocalHost("here", FOLDER, ()).run(["ls", "/sys/class/net"]).stdout.split()
+    return {"pinged": pinged, "looks": looks, "of_a_cable": list(of_a_cable), "is_back": is_back}
+
+
+def shares() -> dict[str, Any]:
+    """What a process that does nothing but compute gets of a CPU, free and held to a quarter."""
+    place = FOLDER / "cgroup2"
+    place.mkdir()
+    run("mount", "-t", "cgroup2", "none", str(place))
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
+        try:
+            free = _share(busy.pid)
+            with cpu_share("test00-router", 25, busy.pid):
+                (group,) = left_groups("test00")
+                quota = {name: (group / name).read_text().strip() for name in ("cpu.max",)}
+                held = _share(busy.pid)
+                busy.kill()  # as QEMU ends before its group is removed
+        finally:
+            busy.kill()
+    left = [str(group) for group in left_groups("test00")]
+    return {"shares": {"free": free, "held": held}, "quota": quota, "left_groups": left}
+
+
+def _share(pid: int) -> float:
+    """Of one CPU, over a while; both times are the kernel's (proc_pid_schedstat)."""
+
+    def spent_ns() -> int:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+    before_ns, started_ns = spent_ns(), time.monotonic_ns()
+    time.sleep(WINDOW_S)
+    return (spent_ns() - before_ns) / (time.monotonic_ns() - started_ns)
+
+
+if __name__ == "__main__":
+    try:
+        told = radios() | shares()
+    except Exception:  # noqa: BLE001 # nobody reads what is printed here
+        told = {"bug": traceback.format_exc()}
+    print(json.dumps({"what": "hello", **told}), flush=True)
