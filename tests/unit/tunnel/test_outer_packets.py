@@ -35,6 +35,7 @@ MEASURED = [
     ("wireguard-go", {}, 300),
     ("wireguard", {}, 300),
     ("boringtun", {}, 299),
+    ("n2n", {}, 370),
     ("nebula", {}, 299),
     ("openconnect", {}, 305),
     ("openconnect", {"cipher": "chacha20-poly1305"}, 297),
