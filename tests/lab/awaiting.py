@@ -26,3 +26,11 @@ def await_machines(left: Callable[[str], Sequence[object]], mark: str, number: i
     while len(left(mark)) != number:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def await_text(path: Path, text: str, limit_s: float = LIMIT_S) -> None:
+    """Until a file holds that text."""
+    deadline = time.monotonic() + limit_s
+    while text not in path.read_text():
+        assert time.monotonic() < deadline, path.read_text()
+        time.sleep(0.1)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.lab.awaiting import await_folder, await_machines
+from tests.lab.awaiting import await_folder, await_machines, await_text
 
 from tunnelbench.guest.kernel import debian_kernel
 from tunnelbench.guest.machine import left_guests
 from tunnelbench.host.host import RUN_FOLDER
+from tunnelbench.model.result import Outcome
+from tunnelbench.store import Store
 
 pytestmark = pytest.mark.lab
 
@@ -31,7 +34,15 @@ name = "gre"
 key = 7
 sequence = true
 [[tunnel]]
+kind = "gre"
+name = "gre, checksum"
+checksum = true
+[[tunnel]]
 kind = "ipip"
+[[tunnel]]
+kind = "sit"
+[[tunnel]]
+kind = "geneve"
 [[tunnel]]
 kind = "l2tpv3"
 name = "l2tpv3"
@@ -48,16 +59,28 @@ udp = true
 [[tunnel]]
 kind = "l2tpv2-ppp"
 """
-KINDS = ("none", "gre", "ipip", "l2tpv3", "wireguard", "ipsec", "l2tpv2-ppp")
+NAMES = ("none", "gre", "gre, checksum", "ipip", "sit", "geneve", "l2tpv3", "wireguard", "ipsec", "l2tpv2-ppp")
 TOO_SHORT = ("the traffic ended before its time", "data flowed for only")
-LIMIT_S = 480
+LIMIT_S = 600
 """Emulated and on a busy machine; a quiet one needs a fraction of that."""
 PROOF = {"reach", "route-router", "route-server", "outer-protocol", "payload-pattern", "outer-length"}
 
 
-def command(folder: Path) -> list[str]:
+SHORT_PLAN = """
+rounds = 1
+[tcp]
+payload_bytes = 1448
+direction = "out"
+duration_s = 1
+interval_s = 0.5
+[[tunnel]]
+kind = "ipip"
+"""
+
+
+def command(folder: Path, text: str = PLAN) -> list[str]:
     plan = folder / "plan.toml"
-    plan.write_text(PLAN)
+    plan.write_text(text)
     store = str(folder / "results.sqlite")
     return [TUNNELBENCH, "run", str(plan), "--on", "netns-debian", "--set", "quiet_wait_s=0", "--store", store]
 
@@ -74,8 +97,8 @@ def test_tunnels_that_this_kernel_may_lack_are_proven_inside_a_guest(tmp_path: P
     assert facts["guest"].startswith("inside a guest")
     assert facts["guest"] == "inside a guest" or facts["guest_cpu"].startswith("max of QEMU ")
     trials = {trial["spec"]["tunnel"]["name"]: trial for trial in found["trials"]}
-    assert list(trials) == ["testers back to back", *KINDS]
-    for name in KINDS:
+    assert list(trials) == ["testers back to back", *NAMES]
+    for name in NAMES:
         proof = trials[name]["proof"]
         assert proof is not None, trials[name]["reason"]
         assert {check["verdict"] for check in proof["checks"]} == {"ok"}
@@ -98,3 +121,38 @@ def test_a_controller_that_is_killed_takes_its_guest_with_it(tmp_path: Path) -> 
     cleaned = subprocess.run([TUNNELBENCH, "clean"], capture_output=True, text=True, timeout=30, check=True)
     assert folder.name in cleaned.stdout
     assert not folder.exists()
+
+
+@pytest.mark.timeout(2 * LIMIT_S)
+def test_what_a_guest_measured_before_it_was_killed_is_kept_and_the_run_goes_on(tmp_path: Path) -> None:
+    before = set(RUN_FOLDER.glob("[0-9]*"))
+    said, again = tmp_path / "said.txt", tmp_path / "again.txt"
+    with said.open("w") as out, subprocess.Popen(command(tmp_path, SHORT_PLAN), stdout=out, stderr=out) as controller:
+        (folder,) = await_folder(before)
+        mark = folder.name[-6:]
+        await_text(said, "1/3 round 0 testers back to back", LIMIT_S)
+        (first,) = left_guests(mark)
+        os.kill(first, signal.SIGKILL)
+        # Its block is given up, and another guest is started for the next.
+        await_machines(lambda run: [pid for pid in left_guests(run) if pid != first], mark, 1)
+        (second,) = left_guests(mark)
+        os.kill(second, signal.SIGKILL)
+        assert controller.wait(60) == 3
+    told = said.read_text()
+    assert "tunnelbench: a guest ended, and another did not come up: the guest ended; last on its console: " in told
+    assert f"hint: tunnelbench run --resume {folder.name} does the rest" in told
+    store = tmp_path / "results.sqlite"
+    with Store.open(str(store), create=False) as kept:
+        calibration, baseline = kept.trials(folder.name)
+    assert (calibration.spec.round, calibration.reason.startswith("the guest ended")) == (0, False)
+    assert (baseline.spec.tunnel.kind, baseline.outcome) == ("none", Outcome.VOID)
+    assert baseline.reason.startswith("the guest ended; last on its console: ")
+    assert (left_guests(mark), folder.exists()) == ([], False)
+
+    resume = [TUNNELBENCH, "run", "--resume", folder.name, "--store", str(store)]
+    with again.open("w") as out, subprocess.Popen(resume, stdout=out, stderr=out) as controller:
+        await_machines(left_guests, mark, 1)
+        controller.send_signal(signal.SIGINT)
+        assert controller.wait(60) == 130
+    assert f"run {folder.name}: 2 trials are there, 1 are missing" in again.read_text()
+    assert (left_guests(mark), folder.exists()) == ([], False)

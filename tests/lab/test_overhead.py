@@ -44,6 +44,7 @@ OPTION_SETS: list[tuple[str, dict[str, Any]]] = [
         "openvpn",
         {"tls_wrap": "tls-crypt", "aes_instructions": False, "sndbuf": 262144, "providers": "legacy:default"},
     ),
+    ("n2n", {"mtu": 1364}),
     ("nebula", {}),
     ("nebula", {"cipher": "chachapoly"}),
     ("openconnect", {"cipher": "aes-128-gcm"}),

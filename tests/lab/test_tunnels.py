@@ -24,6 +24,7 @@ MORE = (
     TunnelSpec("openvpn", "OpenVPN TCP", {"transport": "tcp"}),
     TunnelSpec("openvpn", "OpenVPN tap", {"dev": "tap", "cipher": "CHACHA20-POLY1305"}),
     TunnelSpec("boringtun", "boringtun"),
+    TunnelSpec("n2n", "n2n"),
     TunnelSpec("nebula", "nebula"),
     TunnelSpec("openconnect", "AnyConnect"),
     TunnelSpec("ssh", "ssh"),

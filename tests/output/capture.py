@@ -214,6 +214,16 @@ def capture_boringtun(testbed: Testbed) -> None:
         keep(folder, "transfer.txt", testbed.router.run(["wg", "show", device, "transfer"]).stdout)
 
 
+def capture_n2n(testbed: Testbed) -> None:
+    folder = "n2n-" + version(["edge", "-h"], r"n2n v\.(\S+)")
+    keep(folder, "version.txt", testbed.local.run(["edge", "-h"], check=False).stdout)
+    with tunnel_up(testbed, "n2n", {}) as tunnel:
+        keep(folder, "alone.log", tunnel.router_daemons[0].output())
+        testbed.client.run(ping.command(testbed.addresses.target, count=2), check=False)
+        tunnel.settle()
+        keep(folder, "direct.log", tunnel.router_daemons[0].output())
+
+
 def capture_nebula(testbed: Testbed) -> None:
     folder = "nebula-" + version(["nebula", "-version"], r"Version: (\S+)")
     keep(folder, "version.txt", testbed.local.run(["nebula", "-version"]).stdout)
@@ -296,6 +306,7 @@ def main() -> None:
         capture_tunnels(testbed)
         capture_fastd(testbed)
         capture_boringtun(testbed)
+        capture_n2n(testbed)
         capture_nebula(testbed)
         capture_ssh(testbed)
         capture_openconnect(testbed)

@@ -27,8 +27,6 @@ UNPACK_TIMEOUT_S = 300.0
 MARK = "complete.json"
 """Written last: an unpacked kernel without it is not looked at."""
 
-IMAGE_NAME = re.compile(r"vmlinuz-(\S+)")
-
 
 @dataclass(frozen=True)
 class Kernel:
@@ -96,14 +94,48 @@ def find_kernel(name: str) -> Kernel:
 
 
 def local_kernel(image: Path) -> Kernel:
-    """A kernel that is here, laid out as its package does: boot/vmlinuz-VERSION beside lib/modules/VERSION."""
-    named = IMAGE_NAME.fullmatch(image.name)
-    if named is None or not image.is_file():
+    """A kernel that is here, with lib/modules/VERSION below one of the folders that it lies in, as in its package."""
+    try:
+        image = image.resolve(strict=True)
+        is_file = image.is_file()
+    except (OSError, RuntimeError):  # RuntimeError: symlinks in a circle
+        is_file = False
+    if not is_file:
         raise CannotHere(f"there is no kernel {image}", "kernel = names an image, such as /boot/vmlinuz-6.1.0-56-amd64")
-    kernel = Kernel(named[1], image, image.absolute().parent.parent)
-    if not kernel.modules.is_dir():
-        raise CannotHere(f"kernel {image} has no modules in {kernel.modules}", "unpack its whole package")
-    return kernel
+    version = _image_version(image)
+    root = next((folder for folder in image.parents if (folder / "lib/modules" / version).is_dir()), None)
+    if root is None:
+        raise CannotHere(
+            f"kernel {image} has no modules: no folder above it holds lib/modules/{version}", "unpack its whole package"
+        )
+    if any(root.is_relative_to(folder) for folder in UNSEEN) and not root.is_relative_to(cache_folder()):
+        raise CannotHere(
+            f"kernel {image} has its modules in {root}, which no guest sees", "move it all to another folder"
+        )
+    return Kernel(version, image, root)
+
+
+UNSEEN = ("/run", "/dev", "/proc", "/sys", "/var/tmp", "/var/log", "/var/lib/private")  # noqa: S108 # nothing is put there
+"""Folders of this machine over which a guest has its own (init.sh)."""
+
+HEADER_BYTES = 65536
+"""The part of an image of x86 that holds its header and its version is shorter (at most 64 sectors)."""
+
+
+def _image_version(image: Path) -> str:
+    """What an image of x86 says that its version is, as `uname -r` would; CannotHere where it is none, or not whole.
+
+    Documentation/arch/x86/boot.rst: header ("HdrS"), kernel_version, and the two fields that make the length.
+    """
+    with image.open("rb") as file:
+        header = file.read(HEADER_BYTES)
+    if header[0x202:0x206] != b"HdrS":
+        raise CannotHere(f"{image} is no kernel of Linux for x86", "kernel = names an image, such as /boot/vmlinuz-...")
+    sectors, paragraphs = header[0x1F1] or 4, struct.unpack_from("<I", header, 0x1F4)[0]
+    if image.stat().st_size < (sectors + 1) * 512 + paragraphs * 16:
+        raise CannotHere(f"kernel {image} is cut short", "copy it again")
+    start = struct.unpack_from("<H", header, 0x20E)[0] + 0x200
+    return header[start:].split(b"\0", 1)[0].split(b" ", 1)[0].decode(errors="replace")
 
 
 def debian_kernel() -> Kernel:

@@ -77,11 +77,13 @@ class GuestRun:
         self._specs = {spec.sequence: spec for spec in (*self.plan.calibrations(), *self.plan.trials())}
         self._tunnels = {tunnel.name: tunnel for tunnel in self.plan.tunnels}
         self._wait_before: CpuWait | None = None
+        self._came_up = False
 
     def run(self) -> None:
         """Until every trial has its record. A guest that dies costs its block, and the next one goes on."""
         while True:
             with self._boot() as guest:
+                self._came_up = True
                 started_at = now()
                 try:
                     self._hear_out(guest)
@@ -96,6 +98,11 @@ class GuestRun:
         try:
             return Guest(self.guest.kernel, self.guest.accelerator, self.run_id[-6:], self.folder)
         except GuestDied as death:
+            if self._came_up:
+                raise CannotHere(
+                    f"a guest ended, and another did not come up: {death}",
+                    "dmesg may say what ended them: is this machine short of memory?",
+                ) from None
             raise CannotHere(
                 f"kernel {self.guest.kernel.version} does not come up as a guest: {death}",
                 'run on the machine\'s own kernel: kernel = "host"',

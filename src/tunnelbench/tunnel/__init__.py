@@ -16,6 +16,7 @@ from tunnelbench.tunnel import (  # noqa: F401
     ipsec_userspace,
     l2tpv2_ppp,
     l2tpv3,
+    n2n,
     nebula,
     none,
     openconnect,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,23 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tunnelbench/kernels"
 
 
+def image_of(version: str) -> bytes:
+    """The header of an image of x86, of one sector, with its version behind it and nothing else."""
+    image = bytearray(1024 + 16)
+    image[0x1F1] = 1
+    image[0x1F4] = 1
+    image[0x202:0x206] = b"HdrS"
+    image[0x20E:0x210] = struct.pack("<H", 0x280 - 0x200)
+    said = f"{version} (builder@host) #1 SMP".encode()
+    image[0x280 : 0x280 + len(said)] = said
+    return bytes(image)
+
+
 def put_kernel(folder: Path, version: str = "6.1.0-1-amd64") -> Kernel:
     root = folder / version
     (root / "boot").mkdir(parents=True)
     image = root / "boot" / f"vmlinuz-{version}"
-    image.write_bytes(b"kernel")
+    image.write_bytes(image_of(version))
     modules = root / "lib/modules" / version
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text(
@@ -70,22 +83,45 @@ def test_modules_are_known_whether_built_in_packed_or_spelled_otherwise(cache: P
 
 def test_a_kernel_named_by_its_path_has_its_modules_beside_it(tmp_path: Path) -> None:
     kernel = put_kernel(tmp_path)
-    found = find_kernel(str(kernel.image))
-    assert (found.version, found.root, found.modules) == (kernel.version, kernel.root, kernel.modules)
+    link = tmp_path / "vmlinuz"
+    link.symlink_to(kernel.image)
+    plain = kernel.root / "vmlinuz"
+    plain.write_bytes(kernel.image.read_bytes())
+    for path in (kernel.image, link, plain):
+        found = find_kernel(str(path))
+        assert (found.version, found.root, found.modules) == (kernel.version, kernel.root, kernel.modules)
 
 
-@pytest.mark.parametrize("name", ["/boot/vmlinuz-9.9-none", "/etc/passwd"])
-def test_a_path_that_is_no_kernel_is_refused(name: str) -> None:
-    with pytest.raises(CannotHere, match="there is no kernel"):
-        find_kernel(name)
+WRONG = {
+    "missing/vmlinuz-1": "there is no kernel {}",
+    "boot": "there is no kernel {}",
+    "circle": "there is no kernel {}",
+    "boot/text": "{} is no kernel of Linux for x86",
+    "boot/short": "kernel {} is cut short",
+    "boot/vmlinuz-1": "kernel {} has no modules: no folder above it holds lib/modules/1",
+}
 
 
-def test_a_kernel_without_its_modules_is_refused(tmp_path: Path) -> None:
-    image = tmp_path / "boot/vmlinuz-1"
-    image.parent.mkdir()
-    image.write_bytes(b"")
-    with pytest.raises(CannotHere, match="has no modules"):
-        find_kernel(str(image))
+@pytest.mark.parametrize("name", WRONG)
+def test_a_path_that_cannot_be_booted_is_told_in_a_sentence(name: str, tmp_path: Path) -> None:
+    boot = tmp_path / "boot"
+    boot.mkdir()
+    boot.joinpath("text").write_text("vmlinuz\n" * 200)
+    boot.joinpath("short").write_bytes(image_of("1")[:-1])
+    boot.joinpath("vmlinuz-1").write_bytes(image_of("1"))
+    tmp_path.joinpath("circle").symlink_to(tmp_path / "circle")
+    with pytest.raises(CannotHere) as caught:
+        find_kernel(str(tmp_path / name))
+    assert caught.value.message == WRONG[name].format(tmp_path / name)
+    assert caught.value.hint
+
+
+def test_modules_that_no_guest_would_see_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
+    monkeypatch.setattr(kernels, "UNSEEN", (str(tmp_path),))
+    kernel = put_kernel(tmp_path)
+    with pytest.raises(CannotHere, match="which no guest sees"):
+        find_kernel(str(kernel.image))
 
 
 def test_without_apt_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
     assert set(adapters()) == {
         "none", "vxlan", "wireguard", "wireguard-go", "boringtun", "tinc", "openvpn", "fastd",
         "ipsec-userspace", "nebula", "openconnect", "ssh", "gre", "ipip", "sit", "geneve", "l2tpv3",
-        "ipsec", "l2tpv2-ppp",
+        "ipsec", "l2tpv2-ppp", "n2n",
     }  # fmt: skip
     for kind in adapters():
         found = adapter(kind)
@@ -243,13 +243,15 @@ def test_algorithms_are_compared_by_name_whatever_its_case_and_punctuation(
 VERSIONS = {name: text for name, text in samples("*/version.txt").items() if not name.startswith("ocserv")}
 KINDS = {"openssl": "tinc", "openssh": "ssh", "strongswan": "ipsec-userspace"}
 """Whose adapter tells of a program that is called otherwise."""
+OTHER_NAMES = ("openssl", "ssh", "charon", "edge")
+"""Programs that are not called as the package whose version they tell."""
 
 
 @pytest.mark.parametrize("name", VERSIONS)
 def test_versions_are_read_from_what_programs_print(name: str, tmp_path: Path) -> None:
-    program, version = re.fullmatch(r"([a-z-]+)-(\d.*)/version\.txt", name).groups()  # type: ignore[union-attr]
+    program, version = re.fullmatch(r"([a-z0-9-]+?)-(\d.*)/version\.txt", name).groups()  # type: ignore[union-attr]
     text = VERSIONS[name]
-    programs = (program, f"{program}d", f"{program}-cli", "openssl", "ssh", "charon")
+    programs = (program, f"{program}d", f"{program}-cli", *OTHER_NAMES)
     ends = make_ends(tmp_path, lambda argv: text if Path(argv[0]).name in programs else "")
     kind = KINDS.get(program, program)
     found = adapter(kind)(adapter(kind).options_type(), ends).versions(ends.router)
