@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,12 @@ from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.host.lent import LentHost
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.host.readiness import PURPOSES, Finding, Status, Wanted, met
+from tunnelbench.measure.engines import find_engine
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.plan import read_testbed
 from tunnelbench.testbed import KINDS, firewall, open_testbed
 from tunnelbench.testbed.ssh import SshTestbed
+from tunnelbench.traffic import engine
 from tunnelbench.tunnel import adapters
 
 INSTALLERS = {
@@ -169,6 +172,20 @@ def programs(host: LentHost, manager: str) -> Iterator[Finding]:
     for program, package in REQUIRED_PROGRAMS.items():
         remedy = f"{INSTALLERS.get(manager, 'install')} {package}"
         yield met(Wanted(program, PURPOSES[program], remedy), partial(host.has_program, program))
+    yield packet_engine(host)
+
+
+def packet_engine(host: LentHost) -> Finding:
+    """Where a run with [udp] would take the tester's engine from."""
+    wanted = Wanted(engine.PROGRAM, "for plans with [udp]", "install TunnelBench there", Status.ABSENT)
+    architecture, found = find_engine(host)
+    if found:
+        return wanted.found(Status.OK, found)
+    if architecture == platform.machine():
+        return wanted.found(Status.OK, "this machine's is copied for a run")
+    return wanted.found(
+        Status.ABSENT, f"none there, and this machine's is for {platform.machine()}, not {architecture}"
+    )
 
 
 def cables(testbed: SshTestbed) -> Finding:
