@@ -10,6 +10,7 @@ import pytest
 from tests.lab.rig import BESIDE, WAN, Rig, other_laptop, plan, router
 
 from tunnelbench import __version__
+from tunnelbench.cli.elsewhere import packet_engine
 from tunnelbench.measure.engines import engine_on
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.traffic import engine
@@ -44,8 +45,6 @@ def test_udp_from_another_laptop_is_counted_to_the_packet_by_an_engine_that_was_
     untouched: Rig, store: str, tmp_path: Path
 ) -> None:
     with other_laptop(untouched):
-        doctor = untouched.tunnelbench("doctor", "--on", two_laptops(untouched), check=False)
-        assert "this machine's is copied for a run" in doctor.stdout
         words = ["run", plan(tmp_path, UDP), "--on", two_laptops(untouched), "--store", store, "--json"]
         found = json.loads(untouched.tunnelbench(*words, check=False).stdout)  # 2 where others load the machine
     trials = {trial["spec"]["test"]: trial for trial in found["trials"] if trial["spec"]["round"]}
@@ -79,9 +78,10 @@ def test_a_tester_that_the_engine_cannot_run_on_is_told_from_one_that_it_can(
             patched.setattr(engine, "locate", lambda: str(other))
             with pytest.raises(CannotHere, match="this machine's does not run on it: "):
                 engine_on(host)
+        assert packet_engine(host).found == "this machine's is copied for a run"
         brought = engine_on(host)
         assert brought == str(host.folder / engine.PROGRAM)
         assert host.fetch(Path(brought)) == ours.read_bytes()
         assert host.run([brought, "--version"]).stdout.strip() == f"{engine.PROGRAM} {__version__}"
-        assert engine_on(host) == brought
+        assert engine_on(host) == packet_engine(host).found == brought
         host.forget()
