@@ -13,15 +13,17 @@ programs, beside those few that a test installs. /tmp is small and in memory, as
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +36,9 @@ LAN, WAN, BESIDE = "192.168.77", "192.168.78", "192.168.79"
 INSTALLED = ("dropbear", "openvpn", "nft")
 START_LIMIT_S = 10.0
 TMP_SIZE = "8m"
-WAIT_S = 20.0
+WAIT_S = 40.0
+TRIALS = '[tcp]\nduration_s = 4\npayload_bytes = 1448\ndirection = "out"\n[[tunnel]]\nkind = "none"\n'
+"""A calibration, and a trial a round."""
 
 
 @dataclass
@@ -43,6 +47,8 @@ class Rig:
 
     folder: Path
     dropbear: subprocess.Popen[bytes]
+    forwards: str
+    """Whether the router's own settings have it forward."""
 
     @property
     def ssh_config(self) -> Path:
@@ -102,6 +108,21 @@ class Rig:
         for pid in run("ps", "-o", "pid=", "--ppid", str(self.dropbear.pid)).split():
             os.kill(int(pid), signal.SIGKILL)
 
+    def restart(self, after_s: float) -> None:
+        """The router loses power, and is back so much later: with its addresses, and with nothing that a run left."""
+        self.dropbear.kill()
+        self.dropbear.wait()
+        end_all_of(ROUTER)
+        run("ip", "netns", "exec", ROUTER, "nft", "flush", "ruleset")
+        run("ip", "netns", "exec", ROUTER, "sysctl", "-q", "-w", f"net.ipv4.ip_forward={self.forwards}")
+        for device in ("lan0", "wan0"):
+            run("ip", "-n", ROUTER, "link", "set", device, "down")  # its routes go
+        time.sleep(after_s)
+        for device in ("lan0", "wan0"):
+            run("ip", "-n", ROUTER, "link", "set", device, "up")
+        run("ip", "-n", ROUTER, "route", "add", "default", "via", f"{WAN}.2")
+        self.dropbear = _dropbear(self.folder, ROUTER, f"{LAN}.1", BUSYBOX_ONLY)
+
     def end_sleepers(self) -> None:
         """The last sleep of a lease's watchdog outlives it, for 30 s at most."""
         for pid in run("ip", "netns", "pids", ROUTER).split():
@@ -147,6 +168,22 @@ def plan(folder: Path, text: str) -> str:
     return str(path)
 
 
+def outcomes(output: str) -> list[tuple[str, str]]:
+    """Outcome and reason of each trial, the calibration first."""
+    return [(trial["outcome"], trial["reason"]) for trial in json.loads(output)["trials"]]
+
+
+def trials_in(store: str) -> int:
+    """How many are stored yet, the calibration among them."""
+    if not Path(store).exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as database:
+        try:
+            return int(database.execute("SELECT count(*) FROM trial").fetchone()[0])
+        except sqlite3.OperationalError:  # no tables yet
+            return 0
+
+
 def until(is_so: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + WAIT_S
     while not is_so():
@@ -184,7 +221,8 @@ def set_up(folder: Path, programs: Sequence[str] = INSTALLED) -> Rig:
     run("ip", "-n", LAPTOP, "route", "add", "10.77.0.0/16", "via", f"{LAN}.1", "metric", "50")
     _programs(folder, programs)
     _keys(folder)
-    return Rig(folder, _dropbear(folder, ROUTER, f"{LAN}.1", BUSYBOX_ONLY))
+    forwards = run("ip", "netns", "exec", ROUTER, "cat", "/proc/sys/net/ipv4/ip_forward").strip()
+    return Rig(folder, _dropbear(folder, ROUTER, f"{LAN}.1", BUSYBOX_ONLY), forwards)
 
 
 @contextmanager
