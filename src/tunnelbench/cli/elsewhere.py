@@ -37,17 +37,40 @@ OPENWRT_PACKAGES = {
     "the program wg": "wireguard-tools",
     "the program fastd": "fastd",
     "the program nebula": "nebula",
+    "the program nebula-cert": "nebula-cert",
     "the program openconnect": "openconnect",
     "the program ocserv": "ocserv",
-    "the program charon": "strongswan-charon",
+    "the program unshare": "unshare",
+    "the program nsenter": "nsenter",
+    "the program xl2tpd": "xl2tpd",
+    "the program pppd": "ppp",
+    "pppd's plugins": "ppp-mod-pppol2tp",
+    "OpenSSH's client": "openssh-client openssh-keygen",
+    "OpenSSH's server": "openssh-server",
+    "charon": "strongswan-charon strongswan-mod-kdf strongswan-mod-kernel-netlink strongswan-mod-random "
+    "strongswan-mod-socket-default strongswan-mod-vici",
+    "charon's OpenSSL": "strongswan-mod-openssl",
+    "charon's libipsec": "strongswan-mod-kernel-libipsec",
+    "the program swanctl": "strongswan-swanctl",
+    "the kernel's ESP": "kmod-ipsec4",
+    "the kernel's xfrm": "kmod-xfrm-interface ip-full",
     "the kernel's wireguard": "kmod-wireguard",
-    "the kernel's vxlan": "kmod-vxlan",
-    "the kernel's geneve": "kmod-geneve",
+    "the kernel's vxlan": "kmod-vxlan ip-full",
+    "the kernel's geneve": "kmod-geneve ip-full",
     "the kernel's gre": "kmod-gre ip-full",
     "the kernel's ipip": "kmod-ipip ip-full",
     "the kernel's sit": "kmod-sit ip-full",
+    "the kernel's l2tp": "kmod-l2tp-eth kmod-l2tp-ip ip-full",
+    "the kernel's PPP over L2TP": "kmod-pppol2tp",
 }
-"""What OpenWrt's feeds call the package that holds a requirement (openwrt/openwrt and openwrt/packages on GitHub)."""
+"""What OpenWrt's feeds call the packages that hold a requirement.
+
+Programs of tunnels and of OpenSSH were looked up in openwrt/packages (net/*/Makefile) as it was in August 2026, on the
+branches openwrt-23.05, openwrt-24.10 and master. Modules are those of openwrt/openwrt's netsupport.mk from after Linux
+5.18; ip, ppp, unshare, nsenter and wg are from Makefiles there of which some are older. ip-full, for ip-tiny knows no
+vxlan, l2tp and xfrm (170-ip_tiny.patch of its iproute2), and BusyBox's ip still less. openwrt/packages has neither
+wireguard-go nor boringtun.
+"""
 
 SAID = {
     "board": "board",
