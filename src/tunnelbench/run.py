@@ -177,7 +177,6 @@ class Bench:
                 yield from self._without_figures(list(trials), Outcome.UNAVAILABLE, str(error), started_at)
                 return
             for spec in trials:
-                self._hold_for(spec)
                 record = self._record(spec, partial(self.meter(spec).calibrate, spec, link), None)
                 self.remember(record)
                 yield record
@@ -244,7 +243,6 @@ class Bench:
                     trial = partial(self.soak.measure, spec, tunnel, revive)
                 else:
                     trial = partial(blaming_restart, tunnel, partial(self.meter(spec).measure, spec, tunnel))
-                self._hold_for(spec)
                 record = self._record(spec, trial, proof)
                 self._losses = 0
                 self.remember(record)
@@ -256,17 +254,18 @@ class Bench:
                 if is_other or tunnel.has_died or self.patience.why_over(tunnel_spec.name):
                     return
 
-    def _hold_for(self, spec: TrialSpec) -> None:
-        trial_s = self.plan.expected_trial_s(spec) * LONGEST_TRIAL
-        self.testbed.hold(self.testbed.spec.quiet_wait_s + trial_s + TRIAL_SLACK_S)
-
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
-        """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void."""
+        """Run one trial, after a wait for quiet where strangers have been seen; one that fails is void.
+
+        Raises LinkLost where a host is lost before it begins.
+        """
         waited_s = 0.0
         if self._foreign_load_seen:
+            self.testbed.hold(self.testbed.spec.quiet_wait_s)
             cpus = cpus_here(*self.testbed.hosts)
             waited_s = wait_for_quiet(cpus, self.testbed.spec.quiet_wait_s)
             self.observer.waited_for_quiet(waited_s)
+        self.testbed.hold(self.plan.longest_trial_s(spec))
         started_at, offset_s = now(), wall_offset_s()
         self.observer.trial_starts(spec)
         try:
@@ -342,12 +341,6 @@ class Bench:
 
 BRING_UP_LIMIT_S = 180.0
 """More than waiting for quiet, bringing a tunnel up, settling and proving it take at most together."""
-
-TRIAL_SLACK_S = 30.0
-"""More than reading the counters before and after, and iperf3's grace, take."""
-
-LONGEST_TRIAL = 1.5
-"""Of what a trial is expected to take: a search may take longer."""
 
 
 class ProofFailed(TunnelRefused):

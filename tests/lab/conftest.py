@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.lab import rig as rigs
 from tests.lab.bench import make_testbed
+from tests.lab.rig import Rig
 
 from tunnelbench.model.testbed import Link
 from tunnelbench.testbed.netns import NetnsTestbed
@@ -29,6 +31,32 @@ def short_path() -> Iterator[Path]:
     """A folder for a testbed: ocserv makes a socket in it, whose path may have no more than 107 bytes (unix(7))."""
     with tempfile.TemporaryDirectory(prefix="tb-") as made:
         yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def rig(lab_obstacle: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    if lab_obstacle:
+        pytest.skip(lab_obstacle)
+    made = rigs.set_up(tmp_path_factory.mktemp("rig"))
+    try:
+        yield made
+    finally:
+        made.take_down()
+
+
+@pytest.fixture
+def untouched(rig: Rig, lab: None) -> Iterator[Rig]:  # it looks for what is left, so it comes last
+    """The rig, which is afterwards as it was."""
+    before = rig.state()
+    yield rig
+    rig.end_sleepers()
+    assert rig.state() == before
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """Where a run is kept."""
+    return str(tmp_path / "store.sqlite")
 
 
 @pytest.fixture

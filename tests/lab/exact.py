@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tests.lab.bench import NO_TUNNEL, open_tunnel
 
-from tunnelbench.host.host import Host
+from tunnelbench.host.host import THIS_MACHINE, Host
 from tunnelbench.measure.companion import TrafficPath
 from tunnelbench.measure.counters import place_of
 from tunnelbench.measure.udp_exchange import Exchanger
@@ -28,7 +28,7 @@ def plain_path(testbed: NetnsTestbed, direction: Direction = Direction.OUT, size
     with on_cpus(testbed.local.cpus), open_tunnel(testbed, NO_TUNNEL) as tunnel:
         place = place_of(testbed, tunnel, direction)
         path = TrafficPath(a.client_lan, a.target, place)
-        yield Exchanger(testbed, path, engine.locate(), sizes)
+        yield Exchanger(testbed, path, {THIS_MACHINE: engine.locate()}, sizes)
 
 
 def set_rules(host: Host, rules: str) -> None:

@@ -3,29 +3,42 @@
     laptop(nic0) --- (lan0)router         where ssh goes
     laptop(nic1) --- (wan0)router
 
+A test may take the second card away from the laptop and give it to another one, which is reached by SSH, too:
+
+    laptop(mgmt0) --- (mgmt0)other laptop(nic1) --- (wan0)router
+
 In the router's runs dropbear, and all that its users see is BusyBox: its ash is their shell, its applets are their
 programs, beside those few that a test installs. /tmp is small and in memory, as on a router. /proc is the machine's.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-ROUTER, LAPTOP = "tbt-router", "tbt-laptop"
-LAN, WAN = "192.168.77", "192.168.78"
+from tunnelbench.host.host import NamespaceHost
+from tunnelbench.host.lent import LentHost
+from tunnelbench.model.testbed import Access
+
+ROUTER, LAPTOP, OTHER = "tbt-router", "tbt-laptop", "tbt-other"
+LAN, WAN, BESIDE = "192.168.77", "192.168.78", "192.168.79"
 INSTALLED = ("dropbear", "openvpn", "nft")
 START_LIMIT_S = 10.0
 TMP_SIZE = "8m"
+WAIT_S = 40.0
+TRIALS = '[tcp]\nduration_s = 4\npayload_bytes = 1448\ndirection = "out"\n[[tunnel]]\nkind = "none"\n'
+"""A calibration, and a trial a round."""
 
 
 @dataclass
@@ -34,6 +47,8 @@ class Rig:
 
     folder: Path
     dropbear: subprocess.Popen[bytes]
+    forwards: str
+    """Whether the router's own settings have it forward."""
 
     @property
     def ssh_config(self) -> Path:
@@ -43,11 +58,11 @@ class Rig:
     def known_hosts(self) -> Path:
         return self.folder / "known_hosts"
 
-    def testbed_file(self, more: str = "") -> Path:
+    def testbed_file(self, more: str = "", quiet_wait_s: int = 5) -> Path:
         """A testbed file of this rig, with more tables."""
         lines = [
             'kind = "ssh"',
-            "quiet_wait_s = 5",
+            f"quiet_wait_s = {quiet_wait_s}",
             "[router]",
             f'host = "root@{LAN}.1"',
             f'config = "{self.ssh_config}"',
@@ -93,6 +108,21 @@ class Rig:
         for pid in run("ps", "-o", "pid=", "--ppid", str(self.dropbear.pid)).split():
             os.kill(int(pid), signal.SIGKILL)
 
+    def restart(self, after_s: float) -> None:
+        """The router loses power, and is back so much later: with its addresses, and with nothing that a run left."""
+        self.dropbear.kill()
+        self.dropbear.wait()
+        end_all_of(ROUTER)
+        run("ip", "netns", "exec", ROUTER, "nft", "flush", "ruleset")
+        run("ip", "netns", "exec", ROUTER, "sysctl", "-q", "-w", f"net.ipv4.ip_forward={self.forwards}")
+        for device in ("lan0", "wan0"):
+            run("ip", "-n", ROUTER, "link", "set", device, "down")  # its routes go
+        time.sleep(after_s)
+        for device in ("lan0", "wan0"):
+            run("ip", "-n", ROUTER, "link", "set", device, "up")
+        run("ip", "-n", ROUTER, "route", "add", "default", "via", f"{WAN}.2")
+        self.dropbear = _dropbear(self.folder, ROUTER, f"{LAN}.1", BUSYBOX_ONLY)
+
     def end_sleepers(self) -> None:
         """The last sleep of a lease's watchdog outlives it, for 30 s at most."""
         for pid in run("ip", "netns", "pids", ROUTER).split():
@@ -109,14 +139,61 @@ class Rig:
         self.dropbear.kill()
         self.dropbear.wait()
         for name in (LAPTOP, ROUTER):
-            for pid in run("ip", "netns", "pids", name).split():
-                subprocess.run(["kill", "-9", pid], check=False, capture_output=True)
+            end_all_of(name)
             run("ip", "netns", "del", name)
+
+
+def end_all_of(name: str) -> None:
+    """End every process of a namespace."""
+    for pid in run("ip", "netns", "pids", name).split():
+        subprocess.run(["kill", "-9", pid], check=False, capture_output=True)
 
 
 def on_laptop(*words: str) -> list[str]:
     """The command that runs tunnelbench on the laptop, by nsenter: what `ip netns` mounts there is seen here, too."""
     return ["nsenter", f"--net=/run/netns/{LAPTOP}", str(Path(sys.executable).with_name("tunnelbench")), *words]
+
+
+def router(rig: Rig, folder: Path, **access: object) -> LentHost:
+    """The router as a host, reached from the laptop."""
+    laptop = NamespaceHost("laptop", folder, (0,), LAPTOP)
+    folder.mkdir(exist_ok=True)
+    where = Access(**{"host": f"root@{LAN}.1", "config": str(rig.ssh_config), **access})  # type: ignore[arg-type]
+    return LentHost("router", where, f"test-{folder.name}", folder / "router", laptop)
+
+
+def plan(folder: Path, text: str) -> str:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def outcomes(output: str) -> list[tuple[str, str]]:
+    """Outcome and reason of each trial, the calibration first."""
+    return [(trial["outcome"], trial["reason"]) for trial in json.loads(output)["trials"]]
+
+
+def trials_in(store: str) -> int:
+    """How many are stored yet, the calibration among them."""
+    if not Path(store).exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as database:
+        try:
+            return int(database.execute("SELECT count(*) FROM trial").fetchone()[0])
+        except sqlite3.OperationalError:  # no tables yet
+            return 0
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not in {WAIT_S:g} s: {what}"
+        time.sleep(0.05)
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    argv = on_laptop(*words)
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def run(*argv: str, stdin: str = "") -> str:
@@ -144,7 +221,36 @@ def set_up(folder: Path, programs: Sequence[str] = INSTALLED) -> Rig:
     run("ip", "-n", LAPTOP, "route", "add", "10.77.0.0/16", "via", f"{LAN}.1", "metric", "50")
     _programs(folder, programs)
     _keys(folder)
-    return Rig(folder, _dropbear(folder))
+    forwards = run("ip", "netns", "exec", ROUTER, "cat", "/proc/sys/net/ipv4/ip_forward").strip()
+    return Rig(folder, _dropbear(folder, ROUTER, f"{LAN}.1", BUSYBOX_ONLY), forwards)
+
+
+@contextmanager
+def other_laptop(rig: Rig) -> Iterator[None]:
+    """Another laptop has the router's WAN, while the block runs: a whole Debian with a /tmp of its own."""
+    run("ip", "netns", "add", OTHER)
+    run("ip", "-n", OTHER, "link", "set", "lo", "up")
+    _quiet(OTHER)
+    run("ip", "-n", LAPTOP, "link", "set", "nic1", "netns", OTHER)
+    run("ip", "-n", LAPTOP, "link", "add", "mgmt0", "type", "veth", "peer", "name", "mgmt0", "netns", OTHER)
+    for name, device, address in (
+        (OTHER, "nic1", f"{WAN}.2/24"),
+        (LAPTOP, "mgmt0", f"{BESIDE}.2/24"),
+        (OTHER, "mgmt0", f"{BESIDE}.1/24"),
+    ):
+        run("ip", "-n", name, "addr", "add", address, "dev", device)
+        run("ip", "-n", name, "link", "set", device, "up")
+    server = _dropbear(rig.folder, OTHER, f"{BESIDE}.1", "")
+    try:
+        yield
+    finally:
+        server.kill()
+        server.wait()
+        end_all_of(OTHER)
+        run("ip", "-n", OTHER, "link", "set", "nic1", "netns", LAPTOP)
+        run("ip", "-n", LAPTOP, "addr", "add", f"{WAN}.2/24", "dev", "nic1")
+        run("ip", "-n", LAPTOP, "link", "set", "nic1", "up")
+        run("ip", "netns", "del", OTHER)
 
 
 def _quiet(name: str) -> None:
@@ -176,7 +282,7 @@ def _keys(folder: Path) -> None:
     run("dropbearkey", "-t", "ed25519", "-f", host_key)
     public = run("dropbearkey", "-y", "-f", host_key).splitlines()
     key = next(line for line in public if line.startswith("ssh-ed25519")).split()
-    (folder / "known_hosts").write_text(f"{LAN}.1 {key[0]} {key[1]}\n")
+    (folder / "known_hosts").write_text(f"{LAN}.1,{BESIDE}.1 {key[0]} {key[1]}\n")
     home.parent.chmod(0o700)
     shutil.copy(folder / "id.pub", home / "authorized_keys")
     (home / "authorized_keys").chmod(0o600)
@@ -192,28 +298,34 @@ def _keys(folder: Path) -> None:
     )
 
 
-def _dropbear(folder: Path) -> subprocess.Popen[bytes]:
+BUSYBOX_ONLY = """
+    mount --bind "$folder/passwd" /etc/passwd
+    mount --bind "$folder/shells" /etc/shells
+    mount --bind "$folder/bin" /usr/sbin
+    mount --bind "$folder/bin" /usr/bin
+"""
+
+
+def _dropbear(folder: Path, namespace: str, address: str, mounts: str) -> subprocess.Popen[bytes]:
     script = f"""
+        folder={folder}
         set -e
         mount --make-rprivate /
         mount --bind {folder}/root /root
-        mount --bind {folder}/passwd /etc/passwd
-        mount --bind {folder}/shells /etc/shells
-        mount --bind {folder}/bin /usr/sbin
-        mount --bind {folder}/bin /usr/bin
+        {mounts}
         mount -t tmpfs -o size={TMP_SIZE},mode=1777 tmpfs /tmp
-        exec /usr/sbin/dropbear -F -E -r /root/hostkey -p {LAN}.1:22
+        exec /usr/sbin/dropbear -F -E -r /root/hostkey -p {address}:22
     """
-    with (folder / "dropbear.log").open("wb") as log:
+    with (folder / f"dropbear-{namespace}.log").open("wb") as log:
         # fmt: off
         process = subprocess.Popen(
-            ["nsenter", f"--net=/run/netns/{ROUTER}", "unshare", "--mount", "sh", "-c", script],
+            ["nsenter", f"--net=/run/netns/{namespace}", "unshare", "--mount", "sh", "-c", script],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )
         # fmt: on
     deadline = time.monotonic() + START_LIMIT_S
-    while ":0016 " not in run("ip", "netns", "exec", ROUTER, "cat", "/proc/net/tcp"):
+    while ":0016 " not in run("ip", "netns", "exec", namespace, "cat", "/proc/net/tcp"):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise AssertionError((folder / "dropbear.log").read_text())
+            raise AssertionError((folder / f"dropbear-{namespace}.log").read_text())
         time.sleep(0.02)
     return process

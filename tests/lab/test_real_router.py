@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.lab import rig as rigs
-from tests.lab.rig import LAN, LAPTOP, Rig
+from tests.lab.rig import LAN, Rig, plan, router, start, until
 
-from tunnelbench.host.host import NamespaceHost
-from tunnelbench.host.lent import LentHost
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import Access
 from tunnelbench.testbed import firewall
 from tunnelbench.testbed.base import Addresses
 from tunnelbench.tunnel import adapter, unmet
@@ -38,58 +33,6 @@ kind = "tinc"
 """
 
 SHORT_PLAN = '[tcp]\nduration_s = 4\npayload_bytes = 1448\ndirection = "out"\n[[tunnel]]\nkind = "none"\n'
-WAIT_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def rig(lab_obstacle: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    if lab_obstacle:
-        pytest.skip(lab_obstacle)
-    made = rigs.set_up(tmp_path_factory.mktemp("rig"))
-    try:
-        yield made
-    finally:
-        made.take_down()
-
-
-@pytest.fixture
-def untouched(rig: Rig, lab: None) -> Iterator[Rig]:  # it looks for what is left, so it comes last
-    """The rig, which is afterwards as it was."""
-    before = rig.state()
-    yield rig
-    rig.end_sleepers()
-    assert rig.state() == before
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return str(tmp_path / "store.sqlite")
-
-
-def router(rig: Rig, folder: Path, **access: object) -> LentHost:
-    """The router as a host, reached from the laptop."""
-    laptop = NamespaceHost("laptop", folder, (0,), LAPTOP)
-    folder.mkdir(exist_ok=True)
-    where = Access(**{"host": f"root@{LAN}.1", "config": str(rig.ssh_config), **access})  # type: ignore[arg-type]
-    return LentHost("router", where, f"test-{folder.name}", folder / "router", laptop)
-
-
-def plan(folder: Path, text: str) -> str:
-    path = folder / "plan.toml"
-    path.write_text(text)
-    return str(path)
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not in {WAIT_S:g} s: {what}"
-        time.sleep(0.05)
-
-
-def start(*words: str) -> subprocess.Popen[str]:
-    argv = rigs.on_laptop(*words)
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_run_measures_a_router_goes_on_after_a_lost_connection_and_leaves_it_as_it_was(

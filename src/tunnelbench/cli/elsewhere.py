@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,12 @@ from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.host.lent import LentHost
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.host.readiness import PURPOSES, Finding, Status, Wanted, met
+from tunnelbench.measure.engines import find_engine
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.testbed import firewall, open_testbed
 from tunnelbench.testbed.ssh import RADIO_NOT_TOLD, SshTestbed
+from tunnelbench.traffic import engine
 from tunnelbench.tunnel import adapters
 
 INSTALLERS = {
@@ -36,7 +39,7 @@ OPENWRT_PACKAGES = {
     "the program nebula-cert": "nebula-cert",
     "the program unshare": "unshare",
     "the program nsenter": "nsenter",
-    "OpenSSH's client": "openssh-client",
+    "OpenSSH's client": "openssh-client openssh-keygen",
     "OpenSSH's server": "openssh-server",
     "the program tincd": "tinc",
     "the program wg": "wireguard-tools",
@@ -44,19 +47,30 @@ OPENWRT_PACKAGES = {
     "the program nebula": "nebula",
     "the program openconnect": "openconnect",
     "the program ocserv": "ocserv",
-    "the program charon": "strongswan-charon",
+    "pppd's plugins": "ppp-mod-pppol2tp",
+    "charon": "strongswan-charon strongswan-mod-kdf strongswan-mod-kernel-netlink strongswan-mod-random "
+    "strongswan-mod-socket-default strongswan-mod-vici",
+    "charon's OpenSSL": "strongswan-mod-openssl",
+    "charon's libipsec": "strongswan-mod-kernel-libipsec",
+    "the kernel's ESP": "kmod-ipsec4",
+    "the kernel's xfrm": "kmod-xfrm-interface ip-full",
     "the kernel's wireguard": "kmod-wireguard",
-    "the kernel's vxlan": "kmod-vxlan",
-    "the kernel's geneve": "kmod-geneve",
+    "the kernel's vxlan": "kmod-vxlan ip-full",
+    "the kernel's geneve": "kmod-geneve ip-full",
     "the kernel's gre": "kmod-gre ip-full",
     "the kernel's ipip": "kmod-ipip ip-full",
     "the kernel's sit": "kmod-sit ip-full",
-    "the kernel's xfrm": "kmod-xfrm-interface ip-full",
-    "the kernel's ESP": "kmod-ipsec4",
     "the kernel's l2tp": "kmod-l2tp-eth kmod-l2tp-ip ip-full",
     "the kernel's PPP over L2TP": "kmod-pppol2tp",
 }
-"""What OpenWrt's feeds call the package that holds a requirement (openwrt/openwrt and openwrt/packages on GitHub)."""
+"""What OpenWrt's feeds call the packages that hold a requirement.
+
+Programs of tunnels and of OpenSSH were looked up in openwrt/packages (net/*/Makefile) as it was in August 2026, on the
+branches openwrt-23.05, openwrt-24.10 and master. Modules are those of openwrt/openwrt's netsupport.mk from after Linux
+5.18; ip, ppp, unshare, nsenter and wg are from Makefiles there of which some are older. ip-full, for ip-tiny knows no
+vxlan, l2tp and xfrm (170-ip_tiny.patch of its iproute2), and BusyBox's ip still less. openwrt/packages has neither
+wireguard-go nor boringtun.
+"""
 
 SAID = {
     "board": "board",
@@ -180,6 +194,20 @@ def programs(host: LentHost, manager: str) -> Iterator[Finding]:
     for program, package in REQUIRED_PROGRAMS.items():
         remedy = f"{INSTALLERS.get(manager, 'install')} {package}"
         yield met(Wanted(program, PURPOSES[program], remedy), partial(host.has_program, program))
+    yield packet_engine(host)
+
+
+def packet_engine(host: LentHost) -> Finding:
+    """Where a run with [udp] would take the tester's engine from."""
+    wanted = Wanted(engine.PROGRAM, "for plans with [udp]", "install TunnelBench there", Status.ABSENT)
+    architecture, found = find_engine(host)
+    if found:
+        return wanted.found(Status.OK, found)
+    if architecture == platform.machine():
+        return wanted.found(Status.OK, "this machine's is copied for a run")
+    return wanted.found(
+        Status.ABSENT, f"none there, and this machine's is for {platform.machine()}, not {architecture}"
+    )
 
 
 def cables(testbed: SshTestbed) -> Iterator[Finding]:

@@ -334,11 +334,6 @@ def refuse_what_a_router_cannot(job: Job) -> None:
         return
     if plan.soak:
         raise WrongInput(f"testbed {spec.name}: a soak cannot run on a router behind SSH yet", "leave [soak] out")
-    if plan.udp and not (spec.client.access.is_local and spec.server.access.is_local):
-        raise WrongInput(
-            f"testbed {spec.name}: [udp] needs both testers on this machine, for they share its clock",
-            "leave [udp] out, or measure with one laptop",
-        )
 
 
 def guest_for(testbed: TestbedSpec, run_id: str, folder: Path) -> GuestKernel:

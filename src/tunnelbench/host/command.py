@@ -61,7 +61,7 @@ class Completed:
 def run_command(
     argv: Sequence[str],
     *,
-    stdin: str = "",
+    stdin: str | bytes = "",
     timeout_s: float = DEFAULT_TIMEOUT_S,
     check: bool = True,
     file_limit_bytes: int | None = None,
@@ -81,7 +81,7 @@ def run_command(
     ):
         _limit_files(process, file_limit_bytes)
         try:
-            process.communicate(stdin.encode(), timeout=timeout_s)
+            process.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             _kill_session(process)
             process.wait()

@@ -117,6 +117,10 @@ class Host(ABC):
             raise CannotHere(f"{path} cannot be written: {error.strerror}", "make room there") from None
         return path
 
+    def bring(self, program: Path) -> Path:
+        """Have a program of this machine there; returns where it is. On this machine it is there already."""
+        return program
+
     def remove(self, path: Path) -> None:
         """Delete a file there; does no harm where there is none."""
         path.unlink(missing_ok=True)

@@ -80,7 +80,7 @@ class LentHost(SshHost):
         self._tell("undo", "add", str(self.folder), stdin=ended + "kill -KILL ${f%/environ}; done 2>/dev/null; true\n")
 
     def hold(self, seconds: float) -> None:
-        """Keep the lease for so long, and LEASE_BEYOND_S more."""
+        """Keep the lease for so long, and LEASE_BEYOND_S more. LinkLost where it has ended: all was put back there."""
         self._tell("lease", "extend", str(self.folder), self.owner, str(round(seconds) + LEASE_BEYOND_S))
 
     def release(self) -> None:
@@ -135,6 +135,9 @@ class LentHost(SshHost):
         if done.returncode == 0:
             return done.stdout
         said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1].removeprefix(f"{SCRIPT}: ")
+        if words[:2] == ("lease", "extend") and done.returncode != TAKEN:
+            # A copy of the script goes with the lease: then its shell ends with a status of its own.
+            raise LinkLost(f"the lease of the {self.name}, {self.access.host}, has ended: {said}")
         hint = {
             TAKEN: "wait until it ends; where nobody uses it any more, tunnelbench clean --on TESTBED ends it",
             STALE: "tunnelbench clean --on TESTBED puts back what is left there",

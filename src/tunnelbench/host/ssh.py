@@ -50,6 +50,9 @@ RETRY_S = 1.0
 PID_LIMIT_S = 10.0
 """For a program that was started there to leave its number."""
 
+BRING_LIMIT_S = 60.0
+"""For a program of half a megabyte over a slow connection."""
+
 FAILED = 255
 """What ssh ends with where it, and not the command, has failed (ssh(1))."""
 
@@ -242,6 +245,9 @@ class SshHost(Host):
         self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
     ) -> Completed:
         """As `Host.run`; LinkLost where the connection is lost, whatever `check` says."""
+        return self._to_its_end(argv, stdin, timeout_s, check=check)
+
+    def _to_its_end(self, argv: Sequence[str], stdin: str | bytes, timeout_s: float, *, check: bool) -> Completed:
         if not self.is_connected:
             raise self._lost()
         done = run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=False)
@@ -283,9 +289,18 @@ class SshHost(Host):
         return self.log_folder / path.name, name
 
     def write(self, name: str, content: str) -> Path:
+        return self._put(name, content.encode())
+
+    def bring(self, program: Path) -> Path:
+        path = self._put(program.name, program.read_bytes(), BRING_LIMIT_S)
+        self.run(["chmod", "700", str(path)])
+        return path
+
+    def _put(self, name: str, content: bytes, timeout_s: float = DEFAULT_TIMEOUT_S) -> Path:
         path = self.folder / name
+        script = in_shell('umask 077; mkdir -p "${1%/*}" && cat >"$1"', str(path))
         try:
-            self.shell('umask 077; mkdir -p "${1%/*}" && cat >"$1"', str(path), stdin=content)
+            self._to_its_end(script, content, timeout_s, check=True)
         except LinkLost:
             raise
         except CommandFailed as error:

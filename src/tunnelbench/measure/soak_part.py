@@ -139,8 +139,10 @@ class Part:
         self._end("", counts, (*self._checks(counts, before, after), _foreign(foreign, bracket_s)))
 
     def _start(self, stack: ExitStack) -> tuple[ReadDaemon, ReadDaemon]:
-        session, load, program = secrets.token_hex(7), self.load, self.way.udp.program
-        far = self._far_host.start_read(engine.far_end_command(program, self._there, session, load))
+        session, load, programs = secrets.token_hex(7), self.load, self.way.udp.programs
+        far = self._far_host.start_read(
+            engine.far_end_command(programs[self._far_host.machine], self._there, session, load)
+        )
         stack.callback(far.stop)
         deadline = time.monotonic() + READY_LIMIT_S
         while "hello" not in self._series.far_words:
@@ -148,7 +150,7 @@ class Part:
             if not far.is_running or time.monotonic() > deadline:
                 raise PartCut(f"the engine's far end does not listen: {far.last_line()[:300]}")
             time.sleep(0.01)
-        argv = engine.sender_command(program, self._there, session, load, source=self._here)
+        argv = engine.sender_command(programs[self._sender_host.machine], self._there, session, load, source=self._here)
         if self.soak.is_echo:
             argv += ["--wait", "block"]
         sender = self._sender_host.start_read(argv)

@@ -169,12 +169,25 @@ def _pacing(counts: UdpCounts) -> Check:
 
 def check_packet_state(counts: UdpCounts) -> Check:
     """Packets that were not as they were sent, or not of this trial."""
+    late = "an unknown number" if counts.late_packets is None else counts.late_packets
     reason = (
         f"{counts.duplicated_packets} duplicated, {counts.reordered_packets} reordered, {counts.corrupted_packets} "
-        f"corrupted, {counts.late_packets or 0} late, {counts.foreign_packets} foreign"
+        f"corrupted, {late} late, {counts.foreign_packets} foreign"
     )
     odd = counts.duplicated_packets + counts.reordered_packets + counts.corrupted_packets + counts.foreign_packets
     return Check("packet-state", Verdict.NOTE if odd or counts.late_packets else Verdict.OK, reason, rule=9)
+
+
+def check_delays(spec: TrialSpec, *, has_one_clock: bool) -> tuple[Check, ...]:
+    """Of a trial of delays: whether there can be any."""
+    if spec.test is not Test.LATENCY:
+        return ()
+    if has_one_clock:
+        return (Check("delays", Verdict.OK, "sender and receiver read one clock", rule=10),)
+    reason = (
+        "the testers are two machines with a clock each: by how much delays vary is known, how long they are is not"
+    )
+    return (Check("delays", Verdict.NOTE, reason, rule=10),)
 
 
 def _tester(spec: TrialSpec, udp: UdpMeasurement, testers_pps: float | None) -> Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -39,7 +39,8 @@ class Exchanger:
 
     testbed: Testbed
     path: TrafficPath
-    program: str
+    programs: Mapping[str, str]
+    """Where the engine is, by machine."""
     sizes: str
     """Payloads as the engine's option has them."""
     received_packets: int = 0
@@ -55,6 +56,11 @@ class Exchanger:
     @property
     def receiver(self) -> Host:
         return self.testbed.client if self.path.place.direction is Direction.IN else self.testbed.server
+
+    @property
+    def has_one_clock(self) -> bool:
+        """Whether both ends read the same clock; without it nothing tells how long a packet was under way."""
+        return self.sender.machine == self.receiver.machine
 
     def exchange(self, load: Load, accompany: Callable[[Daemon], None] | None = None) -> UdpCounts:
         """Offer a load and count; `accompany` stays with the sender until it ends.
@@ -90,11 +96,12 @@ class Exchanger:
         if path.place.direction is Direction.IN:
             here, there = there, here
         with ExitStack() as stack:
-            far_argv = engine.far_end_command(self.program, there, session, load)
+            program = self.programs[self.receiver.machine]
+            far_argv = engine.far_end_command(program, there, session, load, has_one_clock=self.has_one_clock)
             far = programs["engine_far_end"] = _start(stack, self.receiver, far_argv)
             if not far.wait_for('"hello"', READY_LIMIT_S):
                 raise TrialFailed(f"the engine's far end does not listen: {far.last_line()[:300]}")
-            sender_argv = engine.sender_command(self.program, there, session, load, source=here)
+            sender_argv = engine.sender_command(self.programs[self.sender.machine], there, session, load, source=here)
             sender = programs["engine_sender"] = _start(stack, self.sender, sender_argv)
             if accompany is not None:
                 accompany(sender)
@@ -110,7 +117,7 @@ class Exchanger:
 
     def beside(self) -> Exchanger:
         """Another one over the same path, for traffic at the same time."""
-        return Exchanger(self.testbed, self.path, self.program, self.sizes)
+        return Exchanger(self.testbed, self.path, self.programs, self.sizes)
 
     def take_in(self, other: Exchanger) -> None:
         """Account for what another one has exchanged meanwhile."""

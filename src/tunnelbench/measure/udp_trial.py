@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -13,20 +13,24 @@ from typing import Any
 from tunnelbench.host.command import Daemon
 from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure import cpu
-from tunnelbench.measure.checks import sharing
+from tunnelbench.measure.checks import check_sampling, sharing
 from tunnelbench.measure.companion import FLOWING_PACKETS, Companion, OnSecond, TrafficPath, path_through
 from tunnelbench.measure.counters import (
+    Arrivals,
+    arrivals,
     data_shares,
     direct_counters,
     direct_place,
     path_counters,
     place_of,
+    read_arrivals,
     read_host,
     read_path,
 )
+from tunnelbench.measure.engines import engines_of
 from tunnelbench.measure.search import MlrSearch, Search
 from tunnelbench.measure.tcp_trial import TrialFindings, router_cpu_doubt
-from tunnelbench.measure.udp_checks import check_udp_calibration, check_udp_trial
+from tunnelbench.measure.udp_checks import check_delays, check_udp_calibration, check_udp_trial
 from tunnelbench.measure.udp_exchange import Exchanger, as_point
 from tunnelbench.model.errors import NotBegun
 from tunnelbench.model.frames import udp_limit_pps
@@ -41,7 +45,7 @@ from tunnelbench.model.plan import (
     TrialSpec,
     UdpTraffic,
 )
-from tunnelbench.model.result import PathCounters, Ping, TrialRecord, Window
+from tunnelbench.model.result import Check, PathCounters, Ping, TrialRecord, Window
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, Classification
 from tunnelbench.model.udp import Burst, UdpCounts, UdpMeasurement
 from tunnelbench.testbed.base import BackToBack, Testbed
@@ -82,6 +86,10 @@ class Traffic:
     ping: Ping = field(default_factory=lambda: Ping(0, 0, None))
     parts: dict[str, Any] = field(default_factory=dict)
     """The further fields of a UdpMeasurement."""
+    beside: tuple[Arrivals, ...] = ()
+    """What arrived while no traffic was offered: the connection to a router of its own shares the LAN's cable."""
+    sampling: Check | None = None
+    """What reading the CPUs of a router of its own cost it."""
 
 
 class UdpMeter:
@@ -91,7 +99,7 @@ class UdpMeter:
         self.testbed = testbed
         self.traffic = traffic
         self.on_second = on_second
-        self.program = engine.locate()
+        self.programs = engines_of(testbed)
         self._testers_pps: dict[tuple[int, Direction, Test], float] = {}
         """What the testers do back to back, by payload, direction and test [packets/s]."""
         self._pdr_pps: dict[tuple[int, str, int, Direction], float] = {}
@@ -123,10 +131,11 @@ class UdpMeter:
         """One trial through a tunnel. Raises TrialFailed when it ends without a figure."""
         exchanger = self._exchanger(spec, self.path(spec.direction, tunnel))
         said_before, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
-        before = read_path(self.testbed)
+        before, place = read_path(self.testbed), exchanger.path.place
+        reading = read_arrivals(self.testbed, place) - arrivals(before.client, before.server, place)
         traffic, bracket_s, foreign = self._observed(spec, exchanger)
         after = read_path(self.testbed)
-        counters = path_counters(before, after, exchanger.path.place)
+        counters = without(path_counters(before, after, place), (reading, *traffic.beside))
         udp = _measurement(traffic, counters, bracket_s, foreign, self._limit_pps(spec, tunnel))
         kind = Test.ECHO if spec.test is Test.ECHO else Test.RATE
         checks = check_udp_trial(
@@ -142,21 +151,25 @@ class UdpMeter:
             has_own_router=self.testbed.has_own_router,
             testers_pps=self._testers_pps.get((spec.payload_bytes, spec.direction, kind)),
         )
-        checks += sharing(data_shares(before, after, exchanger.path.place))
+        checks += sharing(data_shares(before, after, place))
+        checks += check_delays(spec, has_one_clock=exchanger.has_one_clock)
+        if traffic.sampling is not None:
+            checks = (*checks, traffic.sampling)
         raw = _raw(exchanger, foreign) | {"counters_before": asdict(before), "counters_after": asdict(after)}
         return TrialFindings(None, checks, raw, udp)
 
     def warm_up(self, tunnel: Tunnel[Any]) -> None:
         """A few packets each way that are not counted: paths, ARP and CPU clocks settle (rule 23)."""
+        self.programs = engines_of(self.testbed)  # a tester that was lost has nothing of ours any more
         for direction in self.traffic.direction:
-            exchanger = Exchanger(self.testbed, self.path(direction, tunnel), self.program, "18")
+            exchanger = Exchanger(self.testbed, self.path(direction, tunnel), self.programs, "18")
             exchanger.exchange(Load("18", WARM_UP_S, WARM_UP_PPS, interval_s=0.1))
 
     def path(self, direction: Direction, tunnel: Tunnel[Any]) -> TrafficPath:
         return path_through(self.testbed, tunnel, place_of(self.testbed, tunnel, direction))
 
     def _exchanger(self, spec: TrialSpec, path: TrafficPath) -> Exchanger:
-        return Exchanger(self.testbed, path, self.program, spec.payload)
+        return Exchanger(self.testbed, path, self.programs, spec.payload)
 
     def _observed(self, spec: TrialSpec, exchanger: Exchanger) -> tuple[Traffic, float, dict[str, float]]:
         """The traffic of a trial, how long it took, and what strangers used meanwhile."""
@@ -217,7 +230,9 @@ class UdpMeter:
         has_ping: bool = False,
     ) -> Traffic:
         """One trial with its window; the router is pinged beside it where that disturbs nothing."""
+        before = read_arrivals(self.testbed, exchanger.path.place)
         companion = Companion(self.testbed, exchanger.path, duration_s, self.on_second)
+        beside = [read_arrivals(self.testbed, exchanger.path.place) - before]
         companion.looks_at_sockets = False
         if rate_pps is not None:
             companion.flowing_packets = max(1, min(FLOWING_PACKETS, int(rate_pps * duration_s / 10)))
@@ -229,14 +244,19 @@ class UdpMeter:
             takes_delays=takes_delays,
             interval_s=min(self.traffic.interval_s, duration_s),
         )
+        started_s, sampling = time.monotonic(), None
         try:
             with self._pinged(has_ping) as pinger:
                 counts = exchanger.exchange(load, companion.accompany)
             answers = ping.parse(pinger.output(), interrupted=True) if pinger else Ping(0, 0, None)
+            before = read_arrivals(self.testbed, exchanger.path.place)
             window = companion.window()
+            beside.append(read_arrivals(self.testbed, exchanger.path.place) - before)
+            if companion.sampling_cost_s is not None:
+                sampling = check_sampling(companion.sampling_cost_s, time.monotonic() - started_s)
         finally:
             companion.close()
-        return Traffic(counts, window, answers)
+        return Traffic(counts, window, answers, beside=tuple(beside), sampling=sampling)
 
     @contextmanager
     def _pinged(self, has_ping: bool) -> Iterator[Daemon | None]:
@@ -293,8 +313,11 @@ class UdpMeter:
         bursts: list[Burst] = []
 
         def send(packets: int) -> bool:
+            nonlocal longest
             counts = exchanger.exchange(Load(exchanger.sizes, burst_packets=packets, interval_s=0.1))
             bursts.append(Burst(counts.sent_packets, counts.received_packets, counts.tester_dropped_packets))
+            if bursts[-1].is_whole and counts.sending_s >= BURST_LIMIT_S:
+                longest = min(longest, packets)  # where no calibration told the testers' rate
             return bursts[-1].is_whole and counts.sent_packets == packets
 
         whole, cut = 0, SMALLEST_BURST_PACKETS
@@ -312,6 +335,16 @@ class UdpMeter:
             return None
         sizes = ((spec.payload_bytes, 1),) if spec.payload_bytes else IMIX
         return udp_limit_pps(rate_mbps, sizes, tunnel.wire_bytes, link.mtu_bytes)
+
+
+def without(counters: PathCounters, beside: Sequence[Arrivals]) -> PathCounters:
+    """A trial's counters without what arrived when none of its packets could."""
+    return replace(
+        counters,
+        data_packets=counters.data_packets - sum(each.data_packets for each in beside),
+        data_bytes=counters.data_bytes - sum(each.data_bytes for each in beside),
+        ack_packets=counters.ack_packets - sum(each.ack_packets for each in beside),
+    )
 
 
 def _measurement(

@@ -275,6 +275,13 @@ class Plan:
             return self.udp.expected_duration_s(spec.test)
         return self.tcp.duration_s + TRIAL_OVERHEAD_S if self.tcp else 0.0
 
+    def longest_trial_s(self, spec: TrialSpec) -> float:
+        """About how long one trial takes at most [s]: some end when they have found something, or at a limit."""
+        if self.udp and spec.test is Test.SEARCH:
+            return self.udp.repeats * (self.udp.search_limit_s + self.udp.trial_s) + self.udp.confirm_s
+        expected_s = self.expected_trial_s(spec)
+        return expected_s * 2 if spec.test in {Test.LOSS_CURVE, Test.BURST} else expected_s
+
 
 BLOCK_OVERHEAD_S = 2.0
 """About what bringing a tunnel up, proving it and warming it up takes [s]."""

@@ -69,14 +69,18 @@ def locate() -> str:
     return str(found or on_path)
 
 
-def far_end_command(program: str, address: str, session: str, load: Load) -> list[str]:
-    """A receiver, or for an echo a reflector; it lives until its standard input is closed."""
+def far_end_command(program: str, address: str, session: str, load: Load, *, has_one_clock: bool = True) -> list[str]:
+    """A receiver, or for an echo a reflector; it lives until its standard input is closed.
+
+    `has_one_clock`: sender and receiver are on one machine. Else there are no delays one way and no late packets.
+    """
     # fmt: off
     argv = [program, "reflect" if load.is_echo else "receive", "--bind", f"{address}:{load.port}", "--session", session,
             "--interval-s", f"{load.interval_s:g}", "--silence-s", "0"]
     # fmt: on
     if not load.is_echo:
-        argv += ["--payload-bytes", load.sizes, "--same-clock", "--late-s", f"{LATE_S:g}"]
+        argv += ["--payload-bytes", load.sizes]
+        argv += ["--same-clock", "--late-s", f"{LATE_S:g}"] if has_one_clock else []
     return [*argv, *_ways(load), *(["--wait", "block"] if load.sleeps else [])]
 
 

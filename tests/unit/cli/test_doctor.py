@@ -10,6 +10,8 @@ import pytest
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli import doctor
+from tunnelbench.cli.elsewhere import OPENWRT_PACKAGES
+from tunnelbench.cli.needs import requirements
 from tunnelbench.host import readiness
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
@@ -17,6 +19,7 @@ from tunnelbench.host.readiness import Finding, Status
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.traffic import engine
+from tunnelbench.tunnel import adapters
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +169,9 @@ def test_an_engine_that_does_not_answer_as_it_should_is_told(
     assert found.status is Status.ABSENT
     assert told in found.found
     assert found.remedy.startswith("install TunnelBench anew")
+
+
+def test_every_requirement_of_a_tunnel_has_a_package_of_openwrt_or_is_known_to_have_none() -> None:
+    needed = {each.what for kind in adapters() for each in requirements(kind) if not each.makes_keys}
+    assert needed - OPENWRT_PACKAGES.keys() == {"the program wireguard-go", "boringtun-cli"}
+    assert OPENWRT_PACKAGES.keys() - needed == set()

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.builders import make_spec, make_tcp
 from tests.unit.udp_builders import make_counts, make_point, make_search
 
-from tunnelbench.measure.udp_checks import check_udp_calibration, check_udp_trial
+from tunnelbench.measure.udp_checks import check_delays, check_packet_state, check_udp_calibration, check_udp_trial
 from tunnelbench.model.frames import udp_limit_pps, wire_bytes
 from tunnelbench.model.plan import FLAT_OUT, IMIX, Direction, Test, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Verdict
@@ -133,6 +133,15 @@ def test_a_bound_at_which_the_testers_failed_is_theirs() -> None:
     found = of_search(searches=(SearchRun((*points, points[-1])),))["tester-limited"]
     assert found.verdict is Verdict.DOUBTFUL
     assert "2 of 2 upper bounds are loads that the testers failed at" in found.reason
+
+
+def test_what_two_clocks_cannot_tell_is_said_to_be_unknown() -> None:
+    assert "an unknown number late" in check_packet_state(make_counts(late_packets=None)).reason
+    assert "0 late" in check_packet_state(make_counts(late_packets=0)).reason
+    spec = replace(make_spec(1, 1, "vxlan", 18, Direction.OUT), test=Test.LATENCY)
+    found = {clocks: check.verdict for clocks in (True, False) for check in check_delays(spec, has_one_clock=clocks)}
+    assert found == {True: Verdict.OK, False: Verdict.NOTE}
+    assert check_delays(replace(spec, test=Test.RATE), has_one_clock=False) == ()
 
 
 def test_a_calibration_is_not_held_to_a_router() -> None:

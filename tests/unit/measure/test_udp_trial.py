@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +14,9 @@ from tests.unit.builders import make_spec, make_tcp, make_trial
 from tests.unit.measure.simulated import SimulatedRouter
 from tests.unit.udp_builders import make_counts, make_search
 
+from tunnelbench.host.host import LocalHost
 from tunnelbench.measure import udp_trial
+from tunnelbench.measure.counters import Arrivals
 from tunnelbench.measure.udp_exchange import Exchanger, as_point
 from tunnelbench.measure.udp_trial import Traffic, UdpMeter
 from tunnelbench.model.errors import NotBegun
@@ -28,12 +31,13 @@ from tunnelbench.model.plan import (
     TunnelSpec,
     UdpTraffic,
 )
-from tunnelbench.model.result import Check, TrialRecord, Verdict
+from tunnelbench.model.result import Check, PathCounters, TrialRecord, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic.engine import Load
 
+HERE = LocalHost("tester", Path("/nowhere"), ())
 TRAFFIC = UdpTraffic(repeats=2, confirm_s=5.0)
 
 
@@ -44,14 +48,18 @@ class SimulatedExchanger:
     router: SimulatedRouter
     loads: list[Load] = field(default_factory=list)
     sizes: str = "18"
-    path: Any = None
+    sender_pps: float = 1e6
+    path: Any = field(default_factory=lambda: SimpleNamespace(place=None))
     log: list[Any] = field(default_factory=list)
 
     def exchange(self, load: Load, accompany: Callable[[Any], None] | None = None) -> UdpCounts:
         self.loads.append(load)
         if load.burst_packets is not None:
             lost = max(0, load.burst_packets - self.router.burst_packets)
-            return make_counts(load.burst_packets / 2, lost=lost, intended_packets=load.burst_packets)
+            sending_s = load.burst_packets / self.sender_pps
+            return make_counts(
+                load.burst_packets / 2, lost=lost, intended_packets=load.burst_packets, sending_s=sending_s
+            )
         rate_pps = load.rate_pps or 1e6
         point = self.router.measure(load.duration_s or 0.0, rate_pps)
         return make_counts(
@@ -89,6 +97,8 @@ class QuietCompanion:
     def window(self) -> Any:
         return make_tcp().window
 
+    sampling_cost_s = None
+
     def close(self) -> None:
         """It started nothing."""
 
@@ -96,9 +106,10 @@ class QuietCompanion:
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> UdpMeter:
     monkeypatch.setattr(udp_trial, "Companion", QuietCompanion)
+    monkeypatch.setattr(udp_trial, "read_arrivals", lambda *_: Arrivals(0, 0, 0))
     monkeypatch.setattr("tunnelbench.traffic.engine.locate", lambda: "engine")
     monkeypatch.setattr(UdpMeter, "_pinged", lambda *_: nullcontext(None))
-    return UdpMeter(cast("Testbed", SimpleNamespace()), TRAFFIC, lambda _: None)
+    return UdpMeter(cast("Testbed", SimpleNamespace(client=HERE, server=HERE)), TRAFFIC, lambda _: None)
 
 
 def spec_of(test: Test, load: str = "", tunnel: str = "vxlan", round_number: int = 1) -> TrialSpec:
@@ -209,3 +220,17 @@ def test_bursts_end_at_the_longest_that_the_testers_could_send(meter: UdpMeter) 
     traffic, loads = traffic_of(meter, SimulatedRouter(1.0, burst_packets=10**9), Test.BURST)
     assert max(load.burst_packets or 0 for load in loads) == 2000
     assert UdpMeasurement(None, bursts=traffic.parts["bursts"]).longest_burst_packets == 2000
+
+
+def test_bursts_end_where_one_takes_too_long_to_send_that_comes_through_whole(meter: UdpMeter) -> None:
+    exchanger = SimulatedExchanger(SimulatedRouter(1.0, burst_packets=10**9), sender_pps=5000)
+    traffic = meter._traffic(spec_of(Test.BURST), exchanger.as_exchanger)
+    longest = UdpMeasurement(None, bursts=traffic.parts["bursts"]).longest_burst_packets
+    assert longest == max(load.burst_packets or 0 for load in exchanger.loads) == 16384  # 3.3 s
+
+
+def test_what_arrived_before_and_after_the_traffic_is_not_counted_as_its_own() -> None:
+    counted = udp_trial.without(
+        PathCounters(100, 9000, 50, 0, 0, 0, 0, 0, 0, 0, 0, 0), (Arrivals(5, 700, 4), Arrivals(1, 80, 0))
+    )
+    assert (counted.data_packets, counted.data_bytes, counted.ack_packets) == (94, 8220, 46)

@@ -172,6 +172,14 @@ def test_the_command_lines_of_a_rate_one_way() -> None:
     )
 
 
+def test_a_receiver_with_a_clock_of_its_own_is_asked_for_no_age_of_a_packet() -> None:
+    load = Load("18", 1.0, 200.0, takes_delays=True)
+    far = far_end_command("engine", "b", "aa", load, has_one_clock=False)
+    assert "--same-clock" not in far
+    assert "--late-s" not in far
+    assert far[-1] == "--latency"
+
+
 @pytest.mark.parametrize(
     ("load", "sender_has", "far_has"),
     [

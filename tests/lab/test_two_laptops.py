@@ -1,0 +1,87 @@
+"""Client and server on two machines with a router between them: the server is reached by SSH, too."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+
+import pytest
+from tests.lab.rig import BESIDE, WAN, Rig, other_laptop, plan, router
+
+from tunnelbench import __version__
+from tunnelbench.cli.elsewhere import packet_engine
+from tunnelbench.measure.engines import engine_on
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.traffic import engine
+
+pytestmark = pytest.mark.lab
+
+UDP = """
+rounds = 1
+[udp]
+payload_bytes = 18
+direction = "in"
+test = ["rate", "echo"]
+rate = 500
+duration_s = 4
+[[tunnel]]
+kind = "none"
+"""
+
+
+def two_laptops(rig: Rig) -> str:
+    """The testbed file."""
+    return str(
+        rig.testbed_file(
+            f'wan_device = "wan0"\nwan_address = "{WAN}.1/24"\n[server]\nhost = "root@{BESIDE}.1"\n'
+            f'config = "{rig.ssh_config}"\ndevice = "nic1"\naddress = "{WAN}.2/24"\n',
+            quiet_wait_s=0,  # the other laptop's programs are on this machine, where they are strangers
+        )
+    )
+
+
+def test_udp_from_another_laptop_is_counted_to_the_packet_by_an_engine_that_was_brought_there(
+    untouched: Rig, store: str, tmp_path: Path
+) -> None:
+    with other_laptop(untouched):
+        words = ["run", plan(tmp_path, UDP), "--on", two_laptops(untouched), "--store", store, "--json"]
+        found = json.loads(untouched.tunnelbench(*words, check=False).stdout)  # 2 where others load the machine
+    trials = {trial["spec"]["test"]: trial for trial in found["trials"] if trial["spec"]["round"]}
+    for test in ("rate", "echo"):
+        trial = trials[test]
+        assert (trial["outcome"], trial["reason"]) == ("measured", "")
+        counts, counters = trial["udp"]["counts"], trial["udp"]["counters"]
+        lost = counts["sent_packets"] - counts["received_packets"] - counts["tester_dropped_packets"]
+        assert 0 <= lost <= counts["sent_packets"] * 0.01
+        back = counts["reached_packets"] or 0
+        assert abs(counters["data_packets"] + counters["ack_packets"] - counts["received_packets"] - back) < 60
+        verdicts = {check["name"]: check["verdict"] for check in trial["checks"]}
+        assert {verdicts[name] for name in ("merged-frames", "outer-protocol-in-trial", "packet-count")} == {"ok"}
+        assert "sampling" in verdicts
+    assert trials["rate"]["udp"]["counts"]["late_packets"] is None  # two clocks do not tell
+    assert trials["echo"]["udp"]["counts"]["late_packets"] is not None  # there and back, one does
+
+
+def test_a_tester_that_the_engine_cannot_run_on_is_told_from_one_that_it_can(
+    untouched: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with router(untouched, tmp_path / "a") as host:
+        ours = Path(engine.locate())
+        other = tmp_path / engine.PROGRAM
+        other.write_bytes(b"\x7fELF of another C library")
+        with monkeypatch.context() as patched:
+            patched.setattr(platform, "machine", lambda: "riscv64")
+            with pytest.raises(CannotHere, match=r"that of this machine is for riscv64, not \w+"):
+                engine_on(host)
+        with monkeypatch.context() as patched:
+            patched.setattr(engine, "locate", lambda: str(other))
+            with pytest.raises(CannotHere, match="this machine's does not run on it: "):
+                engine_on(host)
+        assert packet_engine(host).found == "this machine's is copied for a run"
+        brought = engine_on(host)
+        assert brought == str(host.folder / engine.PROGRAM)
+        assert host.fetch(Path(brought)) == ours.read_bytes()
+        assert host.run([brought, "--version"]).stdout.strip() == f"{engine.PROGRAM} {__version__}"
+        assert engine_on(host) == packet_engine(host).found == brought
+        host.forget()
