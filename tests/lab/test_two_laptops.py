@@ -41,6 +41,7 @@ def two_laptops(rig: Rig) -> str:
     )
 
 
+@pytest.mark.alone  # its two ends and the router share this machine's CPUs
 def test_udp_from_another_laptop_is_counted_to_the_packet_by_an_engine_that_was_brought_there(
     untouched: Rig, store: str, tmp_path: Path
 ) -> None:
