@@ -69,7 +69,7 @@ Programs of tunnels and of OpenSSH were looked up in openwrt/packages (net/*/Mak
 branches openwrt-23.05, openwrt-24.10 and master. Modules are those of openwrt/openwrt's netsupport.mk from after Linux
 5.18; ip, ppp, unshare, nsenter and wg are from Makefiles there of which some are older. ip-full, for ip-tiny knows no
 vxlan, l2tp and xfrm (170-ip_tiny.patch of its iproute2), and BusyBox's ip still less. openwrt/packages has neither
-wireguard-go nor boringtun.
+wireguard-go nor boringtun, and had n2n in version 2, which the adapter does not know; ifconfig is BusyBox's.
 """
 
 SAID = {
