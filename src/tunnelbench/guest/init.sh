@@ -31,6 +31,11 @@ mount -t tmpfs -o mode=1777,nosuid,nodev shm /dev/shm
 for folder in /var/tmp /var/log /var/lib/private; do
     if [ -d "$folder" ]; then mount -t tmpfs tmpfs "$folder"; fi
 done
+# Programs write to /tmp by its name, and this one may lie there.
+mkdir /run/tmp-of-the-machine
+mount --bind /tmp /run/tmp-of-the-machine
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+ln -s /run/tmp-of-the-machine/* /tmp/ 2>/dev/null
 mount -t 9p -o "$options" virtme.initmount0 "$tunnelbench_cache"
 ip link set lo up
 echo "init: ready for the worker after $(cut -d ' ' -f 1 /proc/uptime) s" >/dev/console

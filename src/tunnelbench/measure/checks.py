@@ -5,7 +5,7 @@ Each says what it found whatever the verdict, so that a reader can follow it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, tcp_packet_bytes
@@ -32,6 +32,11 @@ SHORTEST_STALL_S = 0.05
 """iperf3 reads what is left after the last whole interval as one more, of a millisecond: no data in it is no stall."""
 
 
+def ethernet_bytes(packet_bytes: int) -> int:
+    """What a device counts for an IP packet: it with Ethernet's header."""
+    return packet_bytes + ETHERNET_HEADER_BYTES
+
+
 def check_trial(
     spec: TrialSpec,
     tcp: TcpMeasurement,
@@ -44,6 +49,7 @@ def check_trial(
     restart: str,
     keep_alives: Sequence[bool] = (),
     has_own_router: bool = False,
+    counted_bytes: Callable[[int], int] = ethernet_bytes,
 ) -> tuple[Check, ...]:
     """All checks of one TCP trial.
 
@@ -52,10 +58,11 @@ def check_trial(
     the testers do back to back with this payload in this direction, None where that is not known [bit/s];
     `restart` what a daemon of the tunnel said of beginning anew, empty where none did; `keep_alives` whether each of
     those that the tunnel's programs sent during the trial was answered; `has_own_router` whether the router is a
-    machine of its own, whose offloads are its nature (rule 1).
+    machine of its own, whose offloads are its nature (rule 1); `counted_bytes` what the device at which data arrive may
+    count for an IP packet of that length.
     """
     return (
-        _merged_frames(tcp, has_own_router=has_own_router),
+        _merged_frames(tcp, counted_bytes, has_own_router=has_own_router),
         outer_protocol(tcp.counters, tcp.carried_packets, tcp.bytes_received, outer, exact=exact_outer_packets),
         restarted(restart),
         *kept_alive(keep_alives),
@@ -84,7 +91,7 @@ def check_calibration(spec: TrialSpec, tcp: TcpMeasurement, foreign: Mapping[str
     )
 
 
-def _merged_frames(tcp: TcpMeasurement, *, has_own_router: bool) -> Check:
+def _merged_frames(tcp: TcpMeasurement, counted_bytes: Callable[[int], int], *, has_own_router: bool) -> Check:
     """One frame is one packet: no frame is larger than a segment, and the router forwarded as many as arrived.
 
     A real router may merge packets, or pass them by what counts them (flow offload): that is told, and no fault.
@@ -93,7 +100,7 @@ def _merged_frames(tcp: TcpMeasurement, *, has_own_router: bool) -> Check:
     if not counters.data_packets:
         return Check("merged-frames", Verdict.VOID, "no data packets were counted", rule=1)
     mean_bytes = counters.data_bytes / counters.data_packets
-    largest_bytes = tcp_packet_bytes(tcp.mss_bytes) + ETHERNET_HEADER_BYTES if tcp.mss_bytes else 1514
+    largest_bytes = counted_bytes(tcp_packet_bytes(tcp.mss_bytes)) if tcp.mss_bytes else 1514
     carried = tcp.carried_packets
     missing = carried - counters.forwarded_packets
     reason = (

@@ -199,6 +199,7 @@ class TrialMeter:
             restart=tunnel.restart_since(said_before),
             keep_alives=tunnel.keep_alives()[asked_before:],
             has_own_router=testbed.has_own_router,
+            counted_bytes=tunnel.counted_bytes,
         )
         checks += sharing(data_shares(before, after, place))
         if offered.sampling_cost_s is not None:

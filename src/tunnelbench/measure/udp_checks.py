@@ -12,6 +12,7 @@ from tunnelbench.measure.checks import (
     TESTER_CPU_LIMIT_SHARE,
     TESTER_THROUGHPUT_LIMIT_SHARE,
     drops,
+    ethernet_bytes,
     far_end,
     foreign_load,
     fragments,
@@ -22,7 +23,6 @@ from tunnelbench.measure.checks import (
     router_cpu,
     steal,
 )
-from tunnelbench.model.frames import ETHERNET_HEADER_BYTES
 from tunnelbench.model.plan import FLAT_OUT, Test, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
@@ -50,6 +50,7 @@ def check_udp_trial(
     testers_pps: float | None,
     keep_alives: Sequence[bool] = (),
     has_own_router: bool = False,
+    counted_bytes: Callable[[int], int] = ethernet_bytes,
 ) -> tuple[Check, ...]:
     """All checks of one UDP trial through a tunnel.
 
@@ -61,7 +62,7 @@ def check_udp_trial(
         carried = udp.counters.data_packets + udp.counters.ack_packets
         payload_bytes = round(received_packets * mean_payload_bytes(spec.payload_bytes))
         found += [
-            _merged_frames(spec, udp.counters, carried, has_own_router=has_own_router),
+            _merged_frames(spec, udp.counters, carried, counted_bytes, has_own_router=has_own_router),
             outer_protocol(udp.counters, carried, payload_bytes, outer, exact=exact_outer_packets),
             fragments(udp.counters, carried),
             drops(udp.counters, carried),
@@ -102,15 +103,17 @@ def _common(spec: TrialSpec, udp: UdpMeasurement, foreign: Mapping[str, float]) 
     return found
 
 
-def _merged_frames(spec: TrialSpec, counters: PathCounters, carried: int, *, has_own_router: bool) -> Check:
+def _merged_frames(
+    spec: TrialSpec, counters: PathCounters, carried: int, counted_bytes: Callable[[int], int], *, has_own_router: bool
+) -> Check:
     """One frame is one packet, as many forwarded as arrived; of a real router as in `checks`."""
     if not counters.data_packets:
         return Check("merged-frames", Verdict.VOID, "no data packets were counted", rule=1)
     mean_bytes = counters.data_bytes / counters.data_packets
-    largest_bytes = mean_payload_bytes(spec.payload_bytes) + UDP_HEADERS_BYTES + ETHERNET_HEADER_BYTES
+    largest_bytes = counted_bytes(round(mean_payload_bytes(spec.payload_bytes)) + UDP_HEADERS_BYTES)
     missing = carried - counters.forwarded_packets
     reason = (
-        f"frames of {mean_bytes:.0f} bytes on average where one packet makes {largest_bytes:.0f}; "
+        f"frames of {mean_bytes:.0f} bytes on average where one packet makes {largest_bytes}; "
         f"router forwarded {counters.forwarded_packets} packets, {carried} arrived"
     )
     merged = mean_bytes > largest_bytes * 1.01

@@ -149,6 +149,7 @@ class UdpMeter:
             restart=tunnel.restart_since(said_before),
             keep_alives=tunnel.keep_alives()[asked_before:],
             has_own_router=self.testbed.has_own_router,
+            counted_bytes=tunnel.counted_bytes,
             testers_pps=self._testers_pps.get((spec.payload_bytes, spec.direction, kind)),
         )
         checks += sharing(data_shares(before, after, place))

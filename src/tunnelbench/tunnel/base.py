@@ -190,6 +190,10 @@ class Tunnel(ABC, Generic[OptionsT]):
         """Lengths of all outer IP packets that carry an inner one; more than one where the tunnel itself splits it."""
         return (self.outer_packet_bytes(inner_packet_bytes),)
 
+    def counted_bytes(self, inner_packet_bytes: int) -> int:
+        """What the far end's device may count at most for an inner IP packet that arrives [bytes]."""
+        return inner_packet_bytes + ETHERNET_HEADER_BYTES
+
     @property
     def has_exact_outer_packets(self) -> bool:
         """Whether each inner packet travels in outer packets of its own."""

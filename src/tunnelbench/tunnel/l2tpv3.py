@@ -77,6 +77,11 @@ class L2tpV3(Tunnel[Options]):
         headers += SUBLAYER_BYTES if options.sublayer else 0
         return IPV4_HEADER_BYTES + headers + ETHERNET_HEADER_BYTES + inner_packet_bytes
 
+    def counted_bytes(self, inner_packet_bytes: int) -> int:
+        """The frame and the session's header (net/l2tp/l2tp_eth.c)."""
+        headers = IPV4_HEADER_BYTES + (UDP_HEADER_BYTES if self.options.encapsulation == "udp" else 0)
+        return self.outer_packet_bytes(inner_packet_bytes) - headers
+
     def versions(self, end: End) -> Mapping[str, str]:
         return kernel_version(end.host)
 

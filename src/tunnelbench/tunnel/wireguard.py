@@ -149,6 +149,11 @@ class WireGuard(WireGuardFamily):
     def versions(self, end: End) -> Mapping[str, str]:
         return kernel_version(end.host)
 
+    def counted_bytes(self, inner_packet_bytes: int) -> int:
+        """The whole message (drivers/net/wireguard/receive.c)."""
+        message_bytes = self.outer_packet_bytes(inner_packet_bytes) - IPV4_HEADER_BYTES - UDP_HEADER_BYTES
+        return max(message_bytes, super().counted_bytes(inner_packet_bytes))
+
     def _create_device(self, end: End) -> None:
         self._add_device(end, "type", "wireguard")
 
