@@ -45,8 +45,8 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
 
     The far end counts, not the router: it must not pay for it; of a road warrior's tunnel, on the LAN, the client, all
     but the pings to the router, which go beside the tunnel. Counted before defragmentation (priority -450), where a
-    later fragment has no port and counts as its protocol's. Those that leave are seen before IPsec changes them, too, and
-    then not counted.
+    later fragment has no port and counts as its protocol's. Those that leave are seen before IPsec changes them, too,
+    and then not counted.
     """
     (tester, device), target = testbed.tunnel_cable, testbed.addresses.target
     if outer.protocol == "plain":

@@ -5,7 +5,7 @@ What a search asks for is judged point by point in `model.search`; here stands w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tunnelbench.measure.checks import (
     CONTROL_PACKETS,

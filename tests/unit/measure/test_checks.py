@@ -60,6 +60,14 @@ def test_a_tunnel_that_began_anew_makes_a_trial_void() -> None:
     assert check.reason.endswith("process restarting\\x1b")
 
 
+def test_what_a_tunnels_device_counts_beside_the_packet_is_no_merged_frame() -> None:
+    larger = counted(data_bytes=CLEAN.counters.data_packets * 30)
+    assert checks(larger)["merged-frames"].verdict is VOID
+    assert checks(larger, counted_bytes=lambda packet: packet + 14 + 30)["merged-frames"].verdict is Verdict.OK
+    twice = counted(data_bytes=CLEAN.counters.data_bytes)
+    assert checks(twice, counted_bytes=lambda packet: packet + 14 + 30)["merged-frames"].verdict is VOID
+
+
 def test_keep_alives_without_an_answer_are_noted_and_asked_for_only_where_there_are_any() -> None:
     (lost,) = kept_alive((True, False, True))
     assert (lost.verdict, lost.rule) == (Verdict.NOTE, 22)

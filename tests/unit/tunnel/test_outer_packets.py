@@ -113,6 +113,21 @@ def test_an_outer_packet_is_as_long_as_it_was_seen_to_be(kind: str, options: dic
     assert make_tunnel(kind, options).outer_packet_bytes(INNER_BYTES) == outer_bytes
 
 
+@pytest.mark.parametrize(
+    ("kind", "inner_bytes", "counted_bytes"),
+    [
+        # As seen on Linux 6.1: frames of 160 bytes for a packet of 128, of 1294 for 1252, and of 154 for 128.
+        ("wireguard", 128, 160),
+        ("wireguard", 1252, 1296),
+        ("l2tpv3", 128, 154),
+        ("wireguard-go", 128, 142),
+        ("gre", 128, 142),
+    ],
+)
+def test_a_device_counts_what_was_seen(kind: str, inner_bytes: int, counted_bytes: int) -> None:
+    assert make_tunnel(kind, {}).counted_bytes(inner_bytes) == counted_bytes
+
+
 def test_wireguard_pads_to_16_bytes_but_never_beyond_its_mtu() -> None:
     tunnel = make_tunnel("wireguard-go", {"mtu": 1420})
     overhead = 60
