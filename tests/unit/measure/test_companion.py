@@ -229,7 +229,7 @@ def test_data_that_begin_to_flow_too_late_give_no_window(path: SimulatedPath) ->
 
 
 def test_a_test_that_does_not_end_fails(path: SimulatedPath) -> None:
-    path.ends_at_s = 99
+    path.ends_at_s = 60.0
     with pytest.raises(TrialFailed, match="iperf3 did not end 20 s after its test of 10 s"):
         path.accompany()
     assert path.clock_s < 20
