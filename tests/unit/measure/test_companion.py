@@ -232,7 +232,7 @@ def test_a_test_that_does_not_end_fails(path: SimulatedPath) -> None:
     path.ends_at_s = 60.0
     with pytest.raises(TrialFailed, match="iperf3 did not end 20 s after its test of 10 s"):
         path.accompany()
-    assert path.clock_s < 20
+    assert path.clock_s < 32
 
 
 @pytest.mark.parametrize("at_s", [0.01, 0.1, 3.3, 9.2, 9.94, 9.96, 12.0])
