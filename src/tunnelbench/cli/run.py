@@ -240,7 +240,7 @@ def measure(job: Job, store: Store, progress: Progress, *, as_json: bool) -> Non
     if folder.exists():  # it was killed, and nobody has cleaned up
         with undisturbed():
             list(clean_run(job.run_id))
-    for board in filter(None, (spec.board, spec.far_board)):
+    for board in spec.boards:
         find_image(BOARDS[board], say)
     if spec.finds_cpu_share:
         spec = with_share(job, spec, folder, to_stderr=as_json)

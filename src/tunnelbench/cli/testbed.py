@@ -39,7 +39,7 @@ def build(testbed: str, *, anew: bool) -> None:
 
     Nothing is installed on this machine. What a broken attempt has fetched is used by the next one.
     """
-    for board in filter(None, (board_of(testbed), far_board_of(testbed))):
+    for board in boards_of(testbed):
         image = find_image(board, say, anew=anew)
         click.echo(f"{image.folder}: kernel {image.kernel_version}, {len(image.packages)} packages")
 
@@ -83,17 +83,16 @@ def shell_mark(board: Board) -> str:
 
 
 def board_of(reference: str) -> Board:
-    """The board of a testbed; WrongInput where it has no virtual router."""
+    """The board of a testbed's router; WrongInput where that is not a virtual one."""
+    return boards_of(reference)[0]
+
+
+def boards_of(reference: str) -> list[Board]:
+    """The boards of a testbed, the router's first; WrongInput where that is not a virtual one."""
     spec = read_testbed(reference, (), KINDS).testbed
     if not spec.board:
         raise WrongInput(f"testbed {spec.name} has no virtual router", f'take one of kind "qemu", such as {VIRTUAL}')
-    return BOARDS[spec.board]
-
-
-def far_board_of(reference: str) -> Board | None:
-    """That of the tunnel's far end; None where a namespace is that."""
-    spec = read_testbed(reference, (), KINDS).testbed
-    return BOARDS[spec.far_board] if spec.far_board else None
+    return [BOARDS[name] for name in spec.boards]
 
 
 VIRTUAL = "malta"

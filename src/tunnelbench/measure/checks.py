@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
-from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, tcp_packet_bytes
+from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, Verdict, Window
 from tunnelbench.model.text import printable
@@ -30,11 +30,6 @@ PACKET_TOLERANCE = 0.02
 OVER_LIMIT_TOLERANCE = 0.005
 SHORTEST_STALL_S = 0.05
 """iperf3 reads what is left after the last whole interval as one more, of a millisecond: no data in it is no stall."""
-
-
-def ethernet_bytes(packet_bytes: int) -> int:
-    """What a device counts for an IP packet: it with Ethernet's header."""
-    return packet_bytes + ETHERNET_HEADER_BYTES
 
 
 def check_trial(

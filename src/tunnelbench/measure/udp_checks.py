@@ -12,7 +12,6 @@ from tunnelbench.measure.checks import (
     TESTER_CPU_LIMIT_SHARE,
     TESTER_THROUGHPUT_LIMIT_SHARE,
     drops,
-    ethernet_bytes,
     far_end,
     foreign_load,
     fragments,
@@ -23,6 +22,7 @@ from tunnelbench.measure.checks import (
     router_cpu,
     steal,
 )
+from tunnelbench.model.frames import ethernet_bytes
 from tunnelbench.model.plan import FLAT_OUT, Test, TrialSpec
 from tunnelbench.model.result import Check, PathCounters, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO

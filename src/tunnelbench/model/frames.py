@@ -27,6 +27,11 @@ def tcp_packet_bytes(payload_bytes: int) -> int:
     return IPV4_HEADER_BYTES + TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES + payload_bytes
 
 
+def ethernet_bytes(packet_bytes: int) -> int:
+    """What a device counts for an IP packet: it with Ethernet's header [bytes]."""
+    return packet_bytes + ETHERNET_HEADER_BYTES
+
+
 def wire_bytes(packet_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> int:
     """What an IP packet takes on Ethernet, preamble and gap included; a packet over the MTU travels in fragments.
 

@@ -127,6 +127,11 @@ class TestbedSpec:
     server: TesterSpec = field(default_factory=lambda: TesterSpec(namespace=True))
 
     @property
+    def boards(self) -> tuple[str, ...]:
+        """Of all its virtual machines, the router's first."""
+        return tuple(filter(None, (self.board, self.far_board)))
+
+    @property
     def needs_guest(self) -> bool:
         """Whether it runs on another kernel than the machine's own."""
         return self.kernel != HOST_KERNEL

@@ -192,7 +192,7 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     def counted_bytes(self, inner_packet_bytes: int) -> int:
         """What the far end's device may count at most for an inner IP packet that arrives [bytes]."""
-        return inner_packet_bytes + ETHERNET_HEADER_BYTES
+        return frames.ethernet_bytes(inner_packet_bytes)
 
     @property
     def has_exact_outer_packets(self) -> bool:
