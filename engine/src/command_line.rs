@@ -1,334 +1,358 @@
-//! The command line as text, and what is wrong with it. docs/engine.md describes it for its users.
+//! The command line. docs/engine.md describes its options for users.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use lexopt::prelude::*;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, value_parser};
+use serde::Serialize;
 
-use crate::arguments::{Command, Common, Load, Path, Receive, Reflect, Send, Stamps, Wait};
-use crate::pace::Rate;
-use crate::packet::{Content, FLOWS_MAX, HEADER_BYTES, PAYLOAD_BYTES_MAX, Token};
+use crate::pacing::Rate;
+use crate::packet::{Content, HEADER_BYTES, PAYLOAD_BYTES_MAX, Token};
 
-/// Sizes in a list, repetitions counted.
+/// Longest list of payload sizes, repetitions included.
 const SIZES_MAX: usize = 1024;
-/// Intervals that may wait for answers at the same time.
-const OPEN_INTERVALS_MAX: f64 = 1000.0;
+/// Most intervals that may wait for answers at the same time.
+const OPEN_INTERVALS_MAX: u64 = 1000;
+/// Longest duration that an option takes: about 100 years [s].
+const SECONDS_MAX: f64 = 3.2e9;
 
-/// What was given, each option at most once.
-#[derive(Default)]
-struct Given {
-    session: Option<Token>,
-    interval_s: Option<f64>,
-    latency: bool,
-    wait: Option<Wait>,
-    path: Option<Path>,
-    stamps: Option<Stamps>,
-    buffer_bytes: Option<u64>,
-    count: Option<u64>,
-    duration_s: Option<f64>,
-    bind: Option<String>,
-    payload_bytes: Option<String>,
-    same_clock: bool,
-    late_s: Option<f64>,
-    silence_s: Option<f64>,
-    peer: Option<IpAddr>,
-    target: Option<SocketAddr>,
-    flows: Option<u64>,
-    content: Option<Content>,
-    flat_out: bool,
-    rate_pps: Option<f64>,
-    burst: Option<u64>,
-    pause_s: Option<f64>,
-    window: Option<u64>,
-    echo: bool,
-    timeout_s: Option<f64>,
+/// The packet engine of TunnelBench
+#[derive(Parser)]
+#[command(version, disable_help_subcommand = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
 }
 
-const OF_ALL: &str = " session interval-s latency wait path stamps buffer-bytes count duration-s ";
-const OF_RECEIVE: &str = " bind payload-bytes same-clock late-s silence-s ";
-const OF_REFLECT: &str = " bind peer silence-s ";
-const OF_SEND: &str = " target bind flows payload-bytes content flat-out rate-pps burst pause-s window echo timeout-s ";
-
-/// The command line's meaning; the error is a sentence for its user.
-pub fn parse(mut arguments: lexopt::Parser) -> Result<Command, lexopt::Error> {
-    let verb = match arguments.next()? {
-        Some(Short('h') | Long("help")) => return alone(arguments, Command::Help),
-        Some(Short('V') | Long("version")) => return alone(arguments, Command::Version),
-        Some(Value(verb)) => verb.string()?,
-        Some(argument) => return Err(argument.unexpected()),
-        None => return Err("nothing to do".into()),
-    };
-    let own = match verb.as_str() {
-        "receive" => OF_RECEIVE,
-        "reflect" => OF_REFLECT,
-        "send" => OF_SEND,
-        _ => return Err(format!("there is no verb '{verb}': it is send, receive or reflect").into()),
-    };
-    let given = read_options(arguments, &verb, own)?;
-    let built = match verb.as_str() {
-        "receive" => given.receive().map(Command::Receive),
-        "reflect" => given.reflect().map(Command::Reflect),
-        _ => given.send().map(Command::Send),
-    };
-    built.map_err(lexopt::Error::from)
+#[derive(Subcommand)]
+pub enum Command {
+    /// Count packets that arrive one way
+    Receive(ReceiveArguments),
+    /// Send each packet back to its source
+    Reflect(ReflectArguments),
+    /// Send packets, and count the answers with --echo
+    Send(SendArguments),
 }
 
-fn alone(mut arguments: lexopt::Parser, command: Command) -> Result<Command, lexopt::Error> {
-    match arguments.next()? {
-        Some(argument) => Err(argument.unexpected()),
-        None => Ok(command),
+/// How a receiver waits for the next packet.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitMode {
+    Spin,
+    Nap,
+    Block,
+}
+
+/// The system calls that move packets, the fastest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum IoPath {
+    Gso,
+    Mmsg,
+    Plain,
+}
+
+/// The clock that gives a packet its time of arrival.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum TimestampSource {
+    Kernel,
+    User,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct CommonArguments {
+    /// Session token: 14 hexadecimal digits
+    #[arg(long, value_parser = Token::from_str)]
+    pub session: Token,
+    /// Length of the printed intervals [s]; 0 prints none
+    #[arg(long = "interval-s", value_name = "SECONDS", default_value = "1", value_parser = seconds_as_ns)]
+    pub interval_ns: u64,
+    /// Measure delays; each packet then has a send time of its own
+    #[arg(long)]
+    pub latency: bool,
+    /// How to wait for packets [default: spin with --latency or --window, nap without]
+    #[arg(long)]
+    pub wait: Option<WaitMode>,
+    /// System calls to use [default: the fastest that works]
+    #[arg(long)]
+    pub path: Option<IoPath>,
+    /// Clock that stamps arrivals
+    #[arg(long, default_value = "kernel")]
+    pub stamps: TimestampSource,
+    /// Socket buffers to ask for [bytes]
+    #[arg(long, default_value_t = 32 << 20, value_parser = value_parser!(u64).range(1..))]
+    pub buffer_bytes: u64,
+    /// End after this number of packets
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// End after this time [s]
+    #[arg(long = "duration-s", value_name = "SECONDS", value_parser = positive_seconds_as_ns)]
+    pub duration_ns: Option<u64>,
+}
+
+impl CommonArguments {
+    pub fn wait_mode(&self) -> WaitMode {
+        let default = if self.latency { WaitMode::Spin } else { WaitMode::Nap };
+        self.wait.unwrap_or(default)
     }
 }
 
-fn read_options(mut arguments: lexopt::Parser, verb: &str, own: &str) -> Result<Given, lexopt::Error> {
-    let mut given = Given::default();
-    let mut seen = Vec::new();
-    while let Some(argument) = arguments.next()? {
-        let name = match argument {
-            Long(name) => name.to_owned(),
-            other => return Err(other.unexpected()),
-        };
-        let padded = format!(" {name} ");
-        if !OF_ALL.contains(&padded) && !own.contains(&padded) {
-            return Err(format!("{verb} has no option '--{name}'").into());
-        }
-        if seen.contains(&name) {
-            return Err(format!("--{name} is given twice").into());
-        }
-        match name.as_str() {
-            "latency" => given.latency = true,
-            "same-clock" => given.same_clock = true,
-            "flat-out" => given.flat_out = true,
-            "echo" => given.echo = true,
-            _ => {
-                let text = arguments.value()?.string()?;
-                given
-                    .set(&name, &text)
-                    .ok_or_else(|| format!("--{name} cannot be '{text}'"))?;
-            }
-        }
-        seen.push(name);
-    }
-    Ok(given)
+#[derive(Args, Clone, Debug)]
+pub struct ReceiveArguments {
+    #[command(flatten)]
+    pub common: CommonArguments,
+    /// ADDRESS:PORT to listen on
+    #[arg(long)]
+    pub bind: SocketAddr,
+    /// Sizes that are expected, such as 18x7,548x4,1472 or imix; others count as corrupted
+    #[arg(long, value_parser = PayloadSizes::from_str)]
+    payload_bytes: Option<PayloadSizes>,
+    /// The sender reads the same clock, so that delays and late packets are known
+    #[arg(long)]
+    pub same_clock: bool,
+    /// Age from which a packet counts as late [s]
+    #[arg(long = "late-s", value_name = "SECONDS", default_value = "1", value_parser = seconds_as_ns)]
+    pub late_ns: u64,
+    /// End after this time without a packet [s]; 0: never
+    #[arg(long = "silence-s", value_name = "SECONDS", default_value = "10", value_parser = seconds_as_ns)]
+    pub silence_ns: u64,
 }
 
-fn number<T: FromStr>(text: &str) -> Option<T> {
-    text.parse().ok()
-}
-
-/// Seconds of at most 100 years.
-fn seconds(text: &str) -> Option<f64> {
-    number(text).filter(|seconds| (0.0..=3.2e9).contains(seconds))
-}
-
-fn to_ns(seconds: f64) -> u64 {
-    (seconds * 1e9).round() as u64
-}
-
-impl Given {
-    /// `None` where the text is no value of the option.
-    fn set(&mut self, name: &str, text: &str) -> Option<()> {
-        match name {
-            "session" => self.session = Some(Token::parse(text)?),
-            "interval-s" => self.interval_s = Some(seconds(text)?),
-            "wait" => {
-                self.wait = Some(choose(
-                    text,
-                    &[("spin", Wait::Spin), ("nap", Wait::Nap), ("block", Wait::Block)],
-                )?)
-            }
-            "path" => {
-                self.path = Some(choose(
-                    text,
-                    &[("gso", Path::Gso), ("mmsg", Path::Mmsg), ("plain", Path::Plain)],
-                )?)
-            }
-            "stamps" => self.stamps = Some(choose(text, &[("kernel", Stamps::Kernel), ("user", Stamps::User)])?),
-            "buffer-bytes" => self.buffer_bytes = Some(number(text).filter(|&bytes| bytes > 0)?),
-            "count" => self.count = Some(number(text).filter(|&count| count > 0)?),
-            "duration-s" => self.duration_s = Some(seconds(text).filter(|&duration| duration > 0.0)?),
-            "bind" => self.bind = Some(text.to_owned()),
-            "payload-bytes" => self.payload_bytes = Some(text.to_owned()),
-            "late-s" => self.late_s = Some(seconds(text)?),
-            "silence-s" => self.silence_s = Some(seconds(text)?),
-            "peer" => self.peer = Some(number(text)?),
-            "target" => self.target = Some(number(text).filter(|target: &SocketAddr| target.port() != 0)?),
-            "flows" => self.flows = Some(number(text).filter(|flows| (1..=FLOWS_MAX as u64).contains(flows))?),
-            "content" => {
-                let contents = [
-                    ("random", Content::Random),
-                    ("pattern", Content::Pattern),
-                    ("zeros", Content::Zeros),
-                ];
-                self.content = Some(choose(text, &contents)?);
-            }
-            "rate-pps" => self.rate_pps = Some(number(text)?),
-            "burst" => self.burst = Some(number(text).filter(|&packets| packets > 0)?),
-            "pause-s" => self.pause_s = Some(seconds(text)?),
-            "window" => self.window = Some(number(text).filter(|&packets| packets > 0)?),
-            "timeout-s" => self.timeout_s = Some(seconds(text).filter(|timeout| (0.001..=60.0).contains(timeout))?),
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn common(&self, reduces_rate: bool) -> Result<Common, String> {
-        let patient = if self.latency || reduces_rate {
-            Wait::Spin
-        } else {
-            Wait::Nap
-        };
-        Ok(Common {
-            session: self.session.ok_or("--session is required: 14 hexadecimal digits")?,
-            interval_ns: to_ns(self.interval_s.unwrap_or(1.0)),
-            latency: self.latency,
-            wait: self.wait.unwrap_or(patient),
-            path: self.path,
-            stamps: self.stamps.unwrap_or(Stamps::Kernel),
-            buffer_bytes: self.buffer_bytes.unwrap_or(32 << 20).try_into().unwrap_or(usize::MAX),
-            count: self.count,
-            duration_ns: self.duration_s.map(to_ns),
-        })
-    }
-
-    fn listening(&self) -> Result<SocketAddr, String> {
-        let text = self.bind.as_deref().ok_or("--bind is required: ADDRESS:PORT")?;
-        number(text).ok_or_else(|| format!("--bind cannot be '{text}'"))
-    }
-
-    fn silence_ns(&self) -> Option<u64> {
-        Some(to_ns(self.silence_s.unwrap_or(10.0))).filter(|&silence| silence > 0)
-    }
-
-    fn sizes(&self, ipv6: bool) -> Result<Option<Vec<usize>>, String> {
-        let Some(text) = self.payload_bytes.as_deref() else {
-            return Ok(None);
-        };
-        parse_sizes(text, ipv6).map(Some).ok_or_else(|| {
-            format!("--payload-bytes cannot be '{text}': sizes from {HEADER_BYTES} to {PAYLOAD_BYTES_MAX}, as 18x7,548x4,1472")
-        })
-    }
-
-    fn receive(self) -> Result<Receive, String> {
-        let bind = self.listening()?;
-        let mut sizes = self.sizes(bind.is_ipv6())?.unwrap_or_default();
+impl ReceiveArguments {
+    /// The sizes that are expected, in ascending order; empty: all.
+    pub fn sizes(&self) -> Vec<usize> {
+        let mut sizes = self
+            .payload_bytes
+            .as_ref()
+            .map_or_else(Vec::new, |sizes| sizes.list(self.bind.is_ipv6()));
         sizes.sort_unstable();
         sizes.dedup();
-        if self.path == Some(Path::Gso) {
-            return Err("--path gso is a path to send".to_owned());
-        }
-        Ok(Receive {
-            common: self.common(false)?,
-            bind,
-            sizes,
-            same_clock: self.same_clock,
-            late_ns: to_ns(self.late_s.unwrap_or(1.0)),
-            silence_ns: self.silence_ns(),
-        })
+        sizes
     }
 
-    fn reflect(self) -> Result<Reflect, String> {
-        Ok(Reflect {
-            common: self.common(false)?,
-            bind: self.listening()?,
-            peer: self.peer.map(|peer| peer.to_canonical()),
-            silence_ns: self.silence_ns(),
-        })
+    fn check(&mut self) -> Result<(), String> {
+        if self.common.path == Some(IoPath::Gso) {
+            return Err("--path gso only sends; receive takes mmsg or plain".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct ReflectArguments {
+    #[command(flatten)]
+    pub common: CommonArguments,
+    /// ADDRESS:PORT to listen on
+    #[arg(long)]
+    pub bind: SocketAddr,
+    /// The only address to answer [default: the first that sends a packet of the session]
+    #[arg(long)]
+    pub peer: Option<IpAddr>,
+    /// End after this time without a packet [s]; 0: never
+    #[arg(long = "silence-s", value_name = "SECONDS", default_value = "10", value_parser = seconds_as_ns)]
+    pub silence_ns: u64,
+}
+
+/// The load that a sender offers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum OfferedLoad {
+    FlatOut,
+    Rate(Rate),
+    /// Packets in a burst, and the time between the starts of two bursts [ns].
+    Burst(u64, Option<u64>),
+    Window(u64),
+}
+
+#[derive(Args, Clone, Debug)]
+#[group(id = "load", required = true, multiple = false, args = ["flat_out", "rate_pps", "burst", "window"])]
+pub struct SendArguments {
+    #[command(flatten)]
+    pub common: CommonArguments,
+    /// ADDRESS:PORT to send to
+    #[arg(long, value_parser = target)]
+    pub target: SocketAddr,
+    /// ADDRESS or ADDRESS:PORT to send from
+    #[arg(long, value_parser = source)]
+    pub bind: Option<SocketAddr>,
+    /// Number of flows, each with a socket of its own
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=256))]
+    pub flows: u16,
+    /// Payload sizes in the order in which they are sent, such as 18x7,548x4,1472 or imix
+    #[arg(long, default_value = "18", value_parser = PayloadSizes::from_str)]
+    payload_bytes: PayloadSizes,
+    /// Bytes that follow the header
+    #[arg(long, default_value = "random")]
+    pub content: Content,
+    /// Send as fast as possible
+    #[arg(long)]
+    flat_out: bool,
+    /// Send at this rate, from 0.001 to 100000000 packets per second
+    #[arg(long, value_parser = Rate::from_str)]
+    rate_pps: Option<Rate>,
+    /// Send bursts of this number of packets
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    burst: Option<u64>,
+    /// Time between the starts of two bursts [s]
+    #[arg(long = "pause-s", value_name = "SECONDS", value_parser = seconds_as_ns)]
+    pause_ns: Option<u64>,
+    /// Keep this number of packets in flight; only answers make room
+    #[arg(long, requires = "echo", value_parser = value_parser!(u64).range(1..))]
+    window: Option<u64>,
+    /// Expect an answer to each packet
+    #[arg(long)]
+    pub echo: bool,
+    /// Time after which an answer is late, from 0.001 to 60 [s]
+    #[arg(long = "timeout-s", value_name = "SECONDS", default_value = "1", value_parser = timeout_as_ns)]
+    pub timeout_ns: u64,
+}
+
+impl SendArguments {
+    pub fn sizes(&self) -> Vec<usize> {
+        self.payload_bytes.list(self.target.is_ipv6())
     }
 
-    fn load(&self) -> Result<Load, String> {
-        let rate = match self.rate_pps {
-            Some(pps) => Some(Load::Rate(
-                Rate::from_pps(pps).ok_or("--rate-pps is from 0.001 to 100000000")?,
-            )),
-            None => None,
-        };
-        let loads = [
-            self.flat_out.then_some(Load::FlatOut),
-            rate,
-            self.burst.map(|packets| Load::Burst(packets, self.pause_s.map(to_ns))),
-            self.window.map(Load::Window),
-        ];
-        let mut loads = loads.into_iter().flatten();
-        match (loads.next(), loads.next()) {
-            (Some(load), None) => Ok(load),
-            _ => Err("exactly one of --flat-out, --rate-pps, --burst and --window is required".to_owned()),
+    pub fn load(&self) -> OfferedLoad {
+        match (self.rate_pps, self.burst, self.window) {
+            (Some(rate), ..) => OfferedLoad::Rate(rate),
+            (_, Some(packets), _) => OfferedLoad::Burst(packets, self.pause_ns),
+            (_, _, Some(packets)) => OfferedLoad::Window(packets),
+            _ => OfferedLoad::FlatOut,
         }
     }
 
-    fn send(self) -> Result<Send, String> {
-        let target = self.target.ok_or("--target is required: ADDRESS:PORT")?;
-        let load = self.load()?;
-        if self.pause_s.is_some() && self.burst.is_none() {
-            return Err("--pause-s goes with --burst".to_owned());
+    fn check(&mut self) -> Result<(), String> {
+        let load = self.load();
+        let common = &mut self.common;
+        if let OfferedLoad::Window(packets) = load {
+            common.wait.get_or_insert(WaitMode::Spin);
+            common.latency |= packets == 1;
         }
-        if self.window.is_some() && !self.echo {
-            return Err("--window needs --echo: only answers make room in it".to_owned());
-        }
-        let mut common = self.common(self.window.is_some())?;
-        common.latency |= load == Load::Window(1);
-        if let Load::Burst(packets, None) = load {
+        if let OfferedLoad::Burst(packets, None) = load {
             common.count = Some(common.count.unwrap_or(packets).min(packets));
+        }
+        // `requires` of clap does not help: it accepts --pause-s with another load than --burst.
+        if self.pause_ns.is_some() && self.burst.is_none() {
+            return Err("--pause-s goes with --burst".to_owned());
         }
         if common.count.is_none() && common.duration_ns.is_none() {
             return Err("--duration-s or --count is required".to_owned());
         }
-        let timeout_s = self.timeout_s.unwrap_or(1.0);
-        if self.echo && common.interval_ns > 0 && timeout_s * 1e9 / common.interval_ns as f64 > OPEN_INTERVALS_MAX {
+        if self.echo && common.interval_ns > 0 && self.timeout_ns / common.interval_ns > OPEN_INTERVALS_MAX {
+            return Err("--interval-s is too short for answers that may take --timeout-s".to_owned());
+        }
+        if let Some(bind) = self.bind.filter(|bind| bind.is_ipv4() != self.target.is_ipv4()) {
             return Err(format!(
-                "--interval-s is too short for answers that may take {timeout_s} s"
+                "--bind {bind} and --target {} are not of one IP version",
+                self.target
             ));
         }
-        let bind = match self.bind.as_deref() {
-            None => None,
-            Some(text) => Some(source(text, target).ok_or_else(|| format!("--bind cannot be '{text}'"))?),
-        };
-        Ok(Send {
-            sizes: self.sizes(target.is_ipv6())?.unwrap_or_else(|| vec![HEADER_BYTES]),
-            common,
-            target,
-            bind,
-            flows: self.flows.unwrap_or(1) as usize,
-            content: self.content.unwrap_or(Content::Random),
-            load,
-            echo: self.echo,
-            timeout_ns: to_ns(timeout_s),
-        })
+        Ok(())
     }
 }
 
-fn choose<T: Copy>(text: &str, choices: &[(&str, T)]) -> Option<T> {
-    choices.iter().find(|(name, _)| *name == text).map(|&(_, value)| value)
-}
-
-/// The address to send from, with or without a port, of the target's family.
-fn source(text: &str, target: SocketAddr) -> Option<SocketAddr> {
-    let with_port = number(text);
-    let without = || number::<IpAddr>(text).map(|ip| SocketAddr::new(ip, 0));
-    with_port
-        .or_else(without)
-        .filter(|address: &SocketAddr| address.is_ipv4() == target.is_ipv4())
-}
-
-/// The sizes in the order in which they are sent, repetitions written out.
-pub fn parse_sizes(text: &str, ipv6: bool) -> Option<Vec<usize>> {
-    // IMIX 7:4:1: the smallest frame, and IP packets of 576 and 1500 bytes; UDP's and IP's headers are 28 or 48 bytes.
-    let text = match (text, ipv6) {
-        ("imix", false) => "18x7,548x4,1472",
-        ("imix", true) => "18x7,528x4,1452",
-        _ => text,
+/// Read the command line of this process. Wrong input, `--help` and `--version` end the process here: exit code 2 for
+/// wrong input, as with `tunnelbench`.
+pub fn parse() -> Command {
+    let mut command = CommandLine::parse().command;
+    let checked = match &mut command {
+        Command::Receive(arguments) => arguments.check(),
+        Command::Reflect(_) => Ok(()),
+        Command::Send(arguments) => arguments.check(),
     };
-    let mut sizes = Vec::new();
-    for entry in text.split(',') {
-        let (size, times) = match entry.split_once('x') {
-            Some((size, times)) => (number::<usize>(size)?, number::<usize>(times)?),
-            None => (number(entry)?, 1),
-        };
-        let allowed = (HEADER_BYTES..=PAYLOAD_BYTES_MAX).contains(&size) && (1..=SIZES_MAX).contains(&times);
-        if !allowed || sizes.len() + times > SIZES_MAX {
-            return None;
-        }
-        sizes.extend(std::iter::repeat_n(size, times));
+    if let Err(message) = checked {
+        CommandLine::command().error(ErrorKind::ValueValidation, message).exit()
     }
-    Some(sizes)
+    command
+}
+
+/// Read a command line from words, for tests.
+#[cfg(any(test, fuzzing))]
+pub fn parse_from(words: &str) -> Command {
+    CommandLine::parse_from(words.split_whitespace()).command
+}
+
+fn seconds_as_ns(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.0..=SECONDS_MAX).contains(&seconds) => Ok((seconds * 1e9).round() as u64),
+        _ => Err(format!("a number of seconds from 0 to {SECONDS_MAX:e} is required")),
+    }
+}
+
+fn positive_seconds_as_ns(text: &str) -> Result<u64, String> {
+    match seconds_as_ns(text)? {
+        0 => Err("a time above 0 is required".to_owned()),
+        duration_ns => Ok(duration_ns),
+    }
+}
+
+fn timeout_as_ns(text: &str) -> Result<u64, String> {
+    seconds_as_ns(text)
+        .ok()
+        .filter(|timeout_ns| (1_000_000..=60_000_000_000).contains(timeout_ns))
+        .ok_or_else(|| "a time from 0.001 to 60 seconds is required".to_owned())
+}
+
+fn target(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .ok()
+        .filter(|target: &SocketAddr| target.port() != 0)
+        .ok_or_else(|| "ADDRESS:PORT is required".to_owned())
+}
+
+fn source(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 0)))
+        .map_err(|_| "ADDRESS or ADDRESS:PORT is required".to_owned())
+}
+
+/// Payload sizes with repetitions written out, or the Internet mix, whose sizes depend on the IP version.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PayloadSizes {
+    Imix,
+    List(Vec<usize>),
+}
+
+impl PayloadSizes {
+    /// The sizes in the order in which they are sent [bytes].
+    fn list(&self, ipv6: bool) -> Vec<usize> {
+        // IMIX 7:4:1: the smallest frame, and IP packets of 576 and 1500 bytes. The headers of UDP and IP take 28 or 48.
+        let imix = if ipv6 { [18, 528, 1452] } else { [18, 548, 1472] };
+        match self {
+            PayloadSizes::List(sizes) => sizes.clone(),
+            PayloadSizes::Imix => imix
+                .into_iter()
+                .zip([7, 4, 1])
+                .flat_map(|(size, times)| std::iter::repeat_n(size, times))
+                .collect(),
+        }
+    }
+}
+
+impl FromStr for PayloadSizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PayloadSizes, String> {
+        if text == "imix" {
+            return Ok(PayloadSizes::Imix);
+        }
+        let wrong = || {
+            format!(
+                "sizes from {HEADER_BYTES} to {PAYLOAD_BYTES_MAX} are required, such as 18x7,548x4,1472, at most {SIZES_MAX}"
+            )
+        };
+        let mut sizes = Vec::new();
+        for entry in text.split(',') {
+            let (size, times) = entry.split_once('x').unwrap_or((entry, "1"));
+            let (Ok(size), Ok(times)) = (size.parse(), times.parse::<usize>()) else {
+                return Err(wrong());
+            };
+            let allowed = (HEADER_BYTES..=PAYLOAD_BYTES_MAX).contains(&size) && (1..=SIZES_MAX).contains(&times);
+            if !allowed || sizes.len() + times > SIZES_MAX {
+                return Err(wrong());
+            }
+            sizes.extend(std::iter::repeat_n(size, times));
+        }
+        Ok(PayloadSizes::List(sizes))
+    }
 }

@@ -1,52 +1,59 @@
-//! What hears the answers of a sender.
+//! Receive the answers to the packets of a sender.
 
 use std::net::UdpSocket;
 
-use crate::answers::{Intervals, UnderWay};
-use crate::arguments::Send;
-use crate::arrivals::Intake;
-use crate::counter::Counter;
-use crate::counting::Gate;
-use crate::histogram::Durations;
+use crate::arrival_counter::ArrivalCounter;
+use crate::command_line::SendArguments;
+use crate::counts::ArrivalCounts;
+use crate::histogram::DurationHistogram;
 use crate::packet::Kind;
-use crate::socket::Means;
-use crate::tally::Tally;
+use crate::packet_reader::PacketReader;
+use crate::send_intervals::{InFlight, SendIntervals};
+use crate::sequence::SessionFilter;
+use crate::socket::SocketCapabilities;
 
 pub struct Echo {
-    pub intake: Intake,
-    pub counter: Counter,
-    pub under_way: UnderWay,
-    pub rtt: Option<Durations>,
-    pub variation: Option<Durations>,
+    pub reader: PacketReader,
+    pub counter: ArrivalCounter,
+    pub in_flight: InFlight,
+    pub rtt: Option<DurationHistogram>,
+    pub variation: Option<DurationHistogram>,
 }
 
 impl Echo {
-    pub fn new(arguments: &Send, sockets: &[&UdpSocket], means: &Means) -> Echo {
+    pub fn new(arguments: &SendArguments, sockets: &[&UdpSocket], capabilities: &SocketCapabilities) -> Echo {
         let common = &arguments.common;
-        let gate = Gate::new(common.session, Kind::Answer, arguments.sizes.clone());
+        let filter = SessionFilter::new(common.session, Kind::Answer, arguments.sizes());
         let ipv6 = arguments.target.is_ipv6();
-        let delays = || common.latency.then(Durations::new);
+        let delays = || common.latency.then(DurationHistogram::new);
         Echo {
-            intake: Intake::new(false, means.stamps, means.path, common.wait, common.latency, sockets),
-            counter: Counter::new(gate, Some(arguments.timeout_ns), common.latency, ipv6),
-            under_way: UnderWay::new(arguments.timeout_ns),
+            reader: PacketReader::new(
+                false,
+                capabilities.stamps,
+                capabilities.path,
+                common.wait_mode(),
+                common.latency,
+                sockets,
+            ),
+            counter: ArrivalCounter::new(filter, Some(arguments.timeout_ns), common.latency, ipv6),
+            in_flight: InFlight::new(arguments.timeout_ns),
             rtt: delays(),
             variation: delays(),
         }
     }
 
-    /// Count the answers that are there, one batch of each socket; whether there may be more.
-    pub fn hear(&mut self, sockets: &[&UdpSocket], intervals: &mut Intervals) -> bool {
+    /// Count the answers that have arrived, at most one batch of each socket. Returns true if more may be waiting.
+    pub fn receive_answers(&mut self, sockets: &[&UdpSocket], intervals: &mut SendIntervals) -> bool {
         let mut is_more = false;
         for socket in sockets {
-            let count = self.intake.take(socket);
-            is_more |= self.intake.is_full(count);
+            let count = self.reader.take(socket);
+            is_more |= self.reader.is_full(count);
             for index in 0..count {
-                let Some(received) = self.counter.count(&self.intake, index) else {
+                let Some(received) = self.counter.count(&self.reader, index) else {
                     continue;
                 };
                 let rtt_ns = received.is_delay.then_some(received.age_ns.max(0) as u64);
-                self.under_way.answered(received.sent_ns);
+                self.in_flight.answered(received.sent_ns);
                 intervals.answered(received.sent_ns, received.bytes, rtt_ns);
                 if let (Some(rtt), Some(rtt_ns)) = (&mut self.rtt, rtt_ns) {
                     rtt.record(rtt_ns);
@@ -59,10 +66,10 @@ impl Echo {
         is_more
     }
 
-    /// What has arrived so far, up to date.
-    pub fn settle(&mut self, sockets: &[&UdpSocket]) -> Tally {
-        self.intake.count_dropped(sockets);
-        self.counter.settle(&self.intake);
-        self.counter.tally
+    /// Bring the counts up to date and return them.
+    pub fn refresh_counts(&mut self, sockets: &[&UdpSocket]) -> ArrivalCounts {
+        self.reader.count_dropped(sockets);
+        self.counter.refresh_counts(&self.reader);
+        self.counter.counts
     }
 }

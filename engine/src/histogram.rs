@@ -1,19 +1,21 @@
-//! Distributions of durations, as JSON.
+//! Distributions of durations, and their form in JSON.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longer than any delay that is told apart from loss; keeps the memory bounded.
+/// Longest duration that is stored [ns]. Longer delays count as loss, and the limit bounds the memory.
 const DURATION_NS_MAX: u64 = 60_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// Durations [ns] with three significant digits.
+/// Durations with three significant digits [ns].
 #[derive(Clone)]
-pub struct Durations(Histogram<u64>);
+pub struct DurationHistogram(Histogram<u64>);
 
-impl Durations {
-    pub fn new() -> Durations {
-        Durations(Histogram::new(SIGNIFICANT_DIGITS).expect("three digits are within what the histogram offers"))
+impl DurationHistogram {
+    pub fn new() -> DurationHistogram {
+        DurationHistogram(
+            Histogram::new(SIGNIFICANT_DIGITS).expect("three digits are within what the histogram offers"),
+        )
     }
 
     pub fn record(&mut self, duration_ns: u64) {
@@ -22,24 +24,24 @@ impl Durations {
             .expect("the histogram grows by itself");
     }
 
-    pub fn summary(&self) -> Figures {
+    pub fn summary(&self) -> DurationSummary {
         let buckets = self
             .0
             .iter_recorded()
             .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
             .collect();
-        Figures {
+        DurationSummary {
             buckets: Some(buckets),
             ..self.figures()
         }
     }
 
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> DurationSummary {
         let histogram = &self.0;
         let some = !histogram.is_empty();
         let quantile = |quantile| some.then(|| histogram.value_at_quantile(quantile));
         let rounded = |value: f64| some.then_some((value * 10.0).round() / 10.0);
-        Figures {
+        DurationSummary {
             count: histogram.len(),
             min: some.then(|| histogram.min()),
             mean: rounded(histogram.mean()),
@@ -57,7 +59,7 @@ impl Durations {
 
 /// A distribution as it is printed [ns].
 #[derive(Serialize, Clone, PartialEq, Debug)]
-pub struct Figures {
+pub struct DurationSummary {
     pub count: u64,
     pub min: Option<u64>,
     pub mean: Option<f64>,
@@ -78,7 +80,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_right_to_three_digits() {
-        let mut durations = Durations::new();
+        let mut durations = DurationHistogram::new();
         (1..=100_000).for_each(|value| durations.record(value * 10));
         let figures = durations.figures();
         for (got, true_value) in [(figures.p50, 500_000), (figures.p99, 990_000), (figures.max, 1_000_000)] {
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn buckets_hold_every_duration() {
-        let mut durations = Durations::new();
+        let mut durations = DurationHistogram::new();
         (0..1000).for_each(|value| durations.record(value * value));
         let buckets = durations.summary().buckets.unwrap();
         assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), 1000);
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn nothing_recorded_gives_no_figures() {
-        let figures = Durations::new().figures();
+        let figures = DurationHistogram::new().figures();
         assert_eq!(
             (figures.count, figures.min, figures.p50, figures.max),
             (0, None, None, None)

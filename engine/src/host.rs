@@ -1,8 +1,8 @@
-//! What this machine is, and what its kernel counts.
+//! Facts about this machine and counters of its kernel.
 
 use std::fs;
 
-/// Two engines with the same one read the same CLOCK_MONOTONIC.
+/// Return an identifier of the clock. Two engines with the same identifier read the same CLOCK_MONOTONIC.
 pub fn clock_id() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     // Kernels before 5.6 have one time namespace only.
@@ -17,7 +17,7 @@ pub fn kernel() -> Option<String> {
         .map(|release| release.trim().to_owned())
 }
 
-/// UDP errors of the whole network namespace since it was made.
+/// UDP errors of the network namespace since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpErrors {
     pub receive_buffer: u64,
@@ -34,7 +34,7 @@ impl UdpErrors {
     }
 }
 
-/// Two lines a protocol: names, then values.
+/// Parse /proc/net/snmp, which has two lines for each protocol: names, then values.
 fn parse_snmp(text: &str) -> Option<UdpErrors> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -48,7 +48,7 @@ fn parse_snmp(text: &str) -> Option<UdpErrors> {
     })
 }
 
-/// A name and a value a line.
+/// Parse /proc/net/snmp6, which has a name and a value on each line.
 fn parse_snmp6(text: &str) -> Option<UdpErrors> {
     let value = |wanted| {
         let mut pairs = text.lines().filter_map(|line| line.split_once(char::is_whitespace));

@@ -1,27 +1,30 @@
-//! The packet engine of TunnelBench: a single binary that runs in a namespace, over SSH or in a guest.
+//! The packet engine of TunnelBench: one binary that runs in a network namespace, over SSH or in a guest.
 //!
-//! docs/engine.md describes its command lines, its output and its packets.
+//! docs/engine.md describes its command line, its output and its packets.
 
-mod answers;
-mod arguments;
-mod arrivals;
+#![cfg_attr(fuzzing, no_main, allow(dead_code))]
+
+mod arrival_counter;
 mod command_line;
-mod counter;
-mod counting;
+mod counts;
 mod echo;
-mod ending;
+#[cfg(any(test, fuzzing))]
+mod fuzz;
 mod histogram;
 mod host;
 mod io;
-mod listening;
+mod listener;
 mod output;
-mod pace;
+mod pacing;
 mod packet;
+mod packet_reader;
 mod receive;
 mod reflect;
 mod send;
+mod send_intervals;
+mod sequence;
+mod shutdown;
 mod socket;
-mod tally;
 mod transmit;
 
 use std::io::{Write, stderr, stdout};
@@ -29,18 +32,11 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use arguments::Command;
-use ending::CannotHere;
+use command_line::Command;
 use output::{Output, json_line};
+use shutdown::EngineError;
 
-const HELP: &str = "tunnelbench-engine: the packet engine of TunnelBench; its verbs are `send`, `receive` and `reflect`, \
-                    which docs/engine.md describes; `--version` prints its version.";
-const VERSION: &str = concat!("tunnelbench-engine ", env!("CARGO_PKG_VERSION"));
-
-/// Exit code for a wrong command line, the same as that of `tunnelbench`.
-const WRONG_INPUT: u8 = 2;
-
-/// The last line where there is no summary.
+/// The last line of output when a verb cannot do its work.
 #[derive(Serialize)]
 struct Failure<'a> {
     r#type: &'static str,
@@ -51,58 +47,32 @@ struct Failure<'a> {
 }
 
 fn main() -> ExitCode {
-    let command = match command_line::parse(lexopt::Parser::from_env()) {
-        Ok(command) => command,
-        Err(error) => {
-            return fail(
-                None,
-                "wrong-input",
-                &error.to_string(),
-                "see docs/engine.md and tunnelbench-engine --help",
-            );
-        }
-    };
+    let command = command_line::parse();
+    io::install_signal_handlers();
+    shutdown::watch_standard_input();
+    let output = Output::new();
     let (role, result) = match command {
-        Command::Help => return say(HELP),
-        Command::Version => return say(VERSION),
-        Command::Receive(arguments) => ("receive", measure(|output| receive::run(&arguments, output))),
-        Command::Reflect(arguments) => ("reflect", measure(|output| reflect::run(&arguments, output))),
-        Command::Send(arguments) => ("send", measure(|output| send::run(&arguments, output))),
+        Command::Receive(arguments) => ("receive", receive::run(&arguments, &output)),
+        Command::Reflect(arguments) => ("reflect", reflect::run(&arguments, &output)),
+        Command::Send(arguments) => ("send", send::run(&arguments, &output)),
     };
+    drop(output); // waits until all lines are written
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(cannot) => fail(Some(role), "cannot-here", &cannot.message, cannot.hint),
+        Err(error) => fail(role, &error),
     }
 }
 
-fn measure(verb: impl FnOnce(&Output) -> Result<(), CannotHere>) -> Result<(), CannotHere> {
-    io::hear_signals();
-    ending::watch_input();
-    verb(&Output::new())
-}
-
-fn say(text: &str) -> ExitCode {
-    // A reader that has gone away, such as `head -0`, is no reason for a panic.
-    match writeln!(stdout(), "{text}") {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-/// Say what is wrong on standard error, and on standard output where a verb had begun.
-fn fail(role: Option<&'static str>, kind: &'static str, message: &str, hint: &str) -> ExitCode {
-    let _ = writeln!(stderr(), "tunnelbench-engine: {message}\nhint: {hint}");
-    match role {
-        None => ExitCode::from(WRONG_INPUT),
-        Some(role) => {
-            let _ = stdout().write_all(&json_line(&Failure {
-                r#type: "error",
-                role,
-                kind,
-                message,
-                hint,
-            }));
-            ExitCode::FAILURE
-        }
-    }
+/// Report an error on standard error for people and on standard output for programs.
+fn fail(role: &'static str, error: &EngineError) -> ExitCode {
+    // A reader that has closed its end, such as `head -0`, is no reason for a panic.
+    let _ = writeln!(stderr(), "tunnelbench-engine: {error}\nhint: {}", error.hint);
+    let _ = stdout().write_all(&json_line(&Failure {
+        r#type: "error",
+        role,
+        kind: "cannot-here",
+        message: &error.to_string(),
+        hint: error.hint,
+    }));
+    ExitCode::FAILURE
 }

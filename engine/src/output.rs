@@ -1,4 +1,4 @@
-//! JSON lines on standard output, written by a thread of their own so that a slow reader holds nothing up.
+//! Write JSON lines to standard output in a thread of their own, so that a slow reader delays nothing.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -6,12 +6,12 @@ use std::thread::{self, JoinHandle};
 
 use serde::Serialize;
 
-use crate::ending::output_is_lost;
+use crate::shutdown::report_lost_output;
 
-/// Lines that may wait for their reader. At one a second that is an hour; more would fill the memory.
+/// Most lines that wait for their reader: an hour at one line a second. The limit bounds the memory.
 const WAITING_LINES_MAX: usize = 4096;
 
-/// Makes the line: percentiles are worked out here, not where packets wait.
+/// A function that makes one line. The writer thread calls it, so that percentiles cost the packet loop nothing.
 type Line = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 pub struct Output {
@@ -21,12 +21,16 @@ pub struct Output {
 
 impl Output {
     pub fn new() -> Output {
+        Output::to(io::stdout())
+    }
+
+    /// Write lines into `output` in place of standard output.
+    pub fn to(mut output: impl Write + Send + 'static) -> Output {
         let (lines, waiting) = sync_channel::<Line>(WAITING_LINES_MAX);
         let writer = thread::spawn(move || {
             for line in waiting {
-                let mut output = io::stdout().lock();
                 if output.write_all(&line()).and_then(|()| output.flush()).is_err() {
-                    output_is_lost();
+                    report_lost_output();
                     return;
                 }
             }
@@ -37,16 +41,16 @@ impl Output {
         }
     }
 
-    /// Print what `make` makes.
+    /// Print the value that `make` returns.
     pub fn print<T: Serialize>(&self, make: impl FnOnce() -> T + Send + 'static) {
         let line: Line = Box::new(move || json_line(&make()));
-        // It fails where the writer has found that nobody reads; then the engine is about to end.
+        // Sending fails if the writer has found that nobody reads. The engine ends soon in that case.
         let _ = self.lines.as_ref().expect("open until dropped").send(line);
     }
 }
 
 impl Drop for Output {
-    /// Waits until everything is written.
+    /// Wait until everything is written.
     fn drop(&mut self) {
         self.lines = None;
         if let Some(writer) = self.writer.take() {
@@ -55,7 +59,7 @@ impl Drop for Output {
     }
 }
 
-/// A value as a line; none of ours can fail to become JSON.
+/// Return a value as one line of JSON. No type of the engine can fail to become JSON.
 pub fn json_line<T: Serialize>(value: &T) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("keys are strings");
     line.push(b'\n');

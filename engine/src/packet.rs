@@ -1,7 +1,10 @@
-//! A packet: 18 bytes of header, packed so that they fit into the smallest Ethernet frame, then content. docs/engine.md
-//! has the layout.
+//! A packet: a header of 18 bytes, which fits into the smallest Ethernet frame, and then content. docs/engine.md
+//! describes the layout.
 
 use std::fmt;
+use std::str::FromStr;
+
+use clap::ValueEnum;
 
 pub const HEADER_BYTES: usize = 18;
 pub const PAYLOAD_BYTES_MAX: usize = 8972;
@@ -18,22 +21,26 @@ const SHARED_TIME: u8 = 0b0001_0000;
 const MARK_MASK: u8 = 0b1110_0000;
 const MARK: u8 = 0b0100_0000;
 
-/// The 56 random bits that tell a session's packets from all others.
+/// The 56 random bits by which packets of a session are recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token([u8; TOKEN_BYTES]);
 
 impl Token {
-    /// From 14 hexadecimal digits.
-    pub fn parse(text: &str) -> Option<Token> {
-        if text.len() != 2 * TOKEN_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        let number = u64::from_str_radix(text, 16).ok()?;
-        number.to_be_bytes()[1..].try_into().ok().map(Token)
-    }
-
     pub fn seed(self) -> u64 {
         self.0.iter().fold(0, |seed, &byte| (seed << 8) | u64::from(byte))
+    }
+}
+
+impl FromStr for Token {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Token, String> {
+        let wrong = || format!("{} hexadecimal digits are required", 2 * TOKEN_BYTES);
+        if text.len() != 2 * TOKEN_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let number = u64::from_str_radix(text, 16).map_err(|_| wrong())?;
+        number.to_be_bytes()[1..].try_into().map(Token).map_err(|_| wrong())
     }
 }
 
@@ -50,8 +57,8 @@ pub enum Kind {
     Answer = 2,
 }
 
-/// What fills a packet behind its header.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The bytes that follow the header of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Content {
     Zeros = 0,
     Pattern = 1,
@@ -62,20 +69,20 @@ pub enum Content {
 pub struct Header {
     pub kind: Kind,
     pub content: Content,
-    /// Other packets went out with the same system call, so that the send time is not this packet's own.
+    /// True if other packets left with the same system call, so that the send time is not exact for this packet.
     pub shared_time: bool,
     pub flow: u8,
-    /// Modulo 2^32.
+    /// Sequence number modulo 2^32.
     pub sequence: u32,
-    /// CLOCK_MONOTONIC of the sender, modulo 2^40 [ns].
+    /// Time of sending, CLOCK_MONOTONIC of the sender modulo 2^40 [ns].
     pub send_time: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Not of this session.
+    /// The packet does not belong to this session.
     Foreign,
-    /// The session's token, but not a header of ours.
+    /// The packet has the session's token but no valid header.
     Broken,
 }
 
@@ -119,15 +126,16 @@ impl Header {
         })
     }
 
-    /// Nanoseconds from the send time until `arrival_ns`, as far as 40 bits tell: within 550 s of the truth's sign.
+    /// Return the time from sending to `arrival_ns` [ns]. The send time has 40 bits, so the result is right within
+    /// +-549 s.
     pub fn age_ns(&self, arrival_ns: u64) -> i64 {
         wrap_ns(arrival_ns.wrapping_sub(self.send_time) as i64)
     }
 }
 
-/// A difference of times of which at least one is known modulo 2^40 only: the one that is nearest to 0.
+/// Return the value nearest to 0 of a time difference that is known modulo 2^40 [ns].
 pub fn wrap_ns(difference_ns: i64) -> i64 {
-    // The upper half of the range is the past: sign-extend from bit 39.
+    // The upper half of the range is negative: sign-extend from bit 39.
     (difference_ns << (64 - TIME_BITS)) >> (64 - TIME_BITS)
 }
 
@@ -140,9 +148,9 @@ pub fn make_answer(packet: &mut [u8], shares_time: bool) {
     }
 }
 
-/// The bytes behind the headers: cut from a stock that both ends make alike, at a place that depends on the packet, so
-/// that a packet that was cut, swapped or altered does not fit.
-pub struct Contents {
+/// The content of packets. Both ends generate the same pool, and each packet takes a part of it whose position
+/// depends on its header. A packet that was cut, exchanged or altered therefore does not match.
+pub struct ContentPool {
     random: Vec<u8>,
     pattern: Vec<u8>,
     zeros: Vec<u8>,
@@ -150,8 +158,8 @@ pub struct Contents {
 
 const STOCK_BYTES: usize = 1 << 16;
 
-impl Contents {
-    pub fn new(token: Token) -> Contents {
+impl ContentPool {
+    pub fn new(token: Token) -> ContentPool {
         let length = STOCK_BYTES + PAYLOAD_BYTES_MAX;
         // SplitMix64 (Steele, Lea, Flood 2014), seeded with the token.
         let mut state = token.seed();
@@ -165,14 +173,14 @@ impl Contents {
         .flatten()
         .take(length)
         .collect();
-        Contents {
+        ContentPool {
             random,
             pattern: (0..=255).cycle().take(length).collect(),
             zeros: vec![0; length],
         }
     }
 
-    /// What belongs behind `header` in a packet of `packet_bytes`.
+    /// Return the content that follows `header` in a packet of `packet_bytes`.
     pub fn of(&self, header: &Header, packet_bytes: usize) -> &[u8] {
         let stock = match header.content {
             Content::Zeros => &self.zeros,
@@ -194,7 +202,7 @@ mod tests {
     use super::*;
 
     fn token() -> Token {
-        Token::parse("00112233445566").unwrap()
+        "00112233445566".parse::<Token>().unwrap()
     }
 
     fn headers() -> impl Strategy<Value = Header> {
@@ -229,7 +237,7 @@ mod tests {
             let is_ours = packet.get(..TOKEN_BYTES) == Some(&token().0);
             prop_assert_eq!(read == Err(Refusal::Foreign), !is_ours);
             if let Ok(header) = read {
-                // Nothing in an accepted packet is lost on the way through the header.
+                // The header keeps every bit of an accepted packet.
                 let mut again = packet.clone();
                 header.write(token(), &mut again);
                 prop_assert_eq!(again, packet);
@@ -261,8 +269,8 @@ mod tests {
 
     #[test]
     fn a_token_is_14_hexadecimal_digits() {
-        assert_eq!(Token::parse("00112233445566").unwrap().to_string(), "00112233445566");
-        assert_eq!(Token::parse("FFeeddCCbbaa99").unwrap().to_string(), "ffeeddccbbaa99");
+        assert_eq!("00112233445566".parse::<Token>().unwrap().to_string(), "00112233445566");
+        assert_eq!("FFeeddCCbbaa99".parse::<Token>().unwrap().to_string(), "ffeeddccbbaa99");
         for wrong in [
             "",
             "0011223344556",
@@ -270,13 +278,13 @@ mod tests {
             "0011223344556g",
             "+0112233445566",
         ] {
-            assert_eq!(Token::parse(wrong), None, "{wrong}");
+            assert_eq!(wrong.parse::<Token>().ok(), None, "{wrong}");
         }
     }
 
     #[test]
     fn random_content_looks_random_and_depends_on_the_session() {
-        let contents = Contents::new(token());
+        let contents = ContentPool::new(token());
         let mut counts = [0u32; 256];
         contents.random.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
         let expected = contents.random.len() as f64 / 256.0;
@@ -288,7 +296,7 @@ mod tests {
         assert!(chi < 355.0, "{chi}");
         assert_ne!(
             contents.random,
-            Contents::new(Token::parse("00112233445567").unwrap()).random
+            ContentPool::new("00112233445567".parse::<Token>().unwrap()).random
         );
     }
 }

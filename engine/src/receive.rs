@@ -1,61 +1,61 @@
-//! `receive`: count what comes one way.
+//! `receive`: count packets that arrive one way.
 
 use std::net::UdpSocket;
 
 use serde::Serialize;
 
-use crate::arguments::Receive;
-use crate::arrivals::Intake;
-use crate::counter::Counter;
-use crate::counting::Gate;
-use crate::ending::{CannotHere, EndReason};
-use crate::histogram::{Durations, Figures};
-use crate::listening::{Arrivals, Listener, listen};
+use crate::arrival_counter::ArrivalCounter;
+use crate::command_line::ReceiveArguments;
+use crate::counts::{ArrivalCounts, SessionTotals};
+use crate::histogram::{DurationHistogram, DurationSummary};
+use crate::listener::{ArrivalTimes, Listener, listen};
 use crate::output::Output;
 use crate::packet::Kind;
-use crate::socket::{Closing, Means, open};
-use crate::tally::{Tally, Totals};
+use crate::packet_reader::PacketReader;
+use crate::sequence::SessionFilter;
+use crate::shutdown::{EndReason, EngineError};
+use crate::socket::{EngineFacts, SocketCapabilities, open};
 
 #[derive(Serialize)]
-struct Interval {
+struct ReceiveIntervalLine {
     r#type: &'static str,
     role: &'static str,
     index: u64,
     start_ns: u64,
     end_ns: u64,
     #[serde(flatten)]
-    tally: Tally,
-    delay_ns: Option<Figures>,
-    delay_variation_ns: Option<Figures>,
+    counts: ArrivalCounts,
+    delay_ns: Option<DurationSummary>,
+    delay_variation_ns: Option<DurationSummary>,
 }
 
 #[derive(Serialize)]
-struct Summary {
+struct ReceiveSummaryLine {
     r#type: &'static str,
     role: &'static str,
     end_reason: EndReason,
     #[serde(flatten)]
-    closing: Closing,
+    facts: EngineFacts,
     #[serde(flatten)]
-    tally: Tally,
+    counts: ArrivalCounts,
     #[serde(flatten)]
-    totals: Totals,
-    delay_ns: Option<Figures>,
-    delay_variation_ns: Option<Figures>,
+    totals: SessionTotals,
+    delay_ns: Option<DurationSummary>,
+    delay_variation_ns: Option<DurationSummary>,
 }
 
-/// Delays and their variation, where they are measured.
+/// Delays and delay variation, if they are measured.
 struct Delays {
-    delay: Option<Durations>,
-    variation: Option<Durations>,
+    delay: Option<DurationHistogram>,
+    variation: Option<DurationHistogram>,
 }
 
 impl Delays {
-    fn new(arguments: &Receive) -> Delays {
+    fn new(arguments: &ReceiveArguments) -> Delays {
         let measured = arguments.common.latency;
         Delays {
-            delay: (measured && arguments.same_clock).then(Durations::new),
-            variation: measured.then(Durations::new),
+            delay: (measured && arguments.same_clock).then(DurationHistogram::new),
+            variation: measured.then(DurationHistogram::new),
         }
     }
 
@@ -69,99 +69,88 @@ impl Delays {
     }
 }
 
-/// The interval that is being counted.
-struct Open {
+/// The interval that is currently counted.
+struct CurrentInterval {
     index: u64,
     start_ns: u64,
-    before: Tally,
+    before: ArrivalCounts,
     delays: Delays,
 }
 
-struct Receiver<'a> {
-    arguments: &'a Receive,
+pub struct Receiver<'a> {
+    arguments: &'a ReceiveArguments,
     socket: &'a UdpSocket,
     output: &'a Output,
-    intake: Intake,
-    counter: Counter,
+    reader: PacketReader,
+    pub counter: ArrivalCounter,
     delays: Delays,
-    open: Option<Open>,
-    arrivals: Arrivals,
+    open: Option<CurrentInterval>,
+    arrivals: ArrivalTimes,
 }
 
-pub fn run(arguments: &Receive, output: &Output) -> Result<(), CannotHere> {
+pub fn run(arguments: &ReceiveArguments, output: &Output) -> Result<(), EngineError> {
     let common = &arguments.common;
     let opened = [open(arguments.bind, None, common.buffer_bytes)?];
     let socket = &opened[0].socket;
-    let means = Means::new(common, &opened, false, true);
-    let gate = Gate::new(common.session, Kind::OneWay, arguments.sizes.clone());
-    let late_ns = arguments.same_clock.then_some(arguments.late_ns);
-    let mut receiver = Receiver {
-        arguments,
-        socket,
-        output,
-        intake: Intake::new(false, means.stamps, means.path, common.wait, common.latency, &[socket]),
-        counter: Counter::new(gate, late_ns, common.latency, arguments.bind.is_ipv6()),
-        delays: Delays::new(arguments),
-        open: None,
-        arrivals: Arrivals::new(),
-    };
+    let capabilities = SocketCapabilities::new(common, &opened, false, true);
+    let mut receiver = Receiver::new(arguments, &capabilities, socket, output);
     let start_ns = receiver.arrivals.last_ns;
-    let hello = means.hello("receive", common, &opened);
+    let hello = capabilities.hello("receive", common, &opened);
     output.print(move || hello);
 
     let end_reason = listen(&mut receiver, socket, common, arguments.silence_ns);
-    receiver.finish(end_reason, Closing::new(common, &means, start_ns));
+    receiver.finish(end_reason, EngineFacts::new(common, &capabilities, start_ns));
     Ok(())
 }
 
 impl Listener for Receiver<'_> {
     fn take(&mut self) -> usize {
-        let count = self.intake.take(self.socket);
+        let count = self.reader.take(self.socket);
         if count == 0 {
             return 0;
         }
-        let now_ns = self.intake.clock.now_ns();
-        let of_session = self.counter.tally.of_session();
-        let open = self.open.get_or_insert_with(|| Open {
+        let now_ns = self.reader.clock.now_ns();
+        let of_session = self.counter.counts.of_session();
+        let open = self.open.get_or_insert_with(|| CurrentInterval {
             index: 0,
             start_ns: now_ns,
-            before: Tally::default(),
+            before: ArrivalCounts::default(),
             delays: Delays::new(self.arguments),
         });
         for index in 0..count {
-            let received = self.counter.count(&self.intake, index);
+            let received = self.counter.count(&self.reader, index);
             if let Some(received) = received.filter(|received| received.is_delay) {
                 self.delays.record(received.age_ns, received.variation_ns);
                 open.delays.record(received.age_ns, received.variation_ns);
             }
         }
-        if self.counter.tally.of_session() > of_session {
+        if self.counter.counts.of_session() > of_session {
             self.arrivals.note(now_ns);
         } else if self.arrivals.first_ns.is_none() {
-            // Foreign packets start nothing; they are counted with the first interval.
+            // Foreign packets start no session. The first interval counts them.
             self.open = None;
         }
         count
     }
 
     fn close_interval(&mut self, end_ns: u64) {
-        self.settle();
+        self.refresh_counts();
         let Some(open) = self.open.take() else { return };
         let (index, start_ns) = (open.index, open.start_ns);
-        let tally = self.counter.tally.since(&open.before);
-        self.open = Some(Open {
+        let counts = self.counter.counts.since(&open.before);
+        self.open = Some(CurrentInterval {
             index: index + 1,
             start_ns: end_ns,
-            before: self.counter.tally,
+            before: self.counter.counts,
             delays: Delays::new(self.arguments),
         });
-        self.output.print(move || Interval {
+        self.output.print(move || ReceiveIntervalLine {
             r#type: "interval",
             role: "receive",
             index,
             start_ns,
             end_ns,
-            tally,
+            counts,
             delay_ns: open.delays.delay.map(|delay| delay.figures()),
             delay_variation_ns: open.delays.variation.map(|variation| variation.figures()),
         });
@@ -172,38 +161,66 @@ impl Listener for Receiver<'_> {
     }
 
     fn packets(&self) -> u64 {
-        self.counter.tally.of_session()
+        self.counter.counts.of_session()
     }
 
-    fn arrivals(&self) -> &Arrivals {
+    fn arrivals(&self) -> &ArrivalTimes {
         &self.arrivals
     }
 
-    fn intake(&mut self) -> &mut Intake {
-        &mut self.intake
+    fn reader(&mut self) -> &mut PacketReader {
+        &mut self.reader
     }
 }
 
-impl Receiver<'_> {
-    fn settle(&mut self) {
-        self.intake.count_dropped(&[self.socket]);
-        self.counter.settle(&self.intake);
+impl<'a> Receiver<'a> {
+    pub fn new(
+        arguments: &'a ReceiveArguments,
+        capabilities: &SocketCapabilities,
+        socket: &'a UdpSocket,
+        output: &'a Output,
+    ) -> Receiver<'a> {
+        let common = &arguments.common;
+        let filter = SessionFilter::new(common.session, Kind::OneWay, arguments.sizes());
+        let late_ns = arguments.same_clock.then_some(arguments.late_ns);
+        Receiver {
+            arguments,
+            socket,
+            output,
+            reader: PacketReader::new(
+                false,
+                capabilities.stamps,
+                capabilities.path,
+                common.wait_mode(),
+                common.latency,
+                &[socket],
+            ),
+            counter: ArrivalCounter::new(filter, late_ns, common.latency, arguments.bind.is_ipv6()),
+            delays: Delays::new(arguments),
+            open: None,
+            arrivals: ArrivalTimes::new(),
+        }
     }
 
-    fn finish(mut self, end_reason: EndReason, closing: Closing) {
-        self.settle();
+    fn refresh_counts(&mut self) {
+        self.reader.count_dropped(&[self.socket]);
+        self.counter.refresh_counts(&self.reader);
+    }
+
+    pub fn finish(mut self, end_reason: EndReason, facts: EngineFacts) {
+        self.refresh_counts();
         if self.arguments.common.interval_ns > 0 {
-            self.close_interval(closing.end_ns.max(self.intake.clock.now_ns()));
+            self.close_interval(facts.end_ns.max(self.reader.clock.now_ns()));
         }
-        let totals = self.counter.totals(&self.intake);
-        let tally = self.counter.tally;
+        let totals = self.counter.totals(&self.reader);
+        let counts = self.counter.counts;
         let delays = self.delays;
-        self.output.print(move || Summary {
+        self.output.print(move || ReceiveSummaryLine {
             r#type: "summary",
             role: "receive",
             end_reason,
-            closing,
-            tally,
+            facts,
+            counts,
             totals,
             delay_ns: delays.delay.map(|delay| delay.summary()),
             delay_variation_ns: delays.variation.map(|variation| variation.summary()),

@@ -1,39 +1,43 @@
-//! `send`: packets at a rate, in bursts, in a window or as fast as it goes; with an echo their answers, too.
+//! `send`: send packets at a rate, in bursts, in a window or as fast as possible, and count their answers with
+//! --echo.
 
 mod summary;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::answers::Intervals;
-use crate::arguments::{Load, Send};
-use crate::counting::Gate;
+use crate::command_line::{OfferedLoad, SendArguments};
+use crate::counts::ArrivalCounts;
 use crate::echo::Echo;
-use crate::ending::{CannotHere, EndReason, asked_to_end};
 use crate::io::{self, BATCH_MAX, now_ns};
-use crate::listening::DRAIN_NS;
+use crate::listener::DRAIN_NS;
 use crate::output::Output;
-use crate::pace::{Evenness, Schedule};
+use crate::pacing::{PacingQuality, Schedule};
 use crate::packet::{Header, Kind};
-use crate::socket::{Closing, Means, Opened, open};
-use crate::tally::Tally;
+use crate::send_intervals::SendIntervals;
+use crate::sequence::SessionFilter;
+use crate::shutdown::{EndReason, EngineError, stop_requested};
+use crate::socket::{EngineFacts, OpenSocket, SocketCapabilities, open};
 use crate::transmit::{Packet, Transmitter};
 
-/// A sleep ends up to 60 us late; the rest of the time until a packet is due is spun away [ns].
+/// Time before a packet is due from which the sender spins [ns]. A sleep ends up to 60 us late.
 const SPIN_NS: u64 = 80_000;
 const SLEEP_MAX_NS: u64 = 50_000_000;
-/// A sender that was held up shortly before its end may still send what was due [ns].
+/// Time after the end in which a delayed sender may still send packets that were due [ns].
 const GRACE_NS: u64 = 20_000_000;
 
 struct Sender<'a> {
-    arguments: &'a Send,
+    arguments: &'a SendArguments,
     sockets: Vec<&'a UdpSocket>,
     output: &'a Output,
     transmitter: Transmitter,
-    gate: Gate,
+    filter: SessionFilter,
     buffers: Vec<u8>,
+    sizes: Vec<usize>,
     size_max: usize,
-    /// The next sequence number of each flow, and whose turn it is.
+    load: OfferedLoad,
+    /// Next sequence number of each flow.
     sequences: Vec<u64>,
+    /// Flow that sends next.
     turn: usize,
     start_ns: u64,
     sent_packets: u64,
@@ -42,33 +46,33 @@ struct Sender<'a> {
     first_send_ns: Option<u64>,
     last_send_ns: Option<u64>,
     schedule: Option<Schedule>,
-    evenness: Option<Evenness>,
-    intervals: Intervals,
+    pacing_quality: Option<PacingQuality>,
+    intervals: SendIntervals,
     echo: Option<Echo>,
 }
 
-pub fn run(arguments: &Send, output: &Output) -> Result<(), CannotHere> {
+pub fn run(arguments: &SendArguments, output: &Output) -> Result<(), EngineError> {
     let common = &arguments.common;
-    io::wake_punctually();
+    io::reduce_timer_slack();
     let opened = open_flows(arguments)?;
     let sockets: Vec<&UdpSocket> = opened.iter().map(|one| &one.socket).collect();
-    let mut means = Means::new(common, &opened, true, arguments.echo);
+    let mut capabilities = SocketCapabilities::new(common, &opened, true, arguments.echo);
     let start_ns = now_ns();
-    let hello = means.hello("send", common, &opened);
+    let hello = capabilities.hello("send", common, &opened);
     output.print(move || hello);
 
-    let mut sender = Sender::new(arguments, sockets, output, &means);
+    let mut sender = Sender::new(arguments, sockets, output, &capabilities);
     let end_reason = sender.send_all();
     let end_ns = now_ns();
     if sender.echo.is_some() && !matches!(end_reason, EndReason::InputClosed | EndReason::Signal) {
-        sender.linger();
+        sender.await_late_answers();
     }
-    means.path = sender.transmitter.path;
-    sender.finish(end_reason, end_ns, Closing::new(common, &means, start_ns));
+    capabilities.path = sender.transmitter.path;
+    sender.finish(end_reason, end_ns, EngineFacts::new(common, &capabilities, start_ns));
     Ok(())
 }
 
-fn open_flows(arguments: &Send) -> Result<Vec<Opened>, CannotHere> {
+fn open_flows(arguments: &SendArguments) -> Result<Vec<OpenSocket>, EngineError> {
     let unspecified = match arguments.target {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -78,7 +82,7 @@ fn open_flows(arguments: &Send) -> Result<Vec<Opened>, CannotHere> {
         .map(|flow| {
             let mut source = first;
             if first.port() != 0 {
-                source.set_port(first.port().wrapping_add(flow as u16));
+                source.set_port(first.port().wrapping_add(flow));
             }
             open(source, Some(arguments.target), arguments.common.buffer_bytes)
         })
@@ -86,20 +90,26 @@ fn open_flows(arguments: &Send) -> Result<Vec<Opened>, CannotHere> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(arguments: &'a Send, sockets: Vec<&'a UdpSocket>, output: &'a Output, means: &Means) -> Sender<'a> {
+    fn new(
+        arguments: &'a SendArguments,
+        sockets: Vec<&'a UdpSocket>,
+        output: &'a Output,
+        capabilities: &SocketCapabilities,
+    ) -> Sender<'a> {
         let common = &arguments.common;
-        let size_max = arguments.sizes.iter().copied().max().unwrap_or_default();
-        let echo = arguments.echo.then(|| Echo::new(arguments, &sockets, means));
+        let (sizes, load) = (arguments.sizes(), arguments.load());
+        let size_max = sizes.iter().copied().max().unwrap_or_default();
+        let echo = arguments.echo.then(|| Echo::new(arguments, &sockets, capabilities));
         let kind = if arguments.echo { Kind::Request } else { Kind::OneWay };
-        let gate = Gate::new(common.session, kind, Vec::new());
+        let filter = SessionFilter::new(common.session, kind, Vec::new());
         let start_ns = now_ns();
-        let (schedule, evenness) = match arguments.load {
-            Load::Rate(rate) => (Some(Schedule::new(rate, start_ns)), Some(Evenness::new(rate))),
+        let (schedule, pacing_quality) = match load {
+            OfferedLoad::Rate(rate) => (Some(Schedule::new(rate, start_ns)), Some(PacingQuality::new(rate))),
             _ => (None, None),
         };
         let timeout_ns = arguments.echo.then_some(arguments.timeout_ns);
         Sender {
-            intervals: Intervals::new(
+            intervals: SendIntervals::new(
                 start_ns,
                 common.interval_ns,
                 timeout_ns,
@@ -110,10 +120,12 @@ impl<'a> Sender<'a> {
             arguments,
             sockets,
             output,
-            transmitter: Transmitter::new(means.path, common.path.is_some()),
-            gate,
+            transmitter: Transmitter::new(capabilities.path, common.path.is_some()),
+            filter,
             buffers: vec![0; size_max * BATCH_MAX],
+            sizes,
             size_max,
+            load,
             turn: 0,
             start_ns,
             sent_packets: 0,
@@ -122,12 +134,12 @@ impl<'a> Sender<'a> {
             first_send_ns: None,
             last_send_ns: None,
             schedule,
-            evenness,
+            pacing_quality,
             echo,
         }
     }
 
-    /// Packets that were dealt with, sent or refused.
+    /// Return the number of packets that were sent or refused.
     fn done(&self) -> u64 {
         self.sent_packets + self.unsent_packets
     }
@@ -140,11 +152,11 @@ impl<'a> Sender<'a> {
         let total = self.total();
         loop {
             let now_ns = now_ns();
-            if let Some(reason) = asked_to_end() {
+            if let Some(reason) = stop_requested() {
                 return reason;
             }
             if self.done() >= total {
-                // A rate has its whole duration, the gap after the last packet included.
+                // A stream with a rate lasts for its whole duration, the gap after its last packet included.
                 if common.count.is_some_and(|count| self.done() >= count) {
                     return EndReason::Count;
                 }
@@ -159,7 +171,7 @@ impl<'a> Sender<'a> {
             if room > 0 {
                 self.send_batch(room);
             }
-            let is_more = self.hear();
+            let is_more = self.receive_answers();
             self.close_intervals();
             if room == 0 && !is_more {
                 self.wait(end_ns);
@@ -167,7 +179,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// How many packets there will be, as far as that is known.
+    /// Return how many packets are to be sent in all, as far as that is known.
     fn total(&self) -> u64 {
         let common = &self.arguments.common;
         let by_rate = match (&self.schedule, common.duration_ns) {
@@ -177,17 +189,17 @@ impl<'a> Sender<'a> {
         by_rate.min(common.count.unwrap_or(u64::MAX))
     }
 
-    /// How many packets may leave now.
+    /// Return how many packets may leave now.
     fn room(&mut self, now_ns: u64) -> u64 {
-        match self.arguments.load {
-            Load::FlatOut => u64::MAX,
-            Load::Rate(_) => self.schedule.as_mut().map_or(0, |schedule| schedule.release(now_ns)),
-            Load::Burst(packets, pause_ns) => {
+        match self.load {
+            OfferedLoad::FlatOut => u64::MAX,
+            OfferedLoad::Rate(_) => self.schedule.as_mut().map_or(0, |schedule| schedule.release(now_ns)),
+            OfferedLoad::Burst(packets, pause_ns) => {
                 let bursts = match pause_ns {
                     Some(pause_ns) if pause_ns > 0 => (now_ns - self.start_ns) / pause_ns + 1,
                     _ => u64::MAX,
                 };
-                // A burst that took longer than its pause is not followed by two at once.
+                // A burst that takes longer than its pause is not followed by two bursts at once.
                 let begun = self.done() / packets;
                 if bursts > begun || self.done() % packets != 0 {
                     packets - self.done() % packets
@@ -195,17 +207,17 @@ impl<'a> Sender<'a> {
                     0
                 }
             }
-            Load::Window(packets) => {
+            OfferedLoad::Window(packets) => {
                 let Some(echo) = &mut self.echo else { return 0 };
-                echo.under_way.give_up(now_ns);
-                packets.saturating_sub(echo.under_way.packets())
+                echo.in_flight.expire(now_ns);
+                packets.saturating_sub(echo.in_flight.packets())
             }
         }
     }
 
-    /// Send up to `room` packets of the flow whose turn it is.
+    /// Send up to `room` packets of the next flow.
     fn send_batch(&mut self, room: u64) {
-        let sizes = &self.arguments.sizes;
+        let sizes = &self.sizes;
         let size = |index: u64| sizes[(index % sizes.len() as u64) as usize];
         let most = match (self.arguments.common.latency, sizes.len()) {
             (true, _) => 1,
@@ -229,7 +241,7 @@ impl<'a> Sender<'a> {
                 sequence: (self.sequences[flow] + index as u64) as u32,
                 send_time: time_ns,
             };
-            self.gate
+            self.filter
                 .fill(&header, &mut buffer[..size(self.sent_packets + index as u64)]);
         }
         let packets: Vec<Packet> = (self.buffers.chunks_exact(self.size_max).take(count).enumerate())
@@ -255,48 +267,48 @@ impl<'a> Sender<'a> {
             self.last_send_ns = Some(time_ns);
         }
         let mut stalls = 0;
-        if let (Some(evenness), Some(due_ns)) = (&mut self.evenness, first_due_ns) {
-            let before = evenness.punctuality.stalls;
-            evenness.record(time_ns, due_ns, taken + refused);
-            stalls = evenness.punctuality.stalls - before;
+        if let (Some(pacing_quality), Some(due_ns)) = (&mut self.pacing_quality, first_due_ns) {
+            let before = pacing_quality.stall_counter.stalls;
+            pacing_quality.record(time_ns, due_ns, taken + refused);
+            stalls = pacing_quality.stall_counter.stalls - before;
         }
         if let Some(schedule) = &mut self.schedule {
             schedule.advance(taken + refused);
         }
         if let Some(echo) = &mut self.echo {
-            echo.under_way.sent(time_ns, taken);
+            echo.in_flight.sent(time_ns, taken);
         }
         self.intervals.sent(time_ns, taken, bytes, refused, stalls);
     }
 
-    /// Count the answers that are there; whether there may be more.
-    fn hear(&mut self) -> bool {
+    /// Count the answers that have arrived. Returns true if more may be waiting.
+    fn receive_answers(&mut self) -> bool {
         match &mut self.echo {
-            Some(echo) => echo.hear(&self.sockets, &mut self.intervals),
+            Some(echo) => echo.receive_answers(&self.sockets, &mut self.intervals),
             None => false,
         }
     }
 
     fn close_intervals(&mut self) {
         while self.intervals.is_due(now_ns()) {
-            let tally = self.settle();
-            self.intervals.close(&tally, self.output);
+            let counts = self.refresh_counts();
+            self.intervals.close(&counts, self.output);
         }
     }
 
-    /// What has arrived so far, up to date.
-    fn settle(&mut self) -> Tally {
+    /// Return the up-to-date counts of what has arrived.
+    fn refresh_counts(&mut self) -> ArrivalCounts {
         self.echo
             .as_mut()
-            .map_or_else(Tally::default, |echo| echo.settle(&self.sockets))
+            .map_or_else(ArrivalCounts::default, |echo| echo.refresh_counts(&self.sockets))
     }
 
-    /// Nothing may leave now: wait for the time or the answer that changes it.
+    /// Wait until a packet may leave or an answer arrives.
     fn wait(&mut self, end_ns: u64) {
         let now_ns = now_ns();
-        let next_ns = match (self.arguments.load, &self.schedule) {
-            (Load::Rate(_), Some(schedule)) => schedule.next_release_ns(),
-            (Load::Burst(_, Some(pause_ns)), _) if pause_ns > 0 => {
+        let next_ns = match (self.load, &self.schedule) {
+            (OfferedLoad::Rate(_), Some(schedule)) => schedule.next_release_ns(),
+            (OfferedLoad::Burst(_, Some(pause_ns)), _) if pause_ns > 0 => {
                 self.start_ns + ((now_ns - self.start_ns) / pause_ns + 1) * pause_ns
             }
             _ => now_ns + SLEEP_MAX_NS,
@@ -305,28 +317,28 @@ impl<'a> Sender<'a> {
         if wake_ns <= now_ns {
             std::hint::spin_loop();
         } else if let Some(echo) = &self.echo {
-            echo.intake.wait(&self.sockets, wake_ns);
+            echo.reader.wait(&self.sockets, wake_ns);
         } else {
             io::sleep_until_ns(wake_ns);
         }
     }
 
-    /// After the last packet: hear answers until all have come or are late.
-    fn linger(&mut self) {
+    /// After the last packet, count answers until all have arrived or are late.
+    fn await_late_answers(&mut self) {
         let until_ns = now_ns() + self.arguments.timeout_ns;
         loop {
-            let is_more = self.hear();
+            let is_more = self.receive_answers();
             self.close_intervals();
             let Some(echo) = &self.echo else { return };
             let now_ns = now_ns();
-            // A full batch is followed by another one, but not without end: foreign packets may come as well.
+            // Foreign packets can fill batch after batch, so a full batch does not prolong the wait without limit.
             let emptied = !is_more || now_ns > until_ns + DRAIN_NS;
-            let missing = self.sent_packets.saturating_sub(echo.counter.tally.received_packets);
-            if emptied && (missing == 0 || now_ns >= until_ns || asked_to_end().is_some()) {
+            let missing = self.sent_packets.saturating_sub(echo.counter.counts.received_packets);
+            if emptied && (missing == 0 || now_ns >= until_ns || stop_requested().is_some()) {
                 return;
             }
             if !is_more {
-                echo.intake.wait(&self.sockets, until_ns);
+                echo.reader.wait(&self.sockets, until_ns);
             }
         }
     }

@@ -1,39 +1,41 @@
-//! Hand packets to the kernel the fastest way that it takes, and account for each.
+//! Send packets by the fastest path that works, and account for each packet.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, IoSlice};
 use std::net::UdpSocket;
 
-use crate::arguments::Path;
+use crate::command_line::IoPath;
 use crate::io::{self, Address, BATCH_MAX, Message};
 
-/// Packets of a GSO burst: UDP_MAX_SEGMENTS (include/linux/udp.h), 64 before Linux 6.9.
+/// Most packets of a GSO burst: UDP_MAX_SEGMENTS (include/linux/udp.h), 64 before Linux 6.9.
 pub const SEGMENTS_MAX: usize = 128;
 const SEGMENTS_MAX_OLD: usize = 64;
-/// A burst is one IP packet until it is cut; its length has 16 bits, headers included.
+/// Longest GSO burst [bytes]. A burst is one IP packet until the kernel cuts it, and the length of an IP packet has
+/// 16 bits, headers included.
 const BURST_BYTES_MAX: usize = 65_000;
 
-/// An error may be about an earlier packet, as ICMP reported it: then the call has sent nothing, but the next one may.
+/// Most attempts for one packet. An error can concern an earlier packet that ICMP reported. That call sends
+/// nothing, but the next one can succeed.
 const ATTEMPTS: usize = 3;
 
-/// A packet, and where to if the socket is not connected.
+/// A packet, with its destination if the socket is not connected.
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
     pub bytes: &'a [u8],
     pub to: Option<&'a Address>,
 }
 
-/// What became of the first packets of those that were handed over; none beyond has been tried.
+/// The result for the first packets of a batch. Packets after those were not tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct SendOutcome {
     pub taken: usize,
-    /// Refused, right behind those that were taken.
+    /// Packets that the kernel refused, directly after the packets that it took.
     pub refused: usize,
 }
 
 pub struct Transmitter {
-    pub path: Path,
-    /// A path that was asked for is kept, whatever it brings.
+    pub path: IoPath,
+    /// True if the user chose the path, so that there is no fallback.
     forced: bool,
     segments_max: usize,
     pub errors: BTreeMap<String, u64>,
@@ -42,7 +44,7 @@ pub struct Transmitter {
 }
 
 impl Transmitter {
-    pub fn new(path: Path, forced: bool) -> Transmitter {
+    pub fn new(path: IoPath, forced: bool) -> Transmitter {
         let errors = BTreeMap::new();
         Transmitter {
             path,
@@ -54,17 +56,18 @@ impl Transmitter {
         }
     }
 
-    /// How many packets of this size are worth handing over at once.
+    /// Return how many packets of this size to pass to `send` in one batch.
     pub fn batch_packets(&self, packet_bytes: usize) -> usize {
         match self.path {
-            Path::Gso => self.segments_max.min(BURST_BYTES_MAX / packet_bytes).max(1),
-            Path::Mmsg => BATCH_MAX / 2,
-            Path::Plain => 1,
+            IoPath::Gso => self.segments_max.min(BURST_BYTES_MAX / packet_bytes).max(1),
+            IoPath::Mmsg => BATCH_MAX / 2,
+            IoPath::Plain => 1,
         }
     }
 
-    /// Send packets, at most `BATCH_MAX`, in order. Either all are taken, or the outcome names the first that were refused.
-    pub fn send(&mut self, socket: &UdpSocket, packets: &[Packet]) -> Outcome {
+    /// Send at most `BATCH_MAX` packets in order. Either all are taken, or the outcome counts the first that are
+    /// refused.
+    pub fn send(&mut self, socket: &UdpSocket, packets: &[Packet]) -> SendOutcome {
         let mut taken = 0;
         let mut attempts = 0;
         while taken < packets.len() {
@@ -85,19 +88,19 @@ impl Transmitter {
                     *self.errors.entry(io::error_name(&error)).or_default() += 1;
                     io::drain_errors(socket);
                     attempts += 1;
-                    if attempts == ATTEMPTS || !may_be_an_earlier_packets(&error) {
-                        return Outcome { taken, refused: group };
+                    if attempts == ATTEMPTS || !may_concern_an_earlier_packet(&error) {
+                        return SendOutcome { taken, refused: group };
                     }
                 }
             }
         }
-        Outcome { taken, refused: 0 }
+        SendOutcome { taken, refused: 0 }
     }
 
-    /// One system call; how many packets it sent.
+    /// Make one system call and return how many packets it sent.
     fn call(&mut self, socket: &UdpSocket, packets: &[Packet]) -> Result<usize, Error> {
         let parts: Vec<IoSlice> = packets.iter().map(|packet| IoSlice::new(packet.bytes)).collect();
-        if self.path == Path::Plain {
+        if self.path == IoPath::Plain {
             let message = Message {
                 parts: &parts[..1],
                 to: packets[0].to,
@@ -127,16 +130,16 @@ impl Transmitter {
         match io::send_messages(socket, &messages) {
             Ok(count) => Ok(messages[..count].iter().map(|message| message.parts.len()).sum()),
             Err(error) if error.raw_os_error() == Some(libc::ENOSYS) && !self.forced => {
-                self.path = Path::Plain;
+                self.path = IoPath::Plain;
                 self.call(socket, packets)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// How many packets from the first on may be one burst: of one size, to one address.
+    /// Return how many of the first packets can form one burst: packets of one size to one address.
     fn group_length(&self, packets: &[Packet]) -> usize {
-        if self.path != Path::Gso {
+        if self.path != IoPath::Gso {
             return 1;
         }
         let first = packets[0];
@@ -145,10 +148,10 @@ impl Transmitter {
         packets.iter().take(most).take_while(fits).count()
     }
 
-    /// Give up on bursts of this length, or on bursts: whether this error is a reason to.
+    /// Use shorter bursts, or none, if this error calls for that. Returns true if the path has changed.
     fn fall_back(&mut self, error: &Error) -> bool {
-        // EINVAL: too many segments, or one that does not fit into a frame, or an unknown option; EMSGSIZE the same on
-        // newer kernels; EIO: the device cannot do checksums (before Linux 6.10).
+        // EINVAL: too many segments, a segment that does not fit into a frame, or an unknown option. EMSGSIZE: the
+        // same on newer kernels. EIO: the device cannot compute checksums (before Linux 6.10).
         if !matches!(
             error.raw_os_error(),
             Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO | libc::EOPNOTSUPP)
@@ -158,13 +161,13 @@ impl Transmitter {
         if self.segments_max > SEGMENTS_MAX_OLD && error.raw_os_error() == Some(libc::EINVAL) {
             self.segments_max = SEGMENTS_MAX_OLD;
         } else {
-            self.path = Path::Mmsg;
+            self.path = IoPath::Mmsg;
         }
         true
     }
 }
 
-fn may_be_an_earlier_packets(error: &Error) -> bool {
+fn may_concern_an_earlier_packet(error: &Error) -> bool {
     !matches!(
         error.raw_os_error(),
         Some(libc::ENOBUFS | libc::EAGAIN | libc::EPERM | libc::ENOMEM | libc::EINVAL)
@@ -175,7 +178,7 @@ fn may_be_an_earlier_packets(error: &Error) -> bool {
 mod tests {
     use super::*;
 
-    fn bursts(path: Path, sizes: &[usize]) -> Vec<usize> {
+    fn bursts(path: IoPath, sizes: &[usize]) -> Vec<usize> {
         let bytes = vec![0; 9000];
         let packets: Vec<Packet> = sizes
             .iter()
@@ -195,29 +198,29 @@ mod tests {
 
     #[test]
     fn a_burst_holds_packets_of_one_size_only() {
-        assert_eq!(bursts(Path::Gso, &[18, 18, 18, 548, 548, 18]), [3, 2, 1]);
-        assert_eq!(bursts(Path::Mmsg, &[18, 18, 18]), [1, 1, 1]);
+        assert_eq!(bursts(IoPath::Gso, &[18, 18, 18, 548, 548, 18]), [3, 2, 1]);
+        assert_eq!(bursts(IoPath::Mmsg, &[18, 18, 18]), [1, 1, 1]);
     }
 
     #[test]
     fn a_burst_stays_within_what_an_ip_packet_can_be() {
-        assert_eq!(bursts(Path::Gso, &[8972; 9]), [7, 2]);
-        assert_eq!(bursts(Path::Gso, &[18; 130]), [128, 2]);
+        assert_eq!(bursts(IoPath::Gso, &[8972; 9]), [7, 2]);
+        assert_eq!(bursts(IoPath::Gso, &[18; 130]), [128, 2]);
     }
 
     #[test]
     fn bursts_too_long_for_an_old_kernel_are_halved_and_then_given_up() {
-        let mut transmitter = Transmitter::new(Path::Gso, false);
+        let mut transmitter = Transmitter::new(IoPath::Gso, false);
         let error = Error::from_raw_os_error(libc::EINVAL);
         assert!(transmitter.fall_back(&error));
-        assert_eq!((transmitter.path, transmitter.batch_packets(18)), (Path::Gso, 64));
+        assert_eq!((transmitter.path, transmitter.batch_packets(18)), (IoPath::Gso, 64));
         assert!(transmitter.fall_back(&error));
-        assert_eq!(transmitter.path, Path::Mmsg);
+        assert_eq!(transmitter.path, IoPath::Mmsg);
     }
 
     #[test]
     fn a_full_queue_is_no_reason_to_give_up_bursts() {
-        let mut transmitter = Transmitter::new(Path::Gso, false);
+        let mut transmitter = Transmitter::new(IoPath::Gso, false);
         assert!(!transmitter.fall_back(&Error::from_raw_os_error(libc::ENOBUFS)));
     }
 }

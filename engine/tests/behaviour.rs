@@ -1,4 +1,4 @@
-//! When the engine ends, and to whom a reflector answers.
+//! Check when the engine ends, and whom a reflector answers.
 
 mod common;
 
@@ -78,7 +78,7 @@ fn foreign_packets_are_silence() {
     let socket = talk_to(&receiver);
     let sending = thread::spawn(move || {
         let start = Instant::now();
-        // The last ones go nowhere: the receiver has ended by then.
+        // The receiver has ended by then, so the last packets are lost.
         while start.elapsed() < Duration::from_millis(800) {
             let _ = socket.send(b"somebody else's packet");
             thread::sleep(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! What the engine counts, shown with packets whose fate is known.
+//! Check what the engine counts, by packets whose fate is known.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn what_the_socket_dropped_is_neither_received_nor_forgotten() {
 fn copies_gaps_and_order_are_told_apart() {
     let receiver = Engine::start("receive --bind 127.0.0.1:0 --latency");
     let socket = talk_to(&receiver);
-    // 4 and 7 are missing, 2 comes after 3 and 5, 0 three times.
+    // 4 and 7 are missing, 2 arrives after 3 and 5, and 0 arrives three times.
     for sequence in [0, 1, 3, 5, 2, 0, 6, 8, 0, 9] {
         socket
             .send(&packet(ONE_WAY, sequence, u64::from(sequence) * 1000))
@@ -110,7 +110,7 @@ fn copies_gaps_and_order_are_told_apart() {
     ] {
         assert_eq!(report.count(name), count, "{name}");
     }
-    // Neighbours that came one after the other: 0-1, 8-9.
+    // Neighbours that arrive directly after each other: 0-1, 8-9.
     assert_eq!(report.summary["delay_variation_ns"]["count"], 2);
     assert!(
         report.summary["delay_ns"].is_null(),

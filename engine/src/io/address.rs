@@ -1,4 +1,4 @@
-//! Where a packet came from.
+//! The address of a peer.
 
 use std::ffi::c_int;
 use std::mem::{size_of, zeroed};
@@ -12,7 +12,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Room for an address.
+    /// Return room for an address.
     pub(super) fn unknown() -> Address {
         // SAFETY: sockaddr_storage is plain data, for which all zeros is a value.
         let storage = unsafe { zeroed() };
@@ -25,7 +25,7 @@ impl Address {
         unsafe { std::slice::from_raw_parts((&raw const self.storage).cast::<u8>(), length) }
     }
 
-    /// `None` where the family is neither of the two that UDP sockets have.
+    /// Return the IP address, or `None` if it is neither IPv4 nor IPv6.
     pub fn ip(&self) -> Option<IpAddr> {
         let bytes = self.bytes();
         match c_int::from(self.storage.ss_family) {

@@ -1,5 +1,6 @@
-//! Receiving a batch of packets.
+//! Receive a batch of packets.
 
+use std::ffi::c_int;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::UdpSocket;
@@ -8,85 +9,83 @@ use std::ptr;
 
 use super::Address;
 
-/// A slot takes the longest packet of a session and shows that a longer one was too long. An odd number of cache lines,
-/// so that the first lines of the slots, the only ones that small packets touch, spread over the whole cache.
+/// Bytes for one packet. The longest packet of a session fits, and a longer one is recognised as too long. The size
+/// is an odd number of cache lines, so that the first lines of the slots, which small packets use, spread over the
+/// cache.
 const SLOT_BYTES: usize = 145 * 64;
 
 /// Room for one timestamp: a header and two 64-bit numbers.
 const STAMP_CONTROL_BYTES: usize = 64;
 
-/// Room for a batch of packets, used again for each.
+/// Room for a batch of packets, used again for each batch.
 ///
-/// `headers` and `iovecs` point into the other fields, which are boxed and never replaced: they stay where they are when
-/// the inbox moves.
+/// No pointer outlives a call: `receive` sets the pointers of `headers` and `iovecs` each time.
 pub struct Inbox {
     slots: Box<[u8]>,
     addresses: Box<[Address]>,
     controls: Box<[[u64; STAMP_CONTROL_BYTES / 8]]>,
-    #[allow(dead_code)] // pointed to by `headers`
     iovecs: Box<[libc::iovec]>,
     headers: Box<[libc::mmsghdr]>,
     filled: usize,
+    wants_sources: bool,
+    wants_timestamps: bool,
     one_by_one: bool,
 }
 
 impl Inbox {
-    /// `limit`: packets that one system call takes at most. `sources`: addresses of the senders are wanted; `stamps`: times of the kernel are. `one_by_one`: with a system
-    /// call for each packet, as kernels before 2.6.33 need it.
-    pub fn new(limit: usize, sources: bool, stamps: bool, one_by_one: bool) -> Inbox {
-        let mut slots = vec![0u8; SLOT_BYTES * limit].into_boxed_slice();
-        let mut addresses = vec![Address::unknown(); limit].into_boxed_slice();
-        let mut controls = vec![[0u64; STAMP_CONTROL_BYTES / 8]; limit].into_boxed_slice();
-        let mut iovecs: Box<[libc::iovec]> = slots
-            .chunks_exact_mut(SLOT_BYTES)
-            .map(|slot| libc::iovec {
-                iov_base: slot.as_mut_ptr().cast(),
-                iov_len: SLOT_BYTES,
-            })
-            .collect();
-        let headers = (0..limit)
-            .map(|index| {
-                // SAFETY: mmsghdr is plain data, for which all zeros is a value.
-                let mut header: libc::mmsghdr = unsafe { zeroed() };
-                header.msg_hdr.msg_iov = &raw mut iovecs[index];
-                header.msg_hdr.msg_iovlen = 1;
-                if sources {
-                    header.msg_hdr.msg_name = (&raw mut addresses[index].storage).cast();
-                }
-                if stamps {
-                    header.msg_hdr.msg_control = controls[index].as_mut_ptr().cast();
-                }
-                header
-            })
-            .collect();
+    /// Make room for `limit` packets, the most that one system call takes. `wants_sources` asks for the senders'
+    /// addresses, `wants_timestamps` for the kernel's times of arrival. `one_by_one` uses one system call for each packet,
+    /// as kernels before 2.6.33 need it.
+    pub fn new(limit: usize, wants_sources: bool, wants_timestamps: bool, one_by_one: bool) -> Inbox {
+        // SAFETY: iovec and mmsghdr are plain data, for which all zeros is a value.
+        let (iovec, header): (libc::iovec, libc::mmsghdr) = unsafe { (zeroed(), zeroed()) };
         Inbox {
-            slots,
-            addresses,
-            controls,
-            iovecs,
-            headers,
-            filled: limit,
+            slots: vec![0u8; SLOT_BYTES * limit].into_boxed_slice(),
+            addresses: vec![Address::unknown(); limit].into_boxed_slice(),
+            controls: vec![[0u64; STAMP_CONTROL_BYTES / 8]; limit].into_boxed_slice(),
+            iovecs: vec![iovec; limit].into_boxed_slice(),
+            headers: vec![header; limit].into_boxed_slice(),
+            filled: 0,
+            wants_sources,
+            wants_timestamps,
             one_by_one,
         }
     }
 
-    /// Packets that one system call takes at most.
+    /// Return the most packets that one system call receives.
     pub fn limit(&self) -> usize {
         self.headers.len()
     }
 
-    /// Take what has arrived, without waiting. The number of packets; 0: nothing there.
-    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
-        for (header, address) in self.headers[..self.filled].iter_mut().zip(&mut self.addresses) {
+    /// Point each header to its own slot, address and control buffer.
+    fn set_pointers(&mut self) {
+        let slots = self.slots.chunks_exact_mut(SLOT_BYTES);
+        let buffers = slots
+            .zip(&mut self.iovecs)
+            .zip(&mut self.addresses)
+            .zip(&mut self.controls);
+        for (header, (((slot, iovec), address), control)) in self.headers.iter_mut().zip(buffers) {
+            iovec.iov_base = slot.as_mut_ptr().cast();
+            iovec.iov_len = SLOT_BYTES;
             address.length = 0;
-            header.msg_hdr.msg_flags = 0;
-            if !header.msg_hdr.msg_name.is_null() {
-                header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            let header = &mut header.msg_hdr;
+            header.msg_iov = iovec;
+            header.msg_iovlen = 1;
+            header.msg_flags = 0;
+            if self.wants_sources {
+                header.msg_name = (&raw mut address.storage).cast();
+                header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             }
-            if !header.msg_hdr.msg_control.is_null() {
-                header.msg_hdr.msg_controllen = STAMP_CONTROL_BYTES as _;
+            if self.wants_timestamps {
+                header.msg_control = control.as_mut_ptr().cast();
+                header.msg_controllen = STAMP_CONTROL_BYTES as _;
             }
         }
+    }
+
+    /// Receive what has arrived, without waiting. Returns the number of packets, 0 if there is none.
+    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.set_pointers();
         self.filled = 0;
         let result = if self.one_by_one {
             self.receive_one_by_one(socket.as_raw_fd())
@@ -97,11 +96,7 @@ impl Inbox {
             Ok(count) => self.filled = count,
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
             Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => self.one_by_one = true,
-            Err(error) => {
-                // Lengths of the first headers may have been written already.
-                self.filled = self.headers.len();
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
         for (header, address) in self.headers[..self.filled].iter().zip(&mut self.addresses) {
             address.length = header.msg_hdr.msg_namelen;
@@ -110,8 +105,8 @@ impl Inbox {
     }
 
     fn receive_many(&mut self, socket: &UdpSocket) -> io::Result<usize> {
-        // SAFETY: each header points to an iovec, address and control of its own, which live in boxes of `self` and have
-        // the lengths that are given. Nobody else refers to them during the call.
+        // SAFETY: `set_pointers` has pointed each header to an iovec, address and control buffer of its own, which are
+        // borrowed with `self` for this call and have the lengths that are given.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -151,28 +146,27 @@ impl Inbox {
         &mut self.slots[index * SLOT_BYTES..][..length]
     }
 
-    /// Whether the packet was longer than any of a session can be, and is not complete.
+    /// Return true if the packet was longer than its slot and is incomplete.
     pub fn cut(&self, index: usize) -> bool {
         self.headers[..self.filled][index].msg_hdr.msg_flags & libc::MSG_TRUNC != 0
     }
 
-    /// Where the packet came from, if that was asked for.
+    /// Return the packet's source, if the inbox asks for sources.
     pub fn source(&self, index: usize) -> &Address {
         &self.addresses[..self.filled][index]
     }
 
-    /// The kernel's time of arrival, CLOCK_REALTIME [ns], if there is one.
+    /// Return the kernel's time of arrival, CLOCK_REALTIME [ns], if the packet has one.
     pub fn stamp_ns(&self, index: usize) -> Option<i64> {
         let header = &self.headers[..self.filled][index].msg_hdr;
-        // SAFETY: the kernel has filled in the control buffer of this header and set its length; a null control or a
-        // length of 0 gives null.
-        let control = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
-        if control.cmsg_level != libc::SOL_SOCKET || control.cmsg_type != libc::SCM_TIMESTAMPNS {
-            return None;
-        }
-        // SAFETY: takes a number only.
-        let payload = unsafe { libc::CMSG_LEN(0) } as usize / 8;
-        let words = &self.controls[index];
-        Some(words[payload] as i64 * 1_000_000_000 + words[payload + 1] as i64)
+        // struct cmsghdr and struct timespec on machines of 64 bits: length, level and type, seconds, nanoseconds
+        // (`enable_receive_timestamps` refuses other machines).
+        let [length, level_and_type, seconds, nanoseconds, ..] = self.controls[index];
+        let [a, b, c, d, e, f, g, h] = level_and_type.to_ne_bytes();
+        let (level, kind) = (c_int::from_ne_bytes([a, b, c, d]), c_int::from_ne_bytes([e, f, g, h]));
+        let is_stamp = header.msg_controllen as u64 >= length
+            && length >= 32
+            && (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
+        is_stamp.then_some(seconds as i64 * 1_000_000_000 + nanoseconds as i64)
     }
 }

@@ -1,6 +1,6 @@
-//! What the standard library does not offer: clocks, socket options, many packets with one system call.
+//! System calls that the standard library does not offer: clocks, socket options, many packets with one call.
 //!
-//! The one module with unsafe code. What it hands out is safe to use in any way.
+//! This is the only module with unsafe code. Every function and type that it exports is safe to use.
 #![allow(unsafe_code)]
 
 mod address;
@@ -16,10 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use address::Address;
 pub use inbox::Inbox;
-pub use options::{drain_errors, dropped_packets, hear_errors, knows_gso, set_buffers, stamp_arrivals, wait_readable};
+pub use options::{
+    drain_errors, dropped_packets, enable_error_reports, enable_receive_timestamps, set_buffer_sizes, supports_gso,
+    wait_readable,
+};
 pub use outbox::{Message, send_message, send_messages};
 
-/// Packets that one system call takes or gives at most.
+/// Most packets that one system call sends or receives.
 pub const BATCH_MAX: usize = 128;
 
 fn clock_ns(clock: libc::clockid_t) -> i64 {
@@ -32,12 +35,12 @@ fn clock_ns(clock: libc::clockid_t) -> i64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-/// CLOCK_MONOTONIC [ns].
+/// Return CLOCK_MONOTONIC [ns].
 pub fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC) as u64
 }
 
-/// CLOCK_REALTIME - CLOCK_MONOTONIC [ns], read without a pause in between if at all possible.
+/// Return CLOCK_REALTIME - CLOCK_MONOTONIC [ns]. Repeats the reading if something interrupts it.
 pub fn realtime_offset_ns() -> i64 {
     let mut best = (i64::MAX, 0);
     for _ in 0..4 {
@@ -52,7 +55,7 @@ pub fn realtime_offset_ns() -> i64 {
     best.1
 }
 
-/// Sleep until CLOCK_MONOTONIC shows `time_ns`, or a signal comes.
+/// Sleep until CLOCK_MONOTONIC reaches `time_ns`, or until a signal arrives.
 pub fn sleep_until_ns(time_ns: u64) {
     // SAFETY: timespec is plain data, for which all zeros is a value.
     let mut time: libc::timespec = unsafe { zeroed() };
@@ -62,13 +65,13 @@ pub fn sleep_until_ns(time_ns: u64) {
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, ptr::null_mut()) };
 }
 
-/// Wake this thread when its time has come, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK).
-pub fn wake_punctually() {
+/// Let sleeps of this thread end on time instead of up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
+pub fn reduce_timer_slack() {
     // SAFETY: takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// User and system CPU time of this process [s].
+/// Return the user and system CPU time of this process [s].
 pub fn cpu_times_s() -> (f64, f64) {
     // SAFETY: rusage is plain data, for which all zeros is a value.
     let mut usage: libc::rusage = unsafe { zeroed() };
@@ -84,8 +87,8 @@ extern "C" fn on_signal(_: c_int) {
     SIGNALLED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT and SIGTERM only make `signalled` true and interrupt what sleeps.
-pub fn hear_signals() {
+/// Let SIGINT and SIGTERM set the flag that `signalled` returns, and interrupt sleeps.
+pub fn install_signal_handlers() {
     // SAFETY: sigaction is plain data, for which all zeros is a value: no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = on_signal as extern "C" fn(c_int) as usize;
@@ -99,7 +102,7 @@ pub fn signalled() -> bool {
     SIGNALLED.load(Ordering::Relaxed)
 }
 
-/// The name of an error, such as `ENOBUFS`.
+/// Return the name of an error, such as `ENOBUFS`.
 pub fn error_name(error: &io::Error) -> String {
     let Some(number) = error.raw_os_error() else {
         return error.kind().to_string();

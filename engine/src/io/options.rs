@@ -1,4 +1,4 @@
-//! Options of sockets, and waiting for them.
+//! Set and read socket options, and wait for sockets.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -45,8 +45,9 @@ fn option<const N: usize>(socket: &UdpSocket, level: c_int, name: c_int) -> io::
     }
 }
 
-/// Ask for socket buffers beyond the system's limit, where that is not allowed up to it. What was granted: receive, send.
-pub fn set_buffers(socket: &UdpSocket, bytes: usize) -> (u32, u32) {
+/// Ask for socket buffers above the system's limit, or up to it without the privilege. Returns the sizes that the
+/// kernel granted for receiving and sending [bytes].
+pub fn set_buffer_sizes(socket: &UdpSocket, bytes: u64) -> (u32, u32) {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
     let granted = |force, name| {
         if set_option(socket, libc::SOL_SOCKET, force, bytes).is_err() {
@@ -60,9 +61,9 @@ pub fn set_buffers(socket: &UdpSocket, bytes: usize) -> (u32, u32) {
     )
 }
 
-/// Have the kernel tell about each packet that it took but could not queue (ENOBUFS), and about ICMP errors. Without it
-/// UDP calls a packet sent that a full queue threw away (net/ipv4/udp.c, udp_send_skb).
-pub fn hear_errors(socket: &UdpSocket) -> io::Result<()> {
+/// Make the kernel report each packet that it took but could not queue (ENOBUFS), and ICMP errors. Without this,
+/// UDP reports success for a packet that a full queue dropped (net/ipv4/udp.c, udp_send_skb).
+pub fn enable_error_reports(socket: &UdpSocket) -> io::Result<()> {
     if is_ipv6(socket)? {
         set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)
     } else {
@@ -70,22 +71,22 @@ pub fn hear_errors(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// Whether this kernel knows UDP generic segmentation offload (Linux 4.18).
-pub fn knows_gso(socket: &UdpSocket) -> bool {
+/// Return true if this kernel has UDP generic segmentation offload (Linux 4.18).
+pub fn supports_gso(socket: &UdpSocket) -> bool {
     option::<1>(socket, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
-/// Have every received packet stamped by the kernel.
-pub fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
+/// Make the kernel stamp every received packet.
+pub fn enable_receive_timestamps(socket: &UdpSocket) -> io::Result<()> {
     if cfg!(not(target_pointer_width = "64")) {
-        // The stamps are two `long`s, which an `Inbox` reads as 64 bits each.
+        // The stamp holds two `long`s, which `Inbox` reads as 64 bits each.
         return Err(io::ErrorKind::Unsupported.into());
     }
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Packets that this socket has dropped so far, modulo 2^32. The counter that SO_RXQ_OVFL attaches to packets, but up to
-/// date when no packet follows (net/core/sock.c, sk_get_meminfo; Linux 4.12).
+/// Return how many packets this socket has dropped so far, modulo 2^32. SO_RXQ_OVFL attaches the same counter to
+/// packets, but it is out of date when no packet follows (net/core/sock.c, sk_get_meminfo; Linux 4.12).
 pub fn dropped_packets(socket: &UdpSocket) -> Option<u32> {
     const SK_MEMINFO_DROPS: usize = 8;
     option::<{ SK_MEMINFO_DROPS + 1 }>(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)
@@ -97,8 +98,8 @@ fn is_ipv6(socket: &UdpSocket) -> io::Result<bool> {
     Ok(socket.local_addr()?.is_ipv6())
 }
 
-/// Throw away what `hear_errors` has queued, which would fill the receive buffer. The errors themselves are returned by
-/// the calls that send and receive.
+/// Discard the reports that `enable_error_reports` has queued, which would fill the receive buffer. The calls that
+/// send and receive return the errors themselves.
 pub fn drain_errors(socket: &UdpSocket) {
     loop {
         // SAFETY: msghdr is plain data; all zeros means that neither data, address nor control is wanted.
@@ -110,7 +111,7 @@ pub fn drain_errors(socket: &UdpSocket) {
     }
 }
 
-/// Wait until there is something to receive, at most `timeout_ns`, or until a signal comes.
+/// Wait until a packet can be received, for at most `timeout_ns`, or until a signal arrives.
 pub fn wait_readable(sockets: &[&UdpSocket], timeout_ns: u64) {
     let mut polled: Vec<libc::pollfd> = sockets
         .iter()

@@ -1,4 +1,4 @@
-//! Sending a batch of packets.
+//! Send a batch of packets.
 
 use std::io::{self, IoSlice};
 use std::mem::{size_of, zeroed};
@@ -7,11 +7,11 @@ use std::os::fd::AsRawFd;
 
 use super::{Address, BATCH_MAX};
 
-/// What one entry of `send_messages` sends: the parts joined, in packets of `segment_bytes` each (the last may be
-/// shorter), or as one packet where that is 0.
+/// One entry of `send_messages`. The parts are joined and cut into packets of `segment_bytes` each, the last of
+/// which may be shorter. With `segment_bytes` 0 they form one packet.
 pub struct Message<'a> {
     pub parts: &'a [IoSlice<'a>],
-    /// `None` for the address that the socket is connected to.
+    /// Destination; `None`: the address that the socket is connected to.
     pub to: Option<&'a Address>,
     pub segment_bytes: u16,
 }
@@ -19,8 +19,8 @@ pub struct Message<'a> {
 /// Room for one segment size: a header and 16 bits.
 type SegmentControl = [u64; 4];
 
-/// Send as many of the messages as the kernel takes with one system call; how many it took, at least 1. Waits where the
-/// socket's buffer is full, as long as the socket's write timeout allows.
+/// Send as many messages as the kernel takes with one system call, and return their number, at least 1. Waits while
+/// the socket's buffer is full, at most for the socket's write timeout.
 pub fn send_messages(socket: &UdpSocket, messages: &[Message]) -> io::Result<usize> {
     let mut controls: [SegmentControl; BATCH_MAX] = [[0; 4]; BATCH_MAX];
     // SAFETY: mmsghdr is plain data, for which all zeros is a value.
@@ -35,7 +35,7 @@ pub fn send_messages(socket: &UdpSocket, messages: &[Message]) -> io::Result<usi
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// The same for one message, with the call that every kernel has.
+/// Send one message by a system call that every kernel has.
 pub fn send_message(socket: &UdpSocket, message: &Message) -> io::Result<()> {
     let mut control: SegmentControl = [0; 4];
     // SAFETY: msghdr is plain data, for which all zeros is a value.

@@ -1,4 +1,4 @@
-//! What a sender says when it has ended.
+//! The summary of a sender.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Sender;
-use crate::ending::EndReason;
-use crate::histogram::{Durations, Figures};
-use crate::socket::Closing;
+use crate::histogram::{DurationHistogram, DurationSummary};
+use crate::shutdown::EndReason;
+use crate::socket::EngineFacts;
 
 #[derive(Serialize)]
-struct Summary {
+struct SendSummaryLine {
     r#type: &'static str,
     role: &'static str,
     end_reason: EndReason,
     #[serde(flatten)]
-    closing: Closing,
+    facts: EngineFacts,
     sent_packets: u64,
     sent_bytes: u64,
     intended_packets: Option<u64>,
@@ -26,7 +26,7 @@ struct Summary {
     burst_packets_max: u64,
     first_send_ns: Option<u64>,
     last_send_ns: Option<u64>,
-    lateness_ns: Option<Figures>,
+    lateness_ns: Option<DurationSummary>,
     stalls: Option<u64>,
     stall_max_ns: Option<u64>,
     gaps: Option<u64>,
@@ -36,11 +36,11 @@ struct Summary {
     answers: Map<String, Value>,
     #[serde(flatten)]
     totals: Map<String, Value>,
-    rtt_ns: Option<Figures>,
-    delay_variation_ns: Option<Figures>,
+    rtt_ns: Option<DurationSummary>,
+    delay_variation_ns: Option<DurationSummary>,
 }
 
-/// The fields of a structure, each null where there is none.
+/// Return the fields of a structure, each null if there is none.
 fn fields<T: Serialize + Default>(structure: Option<T>) -> Map<String, Value> {
     let measured = structure.is_some();
     let Ok(Value::Object(mut fields)) = serde_json::to_value(structure.unwrap_or_default()) else {
@@ -53,9 +53,9 @@ fn fields<T: Serialize + Default>(structure: Option<T>) -> Map<String, Value> {
 }
 
 impl Sender<'_> {
-    pub fn finish(mut self, end_reason: EndReason, end_ns: u64, closing: Closing) {
-        let tally = self.settle();
-        self.intervals.close_all(end_ns, &tally, self.output);
+    pub fn finish(mut self, end_reason: EndReason, end_ns: u64, facts: EngineFacts) {
+        let counts = self.refresh_counts();
+        self.intervals.close_all(end_ns, &counts, self.output);
         let duration_ns = match end_reason {
             EndReason::Duration => self.arguments.common.duration_ns.unwrap_or_default(),
             _ => end_ns - self.start_ns,
@@ -67,17 +67,17 @@ impl Sender<'_> {
             (Some(schedule), _) => Some(schedule.intended(duration_ns).min(count)),
         };
         let mut errors = self.transmitter.errors;
-        for (name, count) in self.echo.iter().flat_map(|echo| &echo.intake.errors) {
+        for (name, count) in self.echo.iter().flat_map(|echo| &echo.reader.errors) {
             *errors.entry(name.clone()).or_default() += count;
         }
         let echo = self.echo;
-        let evenness = self.evenness;
-        let totals = echo.as_ref().map(|echo| echo.counter.totals(&echo.intake));
-        let summary = Summary {
+        let pacing_quality = self.pacing_quality;
+        let totals = echo.as_ref().map(|echo| echo.counter.totals(&echo.reader));
+        let summary = SendSummaryLine {
             r#type: "summary",
             role: "send",
             end_reason,
-            closing,
+            facts,
             sent_packets: self.sent_packets,
             sent_bytes: self.sent_bytes,
             intended_packets,
@@ -87,21 +87,28 @@ impl Sender<'_> {
             burst_packets_max: self.transmitter.burst_packets_max,
             first_send_ns: self.first_send_ns,
             last_send_ns: self.last_send_ns,
-            stalls: evenness.as_ref().map(|evenness| evenness.punctuality.stalls),
-            stall_max_ns: evenness.as_ref().map(|evenness| evenness.punctuality.stall_max_ns),
-            gaps: evenness.as_ref().map(|evenness| evenness.gaps),
-            gaps_within_10_percent: evenness.as_ref().map(|evenness| evenness.gaps_within),
-            lateness_ns: evenness.map(|evenness| evenness.lateness.summary()),
+            stalls: pacing_quality
+                .as_ref()
+                .map(|pacing_quality| pacing_quality.stall_counter.stalls),
+            stall_max_ns: pacing_quality
+                .as_ref()
+                .map(|pacing_quality| pacing_quality.stall_counter.stall_max_ns),
+            gaps: pacing_quality.as_ref().map(|pacing_quality| pacing_quality.gaps),
+            gaps_within_10_percent: pacing_quality.as_ref().map(|pacing_quality| pacing_quality.gaps_within),
+            lateness_ns: pacing_quality.map(|pacing_quality| pacing_quality.lateness.summary()),
             lost_packets: echo
                 .as_ref()
-                .map(|_| self.sent_packets.saturating_sub(tally.received_packets)),
-            answers: fields(echo.as_ref().map(|_| tally)),
+                .map(|_| self.sent_packets.saturating_sub(counts.received_packets)),
+            answers: fields(echo.as_ref().map(|_| counts)),
             totals: fields(totals),
-            rtt_ns: echo.as_ref().and_then(|echo| echo.rtt.as_ref()).map(Durations::summary),
+            rtt_ns: echo
+                .as_ref()
+                .and_then(|echo| echo.rtt.as_ref())
+                .map(DurationHistogram::summary),
             delay_variation_ns: echo
                 .as_ref()
                 .and_then(|echo| echo.variation.as_ref())
-                .map(Durations::summary),
+                .map(DurationHistogram::summary),
         };
         self.output.print(move || summary);
     }

@@ -1,4 +1,4 @@
-//! Engines under way, and packets made by hand.
+//! Run engines, and make packets by hand.
 #![allow(dead_code)] // each test binary uses its part
 
 use std::io::{BufRead, BufReader, Read};
@@ -28,7 +28,7 @@ pub struct Report {
 }
 
 impl Engine {
-    /// Start an engine of `SESSION` and wait for its hello.
+    /// Start an engine of `SESSION` and wait for its first line.
     pub fn start(arguments: &str) -> Engine {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tunnelbench-engine"))
             .args(arguments.split_whitespace())
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Where a receiver or reflector listens.
+    /// Return the address on which a receiver or reflector listens.
     pub fn address(&self) -> String {
         self.hello["bound"][0].as_str().expect("an address").to_owned()
     }
@@ -59,13 +59,13 @@ impl Engine {
         self.child.id() as i32
     }
 
-    /// Close its input; what it still had to say.
+    /// Close the engine's input and return its remaining lines.
     pub fn close(mut self) -> Report {
         self.input = None;
         self.end()
     }
 
-    /// What it says until it ends by itself, which takes 20 s at most.
+    /// Return the lines of an engine that ends by itself within 20 s.
     pub fn end(mut self) -> Report {
         let start = Instant::now();
         let mut text = String::new();
@@ -103,7 +103,7 @@ impl Report {
             .unwrap_or_else(|| panic!("{name} is {}", self.summary[name]))
     }
 
-    /// The intervals' counts sum up to those of the summary, and follow each other without a gap.
+    /// Check that the counts of the intervals add up to those of the summary, and that the intervals leave no gap.
     fn check_sums(&self) {
         let Some(first) = self.intervals.first() else { return };
         for (name, _) in first
@@ -129,7 +129,7 @@ impl Report {
     }
 }
 
-/// A receiver on loopback, and the sender's and its report after all has been sent.
+/// Run a receiver on loopback and a sender, and return both reports.
 pub fn one_way(receive: &str, send: &str) -> (Report, Report) {
     let receiver = Engine::start(&format!("receive --bind 127.0.0.1:0 {receive}"));
     let sender = Engine::start(&format!("send --target {} {send}", receiver.address()));
@@ -144,7 +144,7 @@ pub fn echo(reflect: &str, send: &str) -> (Report, Report) {
     (sender.end(), reflector.close())
 }
 
-/// The header of a packet of `SESSION`, flow 0.
+/// Return the header of a packet of `SESSION`, flow 0.
 pub fn packet(kind: u8, sequence: u32, send_time_ns: u64) -> Vec<u8> {
     let mut packet = vec![0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0];
     packet.extend(sequence.to_be_bytes());
@@ -153,7 +153,7 @@ pub fn packet(kind: u8, sequence: u32, send_time_ns: u64) -> Vec<u8> {
     packet
 }
 
-/// A socket that talks to an engine.
+/// Return a socket that is connected to an engine.
 pub fn talk_to(engine: &Engine) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket.connect(engine.address()).expect("a way to loopback");

@@ -1,36 +1,37 @@
-//! Which packets came, which came twice, and in which order.
+//! Find lost, duplicated and reordered packets by their sequence numbers.
 
-use crate::packet::{Contents, FLOWS_MAX, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Refusal, Token};
+use crate::packet::{ContentPool, FLOWS_MAX, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Refusal, Token};
 
-/// Sequence numbers that are remembered, shared by the flows: at two million packets a second the last two seconds, longer
-/// than a packet can be late.
+/// Sequence numbers that are remembered, shared by the flows. At two million packets per second this covers the
+/// last two seconds, which is longer than a packet can be late.
 const REMEMBERED_PACKETS: u64 = 1 << 22;
 const REMEMBERED_PACKETS_MIN: u64 = 1 << 16;
 
-/// What a packet of a flow is by its sequence number.
+/// The state of a packet according to its sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// The first copy; `below` the highest sequence number that had come so far by so many, 0: not at all.
+    /// The first copy. `below` is its distance below the highest sequence number so far, and 0 if it is the
+    /// highest.
     First {
         below: u64,
     },
     Copy,
-    /// So old that a copy could not be told from a first arrival.
+    /// Too old to know whether it is the first copy.
     Forgotten,
 }
 
-/// One flow's sequence numbers: a bit for each of the last ones, and the next that is expected.
-pub struct Flow {
+/// The sequence numbers of one flow: a bit for each of the last ones, and the next expected number.
+pub struct FlowSequence {
     seen: Box<[u64]>,
-    /// The highest sequence number that came + 1: NextExp of RFC 4737, section 3.3.
+    /// Highest sequence number so far + 1: NextExp of RFC 4737, section 3.3.
     next: u64,
     first: Option<u64>,
 }
 
-impl Flow {
-    /// `remembered` is a power of two, at least 64.
-    fn new(remembered: u64) -> Flow {
-        Flow {
+impl FlowSequence {
+    /// Remember `remembered` numbers, a power of two of at least 64.
+    fn new(remembered: u64) -> FlowSequence {
+        FlowSequence {
             seen: vec![0; (remembered / 64) as usize].into_boxed_slice(),
             next: 0,
             first: None,
@@ -41,7 +42,7 @@ impl Flow {
         self.seen.len() as u64 * 64
     }
 
-    /// The full sequence number: the one nearest to the next that is expected.
+    /// Return the full sequence number, which is the one nearest to the next expected number.
     pub fn unwrap(&self, sequence: u32) -> Option<u64> {
         let ahead = i64::from(sequence.wrapping_sub(self.next as u32) as i32);
         self.next.checked_add_signed(ahead)
@@ -70,7 +71,7 @@ impl Flow {
         if sequence - self.next >= self.remembered() {
             self.seen.fill(0);
         } else {
-            // Those that were skipped take the place of older ones.
+            // The bits of skipped numbers still belong to older ones: clear them.
             let mut skipped = self.next;
             while skipped < sequence {
                 let (word, mask) = bit(skipped);
@@ -91,14 +92,14 @@ impl Flow {
 }
 
 /// The flows of a session.
-pub struct Flows {
-    flows: Vec<Option<Box<Flow>>>,
+pub struct FlowSequences {
+    flows: Vec<Option<Box<FlowSequence>>>,
     count: u64,
 }
 
-impl Flows {
-    pub fn new() -> Flows {
-        Flows {
+impl FlowSequences {
+    pub fn new() -> FlowSequences {
+        FlowSequences {
             flows: (0..FLOWS_MAX).map(|_| None).collect(),
             count: 0,
         }
@@ -108,18 +109,18 @@ impl Flows {
         let count = &mut self.count;
         let make = || {
             *count += 1;
-            // The later a flow is, the more there are to share with.
+            // A flow that begins later shares the memory with more flows.
             let share = REMEMBERED_PACKETS / count.next_power_of_two();
-            Box::new(Flow::new(share.max(REMEMBERED_PACKETS_MIN)))
+            Box::new(FlowSequence::new(share.max(REMEMBERED_PACKETS_MIN)))
         };
         self.flows[usize::from(flow)].get_or_insert_with(make).arrive(sequence)
     }
 
-    fn known(&self) -> impl Iterator<Item = &Flow> {
+    fn known(&self) -> impl Iterator<Item = &FlowSequence> {
         self.flows.iter().flatten().map(|flow| &**flow)
     }
 
-    /// Packets that were sent up to the last ones that came.
+    /// Return how many packets were sent up to the last ones that arrived.
     pub fn expected_packets(&self) -> u64 {
         self.known().map(|flow| flow.next).sum()
     }
@@ -133,27 +134,27 @@ impl Flows {
     }
 }
 
-/// What is to be counted as a packet of the session.
-pub struct Gate {
+/// A filter for the packets of a session.
+pub struct SessionFilter {
     token: Token,
     kind: Kind,
-    contents: Contents,
-    /// Empty: all.
+    contents: ContentPool,
+    /// Sizes that are accepted [bytes]; empty: all.
     sizes: Vec<usize>,
 }
 
-impl Gate {
-    pub fn new(token: Token, kind: Kind, sizes: Vec<usize>) -> Gate {
-        Gate {
+impl SessionFilter {
+    pub fn new(token: Token, kind: Kind, sizes: Vec<usize>) -> SessionFilter {
+        SessionFilter {
             token,
             kind,
-            contents: Contents::new(token),
+            contents: ContentPool::new(token),
             sizes,
         }
     }
 
-    /// The header of a packet of the wanted kind and of a size that can be; its content is not looked at. `cut`: the packet
-    /// was longer than `packet`.
+    /// Return the header of a packet of the wanted kind and of a valid size. The content is not checked. `cut` is
+    /// true if the packet was longer than `packet`.
     pub fn examine_header(&self, packet: &[u8], cut: bool) -> Result<Header, Refusal> {
         let header = Header::read(self.token, packet)?;
         if header.kind != self.kind {
@@ -168,17 +169,17 @@ impl Gate {
         }
     }
 
-    /// The header of a packet that is whole, content included.
+    /// Return the header of a packet that is complete, its content included.
     pub fn examine(&self, packet: &[u8], cut: bool) -> Result<Header, Refusal> {
         let header = self.examine_header(packet, cut)?;
-        // Without content there is nothing to look at in the stock, and the smallest packets come fastest.
+        // The smallest packets have no content and arrive fastest, so the check is skipped for them.
         if packet.len() > HEADER_BYTES && self.contents.of(&header, packet.len()) != &packet[HEADER_BYTES..] {
             return Err(Refusal::Broken);
         }
         Ok(header)
     }
 
-    /// Make `packet` what the header says.
+    /// Fill `packet` with the header and its content.
     pub fn fill(&self, header: &Header, packet: &mut [u8]) {
         header.write(self.token, packet);
         if packet.len() > HEADER_BYTES {
@@ -199,14 +200,14 @@ mod tests {
 
     const REMEMBERED: u64 = 256;
 
-    fn flow_at(next: u64) -> Flow {
-        let mut flow = Flow::new(REMEMBERED);
+    fn flow_at(next: u64) -> FlowSequence {
+        let mut flow = FlowSequence::new(REMEMBERED);
         flow.next = next;
         flow
     }
 
     proptest! {
-        /// Against a set that remembers everything, over the wrap of the sequence number.
+        /// Compare with a set that remembers everything, across the wrap of the sequence number.
         #[test]
         fn arrivals_are_told_as_by_somebody_who_remembers_all(
             start in prop_oneof![Just(0u64), Just((1 << 32) - 40), Just((5 << 32) - 40)],
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn expected_packets_are_summed_over_the_flows() {
-        let mut flows = Flows::new();
+        let mut flows = FlowSequences::new();
         flows.arrive(0, 9);
         flows.arrive(255, 4);
         assert_eq!(
@@ -259,8 +260,8 @@ mod tests {
         );
     }
 
-    fn gate(sizes: Vec<usize>) -> Gate {
-        Gate::new(Token::parse("00112233445566").unwrap(), Kind::OneWay, sizes)
+    fn filter(sizes: Vec<usize>) -> SessionFilter {
+        SessionFilter::new("00112233445566".parse().unwrap(), Kind::OneWay, sizes)
     }
 
     fn header(content: Content, sequence: u32) -> Header {
@@ -279,36 +280,36 @@ mod tests {
         fn a_whole_packet_passes_and_an_altered_one_does_not(
             sequence in any::<u32>(), size in 19usize..1500, place in any::<prop::sample::Index>(), flip in 1u8..,
         ) {
-            let gate = gate(Vec::new());
+            let filter = filter(Vec::new());
             let mut packet = vec![0; size];
             for content in [Content::Zeros, Content::Pattern, Content::Random] {
-                gate.fill(&header(content, sequence), &mut packet);
-                prop_assert_eq!(gate.examine(&packet, false), Ok(header(content, sequence)));
+                filter.fill(&header(content, sequence), &mut packet);
+                prop_assert_eq!(filter.examine(&packet, false), Ok(header(content, sequence)));
                 let place = HEADER_BYTES + place.index(size - HEADER_BYTES);
                 packet[place] ^= flip;
-                prop_assert_eq!(gate.examine(&packet, false), Err(Refusal::Broken));
+                prop_assert_eq!(filter.examine(&packet, false), Err(Refusal::Broken));
             }
         }
 
         #[test]
         fn anything_at_all_can_be_examined(packet in prop::collection::vec(any::<u8>(), 0..200), cut in any::<bool>()) {
             let mut packet = packet;
-            let _ = gate(Vec::new()).examine(&packet, cut);
+            let _ = filter(Vec::new()).examine(&packet, cut);
             if packet.len() >= 7 {
                 packet[..7].copy_from_slice(&[0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66]);
-                prop_assert_ne!(gate(Vec::new()).examine(&packet, true), Ok(header(Content::Zeros, 0)));
-                let _ = gate(Vec::new()).examine(&packet, cut);
+                prop_assert_ne!(filter(Vec::new()).examine(&packet, true), Ok(header(Content::Zeros, 0)));
+                let _ = filter(Vec::new()).examine(&packet, cut);
             }
         }
     }
 
     #[test]
     fn random_content_that_was_cut_short_does_not_fit() {
-        let gate = gate(Vec::new());
+        let filter = filter(Vec::new());
         let mut packet = vec![0; 1400];
-        gate.fill(&header(Content::Random, 7), &mut packet);
+        filter.fill(&header(Content::Random, 7), &mut packet);
         for length in (0..1400).step_by(7) {
-            let refused = gate.examine(&packet[..length], false);
+            let refused = filter.examine(&packet[..length], false);
             let expected = if length < 7 { Refusal::Foreign } else { Refusal::Broken };
             assert!(
                 refused == Err(expected) || length == HEADER_BYTES,
@@ -319,11 +320,11 @@ mod tests {
 
     #[test]
     fn a_size_that_is_not_sent_is_refused() {
-        let gate = gate(vec![18, 100]);
+        let filter = filter(vec![18, 100]);
         let mut packet = vec![0; 99];
-        gate.fill(&header(Content::Zeros, 0), &mut packet);
-        assert_eq!(gate.examine(&packet, false), Err(Refusal::Broken));
-        assert_eq!(gate.examine(&packet[..18], false), Ok(header(Content::Zeros, 0)));
-        assert_eq!(gate.examine(&packet[..18], true), Err(Refusal::Broken));
+        filter.fill(&header(Content::Zeros, 0), &mut packet);
+        assert_eq!(filter.examine(&packet, false), Err(Refusal::Broken));
+        assert_eq!(filter.examine(&packet[..18], false), Ok(header(Content::Zeros, 0)));
+        assert_eq!(filter.examine(&packet[..18], true), Err(Refusal::Broken));
     }
 }

@@ -1,36 +1,45 @@
-//! When packets are due, and how punctual they are.
+//! The times at which packets are due, and how precisely a sender keeps them.
 
-use crate::histogram::Durations;
+use std::str::FromStr;
 
-/// A held-up sender makes up for it at this multiple of its rate: enough for one that has its CPU half of the time, beside a
-/// tunnel's daemon. All at once would be a burst that could be taken for the loss of the path under test.
+use crate::histogram::DurationHistogram;
+
+/// A delayed sender catches up at this multiple of its rate. That is enough for a sender that shares its CPU with a
+/// tunnel's daemon and gets half of it. Sending the whole backlog at once would be a burst, and its loss could be
+/// taken for loss of the path under test.
 const CATCH_UP: f64 = 2.0;
 
-/// What may leave at once after being held up [ns of the rate].
+/// Backlog that may leave at once after a delay, as time at the intended rate [ns].
 const CREDIT_NS: f64 = 100_000.0;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// Packets per second, in millionths, so that the schedule is exact over weeks.
+/// A packet rate in millionths of a packet per second, so that the schedule is exact over weeks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
     micro_pps: u64,
 }
 
-impl Rate {
-    /// `None` where the rate is not between 0.001 and 100 million packets a second.
-    pub fn from_pps(pps: f64) -> Option<Rate> {
-        (1e-3..=1e8).contains(&pps).then(|| Rate {
-            micro_pps: (pps * 1e6).round() as u64,
-        })
-    }
+impl FromStr for Rate {
+    type Err = String;
 
-    /// When packet `index` is due, from the start [ns].
+    fn from_str(text: &str) -> Result<Rate, String> {
+        match text.parse::<f64>() {
+            Ok(pps) if (1e-3..=1e8).contains(&pps) => Ok(Rate {
+                micro_pps: (pps * 1e6).round() as u64,
+            }),
+            _ => Err("a rate from 0.001 to 100000000 packets per second is required".to_owned()),
+        }
+    }
+}
+
+impl Rate {
+    /// Return when packet `index` is due, counted from the start [ns].
     fn due_ns(self, index: u64) -> u64 {
         (u128::from(index) * NS_PER_S * 1_000_000 / u128::from(self.micro_pps)) as u64
     }
 
-    /// How many packets are due up to and with `elapsed_ns`, the first one at 0.
+    /// Return how many packets are due until `elapsed_ns`, that moment included. The first packet is due at 0.
     pub fn due_packets(self, elapsed_ns: u64) -> u64 {
         (u128::from(elapsed_ns) * u128::from(self.micro_pps) / (NS_PER_S * 1_000_000)) as u64 + 1
     }
@@ -40,11 +49,11 @@ impl Rate {
     }
 }
 
-/// An even stream of packets: packet k is due at start + k / rate, whatever became of the others.
+/// An even stream of packets: packet k is due at start + k / rate, independent of all other packets.
 pub struct Schedule {
     rate: Rate,
     start_ns: u64,
-    /// Packets for which the schedule is done, sent or not.
+    /// Packets that the schedule has passed, sent or not.
     done: u64,
     next_due_ns: u64,
     credit: f64,
@@ -66,18 +75,19 @@ impl Schedule {
         }
     }
 
-    /// When the next packet is due [ns of CLOCK_MONOTONIC].
+    /// Return when the next packet is due, CLOCK_MONOTONIC [ns].
     pub fn next_due_ns(&self) -> u64 {
         self.next_due_ns
     }
 
-    /// When the next packet may leave, as far as is known now: it is due, and not too close to those before.
+    /// Return the earliest time at which the next packet may leave: it is due, and it keeps its distance to the
+    /// packets before it.
     pub fn next_release_ns(&self) -> u64 {
         let missing = (1.0 - self.credit).max(0.0) * self.rate.interval_ns() / CATCH_UP;
         self.next_due_ns.max(self.looked_ns + missing.ceil() as u64)
     }
 
-    /// How many packets may leave now.
+    /// Return how many packets may leave now.
     pub fn release(&mut self, now_ns: u64) -> u64 {
         let elapsed = now_ns.saturating_sub(self.looked_ns) as f64;
         self.looked_ns = self.looked_ns.max(now_ns);
@@ -89,14 +99,14 @@ impl Schedule {
         due.min(self.credit as u64)
     }
 
-    /// `packets` have been dealt with.
+    /// Record that `packets` packets were sent or refused.
     pub fn advance(&mut self, packets: u64) {
         self.done += packets;
         self.credit -= packets as f64;
         self.next_due_ns = self.start_ns + self.rate.due_ns(self.done);
     }
 
-    /// Packets that were due within `elapsed_ns` from the start, its end excluded.
+    /// Return how many packets are due within `elapsed_ns` from the start, the end of that time excluded.
     pub fn intended(&self, elapsed_ns: u64) -> u64 {
         if elapsed_ns == 0 {
             0
@@ -106,18 +116,18 @@ impl Schedule {
     }
 }
 
-/// How punctual a sender was.
+/// A count of the stalls of a sender.
 #[derive(Default, Clone)]
-pub struct Punctuality {
+pub struct StallCounter {
     pub stalls: u64,
     pub stall_max_ns: u64,
     stalled: bool,
 }
 
-/// A sender that is this late was held up by something [ns].
+/// A sender that is later than this has stalled [ns].
 const STALL_NS: u64 = 1_000_000;
 
-impl Punctuality {
+impl StallCounter {
     pub fn record(&mut self, late_ns: u64) {
         if late_ns > STALL_NS {
             self.stalls += u64::from(!self.stalled);
@@ -127,21 +137,21 @@ impl Punctuality {
     }
 }
 
-/// How even the stream was.
-pub struct Evenness {
-    pub lateness: Durations,
-    pub punctuality: Punctuality,
+/// Lateness, stalls and gaps of a paced stream.
+pub struct PacingQuality {
+    pub lateness: DurationHistogram,
+    pub stall_counter: StallCounter,
     interval_ns: f64,
     pub gaps: u64,
     pub gaps_within: u64,
     last_ns: Option<u64>,
 }
 
-impl Evenness {
-    pub fn new(rate: Rate) -> Evenness {
-        Evenness {
-            lateness: Durations::new(),
-            punctuality: Punctuality::default(),
+impl PacingQuality {
+    pub fn new(rate: Rate) -> PacingQuality {
+        PacingQuality {
+            lateness: DurationHistogram::new(),
+            stall_counter: StallCounter::default(),
             interval_ns: rate.interval_ns(),
             gaps: 0,
             gaps_within: 0,
@@ -149,11 +159,11 @@ impl Evenness {
         }
     }
 
-    /// `packets` left with one call at `time_ns`, the first of them due at `due_ns`.
+    /// Record that one call sent `packets` packets at `time_ns`, the first of which was due at `due_ns`.
     pub fn record(&mut self, time_ns: u64, due_ns: u64, packets: u64) {
         let late_ns = time_ns.saturating_sub(due_ns);
         self.lateness.record(late_ns);
-        self.punctuality.record(late_ns);
+        self.stall_counter.record(late_ns);
         let alike = |last_ns| ((time_ns - last_ns) as f64 / self.interval_ns - 1.0).abs() <= 0.1;
         self.gaps_within += u64::from(self.last_ns.is_some_and(alike));
         self.gaps += u64::from(self.last_ns.is_some()) + packets - 1;
@@ -166,7 +176,7 @@ mod tests {
     use super::*;
 
     fn rate(pps: f64) -> Rate {
-        Rate::from_pps(pps).unwrap()
+        pps.to_string().parse().unwrap()
     }
 
     #[test]
@@ -180,7 +190,7 @@ mod tests {
     #[test]
     fn rates_out_of_reach_are_refused() {
         for pps in [0.0, -1.0, 0.0001, 1e9, f64::NAN, f64::INFINITY] {
-            assert_eq!(Rate::from_pps(pps), None, "{pps}");
+            assert!(pps.to_string().parse::<Rate>().is_err(), "{pps}");
         }
     }
 
@@ -221,10 +231,10 @@ mod tests {
 
     #[test]
     fn one_stall_is_counted_once_and_a_second_one_again() {
-        let mut punctuality = Punctuality::default();
+        let mut stall_counter = StallCounter::default();
         for late_ns in [0, 2_000_000, 1_500_000, 900_000, 3_000_000] {
-            punctuality.record(late_ns);
+            stall_counter.record(late_ns);
         }
-        assert_eq!((punctuality.stalls, punctuality.stall_max_ns), (2, 3_000_000));
+        assert_eq!((stall_counter.stalls, stall_counter.stall_max_ns), (2, 3_000_000));
     }
 }

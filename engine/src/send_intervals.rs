@@ -1,26 +1,26 @@
-//! What a sender hears of its packets: round trips by the interval in which they began, and room in its window.
+//! The counts of a sender by interval, with the answers to the packets of each interval, and the packets in flight.
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::histogram::{Durations, Figures};
+use crate::counts::ArrivalCounts;
+use crate::histogram::{DurationHistogram, DurationSummary};
 use crate::output::Output;
-use crate::tally::Tally;
 
 #[derive(Default)]
-struct Open {
+struct OpenInterval {
     sent_packets: u64,
     sent_bytes: u64,
     unsent_packets: u64,
     stalls: u64,
     received_packets: u64,
     received_bytes: u64,
-    rtt: Option<Durations>,
+    rtt: Option<DurationHistogram>,
 }
 
 #[derive(Serialize)]
-struct Interval {
+struct SendIntervalLine {
     r#type: &'static str,
     role: &'static str,
     index: u64,
@@ -40,33 +40,34 @@ struct Interval {
     corrupted_packets: Option<u64>,
     foreign_packets: Option<u64>,
     socket_dropped_packets: Option<u64>,
-    rtt_ns: Option<Figures>,
+    rtt_ns: Option<DurationSummary>,
 }
 
-/// The intervals of a sender, each open until the answers to its packets have come or are too late.
-pub struct Intervals {
+/// The intervals of a sender. Each stays open until the answers to its packets have arrived or are late.
+pub struct SendIntervals {
     start_ns: u64,
     interval_ns: u64,
-    /// `None`: no answers are expected.
+    /// Time after which an answer is late [ns]. `None`: no answers are expected.
     timeout_ns: Option<u64>,
     takes_delays: bool,
-    /// There is a rate to keep.
+    /// True if the sender keeps a rate.
     is_paced: bool,
     closed: u64,
-    open: VecDeque<Open>,
-    before: Tally,
+    open: VecDeque<OpenInterval>,
+    before: ArrivalCounts,
 }
 
-impl Intervals {
-    /// `interval_ns` 0: nothing is to be printed, and one interval holds it all.
+impl SendIntervals {
+    /// Start the first interval at `start_ns`. With `interval_ns` 0 nothing is printed, and one interval holds all
+    /// counts.
     pub fn new(
         start_ns: u64,
         interval_ns: u64,
         timeout_ns: Option<u64>,
         takes_delays: bool,
         is_paced: bool,
-    ) -> Intervals {
-        Intervals {
+    ) -> SendIntervals {
+        SendIntervals {
             start_ns,
             interval_ns,
             timeout_ns,
@@ -74,20 +75,24 @@ impl Intervals {
             is_paced,
             closed: 0,
             open: VecDeque::new(),
-            before: Tally::default(),
+            before: ArrivalCounts::default(),
         }
     }
 
-    /// The interval of a time. One that is closed already is replaced by the oldest open one, so that nothing is forgotten.
-    fn at(&mut self, time_ns: u64) -> &mut Open {
+    /// Return the interval of a moment. The oldest open interval stands for one that is closed, so that no count is
+    /// lost.
+    fn at(&mut self, time_ns: u64) -> &mut OpenInterval {
         let index = time_ns
             .saturating_sub(self.start_ns)
             .checked_div(self.interval_ns)
             .unwrap_or(0);
         let place = index.saturating_sub(self.closed) as usize;
         while self.open.len() <= place {
-            let rtt = self.takes_delays.then(Durations::new);
-            self.open.push_back(Open { rtt, ..Open::default() });
+            let rtt = self.takes_delays.then(DurationHistogram::new);
+            self.open.push_back(OpenInterval {
+                rtt,
+                ..OpenInterval::default()
+            });
         }
         &mut self.open[place]
     }
@@ -100,9 +105,10 @@ impl Intervals {
         interval.stalls += stalls;
     }
 
-    /// An answer in time to a packet that was sent at `sent_ns`; `rtt_ns` where it is known.
+    /// Count an answer that arrived in time, to a packet that was sent at `sent_ns`. `rtt_ns` is its delay, if that
+    /// is known.
     pub fn answered(&mut self, sent_ns: u64, bytes: u64, rtt_ns: Option<u64>) {
-        // A packet cannot have been sent after the newest interval was opened by its sending.
+        // Sending opens an interval, so no packet was sent after the newest interval.
         let newest_ns = self.start_ns + (self.closed + self.open.len() as u64).saturating_sub(1) * self.interval_ns;
         let interval = self.at(if self.interval_ns > 0 {
             sent_ns.min(newest_ns)
@@ -120,38 +126,38 @@ impl Intervals {
         self.start_ns + (self.closed + 1) * self.interval_ns
     }
 
-    /// Whether an interval is to be closed.
+    /// Return true if the oldest interval can be closed.
     pub fn is_due(&self, now_ns: u64) -> bool {
         self.interval_ns > 0 && now_ns >= self.end_ns() + self.timeout_ns.unwrap_or(0)
     }
 
-    /// Print the oldest interval. `tally`: what has arrived until now.
-    pub fn close(&mut self, tally: &Tally, output: &Output) {
-        self.close_until(self.end_ns(), tally, output);
+    /// Print the oldest interval. `counts` holds everything that has arrived until now.
+    pub fn close(&mut self, counts: &ArrivalCounts, output: &Output) {
+        self.close_until(self.end_ns(), counts, output);
     }
 
-    /// Print all that is left of a sender that ended at `end_ns`.
-    pub fn close_all(&mut self, end_ns: u64, tally: &Tally, output: &Output) {
+    /// Print all open intervals of a sender that ended at `end_ns`.
+    pub fn close_all(&mut self, end_ns: u64, counts: &ArrivalCounts, output: &Output) {
         if self.interval_ns == 0 {
             return;
         }
         self.at(end_ns);
         while !self.open.is_empty() {
-            self.close_until(self.end_ns().min(end_ns.max(self.start_ns)), tally, output);
+            self.close_until(self.end_ns().min(end_ns.max(self.start_ns)), counts, output);
         }
     }
 
-    fn close_until(&mut self, end_ns: u64, tally: &Tally, output: &Output) {
+    fn close_until(&mut self, end_ns: u64, counts: &ArrivalCounts, output: &Output) {
         let start_ns = self.end_ns() - self.interval_ns;
         self.at(start_ns);
         let Some(open) = self.open.pop_front() else { return };
         let index = self.closed;
         self.closed += 1;
         let (echo, is_paced) = (self.timeout_ns.is_some(), self.is_paced);
-        let arrived = tally.since(&self.before);
-        self.before = *tally;
+        let arrived = counts.since(&self.before);
+        self.before = *counts;
         let with_echo = move |count| echo.then_some(count);
-        output.print(move || Interval {
+        output.print(move || SendIntervalLine {
             r#type: "interval",
             role: "send",
             index,
@@ -176,25 +182,25 @@ impl Intervals {
     }
 }
 
-/// Packets of one slice of time that wait for answers share its fate when their time is over: a window opens so much later
-/// than the timeout at most [ns].
+/// Length of a time slice [ns]. The packets of one slice expire together, so a window opens by at most this time
+/// later than the timeout.
 const SLICE_NS: u64 = 10_000_000;
 
-struct Slice {
+struct TimeSlice {
     number: u64,
     unanswered: u64,
 }
 
-/// How many packets are under way: sent, not answered, and not given up yet.
-pub struct UnderWay {
+/// The packets in flight: sent, neither answered nor expired.
+pub struct InFlight {
     timeout_ns: u64,
-    slices: VecDeque<Slice>,
+    slices: VecDeque<TimeSlice>,
     packets: u64,
 }
 
-impl UnderWay {
-    pub fn new(timeout_ns: u64) -> UnderWay {
-        UnderWay {
+impl InFlight {
+    pub fn new(timeout_ns: u64) -> InFlight {
+        InFlight {
             timeout_ns,
             slices: VecDeque::new(),
             packets: 0,
@@ -209,7 +215,7 @@ impl UnderWay {
         let number = time_ns / SLICE_NS;
         match self.slices.back_mut() {
             Some(slice) if slice.number == number => slice.unanswered += packets,
-            _ => self.slices.push_back(Slice {
+            _ => self.slices.push_back(TimeSlice {
                 number,
                 unanswered: packets,
             }),
@@ -217,7 +223,8 @@ impl UnderWay {
         self.packets += packets;
     }
 
-    /// The first answer to a packet that was sent at `sent_ns`. Nothing happens if it was given up.
+    /// Remove a packet that was sent at `sent_ns` and is answered for the first time. Does nothing if it has
+    /// expired.
     pub fn answered(&mut self, sent_ns: u64) {
         let number = sent_ns / SLICE_NS;
         if let Ok(place) = self.slices.binary_search_by_key(&number, |slice| slice.number) {
@@ -228,8 +235,8 @@ impl UnderWay {
         }
     }
 
-    /// Give up those whose time is over.
-    pub fn give_up(&mut self, now_ns: u64) {
+    /// Remove the packets whose answers are late.
+    pub fn expire(&mut self, now_ns: u64) {
         while let Some(slice) = self.slices.front() {
             if (slice.number + 1) * SLICE_NS + self.timeout_ns > now_ns {
                 break;
@@ -246,14 +253,14 @@ mod tests {
 
     #[test]
     fn a_lost_packet_holds_its_place_in_the_window_until_the_timeout() {
-        let mut under_way = UnderWay::new(1_000_000_000);
-        under_way.sent(5_000_000, 3);
-        under_way.answered(5_000_000);
-        under_way.give_up(1_009_999_999);
-        assert_eq!(under_way.packets(), 2);
-        under_way.give_up(1_010_000_000);
-        assert_eq!(under_way.packets(), 0);
-        under_way.answered(5_000_000);
-        assert_eq!(under_way.packets(), 0);
+        let mut in_flight = InFlight::new(1_000_000_000);
+        in_flight.sent(5_000_000, 3);
+        in_flight.answered(5_000_000);
+        in_flight.expire(1_009_999_999);
+        assert_eq!(in_flight.packets(), 2);
+        in_flight.expire(1_010_000_000);
+        assert_eq!(in_flight.packets(), 0);
+        in_flight.answered(5_000_000);
+        assert_eq!(in_flight.packets(), 0);
     }
 }

@@ -1,38 +1,39 @@
-//! Packets as they come: waiting for them, taking them, and when they came.
+//! Wait for packets, read them in batches, and time their arrival.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
-use crate::arguments::{Path, Stamps, Wait};
+use crate::command_line::{IoPath, TimestampSource, WaitMode};
 use crate::io::{self, BATCH_MAX, Inbox};
 use crate::packet::{FLOWS_MAX, Header, wrap_ns};
 
-/// How long a nap is meant to be; the kernel makes it 100-200 us.
+/// Intended length of a nap [ns]. The kernel makes it 100-200 us.
 const NAP_NS: u64 = 100_000;
-/// After so long without a packet a nap becomes a sleep that a packet ends.
+/// After this time without a packet, naps become a sleep that a packet ends [ns].
 const NAP_UNTIL_IDLE_NS: u64 = 20_000_000;
-/// Whoever waits looks this often whether it is to end.
+/// Longest wait before the end conditions are checked again [ns].
 const WAIT_MAX_NS: u64 = 50_000_000;
-/// The clocks were read in one go, so that more than this is a step of the system's clock [ns].
+/// Change between the clocks above which the system clock was set [ns]. Both clocks are read directly after each
+/// other.
 const CLOCK_STEP_NS: u64 = 20_000;
-/// A packet cannot have come later than it was read, but for the error of the clocks' difference [ns].
+/// Error of the difference between the clocks [ns]. A packet cannot arrive later than it is read by more than this.
 const CLOCK_ERROR_NS: u64 = 50_000;
 
-/// When the packets of a batch came.
-pub struct Clock {
-    stamps: Option<Stamps>,
+/// The arrival times of a batch.
+pub struct ArrivalClock {
+    stamps: Option<TimestampSource>,
     offset_ns: i64,
-    /// Packets stamped before the system's clock stepped may still wait in the socket.
+    /// True if the socket may still hold packets that were stamped before the system clock was set.
     unsettled: bool,
-    /// The last batch was all that there was.
+    /// True if the last batch emptied the socket.
     emptied: bool,
     pub steps: u64,
     now_ns: u64,
 }
 
-impl Clock {
-    pub fn new(stamps: Option<Stamps>) -> Clock {
-        Clock {
+impl ArrivalClock {
+    pub fn new(stamps: Option<TimestampSource>) -> ArrivalClock {
+        ArrivalClock {
             stamps,
             offset_ns: io::realtime_offset_ns(),
             unsettled: false,
@@ -42,9 +43,9 @@ impl Clock {
         }
     }
 
-    /// A batch of `count` packets has been read, and none was left if it `emptied` the socket.
+    /// Record that a batch of `count` packets was read, and whether it `emptied` the socket.
     fn batch(&mut self, count: usize, emptied: bool) {
-        let offset_ns = if self.stamps == Some(Stamps::Kernel) && count > 0 {
+        let offset_ns = if self.stamps == Some(TimestampSource::Kernel) && count > 0 {
             io::realtime_offset_ns()
         } else {
             self.offset_ns
@@ -65,10 +66,11 @@ impl Clock {
         self.offset_ns = offset_ns;
     }
 
-    /// CLOCK_MONOTONIC when packet `index` of the batch came [ns]; `None` where the system's clock stepped meanwhile.
+    /// Return when packet `index` of the batch arrived, CLOCK_MONOTONIC [ns]; `None` if the system clock was set
+    /// meanwhile.
     pub fn arrival_ns(&self, inbox: &Inbox, index: usize) -> Option<u64> {
         match self.stamps {
-            Some(Stamps::Kernel) => self.monotonic_ns(inbox.stamp_ns(index)?),
+            Some(TimestampSource::Kernel) => self.monotonic_ns(inbox.stamp_ns(index)?),
             _ => Some(self.now_ns),
         }
     }
@@ -78,38 +80,47 @@ impl Clock {
         (!self.unsettled && arrival_ns <= self.now_ns + CLOCK_ERROR_NS).then_some(arrival_ns)
     }
 
-    /// When the last batch was read.
+    /// Return when the last batch was read [ns].
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 }
 
-/// A socket to receive from, with everything that takes.
-pub struct Intake {
+/// Everything that reading packets from sockets needs.
+pub struct PacketReader {
     pub inbox: Inbox,
-    pub clock: Clock,
-    wait: Wait,
+    pub clock: ArrivalClock,
+    wait: WaitMode,
     last_packet_ns: u64,
     dropped_seen: Vec<Option<u32>>,
     pub dropped_packets: u64,
-    /// Errors of packets that were sent, as ICMP reported them.
+    /// Errors of sent packets that ICMP reported, by name.
     pub errors: BTreeMap<String, u64>,
 }
 
-impl Intake {
+impl PacketReader {
     pub fn new(
         sources: bool,
-        stamps: Option<Stamps>,
-        path: Path,
-        wait: Wait,
+        stamps: Option<TimestampSource>,
+        path: IoPath,
+        wait: WaitMode,
         is_single: bool,
         sockets: &[&UdpSocket],
-    ) -> Intake {
-        // Who spins for single packets does not ask for a second one before it has looked at the first.
-        let limit = if is_single && wait == Wait::Spin { 1 } else { BATCH_MAX };
-        Intake {
-            inbox: Inbox::new(limit, sources, stamps == Some(Stamps::Kernel), path == Path::Plain),
-            clock: Clock::new(stamps),
+    ) -> PacketReader {
+        // A receiver that spins for single packets processes each packet before it asks for the next.
+        let limit = if is_single && wait == WaitMode::Spin {
+            1
+        } else {
+            BATCH_MAX
+        };
+        PacketReader {
+            inbox: Inbox::new(
+                limit,
+                sources,
+                stamps == Some(TimestampSource::Kernel),
+                path == IoPath::Plain,
+            ),
+            clock: ArrivalClock::new(stamps),
             wait,
             last_packet_ns: io::now_ns(),
             dropped_seen: sockets.iter().map(|socket| io::dropped_packets(socket)).collect(),
@@ -118,12 +129,12 @@ impl Intake {
         }
     }
 
-    /// Whether a batch was as large as one can be, so that more may be there.
+    /// Return true if a batch had the largest size, so that more packets may be waiting.
     pub fn is_full(&self, count: usize) -> bool {
         count == self.inbox.limit()
     }
 
-    /// Take what is there, at most a batch.
+    /// Read the packets that are waiting, at most one batch. Returns their number.
     pub fn take(&mut self, socket: &UdpSocket) -> usize {
         let count = self.inbox.receive(socket).unwrap_or_else(|error| {
             *self.errors.entry(io::error_name(&error)).or_default() += 1;
@@ -137,15 +148,15 @@ impl Intake {
         count
     }
 
-    /// Wait for the next packet, the way that was asked for, not beyond `until_ns`.
+    /// Wait for the next packet in the chosen way, until `until_ns` at the latest.
     pub fn wait(&self, sockets: &[&UdpSocket], until_ns: u64) {
         let now_ns = self.clock.now_ns;
         let left_ns = until_ns.saturating_sub(now_ns).min(WAIT_MAX_NS);
         let idle_ns = now_ns.saturating_sub(self.last_packet_ns);
         match self.wait {
-            Wait::Spin => std::hint::spin_loop(),
-            Wait::Nap if idle_ns < NAP_UNTIL_IDLE_NS => io::sleep_until_ns(now_ns + left_ns.min(NAP_NS)),
-            Wait::Nap | Wait::Block => io::wait_readable(sockets, left_ns),
+            WaitMode::Spin => std::hint::spin_loop(),
+            WaitMode::Nap if idle_ns < NAP_UNTIL_IDLE_NS => io::sleep_until_ns(now_ns + left_ns.min(NAP_NS)),
+            WaitMode::Nap | WaitMode::Block => io::wait_readable(sockets, left_ns),
         }
     }
 
@@ -160,26 +171,26 @@ impl Intake {
         }
     }
 
-    /// Whether the kernel tells what it dropped.
+    /// Return true if the kernel reports how many packets it dropped.
     pub fn drops_are_known(&self) -> bool {
         self.dropped_seen.iter().all(Option::is_some)
     }
 }
 
-/// Differences of the delays of neighbours (RFC 3393).
-pub struct Variation {
+/// Differences between the delays of neighbouring packets (RFC 3393).
+pub struct DelayVariation {
     last: Vec<Option<(u32, i64)>>,
 }
 
-impl Variation {
-    pub fn new() -> Variation {
-        Variation {
+impl DelayVariation {
+    pub fn new() -> DelayVariation {
+        DelayVariation {
             last: vec![None; FLOWS_MAX],
         }
     }
 
-    /// A packet came whose delay is known, but for a constant. The difference to that of the packet before it in its flow,
-    /// if that was the last that came.
+    /// Record a packet whose delay is known except for a constant. Returns the difference to the delay of the
+    /// previous packet of its flow, if that packet was the last to arrive.
     pub fn record(&mut self, header: &Header, delay_ns: i64) -> Option<u64> {
         let last = self.last[usize::from(header.flow)].replace((header.sequence, delay_ns));
         let (sequence, delay_before_ns) = last?;
@@ -194,8 +205,8 @@ mod tests {
 
     const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
 
-    fn clock() -> Clock {
-        let mut clock = Clock::new(Some(Stamps::Kernel));
+    fn clock() -> ArrivalClock {
+        let mut clock = ArrivalClock::new(Some(TimestampSource::Kernel));
         (clock.now_ns, clock.offset_ns) = (0, OFFSET_NS);
         clock
     }
@@ -239,7 +250,7 @@ mod tests {
 
     #[test]
     fn variation_is_taken_between_neighbours_that_came_one_after_the_other() {
-        let mut variation = Variation::new();
+        let mut variation = DelayVariation::new();
         let mut record = |flow, sequence, delay_ns| {
             let header = Header {
                 kind: Kind::OneWay,

@@ -1,12 +1,12 @@
-//! The counts of what came, over a session or an interval of it.
+//! Counts of arrived packets, for a session or for an interval.
 
 use serde::Serialize;
 
-/// Each packet that came is exactly one of received, late, forgotten, duplicated, corrupted and foreign.
+/// Each packet that arrives counts as exactly one of received, late, forgotten, duplicated, corrupted and foreign.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Debug)]
-pub struct Tally {
+pub struct ArrivalCounts {
     pub received_packets: u64,
-    /// Of payload.
+    /// Payload of the received packets [bytes].
     pub received_bytes: u64,
     pub expected_packets: u64,
     pub late_packets: Option<u64>,
@@ -18,11 +18,11 @@ pub struct Tally {
     pub socket_dropped_packets: Option<u64>,
 }
 
-impl Tally {
-    /// What was counted since `earlier`.
-    pub fn since(&self, earlier: &Tally) -> Tally {
+impl ArrivalCounts {
+    /// Return the counts since `earlier`.
+    pub fn since(&self, earlier: &ArrivalCounts) -> ArrivalCounts {
         let difference = |now: Option<u64>, then: Option<u64>| Some(now? - then.unwrap_or(0));
-        Tally {
+        ArrivalCounts {
             received_packets: self.received_packets - earlier.received_packets,
             received_bytes: self.received_bytes - earlier.received_bytes,
             expected_packets: self.expected_packets - earlier.expected_packets,
@@ -36,7 +36,7 @@ impl Tally {
         }
     }
 
-    /// Packets of the session, whatever became of them.
+    /// Return the number of packets that carried the session's token, in every state.
     pub fn of_session(&self) -> u64 {
         self.received_packets
             + self.late_packets.unwrap_or(0)
@@ -46,9 +46,9 @@ impl Tally {
     }
 }
 
-/// What only a whole session can say of its arrivals.
+/// Figures of arrivals that exist for a whole session only.
 #[derive(Clone, Default, PartialEq, Serialize, Debug)]
-pub struct Totals {
+pub struct SessionTotals {
     pub reordered_distance_max_packets: u64,
     pub first_sequence: Option<u64>,
     pub flows_seen: u64,
