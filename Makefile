@@ -1,53 +1,83 @@
-# All targets are for root on Debian 12 or later; `make bench` is what to try first.
+# All targets need root on Debian 12 or later. Start with `make bench`.
 
 MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
+# Test workers. Most lab tests wait most of the time: four workers keep two CPUs busy.
+WORKERS ?= 4
+# Time for each target of `make fuzz` [s].
+FUZZ_SECONDS ?= 600
 
-.PHONY: bench bench-engine openwrt test test-kills test-damage test-planted test-debian-kernel install install-dev lint format clean-build
+.PHONY: bench bench-engine openwrt wheel test test-kills test-interrupts test-damage test-planted fuzz test-debian-kernel install install-dev lint format docs sample clean-build
 
-bench: install ## measure the quick plan and print its table
+bench: install ## measure the plan `quick` and print its table
 	@.venv/bin/tunnelbench run
 
-bench-engine: install ## measure the packet engine against its peers, which it installs
+bench-engine: install ## measure the packet engine and similar programs, which it installs
 	@cargo build --release --quiet --locked
 	@$(PYTHON) benches/engine.py
 
-openwrt: ## the package for OpenWrt, into dist/
+openwrt: ## build the package for OpenWrt in dist/
 	@openwrt/build-ipk dist
 
-test: install-dev ## all tests, linters and those that need namespaces included; what measures has the machine to itself
+test: install-dev ## run all tests and linters; tests that judge a rate run afterwards, one at a time
 	@failed=0; \
-	$(PYTHON) -m pytest --numprocesses auto --dist worksteal tests/unit || failed=1; \
-	PYTHON=$(PYTHON) $(PYTHON) -m pytest --dist worksteal --tx '3*popen//python=tests/lab/apart' -m 'not alone' tests/lab || failed=1; \
+	PYTHON=$(PYTHON) $(PYTHON) -m pytest --dist worksteal --tx '$(WORKERS)*popen//python=tests/apart' -m 'not alone' tests || failed=1; \
 	$(PYTHON) -m pytest -m alone tests/lab || failed=1; \
 	exit $$failed
 
-install: ## what a run needs: Debian packages, uv, Rust, the package in .venv
-	@scripts/install-debian
+wheel: install ## build the wheel in dist/, for `pipx install` or `uv tool install` on other machines
+	@rm -f dist/*.whl
+	@[ -x .cache/wheel/bin/pip ] || python3 -m venv .cache/wheel
+	@.cache/wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/*.whl
 
-install-dev:
+install: ## install what a run needs: Debian packages, uv, Rust, the package in .venv, manual pages and completion
+	@scripts/install-debian
+	@scripts/install-help .venv/bin/tunnelbench
+
+install-dev: ## install what the tests need, too
 	@scripts/install-debian --dev
 
-test-kills: install-dev ## a run killed at 200 random moments; `make test` does 20 (about 30 minutes)
+test-kills: install-dev ## kill a run at 200 random moments (about 30 minutes); `make test` does 10
 	@TUNNELBENCH_KILLS=200 $(PYTHON) -m pytest tests/lab/test_kills.py
 
-test-damage: install-dev ## every bit of a store flipped, and cut at every byte; `make test` takes a sample (about 3 hours)
+test-interrupts: install-dev ## send 1,000 signals at random moments of doctor, run and clean (an hour or more); `make test` sends 15
+	@TUNNELBENCH_INTERRUPTS=1000 PYTHON=$(PYTHON) $(PYTHON) -m pytest -rP -p no:tests.quiet --tx '$(WORKERS)*popen//python=tests/apart' --dist load tests/lab/test_interrupts.py
+
+test-damage: install-dev ## flip every bit of a store and cut it at every byte (about 3 hours); `make test` takes a sample
 	@TUNNELBENCH_DAMAGE=0 $(PYTHON) -m pytest tests/unit/store/test_damage.py
 
-test-planted: install-dev ## looks for a router slower by a tenth, in 24 rounds; `make test` plants a quarter in 10 (about 5 minutes)
+test-planted: install-dev ## find a router that is 10 % slower, in 24 rounds (about 5 minutes); `make test` finds 25 % in 10
 	@TUNNELBENCH_PLANTED=0.1 TUNNELBENCH_PLANTED_ROUNDS=24 $(PYTHON) -m pytest -s tests/lab/test_planted.py
 
-test-debian-kernel: install-dev ## simulated radios and control groups of version 2, in a guest (about a minute, several on a busy machine)
+fuzz: install-dev ## fuzz each target for FUZZ_SECONDS (an hour together); `make test` takes some seconds
+	@failed=0; \
+	for target in plans testbeds imports tables daemon_output; do \
+		$(PYTHON) -m tests.fuzz.run $$target --seconds $(FUZZ_SECONDS) || failed=1; \
+	done; \
+	scripts/fuzz-engine $(FUZZ_SECONDS) || failed=1; \
+	exit $$failed
+
+test-debian-kernel: install-dev ## test simulated radios and control groups of version 2 in a guest (a minute or more)
 	@$(PYTHON) -m pytest tests/lab/debian_kernel.py
 
-lint: ## the linters alone, each as a test
+lint: ## run the linters, each as a test
 	@$(PYTHON) -m pytest tests/unit/test_linters.py
 
-format:
+format: ## format Python and Rust
 	@.venv/bin/ruff check --fix --quiet .
 	@.venv/bin/ruff format .
 	@cargo fmt
 
-clean-build: ## everything that was built or cached; results are kept
+docs: ## write what README.md, docs/ and the OpenWrt package take from the program, and the picture of the page
+	@$(PYTHON) -m pytest -q --force-regen tests/unit/tunnel/test_tunnels_page.py \
+		tests/unit/test_openwrt_package.py tests/unit/test_readme.py tests/browser/test_picture.py
+
+sample: install-dev ## measure the run that README.md and docs/sample.md show, on a quiet machine (about 5 minutes)
+	@.venv/bin/tunnelbench run quick
+	@.venv/bin/tunnelbench export last -o docs/sample-run.json
+	@$(MAKE) docs
+
+clean-build: ## remove everything that was built or cached; results are kept
 	@rm -rf .venv .cache target dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
