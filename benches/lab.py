@@ -15,13 +15,13 @@ from pathlib import Path
 SENDER_CPU = 0
 RECEIVER_CPU = 1
 LONGEST_S = 20.0
-"""For a program to come to its end."""
+"""Longest time that a program may take to end [s]."""
 TARGET = "10.199.9.2"
-"""The receiver's address."""
+"""Address of the receiver."""
 
 
 def run(*command: str) -> str:
-    """Run a command that has to succeed; what it printed."""
+    """Run a command and return its output. Raises CalledProcessError if it fails."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -31,11 +31,11 @@ class Finished:
 
     output: str
     cpu_s: float
-    """User and system time of the program and its children."""
+    """User and system time of the program and its children [s]."""
 
 
 class Running:
-    """A program under way in a namespace, on a CPU. `quiet`: nobody wants its output."""
+    """A program that runs in a namespace on one CPU. `quiet` discards its output."""
 
     def __init__(self, namespace: str, cpu: int, command: Sequence[str], quiet: bool) -> None:
         whole = ("ip", "netns", "exec", namespace, "taskset", "-c", str(cpu), *command)
@@ -45,14 +45,14 @@ class Running:
         )
 
     def line(self) -> str:
-        """The next line of output."""
+        """Return the next line of output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
     def finish(self, kill_with: int | None = None, close_input: bool = True) -> Finished:
-        """Wait for the end, after a signal if one is given; after LONGEST_S it is killed."""
-        # To its whole group, as a terminal does: trafgen sends from a child. And not by Popen, which would take the
-        # CPU time with it where the program has ended.
+        """Wait for the end, after a signal if one is given. The program is killed after LONGEST_S."""
+        # The signal goes to the whole process group, as from a terminal: trafgen sends from a child. Popen.send_signal
+        # polls first, and the CPU time of a program that has ended would be lost.
         if kill_with is not None:
             os.killpg(self.process.pid, kill_with)
         if close_input and self.process.stdin is not None:
@@ -71,31 +71,31 @@ class Running:
 
 @dataclass(frozen=True)
 class Lab:
-    """Two ends, and routers between them."""
+    """A sender and a receiver with routers between them."""
 
     sender: str
     receiver: str
     sender_device: str
     source: str
-    """The sender's address."""
+    """Address of the sender."""
     middle: str
-    """The first router; the receiver where there is none."""
+    """Namespace of the first router, or of the receiver if there is no router."""
     gateway_mac: str
-    """Of the next hop, seen from the sender."""
+    """MAC address of the sender's next hop."""
 
     def start(self, end: str, cpu: int, *command: str, quiet: bool = False) -> Running:
         """Start a program at an end."""
         return Running(end, cpu, command, quiet)
 
     def datagrams(self) -> int:
-        """UDP datagrams that were delivered to sockets of the receiver so far."""
+        """Return the number of UDP datagrams that sockets of the receiver have received."""
         text = run("ip", "netns", "exec", self.receiver, "cat", "/proc/net/snmp")
         names, values = [line.split()[1:] for line in text.splitlines() if line.startswith("Udp:")]
         return int(values[names.index("InDatagrams")])
 
 
 def _join(left: str, right: str, number: int) -> None:
-    """A veth pair between two namespaces: .1 on the left, .2 on the right of 10.199.<number>.0/24."""
+    """Join two namespaces by a veth pair: .1 on the left, .2 on the right of 10.199.<number>.0/24."""
     left_device, right_device = f"l{number}", f"r{number}"
     run("ip", "link", "add", left_device, "netns", left, "type", "veth", "peer", "name", right_device, "netns", right)
     for namespace, device, host in ((left, left_device, 1), (right, right_device, 2)):
@@ -106,7 +106,7 @@ def _join(left: str, right: str, number: int) -> None:
 
 
 def _remove(name: str) -> None:
-    """End what still runs in a namespace, and the namespace."""
+    """Kill the processes of a namespace and delete it."""
     for process in run("ip", "netns", "pids", name).split():
         os.kill(int(process), signal.SIGKILL)
     run("ip", "netns", "delete", name)
@@ -114,9 +114,9 @@ def _remove(name: str) -> None:
 
 @contextmanager
 def lab(hops: int) -> Iterator[Lab]:
-    """`hops` links in a row; all is taken down again."""
+    """Set up `hops` links in a row, and remove everything at the end of the block."""
     names = [f"tbbench{os.getpid()}-{index}" for index in range(hops + 1)]
-    # The last link is 10.199.9.0/24, so that the receiver has the same address whatever is before it.
+    # The last link is 10.199.9.0/24: the receiver has the same address with any number of hops.
     numbers = [*range(1, hops), 9]
     with ExitStack() as stack:
         for name in names:
@@ -140,23 +140,23 @@ def lab(hops: int) -> Iterator[Lab]:
 
 
 def wait_for_udp(namespace: str, port: int, timeout_s: float = 5.0) -> None:
-    """Wait until somebody listens on a UDP port."""
+    """Wait until a program listens on a UDP port. Raises TimeoutError after `timeout_s`."""
     end_s = time.monotonic() + timeout_s
     while f":{port} " not in run("ip", "netns", "exec", namespace, "ss", "-Hlun") + " ":
         if time.monotonic() > end_s:
-            raise TimeoutError(f"nobody listens on UDP port {port}")
+            raise TimeoutError(f"no program listens on UDP port {port}")
         time.sleep(0.05)
 
 
 def wait_for_tcp(namespace: str, port: int, timeout_s: float = 5.0) -> None:
-    """Wait until somebody listens on a TCP port."""
+    """Wait until a program listens on a TCP port. Raises TimeoutError after `timeout_s`."""
     end_s = time.monotonic() + timeout_s
     while f":{port} " not in run("ip", "netns", "exec", namespace, "ss", "-Hltn") + " ":
         if time.monotonic() > end_s:
-            raise TimeoutError(f"nobody listens on TCP port {port}")
+            raise TimeoutError(f"no program listens on TCP port {port}")
         time.sleep(0.05)
 
 
 def engine_path() -> str:
-    """The engine as `cargo build --release` leaves it."""
+    """Return the path of the engine that `cargo build --release` makes."""
     return str(Path(__file__).parents[1] / "target" / "release" / "tunnelbench-engine")

@@ -1,4 +1,4 @@
-"""One-way programs, ours and others': what each delivers and what that costs."""
+"""Run the packet engine and other generators one way, and count what each delivers and its CPU time."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ PAYLOAD_BYTES = 18
 
 @dataclass(frozen=True)
 class Delivery:
-    """One trial."""
+    """The result of one trial."""
 
     packets: int
-    """Delivered, by the kernel's own count where the program is not ours."""
+    """Packets that were delivered; for other generators, the kernel's count of datagrams."""
     duration_s: float
     cpu_s: float
-    """Of both ends."""
+    """CPU time of both ends [s]."""
     sent_packets: int | None = None
     dropped_packets: int | None = None
-    """By the receiver's socket."""
+    """Packets that the receiver's socket dropped."""
 
     @property
     def pps(self) -> float:
@@ -41,12 +41,12 @@ class Delivery:
 
 
 def session() -> str:
-    """A new token for the engine."""
+    """Return a new session token for the engine."""
     return secrets.token_hex(7)
 
 
 def listen(lab: Lab, verb: str, *options: str) -> Running:
-    """The engine at the receiving end, ready."""
+    """Start the engine at the receiving end and wait until it listens."""
     bind = ("--bind", f"{TARGET}:{PORT}")
     listening = lab.start(lab.receiver, RECEIVER_CPU, engine_path(), verb, *bind, *options)
     listening.line()
@@ -54,19 +54,19 @@ def listen(lab: Lab, verb: str, *options: str) -> Running:
 
 
 def send(lab: Lab, duration_s: float, *options: str) -> Finished:
-    """The engine at the sending end, until it is done."""
+    """Run the engine at the sending end until it has ended."""
     to = ("--target", f"{TARGET}:{PORT}", "--duration-s", str(duration_s))
     return lab.start(lab.sender, SENDER_CPU, engine_path(), "send", *to, *options).finish(close_input=False)
 
 
 def last_line(finished: Finished) -> dict[str, Any]:
-    """The engine's summary."""
+    """Return the engine's summary."""
     summary: dict[str, Any] = json.loads(finished.output.splitlines()[-1])
     return summary
 
 
 def ours(lab: Lab, duration_s: float) -> Delivery:
-    """The engine, flat out."""
+    """Send with the engine as fast as possible."""
     token = ("--session", session())
     receiver = listen(lab, "receive", *token)
     sending = send(lab, duration_s, *token, "--flat-out")
@@ -83,7 +83,7 @@ def ours(lab: Lab, duration_s: float) -> Delivery:
 
 
 def _between(lab: Lab, duration_s: float, server: tuple[str, ...], client: tuple[str, ...], tcp: bool) -> Delivery:
-    """A server and a client; the datagrams that the kernel delivered meanwhile."""
+    """Run a server and a client, and return the datagrams that the kernel delivered during that time."""
     receiver = lab.start(lab.receiver, RECEIVER_CPU, *server, quiet=True)
     (wait_for_tcp if tcp else wait_for_udp)(lab.receiver, PORT)
     before = lab.datagrams()
@@ -114,7 +114,7 @@ def nuttcp(lab: Lab, duration_s: float) -> Delivery:
 
 
 def trafgen(lab: Lab, duration_s: float) -> Delivery:
-    """A generator without a receiver: ours takes its packets, and its CPU time is not counted."""
+    """Run a generator that has no receiver. The engine receives its packets; the engine's CPU time is not counted."""
     header = (
         f"{{ eth(da={lab.gateway_mac}), ipv4(saddr={lab.source}, daddr={TARGET}, ttl=64, df), "
         f"udp(sport=5302, dport={PORT}), fill(0x41, {PAYLOAD_BYTES}) }}\n"

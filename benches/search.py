@@ -1,4 +1,4 @@
-"""How true and how repeatable searches for the highest load are, on paths of known and of unknown limits."""
+"""Measure the error and the spread of searches for the highest load, on paths with known and unknown limits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint
 
 LIMITS_PPS = (7_300, 20_000, 61_000)
 HIGHEST_SHARE = 0.9
-"""Of what the testers can do flat out: above it they limit, not the path."""
+"""Largest share of the testers' own maximum rate that a search offers; above it the testers are the limit."""
 
 
 def _trial(where: Lab) -> Callable[[float, float], SearchPoint]:
-    """What a search asks for: a load, for a duration."""
+    """Return a function that offers a load for a duration and returns what arrived, as a search needs it."""
 
     def measure(duration_s: float, offered_pps: float) -> SearchPoint:
         token = ("--session", session(), "--interval-s", "0")
@@ -39,7 +39,7 @@ def _trial(where: Lab) -> Callable[[float, float], SearchPoint]:
 
 
 def _limit(where: Lab, pps: int) -> None:
-    """Have the router in the middle forward no more than `pps`; what it lets through at once is 1 ms of that."""
+    """Limit the router in the middle to `pps`, with a burst of 1 ms at that rate."""
     rules = (
         "table inet limited { chain forward { type filter hook forward priority 0; "
         f"meta l4proto udp limit rate over {pps}/second burst {max(5, pps // 1000)} packets drop; }}; }}"
@@ -56,17 +56,17 @@ def _searches(hops: int, count: int, limit_pps: int | None) -> list[SearchRun]:
 
 
 def _found(searches: list[SearchRun], loss_ratio: float) -> list[float]:
-    """The lower bounds [packets/s]; 0 where there is none."""
+    """Return the lower bounds [packets/s]; 0 where there is none."""
     return [found.bounds(loss_ratio).lower_pps or 0.0 for found in searches]
 
 
 def _variation(values: list[float]) -> float:
-    """Coefficient of variation [%]."""
+    """Return the coefficient of variation [%]."""
     return 100 * statistics.stdev(values) / statistics.mean(values)
 
 
 def limited_rows(count: int, limits_pps: tuple[int, ...] = LIMITS_PPS) -> list[Row]:
-    """PDR on paths that are limited to what the search does not know."""
+    """Return rows of the PDR on paths with limits that the search does not know."""
     rows = []
     for limit_pps in limits_pps:
         searches = _searches(2, count, limit_pps)
@@ -80,7 +80,7 @@ def limited_rows(count: int, limits_pps: tuple[int, ...] = LIMITS_PPS) -> list[R
 
 
 def free_rows(count: int) -> list[Row]:
-    """How far searches on one and the same path lie apart."""
+    """Return rows of the spread of searches on the same path."""
     searches = _searches(1, count, None)
     pdr, ndr = (_found(searches, loss_ratio) for loss_ratio in (PDR_LOSS_RATIO, NDR_LOSS_RATIO))
     of_pdr, of_ndr = _variation(pdr), _variation(ndr)

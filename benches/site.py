@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long a site of a thousand runs takes to build: a hundred trials each, of two hundred devices.
+"""Measure the time to build a site of a thousand runs: a hundred trials each, of two hundred devices.
 
 Makes the files and the site in a folder of its own under /tmp and takes it down again; nothing is measured but time.
 
@@ -29,7 +29,7 @@ DEVICES = 200
 
 
 def fill(folder: Path, runs: int) -> list[str]:
-    """Exported runs, each in a file; their paths."""
+    """Write exported runs, one in each file, and return the paths."""
     records, speeds = make_records(), make_speeds()
     usual = make_run()
     found = []
@@ -44,7 +44,7 @@ def fill(folder: Path, runs: int) -> list[str]:
 
 
 def main() -> None:
-    """Print how long it took, and how large the site is."""
+    """Print the duration and the size of the site."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--keep", type=Path, help="a folder for the files and the site, which stay")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long `list runs` and `report` take on a large store, each as a process of its own.
+"""Measure the time of `list runs` and `report` on a large store, each in a process of its own.
 
 Makes a store of synthetic runs in a folder of its own under /tmp and takes it down again; nothing is measured but time.
 
@@ -33,7 +33,7 @@ PROGRAM = Path(sys.executable).with_name("tunnelbench")
 
 
 def fill(path: Path, runs: int) -> int:
-    """A store of so many runs of a hundred trials; how many trials there are."""
+    """Fill a store with runs of a hundred trials, and return the number of trials."""
     records, speeds = make_records(), make_speeds()
     with Store.open(path) as store:
         for number in range(runs):
@@ -44,8 +44,8 @@ def fill(path: Path, runs: int) -> int:
 
 
 def timed(command: list[str], repeats: int) -> list[float]:
-    """How long it took, each time [s]."""
-    # As it is installed: Python keeps what it compiled, and a first call has compiled it.
+    """Return the duration of each call [s]."""
+    # An installed program is compiled already. The first call compiles the modules.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     found = []
     for _ in range(1 + repeats):
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def profile(path: Path) -> None:
-    """Where the time of `report` and `list runs` goes, the imports included."""
+    """Print a profile of `report` and `list runs`, imports included."""
     from tunnelbench.cli import main as program  # noqa: PLC0415
 
     for verb in (["list", "runs"], ["report", "last"]):

@@ -1,4 +1,4 @@
-"""The table that is printed."""
+"""The table of results."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Row:
     ratio: str
     target: str
     met: bool | None
-    """None: there is no target."""
+    """True if the target is met; None where there is no target."""
 
 
 def spread(values: list[float], unit: float = 1.0, digits: int = 0) -> str:
-    """Median with lowest and highest."""
+    """Return the median with the lowest and the highest value."""
     low, high = min(values) / unit, max(values) / unit
     return f"{statistics.median(values) / unit:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
 
 
 def print_table(rows: list[Row]) -> None:
-    """As Markdown."""
+    """Print the rows as a Markdown table."""
     print("| figure | ours: median (min-max) | peer | ratio | target | |\n|---|---|---|---|---|---|")
     words = {True: "met", False: "**missed**", None: ""}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What all tests share: the `lab` marker for those that need root and namespaces; the rule that CI skips nothing."""
+"""Rules for all tests: the mark `lab` for tests that need root and namespaces, and no skipped test in CI."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-pytest_plugins = ["pytester"]
+settings.register_profile("any speed", deadline=None)  # a busy machine may stall any example
+settings.load_profile("any speed")
+
+pytest_plugins = ["pytester", "tests.quiet"]
 
 KERNEL_FEATURE = "kernel feature:"
-"""What the reason of a skip begins with when this kernel lacks something; in CI no other skip is accepted."""
+"""Start of the reason of a skip because this kernel lacks a feature; CI accepts no other skip."""
 
 LEFTOVER_WAIT_S = 5.0
-"""How long processes that were killed have to vanish."""
+"""Time that killed processes get to end [s]."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,9 +49,34 @@ def refuse_skip_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:
         report.longrepr = f"skipped, which CI does not accept: {reason}"
 
 
+@pytest.hookimpl(trylast=True)  # after tests that are not wanted have been left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the part of each worker begin with some of the tests that have the longest time limits.
+
+    pytest-xdist gives each worker an equal part of the list. A worker that is ready takes tests from the end of
+    another worker's part.
+    """
+
+    def limit_s(item: pytest.Item) -> float:
+        marker = item.get_closest_marker("timeout")
+        return float(marker.args[0]) if marker else 0.0
+
+    slow = sorted(filter(limit_s, items), key=limit_s, reverse=True)
+    others = [item for item in items if not limit_s(item)]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    parts: list[pytest.Item] = []
+    for worker in range(workers):
+        part = slow[worker::workers]
+        size = (len(items) - len(parts)) // (workers - worker)
+        count = max(0, size - len(part))
+        parts += [*part, *others[:count]]
+        others = others[count:]
+    items[:] = [*parts, *others]
+
+
 @pytest.fixture(scope="session")
 def lab_obstacle() -> str:
-    """Why namespaces cannot be made here; empty where they can."""
+    """Reason why no namespace can be made here; empty if one can."""
     if os.geteuid() != 0:
         return "not root"
     name = f"tb-probe-{os.getpid()}"
@@ -63,7 +92,7 @@ def lab_obstacle() -> str:
 
 @pytest.fixture
 def lab(lab_obstacle: str) -> Iterator[None]:
-    """Namespaces can be made; afterwards none is left, nor a process in one, nor a device in the machine's own."""
+    """Skip the test where no namespace can be made. Fail it if it leaves a namespace, a process in one, or a device."""
     if lab_obstacle:
         pytest.skip(lab_obstacle)
     before = traces()
@@ -82,7 +111,7 @@ def _lab_for_marked_tests(request: pytest.FixtureRequest) -> None:
 
 
 def traces() -> set[str]:
-    """What a testbed could leave on this machine, as `kind name`."""
+    """Return all that a testbed could leave on this machine, as `kind name`."""
     listed = subprocess.run(["ip", "-j", "netns", "list"], check=True, capture_output=True, text=True).stdout
     namespaces = {f"namespace {entry['name']}" for entry in json.loads(listed or "[]")}
     devices = {f"device {path.name}" for path in Path("/sys/class/net").iterdir()}
@@ -91,7 +120,7 @@ def traces() -> set[str]:
 
 
 def processes_elsewhere() -> set[str]:
-    """Processes in another network namespace than ours."""
+    """Return the processes in other network namespaces than this one."""
     own = Path("/proc/self/ns/net").readlink()
     found = set()
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, from Debian's packages, on a socket in a temporary folder."""
+"""A PostgreSQL server for tests, from Debian's packages, on a socket in a temporary folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 
 class Cluster:
-    """A server that is up; `url` is its database for tests."""
+    """A server that runs."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self.programs = programs
@@ -28,12 +28,12 @@ class Cluster:
         self._control("start", "-o", options, "-l", str(self.folder / "log"))
 
     def stop(self, mode: str = "fast") -> None:
-        """`immediate` is what a crash is like: transactions under way are lost, and recovery follows."""
+        """Stop the server. The mode `immediate` is like a crash: the next start recovers, without open transactions."""
         self._control("stop", "-m", mode)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """It lives, and answers nothing, while the block runs."""
+        """Stop all processes of the server with SIGSTOP while the block runs: it exists and does not answer."""
         postmaster = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         pids = [postmaster, *map(int, children)]
@@ -46,7 +46,7 @@ class Cluster:
                 os.kill(pid, signal.SIGCONT)
 
     def new_database(self) -> str:
-        """The URL of an empty database."""
+        """Create an empty database and return its URL."""
         self.databases += 1
         name = f"team_{self.databases}"
         as_postgres([str(self.programs / "createdb"), "-h", str(self.folder), name])
@@ -57,10 +57,10 @@ class Cluster:
 
 
 def as_postgres(argv: list[str]) -> None:
-    """As the user whom the server accepts: initdb and postgres refuse root."""
+    """Run a command as the user `postgres`, because initdb and postgres refuse root."""
     is_root = os.geteuid() == 0
     who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if is_root else []
-    # Its output goes to a file: the server inherits it, and would hold a pipe open.
+    # The output goes to a file: the server inherits it and would keep a pipe open.
     with tempfile.TemporaryFile() as output:
         done = subprocess.run([*who, *argv], stdout=output, stderr=output, check=False, timeout=60, cwd="/")
         output.seek(0)
@@ -69,7 +69,7 @@ def as_postgres(argv: list[str]) -> None:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """A server for as long as the block runs; the test is skipped where there is no PostgreSQL."""
+    """Run a server while the block runs. The test is skipped where PostgreSQL is not installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found:
         pytest.skip("no PostgreSQL server (package postgresql)")

@@ -12,7 +12,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from tests.unit.builders import make_records, make_run, make_speeds
 from tests.unit.udp_builders import make_udp_records
 
-from tunnelbench.model.result import CpuInterval, Interval, TrialRecord
+from tunnelbench.model.counters import CpuInterval
+from tunnelbench.model.result import Interval, TrialRecord
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.formats.html import page
 
@@ -91,7 +92,7 @@ def with_series(record: TrialRecord) -> TrialRecord:
     )
     cpu = tuple(CpuInterval(float(second), second + 1.0, 0.8) for second in range(9))
     window = replace(record.tcp.window, intervals=(CpuInterval(-0.3, 0.0, 0.003), *cpu))
-    return replace(record, tcp=replace(record.tcp, physical_limit_bps=5e8, intervals=intervals, window=window))
+    return replace(record, measurement=replace(record.tcp, physical_limit_bps=5e8, intervals=intervals, window=window))
 
 
 def of_tcp() -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tunnelbench.report.site.gather import slug
 
 AXE = Path(__file__).with_name("axe.min.js")
 DEVICE = f"devices/{slug('Box 1')}.html"
-PAGES = ("index.html", DEVICE, "references/openvpn-2017.html", "methodology.html")
+PAGES = ("index.html", DEVICE, "references/openvpn-2017.html", "methodology.html", "compare.html")
 
 
 @pytest.fixture(scope="session")
@@ -49,12 +50,15 @@ def test_a_run_is_reached_from_the_index_and_draws_its_charts_with_the_shared_fi
 
 def test_a_search_and_filters_leave_the_rows_that_are_asked_for(visit: Visitor, folder: Path) -> None:
     page = visit(folder / "index.html").page
-    rows = page.locator("#devices tbody tr:visible")
+    rows = page.locator("#encrypted tbody tr:visible")
     everything = rows.count()
-    controls = page.locator("form[data-for=devices]")
+    dots = page.locator(".overview circle:visible")
+    assert dots.count() >= everything
+    controls = page.locator("form[data-for=encrypted]")
     controls.locator("input").fill("tl-wr841n v8 74kc")
     assert rows.count() == 1
     assert controls.locator("output").inner_text() == f"1 of {everything}"
+    assert dots.count() == 2  # its openvpn and its tinc
     controls.locator("input").fill("")
     controls.locator("[name=tunnel]").select_option("fastd")
     fastd = rows.count()
@@ -68,17 +72,55 @@ def test_a_search_and_filters_leave_the_rows_that_are_asked_for(visit: Visitor, 
 
 def test_without_javascript_the_tables_are_whole_and_the_controls_are_not_there(visit: Visitor, folder: Path) -> None:
     page = visit(folder / "index.html", javascript=False).page
-    assert page.locator("#devices tbody tr:visible").count() > 100
+    assert page.locator("#encrypted tbody tr:visible").count() > 100
     assert page.locator("form:visible").count() == 0
 
 
+def test_a_click_on_a_heading_sorts_the_devices(visit: Visitor, folder: Path) -> None:
+    page = visit(folder / "index.html").page
+    heading = page.locator("#encrypted thead th").nth(1)
+    heading.get_by_role("button").click()
+    heading.get_by_role("button").click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    first, *_, last = page.locator("#encrypted tbody tr").all()
+    assert "Ryzen" in first.inner_text() or "Apple" in first.inner_text()
+    assert last.locator("td").nth(0).inner_text() == ""  # no figure is last, whichever way
+    page.locator("#references").get_by_role("columnheader", name="Rows").get_by_role("button").press("Enter")
+    rows = [int(text) for text in page.locator("#references tbody td:nth-child(4)").all_inner_texts()]
+    assert rows == sorted(rows)
+
+
+def test_two_devices_are_compared_side_by_side(visit: Visitor, folder: Path) -> None:
+    page = visit(folder / DEVICE).page
+    page.get_by_role("link", name="Compare with another device").click()
+    page.wait_for_selector("html[data-drawn]", state="attached")
+    assert page.locator("[name=a]").input_value() == "Box 1"
+    page.locator("[name=b]").select_option("TP-Link TL-WR841N v8")
+    head = page.locator("#pair thead")
+    assert head.get_by_role("link").all_inner_texts() == ["Box 1", "TP-Link TL-WR841N v8"]
+    assert head.get_by_role("link", name="Box 1").get_attribute("href") == DEVICE
+    text = page.locator("#pair").inner_text()
+    assert "Atheros AR9341" in text
+    assert text.index("Encrypted") < text.index("openvpn BF-CBC SHA1") < text.index("Not encrypted")
+    (row,) = page.locator("#pair").get_by_role("row", name=re.compile("^none 1448 in")).all()
+    *_, one, other, ratio = row.locator("td").all_inner_texts()
+    assert float(ratio) == pytest.approx(float(other) / float(one.replace(",", "")), rel=0.01)
+
+
 @pytest.mark.parametrize(
-    ("name", "scheme"), [("index.html", "light"), ("index.html", "dark"), (DEVICE, "dark"), (PAGES[2], "light")]
+    ("name", "scheme"),
+    [
+        ("index.html", "light"),
+        ("index.html", "dark"),
+        (DEVICE, "dark"),
+        (PAGES[2], "light"),
+        ("compare.html", "dark"),
+    ],
 )
 def test_axe_finds_no_serious_fault(visit: Visitor, folder: Path, name: str, scheme: str) -> None:
     page = visit(folder / name, scheme=scheme).page
     if name == "index.html":
-        page.locator("form[data-for=devices] input").fill("box")  # a few of two hundred rows that are alike
+        page.locator("form[data-for=encrypted] input").fill("box")  # a few of two hundred rows that are alike
     page.evaluate(AXE.read_text())
     result = page.evaluate("axe.run({preload: false})")
     assert len(result["passes"]) > 10
@@ -94,7 +136,7 @@ def test_hostile_text_is_shown_and_does_nothing(visit: Visitor, folder: Path) ->
     found = visit(folder / "index.html")
     dialogs: list[str] = []
     found.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
-    link = found.page.locator("#devices a", has_text="<script>alert(1)</script>")
+    link = found.page.locator("#encrypted a", has_text="<script>alert(1)</script>")
     assert link.count() == 1
     link.click()
     found.page.wait_for_selector("html[data-drawn]", state="attached")

@@ -14,21 +14,10 @@ from tests.lab.rig import Rig
 from tunnelbench.model.testbed import Link
 from tunnelbench.testbed.netns import NetnsTestbed
 
-RERUNS = 2
-RERUN_DELAY_S = 5
-"""A hypervisor that runs others for a while can make any lab test fail, and those are seldom two in a row. Pytest lists
-what it ran again (`R` in `-ra`): one that needs it often is to be mended."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("lab"):
-            item.add_marker(pytest.mark.flaky(reruns=RERUNS, reruns_delay=RERUN_DELAY_S))
-
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A folder for a testbed: ocserv makes a socket in it, whose path may have no more than 107 bytes (unix(7))."""
+    """A folder with a short path: ocserv makes a socket in it, whose path may have at most 107 bytes (unix(7))."""
     with tempfile.TemporaryDirectory(prefix="tb-") as made:
         yield Path(made)
 
@@ -45,8 +34,8 @@ def rig(lab_obstacle: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def untouched(rig: Rig, lab: None) -> Iterator[Rig]:  # it looks for what is left, so it comes last
-    """The rig, which is afterwards as it was."""
+def untouched(rig: Rig, lab: None) -> Iterator[Rig]:  # the state is compared after the lab fixture has ended
+    """The rig. The test fails if it leaves the rig in another state."""
     before = rig.state()
     yield rig
     rig.end_sleepers()
@@ -55,19 +44,28 @@ def untouched(rig: Rig, lab: None) -> Iterator[Rig]:  # it looks for what is lef
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    """Where a run is kept."""
+    """Path of a store that does not exist yet."""
     return str(tmp_path / "store.sqlite")
 
 
 @pytest.fixture
 def testbed(lab: None, short_path: Path) -> Iterator[NetnsTestbed]:
-    """A testbed that is up, its cables as fast as the machine."""
+    """A testbed that is set up, with cables as fast as the machine."""
     with make_testbed(short_path / "run") as made:
         yield made
 
 
 @pytest.fixture
 def fast_ethernet(lab: None, tmp_path: Path) -> Iterator[NetnsTestbed]:
-    """A testbed that is up, its cables of 100 Mbit/s."""
+    """A testbed that is set up, with cables of 100 Mbit/s."""
     with make_testbed(tmp_path / "run", Link(rate_out_mbps=100, rate_in_mbps=100)) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def bed(lab_obstacle: str) -> Iterator[NetnsTestbed]:
+    """One testbed for all tests of a file; each test takes back what it changes."""
+    if lab_obstacle:
+        pytest.skip(lab_obstacle)
+    with tempfile.TemporaryDirectory(prefix="tb-") as folder, make_testbed(Path(folder) / "run", quiet_wait_s=0) as up:
+        yield up

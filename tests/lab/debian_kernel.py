@@ -1,6 +1,6 @@
-"""What this machine's kernel may lack, tried in a guest with Debian's: simulated radios, control groups of version 2.
+"""Features that this machine's kernel may lack, tested in a guest: simulated radios, control groups of version 2.
 
-Not a part of `make test`, for an emulated guest takes a minute and more: `make test-debian-kernel`.
+`make test` leaves it out, because an emulated guest takes a minute or more. `make test-debian-kernel` runs it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PROGRAM = Path(__file__).with_name("debian_kernel_guest.py")
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """What the program in the guest has seen."""
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """Results of the program in the guest."""
     folder = tmp_path_factory.mktemp("guest")
     init = folder / "init-of-a-test.sh"
     init.write_text(machine.INIT.read_text().replace("-m tunnelbench.guest.worker", str(PROGRAM)))
@@ -39,12 +39,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     return found
 
 
-def test_both_ends_of_a_wireless_lan_are_told_without_names_and_the_card_comes_back(told: Mapping[str, Any]) -> None:
-    assert told["pinged"]
-    assert set(told["looks"]) == {"client", "router"}
-    assert told["looks"]["client"]["device"] == "wlan1"
-    assert told["looks"]["router"]["device"] == "wlan0"  # a port of the bridge that is its LAN device
-    for end in told["looks"].values():
+def test_a_wireless_lan_is_recorded_without_names_and_the_card_comes_back(seen: Mapping[str, Any]) -> None:
+    assert seen["pinged"]
+    assert set(seen["looks"]) == {"client", "router"}
+    assert seen["looks"]["client"]["device"] == "wlan1"
+    assert seen["looks"]["router"]["device"] == "wlan0"  # a port of the bridge that is its LAN device
+    for end in seen["looks"].values():
         radio = end["radio"]
         assert (end["band"], radio["channel"], radio["frequency_mhz"], radio["width_mhz"]) == ("2.4 GHz", 6, 2437, 20)
         assert radio["tx_mbps"] >= 1
@@ -53,12 +53,12 @@ def test_both_ends_of_a_wireless_lan_are_told_without_names_and_the_card_comes_b
         assert "bitrate" in end["text"]
         assert "private" not in end["text"]
         assert "02:00:00" not in end["text"]
-    assert told["of_a_cable"] == []
-    assert told["is_back"]
+    assert seen["of_a_cable"] == []
+    assert seen["is_back"]
 
 
-def test_a_control_group_of_version_2_holds_a_process_to_its_share(told: Mapping[str, Any]) -> None:
-    assert told["quota"] == {"cpu.max": "2500 10000"}
-    assert told["shares"]["free"] > 0.5
-    assert 0.05 < told["shares"]["held"] < 0.35  # of a quarter; both are the guest's own time, whatever it gets here
-    assert told["left_groups"] == []
+def test_a_control_group_of_version_2_holds_a_process_to_its_share(seen: Mapping[str, Any]) -> None:
+    assert seen["quota"] == {"cpu.max": "2500 10000"}
+    assert seen["shares"]["free"] > 0.5
+    assert 0.05 < seen["shares"]["held"] < 0.35  # of a quarter; both are the guest's own time
+    assert seen["left_groups"] == []

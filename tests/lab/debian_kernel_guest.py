@@ -1,9 +1,9 @@
-"""Inside a guest: two simulated radios (mac80211_hwsim), the one an access point and the other a client that is lent;
-and a process that is held to a share of the CPU by a control group of version 2.
+"""Run inside a guest: two simulated radios (mac80211_hwsim), an access point and a client whose card is moved; and a
+process whose CPU share is limited by a control group of version 2.
 
     python debian_kernel_guest.py MODULES_ROOT
 
-What it has seen it says in one message on standard output.
+It writes its results in one message to standard output.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tunnelbench.host.host import LocalHost, NamespaceHost
+from tunnelbench.host.host import LocalHost
+from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.radio import antennas
-from tunnelbench.qemu.quota import cpu_share, left_groups
-from tunnelbench.testbed.changes import Changes
+from tunnelbench.qemu.cpu_quota import cpu_share, left_groups
+from tunnelbench.testbed.discovery import CableEnd
 from tunnelbench.testbed.nic import move
+from tunnelbench.testbed.undo_journal import UndoJournal
 
 ACCESS_POINT = """
 interface=wlan0
@@ -52,18 +54,18 @@ def run(*argv: str) -> str:
 
 
 def radios() -> dict[str, Any]:
-    """What was seen of both ends of a wireless LAN."""
+    """Set up a wireless LAN and return the readings of both ends."""
     FOLDER.mkdir()
     (FOLDER / "client").mkdir()
-    run("modprobe", "-d", sys.argv[1], "-a", "mac80211_hwsim", "bridge")  # two radios, unless it is told otherwise
+    run("modprobe", "-d", sys.argv[1], "-a", "mac80211_hwsim", "bridge")  # the default is two radios
     client, router = (NamespaceHost(name, FOLDER / name, (0,), name) for name in ("client", "router"))
     for host in (client, router):
         run("ip", "netns", "add", host.namespace)
     run("iw", "phy", "phy0", "set", "netns", "name", "router")
     router.ip("link", "add", "br-lan", "type", "bridge")
     router.ip("link", "set", "br-lan", "up")
-    changes = Changes(FOLDER)
-    move("wlan1", "192.168.77.2/24", client, changes)
+    journal = UndoJournal(FOLDER)
+    move(CableEnd("wlan1", "192.168.77.2/24", is_there=False), client, journal)
     for host, program, text in ((router, "hostapd", ACCESS_POINT), (client, "wpa_supplicant", CLIENT)):
         (FOLDER / program).write_text(text)
         options = ["-i", "wlan1", "-D", "nl80211", "-c"] if program == "wpa_supplicant" else []
@@ -80,13 +82,13 @@ def radios() -> dict[str, Any]:
     of_a_cable = antennas(client, "lo", router, "br-lan")
     for program in ("hostapd", "wpa_supplicant"):
         run("pkill", "-x", program)
-    changes.undo_all()
+    journal.undo_all()
     is_back = "wlan1" in LocalHost("here", FOLDER, ()).run(["ls", "/sys/class/net"]).stdout.split()
     return {"pinged": pinged, "looks": looks, "of_a_cable": list(of_a_cable), "is_back": is_back}
 
 
 def shares() -> dict[str, Any]:
-    """What a process that does nothing but compute gets of a CPU, free and held to a quarter."""
+    """Return the CPU share of a process that only computes, without a limit and with a limit of 25 %."""
     place = FOLDER / "cgroup2"
     place.mkdir()
     run("mount", "-t", "cgroup2", "none", str(place))
@@ -105,7 +107,7 @@ def shares() -> dict[str, Any]:
 
 
 def _share(pid: int) -> float:
-    """Of one CPU, over a while; both times are the kernel's (proc_pid_schedstat)."""
+    """Return the share of one CPU that a process uses, from the kernel's proc_pid_schedstat."""
 
     def spent_ns() -> int:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
@@ -117,7 +119,7 @@ def _share(pid: int) -> float:
 
 if __name__ == "__main__":
     try:
-        told = radios() | shares()
+        facts = radios() | shares()
     except Exception:  # noqa: BLE001 # nobody reads what is printed here
-        told = {"bug": traceback.format_exc()}
-    print(json.dumps({"what": "hello", **told}), flush=True)
+        facts = {"bug": traceback.format_exc()}
+    print(json.dumps({"what": "hello", **facts}), flush=True)

@@ -1,4 +1,4 @@
-"""What of the machine itself a run could change, so that before and after can be compared."""
+"""The state of the machine that a run could change, for a comparison of before and after."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ VOLATILE = re.compile(
     r"^(fs\.(dentry|inode|file-nr|quota|mqueue|aio-nr)|kernel\.(random|ns_last_pid|pty\.nr|sched|perf_event_max|tainted)"
     r"|net\.netfilter\.nf_conntrack_count|fs\.binfmt)"
 )
-"""Kernel settings that are readings, or move by themselves."""
+"""Kernel settings that are readings or that change without a cause on our side."""
 
 
 OWN_RUN_FILES = ("charon", "ocserv", "sshd")
-"""What programs of tunnels would put into /run, were they let."""
+"""Names in /run that programs of tunnels use unless they are prevented."""
 
 SETTLING_S = 3.0
 
 
 def snapshot() -> set[str]:
-    """Everything that must be the same after a run, as lines; a difference of two says what changed."""
+    """Return everything that must be the same after a run, as lines. The difference of two snapshots is the change."""
     return {
         *traces(),
         *(f"ip {line}" for line in network()),
@@ -46,7 +46,7 @@ def snapshot() -> set[str]:
 
 
 def changed_since(before: set[str]) -> set[str]:
-    """What is not as it was, after a moment for killed processes to vanish."""
+    """Return the lines that differ from an earlier snapshot. Killed processes get some seconds to end."""
     deadline = time.monotonic() + SETTLING_S
     while (changed := snapshot() ^ before) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -54,7 +54,7 @@ def changed_since(before: set[str]) -> set[str]:
 
 
 def network() -> list[str]:
-    """Devices, addresses, routes, rules, neighbours' tables and tunnels of the machine's own namespace."""
+    """Return devices, addresses, routes and rules of the machine's own namespace."""
     found = []
     for words in (["link"], ["address"], ["route", "show", "table", "all"], ["-6", "route", "show", "table", "all"],
                   ["rule"], ["-6", "rule"]):  # fmt: skip
@@ -74,7 +74,7 @@ def settings() -> list[str]:
 
 
 def files(folder: Path) -> list[str]:
-    """Each file with its mode and the hash of its content, each link with its target."""
+    """Return each file with its mode and the hash of its content, and each link with its target."""
     found = []
     for directory, _, names in os.walk(folder):
         for name in names:

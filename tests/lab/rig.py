@@ -1,14 +1,14 @@
-"""A laptop and a router for tests, without either: two network namespaces, joined by two cables (veth pairs).
+"""A laptop and a router as two network namespaces, joined by two cables (veth pairs).
 
     laptop(nic0) --- (lan0)router         where ssh goes
     laptop(nic1) --- (wan0)router
 
-A test may take the second card away from the laptop and give it to another one, which is reached by SSH, too:
+A test may move the second card to another laptop, which is reached by SSH, too:
 
     laptop(mgmt0) --- (mgmt0)other laptop(nic1) --- (wan0)router
 
-In the router's runs dropbear, and all that its users see is BusyBox: its ash is their shell, its applets are their
-programs, beside those few that a test installs. /tmp is small and in memory, as on a router. /proc is the machine's.
+The router runs dropbear. Its users have BusyBox only: ash is their shell, and the applets are their programs. A test
+may install a few more. /tmp is small and in memory, as on a router. /proc is the machine's.
 """
 
 from __future__ import annotations
@@ -22,33 +22,32 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunnelbench.host.host import NamespaceHost
-from tunnelbench.host.lent import LentHost
-from tunnelbench.model.testbed import Access
+from tunnelbench.host.leased_host import LeasedHost
+from tunnelbench.host.namespace import NamespaceHost
+from tunnelbench.model.testbed import HostAccess
 
 ROUTER, LAPTOP, OTHER = "tbt-router", "tbt-laptop", "tbt-other"
 LAN, WAN, BESIDE = "192.168.77", "192.168.78", "192.168.79"
 INSTALLED = ("dropbear", "openvpn", "nft")
 START_LIMIT_S = 10.0
 TMP_SIZE = "8m"
-WAIT_S = 40.0
 TRIALS = '[tcp]\nduration_s = 4\npayload_bytes = 1448\ndirection = "out"\n[[tunnel]]\nkind = "none"\n'
 """A calibration, and a trial a round."""
 
 
 @dataclass
 class Rig:
-    """What is up: `folder` holds keys and programs."""
+    """A rig that is set up. `folder` holds keys and programs."""
 
     folder: Path
     dropbear: subprocess.Popen[bytes]
     forwards: str
-    """Whether the router's own settings have it forward."""
+    """The router's own setting of ip_forward, `0` or `1`."""
 
     @property
     def ssh_config(self) -> Path:
@@ -59,7 +58,7 @@ class Rig:
         return self.folder / "known_hosts"
 
     def testbed_file(self, more: str = "", quiet_wait_s: int = 5) -> Path:
-        """A testbed file of this rig, with more tables."""
+        """Write a testbed file of this rig, with `more` tables, and return its path."""
         lines = [
             'kind = "ssh"',
             f"quiet_wait_s = {quiet_wait_s}",
@@ -72,7 +71,7 @@ class Rig:
         return path
 
     def tunnelbench(self, *words: str, check: bool = True, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
-        """Run tunnelbench on the laptop, whose user has the rig's ssh_config; what it prints."""
+        """Run tunnelbench on the laptop with the rig's ssh_config. With `check`, it must not fail."""
         environment = {**os.environ, "PATH": f"{self.folder / 'laptop'}:{os.environ['PATH']}"}
         argv = on_laptop(*words)
         done = subprocess.run(
@@ -89,27 +88,27 @@ class Rig:
         return done
 
     def on_router(self, script: str) -> str:
-        """Run sh as the router sees the world: its network, its /tmp, its programs."""
+        """Run a script with sh in the router's network, /tmp and programs, and return its output."""
         inside = [f"--net=/run/netns/{ROUTER}", f"--mount=/proc/{self.dropbear.pid}/ns/mnt"]
         argv = ["nsenter", *inside, "sh", "-c", script]
         return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout
 
     def state(self) -> str:
-        """All that a run might leave: addresses, routes, rules, settings and files of the router, and the laptop's."""
+        """Return all that a run could leave on the router and the laptop: addresses, routes, rules, settings, files."""
         router = self.on_router(
-            "ip -o -4 addr; ip route; ip rule; ls /tmp; cat /proc/sys/net/ipv4/ip_forward; nft list ruleset"
+            "ip -o -4 addr; ip route; ip rule; ls /tmp /run; cat /proc/sys/net/ipv4/ip_forward; nft list ruleset"
         )
         shown = [run("ip", "-n", LAPTOP, "-o", "-4", *what) for what in (["addr"], ["route"], ["rule"])]
         offloads = run("ip", "netns", "exec", LAPTOP, "ethtool", "-k", "nic1") if "nic1" in shown[0] else ""
         return "\n".join([_without_times(router), *map(_without_times, shown), offloads])
 
     def end_sessions(self) -> None:
-        """End every session of the router's SSH server at once, as when the router is switched off and on."""
+        """Kill every session of the router's SSH server, as a restart of the router does."""
         for pid in run("ps", "-o", "pid=", "--ppid", str(self.dropbear.pid)).split():
             os.kill(int(pid), signal.SIGKILL)
 
     def restart(self, after_s: float) -> None:
-        """The router loses power, and is back so much later: with its addresses, and with nothing that a run left."""
+        """Switch the router off and on after a time. It has its addresses again, and nothing that a run made."""
         self.dropbear.kill()
         self.dropbear.wait()
         end_all_of(ROUTER)
@@ -124,16 +123,11 @@ class Rig:
         self.dropbear = _dropbear(self.folder, ROUTER, f"{LAN}.1", BUSYBOX_ONLY)
 
     def end_sleepers(self) -> None:
-        """The last sleep of a lease's watchdog outlives it, for 30 s at most."""
+        """Kill the last `sleep` of a lease's watchdog, which outlives the watchdog by up to 30 s."""
         for pid in run("ip", "netns", "pids", ROUTER).split():
             with suppress(OSError):
                 if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
                     os.kill(int(pid), signal.SIGKILL)
-
-    def programs_of(self, controller: int) -> str:
-        """The command lines of what a run has started and what runs yet."""
-        argv = ["ps", "-o", "args=", "--ppid", str(controller)]
-        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
     def take_down(self) -> None:
         self.dropbear.kill()
@@ -144,22 +138,22 @@ class Rig:
 
 
 def end_all_of(name: str) -> None:
-    """End every process of a namespace."""
+    """Kill every process of a namespace."""
     for pid in run("ip", "netns", "pids", name).split():
         subprocess.run(["kill", "-9", pid], check=False, capture_output=True)
 
 
 def on_laptop(*words: str) -> list[str]:
-    """The command that runs tunnelbench on the laptop, by nsenter: what `ip netns` mounts there is seen here, too."""
+    """Return the command that runs tunnelbench on the laptop. With nsenter, mounts of `ip netns` stay visible here."""
     return ["nsenter", f"--net=/run/netns/{LAPTOP}", str(Path(sys.executable).with_name("tunnelbench")), *words]
 
 
-def router(rig: Rig, folder: Path, **access: object) -> LentHost:
-    """The router as a host, reached from the laptop."""
+def router(rig: Rig, folder: Path, **access: object) -> LeasedHost:
+    """Return the router as a host that is reached from the laptop."""
     laptop = NamespaceHost("laptop", folder, (0,), LAPTOP)
     folder.mkdir(exist_ok=True)
-    where = Access(**{"host": f"root@{LAN}.1", "config": str(rig.ssh_config), **access})  # type: ignore[arg-type]
-    return LentHost("router", where, f"test-{folder.name}", folder / "router", laptop)
+    where = HostAccess(**{"host": f"root@{LAN}.1", "config": str(rig.ssh_config), **access})  # type: ignore[arg-type]
+    return LeasedHost("router", where, f"test-{folder.name}", folder / "router", laptop)
 
 
 def plan(folder: Path, text: str) -> str:
@@ -169,12 +163,12 @@ def plan(folder: Path, text: str) -> str:
 
 
 def outcomes(output: str) -> list[tuple[str, str]]:
-    """Outcome and reason of each trial, the calibration first."""
+    """Return outcome and reason of each trial, the calibration first."""
     return [(trial["outcome"], trial["reason"]) for trial in json.loads(output)["trials"]]
 
 
 def trials_in(store: str) -> int:
-    """How many are stored yet, the calibration among them."""
+    """Return the number of trials in a store, the calibration included."""
     if not Path(store).exists():
         return 0
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as database:
@@ -182,13 +176,6 @@ def trials_in(store: str) -> int:
             return int(database.execute("SELECT count(*) FROM trial").fetchone()[0])
         except sqlite3.OperationalError:  # no tables yet
             return 0
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not in {WAIT_S:g} s: {what}"
-        time.sleep(0.05)
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -205,7 +192,7 @@ def _without_times(text: str) -> str:
 
 
 def set_up(folder: Path, programs: Sequence[str] = INSTALLED) -> Rig:
-    """Make it all; nothing of it is in the machine's own network."""
+    """Set up a rig. Nothing of it is in the machine's own network."""
     for name in (ROUTER, LAPTOP):
         run("ip", "netns", "add", name)
         run("ip", "-n", name, "link", "set", "lo", "up")
@@ -227,7 +214,7 @@ def set_up(folder: Path, programs: Sequence[str] = INSTALLED) -> Rig:
 
 @contextmanager
 def other_laptop(rig: Rig) -> Iterator[None]:
-    """Another laptop has the router's WAN, while the block runs: a whole Debian with a /tmp of its own."""
+    """Join the router's WAN to another laptop while the block runs: a whole Debian with a /tmp of its own."""
     run("ip", "netns", "add", OTHER)
     run("ip", "-n", OTHER, "link", "set", "lo", "up")
     _quiet(OTHER)
@@ -259,7 +246,7 @@ def _quiet(name: str) -> None:
 
 
 def _programs(folder: Path, programs: Sequence[str]) -> None:
-    """One folder with BusyBox and its applets, and the programs that are installed on this router."""
+    """Make a folder with BusyBox, its applets and the programs that are installed on this router."""
     place = folder / "bin"
     place.mkdir(parents=True)
     busybox = shutil.copy(shutil.which("busybox") or "busybox", place / "busybox")
@@ -314,6 +301,7 @@ def _dropbear(folder: Path, namespace: str, address: str, mounts: str) -> subpro
         mount --bind {folder}/root /root
         {mounts}
         mount -t tmpfs -o size={TMP_SIZE},mode=1777 tmpfs /tmp
+        mount -t tmpfs -o mode=755 tmpfs /run
         exec /usr/sbin/dropbear -F -E -r /root/hostkey -p {address}:22
     """
     with (folder / f"dropbear-{namespace}.log").open("wb") as log:

@@ -6,22 +6,21 @@ import json
 import os
 import struct
 import subprocess
-import sys
-import time
 from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from tests.lab.awaiting import await_traffic
+from tests.lab.bench import TUNNELBENCH
 
 pytestmark = pytest.mark.lab
 
-TUNNELBENCH = str(Path(sys.executable).parent / "tunnelbench")
 PLAN = """
 rounds = 2
 [tcp]
 payload_bytes = 1448
 direction = "out"
-duration_s = 3
+duration_s = 2
 [[tunnel]]
 kind = "openvpn"
 cipher = "AES-128-GCM"
@@ -49,7 +48,7 @@ def test_a_clock_that_jumps_makes_one_trial_void_and_the_run_goes_on(
     with subprocess.Popen(argv, stdout=PIPE, stderr=PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         assert any("back to back" in line for line in process.stdout)
-        time.sleep(2)  # the baseline is being measured
+        await_traffic(process.pid)  # of the baseline
         with offset.open("r+b") as file:  # in place: it is mapped
             file.write(struct.pack("q", jump_s))
         _, errors = process.communicate(timeout=110)

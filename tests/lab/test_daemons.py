@@ -11,11 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.lab.bench import NO_TUNNEL, Watcher, check, make_plan, measure, pids_in, processes_of, void_checks
+from tests.lab.bench import NO_TUNNEL, check, make_plan, measure, pids_in, processes_of, void_checks
+from tests.watcher import Watcher
 
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord
 from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.tunnel.base import End, Tunnel
+from tunnelbench.tunnel.none import NoTunnel
 
 pytestmark = pytest.mark.lab
 
@@ -62,7 +65,7 @@ def test_a_daemon_that_hangs_makes_its_trial_void_and_the_next_gets_a_new_tunnel
     once = Once(testbed, end, "openvpn", signal.SIGSTOP, 1.0)
     first, second, watcher = disturbed(testbed, TunnelSpec("openvpn", "OpenVPN", OPENVPN), once)
     assert first.outcome is Outcome.VOID
-    assert first.reason == f"openvpn on the {end} was stopped during the trial and does nothing"
+    assert first.reason == f"openvpn on the {end} was stopped during the trial (SIGSTOP)"
     assert second.outcome is Outcome.MEASURED, second.reason
     assert watcher.tunnels == ["OpenVPN", "OpenVPN"]
 
@@ -84,6 +87,28 @@ def test_an_iperf3_that_hangs_makes_its_trial_void_and_is_gone_before_the_next(t
     assert first.outcome is Outcome.VOID
     assert "iperf3" in first.reason
     assert second.outcome is Outcome.MEASURED, second.reason
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_an_iperf3_that_is_killed_is_reported_with_its_host_and_the_signal(testbed: NetnsTestbed, end: str) -> None:
+    first, second, _ = disturbed(testbed, NO_TUNNEL, Once(testbed, end, "iperf3", signal.SIGKILL, 1.0))
+    assert first.outcome is Outcome.VOID
+    assert first.reason.startswith(f"iperf3 on the {end} was killed by SIGKILL; ")
+    assert second.outcome is Outcome.MEASURED, second.reason
+
+
+def test_readings_of_megabytes_are_read_whole(testbed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def note(text: str) -> str:
+        sizes.append(len(text))
+        return ""
+
+    monkeypatch.setattr("tunnelbench.traffic.iperf3.for_store", note)
+    (record,) = measure(testbed, make_plan(NO_TUNNEL, duration_s=6, interval_s=0.1, streams=128))
+    assert record.tcp is not None, record.reason
+    assert max(sizes) > 1_000_000
+    assert len(record.tcp.intervals) > 10
 
 
 @pytest.fixture
@@ -109,13 +134,44 @@ def test_a_daemon_that_prints_megabytes_is_measured_all_the_same(
     assert sum(len(text) for text in record.proof.raw.values()) < 3_000_000
 
 
+def test_a_daemon_that_dies_while_its_device_is_awaited_is_reported_with_its_log(
+    testbed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Tunnel._registry, "dying", DyingTunnel)
+    started_s = time.monotonic()
+    (record,) = measure(testbed, make_plan(TunnelSpec("dying", "dying")))
+    assert time.monotonic() - started_s < 10
+    assert record.outcome is Outcome.REFUSED
+    assert record.reason == (
+        "none: no device tun0 on the router: dying on the router ended while the tunnel came up; "
+        r"last: key [key] / \x1b[2J / device refused"
+    )
+    (log,) = [text for name, text in record.raw.items() if name.startswith("router.")]
+    assert log.splitlines() == ["starting", "key [key]", "\033[2J", "device refused"]
+
+
+KEY = "0123456789abcdef" * 2
+
+
+class DyingTunnel(NoTunnel):
+    """A tunnel whose program prints four lines, of which one has a key, and ends."""
+
+    def device_at(self, end: End) -> str:
+        return "tun0"
+
+    def _up(self) -> None:
+        script = 'printf "starting\\nkey $1\\n\\033[2J\\ndevice refused\\n"; sleep 0.2; exit 1'
+        self._start(self.ends.router, ["sh", "-c", script, "sh", KEY], name="dying")
+        self._await_device(self.ends.router, timeout_s=60)
+
+
 def test_a_daemon_that_never_ends_to_print_is_ended_before_it_fills_the_memory(
     testbed: NetnsTestbed, wrapper: Callable[[str], str]
 ) -> None:
     endless = wrapper('case "$1" in --config) exec yes "some words" ;; esac\nexec "$real" "$@"')
     (record,) = measure(testbed, make_plan(TunnelSpec("openvpn", "OpenVPN", {**OPENVPN, "program": endless})))
     assert record.outcome is Outcome.REFUSED
-    assert "it printed more than 64 MB" in record.reason
+    assert "it was ended because it printed more than 100 MB" in record.reason
 
 
 def test_a_daemon_that_ignores_the_request_to_end_is_killed_with_all_that_it_started(
@@ -133,7 +189,7 @@ def test_a_daemon_that_ignores_the_request_to_end_is_killed_with_all_that_it_sta
     [("echo 'OpenVPN 17.3-next [SSL (OtherSSL)] built on a Sunday'", "17.3-next"), ("printf '\\000\\377'", "unknown")],
     ids=["newer", "unreadable"],
 )
-def test_a_program_of_an_unknown_version_is_measured_and_its_version_told(
+def test_a_program_of_an_unknown_version_is_measured_and_its_version_reported(
     testbed: NetnsTestbed, wrapper: Callable[[str], str], says: str, version: str
 ) -> None:
     strange = wrapper(f'case "$1" in --version) {says} ;; *) exec "$real" "$@" ;; esac')

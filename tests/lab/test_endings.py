@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,12 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from tests.lab.awaiting import programs_of, until
+from tests.lab.bench import SHORT_TRIALS, TUNNELBENCH
 from tests.lab.machine import changed_since, snapshot
 
 pytestmark = pytest.mark.lab
 
-TUNNELBENCH = str(Path(sys.executable).parent / "tunnelbench")
 PLAN = """
 rounds = 1
 [tcp]
@@ -39,8 +40,13 @@ digest = "sha1"
 [[tunnel]]
 kind = "openvpn-dco"
 """
-OF_THE_TESTBED = "net 198.18.0.0/15 or port 655 or port 1194 or port 51820 or port 4789 or port 5201"
-"""Addresses of the testbed and ports of its tunnels: none of these belongs on a device of the machine's own."""
+OF_THE_TESTBED = (
+    "net 198.18.0.0/15 or port 655 or port 1194 or (port 51820 and not host 127.0.0.1) or port 4789 or port 5201"
+)
+"""Addresses of the testbed and ports of its tunnels: none of these belongs on a device of the machine's own.
+
+A socket of any program may get port 51820 on the loopback device: it is in the kernel's range of free ports.
+"""
 
 
 @contextmanager
@@ -58,6 +64,55 @@ def nothing_gets_out(folder: Path) -> Iterator[None]:
             watching.send_signal(signal.SIGINT)
             watching.wait(10)
     assert "\n0 packets captured" in log.read_text(), log.read_text()
+
+
+KEPT_PLAN = f"""{SHORT_TRIALS}[[tunnel]]
+kind = "openvpn"
+name = "kept"
+cipher = "AES-128-GCM"
+program = "PROGRAM"
+"""
+DYING_ON_THE_ROUTER = """#!/bin/sh
+case "$*" in *--config*/router/*) echo no luck; exit 1 ;; esac
+exec openvpn "$@"
+"""
+
+
+def test_keep_leaves_a_failed_tunnel_up_until_clean_removes_it(tmp_path: Path) -> None:
+    plan, program, store = tmp_path / "plan.toml", tmp_path / "wrapped", str(tmp_path / "results.sqlite")
+    program.write_text(DYING_ON_THE_ROUTER)
+    program.chmod(0o755)
+    plan.write_text(KEPT_PLAN.replace("PROGRAM", str(program)))
+    before = snapshot()
+    argv = [TUNNELBENCH, "run", str(plan), "--keep", "--store", store, "--set", "quiet_wait_s=0"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
+        assert done.returncode == 3, done.stderr
+        assert "a trial is refused, and --keep ends the run" in done.stderr
+        assert "`tunnelbench clean` removes them" in done.stderr
+        (enter,) = re.findall(r"^  server: (ip netns exec tb-\S+-server) sh$", done.stderr, re.MULTILINE)
+        assert "wan" in subprocess.run([*enter.split(), "ip", "link"], stdout=PIPE, text=True, check=True).stdout
+        logs = [Path(name) for name in re.findall(r"^  (/run/tunnelbench/\S+\.log)$", done.stderr, re.MULTILINE)]
+        assert "no luck\n" in [path.read_text() for path in logs]
+        inside = subprocess.run([*enter.split(), "ip", "netns", "identify"], stdout=PIPE, text=True, check=True)
+        pids = subprocess.run(["ip", "netns", "pids", inside.stdout.strip()], stdout=PIPE, text=True, check=True)
+        names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids.stdout.split()]
+        assert "openvpn" in names, "the daemon that did not fail is there, too"
+    finally:
+        cleaned = subprocess.run([TUNNELBENCH, "clean", "--store", store], capture_output=True, text=True, check=True)
+    assert "namespace tb-" in cleaned.stdout
+    assert changed_since(before) == set()
+
+
+def test_keep_keeps_nothing_of_a_run_without_a_failure(tmp_path: Path) -> None:
+    plan, store = tmp_path / "plan.toml", str(tmp_path / "results.sqlite")
+    plan.write_text(f'{SHORT_TRIALS}[[tunnel]]\nkind = "vxlan"\n')
+    argv = [TUNNELBENCH, "run", str(plan), "--keep", "--store", store, "--set", "quiet_wait_s=0"]
+    before = snapshot()
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode in {0, 3}, done.stderr
+    assert "--keep ends the run" not in done.stderr
+    assert changed_since(before) == set()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +138,7 @@ def test_the_machine_is_as_it_was_and_no_packet_has_left_the_testbed(
         if isinstance(ending, signal.Signals):
             assert process.stdout is not None
             assert any("wireguard-go" in line for line in process.stdout), "it did not come that far"
-            time.sleep(1.5)  # OpenVPN comes up, its keys lie in its folder
+            until(lambda: any("openvpn --config" in line for line in programs_of(process.pid)), "OpenVPN with its keys")
             process.send_signal(ending)
         process.communicate(timeout=110)
         if ending == signal.SIGKILL:

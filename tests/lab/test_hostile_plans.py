@@ -1,18 +1,17 @@
-"""What stands in a plan is a value, whatever it looks like: no command, no option, no path out of the run's folder."""
+"""A value of a plan is never a command, an option or a path out of the run's folder."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tomli_w
+from tests.lab.bench import TUNNELBENCH
 from tests.lab.machine import changed_since, snapshot
 
 pytestmark = pytest.mark.lab
 
-TUNNELBENCH = str(Path(sys.executable).parent / "tunnelbench")
 BAIT = "tunnelbench-was-fooled"
 HOSTILE = [
     f"x; touch /tmp/{BAIT}",
@@ -46,7 +45,7 @@ def run(tmp_path: Path, plan: dict[str, object], *words: str) -> subprocess.Comp
 
 
 def test_hostile_values_of_a_plan_cannot_become_commands_or_leave_the_folder(tmp_path: Path, bait: None) -> None:
-    """Names are free text and measured all the same, every one of them; all else is refused with its line."""
+    """Names are free text, and their tunnels are measured."""
     before = snapshot()
     names = [name for name in HOSTILE if name.isprintable()]
     tcp = {"payload_bytes": 1448, "direction": "out", "duration_s": 1, "interval_s": 0.5}

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.lab.awaiting import await_folder, await_machines
+from tests.lab.bench import TUNNELBENCH
 
 from tunnelbench.host.host import RUN_FOLDER
-from tunnelbench.qemu.boards import MALTA, X86_64
+from tunnelbench.qemu.boards import MALTA, X86_64_PC
+from tunnelbench.qemu.cpu_quota import left_groups
 from tunnelbench.qemu.image import Image, find_image
 from tunnelbench.qemu.machine import ALIAS, left_machines
-from tunnelbench.qemu.quota import left_groups
+from tunnelbench.tunnel import virtual_router_packages
 
 pytestmark = pytest.mark.lab
 
-TUNNELBENCH = str(Path(sys.executable).parent / "tunnelbench")
 PLAN = """
 rounds = 1
 [tcp]
@@ -38,7 +38,7 @@ kind = "gre"
 TRIALS = {"testers back to back", "none", "openvpn", "gre"}
 SET = ("--set", "quiet_wait_s=0", "--set", "cpu_share_percent=40")
 LIMIT_S = 400
-"""Two emulated machines, on a busy one; on a quiet one it takes a fourth of that."""
+"""Time limit for two emulated machines on a busy machine [s]; a quiet machine needs a quarter of it."""
 BUILD_IPK = Path(__file__).parents[2] / "openwrt" / "build-ipk"
 UNPACK = """
 set -e
@@ -48,14 +48,14 @@ test "$(cat debian-binary)" = 2.0 && grep -q '^Package: tunnelbench-dut$' contro
 ./usr/sbin/tunnelbench-dut facts
 rm -r /tmp/package
 """
-"""As opkg does it, in another place: a compressed tar of two."""
+"""Unpacks the package like opkg, in another folder: a compressed tar that contains two more."""
 PROOF = {"reach", "route-router", "route-gateway", "outer-protocol", "payload-pattern", "outer-length"}
 
 
 @pytest.fixture(scope="module")
 def image() -> Image:
-    find_image(X86_64, print)
-    return find_image(MALTA, print)
+    find_image(X86_64_PC, virtual_router_packages(), print)
+    return find_image(MALTA, virtual_router_packages(), print)
 
 
 def command(folder: Path) -> list[str]:
@@ -66,7 +66,7 @@ def command(folder: Path) -> list[str]:
 
 
 def run_package(ssh_config: Path, folder: Path) -> dict[str, Any]:
-    """Unpack the package for OpenWrt inside the virtual router once that is up, and have it say what the router is."""
+    """Unpack the package for OpenWrt on the virtual router as soon as that is up, and return the router's facts."""
     package = subprocess.run([str(BUILD_IPK), str(folder)], capture_output=True, text=True, check=True).stdout.strip()
     ssh = ["ssh", "-F", str(ssh_config), "-o", "ConnectTimeout=5", ALIAS]
     deadline = time.monotonic() + LIMIT_S

@@ -1,4 +1,4 @@
-"""The testbed of namespaces: one frame is one packet, each CPU has its work, and nothing else is touched."""
+"""The testbed of namespaces: one frame is one packet, each CPU has its work, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 from tests.conftest import KERNEL_FEATURE
+from tests.lab.awaiting import until
 from tests.lab.bench import NO_TUNNEL, make_testbed, namespaces, open_tunnel, pids_in
 
-from tunnelbench.host.host import NamespaceHost
+from tunnelbench.host.namespace import NamespaceHost, remove_namespace
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.testbed import Link
-from tunnelbench.testbed.netns import NetnsTestbed, remove_namespace
+from tunnelbench.testbed.netns import NetnsTestbed
 
 pytestmark = pytest.mark.lab
 
@@ -32,7 +33,7 @@ TRANSFER_BYTES = 6_000_000
 
 
 def transfer(testbed: NetnsTestbed, *arguments: str) -> None:
-    """Some TCP from client to server, or with --reverse the other way."""
+    """Transfer data by TCP from client to server, or from server to client with --reverse."""
     target = testbed.addresses.target
     server = testbed.server.start(["iperf3", "--server", "--one-off", "--bind", target])
     try:
@@ -48,7 +49,7 @@ def transfer(testbed: NetnsTestbed, *arguments: str) -> None:
 
 @contextmanager
 def frames_on(host: NamespaceHost, *devices: str) -> Iterator[dict[str, list[int]]]:
-    """Lengths of the frames on some devices while the block runs [bytes, FCS not included]; filled when it is left."""
+    """Record the lengths of the frames on devices during the block [bytes without FCS]; they are known at its end."""
     lengths: dict[str, list[int]] = {}
     with ExitStack() as stack:
         running = {}
@@ -66,7 +67,7 @@ def frames_on(host: NamespaceHost, *devices: str) -> Iterator[dict[str, list[int
 
 
 def frame_lengths(data: bytes) -> list[int]:
-    """As they were on the device, whatever was kept of each frame."""
+    """Return the lengths of the frames on the device; a capture may hold less of each frame."""
     lengths, position = [], 24
     while position + 16 <= len(data):
         kept, length = struct.unpack_from("<II", data, position + 8)
@@ -91,13 +92,13 @@ def test_no_frame_is_larger_than_a_packet(testbed: NetnsTestbed, tunnel: TunnelS
 
 
 def processed_by_cpu() -> dict[int, int]:
-    """Packets that each CPU has taken off its devices (net/core/net-procfs.c, softnet_seq_show)."""
+    """Return the packets that each CPU has received from devices (net/core/net-procfs.c, softnet_seq_show)."""
     rows = [line.split() for line in Path("/proc/net/softnet_stat").read_text().splitlines()]
     return {int(row[12], 16): int(row[0], 16) for row in rows}
 
 
 def arrived(host: NamespaceHost) -> int:
-    """Packets that have arrived on a host's devices."""
+    """Return the number of packets that have arrived on a host's devices."""
     links = json.loads(host.ip("-j", "-s", "link").stdout)
     return sum(link["stats64"]["rx"]["packets"] for link in links if link["ifname"] != "lo")
 
@@ -124,23 +125,23 @@ def test_the_routers_packets_are_processed_on_its_own_cpu_and_no_others_are(
 
 
 def own_network() -> dict[str, Any]:
-    """The network of the machine's own namespace."""
+    """Return the network of the machine's own namespace."""
 
-    def told(*argv: str) -> str:
+    def output(*argv: str) -> str:
         return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
-    sysctls = [line for line in told("sysctl", "-a").splitlines() if line.startswith("net.") and "_count" not in line]
-    addresses = json.loads(told("ip", "-j", "addr"))
+    sysctls = [line for line in output("sysctl", "-a").splitlines() if line.startswith("net.") and "_count" not in line]
+    addresses = json.loads(output("ip", "-j", "addr"))
     for link in addresses:
         for address in link["addr_info"]:
             address.pop("valid_life_time", None)  # of a lease, it runs
             address.pop("preferred_life_time", None)
     return {
         "addresses": addresses,
-        "routes": json.loads(told("ip", "-j", "route", "show", "table", "all")),
-        "rules": json.loads(told("ip", "-j", "rule")),
-        "links": json.loads(told("ip", "-j", "-d", "link")),
-        "packet filter": told("nft", "list", "ruleset"),
+        "routes": json.loads(output("ip", "-j", "route", "show", "table", "all")),
+        "rules": json.loads(output("ip", "-j", "rule")),
+        "links": json.loads(output("ip", "-j", "-d", "link")),
+        "packet filter": output("nft", "list", "ruleset"),
         "sysctls": sysctls,
         "steering": {str(path): path.read_text() for path in Path("/sys/class/net").glob("*/queues/rx-*/rps_cpus")},
     }
@@ -170,31 +171,35 @@ def test_a_testbed_is_taken_down_twice_without_harm(lab: None, tmp_path: Path) -
 
 
 class Stop(Exception):
-    """The set-up ends here."""
+    """An error that ends the set-up."""
 
 
-def stopping_at(step: str, count: int, error: BaseException) -> type[NetnsTestbed]:
-    """A testbed whose set-up fails when a step is taken for the `count`-th time."""
+@pytest.mark.parametrize(
+    "step",
+    [
+        (NamespaceHost, "set_kernel_file", 7),
+        (NetnsTestbed, "_connect", 1),
+        (NetnsTestbed, "_connect", 3),
+        (NetnsTestbed, "_shape", 2),
+        (NetnsTestbed, "_address", 1),
+    ],
+)
+@pytest.mark.parametrize("error", [Stop(), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_set_up_that_ends_half_way_leaves_nothing(
+    lab: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: tuple[type, str, int], error: BaseException
+) -> None:
+    owner, name, count = step
     calls = []
-    method: Callable[..., None] = getattr(NetnsTestbed, step)
+    method: Callable[..., None] = getattr(owner, name)
 
-    def stop(self: NetnsTestbed, *arguments: Any) -> None:
-        calls.append(step)
+    def stop(self: object, *arguments: Any) -> None:
+        calls.append(name)
         if len(calls) == count:
             raise error
         method(self, *arguments)
 
-    return type("Stopping", (NetnsTestbed,), {step: stop})
-
-
-@pytest.mark.parametrize(
-    ("step", "count"), [("_set_sysctl_if_there", 7), ("_connect", 1), ("_connect", 3), ("_shape", 2), ("_address", 1)]
-)
-@pytest.mark.parametrize("error", [Stop(), KeyboardInterrupt()], ids=["error", "interrupt"])
-def test_a_set_up_that_ends_half_way_leaves_nothing(
-    lab: None, tmp_path: Path, step: str, count: int, error: BaseException
-) -> None:
-    testbed = make_testbed(tmp_path / "run", Link(rate_in_mbps=10), stopping_at(step, count, error))
+    testbed = make_testbed(tmp_path / "run", Link(rate_in_mbps=10))
+    monkeypatch.setattr(owner, name, stop)
     with pytest.raises(type(error)), testbed:
         pass
     assert namespaces(testbed.mark) == []
@@ -205,7 +210,7 @@ def test_a_kernel_that_cannot_delay_says_so_and_one_that_can_does(lab: None, tmp
     try:
         testbed.set_up()
     except CannotHere as error:
-        told = error
+        caught = error
     else:
         answer = testbed.client.run(["ping", "-n", "-c", "3", testbed.addresses.router_lan]).stdout
         assert 40 <= float(answer.rsplit("/", 3)[1]) < 60
@@ -213,16 +218,16 @@ def test_a_kernel_that_cannot_delay_says_so_and_one_that_can_does(lab: None, tmp
     finally:
         testbed.take_down()
     assert namespaces(testbed.mark) == []
-    assert told.message == (
+    assert caught.message == (
         "this kernel cannot delay packets (no sch_netem), and testbed lab asks for link.delay_ms = 20"
     )
-    assert told.hint.startswith("run with --set link.delay_ms=0")
+    assert caught.hint.startswith("run with --set link.delay_ms=0")
 
 
 def test_what_a_kernel_can_make_is_found_by_making_it(testbed: NetnsTestbed) -> None:
     for _ in range(2):
         assert testbed.router.has_link_type("dummy") or testbed.router.has_link_type("veth")
-        assert testbed.router.has_link_type("vxlan")
+        assert testbed.router.has_link_type("vxlan", "external")
         assert not testbed.router.has_link_type("no-such-type")
     assert "tbprobe0" not in testbed.router.ip("-j", "link").stdout
 
@@ -236,7 +241,6 @@ testbed = NetnsTestbed(TestbedSpec("lab", "netns"), sys.argv[1], Path(sys.argv[2
 testbed.set_up()
 testbed.client.start(["ping", "-q", testbed.addresses.router_lan])
 testbed.server.start(["iperf3", "--server", "--bind", testbed.addresses.server_wan])
-time.sleep(0.5)
 print("up", flush=True)
 time.sleep(60)
 """
@@ -251,12 +255,9 @@ def test_all_programs_die_with_a_controller_that_is_killed_outright(lab: None, t
             assert controller.stdout.readline() == "up\n"
             names = namespaces(mark)
             assert len(names) == 3
-            assert sum(len(pids_in(name)) for name in names) == 5
+            until(lambda: sum(len(pids_in(name)) for name in names) == 5, "three holders, ping and iperf3")
             controller.send_signal(signal.SIGKILL)
-        deadline = time.monotonic() + 5
-        while left := [pid for name in names for pid in pids_in(name)]:
-            assert time.monotonic() < deadline, left
-            time.sleep(0.02)
+        until(lambda: not any(pids_in(name) for name in names), "the end of all programs", 5)
     finally:
         for name in namespaces(mark):
             remove_namespace(name)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.lab import rig as rigs
-from tests.lab.rig import LAN, Rig, plan, router, start, until
+from tests.lab.awaiting import await_traffic, until
+from tests.lab.rig import LAN, Rig, plan, router, start
 
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
@@ -35,14 +36,14 @@ kind = "tinc"
 SHORT_PLAN = '[tcp]\nduration_s = 4\npayload_bytes = 1448\ndirection = "out"\n[[tunnel]]\nkind = "none"\n'
 
 
-def test_a_run_measures_a_router_goes_on_after_a_lost_connection_and_leaves_it_as_it_was(
+def test_a_run_survives_a_lost_connection_and_leaves_the_router_as_it_was(
     untouched: Rig, store: str, tmp_path: Path
 ) -> None:
     words = ["run", plan(tmp_path, PLAN), "--on", str(untouched.testbed_file()), "--store", store, "--json"]
     running = start(*words)
     try:
         until(lambda: untouched.on_router("ls /tmp/tunnelbench-dut-*/samples || true") != "", "the first trial")
-        until(lambda: "iperf3 --client" in untouched.programs_of(running.pid), "its traffic")
+        await_traffic(running.pid)
         untouched.end_sessions()
         output, errors = running.communicate(timeout=90)
     finally:
@@ -65,13 +66,13 @@ def test_after_kill_9_clean_brings_both_cards_back_as_they_were(untouched: Rig, 
     testbed = str(untouched.testbed_file("[client]\nnamespace = true\n"))
     running = start("run", plan(tmp_path, SHORT_PLAN), "--on", testbed, "--store", store)
     try:
-        until(lambda: "iperf3 --client" in untouched.programs_of(running.pid), "traffic")
+        await_traffic(running.pid)
     finally:
         running.send_signal(signal.SIGKILL)
         running.communicate()
     done = untouched.tunnelbench("clean", "--on", testbed, "--store", store)
     assert "of this machine's network" in done.stdout
-    assert "put back what" in done.stdout
+    assert "undid the changes of" in done.stdout
 
 
 def test_a_second_controller_is_refused(untouched: Rig, tmp_path: Path) -> None:
@@ -84,16 +85,17 @@ def test_a_second_controller_is_refused(untouched: Rig, tmp_path: Path) -> None:
 
 FW4 = """
 table inet fw4 {
-    chain input { type filter hook input priority filter; policy accept; ct state established accept; }
+    chain input {
+        type filter hook input priority filter; policy accept; ct state established accept;
+        ip saddr 10.9.9.9 accept comment "tunnelbench";
+    }
     chain forward { type filter hook forward priority filter; policy drop; ct state established,related accept; drop; }
     chain srcnat { type nat hook postrouting priority srcnat; policy accept; masquerade; }
 }
 """
 
 
-def test_openwrts_firewall_stays_on_lets_the_testbed_through_and_is_as_it_was_afterwards(
-    untouched: Rig, tmp_path: Path
-) -> None:
+def test_openwrts_firewall_passes_the_testbed_and_is_restored_afterwards(untouched: Rig, tmp_path: Path) -> None:
     untouched.on_router(f"nft -f - <<'END'\n{FW4}\nEND\n")
     try:
         before = untouched.on_router("nft list ruleset")
@@ -101,16 +103,17 @@ def test_openwrts_firewall_stays_on_lets_the_testbed_through_and_is_as_it_was_af
         with router(untouched, tmp_path / "a") as host:
             assert firewall.kind(host) == "fw4"
             host.take()
-            firewall.open_for(host, a)
+            firewall.open_for(host, a, "lan0", "wan0")
             rules = [line.split(" comment")[0].strip() for line in untouched.on_router("nft list ruleset").splitlines()]
             forward = rules[rules.index("chain forward {") + 2 :]
             assert forward[0] == "ct state established,related accept"
             assert set(forward[1:3]) == {
-                f"ip saddr {LAN}.2 ip daddr {a.target} accept",
-                f"ip saddr {a.target} ip daddr {LAN}.2 accept",
+                f'iifname "lan0" ip saddr {LAN}.2 ip daddr {a.target} accept',
+                f'oifname "lan0" ip saddr {a.target} ip daddr {LAN}.2 accept',
             }
-            assert f"ip saddr {rigs.WAN}.2 accept" in rules
-            assert rules.index("masquerade") == rules.index(f"ip saddr {LAN}.2 ip daddr {a.target} accept", -4) + 1
+            assert f'iifname "wan0" ip saddr {rigs.WAN}.2 accept' in rules
+            no_nat = f'oifname != "lan0" ip saddr {LAN}.2 ip daddr {a.target} accept'
+            assert rules.index("masquerade") == rules.index(no_nat) + 1
         assert untouched.on_router("nft list ruleset") == before
     finally:
         untouched.on_router("nft delete table inet fw4")
@@ -125,9 +128,9 @@ def test_the_routers_watchdog_undoes_everything_when_the_lease_has_run_out(untou
     host.set_kernel_file("/proc/sys/net/ipv4/ip_forward", "1")
     program = host.start(["tail", "-f", "/dev/null"])
     assert untouched.state() != before
-    host._tell("lease", "extend", str(host.folder), host.owner, "1")
+    host._call_script("lease", "extend", str(host.folder), host.owner, "1")
     untouched.end_sessions()
-    time.sleep(1.1)
+    time.sleep(1.1)  # longer than the lease
     untouched.end_sleepers()  # it would look again in 30 s
     until(lambda: untouched.state() == before, "everything is put back")
     assert "tail" not in untouched.on_router("ps | grep '[t]ail -f' || true")
@@ -138,12 +141,12 @@ def test_the_routers_watchdog_undoes_everything_when_the_lease_has_run_out(untou
 @pytest.mark.parametrize(
     ("spoil", "access", "words"),
     [
-        ("key", {}, "it shows another host key than the one that is known"),
-        ("unknown", {}, "its host key is not known here"),
+        ("key", {}, "its host key is not the one that this machine knows"),
+        ("unknown", {}, "this machine does not know its host key"),
         (
             "",
             {"identity": "/dev/null", "config": "no-key"},
-            "it takes none of your keys, and a password is never typed",
+            "it accepts none of your keys, and TunnelBench uses no passwords",
         ),
         ("", {"port": 23}, "no SSH server answers on that port"),
         ("", {"host": "root@no-such-host.invalid"}, "there is no host of that name"),

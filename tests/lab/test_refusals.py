@@ -1,11 +1,13 @@
-"""Tunnels that are not what they say are refused with the reason, and not timed."""
+"""A tunnel that fails its proof is refused with the reason and not measured."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from tests.lab.bench import Watcher, make_plan, measure, processes_of
+from tests.lab.bench import make_plan, measure, processes_of
+from tests.watcher import Watcher
 
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Check, Outcome, TrialRecord, Verdict
@@ -21,7 +23,7 @@ BOTH = (Direction.IN, Direction.OUT)
 
 
 def refused(testbed: NetnsTestbed, tunnel: TunnelSpec) -> TrialRecord:
-    """What became of a tunnel's trials, of which none may have been started."""
+    """Return the record of a tunnel that is refused. The test fails if a trial is started."""
     watcher = Watcher(at_trial=lambda spec: pytest.fail(f"{spec} was timed"))
     records = measure(testbed, make_plan(tunnel, direction=BOTH), watcher)
     assert [record.outcome for record in records] == [Outcome.REFUSED, Outcome.REFUSED], records[0].reason
@@ -52,7 +54,7 @@ class DeafVxlan(Vxlan):
 
 
 class LeakingOpenVpn(OpenVpn):
-    """OpenVPN that sends in the clear whatever it was asked for, and claims otherwise."""
+    """OpenVPN that never encrypts, and claims to."""
 
     def _config(self, *arguments: Any) -> str:
         return super()._config(*arguments).replace(self.options.cipher, "none")
@@ -62,7 +64,7 @@ class LeakingOpenVpn(OpenVpn):
 
 
 class DetouredVxlan(Vxlan):
-    """VXLAN that is up, while the router goes on to send over the plain WAN."""
+    """VXLAN that is up while the router still sends over the plain WAN."""
 
     def _route(self) -> None:
         for end, other in self.ends:
@@ -72,7 +74,7 @@ class DetouredVxlan(Vxlan):
 
 @pytest.fixture
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name by which plans of this test can name the adapter that it is parametrised with."""
+    """The kind under which plans of this test name the adapter of the parameter."""
     adapter_class: type[Tunnel[Any]] = request.param
     monkeypatch.setitem(Tunnel._registry, "test-adapter", adapter_class)
     assert adapter("test-adapter") is adapter_class
@@ -85,13 +87,13 @@ def test_a_tunnel_that_comes_up_and_carries_nothing_is_refused(
 ) -> None:
     monkeypatch.setattr("tunnelbench.measure.proof.ANSWER_TIMEOUT_S", 2.0)
     record = refused(testbed, TunnelSpec(kind, "deaf"))
-    assert record.reason == "it came up and carries nothing: no ping was answered through it in 2 s"
+    assert record.reason == "the tunnel came up but carries nothing: no ping was answered through it in 2 s"
 
 
 @pytest.mark.parametrize("kind", [LeakingOpenVpn], indirect=True)
 def test_a_tunnel_that_sends_in_the_clear_is_refused_by_the_pattern(testbed: NetnsTestbed, kind: str) -> None:
     record = refused(testbed, TunnelSpec(kind, "leaking", {"cipher": "AES-128-GCM"}))
-    assert "the payload is to be hidden; a known pattern was in 12 of 12 packets" in record.reason
+    assert "the payload should be hidden; a known pattern was readable in 12 of 12 packets" in record.reason
     assert record.proof is not None
     assert {found.name for found in record.proof.checks if found.verdict is Verdict.VOID} == {
         "payload-pattern",
@@ -121,9 +123,9 @@ class ImpossibleVxlan(Vxlan):
 
 
 @pytest.mark.parametrize("kind", [ImpossibleVxlan], indirect=True)
-def test_a_command_that_fails_makes_its_tunnel_unavailable_and_not_the_run(testbed: NetnsTestbed, kind: str) -> None:
+def test_a_command_that_fails_while_a_tunnel_comes_up_makes_it_refused(testbed: NetnsTestbed, kind: str) -> None:
     (record,) = measure(testbed, make_plan(TunnelSpec(kind, "impossible")))
-    assert record.outcome is Outcome.UNAVAILABLE
+    assert record.outcome is Outcome.REFUSED
     assert record.reason == (
         f"`ip -n tb-{testbed.mark}-router link add vxlan0 type no-such-type` ended with status 2: "
         "Error: Unknown device type."
@@ -132,4 +134,9 @@ def test_a_command_that_fails_makes_its_tunnel_unavailable_and_not_the_run(testb
 
 def test_a_daemon_that_does_not_come_up_is_refused_with_its_own_words(testbed: NetnsTestbed) -> None:
     record = refused(testbed, TunnelSpec("openvpn", "echo", {"program": "false"}))
-    assert record.reason == "openvpn: false ended while it came up; last: no output"
+    assert re.fullmatch(
+        r"openvpn: false on the (router|server) ended while the tunnel came up; last: no output"
+        r"(; false on the (router|server) ended \d\.\d\d s later; last: no output)?",
+        record.reason,
+    )
+    assert set(record.raw.values()) == {""}

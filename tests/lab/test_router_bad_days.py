@@ -1,4 +1,4 @@
-"""What happens to real routers, and to those who reach them, in the middle of a run."""
+"""Faults of a router and of its SSH connection in the middle of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.lab import rig as rigs
-from tests.lab.rig import BESIDE, LAN, TRIALS, Rig, other_laptop, outcomes, plan, router, start, trials_in, until
+from tests.lab.awaiting import await_traffic, until
+from tests.lab.rig import BESIDE, LAN, TRIALS, Rig, other_laptop, outcomes, plan, router, start, trials_in
 
 from tunnelbench.host.ssh import LinkLost
 
@@ -30,7 +31,6 @@ def test_a_lease_that_has_ended_is_a_host_that_was_lost_and_can_be_taken_anew(un
         untouched.on_router("cp /tmp/tunnelbench-dut-*/tunnelbench-dut /tmp/dut; sh /tmp/dut clean --all; rm /tmp/dut")
         with pytest.raises(LinkLost, match=r"the lease of the router, .*, has ended"):
             host.hold(10)
-        host.clean_all()
         host.take()
         host.hold(10)
 
@@ -40,13 +40,14 @@ def test_a_run_whose_controller_was_killed_is_resumed_over_ssh(untouched: Rig, s
     words = [plan(tmp_path, "rounds = 1\n" + TRIALS), "--on", testbed, "--store", store]
     running = start("run", *words)
     try:
-        until(lambda: trials_in(store) == 1 and "iperf3 --client" in untouched.programs_of(running.pid), "the trial")
+        until(lambda: trials_in(store) == 1, "the calibration")
+        await_traffic(running.pid)
     finally:
         running.send_signal(signal.SIGKILL)
         running.communicate()
     assert "held" in untouched.on_router("sh /tmp/tunnelbench-dut-*/tunnelbench-dut lease show")
     resumed = untouched.tunnelbench("run", "--resume", "last", "--store", store, "--json", check=False)
-    assert "1 are missing" in resumed.stderr
+    assert "1 trial stored, 1 missing" in resumed.stderr
     assert outcomes(resumed.stdout) == [("measured", "")] * 2
 
 
@@ -94,9 +95,10 @@ def test_under_sudo_the_keys_are_those_of_the_user_who_called(
     monkeypatch.setenv("SUDO_GID", str(NOBODY))
     with router(untouched, tmp_path / "a", config=str(of_nobody / "config")) as host:
         assert host.facts()["busybox"]
-        masters = [line.split()[0] for line in rigs.run("ps", "-eo", "uid=,args=").splitlines() if " ssh -M " in line]
+        processes = rigs.run("ps", "-ww", "-eo", "uid=,args=").splitlines()  # -ww: COLUMNS cuts no line
+        masters = [line.split()[0] for line in processes if " -M -N " in line]
         assert masters == [str(NOBODY)]
         host.forget()
     os.chown(of_nobody / "id", 0, 0)  # root's own, which root could read
-    with pytest.raises(LinkLost, match="it takes none of your keys"):
+    with pytest.raises(LinkLost, match="it accepts none of your keys"):
         router(untouched, tmp_path / "b", config=str(of_nobody / "config")).connect()

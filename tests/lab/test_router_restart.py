@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.lab import rig as rigs
-from tests.lab.rig import TRIALS, Rig, outcomes, plan, start, trials_in, until
+from tests.lab.awaiting import await_traffic, until
+from tests.lab.rig import TRIALS, Rig, outcomes, plan, start, trials_in
 
 pytestmark = pytest.mark.lab
 
@@ -28,7 +29,8 @@ def test_a_router_that_restarts_in_mid_run_costs_one_trial_and_the_run_ends_clea
     testbed = str(rig.testbed_file(quiet_wait_s=0))
     running = start("run", plan(tmp_path, "rounds = 2\n" + TRIALS), "--on", testbed, "--store", store, "--json")
     try:
-        until(lambda: trials_in(store) == 1 and "iperf3 --client" in rig.programs_of(running.pid), "traffic")
+        until(lambda: trials_in(store) == 1, "the calibration")
+        await_traffic(running.pid)
         rig.restart(after_s=2.0)
         output, errors = running.communicate(timeout=60)
     finally:

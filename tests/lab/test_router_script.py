@@ -38,14 +38,14 @@ class EmptyRouter:
         )  # fmt: skip
 
     def install(self) -> None:
-        """As opkg does it: a tar of tars."""
+        """Unpack the package like opkg: a tar that contains tars."""
         assert self.shell.stdout
         assert self.shell.stdout.readline() == "up\n"
         unpack = "cd /tmp && tar xzf /*.ipk && tar xzf data.tar.gz -C / && rm ./*"
         assert self.run(unpack) == (0, "")
 
     def run(self, line: str) -> tuple[int, str]:
-        """Have the router's shell run a line: exit code, and what it printed."""
+        """Run a line in the router's shell, and return the exit code and the output."""
         assert self.shell.stdin
         assert self.shell.stdout
         self.shell.stdin.write(f"({line}) </dev/null; echo = $?\n")
@@ -103,12 +103,12 @@ def test_the_package_runs_where_only_busybox_is(router: EmptyRouter) -> None:
     assert router.run("ps -o args | grep -c '[s]leep 60'") == (1, "0\n")
 
 
-def test_a_full_tmp_is_told_and_cleaned_up(router: EmptyRouter) -> None:
+def test_a_full_tmp_is_reported_and_cleaned_up(router: EmptyRouter) -> None:
     assert router.dut(f"lease take {FOLDER} lab 60")[0] == 0
     assert router.run(f"echo 'echo undone >/undone' | tunnelbench-dut undo add {FOLDER}")[0] == 0
     router.run("yes >/tmp/fill 2>/dev/null")
     code, text = router.run(f"echo 'true' | tunnelbench-dut undo add {FOLDER}")
-    assert (code, text) == (6, f"tunnelbench-dut: nothing to undo was given, or there is no space left in {FOLDER}\n")
+    assert (code, text) == (6, f"tunnelbench-dut: standard input is empty, or there is no space left in {FOLDER}\n")
     code, text = router.dut(f"lease extend {FOLDER} lab 90")
     assert code == 6
     assert "is there no space left?" in text

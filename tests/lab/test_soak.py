@@ -1,4 +1,4 @@
-"""A soak that loses its daemon and its controller goes on, and says what happened to it."""
+"""A soak continues after its daemon and its controller were killed, and reports both."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import io
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.bench import namespaces, pids_in
+from tests.lab.bench import TUNNELBENCH, namespaces, pids_in
 
 from tunnelbench.analysis.soak import SoakSummary, summarise_soak
 from tunnelbench.model.result import Outcome, TrialRecord
@@ -22,7 +21,6 @@ from tunnelbench.store import Store
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
-TUNNELBENCH = str(Path(sys.executable).parent / "tunnelbench")
 PLAN = """
 rounds = 1
 [soak]
@@ -43,7 +41,7 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 
 def run(*words: str) -> str:
-    """Its output; 3: on a machine that others use, no figure may count."""
+    """Run tunnelbench and return its output. On a busy machine no figure may count, which is status 3."""
     process = start(*words)
     output, errors = process.communicate(timeout=120)
     assert process.returncode in {0, 3}, errors
@@ -52,7 +50,7 @@ def run(*words: str) -> str:
 
 
 def found(path: Path) -> tuple[str, SoakSummary | None, list[TrialRecord]]:
-    """The run, its soak as far as it is stored, and its trials; no run yet: empty."""
+    """Return the run, the stored part of its soak, and its trials; all are empty before the run."""
     if not path.exists():
         return "", None, []
     with Store.open(path) as store:
@@ -76,7 +74,7 @@ def wait_until(path: Path, is_so: Callable[[SoakSummary], bool], process: subpro
 
 
 def kill_daemon(run_id: str, name: str) -> None:
-    """End the tunnel's program on the router outright."""
+    """Kill the tunnel's program on the router."""
     (namespace,) = (each for each in namespaces(run_id[-6:]) if each.endswith("router"))
     (pid,) = (pid for pid in pids_in(namespace) if Path(f"/proc/{pid}/comm").read_text().strip() == name)
     os.kill(pid, signal.SIGKILL)
@@ -100,13 +98,14 @@ def test_a_soak_survives_its_daemon_and_its_controller(tmp_path: Path) -> None:
     assert kept.measured_s >= before.measured_s
     assert (kept.parts, kept.ended, kept.is_complete) == (1, "unknown", False)
 
-    shown = run("run", "--resume", "last", *store)
+    assert "SOAK" in run("run", "--resume", "last", *store)
+    shown = run("report", "last", "--full", *store)
     _, after, records = found(path)
     assert after is not None
     assert (after.parts, after.gaps, after.ended, after.is_complete) == (2, 1, "", True)
     assert after.gaps_s > 0
     assert after.measured_s == pytest.approx(20, abs=1.5)
-    # Lost is what the dead daemon did not carry; the gap, some thousand packets long, is no loss.
+    # Packets that the dead daemon did not carry are lost. The gap of some thousand packets is no loss.
     assert 0 < kept.lost_packets <= kept.sent_packets
     assert after.lost_packets <= kept.lost_packets + after.sent_packets * 0.1
     assert after.sent_packets == pytest.approx(500 * after.measured_s, rel=0.05)
@@ -120,9 +119,9 @@ def test_a_soak_survives_its_daemon_and_its_controller(tmp_path: Path) -> None:
     assert "1 gap at" in shown
 
     series = list(csv.DictReader(io.StringIO(run("report", "last", "--format", "series", *store))))
-    assert [line["event"] for line in series if "gap" in line["event"]] == ["gap: nobody measured"]
+    assert [line["event"] for line in series if "gap" in line["event"]] == ["gap: nothing was measured"]
     assert sum(int(line["sent_packets"] or 0) for line in series) == after.sent_packets
-    assert "- nobody measured" in run("show", "last", "--trial", "1", *store)
+    assert "- not measured" in run("show", "last", "--trial", "1", *store)
     assert namespaces(run_id[-6:]) == []
 
 
@@ -146,5 +145,5 @@ def test_an_echo_soak_that_is_interrupted_ends_cleanly_with_what_was_measured(tm
     assert summary.received_packets > 0
     assert summary.delay_max_ns is not None
     assert f"run --resume {run_id}" in errors
-    assert "not finished" in run("report", "last", *store)
+    assert "not finished" in run("report", "last", "--full", *store)
     assert namespaces(run_id[-6:]) == []

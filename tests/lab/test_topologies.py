@@ -46,7 +46,7 @@ def test_a_road_warrior_ends_the_tunnel_itself_and_the_router_is_under_test(kind
         for record in measure(testbed, plan):
             require_proven(record)
             assert record.proof is not None
-            assert {name.split(".")[0] for name in record.proof.versions} == {"client", "router"}
+            assert {name.split(".")[0] for name in record.proof.versions} == {"client", "router", "server"}
             assert {"route-client", "route-router"} <= {found.name for found in record.proof.checks}
             assert record.tcp is not None
             assert (record.tcp.window.daemon_cpu_s is None) is (kind == "none")

@@ -1,4 +1,4 @@
-"""What makes a trial void: a daemon that dies, merged frames, strangers on our CPUs."""
+"""Causes of a void trial: a daemon that dies, merged frames, background load on the testbed's CPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.lab.bench import NO_TUNNEL, Watcher, check, make_plan, make_testbed, measure, pids_in, void_checks
+from tests.lab.bench import NO_TUNNEL, check, make_plan, make_testbed, measure, pids_in, void_checks
+from tests.watcher import Watcher
 
 from tunnelbench.host.host import Host
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
@@ -51,7 +52,7 @@ def test_a_daemon_that_dies_makes_its_trial_void_and_the_next_is_measured(
     assert first.reason.startswith(f"openvpn on the {end} ended during the trial; last: ")
     assert first.tcp is None
     assert second.outcome is Outcome.MEASURED, second.reason
-    assert watcher.tunnels == ["OpenVPN", "OpenVPN"], "the tunnel is brought up anew"
+    assert watcher.tunnels == ["OpenVPN", "OpenVPN"], "the tunnel is set up again"
 
 
 def test_a_generator_that_does_not_start_makes_its_trials_void_with_its_words(
@@ -64,7 +65,7 @@ def test_a_generator_that_does_not_start_makes_its_trials_void_with_its_words(
 
 
 class MergesOnItsCables(NetnsTestbed):
-    """A testbed whose veths keep the offloads that they are born with."""
+    """A testbed whose veths keep their default offloads."""
 
     def set_up(self) -> None:
         super().set_up()
@@ -74,7 +75,7 @@ class MergesOnItsCables(NetnsTestbed):
 
 
 class MergesInItsTunnels(NetnsTestbed):
-    """A testbed whose tunnel devices keep the offloads that they are born with."""
+    """A testbed whose tunnel devices keep their default offloads."""
 
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
         self._steer(host, device)
@@ -98,7 +99,7 @@ def test_frames_that_hold_several_packets_make_a_trial_void(
 
 @contextmanager
 def busy_stranger(folder: Path) -> Iterator[None]:
-    """A process that only burns CPU and is no descendant of ours."""
+    """Run a process that only uses CPU time and is no descendant of the test."""
     pid_path = folder / "stranger.pid"
     burn = (
         "import os, sys, time\n"

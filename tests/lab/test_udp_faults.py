@@ -1,26 +1,27 @@
-"""A path that delays, doubles, swaps or cuts; strangers; far ends that are not there: named, never a wrong figure."""
+"""Delay, duplicates, reordering, damage, foreign packets and missing far ends are reported; no figure is wrong."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-import time
 
 import pytest
+from tests.lab.awaiting import until
 from tests.lab.bench import pids_in
 from tests.lab.exact import Forwarder, plain_path
 
-from tunnelbench.host.command import Daemon
+from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.procfs import parse_snmp
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.testbed.netns import NetnsTestbed
 from tunnelbench.traffic import engine
-from tunnelbench.traffic.engine import Load
+from tunnelbench.traffic.engine import SenderLoad
 
 pytestmark = pytest.mark.lab
 
-SLOW = Load("64", 1.0, 400.0)
-"""What a forwarder in Python keeps up with on a busy machine."""
+SLOW = SenderLoad("64", 1.0, 400.0)
+"""A load that a forwarder in Python carries on a busy machine."""
 
 
 def test_duplicates_are_counted_and_are_no_arrivals(testbed: NetnsTestbed) -> None:
@@ -53,7 +54,7 @@ def test_packets_that_were_cut_are_corrupted_and_lost(testbed: NetnsTestbed) -> 
 
 def test_a_delay_is_measured(testbed: NetnsTestbed) -> None:
     with plain_path(testbed, sizes="64") as exchanger, Forwarder(testbed, "delay", 1, 0.05):
-        counts = exchanger.exchange(Load("64", 1.0, 200.0, takes_delays=True))
+        counts = exchanger.exchange(SenderLoad("64", 1.0, 200.0, takes_delays=True))
     assert counts.path_lost_packets == 0
     assert counts.delay is not None
     assert 50e6 <= counts.delay.min_ns < 60e6
@@ -62,36 +63,36 @@ def test_a_delay_is_measured(testbed: NetnsTestbed) -> None:
 
 def test_what_comes_after_a_second_is_late_and_lost(testbed: NetnsTestbed) -> None:
     with plain_path(testbed, sizes="64") as exchanger, Forwarder(testbed, "delay", 20, 1.2) as forwarder:
-        counts = exchanger.exchange(Load("64", 1.0, 200.0, takes_delays=True))
+        counts = exchanger.exchange(SenderLoad("64", 1.0, 200.0, takes_delays=True))
     assert forwarder.done > 2
     assert counts.path_lost_packets == forwarder.done
-    # Of the last ones nobody waits to see that they come after all.
+    # The last packets arrive after the end of the trial.
     assert 0 < (counts.late_packets or 0) <= forwarder.done
 
 
 def test_a_flood_of_strangers_changes_no_count(testbed: NetnsTestbed) -> None:
     flood = (
         "import os, socket, time\n"
-        "stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
         "end = time.monotonic() + 3\n"
         "while time.monotonic() < end:\n"
-        f"    stranger.sendto(os.urandom(18), ('{testbed.addresses.target}', {engine.PORT}))\n"
-        f"    stranger.sendto(os.urandom(3), ('{testbed.addresses.target}', {engine.PORT}))\n"
+        f"    sender.sendto(os.urandom(18), ('{testbed.addresses.target}', {engine.PORT}))\n"
+        f"    sender.sendto(os.urandom(3), ('{testbed.addresses.target}', {engine.PORT}))\n"
         "    time.sleep(0.0005)\n"
     )
     with plain_path(testbed) as exchanger:
-        stranger = testbed.client.start([sys.executable, "-c", flood])
+        flooding = testbed.client.start([sys.executable, "-c", flood])
         try:
-            counts = exchanger.exchange(Load("18", 1.0, 1000.0))
+            counts = exchanger.exchange(SenderLoad("18", 1.0, 1000.0))
         finally:
-            stranger.stop()
+            flooding.stop()
     assert counts.foreign_packets > 100
     assert counts.received_packets == counts.sent_packets
     assert counts.duplicated_packets == counts.corrupted_packets == counts.path_lost_packets == 0
 
 
 def engines_in(namespace: str) -> list[int]:
-    """Process numbers of the engines in a namespace."""
+    """Return the process numbers of the engines in a namespace."""
     found = []
     for pid in pids_in(namespace):
         with open(f"/proc/{pid}/comm") as file:  # noqa: PTH123
@@ -102,7 +103,7 @@ def engines_in(namespace: str) -> list[int]:
 
 def test_a_far_end_that_dies_gives_no_figure(testbed: NetnsTestbed) -> None:
     def kill(sender: Daemon) -> None:
-        time.sleep(0.3)
+        until(lambda: parse_snmp(testbed.server.read("/proc/net/snmp"))["Udp.InDatagrams"] > 100, "100 packets")
         for pid in engines_in(testbed.server.namespace):
             os.kill(pid, signal.SIGKILL)
         sender.wait(10)
@@ -111,20 +112,20 @@ def test_a_far_end_that_dies_gives_no_figure(testbed: NetnsTestbed) -> None:
         plain_path(testbed) as exchanger,
         pytest.raises(TrialFailed, match=r"refused|ended without a summary") as caught,
     ):
-        exchanger.exchange(Load("18", 1.0, 1000.0), kill)
+        exchanger.exchange(SenderLoad("18", 1.0, 1000.0), kill)
     assert set(caught.value.raw) == {"load", "engine_far_end", "engine_sender"}
 
 
-def test_a_far_end_that_does_not_come_up_is_told_in_its_words(testbed: NetnsTestbed) -> None:
+def test_a_far_end_that_does_not_come_up_is_reported_in_its_words(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
         testbed.server.ip("addr", "del", f"{testbed.addresses.target}/32", "dev", "lo")
         with pytest.raises(TrialFailed, match=r"does not listen: .*cannot bind"):
-            exchanger.exchange(Load("18", 1.0, 1000.0))
+            exchanger.exchange(SenderLoad("18", 1.0, 1000.0))
 
 
 def test_a_way_that_leads_nowhere_loses_everything(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
         testbed.router.ip("route", "add", "blackhole", f"{testbed.addresses.target}/32", "metric", "0", "table", "99")
         testbed.router.ip("rule", "add", "iif", testbed.lan_device, "lookup", "99")
-        counts = exchanger.exchange(Load("18", 1.0, 500.0))
+        counts = exchanger.exchange(SenderLoad("18", 1.0, 500.0))
     assert (counts.received_packets, counts.loss_ratio) == (0, 1.0)

@@ -7,20 +7,17 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
+from tunnelbench.model.counters import CpuUsage, PathCounters, Ping, Window
 from tunnelbench.model.plan import Direction, OptionValue, Plan, TcpTraffic, TrialSpec, TunnelSpec
 from tunnelbench.model.result import (
     Check,
-    CpuUsage,
     Interval,
     Outcome,
-    PathCounters,
-    Ping,
     RunRecord,
     TcpMeasurement,
     TrialRecord,
     TunnelProof,
     Verdict,
-    Window,
 )
 
 STARTED_AT = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
@@ -36,7 +33,7 @@ TINC = {"router.tinc": "1.0.36", "server.tinc": "1.0.36", "router.openssl": "3.0
 
 @dataclass(frozen=True)
 class Nature:
-    """What a tunnel is like here: its versions, and its costs at a busy router [s of CPU]."""
+    """Properties of a tunnel in these tests: its versions, and its costs at a busy router [s of CPU]."""
 
     versions: dict[str, str]
     cpu_s_per_million_packets: float
@@ -58,6 +55,7 @@ NATURES = {
     ),
     "wireguard": Nature({}, 0, 0, Outcome.UNAVAILABLE, "the kernel's wireguard is missing on router"),
 }
+ENCRYPTED = {"wireguard-go", "openvpn AES-128-GCM", "tinc AES-128-CBC, SHA-1", "tinc BF-CBC, SHA-1"}
 KINDS = {name: name.split()[0] for name in NATURES}
 OPTIONS: dict[str, dict[str, OptionValue]] = {
     "openvpn": {"transport": "udp", "mssfix": 1492, "dco": False},
@@ -166,7 +164,7 @@ def make_trial(
         started_at=started.isoformat(),
         ended_at=(started + timedelta(seconds=12)).isoformat(),
         checks=checks,
-        tcp=tcp,
+        measurement=tcp,
         proof=proof,
         raw={"iperf3-client": {"end": {"sum_received": {"bytes": 12, "seconds": 10.02}}}, "ping": "100 received"},
     )
@@ -182,6 +180,7 @@ def make_proof(name: str = "none", *, failed: str = "") -> TunnelProof:
         versions=NATURES[name].versions if name in NATURES else {},
         configuration={"router/tunnel.conf": f"# {name}\ndev tun0\n"},
         inner_mtu_bytes=1500 if name == "none" else 1420,
+        is_encrypted=name in ENCRYPTED,
         raw={"router.log": f"{name}: Initialization Sequence Completed\n"},
     )
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
+ROOT = Path(__file__).parents[2]
+CONFTEST = ROOT / "tests" / "conftest.py"
 
 THREE_SKIPS = """
     import pytest
@@ -30,9 +31,11 @@ THREE_SKIPS = """
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """An empty project under our conftest."""
-    pytester.makeconftest(CONFTEST.read_text())
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """An empty project under our conftest, on a machine that is always quiet."""
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")
+    quiet = "import tests.quiet\ntests.quiet.Watch.disturbance = lambda self: ''\n"
+    pytester.makeconftest(f"{CONFTEST.read_text()}\n{quiet}")
     pytester.makeini("[pytest]\nmarkers = lab: needs root")
     return pytester
 

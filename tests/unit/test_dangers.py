@@ -1,4 +1,4 @@
-"""Root is a trust: how programs are started, read off the source itself."""
+"""Rules for a program that runs as root, checked in the source: how it starts other programs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import tunnelbench
 
 PACKAGE = Path(tunnelbench.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-THE_ONE_PLACE = PACKAGE / "host" / "command.py"
+STARTERS = [PACKAGE / "host" / "command.py", PACKAGE / "host" / "daemon.py"]
 SHELLS = {"sh", "bash", "dash", "ash", "/bin/sh", "/bin/bash"}
-FAR_SIDE = PACKAGE / "host" / "ssh.py"
-"""What it has a shell do is done on another machine, whose login shell takes every command that comes by SSH."""
+FAR_SIDE = PACKAGE / "host" / "ssh_programs.py"
+"""Module whose shell commands run on another machine, where the login shell takes every command that comes by SSH."""
 STARTS_A_SHELL = {"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"}
 
 
@@ -36,9 +36,27 @@ def test_no_command_goes_through_a_shell(path: Path) -> None:
             assert node.elts[0].value not in SHELLS, ast.unparse(node)
 
 
-def test_programs_are_started_in_one_place_only() -> None:
+def test_only_commands_and_daemons_start_programs() -> None:
     users = [path for path in SOURCES if "subprocess" in {name.name for name in imports(path)}]
-    assert users == [THE_ONE_PLACE]
+    assert users == STARTERS
+
+
+PRINTERS = {"say": "stderr_messages.py", "emit": "common_options.py", "showing": "progress.py"}
+"""The functions that write to a terminal, each with its module in `cli`; all of them escape control characters."""
+
+
+def test_terminals_are_written_to_in_few_places_which_filter() -> None:
+    found = {
+        (function.name, path.name)
+        for path in SOURCES
+        if "cli" in path.parts
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call)
+        and (name_of(call) in {"echo", "secho", "Live"} or ast.unparse(call.func) in {"print", "sys.stdout.write"})
+    }
+    assert found == set(PRINTERS.items())
 
 
 def imports(path: Path) -> list[ast.alias]:

@@ -1,4 +1,4 @@
-"""Whatever programs print, a parser gives sane figures or says in a sentence that it cannot; it never breaks a run."""
+"""For any output of a program, a parser returns sane figures or a sentence with the reason; it never breaks a run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.unit.measure.pcap import pcap
 
 from tunnelbench.measure.capture import read_pcap
 from tunnelbench.measure.tcp_trial import parse_mss
+from tunnelbench.model.counters import Ping
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
-from tunnelbench.model.result import Ping
 from tunnelbench.traffic import iperf3, ping
 from tunnelbench.tunnel.openvpn import first_complaint, parse_data_channel
 from tunnelbench.tunnel.tinc import parse_node
 
 unhurried = settings(deadline=None)
-"""Tests share their machine with measurements."""
+"""Without a time limit for each example: tests may run on a busy machine."""
 
 IPERF3 = samples("iperf3-*/*-*.json")
 PINGS = samples("iputils-*/ping-*.txt")
@@ -37,7 +37,7 @@ PIECES = st.sampled_from(
 
 @st.composite
 def damaged(draw: st.DrawFn, texts: dict[str, str]) -> str:
-    """A captured text with pieces cut out and put in, or anything at all."""
+    """Draw a captured text with pieces removed and inserted, or any text."""
     text = draw(st.sampled_from(sorted(texts.values())))
     for _ in range(draw(st.integers(0, 4))):
         start = draw(st.integers(0, len(text)))
@@ -47,7 +47,7 @@ def damaged(draw: st.DrawFn, texts: dict[str, str]) -> str:
 
 
 def replaced(document: Any, choose: random.Random) -> Any:
-    """A JSON document of which one value, anywhere, is another."""
+    """Return a JSON document with one value replaced, at any place."""
     if isinstance(document, dict) and document and choose.random() < 0.9:
         key = choose.choice(sorted(document))
         return {**document, key: replaced(document[key], choose)}
@@ -61,7 +61,7 @@ STRANGE: list[Any] = [None, -1, -0.5, 1e308, math.nan, math.inf, 10**400, "text"
 
 
 def is_sane(found: iperf3.Iperf3Result) -> bool:
-    """Whether a store and the arithmetic can take it."""
+    """Return True if a store and the arithmetic accept the result."""
     counts = [found.bytes_received, found.bytes_sent, *(each.bytes for each in found.intervals)]
     optional = [found.retransmits, *(each.retransmits for each in found.intervals)]
     times = [found.duration_s, *(time for each in found.intervals for time in (each.start_s, each.end_s))]

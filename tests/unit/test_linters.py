@@ -8,20 +8,35 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 SHELLS = {"sh", "ash", "bash", "dash"}
+LINTERS = {
+    "ruff check .": "ruff --version",
+    "ruff format --check .": "ruff --version",
+    "mypy": "mypy --version",
+    "lint-imports --no-cache": "lint-imports --help",
+    "cargo fmt --check": "cargo fmt --version",
+    "cargo clippy --quiet --locked --all-targets -- -D warnings": "cargo clippy --version",
+}
+"""The command of each linter, and a command that fails where the linter is not installed."""
 
 
-def lint(program: str, *arguments: str, probe: tuple[str, ...] = ("--version",)) -> None:
+def lint(command: str, probe: str, *files: str) -> None:
     """Run a linter over the tree; its complaints become the failure."""
+    program, *arguments = command.split()
     beside_python = Path(sys.executable).with_name(program)
     found = str(beside_python) if beside_python.exists() else shutil.which(program)
-    if found is None or subprocess.run([found, *probe], cwd=ROOT, capture_output=True, check=False).returncode != 0:
-        pytest.skip(f"linter missing: {' '.join((program, *probe))}")
-    result = subprocess.run([found, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if found is None or run(found, *probe.split()[1:]).returncode != 0:
+        pytest.skip(f"linter missing: {probe}")
+    result = run(found, *arguments, *files)
     if result.returncode != 0:
-        pytest.fail(f"{program} {' '.join(arguments)}\n{result.stdout}{result.stderr}", pytrace=False)
+        pytest.fail(f"{command}\n{result.stdout}{result.stderr}", pytrace=False)
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def tracked_files() -> list[Path]:
@@ -37,37 +52,22 @@ def is_shell_script(path: Path) -> bool:
     return first_line.startswith(b"#!") and first_line.decode().split("/")[-1].split()[-1] in SHELLS
 
 
-def test_ruff_has_no_complaint() -> None:
-    lint("ruff", "check", ".")
-
-
-def test_python_is_formatted() -> None:
-    lint("ruff", "format", "--check", ".")
-
-
-def test_types_are_right() -> None:
-    lint("mypy")
-
-
-def test_imports_point_down() -> None:
-    lint("lint-imports", "--no-cache", probe=("--help",))
+@pytest.mark.parametrize("command", LINTERS)
+def test_a_linter_has_no_complaint(command: str) -> None:
+    lint(command, LINTERS[command])
 
 
 def test_shell_scripts_pass_shellcheck() -> None:
     scripts = [str(path.relative_to(ROOT)) for path in tracked_files() if is_shell_script(path)]
     assert "scripts/install-debian" in scripts
-    lint("shellcheck", *scripts)
-
-
-def test_rust_is_formatted() -> None:
-    lint("cargo", "fmt", "--check", probe=("fmt", "--version"))
-
-
-def test_clippy_has_no_complaint() -> None:
-    lint(
-        "cargo", "clippy", "--quiet", "--locked", "--all-targets", "--", "-D", "warnings", probe=("clippy", "--version")
-    )
+    lint("shellcheck", "shellcheck --version", *scripts)
 
 
 def test_rust_tests_pass() -> None:
-    lint("cargo", "test", "--quiet", "--locked")
+    lint("cargo test --quiet --locked", "cargo --version")
+
+
+def test_pre_commit_runs_the_same_linters() -> None:
+    configuration = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    entries = {hook["entry"].removeprefix(".venv/bin/") for repo in configuration["repos"] for hook in repo["hooks"]}
+    assert entries == {*LINTERS, "shellcheck"}

@@ -9,9 +9,13 @@ import re
 import subprocess
 import tarfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.release import CHANGELOG, faults
+
+from tunnelbench.tunnel import adapters
 
 ROOT = Path(__file__).parents[2]
 FEED = ROOT / "openwrt"
@@ -83,7 +87,7 @@ def test_the_same_tree_makes_the_same_bytes(package: Path, tmp_path: Path) -> No
     assert digest(build(tmp_path / "later", SOURCE_DATE_EPOCH="1700000000")) != digest(package)
 
 
-def test_the_feed_has_its_one_package_in_a_folder_of_that_name_with_the_program_itself() -> None:
+def test_the_feed_has_one_package_in_a_folder_of_its_name_with_the_program() -> None:
     # `make package/NAME/compile` goes by the name of the folder (OpenWrt's include/subdir.mk, `diralias`).
     assert [path.parent.name for path in FEED.rglob("Makefile")] == ["tunnelbench-dut"]
     assert (FEED / "tunnelbench-dut" / "files" / "tunnelbench-dut").resolve() == SCRIPT
@@ -92,9 +96,48 @@ def test_the_feed_has_its_one_package_in_a_folder_of_that_name_with_the_program_
     assert makefile.endswith("$(eval $(call BuildPackage,tunnelbench-dut))\n")
 
 
-def test_each_tunnel_of_the_menu_is_a_dependency_and_the_other_way_round() -> None:
-    makefile = (FEED / "tunnelbench-dut" / "Makefile").read_text()
-    offered = set(re.findall(r"^\t\tconfig (TUNNELBENCH_DUT_\w+)$", makefile, re.MULTILINE))
-    assert offered == set(re.findall(r"^\t\+(TUNNELBENCH_DUT_\w+):[\w-]+", makefile, re.MULTILINE))
-    assert offered == set(re.findall(r"^\tCONFIG_(TUNNELBENCH_DUT_\w+)", makefile, re.MULTILINE))
-    assert len(offered) > 5
+def symbol(kind: str) -> str:
+    """Return the name of a tunnel in OpenWrt's configuration."""
+    return f"TUNNELBENCH_DUT_{kind.upper().replace('-', '_')}"
+
+
+def openwrt_packages(kind: str) -> tuple[str, ...]:
+    """Return the OpenWrt packages of a tunnel with its default options; empty if a requirement names none."""
+    tunnel = adapters()[kind]
+    wanted = [each for each in tunnel.requirements(tunnel.options_type()) if not each.makes_keys]
+    if not all(requirement.openwrt for requirement in wanted):
+        return ()
+    return tuple(dict.fromkeys(package for requirement in wanted for package in requirement.openwrt.split()))
+
+
+def offered() -> dict[str, tuple[str, ...]]:
+    """Return the OpenWrt packages of each tunnel whose requirements all have one."""
+    return {kind: packages for kind in sorted(adapters()) if (packages := openwrt_packages(kind))}
+
+
+def with_menu(makefile: str, kinds: Sequence[str]) -> str:
+    """Return the feed's Makefile with a menu of these tunnels, and their packages as dependencies."""
+    flags = "".join(f"\tCONFIG_{symbol(kind)} \\\n" for kind in kinds)
+    depends = "".join(f"\t+{symbol(kind)}:{package} \\\n" for kind in kinds for package in offered()[kind])
+    menu = "".join(f'\t\tconfig {symbol(kind)}\n\t\t\tbool "{adapters()[kind].title}"\n\n' for kind in kinds)
+    for block, head, end in (
+        (flags, "PKG_CONFIG_DEPENDS:= \\\n", "\tCONFIG_TUNNELBENCH_DUT_ETHTOOL"),
+        (depends, "  DEPENDS:= \\\n", "\t+TUNNELBENCH_DUT_ETHTOOL"),
+        (menu, "\t\tdepends on PACKAGE_tunnelbench-dut\n\n", "\t\tconfig TUNNELBENCH_DUT_ETHTOOL"),
+    ):
+        before, _, rest = makefile.partition(head)
+        makefile = before + head + block + end + rest.partition(end)[2]
+    return makefile
+
+
+def test_the_menu_of_tunnels_is_made_from_the_adapters(request: pytest.FixtureRequest) -> None:
+    path = FEED / "tunnelbench-dut" / "Makefile"
+    makefile = path.read_text()
+    if request.config.getoption("force_regen"):
+        path.write_text(with_menu(makefile, [*offered()]))
+        return
+    symbols = set(re.findall(r"^\t\tconfig (TUNNELBENCH_DUT_\w+)$", makefile, re.MULTILINE))
+    kinds = [kind for kind in offered() if symbol(kind) in symbols]
+    assert symbols == {*map(symbol, kinds), "TUNNELBENCH_DUT_ETHTOOL"}
+    assert faults(kinds, [*offered()], CHANGELOG.read_text()) == [], "run `make docs`"
+    assert makefile == with_menu(makefile, kinds), "run `make docs`"

@@ -7,8 +7,9 @@ from typing import Any
 
 from tests.unit.builders import NATURES, make_proof, make_tcp, make_trial, make_tunnel
 
+from tunnelbench.model.counters import Ping
 from tunnelbench.model.plan import FLAT_OUT, IDLE, Direction, Plan, Test, TrialSpec, UdpTraffic
-from tunnelbench.model.result import Check, Outcome, Ping, TrialRecord, Verdict
+from tunnelbench.model.result import Check, Outcome, TrialRecord, Verdict
 from tunnelbench.model.search import SearchPoint, SearchRun
 from tunnelbench.model.udp import Burst, Delays, UdpCounts, UdpInterval, UdpMeasurement
 
@@ -90,7 +91,7 @@ def make_search(ndr_pps: float, pdr_pps: float, ended: str = "") -> SearchRun:
 
 
 def make_udp(spec: TrialSpec, noise: Random) -> UdpMeasurement:
-    """What a test of a tunnel may find."""
+    """Results that tests of a tunnel can find."""
     name, capacity_pps = spec.tunnel.name, CAPACITY_PPS[spec.tunnel.name]
     window = make_tcp(1e8).window
     common: dict[str, Any] = {"window": window, "bracket_s": 9.0, "foreign_cpu_s": 0.01}
@@ -147,7 +148,7 @@ def _record(spec: TrialSpec, noise: Random) -> TrialRecord:
         record.started_at,
         record.ended_at,
         record.checks,
+        make_udp(spec, noise),
         proof=record.proof,
         raw={"exchanges": []},
-        udp=make_udp(spec, noise),
     )

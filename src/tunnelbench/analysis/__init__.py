@@ -1,1 +1,1 @@
-"""What the figures say: statistics, classes, limits, doubts. No I/O, and nothing below `model` is known."""
+"""Conclusions from stored figures: statistics, classes, limits, costs, comparisons. It does no I/O."""

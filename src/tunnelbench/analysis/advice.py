@@ -1,36 +1,36 @@
-"""What the figures of a run advise: one rule a function, each in words that say no more than the figures do."""
+"""Advice that follows from the figures of a run: one function for each rule."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tunnelbench.analysis.limits import Finding, Limit
-from tunnelbench.analysis.numbers import percent, significant
-from tunnelbench.analysis.own_parts import ALGORITHM_OPTIONS, is_aead
+from tunnelbench.analysis.algorithms import CIPHER_OPTION, DIGEST_OPTIONS, NO_ALGORITHM, is_aead, used_algorithms
+from tunnelbench.analysis.limits import Limit, LimitFinding
+from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.model.plan import Direction
 
-NO_ALGORITHM = "none"
-CIPHER_OPTION = "cipher"
-"""The option that adapters name their cipher by."""
-DIGEST_OPTIONS = ALGORITHM_OPTIONS - {CIPHER_OPTION}
+TARGET_RULE = "target"
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing that follows from the figures."""
+    """One statement that follows from the figures."""
 
     rule: str
-    """Short and stable, such as `target`."""
+    """Short and stable name, such as `target`."""
     text: str
+    tunnel: str = ""
+    """Name of the tunnel that the advice recommends; empty: none."""
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A row with its figures and what limits it."""
+class LimitedRow:
+    """A row with its figures and its limits."""
 
     row: Row
     figures: Figures
@@ -43,58 +43,75 @@ class Judged:
 
 def advise(
     rows: Sequence[Row],
-    limits: Sequence[Sequence[Finding]],
+    limits: Sequence[Sequence[LimitFinding]],
     *,
     target_mbps: float | None = None,
     cpu_mhz: float | None = None,
     is_shared: bool = False,
+    allow_plaintext: bool = False,
 ) -> tuple[Advice, ...]:
-    """All that the rules say. `limits` has what limits each row; `is_shared`: the machine is no device of its own."""
-    judged = [
-        Judged(row, row.figures, tuple(finding.limit for finding in found))
+    """Return the advice of all rules.
+
+    `limits` holds the limits of each row. Set `is_shared` if the router is not a machine of its own. Tunnels that do
+    not encrypt are considered for the target, and compared with others, only with `allow_plaintext`.
+    """
+    limited = [
+        LimitedRow(row, row.figures, tuple(finding.limit for finding in found))
         for row, found in zip(rows, limits, strict=True)
         if row.figures is not None and not row.is_calibration
     ]
-    said = [
-        *(_target(judged, target_mbps) if target_mbps else ()),
-        *_without_cipher(judged),
-        *_kernel_or_program(judged),
-        *_asymmetry(judged),
-        *(_clock(judged, cpu_mhz) if cpu_mhz else ()),
+    eligible = [one for one in limited if one.row.is_encrypted or allow_plaintext]
+    advice = [
+        *(_target(eligible, target_mbps) if target_mbps and limited else ()),
+        *_without_cipher(limited),
+        *_kernel_or_program(eligible),
+        *_asymmetry(limited),
+        *(_clock(limited, cpu_mhz) if cpu_mhz else ()),
     ]
-    if said and is_shared:
-        said.append(
-            Advice(
-                "machine",
-                "All of this holds for this machine, which router and testers share or a hypervisor lends, not for a "
-                "device.",
-            )
+    if advice and is_shared:
+        text = (
+            "This advice applies to this machine only, not to a device: the router shares it with the testers or, "
+            "through a hypervisor, with other machines."
         )
-    return tuple(said)
+        advice.append(Advice("machine", text))
+    return tuple(advice)
 
 
-def _target(judged: Sequence[Judged], target_mbps: float) -> Iterator[Advice]:
-    """Will it carry so much, through which tunnel, with what headroom: with the largest payload, each way by itself."""
+def _target(rows: Sequence[LimitedRow], target_mbps: float) -> Iterator[Advice]:
+    """State for each tunnel and direction if it carries the target with the largest payload, and with what headroom."""
     target = f"{target_mbps:g} Mbit/s"
-    headroom: list[tuple[float, str]] = []
-    for name, own in _largest_payload(judged).items():
+    carrying: list[tuple[float, str]] = []  # busy share of one CPU at the target, infinite if unknown
+    for name, own in _largest_payload(rows).items():
         verdicts = [_verdict(one, target_mbps) for one in own]
         words = "; ".join(f"{one.row.direction}: {text}" for one, (_, text) in zip(own, verdicts, strict=True))
         answers = {answer for answer, _ in verdicts}
         answer = next(each for each in ("no", "not shown", "yes") if each in answers)
-        ways = "" if len(own) == len(Direction) else f" ({own[0].row.direction} alone was measured)"
-        yield Advice("target", f"{target} through {name}: {answer}{ways}. {words}.")
-        spare = [1 - busy for one in own if (busy := _busy_at(one.figures, target_mbps)) is not None]
-        if answer == "yes" and len(spare) == len(own) and min(spare) >= 0 and not own[0].row.tunnel.is_baseline:
-            headroom.append((min(spare), name))
-    if headroom:
-        spare_share, name = max(headroom)
-        left = f"about {percent(spare_share)} of a CPU"
-        yield Advice("target", f"Of the tunnels that carry {target}, {name} leaves the router most: {left}.")
+        ways = "" if len(own) == len(Direction) else f" (only direction {own[0].row.direction} was measured)"
+        yield Advice(TARGET_RULE, f"{target} through {name}: {answer}{ways}. {words}.")
+        if answer == "yes" and not own[0].row.tunnel.is_baseline:
+            busy = [_busy_at(one.figures, target_mbps) for one in own]
+            known = [share for share in busy if share is not None]
+            carrying.append((max(known) if len(known) == len(own) else math.inf, name))
+    if carrying:
+        busy_share, name = min(carrying)
+        yield Advice(TARGET_RULE, _least_busy(target, busy_share, name), name)
+    elif not rows:
+        yield Advice(TARGET_RULE, f"{target} through a tunnel: no encrypted tunnel has figures.")
 
 
-def _verdict(one: Judged, target_mbps: float) -> tuple[str, str]:
-    """`yes`, `no` or `not shown`, and the figures behind it."""
+def _least_busy(target: str, busy_share: float, name: str) -> str:
+    if math.isinf(busy_share):
+        return f"{name} carries {target}. The router CPU that it takes for that is unknown."
+    if busy_share > 1:
+        return (
+            f"Of the tunnels that carry {target}, {name} takes the least CPU: {significant(busy_share, 3)} router CPUs."
+        )
+    left = f"about {percent(1 - busy_share)} of a CPU"
+    return f"Of the tunnels that carry {target}, {name} leaves the router the most free CPU: {left}."
+
+
+def _verdict(one: LimitedRow, target_mbps: float) -> tuple[str, str]:
+    """Return `yes`, `no` or `not shown`, and the figures that decided."""
     found = one.figures.throughput_bps
     once = " once" if found.count == 1 else ""
     measured = f"{significant(found.median / 1e6)} Mbit/s measured{once}"
@@ -103,75 +120,74 @@ def _verdict(one: Judged, target_mbps: float) -> tuple[str, str]:
         if busy is None:
             return "yes", measured
         if busy > 1:  # more than one CPU shared the work
-            return "yes", f"{measured}, at the target about {significant(busy, 3)} CPUs busy"
-        return "yes", f"{measured}, at the target its CPU about {percent(busy)} busy"
+            return "yes", f"{measured}, about {significant(busy, 3)} router CPUs busy at the target"
+        return "yes", f"{measured}, the router's CPU about {percent(busy)} busy at the target"
     if found.high >= target_mbps * 1e6:
-        return "not shown", f"{measured}, and the target is inside the spread"
+        return "not shown", f"{measured}, the target is inside the spread"
     full = [limit for limit in one.limits if limit in (Limit.ROUTER_CPU, Limit.ONE_CORE, Limit.LINE)]
     if Limit.TESTER not in one.limits and full:
         return "no", f"{measured}, limited by the {full[0]}"
     known = [limit for limit in one.limits if limit is not Limit.UNKNOWN]
-    why = f"limited by the {known[0]}" if known else "and what limited it is not known"
+    why = f"limited by the {known[0]}" if known else "limit unknown"
     cost = one.figures.cpu_s_per_gigabit
-    more = f"; a CPU busy all the time would carry {significant(1e3 / cost.median, 3)}" if cost and cost.median else ""
-    return "not shown", f"{measured}, {why}{more}"
+    extrapolated = (
+        f"; one fully busy CPU would carry {significant(1e3 / cost.median, 3)}" if cost and cost.median else ""
+    )
+    return "not shown", f"{measured}, {why}{extrapolated}"
 
 
 def _busy_at(figures: Figures, target_mbps: float) -> float | None:
-    """Share of one CPU that so much traffic takes, if a bit goes on costing the same."""
+    """Return the share of one CPU that the target takes if the cost of a bit does not change; None: unknown."""
     cost = figures.cpu_s_per_gigabit
     return None if cost is None else target_mbps / 1000 * cost.median
 
 
-def _without_cipher(judged: Sequence[Judged]) -> Iterator[Advice]:
-    """What dropping the cipher would give: two tunnels that differ in nothing else.
+def _without_cipher(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
+    """Compare each tunnel that has a cipher with the same tunnel without one.
 
-    A cipher that authenticates by itself is set beside neither cipher nor digest: beside a digest alone the packet
-    would lose the one and gain the other.
+    An AEAD cipher is compared with a tunnel that has neither cipher nor digest. A tunnel with a digest only would
+    remove the encryption and add a digest.
     """
-    for one in judged:
+    for one in rows:
         options = dict(one.row.tunnel.options)
-        cipher = options.get(CIPHER_OPTION, NO_ALGORITHM)
-        if cipher == NO_ALGORITHM:
+        cipher = used_algorithms(options).get("cipher")
+        if cipher is None:
             continue
         without, lacks = {CIPHER_OPTION: NO_ALGORITHM}, "no cipher"
-        if is_aead(str(cipher)):
-            without |= dict.fromkeys(DIGEST_OPTIONS & options.keys(), NO_ALGORITHM)
+        if is_aead(cipher):
+            without |= dict.fromkeys(options.keys() & set(DIGEST_OPTIONS), NO_ALGORITHM)
             lacks = "neither cipher nor authentication"
-        for other in judged:
+        for other in rows:
             same = other.row.tunnel.kind == one.row.tunnel.kind and other.place == one.place
             if same and dict(other.row.tunnel.options) == options | without:
-                compared = _compared(other, one)
-                if compared:
-                    said = f"through {other.row.tunnel.name}, which has {lacks}, a packet costs {compared} here"
-                    yield Advice("cipher", f"{_named(one)}: {said}.")
+                yield from _compared(
+                    "cipher", other, one, f"{other.row.tunnel.name}, which has {lacks},", one.row.tunnel.name
+                )
 
 
-def _kernel_or_program(judged: Sequence[Judged]) -> Iterator[Advice]:
-    """The cheapest tunnel of the kernel against the cheapest of a program, ciphers or not; with the largest payload."""
-    largest = max((one.row.payload_bytes for one in judged), default=0)
-    for place in dict.fromkeys(one.place for one in judged if one.row.payload_bytes == largest):
-        there = [one for one in judged if one.place == place and not one.row.tunnel.is_baseline]
+def _kernel_or_program(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
+    """Compare the cheapest tunnel in the kernel with the cheapest one in user space, for the largest payload."""
+    largest = max((one.row.payload_bytes for one in rows), default=0)
+    for place in dict.fromkeys(one.place for one in rows if one.row.payload_bytes == largest):
+        there = [one for one in rows if one.place == place and not one.row.tunnel.is_baseline]
         costs = [(cost, one) for one in there if (cost := one.figures.cpu_s_per_million_packets) is not None]
-        kernel = [each for each in costs if each[1].figures.daemon_share is None]
-        program = [each for each in costs if each[1].figures.daemon_share is not None]
-        if not (kernel and program):
-            continue
-        first, second = (min(each, key=lambda item: item[0].median)[1] for each in (kernel, program))
-        compared = _compared(second, first)
-        if compared:
-            yield Advice(
+        kernel = [each for each in costs if each[1].figures.is_in_kernel]
+        program = [each for each in costs if not each[1].figures.is_in_kernel]
+        if kernel and program:
+            first, second = (min(each, key=lambda item: item[0].median)[1] for each in (kernel, program))
+            yield from _compared(
                 "kernel",
-                f"{place[0]} {place[1]}: a packet through {second.row.tunnel.name}, the cheapest tunnel of a program, "
-                f"costs {compared} through {first.row.tunnel.name}, the cheapest in the kernel; whether either "
-                "encrypts is not considered.",
+                second,
+                first,
+                f"{second.row.tunnel.name}, the cheapest tunnel in user space,",
+                f"{first.row.tunnel.name}, the cheapest tunnel in the kernel. Ciphers are not considered",
             )
 
 
-def _asymmetry(judged: Sequence[Judged]) -> Iterator[Advice]:
-    """Where a packet costs the router more one way than the other, beyond the spread."""
-    by_size: dict[tuple[str, int], dict[Direction, Judged]] = {}
-    for one in judged:
+def _asymmetry(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
+    """Report tunnels in which a packet costs more in one direction than in the other, beyond the spread."""
+    by_size: dict[tuple[str, int], dict[Direction, LimitedRow]] = {}
+    for one in rows:
         by_size.setdefault((one.row.tunnel.name, one.row.payload_bytes), {})[one.row.direction] = one
     for both in by_size.values():
         if len(both) < len(Direction):
@@ -184,57 +200,57 @@ def _asymmetry(judged: Sequence[Judged]) -> Iterator[Advice]:
         factor = max(cost_in.median, cost_out.median) / min(cost_in.median, cost_out.median)
         yield Advice(
             "asymmetry",
-            f"{into.row.tunnel.name}, {into.row.payload_bytes} bytes: a packet costs the router "
-            f"{significant(factor, 3)} times as much when data go {dear.row.direction} as when they go "
-            f"{cheap.row.direction}.",
+            f"{into.row.tunnel.name}, {into.row.payload_bytes} bytes: direction {dear.row.direction} takes "
+            f"{significant(factor, 3)} times as much router CPU per packet as direction {cheap.row.direction}.",
         )
 
 
-def _clock(judged: Sequence[Judged], cpu_mhz: float) -> Iterator[Advice]:
-    """MHz of the router's CPU for one Mbit/s, with the largest payload."""
-    for name, own in _largest_payload(judged).items():
+def _clock(rows: Sequence[LimitedRow], cpu_mhz: float) -> Iterator[Advice]:
+    """State the MHz of the router's CPU that one Mbit/s takes with the largest payload."""
+    for name, own in _largest_payload(rows).items():
         needs = [
-            f"{significant(cost.median * cpu_mhz / 1000, 3)} {one.row.direction}"
+            f"{significant(cost.median * cpu_mhz / 1000, 3)} MHz ({one.row.direction})"
             for one in own
             if (cost := one.figures.cpu_s_per_gigabit) is not None
         ]
         if needs:
-            yield Advice("clock", f"{name}: {', '.join(needs)} MHz of this CPU for 1 Mbit/s.")
+            yield Advice("clock", f"{name}: {', '.join(needs)} of this CPU for 1 Mbit/s.")
 
 
-def _largest_payload(judged: Sequence[Judged]) -> Mapping[str, list[Judged]]:
-    """By tunnel its rows with the largest payload asked for."""
-    by_tunnel: dict[str, list[Judged]] = {}
-    for one in judged:
-        by_tunnel.setdefault(one.row.tunnel.name, []).append(one)
-    return {
-        name: [one for one in own if one.row.payload_bytes == max(each.row.payload_bytes for each in own)]
-        for name, own in by_tunnel.items()
-    }
-
-
-def _named(one: Judged) -> str:
-    return f"{one.row.tunnel.name}, {one.row.payload_bytes} {one.row.direction}"
+def _largest_payload(rows: Sequence[LimitedRow]) -> Mapping[str, list[LimitedRow]]:
+    """Return by tunnel the rows with the largest payload of the run; a tunnel without such a row is left out."""
+    largest = max((one.row.payload_bytes for one in rows), default=0)
+    by_tunnel: dict[str, list[LimitedRow]] = {}
+    for one in rows:
+        if one.row.payload_bytes == largest:
+            by_tunnel.setdefault(one.row.tunnel.name, []).append(one)
+    return by_tunnel
 
 
 def _differ(one: Estimate, other: Estimate) -> bool:
-    """Beyond the spread, which single values do not show."""
+    """Return True if the spreads do not overlap; single values have no spread and never differ."""
     return min(one.count, other.count) > 1 and not one.ties_with(other)
 
 
-def _compared(one: Judged, other: Judged) -> str:
-    """`0.65 times as much as` another row's packet; empty where a cost is not known."""
-    cost, than = one.figures.cpu_s_per_million_packets, other.figures.cpu_s_per_million_packets
-    if cost is None or than is None or not than.median:
-        return ""
-    factor = f"{significant(cost.median / than.median, 3)} times as much as"
-    if min(cost.count, than.count) < 2:
-        return f"(of single trials, which show no spread) {factor}"
-    return factor if _differ(cost, than) else "within the spread as much as"
+def _compared(rule: str, one: LimitedRow, other: LimitedRow, named: str, than: str) -> Iterator[Advice]:
+    """State what a packet costs through `named`, a row, in terms of `than`, another; nothing if a cost is unknown."""
+    cost, base = one.figures.cpu_s_per_million_packets, other.figures.cpu_s_per_million_packets
+    if cost is None or base is None or not base.median:
+        return
+    factor = cost.median / base.median
+    words = f"{significant(factor, 3)} times as much router CPU as"
+    if factor < 1:
+        words = f"{percent(1 - factor)} less router CPU than"
+    single = min(cost.count, base.count) < 2
+    if not single and not _differ(cost, base):
+        words = "within the spread as much router CPU as"
+    caveat = " These are single trials, which have no spread." if single else ""
+    place = f"{one.row.payload_bytes} bytes {one.row.direction}"
+    yield Advice(rule, f"{place}: a packet through {named} takes {words} through {than}.{caveat}")
 
 
 def clock_mhz(facts: Mapping[str, Any]) -> float | None:
-    """The clock that the router's machine told at the start of the run [MHz]; none of a CPU that is emulated."""
+    """Return the clock of the router's CPU at the start of the run [MHz]; None: unknown or an emulated CPU."""
     if "emulated" in str(facts.get("guest", "")):
         return None
     value = facts.get("router_cpu_mhz" if "router_kernel" in facts else "cpu_mhz")

@@ -1,38 +1,37 @@
-"""What a reader of one row must know beside its figures."""
+"""Remarks that a reader of one row needs in addition to its figures."""
 
 from __future__ import annotations
 
-from tunnelbench.analysis.numbers import percent, significant
-from tunnelbench.analysis.summary import Figures, Row, TrialClass
+from tunnelbench.analysis.number_format import percent, significant
+from tunnelbench.analysis.summary import Figures, Row, TrialClass, TunnelRow
 
 NOT_IN_STATISTICS = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP)
 
 
 def comments(row: Row) -> tuple[str, ...]:
-    """Short remarks, the gravest first; what is behind them stands in the doubts."""
-    if row.figures is None:
-        return (f"{_why_empty(row)}: {'; '.join(row.reasons)}" if row.reasons else _why_empty(row),)
-    return (*_of_figures(row, row.figures), *_of_classes(row))
+    """Return short remarks, the most serious first; the warnings of the run give the details."""
+    return why_empty(row) if row.figures is None else (*_of_figures(row, row.figures), *class_comments(row))
 
 
-def _why_empty(row: Row) -> str:
-    present = [each.value for each in NOT_IN_STATISTICS if row.classes[each]]
-    return " and ".join(present)
+def why_empty(row: TunnelRow) -> tuple[str, ...]:
+    """Return why a row has no figures: the classes of its trials, and their reasons."""
+    present = " and ".join(each.value for each in NOT_IN_STATISTICS if row.classes[each])
+    return (f"{present}: {'; '.join(row.reasons)}" if row.reasons else present,)
 
 
 def _of_figures(row: Row, figures: Figures) -> list[str]:
     found = []
     if figures.is_above_limit and figures.share_of_limit is not None:
         excess = percent(figures.share_of_limit.median - 1)
-        found.append(f"doubtful: {excess} above what the line can carry")
+        found.append(f"doubtful: {excess} above the limit of the line")
     if figures.is_line_speed:
         found.append("line speed")
     if figures.is_tester_limited:
         found.append("tester-limited" + _extrapolated(figures))
     if row.is_calibration:
-        found.append("calibration: the most that the testers can do")
+        found.append("calibration: maximum of the testers")
     if figures.share_of_baseline is None and not row.is_calibration:
-        found.append("no baseline that counts")
+        found.append("no baseline trial counts")
     if figures.payload_bytes is not None and figures.payload_bytes.median != row.payload_bytes:
         found.append(f"payload in effect {significant(figures.payload_bytes.median)}")
     return found
@@ -45,10 +44,11 @@ def _extrapolated(figures: Figures) -> str:
     return f"; extrapolated: {packets} packets/s, {rate} Mbit/s"
 
 
-def _of_classes(row: Row) -> list[str]:
+def class_comments(row: TunnelRow) -> list[str]:
+    """Return how many trials are left out, and the names of the checks that are not ok."""
     found = []
     if left_out := sum(row.classes[each] for each in NOT_IN_STATISTICS):
-        found.append(f"{row.trials - left_out} of {row.trials} trials count")
+        found.append(f"{left_out} of {row.trials} trials left out")
     if row.doubtful_checks:
-        found.append(f"doubts: {', '.join(row.doubtful_checks)}")
+        found.append(f"warnings: {', '.join(row.doubtful_checks)}")
     return found

@@ -1,4 +1,4 @@
-"""The cost model of each tunnel of a run: its trials, the line through them, and how far that is to be trusted."""
+"""Cost model of each tunnel of a run: the fitted line, its predictions, and a check on the sizes of the run itself."""
 
 from __future__ import annotations
 
@@ -6,39 +6,42 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunnelbench.analysis.cells import Cell, cells_of, load_of, table
 from tunnelbench.analysis.cost import Amount, CostFit, fit_cost
-from tunnelbench.analysis.polish import block_effects
+from tunnelbench.analysis.trial_cells import CellTable, cells_of, table_of
+from tunnelbench.model.frames import FRAME_OVERHEAD_BYTES, IMIX
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TunnelSpec
 from tunnelbench.model.result import TrialRecord
+from tunnelbench.model.udp import frame_bytes
 
 CLAIMED_ERROR_SHARE = 0.15
-"""What is claimed of a prediction between the sizes measured; every run shows how many of its own keep to it."""
-
-FRAME_OVERHEAD_BYTES = 18
-"""Ethernet header 14 and FCS 4, which the frame sizes of RFC 2544 count and IP packets do not."""
+"""Claimed error of a prediction between the measured sizes. Every run reports how many of its own sizes comply."""
 
 FRAME_SIZES_BYTES = (64, 594, 1518)
-IMIX = ((64, 7), (594, 4), (1518, 1))
-"""Frame size and how many of twelve have it: the "simple IMIX" of 7:4:1 IP packets of 40, 576 and 1,500 bytes (as in
-esnet/iperf pull request 1576), in Ethernet frames. RFC 6985 calls such a list a genome."""
+IMIX_FRAMES = tuple((round(frame_bytes(payload_bytes)), times) for payload_bytes, times in IMIX)
+"""Ethernet frame size [bytes], and how many of twelve packets have it.
+
+This is the "simple IMIX" of 7:4:1 IP packets of 40, 576 and 1,500 bytes (as in esnet/iperf pull request 1576). RFC 6985
+calls such a list a genome.
+"""
+
+ONE_SIZE = "a line needs two sizes, and one was measured"
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """One size, predicted from the others."""
+    """A size that was left out of the fit and then predicted from the other sizes."""
 
     payload_bytes: int
-    """As asked for [bytes]."""
+    """Payload as asked for [bytes]."""
     direction: Direction | None
-    """None: all that were measured, together."""
+    """None: all measured directions together."""
     predicted_s: float
-    """Router CPU per data packet with its acknowledgements [s]."""
+    """Router CPU time per data packet with its acknowledgements [s]."""
     measured_s: float
 
     @property
     def error_share(self) -> float:
-        """Predicted over measured, less one."""
+        """Predicted over measured, minus one."""
         return self.predicted_s / self.measured_s - 1
 
     @property
@@ -46,7 +49,7 @@ class LeftOut:
         return abs(self.error_share) <= CLAIMED_ERROR_SHARE
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        """Both directions of one size together."""
+        """Add the other direction of the same size."""
         return LeftOut(
             self.payload_bytes, None, self.predicted_s + other.predicted_s, self.measured_s + other.measured_s
         )
@@ -54,49 +57,44 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one router CPU would carry one way if it were busy all the time with packets of these sizes."""
+    """Load that one fully busy router CPU forwards in one direction, for given frame sizes."""
 
     frame_bytes: int | None
     """Ethernet frame, FCS included [bytes]; None: a mix."""
     direction: Direction
     packet_s: Amount
-    """Router CPU per packet, for a mix the mean [s]."""
+    """Router CPU time per packet; the mean for a mix [s]."""
     packets_per_s: float
     bits_per_s: float
-    """Of Ethernet frames, FCS included, without preamble and gap [bit/s]."""
+    """Ethernet frames with FCS, without preamble and gap [bit/s]."""
     is_extrapolated: bool
-    """Whether a size is outside those measured by more than a tenth."""
+    """True if a size is more than a tenth outside the measured sizes."""
     largest_bytes: int | None
-    """Where the tunnel takes no IP packet as large as asked for, what it takes instead [bytes]; else None."""
+    """Largest IP packet that the tunnel accepts, if it is smaller than asked for [bytes]; else None."""
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """What a packet costs in one tunnel."""
+    """Cost of a packet in one tunnel."""
 
     tunnel: TunnelSpec
     fitted: CostFit
-    """Its parts are the directions."""
+    """Fitted line; its terms are the directions."""
     directions: tuple[Direction, ...]
-    """Those that were measured."""
+    """Directions that were measured."""
     smallest_bytes: int
     largest_bytes: int
-    """Inner IP packets of the data that were measured [bytes]."""
+    """Smallest and largest inner IP packet of the measured data [bytes]."""
     rounds: int
     drift: tuple[float, float]
-    """The slowest and the fastest round, as factors of the cost of the median round."""
+    """Cost in the slowest and in the fastest round, as factors of the median round's."""
     left_out: tuple[LeftOut, ...]
-    """Each size, predicted from the others; empty where too few sizes remain."""
+    """Each size, predicted from the others; empty if too few sizes remain."""
     inner_mtu_bytes: int | None
 
     @property
-    def worst_error_share(self) -> float | None:
-        """The largest error of a size left out; None where none could be."""
-        return max((abs(case.error_share) for case in self.left_out), default=None)
-
-    @property
     def sizes_left_out(self) -> tuple[LeftOut, ...]:
-        """As `left_out`, the directions of a size together."""
+        """Predictions for payload sizes that were left out of the fit, one for each size, both directions in one."""
         by_size: dict[int, LeftOut] = {}
         for case in self.left_out:
             known = by_size.get(case.payload_bytes)
@@ -105,16 +103,16 @@ class CostModel:
 
     @property
     def is_straight(self) -> bool:
-        """Whether at least seven of eight sizes left out were predicted as well as is claimed."""
+        """True if at least seven of eight predicted sizes are within the claimed error."""
         kept = sum(case.is_within_claim for case in self.left_out)
         return bool(self.left_out) and kept * 8 >= len(self.left_out) * 7
 
     def packet_s(self, packet_bytes: float, direction: Direction) -> Amount:
-        """Router CPU of one inner IP packet that travels in a direction [s]."""
+        """Return the router CPU time of one inner IP packet in one direction [s]."""
         return self.fitted.packet_s(direction, packet_bytes)
 
     def predict(self, frames: Sequence[tuple[int, int]], direction: Direction) -> Prediction:
-        """For a mix of Ethernet frames: each size and how many have it."""
+        """Predict the load for a mix of Ethernet frames, given as sizes [bytes] and how many packets have each size."""
         limit = self.inner_mtu_bytes or max(size for size, _ in frames)
         sizes = [(min(size - FRAME_OVERHEAD_BYTES, limit), times) for size, times in frames]
         total = sum(times for _, times in sizes)
@@ -135,14 +133,14 @@ class CostModel:
 
 @dataclass(frozen=True)
 class NoModel:
-    """A tunnel of which nothing can be said, and why."""
+    """A tunnel without a cost model, and the reason."""
 
     tunnel: TunnelSpec
     reason: str
 
 
 def cost_models(records: Sequence[TrialRecord]) -> tuple[CostModel | NoModel, ...]:
-    """One for each tunnel, in the order of the plan."""
+    """Fit a cost model for each tunnel, in the order of the plan."""
     by_tunnel: dict[str, list[TrialRecord]] = {}
     for record in sorted(records, key=lambda record: record.spec.sequence):
         if record.spec.tunnel.kind != CALIBRATION_KIND:
@@ -153,43 +151,43 @@ def cost_models(records: Sequence[TrialRecord]) -> tuple[CostModel | NoModel, ..
 def _model(records: Sequence[TrialRecord]) -> CostModel | NoModel:
     tunnel = records[0].spec.tunnel
     cells, why_not = cells_of(records)
-    sizes = {cell.payload_bytes for cell in cells}
-    if len(sizes) < 2:
-        reason = why_not or ("one size makes no line" if sizes else "no trial counts")
-        return NoModel(tunnel, reason)
-    effects = block_effects(table(cells))
-    directions = tuple(direction for direction in Direction if any(cell.direction is direction for cell in cells))
-    try:
-        fitted = fit_cost([load_of(cell, effects, directions) for cell in cells], directions)
-    except ValueError:
-        return NoModel(tunnel, "the sizes measured do not tell fixed and per byte cost apart")
+    table = table_of(cells)
+    if len(table.payloads) < 2:
+        return NoModel(tunnel, why_not or (ONE_SIZE if cells else "no trial counts"))
+    fitted = _fit(table)
+    if fitted is None:
+        return NoModel(tunnel, "the measured sizes do not separate the fixed cost from the cost per byte")
     proofs = [record.proof for record in records if record.proof is not None]
     return CostModel(
         tunnel=tunnel,
         fitted=fitted,
-        directions=directions,
+        directions=table.directions,
         smallest_bytes=round(min(cell.packet_bytes for cell in cells)),
         largest_bytes=round(max(cell.packet_bytes for cell in cells)),
-        rounds=len(effects),
-        drift=(math.exp(max(effects.values())), math.exp(min(effects.values()))),
-        left_out=tuple(case for size in sorted(sizes) for case in _leave_out(size, cells, directions)),
+        rounds=len(table.effects),
+        drift=(math.exp(max(table.effects.values())), math.exp(min(table.effects.values()))),
+        left_out=tuple(case for payload_bytes in table.payloads for case in _leave_out(payload_bytes, table)),
         inner_mtu_bytes=min((proof.inner_mtu_bytes for proof in proofs if proof.inner_mtu_bytes), default=None),
     )
 
 
-def _leave_out(payload_bytes: int, cells: Sequence[Cell], directions: Sequence[Direction]) -> list[LeftOut]:
-    """One size predicted from the others, the rounds' speeds taken from the others too."""
-    kept = [cell for cell in cells if cell.payload_bytes != payload_bytes]
-    if len({cell.payload_bytes for cell in kept}) < 2:
-        return []
-    effects = block_effects(table(kept))
+def _fit(table: CellTable) -> CostFit | None:
+    """Fit a fixed cost and a cost per byte for each direction; None if the cells do not determine them."""
     try:
-        fitted = fit_cost([load_of(cell, effects, directions) for cell in kept], directions)
+        return fit_cost([table.load_of(cell) for cell in table.cells], table.directions)
     except ValueError:
+        return None
+
+
+def _leave_out(payload_bytes: int, table: CellTable) -> list[LeftOut]:
+    """Predict one size from the other sizes, with the effects of the rounds taken from the other sizes too."""
+    kept = table_of([cell for cell in table.cells if cell.payload_bytes != payload_bytes])
+    fitted = _fit(kept) if len(kept.payloads) >= 2 and kept.directions == table.directions else None
+    if fitted is None:
         return []
     found = []
-    for cell in cells:
+    for cell in table.cells:
         if cell.payload_bytes == payload_bytes:
-            load = load_of(cell, effects, directions)
+            load = kept.load_of(cell)
             found.append(LeftOut(payload_bytes, cell.direction, fitted.of(load.flows).value, load.busy))
     return found

@@ -1,4 +1,4 @@
-"""What limits the throughput of a row, from what was stored of its trials, each with its evidence."""
+"""Limits of the throughput of a row, with the evidence from its stored trials."""
 
 from __future__ import annotations
 
@@ -7,156 +7,169 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tunnelbench.analysis.numbers import percent, significant
+from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Figures, Row
-from tunnelbench.model.result import CpuUsage, TcpMeasurement, TrialRecord
+from tunnelbench.model.result import APPLICATION_LIMITED_SHARE, TcpMeasurement, TrialRecord, Verdict
 
 FULL_FROM = 0.95
-"""Busy share from which a CPU has nothing left: the threshold of rule 6 for the testers' CPUs."""
+"""Busy share from which a CPU counts as full: the threshold of rule 6 for the testers' CPUs."""
 
-HELD_BACK_FROM = 0.5
-"""Share of its busy time for which a sender must have been held back for that to be what limits it."""
+SENDER_LIMITED_FROM = 0.5
+"""Share of the busy time for which a window or buffer must limit the sender to be reported as the limit."""
 
 MATHIS_CONSTANT = math.sqrt(3 / 2)
-"""Of the rate that TCP reaches at a loss ratio (Mathis, Semke, Mahdavi, Ott: The Macroscopic Behavior of the TCP
-Congestion Avoidance Algorithm, 1997), each packet acknowledged."""
+"""Constant in the formula for TCP's rate at a loss ratio, with an acknowledgement for each packet.
+
+Source: Mathis, Semke, Mahdavi, Ott: The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, 1997.
+"""
 
 LOSS_EXPLAINS_FROM = 0.5
-"""Share of that rate from which the loss explains the throughput: the formula is good to about a factor of two. One who
-is faster than it allows by more than that was not held back by the loss, or sent segments again that were not lost."""
+"""Share of the formula's rate from which the loss explains the throughput.
+
+The formula is accurate to about a factor of two. A sender that exceeds it by more was not limited by the loss, or it
+retransmitted segments that were not lost.
+"""
 
 
 class Limit(StrEnum):
-    """What a row can be limited by."""
+    """A limit of the throughput of a row."""
 
     LINE = "line"
     ROUTER_CPU = "router CPU"
     ONE_CORE = "one core of several"
     TESTER = "tester"
     WINDOW = "window"
+    APPLICATION = "sending program"
+    QUEUE = "queue of the router"
     LOSS = "loss"
     UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that limits a row."""
+class LimitFinding:
+    """One limit of a row."""
 
     limit: Limit
     evidence: str
-    """In words, with the figures that decided: medians of the trials that count."""
+    """Text with the figures that decided: medians of the trials that count."""
 
 
-def what_limits(row: Row, records: Sequence[TrialRecord]) -> tuple[Finding, ...]:
-    """What limits a row, of which `records` are the trials; none where it has no figures or no router.
+def find_limits(row: Row, records: Sequence[TrialRecord]) -> tuple[LimitFinding, ...]:
+    """Return the limits of a row, whose trials are `records`; none if it has no figures or no router.
 
-    All that is found, for a line and a CPU may be full at once. UNKNOWN alone where nothing is.
+    A row can have several limits: a line and a CPU can both be full. UNKNOWN is returned only if no limit is found.
     """
     trials = [record.tcp for record in records if record.counts and record.tcp is not None]
     if row.figures is None or row.is_calibration or not trials:
         return ()
+    if row.is_at_load:
+        return (LimitFinding(Limit.APPLICATION, f"the plan paces the sender at {row.load} Mbit/s"),)
     found = [
         *_line(row.figures),
         *_tester(row.figures, trials),
         *_router(trials),
-        *_window(trials),
+        *_named_by(records, "router-queues", Limit.QUEUE),
+        *(_named_by(records, "router-losses", Limit.LOSS) or _named_by(records, "retransmits", Limit.LOSS)),
+        *(_application(trials) or _window(trials)),
     ]
     return tuple(found or _loss(trials) or [_unknown(trials)])
 
 
-def _line(figures: Figures) -> list[Finding]:
+def _named_by(records: Sequence[TrialRecord], name: str, limit: Limit) -> list[LimitFinding]:
+    """Report a limit that a check found in at least half of the trials that count, in the check's words."""
+    counting = [record for record in records if record.counts]
+    checks = [check for record in counting for check in record.checks if check.name == name]
+    found = [check.reason for check in checks if check.verdict is not Verdict.OK]
+    return [LimitFinding(limit, found[0])] if found and len(found) * 2 >= len(counting) else []
+
+
+def _line(figures: Figures) -> list[LimitFinding]:
     if figures.share_of_limit is None or not (figures.is_line_speed or figures.is_above_limit):
         return []
     share = percent(figures.share_of_limit.median)
-    return [Finding(Limit.LINE, f"{share} of what the link can carry of this payload")]
+    return [LimitFinding(Limit.LINE, f"{share} of the link's limit for this payload")]
 
 
-def _tester(figures: Figures, trials: Sequence[TcpMeasurement]) -> list[Finding]:
+def _tester(figures: Figures, trials: Sequence[TcpMeasurement]) -> list[LimitFinding]:
     if not figures.is_tester_limited:
         return []
     busiest = percent(_median(trials, lambda trial: trial.window.busiest_tester_share))
     router = percent(_median(trials, lambda trial: trial.router_busy_share))
-    return [Finding(Limit.TESTER, f"a tester's CPU was {busiest} busy, {_far_end(trials)}the router's {router}")]
-
-
-def _far_end(trials: Sequence[TcpMeasurement]) -> str:
-    """How busy the tunnel's far end was, where it is a machine of its own, as part of a sentence."""
     shares = [share for trial in trials if (share := trial.window.far_end_busy_share) is not None]
-    return f"the tunnel's far end {percent(median(shares))}, " if shares else ""
+    far_end = f"the tunnel's far end {percent(median(shares))}, " if shares else ""
+    return [LimitFinding(Limit.TESTER, f"a tester's CPU was {busiest} busy, {far_end}the router's {router}")]
 
 
-def _router(trials: Sequence[TcpMeasurement]) -> list[Finding]:
-    """One CPU that is full: the router's only one, one of several, or all of them."""
+def _router(trials: Sequence[TcpMeasurement]) -> list[LimitFinding]:
+    """Report full CPUs: the router's only one, one of several, or all of them."""
     by_cpu = _busy_by_cpu(trials)
-    full = {cpu: share for cpu, share in by_cpu.items() if share >= FULL_FROM}
+    full = {cpus: share for cpus, share in by_cpu.items() if share >= FULL_FROM}
     if not full:
         return []
     who = _who(trials)
     if len(full) == len(by_cpu):
-        cpus = "CPU " + ", ".join(map(str, full)) if all(cpu >= 0 for cpu in full) else "all CPUs"
-        return [Finding(Limit.ROUTER_CPU, f"{cpus} {percent(min(full.values()))} busy; {who}")]
-    first, share = max(full.items(), key=lambda item: item[1])
-    rest = [other for cpu, other in by_cpu.items() if cpu not in full]
+        names = "all CPUs" if any(len(cpus) > 1 for cpus in full) else "CPU " + ", ".join(str(cpu) for (cpu,) in full)
+        return [LimitFinding(Limit.ROUTER_CPU, f"{names} {percent(min(full.values()))} busy; {who}")]
+    (first, *_), share = max(full.items(), key=lambda item: item[1])
+    rest = [other for cpus, other in by_cpu.items() if cpus not in full]
     evidence = f"CPU {first} {percent(share)} busy, the other {len(rest)} at most {percent(max(rest))}; {who}"
-    return [Finding(Limit.ONE_CORE, evidence)]
+    return [LimitFinding(Limit.ONE_CORE, evidence)]
 
 
-def _busy_by_cpu(trials: Sequence[TcpMeasurement]) -> dict[int, float]:
-    """Median busy share of each of the router's CPUs; of older records, of all together under the number -1."""
-    kept: list[Sequence[CpuUsage]] = [trial.window.router_by_cpu for trial in trials]
-    if not all(kept):
-        usages = [trial.window.router_cpu for trial in trials]
-        number = usages[0].cpus[0] if len(usages[0].cpus) == 1 else -1
-        return {number: median([usage.busy_share for usage in usages])}
-    shares: dict[int, list[float]] = {}
-    for usages_of_trial in kept:
-        for usage in usages_of_trial:
-            shares.setdefault(usage.cpus[0], []).append(usage.busy_share)
-    return {cpu: median(values) for cpu, values in shares.items()}
+def _busy_by_cpu(trials: Sequence[TcpMeasurement]) -> dict[tuple[int, ...], float]:
+    """Return the median busy share of each CPU of the router, or of all together in records without each CPU's."""
+    has_each = all(trial.window.router_by_cpu for trial in trials)
+    shares: dict[tuple[int, ...], list[float]] = {}
+    for trial in trials:
+        for usage in trial.window.router_by_cpu if has_each else (trial.window.router_cpu,):
+            shares.setdefault(usage.cpus, []).append(usage.busy_share)
+    return {cpus: median(values) for cpus, values in shares.items()}
 
 
 def _who(trials: Sequence[TcpMeasurement]) -> str:
-    """Whose work it was: the tunnel's programs by their own accounts, the kernel's split by clock ticks."""
+    """State who used the CPU: the tunnel's programs by their own CPU time, softirq and system by clock ticks."""
     parts = []
-    names = dict.fromkeys(name for trial in trials for name in trial.window.program_cpu_s)
+    windows = [trial.window for trial in trials]
+    names = dict.fromkeys(name for window in windows for name in window.program_cpu_s)
     for name in names:
-        share = _median(
-            trials,
-            lambda trial, name=name: (  # type: ignore[misc]
-                trial.window.program_cpu_s.get(name, 0.0) / trial.window.duration_s
-            ),
-        )
+        share = median([window.program_cpu_s.get(name, 0.0) / window.duration_s for window in windows])
         parts.append(f"{name} {percent(share)} of a CPU")
     if not names and any(trial.daemon_busy_share for trial in trials):
         parts.append(f"the tunnel's programs {percent(_median(trials, lambda t: t.daemon_busy_share or 0.0))} of a CPU")
-    softirq = _median(trials, lambda trial: trial.window.router_cpu.softirq_s / trial.window.duration_s)
-    system = _median(trials, lambda trial: trial.window.router_cpu.system_s / trial.window.duration_s)
+    softirq = median([window.router_cpu.softirq_s / window.duration_s for window in windows])
+    system = median([window.router_cpu.system_s / window.duration_s for window in windows])
     parts.append(f"by clock ticks softirq {percent(softirq)}, system {percent(system)}")
     return "; ".join(parts)
 
 
-def _window(trials: Sequence[TcpMeasurement]) -> list[Finding]:
+def _application(trials: Sequence[TcpMeasurement]) -> list[LimitFinding]:
+    """Report the sending program as the limit if TCP mostly had nothing to send (application-limited)."""
+    shares = [share for trial in trials if (share := trial.sender_busy_share) is not None]
+    if not shares or median(shares) >= APPLICATION_LIMITED_SHARE:
+        return []
+    evidence = f"application-limited: data was in flight for {percent(median(shares))} of the time only"
+    return [LimitFinding(Limit.APPLICATION, evidence)]
+
+
+def _window(trials: Sequence[TcpMeasurement]) -> list[LimitFinding]:
     senders = [trial.sender for trial in trials if trial.sender is not None and trial.sender.busy_s > 0]
     if not senders:
         return []
     rtt = f"round trip {significant(median([sender.rtt_ms for sender in senders]), 3)} ms"
-    found = []
-    receiver = median([sender.receiver_window_s / sender.busy_s for sender in senders])
-    if receiver >= HELD_BACK_FROM:
-        found.append(
-            Finding(Limit.WINDOW, f"the receiver's window held the sender back {percent(receiver)} of its time; {rtt}")
-        )
-    buffer = median([sender.send_buffer_s / sender.busy_s for sender in senders])
-    if buffer >= HELD_BACK_FROM:
-        found.append(
-            Finding(Limit.WINDOW, f"the send buffer held the sender back {percent(buffer)} of its time; {rtt}")
-        )
-    return found
+    shares = {
+        "receiver's window": median([sender.receiver_window_s / sender.busy_s for sender in senders]),
+        "send buffer": median([sender.send_buffer_s / sender.busy_s for sender in senders]),
+    }
+    return [
+        LimitFinding(Limit.WINDOW, f"the {name} limited the sender {percent(share)} of the time; {rtt}")
+        for name, share in shares.items()
+        if share >= SENDER_LIMITED_FROM
+    ]
 
 
-def _loss(trials: Sequence[TcpMeasurement]) -> list[Finding]:
-    """Where nothing is full: whether TCP could have been any faster with the losses that it saw."""
+def _loss(trials: Sequence[TcpMeasurement]) -> list[LimitFinding]:
+    """Report loss as the limit if TCP cannot be much faster at the measured loss ratio and round trip."""
     explained = []
     for trial in trials:
         sent = trial.counters.data_packets
@@ -169,16 +182,16 @@ def _loss(trials: Sequence[TcpMeasurement]) -> list[Finding]:
     if not LOSS_EXPLAINS_FROM <= share <= 1 / LOSS_EXPLAINS_FROM:
         return []
     evidence = (
-        f"{percent(loss)} of the segments were sent again; with a round trip of {significant(rtt_ms, 3)} ms TCP gets "
-        f"{percent(share)} of what such a loss allows"
+        f"{percent(loss)} of the segments were retransmitted; with a round trip of {significant(rtt_ms, 3)} ms the "
+        f"throughput is {percent(share)} of TCP's rate at this loss"
     )
-    return [Finding(Limit.LOSS, evidence)]
+    return [LimitFinding(Limit.LOSS, evidence)]
 
 
-def _unknown(trials: Sequence[TcpMeasurement]) -> Finding:
+def _unknown(trials: Sequence[TcpMeasurement]) -> LimitFinding:
     router = percent(max(_busy_by_cpu(trials).values()))
     tester = percent(_median(trials, lambda trial: trial.window.busiest_tester_share))
-    return Finding(Limit.UNKNOWN, f"the router's busiest CPU was {router} busy, the testers' {tester}")
+    return LimitFinding(Limit.UNKNOWN, f"the router's busiest CPU was {router} busy, the testers' {tester}")
 
 
 def _median(trials: Sequence[TcpMeasurement], figure: Callable[[TcpMeasurement], float]) -> float:

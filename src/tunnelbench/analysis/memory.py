@@ -1,4 +1,4 @@
-"""Whether a program's memory grows: a straight line through its samples, and how sure its slope is."""
+"""Growth of a program's memory: a straight line through its samples, and the error of its slope."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tunnelbench.analysis.least_squares import fit, student_t_quantile
+from tunnelbench.analysis.statistics import CONFIDENCE
 
 MOST_SAMPLES = 1024
-"""Kept of each program; then every other one is left out, and half as many are taken."""
+"""Most memory samples that are kept for each program. At this number every second one is dropped."""
 
 BLOCKS = 16
-"""Neighbouring samples depend on each other: the line goes through the means of so many blocks."""
+"""Blocks of samples whose means the line is fitted to. Single samples depend on their neighbours."""
 
-PAGE_BYTES = 4096
-"""Memory comes in pages: what grows by less is not seen."""
+ROUTER_PAGE_BYTES = 4096
+"""Assumed size of a memory page. Growth by less is not visible."""
 
 HARMLESS_BYTES = 1 << 20
-"""Of growth in a week: a router of 32 MiB (TL-WR841N) has a few to spare."""
+"""Growth in a week that does no harm: a router with 32 MiB (TL-WR841N) has a few MiB free."""
 
 WEEK_S = 7 * 86_400
-CONFIDENCE = 0.95
 
 
 class Growth(StrEnum):
-    """What can be said of a program's memory."""
+    """Statement about a program's memory."""
 
     GROWS = "grows"
     STEADY = "does not grow"
@@ -36,7 +36,7 @@ class Growth(StrEnum):
 
 @dataclass(frozen=True)
 class MemoryTrend:
-    """Resident memory of one program since it last began."""
+    """Resident memory of one program since its last start."""
 
     program: str
     first_bytes: int
@@ -44,13 +44,14 @@ class MemoryTrend:
     observed_s: float
     slope_bytes_per_s: float | None
     error_bytes_per_s: float | None
-    """Half the 95 % interval of the slope, at least a page over the time; None: too few samples. Both are of the second
-    half: programs take memory while they warm up."""
+    """Half the 95 % interval of the slope, and at least a page over the time; None: too few samples.
+
+    Slope and error are those of the second half of the samples, because programs take memory while they warm up.
+    """
 
     @property
     def growth(self) -> Growth:
-        """`grows` where the slope is above its error; `does not grow` where slope and error together stay below 1 MiB
-        in a week."""
+        """`grows` if the slope exceeds its error, `does not grow` if both together are below 1 MiB in a week."""
         slope, error = self.slope_bytes_per_s, self.error_bytes_per_s
         if slope is None or error is None:
             return Growth.UNKNOWN
@@ -60,8 +61,8 @@ class MemoryTrend:
 
 
 @dataclass
-class _Kept:
-    """Samples of one program, thinned out so that they stay few."""
+class _ThinnedSamples:
+    """Samples of one program, of which some are dropped so that their number stays limited."""
 
     times_s: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
@@ -83,28 +84,25 @@ class _Kept:
         self.skipped = self.every - 1
 
 
-def is_our_own(program: str) -> bool:
-    """Whether it is a tester's program, not one of the tunnel."""
-    return not program.startswith(("router/", "server/"))
-
-
-class Samples:
-    """The memory of programs over time; what was before a restart or a gap is another process's."""
+class MemorySamples:
+    """Memory of programs over time, since the last restart or gap, at which other processes start."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _ThinnedSamples] = {}
 
-    def begin_anew(self, *, with_our_own: bool) -> None:
-        """Other processes have those names now: the tunnel's, or all."""
-        self._kept = {name: kept for name, kept in self._kept.items() if is_our_own(name) and not with_our_own}
+    def discard(self, *, include_testers: bool) -> None:
+        """Discard the samples of the tunnel's programs, or of all programs."""
+        for name in [*self._kept]:
+            if include_testers or name.startswith(("router/", "server/")):  # others are TunnelBench's own programs
+                del self._kept[name]
 
     def take(self, at_s: float, sizes: Mapping[str, int]) -> None:
-        """One look."""
+        """Add a sample of each program."""
         for program, size in sizes.items():
-            self._kept.setdefault(program, _Kept()).take(at_s, size)
+            self._kept.setdefault(program, _ThinnedSamples()).take(at_s, size)
 
     def trends(self) -> tuple[MemoryTrend, ...]:
-        """Of every program."""
+        """Return the trend of every program."""
         return tuple(
             trend_of(program, kept.times_s, kept.sizes, kept.last_s, kept.last_bytes)
             for program, kept in self._kept.items()
@@ -114,7 +112,7 @@ class Samples:
 def trend_of(
     program: str, times_s: Sequence[float], sizes: Sequence[int], last_s: float, last_bytes: int
 ) -> MemoryTrend:
-    """The line through the second half of the samples."""
+    """Fit a line to the second half of the samples."""
     slope, error = None, None
     half = len(times_s) // 2
     times, values = times_s[half:], sizes[half:]
@@ -128,5 +126,5 @@ def trend_of(
         slope = line.values[1]
         spread = math.sqrt(line.covariance[1][1]) * (line.scatter or 0.0)
         spread *= student_t_quantile((1 + CONFIDENCE) / 2, BLOCKS - 2)
-        error = max(spread, PAGE_BYTES / (times[-1] - times[0]))
+        error = max(spread, ROUTER_PAGE_BYTES / (times[-1] - times[0]))
     return MemoryTrend(program, sizes[0], last_bytes, last_s - times_s[0], slope, error)

@@ -1,7 +1,7 @@
-"""What the series of a soak says, read once and piece by piece: a week takes no more memory than a minute.
+"""Summary of the series of a soak, read once and chunk by chunk: a week takes no more memory than a minute.
 
-Losses belong to the second in which the packets were sent. The receiver notices a missing packet by the next one that
-arrives: what is missing when packets come again after silence was lost in the silent seconds.
+A loss is attributed to the second in which the packets were sent. The receiver detects a missing packet when the next
+packet arrives. Packets that are missing after a silence were therefore lost in the silent seconds.
 """
 
 from __future__ import annotations
@@ -10,48 +10,49 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from tunnelbench.analysis.memory import MemoryTrend, Samples
-from tunnelbench.analysis.numbers import percent
+from tunnelbench.analysis.memory import MemorySamples, MemoryTrend
+from tunnelbench.analysis.number_format import percent
 from tunnelbench.model.plan import TrialSpec
-from tunnelbench.model.soak import INTERVAL_S, REKEY, RESTART, Soak, SoakChunk, SoakPart, SoakReading
+from tunnelbench.model.result import Check, Verdict
+from tunnelbench.model.soak import REKEY, RESTART, SOAK_INTERVAL_S, Soak, SoakChunk, SoakPart, SoakReading
 
 MOST_EVENTS = 50
-"""Of restarts, of rekeys and of gaps so many are named; all are counted."""
+"""Largest number of restarts, of rekeys and of gaps that are listed; all of them are counted."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Something at a time of the soak."""
+    """An event at a time of the soak."""
 
     at_s: float
-    """Since the first packet of all, gaps included [s]."""
+    """Time since the first packet of the soak, gaps included [s]."""
     text: str
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Nobody measured: neither carried nor lost."""
+    """A time without measurement: its packets count neither as carried nor as lost."""
 
     at_s: float
-    """Since the first packet of all [s]."""
+    """Time since the first packet of the soak [s]."""
     duration_s: float
 
 
 @dataclass(frozen=True)
 class SoakSummary:
-    """A soak in a few figures; None where it has no such figure."""
+    """A soak in a few figures; None: the soak has no such figure."""
 
     spec: TrialSpec
     planned_s: float
     measured_s: float
-    """For how long packets were offered [s]."""
+    """Time during which packets were offered [s]."""
     rate_pps: float
     is_echo: bool
     parts: int
     sent_packets: int
     received_packets: int
     lost_packets: int
-    """On the path: what the testers' sockets dropped is theirs."""
+    """Packets lost on the path, without those that the testers' sockets dropped."""
     late_packets: int | None
     duplicated_packets: int
     reordered_packets: int
@@ -59,17 +60,17 @@ class SoakSummary:
     tester_dropped_packets: int
     seconds_with_loss: int
     longest_loss_free_s: float
-    """Without a packet lost; it ends at a gap [s]."""
+    """Longest time without a lost packet; it ends at a gap [s]."""
     worst_second: Moment | None
-    """The one in which most packets were lost; None: none was."""
+    """Second with the most lost packets; None: no packet was lost."""
     worst_second_lost_packets: int
     delay_p50_ns: float | None
-    """Of the longest part that came to its end."""
+    """Median delay of the longest part that ended [ns]."""
     delay_p99_worst_ns: float | None
-    """99th percentile of the worst second."""
+    """99th percentile of the delay in the worst second [ns]."""
     delay_max_ns: float | None
     router_busy_share: float | None
-    """Mean of the seconds."""
+    """Mean over the seconds."""
     router_busy_max_share: float | None
     gaps: int
     gaps_s: float
@@ -79,13 +80,13 @@ class SoakSummary:
     rekeys: int
     rekey_list: tuple[Moment, ...]
     memory: tuple[MemoryTrend, ...]
-    """Of the tunnel's programs, then of our own."""
+    """Memory of the tunnel's programs, then of TunnelBench's own programs."""
     ended: str
-    """Why the last part ended before its time, `unknown` where nobody noted it; empty where it did not."""
+    """Reason for which the last part ended early, `unknown` if it was not recorded; empty if it ended in time."""
 
     @property
     def is_complete(self) -> bool:
-        return self.measured_s >= self.planned_s - 1.5 * INTERVAL_S
+        return self.measured_s >= self.planned_s - 1.5 * SOAK_INTERVAL_S
 
     @property
     def offered_pps(self) -> float:
@@ -97,13 +98,13 @@ class SoakSummary:
 
     @property
     def loss_ratio(self) -> float:
-        """Lost on the path over sent, 0 to 1."""
+        """Packets lost on the path over packets sent, 0 to 1."""
         return self.lost_packets / self.sent_packets if self.sent_packets else 0.0
 
 
 @dataclass
 class _Second:
-    """One that may still turn out to have lost packets."""
+    """A second whose losses are not final yet."""
 
     at_s: float
     duration_s: float
@@ -112,7 +113,7 @@ class _Second:
 
 @dataclass
 class _Silence:
-    """Seconds in a row in which packets were sent and none arrived."""
+    """Consecutive seconds in which packets were sent and none arrived."""
 
     at_s: float = 0.0
     seconds: int = 0
@@ -124,7 +125,7 @@ class _Silence:
 
 @dataclass
 class _Losses:
-    """Attributes what is missing to seconds."""
+    """Attributes missing packets to seconds."""
 
     lost: int = 0
     seconds: int = 0
@@ -149,11 +150,11 @@ class _Losses:
                 silence.most_sent, silence.most_sent_at_s = reading.sent_packets, at_s
             return
         if self._silence.seconds:
-            # Of this second no more can be lost than was sent and did not arrive; the rest is the silence's.
+            # A second cannot lose more packets than it sent without receiving; the rest was lost in the silence.
             own = min(missing, max(0, reading.sent_packets - reading.received_packets))
             self._end_silence(missing - own)
             missing = own
-        if missing < 0 and self._last is not None:  # some of what was missing has come after all
+        if missing < 0 and self._last is not None:  # packets that were missing have arrived late
             back = min(-missing, max(0, self._last.lost))
             self._last.lost -= back
             missing += back
@@ -164,8 +165,11 @@ class _Losses:
         self._last = _Second(at_s, duration_s, missing)
 
     def end_part(self, tail: int | None) -> None:
-        """`tail`: what is missing at the end beyond what the numbers left out; None: nobody noted it, and of silent
-        seconds all is lost."""
+        """End a part.
+
+        `tail` is the number of packets missing after the last packet that arrived. None: it was not recorded, and all
+        packets of silent seconds count as lost.
+        """
         if self._silence.seconds:
             silent = self._silence.sent if tail is None else min(tail, self._silence.sent)
             self._end_silence(silent)
@@ -187,7 +191,7 @@ class _Losses:
         self._settle_last()
         self.lost += in_it
         if not in_it:
-            self._free_s += silence.duration_s  # they were only late
+            self._free_s += silence.duration_s  # the packets were late, not lost
             return
         self._close_stretch()
         self.seconds += silence.seconds
@@ -213,14 +217,14 @@ class _Losses:
         self._free_s = 0.0
 
 
-class _Tally:
-    """Sums over the readings."""
+class _Sums:
+    """Sums over the readings of a soak."""
 
     def __init__(self, soak: Soak) -> None:
         self.soak = soak
         self.losses = _Losses()
         self.measured_s = 0.0
-        self.sums = [0] * len(COUNTED)
+        self.counts = [0] * len(COUNTED)
         self.late: int | None = None
         self.p99_worst: float | None = None
         self.delay_max: float | None = None
@@ -230,7 +234,7 @@ class _Tally:
         self.gap_count, self.gaps_s = 0, 0.0
         self.events: dict[str, list[Moment]] = {RESTART: [], REKEY: []}
         self.event_counts = {RESTART: 0, REKEY: 0}
-        self.samples = Samples()
+        self.samples = MemorySamples()
         self._part: SoakPart | None = None
         self._missing = 0
         self._end_s = 0.0
@@ -243,17 +247,13 @@ class _Tally:
         for event in chunk.events:
             self.event_counts[event.kind] += 1
             if event.kind == RESTART:
-                self.samples.begin_anew(with_our_own=False)
+                self.samples.discard(include_testers=False)
             if len(self.events[event.kind]) < MOST_EVENTS:
                 self.events[event.kind].append(Moment(offset_s + event.at_s, event.text))
         for reading in chunk.readings:
             self._take_reading(offset_s, reading)
         if chunk.readings:
             self.samples.take(offset_s + chunk.readings[-1].end_s, chunk.memory_bytes)
-
-    def end(self) -> None:
-        """All was taken."""
-        self._end_part()
 
     @property
     def _offset_s(self) -> float:
@@ -262,17 +262,18 @@ class _Tally:
     def _begin_part(self, part: SoakPart) -> None:
         before_s = self._offset_s + self._end_s
         had_one = self._part is not None
-        self._end_part()
+        self.end_part()
         self._part, self._missing, self._end_s = part, 0, 0.0
         if had_one:
-            self.samples.begin_anew(with_our_own=True)
+            self.samples.discard(include_testers=True)
             self.gap_count += 1
             gap = Gap(before_s, max(0.0, self._offset_s - before_s))
             self.gaps_s += gap.duration_s
             if len(self.gaps) < MOST_EVENTS:
                 self.gaps.append(gap)
 
-    def _end_part(self) -> None:
+    def end_part(self) -> None:
+        """End the current part, if there is one."""
         if self._part is not None:
             counts = self._part.counts
             self.losses.end_part(None if counts is None else counts.lost_packets - self._missing)
@@ -282,7 +283,7 @@ class _Tally:
         self.measured_s += duration_s
         self._end_s = max(self._end_s, reading.end_s)
         self._missing += reading.missing_packets
-        self.sums = [before + count for before, count in zip(self.sums, _counted(reading), strict=True)]
+        self.counts = [before + count for before, count in zip(self.counts, _counted(reading), strict=True)]
         if reading.late_packets is not None:
             self.late = (self.late or 0) + reading.late_packets
         if reading.delay_p99_ns is not None:
@@ -308,48 +309,55 @@ _counted = attrgetter(*COUNTED)
 
 
 def summarise_soak(soak: Soak, chunks: Iterable[tuple[int, SoakChunk]]) -> SoakSummary:
-    """The whole series, read once: pieces with the numbers of their parts, in order."""
-    tally = _Tally(soak)
+    """Summarise the series of a soak, given as chunks in order with the numbers of their parts."""
+    sums = _Sums(soak)
     for number, chunk in chunks:
-        tally.take(number, chunk)
-    tally.end()
-    losses = tally.losses
+        sums.take(number, chunk)
+    sums.end_part()
+    losses = sums.losses
     ended = [part.counts for part in soak.parts if part.counts is not None and part.counts.delay is not None]
     longest = max(ended, key=lambda counts: counts.sent_packets, default=None)
     last = soak.parts[-1] if soak.parts else None
     return SoakSummary(
         spec=soak.spec,
         planned_s=soak.duration_s,
-        measured_s=tally.measured_s,
+        measured_s=sums.measured_s,
         rate_pps=soak.rate_pps,
         is_echo=soak.is_echo,
         parts=len(soak.parts),
-        **dict(zip(COUNTED, tally.sums, strict=True)),
+        **dict(zip(COUNTED, sums.counts, strict=True)),
         lost_packets=losses.lost,
-        late_packets=tally.late,
+        late_packets=sums.late,
         seconds_with_loss=losses.seconds,
         longest_loss_free_s=losses.longest_free_s,
         worst_second=Moment(losses.worst_at_s, "") if losses.worst else None,
         worst_second_lost_packets=losses.worst,
         delay_p50_ns=longest.delay.p50_ns if longest and longest.delay else None,
-        delay_p99_worst_ns=tally.p99_worst,
-        delay_max_ns=tally.delay_max,
-        router_busy_share=tally.busy_s / tally.busy_of_s if tally.busy_of_s else None,
-        router_busy_max_share=tally.busy_max,
-        gaps=tally.gap_count,
-        gaps_s=tally.gaps_s,
-        gap_list=tuple(tally.gaps),
-        restarts=tally.event_counts[RESTART],
-        restart_list=tuple(tally.events[RESTART]),
-        rekeys=tally.event_counts[REKEY],
-        rekey_list=tuple(tally.events[REKEY]),
-        memory=tally.samples.trends(),
+        delay_p99_worst_ns=sums.p99_worst,
+        delay_max_ns=sums.delay_max,
+        router_busy_share=sums.busy_s / sums.busy_of_s if sums.busy_of_s else None,
+        router_busy_max_share=sums.busy_max,
+        gaps=sums.gap_count,
+        gaps_s=sums.gaps_s,
+        gap_list=tuple(sums.gaps),
+        restarts=sums.event_counts[RESTART],
+        restart_list=tuple(sums.events[RESTART]),
+        rekeys=sums.event_counts[REKEY],
+        rekey_list=tuple(sums.events[REKEY]),
+        memory=sums.samples.trends(),
         ended="" if last is None or (last.ended_at and not last.ended) else last.ended or "unknown",
     )
 
 
+def check_soak(soak: Soak, chunks: Iterable[tuple[int, SoakChunk]]) -> Check:
+    """Judge a soak as a whole (rule 20): loss, a restart or a gap makes it a note."""
+    summary = summarise_soak(soak, chunks)
+    is_odd = summary.lost_packets or summary.restarts or summary.gaps
+    return Check("soak", Verdict.NOTE if is_odd else Verdict.OK, in_words(summary), rule=20)
+
+
 def in_words(summary: SoakSummary) -> str:
-    """The figures that matter most, in a sentence."""
+    """Return the most important figures as a sentence."""
     words = [
         f"{summary.measured_s:.0f} of {summary.planned_s:.0f} s at {summary.rate_pps:.6g} packets/s",
         f"{summary.lost_packets} of {summary.sent_packets} packets lost ({percent(summary.loss_ratio)})",

@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tunnelbench.model.soak import INTERVAL_S, Soak, SoakChunk
+from tunnelbench.model.soak import SOAK_INTERVAL_S, Soak, SoakChunk
 
 Chunks = Callable[[], Iterable[tuple[int, SoakChunk]]]
-"""Reads the series anew: pieces with the numbers of their parts."""
+"""Function that reads the series from its start: chunks with the numbers of their parts."""
 
 
 @dataclass
 class SoakColumn:
-    """A stretch of the series in which somebody measured."""
+    """Section of the series that contains measurements."""
 
     start_s: float
     end_s: float
-    """Since the first packet of all, gaps included [s]."""
+    """Time since the first packet of the soak, gaps included [s]."""
     sent_packets: int = 0
     received_packets: int = 0
     lost_packets: int = 0
-    """On the path."""
+    """Packets lost on the path."""
     busy_s: float = 0.0
     watched_s: float = 0.0
 
     @property
     def router_busy_share(self) -> float | None:
-        """Of the router's CPUs; None: nobody looked."""
+        """Busy share of the router's CPUs; None: not sampled."""
         return self.busy_s / self.watched_s if self.watched_s else None
 
 
 def soak_columns(soak: Soak, chunks: Chunks, most: int) -> list[SoakColumn]:
-    """At most so many columns of one width, an interval's at least; those in which nobody measured are left out."""
+    """Return at most so many columns of equal width, at least an interval wide, without those that have no reading."""
     began_s = {part.number: part.started_s - soak.parts[0].started_s for part in soak.parts}
     end_s = max((began_s[number] + chunk.readings[-1].end_s for number, chunk in chunks() if chunk.readings), default=0)
-    width_s = max(INTERVAL_S, end_s / most)
+    width_s = max(SOAK_INTERVAL_S, end_s / most)
     columns: dict[int, SoakColumn] = {}
     for number, chunk in chunks():
         for reading in chunk.readings:

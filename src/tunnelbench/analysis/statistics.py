@@ -1,15 +1,15 @@
-"""Median, spread and ties of a handful of repeats (rule 19)."""
+"""Median, spread and ties of a few repeats (rule 19)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
 
 INTERVAL_FROM = 5
-"""Repeats from which the spread is a bootstrap interval; below, resampling says no more than minimum and maximum."""
+"""Repeats from which the spread is a bootstrap interval. Fewer repeats give no better spread than their extremes."""
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -19,36 +19,38 @@ SEED = 2544
 
 @dataclass(frozen=True)
 class Estimate:
-    """The median of some repeats and their spread, in the unit of the values."""
+    """Median and spread of some repeats, in the unit of the values."""
 
     median: float
     low: float
     high: float
-    """Minimum and maximum up to four repeats, from five on the 95 % bootstrap interval of the median."""
+    """Minimum and maximum of up to four repeats, else the 95 % bootstrap interval of the median."""
     count: int
-    """Repeats."""
+    """Number of repeats."""
+
+    def times(self, factor: float) -> Estimate:
+        """Convert to another unit."""
+        return Estimate(self.median * factor, self.low * factor, self.high * factor, self.count)
 
     def ties_with(self, other: Estimate) -> bool:
-        """Whether the difference of the medians is inside the spread: the two ranges overlap.
-
-        Of single values nothing is known but themselves: they tie when they are equal.
-        """
+        """Return True if the spreads overlap; two single values tie if they are equal."""
         return self.low <= other.high and other.low <= self.high
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Median and spread of at least one value; ValueError for none."""
+    """Return median and spread of the values; raises ValueError if there is no value."""
     low, high = bootstrap_interval(values) if len(values) >= INTERVAL_FROM else (min(values), max(values))
     return Estimate(median(values), low, high, len(values))
 
 
-def tie(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether the difference of two samples is inside their spread."""
-    return estimate(values).ties_with(estimate(others))
+def estimate_known(values: Iterable[float | None]) -> Estimate | None:
+    """Return median and spread of the values that are not None; None if there is no such value."""
+    known = [value for value in values if value is not None]
+    return estimate(known) if known else None
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two in the middle; ValueError for none."""
+    """Return the middle value, or the mean of the two middle values; raises ValueError if there is no value."""
     if not values:
         raise ValueError("no values, no median")
     ordered = sorted(values)
@@ -56,9 +58,9 @@ def median(values: Sequence[float]) -> float:
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Percentile bootstrap interval of the median (Efron 1979): its bounds at 2.5 and 97.5 % of the resampled medians.
+    """Return the percentile bootstrap interval of the median (Efron 1979): 2.5 and 97.5 % of the resampled medians.
 
-    Only the ranks are resampled, once for each number of values: how often a rank ends up in the middle does not
+    Ranks are resampled instead of values, once for each number of values. How often a rank is in the middle does not
     depend on the values.
     """
     ordered = sorted(values)
@@ -75,7 +77,7 @@ def _middle(ordered: Sequence[float], lower: int, upper: int) -> float:
 
 @cache
 def _middle_ranks(count: int) -> Mapping[tuple[int, int], int]:
-    """How often each two ranks are the middle ones of a resample of `count` values; equal ranks for an odd count."""
+    """Return how often each two ranks are the middle of a resample of `count` values; equal ranks if it is odd."""
     random = Random(SEED)  # noqa: S311 - nothing secret
     lower, upper = (count - 1) // 2, count // 2
     ranks: Counter[tuple[int, int]] = Counter()
@@ -86,7 +88,7 @@ def _middle_ranks(count: int) -> Mapping[tuple[int, int], int]:
 
 
 def _at(weighted: Sequence[tuple[float, int]], position: float) -> float:
-    """The first of ordered values with their weights at which the sum of the weights reaches `position`."""
+    """Return the first of ordered, weighted values at which the sum of the weights reaches `position`."""
     passed = 0
     for value, weight in weighted:
         passed += weight

@@ -1,4 +1,4 @@
-"""One row for each tunnel, payload and direction: what its trials say together."""
+"""Rows of the TCP table: one for each tunnel, payload and direction, with medians over its trials."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
-from tunnelbench.analysis.statistics import Estimate, estimate, median
-from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TunnelSpec
-from tunnelbench.model.result import Outcome, TcpMeasurement, TrialRecord, Verdict
+from tunnelbench.analysis.encryption import is_encrypted
+from tunnelbench.analysis.statistics import Estimate, estimate, estimate_known, median
+from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TrialSpec, TunnelSpec
+from tunnelbench.model.result import PACED_SHARE, Outcome, TcpMeasurement, TrialRecord, Verdict
 
 LINE_SPEED_FROM = 0.99
 """Share of the physical limit from which a row is at line speed (rule 17)."""
 ABOVE_LIMIT_FROM = 1.005
-"""Share of the physical limit from which a figure is doubted (rule 17)."""
+"""Share of the physical limit from which a row is doubtful (rule 17)."""
+IDLE_DAEMON_BELOW = 0.01
+"""Share of one CPU below which the programs of a tunnel carry none of its packets."""
 TESTER_RULE = 6
-"""The rule whose doubtful checks say that the testers were the limit."""
+"""Rule whose doubtful checks show that the testers were the limit."""
 
 HIGHEST_IS_BEST = ("throughput_bps", "data_pps")
 LOWEST_IS_BEST = ("cpu_s_per_million_packets", "cpu_s_per_gigabit")
 
+RowKey = tuple[str, int, Direction, Test, str]
+"""Tunnel name, payload [bytes], direction, test and load: trials with one key are repeats of each other."""
+
 
 class TrialClass(StrEnum):
-    """What a trial is worth: its verdict where it was timed, else why it was not."""
+    """Class of a trial: its verdict if it was timed, else the reason why it was not."""
 
     OK = "ok"
     NOTE = "note"
@@ -35,58 +42,65 @@ class TrialClass(StrEnum):
 
 
 def trial_class(record: TrialRecord) -> TrialClass:
-    """The class under which a trial is counted."""
     if record.outcome not in {Outcome.MEASURED, Outcome.VOID}:
         return TrialClass(record.outcome.value)
     return TrialClass(record.verdict.value)
 
 
 def count_classes(records: Iterable[TrialRecord]) -> Mapping[TrialClass, int]:
-    """How many trials there are of each class, all classes named."""
+    """Return the number of trials of each class; classes without a trial have 0."""
     counted = Counter(trial_class(record) for record in records)
     return {each: counted[each] for each in TrialClass}
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Medians over the trials that count; None where no trial has the figure."""
+    """Medians over the trials that count; None: no trial has the figure."""
 
     throughput_bps: Estimate
     """TCP payload at the receiver [bit/s]."""
     share_of_baseline: Estimate | None
-    """Throughput over that of the baseline with the same payload and direction, in the same round where it counts
-    there, else over the baseline's median."""
+    """Throughput over the baseline's throughput with the same payload and direction.
+
+    The baseline is that of the same round, or the median of all rounds if the baseline trial of that round does not
+    count.
+    """
     data_pps: Estimate
     ack_pps: Estimate
-    """Packets per second, from interface counters."""
+    """Data packets and acknowledgements per second, from interface counters."""
     router_busy_share: Estimate
-    """Of the router's CPUs, inside the traffic."""
+    """Busy share of the router's CPUs during the traffic."""
     router_user_share: Estimate
     router_system_share: Estimate
     router_softirq_share: Estimate
     router_steal_share: Estimate
-    """By clock ticks, indicative only (rule 11)."""
+    """Shares by clock ticks, indicative only (rule 11)."""
     daemon_share: Estimate | None
-    """The tunnel's processes on the router, of one CPU; None: there are none."""
+    """CPU time of the tunnel's processes on the router, as a share of one CPU; None: the tunnel has no process."""
     tester_busy_share: Estimate
     foreign_share: Estimate
-    """Processes that are not ours on the CPUs of the testbed, of one CPU."""
+    """CPU time of background load on the testbed's CPUs, as a share of one CPU."""
     cpu_s_per_million_packets: Estimate | None
-    """Router CPU [s], ACKs counted as packets."""
+    """Router CPU time per million packets, acknowledgements included [s]."""
     cpu_s_per_gigabit: Estimate | None
-    """Router CPU [s] per 10^9 bits of TCP payload."""
+    """Router CPU time per 10^9 bits of TCP payload [s]."""
     payload_bytes: Estimate | None
     """Effective TCP payload of a full segment [bytes]."""
     retransmits: Estimate | None
     ping_worst_ms: float | None
-    """Worst of all trials; None: no answer came in any."""
+    """Slowest answer in all trials [ms]; None: no answer came in any trial."""
     pings_sent: int
     pings_lost: int
-    """Summed over the trials."""
+    """Sums over the trials."""
     share_of_limit: Estimate | None
-    """Throughput over what the link can carry of this payload; None: the link has no rate."""
+    """Throughput over the limit of the link for this payload; None: the link has no rate."""
     is_tester_limited: bool
-    """At least half of the trials say that a tester, not the router, was the limit."""
+    """True if in at least half of the trials a tester, not the router, was the limit."""
+
+    @property
+    def is_in_kernel(self) -> bool:
+        """True if programs of the tunnel took no CPU time, or as little as an idle daemon."""
+        return self.daemon_share is None or self.daemon_share.median < IDLE_DAEMON_BELOW
 
     @property
     def is_line_speed(self) -> bool:
@@ -98,46 +112,41 @@ class Figures:
 
     @property
     def extrapolated_pps(self) -> float | None:
-        """Packets per second, data and ACKs, that one router CPU would carry if it were busy all the time.
+        """Packets per second, acknowledgements included, that one fully busy router CPU would carry.
 
-        Where the testers could not offer that much (rule 6), else None. The cost of a packet changes with the load, so
-        this is an extrapolation.
+        None if the testers were not the limit (rule 6). The cost of a packet changes with the load, so this is an
+        extrapolation.
         """
         cost = self.cpu_s_per_million_packets
         return 1e6 / cost.median if self.is_tester_limited and cost and cost.median else None
 
     @property
     def extrapolated_bps(self) -> float | None:
-        """As `extrapolated_pps`, in TCP payload [bit/s]."""
+        """TCP payload that one fully busy router CPU would carry, as `extrapolated_pps` [bit/s]."""
         cost = self.cpu_s_per_gigabit
         return 1e9 / cost.median if self.is_tester_limited and cost and cost.median else None
 
 
 @dataclass(frozen=True)
-class Row:
-    """All trials of one tunnel with one payload in one direction."""
+class TunnelRow:
+    """Trials of one tunnel with one payload in one direction, without their figures."""
 
     tunnel: TunnelSpec
     payload_bytes: int
-    """As asked for [bytes]."""
+    """Payload as asked for [bytes]; IMIX_PAYLOAD_BYTES is the mix."""
     direction: Direction
     classes: Mapping[TrialClass, int]
     doubtful_checks: tuple[str, ...]
-    """Names of the checks that made a trial doubtful or void; those of the testers' limit only where the row as a whole
-    is not tester-limited."""
-    reasons: tuple[str, ...]
-    """Why trials have no figure that counts."""
-    versions: Mapping[str, str]
-    """As `TunnelProof.versions`."""
-    figures: Figures | None
-    """None: no trial counts."""
-    best: frozenset[str] = frozenset()
-    """Names of the figures that no other row of its group beats.
+    """Names of the checks that made a trial doubtful or void.
 
-    A group is all tunnels with the same payload and direction; the baseline and the calibration are none. Rows that
-    tie with the best one are as good as it. Figures that grow with the load are ranked only in a group whose rows are
-    all limited by the router: the cost of a packet is what tells the others apart.
+    Checks of the testers' limit are left out if the row is tester-limited.
     """
+    reasons: tuple[str, ...]
+    """Reasons for which trials do not count."""
+    versions: Mapping[str, str]
+    """Versions of the tunnel's programs in the row's trials, as `joined_versions` returns them."""
+    is_encrypted: bool | None
+    """True if the tunnel encrypts its packets; None: unknown."""
 
     @property
     def trials(self) -> int:
@@ -145,54 +154,115 @@ class Row:
 
     @property
     def is_calibration(self) -> bool:
-        """Whether the testers were alone: there was no router whose CPU could have been used."""
+        """True if the testers were connected directly, without a router."""
         return self.tunnel.kind == CALIBRATION_KIND
 
 
-def summarise(records: Sequence[TrialRecord]) -> tuple[Row, ...]:
-    """One row for each tunnel, payload and direction of TCP, in the order of the plan."""
-    grouped: dict[tuple[str, int, Direction], list[TrialRecord]] = {}
-    of_tcp = [record for record in records if record.spec.test is Test.TCP]
-    for record in sorted(of_tcp, key=lambda record: record.spec.sequence):
-        spec = record.spec
-        grouped.setdefault((spec.tunnel.name, spec.payload_bytes, spec.direction), []).append(record)
-    baselines: dict[tuple[int, Direction], list[TrialRecord]] = {}
-    for (_, payload, direction), group in grouped.items():
+@dataclass(frozen=True)
+class Row(TunnelRow):
+    """TCP trials of one tunnel with one payload in one direction."""
+
+    figures: Figures | None
+    """None: no trial counts."""
+    load: str = ""
+    """Rate at which the plan paces the sender [Mbit/s]; empty: not paced."""
+    best: frozenset[str] = frozenset()
+    """Names of the figures that no other row of the group beats.
+
+    A group is all tunnels with the same payload and direction, without the baseline and the calibration. Rows that tie
+    with the best row are marked too. Figures that grow with the load are ranked only if all rows of the group are
+    limited by the router; otherwise only the cost of a packet is comparable.
+    """
+
+    @property
+    def key(self) -> RowKey:
+        return self.tunnel.name, self.payload_bytes, self.direction, Test.TCP, self.load
+
+    @property
+    def is_at_load(self) -> bool:
+        """True if the plan paced the sender, and the tunnel carried that rate."""
+        if not self.load or self.figures is None:
+            return False
+        return self.figures.throughput_bps.median >= PACED_SHARE * float(self.load) * 1e6
+
+
+def row_key(spec: TrialSpec) -> RowKey:
+    """Return the key of the row that a trial belongs to."""
+    return spec.tunnel.name, spec.payload_bytes, spec.direction, spec.test, spec.load
+
+
+def trials_by_row(records: Iterable[TrialRecord]) -> dict[RowKey, list[TrialRecord]]:
+    """Return the trials of each row."""
+    found: dict[RowKey, list[TrialRecord]] = {}
+    for record in records:
+        found.setdefault(row_key(record.spec), []).append(record)
+    return found
+
+
+def group_trials(records: Iterable[TrialRecord]) -> list[tuple[list[TrialRecord], list[TrialRecord]]]:
+    """Return the trials of each row in the order of the plan, each with the baseline trials that it compares with."""
+    groups = trials_by_row(sorted(records, key=lambda record: record.spec.sequence))
+    baselines: dict[tuple[object, ...], list[TrialRecord]] = {}
+    for key, group in groups.items():
         if group[0].spec.tunnel.is_baseline:
-            baselines.setdefault((payload, direction), group)
-    rows = [_row(group, baselines.get((payload, direction), [])) for (_, payload, direction), group in grouped.items()]
-    return _marked(rows)
+            baselines.setdefault(key[1:], group)
+    return [(group, baselines.get(key[1:], [])) for key, group in groups.items()]
 
 
-def _row(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) -> Row:
+def row_facts(records: Sequence[TrialRecord], *, is_tester_limited: bool) -> dict[str, Any]:
+    """Return the fields of a `TunnelRow` for the trials of one row."""
     spec = records[0].spec
-    proofs = [record.proof for record in records if record.proof is not None]
-    figures = _figures(records, baseline)
-    if figures is not None and spec.tunnel.kind == CALIBRATION_KIND:
-        figures = replace(figures, cpu_s_per_million_packets=None, cpu_s_per_gigabit=None)  # no router carried anything
-    told = figures is not None and figures.is_tester_limited
-    grave = [
+    failed = [
         check.name
         for record in records
         for check in record.checks
-        if check.verdict in {Verdict.DOUBTFUL, Verdict.VOID} and not (told and check.rule == TESTER_RULE)
+        if check.verdict in {Verdict.DOUBTFUL, Verdict.VOID} and not (is_tester_limited and check.rule == TESTER_RULE)
     ]
-    return Row(
-        tunnel=spec.tunnel,
-        payload_bytes=spec.payload_bytes,
-        direction=spec.direction,
-        classes=count_classes(records),
-        doubtful_checks=tuple(dict.fromkeys(grave)),
-        reasons=tuple(dict.fromkeys(reason for record in records for reason in _why_no_figure(record))),
-        versions=proofs[0].versions if proofs else {},
-        figures=figures,
+    return {
+        "tunnel": spec.tunnel,
+        "payload_bytes": spec.payload_bytes,
+        "direction": spec.direction,
+        "classes": count_classes(records),
+        "doubtful_checks": tuple(dict.fromkeys(failed)),
+        "reasons": tuple(dict.fromkeys(reason for record in records for reason in record.void_reasons)),
+        "versions": joined_versions(records),
+        "is_encrypted": is_encrypted(spec.tunnel, records),
+    }
+
+
+def joined_versions(records: Iterable[TrialRecord]) -> Mapping[str, str]:
+    """Return the versions of the programs in some trials, as in `TunnelProof.versions`.
+
+    A program whose version changed has all of its versions, such as `2.6.14, 2.7.0`.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        for program, version in (record.proof.versions if record.proof else {}).items():
+            found.setdefault(program, {})[version] = None
+    return {program: ", ".join(versions) for program, versions in found.items()}
+
+
+def is_tester_limited(records: Sequence[TrialRecord]) -> bool:
+    """Return True if a check of the testers' limit is doubtful in at least half of the trials."""
+    limited = sum(
+        any(check.rule == TESTER_RULE and check.verdict is Verdict.DOUBTFUL for check in record.checks)
+        for record in records
     )
+    return limited * 2 >= len(records)
 
 
-def _why_no_figure(record: TrialRecord) -> list[str]:
-    if record.counts:
-        return []
-    return [record.reason] if record.reason else [c.reason for c in record.checks if c.verdict is Verdict.VOID]
+def summarise(records: Sequence[TrialRecord]) -> tuple[Row, ...]:
+    """Return a row for each tunnel, payload and direction of TCP, in the order of the plan."""
+    groups = group_trials(record for record in records if record.spec.test is Test.TCP)
+    return _marked([_row(group, baseline) for group, baseline in groups])
+
+
+def _row(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) -> Row:
+    figures = _figures(records, baseline)
+    if figures is not None and records[0].spec.tunnel.kind == CALIBRATION_KIND:  # no router forwarded the packets
+        figures = replace(figures, cpu_s_per_million_packets=None, cpu_s_per_gigabit=None)
+    facts = row_facts(records, is_tester_limited=figures is not None and figures.is_tester_limited)
+    return Row(**facts, figures=figures, load=records[0].spec.load)
 
 
 def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) -> Figures | None:
@@ -205,25 +275,19 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         return estimate([figure(trial) for trial in trials])
 
     def where_known(figure: Callable[[TcpMeasurement], float | None]) -> Estimate | None:
-        known = [value for trial in trials if (value := figure(trial)) is not None]
-        return estimate(known) if known else None
+        return estimate_known(figure(trial) for trial in trials)
 
-    is_calibration = records[0].spec.tunnel.kind == CALIBRATION_KIND
-    shares = [] if is_calibration else _shares_of_baseline(counting, baseline)  # the cables are not in its way
-    limited = [
-        any(check.rule == TESTER_RULE and check.verdict is Verdict.DOUBTFUL for check in record.checks)
-        for record, _ in counting
-    ]
+    is_calibration = records[0].spec.tunnel.kind == CALIBRATION_KIND  # its path has no cables to compare
     return Figures(
         throughput_bps=of(lambda trial: trial.throughput_bps),
-        share_of_baseline=estimate(shares) if shares else None,
+        share_of_baseline=None if is_calibration else estimate_known(_shares_of_baseline(counting, baseline)),
         data_pps=of(lambda trial: trial.data_pps),
         ack_pps=of(lambda trial: trial.ack_pps),
         router_busy_share=of(lambda trial: trial.router_busy_share),
-        router_user_share=of(lambda trial: _of_router(trial, trial.window.router_cpu.user_s)),
-        router_system_share=of(lambda trial: _of_router(trial, trial.window.router_cpu.system_s)),
-        router_softirq_share=of(lambda trial: _of_router(trial, trial.window.router_cpu.softirq_s)),
-        router_steal_share=of(lambda trial: _of_router(trial, trial.window.router_cpu.steal_s)),
+        router_user_share=of(lambda trial: trial.window.router_cpu.share(trial.window.router_cpu.user_s)),
+        router_system_share=of(lambda trial: trial.window.router_cpu.share(trial.window.router_cpu.system_s)),
+        router_softirq_share=of(lambda trial: trial.window.router_cpu.share(trial.window.router_cpu.softirq_s)),
+        router_steal_share=of(lambda trial: trial.window.router_cpu.share(trial.window.router_cpu.steal_s)),
         daemon_share=where_known(lambda trial: trial.daemon_busy_share),
         tester_busy_share=of(lambda trial: trial.tester_busy_share),
         foreign_share=of(lambda trial: trial.foreign_cpu_s / trial.bracket_s if trial.bracket_s else 0.0),
@@ -237,21 +301,18 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         share_of_limit=where_known(
             lambda trial: trial.throughput_bps / trial.physical_limit_bps if trial.physical_limit_bps else None
         ),
-        is_tester_limited=sum(limited) * 2 >= len(limited),
+        is_tester_limited=is_tester_limited([record for record, _ in counting]),
     )
-
-
-def _of_router(trial: TcpMeasurement, cpu_s: float) -> float:
-    """CPU time in the window as a share of the router's CPUs."""
-    usage = trial.window.router_cpu
-    return cpu_s / (usage.wall_s * len(usage.cpus))
 
 
 def _shares_of_baseline(
     counting: Sequence[tuple[TrialRecord, TcpMeasurement]], baseline: Sequence[TrialRecord]
 ) -> list[float]:
-    """One ratio a trial. Pairs of one round share its drift; a round without a baseline takes the median of the others,
-    which makes the median of the ratios the ratio of the medians where no round has one."""
+    """Return a ratio for each trial; none if no baseline trial counts.
+
+    Both trials of a round have the same drift of the machine. A round without a baseline is compared with the median
+    baseline, so that the median of the ratios is the ratio of the medians if no round has a baseline of its own.
+    """
     by_round = {
         record.spec.round: record.tcp.throughput_bps
         for record in baseline
@@ -264,24 +325,40 @@ def _shares_of_baseline(
 
 
 def _marked(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows with the best of each group marked."""
-    rivals: dict[tuple[int, Direction], list[Row]] = {}
+    """Return the rows with the best figures of each group marked."""
+    rivals: dict[RowKey, list[Row]] = {}
     for row in rows:
-        if row.figures is not None and not (row.tunnel.is_baseline or row.is_calibration):
-            rivals.setdefault((row.payload_bytes, row.direction), []).append(row)
-    return tuple(replace(row, best=_best(row, rivals.get((row.payload_bytes, row.direction), []))) for row in rows)
+        if _is_ranked(row):
+            rivals.setdefault(_group(row), []).append(row)
+    leading = {group: _leading(own) for group, own in rivals.items()}
+    return tuple(replace(row, best=_best(row, leading[_group(row)])) if _is_ranked(row) else row for row in rows)
 
 
-def _best(row: Row, rivals: Sequence[Row]) -> frozenset[str]:
-    """The figures of `row` that no rival beats; none where it has no rival or is none itself."""
-    if len(rivals) < 2 or row not in rivals:
-        return frozenset()
-    router_limited = not any(rival.figures and rival.figures.is_tester_limited for rival in rivals)
+def _group(row: Row) -> RowKey:
+    """Return the key of the rows that a row is compared with: those of all tunnels with the same traffic."""
+    return ("", *row.key[1:])
+
+
+def _is_ranked(row: Row) -> bool:
+    """Return True if a row's figures are compared with those of its rivals."""
+    return row.figures is not None and not (row.tunnel.is_baseline or row.is_calibration)
+
+
+def _leading(rivals: Sequence[Row]) -> Mapping[str, Estimate]:
+    """Return the best value of each figure that is ranked among the rivals; none if there is one row only."""
+    if len(rivals) < 2:
+        return {}
+    is_loaded = any(rival.load for rival in rivals)
+    router_limited = not is_loaded and not any(rival.figures and rival.figures.is_tester_limited for rival in rivals)
     ranked = [(name, max) for name in HIGHEST_IS_BEST if router_limited] + [(name, min) for name in LOWEST_IS_BEST]
-    won = set()
+    found = {}
     for name, first in ranked:
-        values = [value for rival in rivals if (value := getattr(rival.figures, name)) is not None]
-        own: Estimate | None = getattr(row.figures, name)
-        if own is not None and own.ties_with(first(values, key=lambda value: value.median)):
-            won.add(name)
-    return frozenset(won)
+        if values := [value for rival in rivals if (value := getattr(rival.figures, name)) is not None]:
+            found[name] = first(values, key=lambda value: value.median)
+    return found
+
+
+def _best(row: Row, leading: Mapping[str, Estimate]) -> frozenset[str]:
+    """Return the figures of a row that no rival beats."""
+    own = {name: getattr(row.figures, name) for name in leading}
+    return frozenset(name for name, leader in leading.items() if own[name] is not None and own[name].ties_with(leader))

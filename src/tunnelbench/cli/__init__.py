@@ -1,34 +1,67 @@
-"""The command line: one module a verb; the only place that prints or turns an error into an exit code.
+"""The command line: one module for each verb. Only this package prints, or turns an error into an exit code.
 
-`tunnelbench --help` is to answer within 150 ms, so a verb's module is imported when the verb is used and not before.
+`tunnelbench --help` must answer within 150 ms, so a verb's module is imported only when the verb is used.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import importlib
 import os
 import signal
+import stat
 import sys
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from tunnelbench import __version__
-from tunnelbench.cli.telling import say, shout
+from tunnelbench.cli.stderr_messages import lost_output, report_error, say, send_to_nowhere, shout
+from tunnelbench.host.signals import REPEAT, AskedToEnd, ask_again, asking_to_end, undisturbed
 from tunnelbench.model.errors import ExitCode, UserError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a file system that is full. Any file can meet them, so they are answered here."""
+
+
+EXIT_CODES = (
+    "Exit status: 0 done; 1 a check or comparison failed; 2 wrong input; 3 not possible here, or nothing was measured; "
+    "130 Ctrl-C; 143 SIGTERM."
+)
+
+
+def choose_colour(_context: click.Context, _option: click.Parameter, when: str | None) -> None:
+    """Apply --color to the environment, which `common_options.has_colour` reads; `auto` leaves it as it is."""
+    if when in {"always", "never"}:
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            os.environ.pop(name, None)
+        os.environ["FORCE_COLOR" if when == "always" else "NO_COLOR"] = "1"
+
+
+COLOUR_OPTION = click.Option(
+    ["--color"],
+    type=click.Choice(["auto", "always", "never"]),
+    callback=choose_colour,
+    expose_value=False,
+    help="Colours in the output; auto: on a terminal. NO_COLOR and FORCE_COLOR are obeyed.",
+)
 
 
 class Verb(click.Command):
-    """Stands in for a verb: knows its name and short help, and imports `tunnelbench.cli.<name>` when it is used.
+    """A placeholder for a verb, with its name and short help; imports `tunnelbench.cli.<name>` when the verb is used.
 
-    That module's `command` is the real click command; its short help is taken from here.
+    The attribute `command` of the imported module is the real click command.
     """
 
     def load(self) -> click.Command:
         command: click.Command = importlib.import_module(f"{__name__}.{self.name}").command
+        if COLOUR_OPTION not in command.params:
+            command.params.append(COLOUR_OPTION)
+        command.epilog = EXIT_CODES
         return command
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
@@ -36,84 +69,152 @@ class Verb(click.Command):
 
 
 class Verbs(click.Group):
-    """The group of all verbs; answers a user's error with a sentence, a hint and an exit code."""
+    """The group of all verbs; turns a user's error into a sentence, a hint and an exit code."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line as this process, which signals can ask to end. Tests within a process call `main`."""
+        AskedToEnd.is_repeated = True
+        for number in (*asking_to_end(), REPEAT):
+            signal.signal(number, asked_to_end)
+        sys.unraisablehook = silent_if_asked
+        atexit.register(end_in_peace)
+        return super().__call__(*args, **kwargs)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         fill_missing_streams()
-        return super().main(*args, **kwargs)
+        try:
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                end_in_peace()
+        except OSError as error:
+            if any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__)):
+                send_to_nowhere(sys.stdout, error)  # the output is the reason, whichever part of the program wrote it
+                report_error(lost_output())
+                sys.exit(ExitCode.CANNOT)
+            if is_without_temporary_folder(error):
+                say(f"tunnelbench: {error.strerror}")
+            elif error.errno in NO_ROOM:
+                say(f"tunnelbench: {error.filename or 'a file'} cannot be written: {error.strerror}")
+            else:
+                raise
+            say("hint: `df /run /tmp` and `df` of the folder of the store show what is full; make room there")
+            sys.exit(ExitCode.CANNOT)
+        except AskedToEnd as asked:
+            end_in_peace()
+            if asked.number == signal.SIGINT:
+                say("tunnelbench: interrupted")
+                sys.exit(ExitCode.INTERRUPTED)
+            sys.exit(ExitCode.TERMINATED)
 
     def invoke(self, ctx: click.Context) -> Any:
-        for number in asking_to_end():
-            signal.signal(number, asked_to_end)
-        atexit.register(end_in_peace)
+        report_warnings()
+        leave_untrusted_folders()
+        os.umask(os.umask(0o077) | stat.S_IWOTH)  # no file or folder of this process is writable for everybody
         try:
             return super().invoke(ctx)
         except UserError as error:
-            say(f"tunnelbench: {error.message}")
-            if error.hint:
-                say(f"hint: {error.hint}")
+            end_in_peace()  # also if a signal came first: the error says what could not be taken down
+            report_error(error)
             ctx.exit(error.exit_code)
-        except KeyboardInterrupt:
-            say("tunnelbench: interrupted")
-            ctx.exit(ExitCode.INTERRUPTED)
 
 
-ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+def is_without_temporary_folder(error: OSError) -> bool:
+    """Return True if Python found no folder for temporary files, because all of them are full or read-only."""
+    return error.errno == errno.ENOENT and error.filename is None and "temporary directory" in str(error.strerror)
 
 
-def asking_to_end() -> list[signal.Signals]:
-    """The signals that ask to end; not those that whoever started us wants ignored, as `nohup` does."""
-    return [number for number in ASK_TO_END if signal.getsignal(number) is not signal.SIG_IGN]
+def report_warnings() -> None:
+    """Print warnings of the log through `say`; without a handler, Python would print them as they are."""
+    import logging  # noqa: PLC0415 # --help must not wait for it
+
+    from tunnelbench.cli.command_log import StderrHandler  # noqa: PLC0415 # the same
+
+    logger = logging.getLogger("tunnelbench")
+    if not logger.handlers:
+        handler = StderrHandler(logging.WARNING)
+        handler.setFormatter(logging.Formatter("tunnelbench: %(message)s"))
+        logger.addHandler(handler)
 
 
-def asked_to_end(number: int, _frame: FrameType | None) -> NoReturn:
-    """End by an exception, so that whatever is set up is taken down; a further request does not cut that short."""
-    for signal_number in asking_to_end():
-        signal.signal(signal_number, already_ending)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    shout("tunnelbench: asked to end")
-    sys.exit(ExitCode.TERMINATED)
+def leave_untrusted_folders() -> None:
+    """Take folders out of PATH in which another user could put a program that root would start."""
+    from tunnelbench.host.trust import trusted_search_path  # noqa: PLC0415 # --help must not wait for it
+
+    if "PATH" in os.environ:
+        os.environ["PATH"], faults = trusted_search_path(os.environ["PATH"])
+        for fault in faults:
+            say(f"tunnelbench: {fault}")
+
+
+def asked_to_end(number: int, frame: FrameType | None) -> None:
+    """Raise an exception, so that a run takes its testbed down. A second signal does not interrupt the removal."""
+    if number != REPEAT:
+        AskedToEnd.number = number
+    if undisturbed.is_beginning(frame):
+        ask_again()
+        return
+    for other in asking_to_end():
+        signal.signal(other, already_ending)
+    if AskedToEnd.number != signal.SIGINT:
+        shout("tunnelbench: stopping because of a signal")
+    raise AskedToEnd
 
 
 def already_ending(_number: int, _frame: FrameType | None) -> None:
-    """Say that the first request was heard."""
-    shout("tunnelbench: everything is being taken down, a moment please")
+    """Print that the program is already stopping, for a second signal."""
+    shout("tunnelbench: the testbed is being removed, please wait")
+
+
+def silent_if_asked(lost: sys.UnraisableHookArgs) -> None:
+    """Report an exception that Python drops, except AskedToEnd, which is raised again."""
+    if not isinstance(lost.exc_value, AskedToEnd):
+        sys.__unraisablehook__(lost)
 
 
 def end_in_peace() -> None:
-    """While Python ends there is nothing left to be taken down, and a request would only change the exit status."""
-    for number in asking_to_end():
+    """Ignore signals while Python ends: the testbed is already removed, and a signal would change the exit status."""
+    if not AskedToEnd.is_repeated:
+        return
+    for number in (*asking_to_end(), REPEAT):
         signal.signal(number, signal.SIG_IGN)
+    AskedToEnd.is_repeated = False
 
 
 def fill_missing_streams() -> None:
-    """Whoever closed a standard stream wants nothing from it; Python has None there, which breaks whatever writes."""
+    """Replace each closed standard stream by /dev/null: Python sets it to None, and writing to None fails."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # it stays open to the end
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # it stays open until Python ends
 
 
 @click.group(
     cls=Verbs,
     commands=[
-        Verb("audit", short_help="Hold the figures of a published table against each other."),
-        Verb("check", short_help="Name every error in plan and testbed files."),
-        Verb("clean", short_help="Remove what killed runs left behind, and nothing else."),
-        Verb("compare", short_help="Say what is faster or slower, run or published result."),
-        Verb("doctor", short_help="Say what a run needs, what is missing here, and what mends it."),
-        Verb("export", short_help="Write a run as one file to pass on, without names."),
-        Verb("import", short_help="Store a run that was measured elsewhere."),
+        Verb("audit", short_help="Check if the figures of a published table agree with each other."),
+        Verb("check", short_help="List every error in plan and testbed files."),
+        Verb("clean", short_help="Remove what killed or kept runs left behind."),
+        Verb("compare", short_help="Compare two runs or published results."),
+        Verb("completion", short_help="Write the completion script for bash, zsh or fish."),
+        Verb("doctor", short_help="List what a run needs, what is missing, and how to fix it."),
+        Verb("export", short_help="Write a run as one file to share, without names."),
+        Verb("help", short_help="Explain a verb, as --help does."),
+        Verb("import", short_help="Store a run from a file that `export` wrote."),
         Verb("list", short_help="List plans, testbeds, tunnels, references or runs."),
-        Verb("report", short_help="Write a run's results as a table, for a wiki, as CSV or JSON."),
-        Verb("run", short_help="Measure what a plan says on a testbed, and print the table."),
-        Verb("schema", short_help="Write the JSON Schema of what is written for programs."),
-        Verb("show", short_help="Show one plan, tunnel, reference or run in full."),
-        Verb("site", short_help="Make pages from exported runs and published results."),
-        Verb("testbed", short_help="Build a virtual router's image, or look inside."),
+        Verb("man", short_help="Write the manual pages into a folder."),
+        Verb("report", short_help="Write a run's results as a table, a page, CSV or JSON."),
+        Verb("run", short_help="Measure a plan on a testbed, and print the table."),
+        Verb("schema", short_help="Write the JSON Schema of a JSON output."),
+        Verb("show", short_help="Show a plan, tunnel, testbed, reference or run in full."),
+        Verb("site", short_help="Make a web site from exported runs and published results."),
+        Verb("testbed", short_help="Build a virtual router's image, or open a shell on it."),
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-@click.version_option(__version__, prog_name="tunnelbench", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", prog_name="tunnelbench", message="%(prog)s %(version)s")
 def main() -> None:
     """Measure what a router can carry through a VPN tunnel, and what that costs it."""
+
+
+main.params.append(COLOUR_OPTION)
+main.epilog = f"{EXIT_CODES} The first run: sudo tunnelbench run."

@@ -1,4 +1,4 @@
-"""`tunnelbench audit`: a published table held against itself."""
+"""`tunnelbench audit`: check if the figures of a published table agree with each other."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from pathlib import Path
 
 import click
 
-from tunnelbench.analysis.audit.decode import LARGEST_BYTES, decoded
+from tunnelbench.analysis.audit.decode import LARGEST_TABLE_BYTES, decode_text
 from tunnelbench.analysis.audit.tables import READERS
 from tunnelbench.analysis.audit.verdict import audit
-from tunnelbench.cli.finite import FiniteRange
+from tunnelbench.cli.param_types import FiniteRange
 from tunnelbench.cli.report import chosen_format, format_options, write_sheet
+from tunnelbench.cli.run_files import file_content
 from tunnelbench.model.errors import ExitCode, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.report.audit import sheet
+from tunnelbench.tunnel import added_bytes
 
 
 @click.command()
 @click.argument("table")
-@click.option("--input", "input_name", type=click.Choice(tuple(READERS)), help="What it is.  [default: by its looks]")
+@click.option("--input", "input_name", type=click.Choice(tuple(READERS)), help="Format of TABLE.  [default: guessed]")
 @click.option(
     "--column",
     "columns",
     metavar="KEY=HEADING",
     multiple=True,
-    help="What a column is, such as throughput_mbps=Débit; may be given several times.",
+    help="Meaning of a column, such as throughput_mbps=Débit; may be repeated.",
 )
 @click.option(
     "--link-mbps",
     type=FiniteRange(min=0.001, max=1e6),
-    help="Ethernet rate of the link, if the table is silent.",
+    help="Ethernet rate of the link [Mbit/s], if the table does not say.",
 )
-@click.option("--all", "every_row", is_flag=True, help="List the rows without a finding, too.")
+@click.option("--all", "every_row", is_flag=True, help="Also list the rows without a finding.")
 @format_options
 def command(  # noqa: PLR0917 - click hands them over by name
     table: str,
@@ -45,32 +47,21 @@ def command(  # noqa: PLR0917 - click hands them over by name
     as_json: bool,
     output: str | None,
 ) -> None:
-    """Hold the figures of TABLE against each other and against what is possible.
+    """Check whether the figures of TABLE agree with each other and are physically possible.
 
-    TABLE is a file with CSV, Markdown, Textile or HTML in it, or - for standard input. Columns are recognised by their
-    headings in English and French. Ends with status 1 where something was found.
+    TABLE is a file in CSV, Markdown, Textile or HTML, or - for standard input. Columns are recognised by their headings
+    in English and French. The exit status is 1 if there is a finding.
     """
     chosen = chosen_format(format_name, as_json=as_json)
     try:
-        text, encoding = decoded(_read(table))
-        found = audit(text, input_name, _keys(columns), link_mbps)
+        text, encoding = decode_text(file_content(table, LARGEST_TABLE_BYTES, "name a file with a table"))
+        found = audit(text, input_name, _keys(columns), link_mbps, added_bytes())
     except WrongInput as error:
         raise WrongInput(printable(f"{table}: {error.message}"), error.hint) from None
     name = "standard input" if table == "-" else Path(table).name
     write_sheet(sheet(found, printable(name), encoding, every_row=every_row), chosen, output)
     if found.found:
         sys.exit(ExitCode.CHECK_FAILED)
-
-
-def _read(table: str) -> bytes:
-    try:
-        if table == "-":
-            return sys.stdin.buffer.read(LARGEST_BYTES + 1)
-        with Path(table).open("rb") as stream:
-            return stream.read(LARGEST_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        why = getattr(error, "strerror", None) or str(error)
-        raise WrongInput(f"cannot be read: {why.lower()}", "name a file that holds a table") from None
 
 
 def _keys(columns: Sequence[str]) -> dict[str, str]:

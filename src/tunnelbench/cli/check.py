@@ -1,4 +1,4 @@
-"""`tunnelbench check`: every error in plan and testbed files."""
+"""`tunnelbench check`: list every error in plan and testbed files."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import sys
 
 import click
 
-from tunnelbench.cli.output import emit, emit_json, json_option
+from tunnelbench.cli.common_options import emit, emit_json, json_option
 from tunnelbench.model.errors import ExitCode
 from tunnelbench.model.text import printable
-from tunnelbench.plan import check_file
-from tunnelbench.testbed import KINDS
+from tunnelbench.plan import check_file, read_testbed
+from tunnelbench.testbed import KINDS, refused_in_plans
 from tunnelbench.tunnel import PLANNED, option_schemas
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--on", "testbed", metavar="TESTBED", help="Also check that the plans can run on this testbed.")
 @json_option
-def command(files: tuple[str, ...], as_json: bool) -> None:
-    """Name every error in plan and testbed FILEs, each as `file:line:column: key: what is wrong`.
+def command(files: tuple[str, ...], testbed: str | None, as_json: bool) -> None:
+    """List every error in plan and testbed FILEs, each as `file:line:column: key: error`.
 
-    Ends with status 1 where there is one.
+    The exit status is 1 if there is an error.
     """
     schemas = option_schemas()
-    found = {file: check_file(file, schemas, PLANNED, KINDS) for file in files}
+    refused = refused_in_plans(read_testbed(testbed, KINDS).testbed) if testbed else {}
+    found = {file: check_file(file, schemas, KINDS, PLANNED, refused) for file in files}
     if as_json:
         emit_json([{"file": file, "errors": errors} for file, errors in found.items()])
     else:

@@ -1,4 +1,4 @@
-"""`tunnelbench clean`: remove what killed runs left behind, and nothing else."""
+"""`tunnelbench clean`: remove the processes, namespaces and files of killed runs and of runs with --keep."""
 
 from __future__ import annotations
 
@@ -7,105 +7,133 @@ import secrets
 import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import click
 
-from tunnelbench.cli.here import STORE_NAME, left_runs, only_run_here
-from tunnelbench.cli.output import emit_json, is_server, is_store_missing, json_option, open_store, store_option
+from tunnelbench.cli.command_log import log_options
+from tunnelbench.cli.common_options import (
+    emit,
+    emit_json,
+    is_server,
+    is_store_missing,
+    json_option,
+    open_store,
+    store_option,
+)
+from tunnelbench.cli.run_lock import STORE_NAME, left_runs, only_run_here, remove_run_folder
+from tunnelbench.cli.stderr_messages import say
 from tunnelbench.guest.machine import left_guests
-from tunnelbench.host.command import undisturbed
 from tunnelbench.host.host import RUN_FOLDER
-from tunnelbench.host.lent import LentHost
+from tunnelbench.host.namespace import left_namespaces, remove_namespace
+from tunnelbench.host.signals import undisturbed
 from tunnelbench.host.ssh import left_sockets
+from tunnelbench.measure.clock_check import now
 from tunnelbench.model.errors import CannotHere, UserError
+from tunnelbench.model.result import RUNNING
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.plan import read_testbed
+from tunnelbench.qemu.cpu_quota import left_groups, remove_group
 from tunnelbench.qemu.machine import left_machines
-from tunnelbench.qemu.quota import left_groups, remove_group
-from tunnelbench.run import now
-from tunnelbench.store import default_path
+from tunnelbench.store import Store, default_path
 from tunnelbench.testbed import KINDS, open_testbed
-from tunnelbench.testbed.changes import Changes
-from tunnelbench.testbed.netns import left_namespaces, remove_namespace
-from tunnelbench.testbed.ssh import SshTestbed
+from tunnelbench.testbed.undo_journal import UndoJournal
 from tunnelbench.tunnel import adapters
 
 BLANKED = ":***@"
-"""What stands in a server's URL where its password was."""
+"""Text that replaces the password in a server's URL."""
 
 
 @click.command()
-@click.option("--on", "testbed", metavar="TESTBED", help="Also put back what runs have left on its router.")
+@click.option("--on", "testbed", metavar="TESTBED", help="Also undo what runs left on its router.")
+@log_options
 @store_option
 @json_option
 def command(testbed: str | None, store_location: str | None, as_json: bool) -> None:
-    """Remove what killed runs left: processes, namespaces, keys and other files.
+    """Remove what killed runs, and runs with --keep, left: processes, namespaces, keys and other files.
 
-    What is ours is known by the folder that each run keeps in /run/tunnelbench; nothing else is touched. A router puts
-    everything back by itself, soon after the trial that was under way; --on does it at once, whoever uses it.
+    Each run has a folder in /run/tunnelbench, and `clean` touches nothing that does not belong to one of these runs. A
+    router undoes all changes by itself soon after the interrupted trial. --on does that now, even if another machine is
+    using the router.
     """
-    spec = read_testbed(testbed, (), KINDS).testbed if testbed else None
+    spec = read_testbed(testbed, KINDS).testbed if testbed else None
     if os.geteuid() != 0:
         raise CannotHere("only root can remove namespaces", "run it again as root, or with sudo")
     with only_run_here("clean"):
         runs = left_runs()
         stores = {store_location or str(default_path()), *(name for run_id in runs if (name := store_of(run_id)))}
-        removed = [{"run": run_id, "what": what} for run_id in runs for what in clean_run(run_id)]
-        ended, faults = [], []
-        for place in sorted(stores):
-            try:
-                ended += mark_as_killed(place, runs)
-            except UserError as error:  # no reason to leave anything on the machine
-                faults.append(error)
+        removed: list[dict[str, str]] = []
+        ended: list[str] = []
+        faults: list[UserError] = []
         for run_id in runs:
-            shutil.rmtree(RUN_FOLDER / run_id)
+            with gathering(faults):
+                removed.extend({"run": run_id, "what": what} for what in clean_run(run_id))
+        for place in sorted(stores):
+            with gathering(faults):
+                ended += mark_as_killed(place, runs)
+        for run_id in runs:
+            with gathering(faults):
+                remove_run_folder(RUN_FOLDER / run_id)
         put_back = list(clean_hosts(spec)) if spec else []
     if as_json:
         emit_json({"removed": removed, "marked_as_killed": ended, "put_back": put_back})
     else:
-        tell(removed, ended, put_back)
+        report(removed, ended, put_back)
+    for fault in faults[1:]:
+        say(f"tunnelbench: {fault.message}")
     if faults:
         raise faults[0]
 
 
+@contextmanager
+def gathering(faults: list[UserError]) -> Iterator[None]:
+    """Add an error to a list that has no such error yet: the rest is cleaned all the same."""
+    try:
+        yield
+    except UserError as error:
+        if error.message not in {fault.message for fault in faults}:
+            faults.append(error)
+
+
 def clean_hosts(spec: TestbedSpec) -> Iterator[str]:
-    """Put back what any run has left on the hosts of a testbed that are reached by SSH; says what, host by host."""
+    """Undo the changes of all runs on the hosts of a testbed behind SSH; yields one line for each host."""
     name = f"clean-{secrets.token_hex(3)}"
     folder = RUN_FOLDER / name
     testbed = open_testbed(spec, name, folder)
     try:
-        for host in testbed.lent if isinstance(testbed, SshTestbed) and spec.router else ():
-            with LentHost(host.name, host.access, f"{name}-{host.name}", host.log_folder, testbed.local) as there:
+        for host in testbed.permanent_hosts:
+            with host.visit(f"{name}-{host.name}", testbed.local) as there:
                 yield f"{host.name} {host.access.host}: {there.put_back()}"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def tell(removed: Sequence[Mapping[str, str]], ended: Sequence[str], put_back: Sequence[str]) -> None:
-    """What was done, for people."""
-    for entry in removed:
-        click.echo(f"run {entry['run']}: removed {entry['what']}")
-    for run_id in ended:
-        click.echo(f"run {run_id}: killed; its trials are kept, and tunnelbench run --resume {run_id} does the rest")
-    for line in put_back:
-        click.echo(line)
-    if not removed and not ended and not put_back:
-        click.echo("nothing of ours was left behind")
+def report(removed: Sequence[Mapping[str, str]], ended: Sequence[str], put_back: Sequence[str]) -> None:
+    """Print the removed items, the ended runs and the restored hosts."""
+    kept = "killed; its trials are kept; tunnelbench run --resume"
+    lines = [
+        *(f"run {entry['run']}: removed {entry['what']}" for entry in removed),
+        *(f"run {run_id}: {kept} {run_id} measures the rest" for run_id in ended),
+        *put_back,
+    ]
+    emit("".join(f"{line}\n" for line in lines or ["no run has left anything behind"]))
 
 
 def clean_run(run_id: str) -> Iterator[str]:
-    """Remove all that a run left but the folder with the name of its store; says what, thing by thing.
+    """Remove everything of a run except its folder with the name of its store; yields a text for each removed item.
 
-    That folder is the mark by which the rest is known, so it goes last: cleaning up can be killed, too.
+    The caller removes the folder last, because the folder identifies the rest if `clean` itself is killed.
     """
-    mark = run_id[-6:]
-    with undisturbed():
+    mark, folder = run_id[-6:], RUN_FOLDER / run_id
+    with undisturbed:
         yield from _end_machines(mark)
-        if changes := Changes(RUN_FOLDER / run_id).undo_all():
+        # A link is deleted and not followed: a journal elsewhere is not this run's.
+        if folder.is_dir() and not folder.is_symlink() and (changes := UndoJournal(folder).undo_all()):
             yield f"{changes} change{'s' * (changes != 1)} of this machine's network"
-        for folder in left_sockets(mark):
-            shutil.rmtree(folder)
-            yield f"folder {folder}"
+        for sockets in left_sockets(mark):
+            shutil.rmtree(sockets, ignore_errors=True)  # another user may have made it, and mounted something in it
+            if not sockets.exists():
+                yield f"folder {sockets}"
         for namespace in left_namespaces(mark):
             pids = remove_namespace(namespace)
             yield f"namespace {namespace}" + (f" with {len(pids)} processes" if pids else "")
@@ -113,17 +141,13 @@ def clean_run(run_id: str) -> Iterator[str]:
             for path in tunnel.left_files(mark):
                 path.unlink(missing_ok=True)
                 yield f"file {path}"
-        folder = RUN_FOLDER / run_id
-        for entry in folder.iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            elif entry.name != STORE_NAME:
-                entry.unlink()
-        yield f"folder {folder} with its keys and configurations"
+        if folder.is_symlink() or folder.exists():
+            remove_run_folder(folder, keep=STORE_NAME)
+            yield f"folder {folder} with its keys and configurations"
 
 
 def _end_machines(mark: str) -> Iterator[str]:
-    """End what QEMU runs of a run, and remove what held it to a share of a CPU."""
+    """End a run's virtual machines, and remove the control groups that limited their CPU time."""
     for what, pids in (("guest", left_guests(mark)), ("virtual router", left_machines(mark))):
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -134,25 +158,37 @@ def _end_machines(mark: str) -> Iterator[str]:
 
 
 def store_of(run_id: str) -> str:
-    """The store that a run was writing to; empty where it did not come to that, or where a password is needed that
-    nobody keeps."""
+    """Return the path or URL of a run's store; empty if the run had none yet, or if the store needs a password."""
     try:
-        name = os.fsdecode((RUN_FOLDER / run_id / STORE_NAME).read_bytes())
+        folder = RUN_FOLDER / run_id
+        if folder.is_symlink() or not (folder / STORE_NAME).is_file():  # a FIFO would never end
+            return ""
+        name = os.fsdecode((folder / STORE_NAME).read_bytes())
     except OSError:
         return ""
     return "" if BLANKED in name else name
 
 
 def mark_as_killed(place: str, left: Sequence[str]) -> list[str]:
-    """Note in a store that the runs which it takes to be under way are not; returns their ids.
+    """Mark runs as killed that a store lists as running although they have ended; returns their ids.
 
-    On a server, runs of other machines may well be under way: only those that were left here are meant.
+    On a server, runs of other machines may still be running: only those are marked that this machine has left, or that
+    have no controller.
     """
     if is_store_missing(place):
         return []
-    with open_store(place) as store:
-        running = [run.run_id for run in store.runs() if run.status == "running"]
-        stale = [run_id for run_id in running if run_id in left or not is_server(place)]
-        for run_id in stale:
-            store.end_run(run_id, "killed", now())
+    with open_store(place, marks_killed=False) as store:
+        abandoned = store.mark_abandoned(now()) if is_server(place) else []
+        return abandoned + mark_left_runs(store, left)
+
+
+def mark_left_runs(store: Store, left: Sequence[str]) -> list[str]:
+    """Mark the running runs as killed that this machine measured; returns their ids. The caller has the run lock.
+
+    `left` has the ids of the runs that have a folder on this machine; in a file, all runs are of this machine.
+    """
+    running = [run.run_id for run in store.runs() if run.status == RUNNING]
+    stale = [run_id for run_id in running if run_id in left or not is_server(store.name)]
+    for run_id in stale:
+        store.end_run(run_id, "killed", now())
     return stale

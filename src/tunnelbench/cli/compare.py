@@ -1,8 +1,9 @@
-"""`tunnelbench compare`: two results against each other, each a run or a reference."""
+"""`tunnelbench compare`: compare two results, each a run or a reference."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,28 +12,33 @@ from tunnelbench.analysis.compare.comparison import PAIRS_FROM, TESTED_FROM, com
 from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import Side
-from tunnelbench.cli.finite import FiniteRange
-from tunnelbench.cli.output import open_store, store_option
-from tunnelbench.cli.report import chosen_format, format_options, write_sheet
+from tunnelbench.cli.common_options import has_colour, open_store, store_option, terminal_width
+from tunnelbench.cli.completion import side_names
+from tunnelbench.cli.param_types import FiniteRange
+from tunnelbench.cli.report import chosen_format, format_options, write_sheet, write_text
 from tunnelbench.model.errors import ExitCode, WrongInput
 from tunnelbench.model.text import printable
-from tunnelbench.plan.wording import quoted
+from tunnelbench.plan.messages import quoted
 from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.report.compare import sheet
+from tunnelbench.report.compare_screen import comparison_screen
+from tunnelbench.report.document import Style
 from tunnelbench.store import default_path
+from tunnelbench.tunnel import weights
 
 
 @click.command()
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=side_names)
+@click.argument("b", shell_complete=side_names)
 @click.option(
     "--fail-on-regression",
     "fail_percent",
     type=FiniteRange(min=0, max=100),
     metavar="PCT",
-    help="End with status 1 where B is tested to be worse by more than so many per cent.",
+    help="Exit with status 1 if a statistical test finds B worse by more than PCT per cent.",
 )
 @format_options
+@click.option("--full", is_flag=True, help="Print tests, intervals and remarks of each figure, not one screen alone.")
 @store_option
 def command(  # noqa: PLR0917 - click hands them over by name
     a: str,
@@ -42,23 +48,30 @@ def command(  # noqa: PLR0917 - click hands them over by name
     as_json: bool,
     output: str | None,
     store_location: str | None,
+    *,
+    full: bool,
 ) -> None:
-    """Say what is faster, slower or a tie in B, compared with A.
+    """Report for each row of B whether it is faster, slower or a tie, compared with A.
 
-    A and B are runs (`last`, an id, or the beginning of one) or published results (tunnelbench list references). A name
-    that could be either is written run:NAME or reference:NAME. RUN#TUNNEL is one tunnel of a run: two of one run are
-    compared round by round, so that no drift of the machine is taken for a difference.
+    A and B are runs (`last`, an id, or the beginning of one) or published results (tunnelbench list references). Write
+    run:NAME or reference:NAME if a name could be either. RUN#TUNNEL is one tunnel of a run, by its name, the beginning
+    of its name, or its kind. Two tunnels of one run are compared round by round, so that a drift of the machine does
+    not look like a difference.
     """
     chosen = chosen_format(format_name, as_json=as_json)
     location = store_location or default_path()
     found = compare(_side(a, location), _side(b, location))
     fail_share = None if fail_percent is None else fail_percent / 100
-    write_sheet(sheet(found, fail_share=fail_share), chosen, output)
+    if chosen == "terminal" and not full:
+        style = Style(terminal_width(), has_colour()) if output in {None, "-"} else Style()
+        write_text(comparison_screen(found, style, fail_share=fail_share), output)
+    else:
+        write_sheet(sheet(found, weights(), fail_share=fail_share), chosen, output)
     if fail_share is None:
         return
     if not found.tested:
         raise WrongInput(
-            "--fail-on-regression: no row can be tested, so that nothing could have failed",
+            "--fail-on-regression: no row can be tested: the runs have too few rounds",
             f"compare two tunnels of one run of {PAIRS_FROM} rounds or more"
             if found.is_paired
             else f"compare two runs of {TESTED_FROM} rounds or more of one plan",
@@ -68,7 +81,7 @@ def command(  # noqa: PLR0917 - click hands them over by name
 
 
 def _side(name: str, location: Path | str) -> Side:
-    """The run or reference of that name; WrongInput where there is none."""
+    """Return one side of a comparison, a run or reference, by its name. Raises WrongInput if there is none."""
     noun, colon, rest = name.partition(":")
     if colon and noun == "reference":
         return side_of_reference(read_reference(rest))
@@ -76,7 +89,7 @@ def _side(name: str, location: Path | str) -> Side:
         return side_of_reference(read_reference(name))
     wanted, hash_sign, tunnel = (rest if colon and noun == "run" else name).partition("#")
     if wanted in reference_names() and not colon:
-        raise WrongInput(f"{quoted(wanted)} is a reference: RUN#TUNNEL takes a run", f"compare {quoted(wanted)} itself")
+        raise WrongInput(f"{quoted(wanted)} is a reference: RUN#TUNNEL needs a run", f"compare {quoted(wanted)} itself")
     try:
         with open_store(location) as store:
             run = store.run(wanted)
@@ -90,8 +103,16 @@ def _side(name: str, location: Path | str) -> Side:
 
 
 def _one_tunnel(side: Side, name: str) -> Side:
-    found = side.only(name)
-    if not found.rows:
+    """Return the side with one tunnel: that of the name, else the first one of the kind or with such a beginning.
+
+    An encrypted tunnel is preferred, and a remark of the side states which of several tunnels it is.
+    """
+    names = side.tunnels_like(name)
+    if not names:
         known = dict.fromkeys(quoted(printable(row.name)) for row in side.rows)
         raise WrongInput(f"run {side.name} has no tunnel {quoted(printable(name))}", f"it has {', '.join(known)}")
-    return found
+    found = side.only(names[0])
+    if len(names) == 1:
+        return found
+    text = f"{quoted(printable(name))} fits {len(names)} tunnels, and this is {quoted(printable(names[0]))}"
+    return replace(found, remarks=(*found.remarks, text))

@@ -1,185 +1,235 @@
-"""`tunnelbench doctor`: what a run needs, what is missing here, and what mends it."""
+"""`tunnelbench doctor`: lists the requirements of a run, shows which are missing here, and how to install them."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from tunnelbench.cli.drawing import cell, columns, drawn, heading, reasoned, title, word
-from tunnelbench.cli.needs import requirements
-from tunnelbench.cli.output import emit, emit_json, json_option
-from tunnelbench.guest.machine import PROGRAMS
-from tunnelbench.host import readiness
+from tunnelbench.cli.availability import needs, requirements
+from tunnelbench.cli.command_log import log_options
+from tunnelbench.cli.common_options import emit_json, emit_long, json_option
+from tunnelbench.cli.completion import plan_names, testbed_names
+from tunnelbench.cli.layout import cell, columns, drawn, heading, reasoned, title, word
+from tunnelbench.cli.plans import FIRST_PLAN, FIRST_TESTBED, load_plan
+from tunnelbench.guest.machine import GUEST_PROGRAMS
+from tunnelbench.host import preflight
 from tunnelbench.host.command import run_command
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.host import Host
-from tunnelbench.host.readiness import Finding, Status, Wanted
+from tunnelbench.host.preflight import PreflightResult, Status, Wanted
+from tunnelbench.host.python_packages import GUEST, install_hint
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
-from tunnelbench.plan import read_plan, read_testbed
+from tunnelbench.model.plan import Plan
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.model.text import counted
+from tunnelbench.plan import read_testbed
 from tunnelbench.qemu.boards import BOARDS
-from tunnelbench.qemu.image import PROGRAMS as IMAGE_PROGRAMS
-from tunnelbench.qemu.machine import PROGRAMS as MACHINE_PROGRAMS
+from tunnelbench.qemu.image import BUILD_PROGRAMS, current_image
+from tunnelbench.qemu.machine import SSH_PROGRAMS
 from tunnelbench.store import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.traffic import engine
-from tunnelbench.tunnel import PLANNED, adapters, option_schemas
-from tunnelbench.tunnel.base import Requirement
-
-FIRST_PLAN = "quick"
-"""The plan whose whole run decides between ready and not."""
+from tunnelbench.tunnel import PLANNED, virtual_router_packages
 
 LOAD_WINDOW_S = 1.0
-
-PROGRAM = "the program "
-KERNEL = "the kernel's "
-"""How a tunnel's requirement begins that is a program or a kernel feature."""
 
 INSTALL = "apt-get install "
 
 
 @click.command()
-@click.option("--on", "testbed", metavar="TESTBED", help="Also examine the hosts of this testbed.")
+@click.argument("plan", default=FIRST_PLAN, shell_complete=plan_names)
+@click.option(
+    "--on",
+    "testbed",
+    metavar="TESTBED",
+    shell_complete=testbed_names,
+    help="Testbed of the run, and examine its hosts.  [default: netns]",
+)
+@click.option("--all", "shows_all", is_flag=True, help="List what is met, and what only other plans need, too.")
+@log_options
 @json_option
-def command(testbed: str | None, as_json: bool) -> None:
-    """Say what a run needs, what of it is here, and what mends the rest.
+def command(plan: str, testbed: str | None, shows_all: bool, as_json: bool) -> None:
+    """List what a run of PLAN (default: quick) needs and lacks on a testbed, and how to install it.
 
-    Ends with status 0 where the shipped plan `quick` can be run as a whole, else 3.
+    The exit status is 0 if the run can start and measure every tunnel of the plan, else 3.
     """
-    spec = read_testbed(testbed, (), KINDS).testbed if testbed else None
-    sections = examine(has_own_router=spec is not None and KINDS[spec.kind].has_own_router)
-    if spec:
-        from tunnelbench.cli import elsewhere  # noqa: PLC0415 # only this one way needs it
+    spec = read_testbed(testbed or FIRST_TESTBED, KINDS).testbed
+    wanted = load_plan(plan, (), spec).plan
+    sections = examine(wanted, spec)
+    if testbed and not lacking(sections):
+        from tunnelbench.cli import doctor_remote  # noqa: PLC0415 # needed with --on alone
 
-        sections |= elsewhere.examine(spec)
-    is_ready = not any(finding.status is Status.MISSING for found in sections.values() for finding in found)
+        sections |= doctor_remote.examine(spec)
+    is_ready = not lacking(sections)
+    run = shlex.join(["tunnelbench", "run", plan, *(["--on", testbed] if testbed else [])])
     if as_json:
-        emit_json({"ready": is_ready, "facts": machine_facts(), **sections})
+        emit_json({"ready": is_ready, "run": run, "facts": machine_facts(), **sections})
     else:
-        emit(drawn(*picture(machine_facts(), sections, testbed or "")))
+        emit_long(drawn(*picture(machine_facts(), sections, run, shows_all=shows_all)))
     if not is_ready:
         sys.exit(ExitCode.CANNOT)
 
 
-def examine(*, has_own_router: bool = False) -> dict[str, list[Finding]]:
-    """Everything that a run may need, by section; a router of its own takes none of this machine's CPUs."""
+def lacking(sections: Mapping[str, Sequence[PreflightResult]]) -> list[PreflightResult]:
+    """Return the results because of which the run is not possible or not complete."""
+    return [each for found in sections.values() for each in found if each.status is Status.MISSING]
+
+
+def examine(plan: Plan, spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
+    """Return the results of all checks of this machine, by section."""
     cpus = sorted(os.sched_getaffinity(0))
-    with readiness.probing_host() as host:
+    with preflight.probing_host() as host:
         machine = [
-            readiness.root(),
-            readiness.namespaces(host),
-            readiness.tun_device(host),
-            *(() if has_own_router else (cpu_sharing(cpus),)),
-            readiness.governor(),
-            readiness.schedstat(),
-            readiness.foreign_load(cpus, LOAD_WINDOW_S, FOREIGN_LIMIT_SHARE),
-            readiness.writable(default_path()),
+            preflight.root(),
+            preflight.namespaces(host),
+            preflight.tun_device(host),
+            *(() if KINDS[spec.kind].has_own_router else (cpu_sharing(cpus),)),
+            preflight.governor(),
+            preflight.schedstat(),
+            preflight.foreign_load(cpus, LOAD_WINDOW_S, FOREIGN_LIMIT_SHARE),
+            preflight.writable(default_path()),
         ]
-        programs = [*readiness.required_programs(), packet_engine(), *guest_programs()]
-        kernel = readiness.base_features(host)
-        for section, finding in tunnel_findings(host):
+        programs = [
+            *preflight.required_programs(),
+            packet_engine(is_needed=bool(plan.udp or plan.soak)),
+            *guest_programs(spec),
+        ]
+        kernel = preflight.base_features(host)
+        for section, finding in tunnel_findings(host, plan, spec):
             (programs if section == "programs" else kernel).append(finding)
     return {"machine": machine, "programs": programs, "kernel": kernel}
 
 
-def guest_programs() -> Iterator[Finding]:
-    """What a testbed with a kernel of its own needs beyond that."""
-    why = "for testbeds with a kernel of their own"
-    for name, package in PROGRAMS.items():
-        yield readiness.program(Wanted(name, why, f"{INSTALL}{package}", Status.ABSENT))
-    boards = {board.program: board.package for board in BOARDS.values()}
-    for name, package in {**boards, **IMAGE_PROGRAMS, **MACHINE_PROGRAMS}.items():
-        if name not in PROGRAMS:
-            is_ssh = MACHINE_PROGRAMS.get(name)
-            why = (
-                "for testbeds with a router behind SSH, or a virtual one"
-                if is_ssh
-                else "for testbeds with a virtual router"
-            )
-            yield readiness.program(Wanted(name, why, f"{INSTALL}{package}", Status.ABSENT))
+def guest_programs(spec: TestbedSpec) -> Iterator[PreflightResult]:
+    """List the programs that testbeds with another kernel, a virtual router or a router behind SSH need."""
+    boards = [BOARDS[name] for name in spec.boards]
+    needed = set(GUEST_PROGRAMS) if spec.needs_guest else set()
+    needed |= {board.program for board in boards}
+    needed |= set(SSH_PROGRAMS) if boards else {"ssh"} if KINDS[spec.kind].has_own_router else set()
+    is_built = all(current_image(board, virtual_router_packages()) for board in boards)
+    needed |= set() if is_built else set(BUILD_PROGRAMS)
+    every = {board.program: board.package for board in BOARDS.values()} | BUILD_PROGRAMS | SSH_PROGRAMS
+    for name, package in (GUEST_PROGRAMS | every).items():
+        why = "for a virtual router" if name in every else "for testbeds with a kernel of their own"
+        why = "for a router behind SSH, or a virtual one" if name in SSH_PROGRAMS else why
+        status = Status.MISSING if name in needed else Status.ABSENT
+        yield preflight.program(Wanted(name, why, f"{INSTALL}{package}", status))
+    if spec.needs_guest:
+        wanted = Wanted(GUEST, "boots the testbed's kernel", install_hint(GUEST))
+        yield wanted.found(Status.OK if find_spec("virtme") else Status.MISSING)
 
 
-def tunnel_findings(host: Host) -> Iterator[tuple[str, Finding]]:
-    """What the tunnels need beyond that, each thing once, with its section."""
-    planned = read_plan(FIRST_PLAN, option_schemas(), (), PLANNED).plan.tunnels
-    specs = [spec for spec in planned if spec.kind not in PLANNED]
-    first = {requirement.what for spec in specs for requirement in requirements(spec.kind, spec.options)}
-    users: dict[str, list[str]] = {}
-    needed: dict[str, Requirement] = {}
-    for kind in adapters():
-        for requirement in requirements(kind):
-            users.setdefault(requirement.what, []).append(kind)
-            needed[requirement.what] = requirement
-    for what, requirement in needed.items():
-        name = what.removeprefix(PROGRAM).removeprefix(KERNEL)
-        lacking = Status.MISSING if what in first else Status.ABSENT
-        wanted = Wanted(name, f"for {', '.join(users[what])}", requirement.remedy, lacking)
-        if what.startswith(PROGRAM):
-            yield "programs", readiness.program(wanted)
-        else:
-            yield "kernel", readiness.met(wanted, partial(requirement.is_met, host))
+def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple[str, PreflightResult]]:
+    """List the requirements of all tunnels, each once, with its section; those of the plan's tunnels are needed.
 
-
-def packet_engine() -> Finding:
-    """The engine that a run with `[udp]` or `[soak]` would start: where it is, and whether it answers as it should.
-
-    It listens on the loopback device for as long as it takes to say so.
+    In a guest, the kernel is not this machine's, so that a feature which is absent here is not missing. If both ends of
+    the tunnel are virtual machines, this machine needs only the programs that make keys.
     """
-    wanted = Wanted(engine.PROGRAM, "for plans with [udp] or [soak]", "", Status.ABSENT)
+    own = {
+        each.what: each
+        for tunnel in plan.tunnels
+        if tunnel.kind not in PLANNED
+        for each in requirements(tunnel.kind, tunnel.options)
+    }
+    every = {each.what: (each, why) for each, why in needs(is_controller=True)}
+    every |= {what: (each, f"for the plan {plan.name}") for what, each in own.items() if what not in every}
+    for requirement, why in every.values():
+        is_elsewhere = (spec.needs_guest and bool(requirement.modules)) or (
+            bool(spec.far_board) and not requirement.makes_keys
+        )
+        status = Status.MISSING if requirement.what in own and not is_elsewhere else Status.ABSENT
+        wanted = Wanted(requirement.name or requirement.what, why, requirement.remedy, status)
+        if requirement.starts_program:
+            yield "programs", wanted.found(Status.UNKNOWN, "only a run starts the program that the plan names")
+        elif requirement.is_program:
+            yield "programs", preflight.program(wanted)
+        else:
+            yield "kernel", preflight.met(wanted, partial(requirement.is_met, host))
+
+
+def packet_engine(*, is_needed: bool = False) -> PreflightResult:
+    """Find the engine that a run with `[udp]` or `[soak]` would start, and start it.
+
+    The engine listens on the loopback device until it has reported its version.
+    """
+    status = Status.MISSING if is_needed else Status.ABSENT
+    wanted = Wanted(engine.PROGRAM, "for plans with [udp] or [soak]", "", status)
     try:
         path = engine.locate()
     except CannotHere as error:
-        return replace(wanted.found(Status.ABSENT), remedy=error.hint)
-    wanted = replace(wanted, remedy="install TunnelBench anew: it brings its own engine")
+        return replace(wanted.found(status), remedy=error.hint)
+    wanted = replace(wanted, remedy="reinstall TunnelBench: it brings its own engine")
     argv = [path, "reflect", "--bind", "127.0.0.1:0", "--session", secrets.token_hex(7)]
     try:
-        completed = run_command(argv, timeout_s=readiness.VERSION_TIMEOUT_S)
+        completed = run_command(argv, timeout_s=preflight.VERSION_TIMEOUT_S)
         hello = engine.parse_lines(completed.stdout).hello
     except (CannotHere, TrialFailed, OSError) as error:
-        return wanted.found(Status.ABSENT, f"{path} does not work: {error}")
+        return wanted.found(status, f"{path} does not work: {error}")
     if hello is None:
-        return wanted.found(Status.ABSENT, f"{path} does not say what it is")
+        return wanted.found(status, f"{path} does not report its version")
     return wanted.found(Status.OK, f"{hello.get('version')}, protocol {hello.get('protocol')}, {path}")
 
 
-def cpu_sharing(cpus: Sequence[int]) -> Finding:
-    """How router and testers would share the CPUs."""
+def cpu_sharing(cpus: Sequence[int]) -> PreflightResult:
+    """Return how router and testers would share the CPUs."""
     router_cpu, tester_cpus, notes = share_cpus(cpus, None)
     shares = f"router on CPU {router_cpu}, testers on {', '.join(map(str, tester_cpus))}"
     if notes:
-        return Finding("CPUs", Status.WARNING, shares, notes[0], "a machine with 4 CPUs or more")
-    return Finding("CPUs", Status.OK, shares, "the router has one for itself")
+        return PreflightResult("CPUs", Status.WARNING, shares, notes[0], "a machine with 4 CPUs or more")
+    return PreflightResult("CPUs", Status.OK, shares, "the router has one CPU for itself")
 
 
 def picture(
-    facts: Mapping[str, Any], sections: Mapping[str, Sequence[Finding]], testbed: str = ""
+    facts: Mapping[str, Any], sections: Mapping[str, Sequence[PreflightResult]], run: str, *, shows_all: bool = False
 ) -> Iterator[RenderableType]:
-    """All of it, for people; `testbed` is the one that was asked for."""
+    """Yield the report for people: what is missing first; what is met is counted unless `shows_all` is set."""
     yield title(f"{facts.get('system', 'Linux')}, kernel {facts['kernel']}, {facts['architecture']}")
     yield cell(", ".join(processor(facts)))
     every = [finding for findings in sections.values() for finding in findings]
-    widths = {0: max(len(each.status) for each in every), 1: max(len(each.name) for each in every)}
-    for name, findings in sections.items():
-        yield heading(name.capitalize())
-        yield columns([(word(each.status), each.name, account(each)) for each in findings], least=widths)
+    first = {heading: [each for each in every if each.status is status] for heading, status in FIRST.items()}
+    rest = {name.capitalize(): findings for name, findings in sections.items()} if shows_all else {}
+    shown = [each for findings in (*first.values(), *rest.values()) for each in findings]
+    if shown:
+        widths = {0: max(len(each.status) for each in shown), 1: max(len(each.name) for each in shown)}
+        for name, findings in (*first.items(), *rest.items()):
+            if findings:
+                yield heading(name)
+                yield columns([(word(each.status), each.name, account(each)) for each in findings], least=widths)
+    if not shows_all:
+        met = sum(each.status is Status.OK for each in every)
+        absent = sum(each.status is Status.ABSENT for each in every)
+        others = f", and {absent} that only other plans and testbeds need are not" if absent else ""
+        yield Text()
+        yield cell(f"{counted(met, 'requirement')} met{others}; --all lists them.")
     yield Text()
-    yield from verdict(every, testbed)
+    yield from verdict(every, run)
+
+
+FIRST = {
+    "Missing": Status.MISSING,
+    "The run is possible, but its figures suffer": Status.WARNING,
+    "Could not be checked": Status.UNKNOWN,
+}
+"""Results that are always shown, by their heading."""
 
 
 def processor(facts: Mapping[str, Any]) -> Iterator[str]:
-    """What the machine computes with, as far as it tells."""
+    """List the CPU, its instructions and the memory, as far as they are known."""
     yield str(facts.get("cpu_model", "unknown CPU"))
-    yield f"{facts['cpus']} CPU{'s' * (facts['cpus'] != 1)}"
+    yield counted(facts["cpus"], "CPU")
     if "crypto_instructions" in facts:
         yield f"with {facts['crypto_instructions']}"
     yield f"{facts['memory_mib']} MiB of memory"
@@ -187,19 +237,20 @@ def processor(facts: Mapping[str, Any]) -> Iterator[str]:
         yield "a virtual machine"
 
 
-def account(finding: Finding) -> Text:
-    """What there is and why it matters, and below that what mends it."""
+def account(finding: PreflightResult) -> Text:
+    """Return the result of one check: what was found, its use, and below that the fix."""
     text = f"{finding.found}; {finding.why}" if finding.found else finding.why
-    return reasoned(text, f"mend: {finding.remedy}" if finding.remedy else "")
+    return reasoned(text, f"fix: {finding.remedy}" if finding.remedy else "")
 
 
-def verdict(findings: Iterable[Finding], testbed: str) -> Iterator[RenderableType]:
-    """Whether a run is possible, and the shortest way to it."""
+def verdict(findings: Iterable[PreflightResult], run: str) -> Iterator[RenderableType]:
+    """Yield the conclusion: if the run is possible, and one command that installs the missing packages."""
     missing = [finding for finding in findings if finding.status is Status.MISSING]
     if not missing:
-        words = f"tunnelbench run {FIRST_PLAN} --on {testbed}" if testbed else "tunnelbench run"
-        yield title(f"Ready for a run of the plan {FIRST_PLAN}: {words}")
+        yield title(f"Ready: {run}")
         return
-    yield title(f"Not ready for a run of the plan {FIRST_PLAN}; missing: {', '.join(each.name for each in missing)}")
-    if packages := {each.remedy.removeprefix(INSTALL) for each in missing if each.remedy.startswith(INSTALL)}:
-        yield cell(f"mend: {INSTALL}{' '.join(sorted(packages))}")
+    yield title(f"Not ready for {run}")
+    yield cell(f"Missing: {', '.join(each.name for each in missing)}")
+    found = [each.remedy.removeprefix(INSTALL).split() for each in missing if each.remedy.startswith(INSTALL)]
+    if packages := {name for names in found for name in names}:
+        yield cell(f"{INSTALL}{' '.join(sorted(packages))}")

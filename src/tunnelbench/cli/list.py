@@ -1,4 +1,4 @@
-"""`tunnelbench list`: the plans, testbeds, tunnels, references and runs that there are."""
+"""`tunnelbench list`: list plans, testbeds, tunnels, references or runs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from typing import Any
 import click
 from rich.text import Text
 
-from tunnelbench.cli.drawing import columns, drawn, word
-from tunnelbench.cli.output import emit, emit_json, is_store_missing, json_option, open_store, store_option
+from tunnelbench.cli.command_log import log_options
+from tunnelbench.cli.common_options import emit, emit_json, is_store_missing, json_option, open_store, store_option
+from tunnelbench.cli.layout import columns, drawn, word
+from tunnelbench.cli.stderr_messages import say
 from tunnelbench.model.result import RunRecord
 from tunnelbench.store import default_path
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What is listed, for programs and for people."""
+    """The content of a list, for programs (`entries`) and for people (`rows`)."""
 
     entries: Sequence[Mapping[str, Any]]
     header: Sequence[str]
     rows: Sequence[Sequence[str | int | Text]]
     numbers: Collection[int] = ()
-    """Columns of numbers, by their position."""
+    """Positions of the columns that hold numbers and are aligned right."""
 
 
 def runs(location: Path | str) -> Listing:
-    """The runs of a store, newest first; none where there is no store yet."""
+    """Return the runs of a store, newest first; none if there is no store yet."""
     found: Sequence[RunRecord] = ()
     if not is_store_missing(location):
         with open_store(location) as store:
@@ -52,11 +54,12 @@ def runs(location: Path | str) -> Listing:
 
 
 SHIPPED = ("plans", "testbeds", "tunnels", "references")
-"""Functions of `tunnelbench.cli.shipped`."""
+"""Nouns that `list` accepts for shipped items; each is a function of `tunnelbench.cli.catalog`."""
 
 
 @click.command()
 @click.argument("noun", type=click.Choice((*SHIPPED, "runs")))
+@log_options
 @json_option
 @store_option
 def command(noun: str, as_json: bool, store_location: str | None) -> None:
@@ -64,10 +67,10 @@ def command(noun: str, as_json: bool, store_location: str | None) -> None:
     if noun == "runs":
         listing = runs(store_location or default_path())
     else:
-        listing = getattr(import_module("tunnelbench.cli.shipped"), noun)()
+        listing = getattr(import_module("tunnelbench.cli.catalog"), noun)()
     if as_json:
         emit_json(listing.entries)
     elif listing.rows:
         emit(drawn(columns(listing.rows, listing.header, numbers=listing.numbers)))
     else:
-        click.echo("There are no runs yet. Measure: tunnelbench run", err=True)
+        say("There are no runs yet. Measure: tunnelbench run")

@@ -1,4 +1,4 @@
-"""Watching a run: a live view on a terminal, plain lines in a pipe."""
+"""Shows the progress of a run: a live view on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from tunnelbench.cli.telling import say
-from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec
+from tunnelbench.cli.stderr_messages import say
+from tunnelbench.measure.request import Observer
+from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec, paced_text
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
+from tunnelbench.model.text import printable
 from tunnelbench.model.udp import UdpMeasurement
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -24,22 +26,24 @@ RECENT_LINES = 8
 
 
 def describe(spec: TrialSpec) -> str:
-    """One trial in a few words."""
+    """Describe a trial in a few words."""
     unit = "" if spec.payload == "imix" else " bytes"
     words = [spec.tunnel.name, f"{spec.payload}{unit}", spec.direction]
     if spec.test is not Test.TCP:
         words.append(f"UDP {spec.test} {spec.load}".rstrip())
+    elif spec.load:
+        words.append(paced_text(spec.load))
     return ", ".join(words)
 
 
 def outcome_line(record: TrialRecord) -> str:
-    """What became of a trial, in one line."""
+    """Return the outcome of a trial in one line."""
     if record.tcp:
         tcp = record.tcp
         rates = f"{tcp.throughput_bps / 1e6:.1f} Mbit/s, {tcp.data_pps:.0f} packets/s"
         figures = f"{rates}, router {tcp.router_busy_share:.0%} busy"
-    elif told := next((check.reason for check in record.checks if check.name == "soak"), ""):
-        figures = told
+    elif summary := next((check.reason for check in record.checks if check.name == "soak"), ""):
+        figures = summary
     elif record.udp:
         figures = udp_figures(record.udp)
     else:
@@ -50,10 +54,10 @@ def outcome_line(record: TrialRecord) -> str:
 
 
 def udp_figures(udp: UdpMeasurement) -> str:
-    """What a UDP trial found, in a few words."""
+    """Return the figures of a UDP trial in a few words."""
     parts = []
     for name, loss_ratio in (("NDR", NDR_LOSS_RATIO), ("PDR", PDR_LOSS_RATIO)):
-        found = [pps for run in udp.searches if (pps := run.bounds(loss_ratio).lower_pps) is not None]
+        found = lower_bounds(udp.searches, loss_ratio)
         if udp.searches:
             parts.append(f"{name} {median(found):.0f} packets/s" if found else f"no {name}")
     if udp.is_refuted:
@@ -62,25 +66,25 @@ def udp_figures(udp: UdpMeasurement) -> str:
         counts = udp.counts
         parts.append(f"{counts.forwarding_rate_pps:.0f} packets/s, {counts.path_lost_packets} lost")
         if counts.delay:
-            parts.append(f"delay {counts.delay.p50_ns / 1e3:.0f} us, 99 % under {counts.delay.p99_ns / 1e3:.0f} us")
+            parts.append(f"delay {counts.delay.p50_ns / 1e3:.0f} µs, 99 % under {counts.delay.p99_ns / 1e3:.0f} µs")
     if udp.points:
         parts.append(f"{len(udp.points)} loads")
     if udp.longest_burst_packets is not None:
-        parts.append(f"a burst of {udp.longest_burst_packets} packets comes through whole")
+        parts.append(f"a burst of {udp.longest_burst_packets} packets arrives without loss")
     if udp.router_busy_share is not None:
         parts.append(f"router {udp.router_busy_share:.0%} busy")
     return ", ".join(parts)
 
 
 def clock(seconds: float) -> str:
-    """A duration as 1:02:03 or 2:03."""
+    """Format a duration as 1:02:03 or 2:03."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-class Progress:
-    """What both views keep: how much is done and how long the rest may take."""
+class Progress(Observer):
+    """Counts the finished trials of a run and estimates the remaining time."""
 
     def __init__(self, plan: Plan) -> None:
         self.total = len(plan.calibrations()) + len(plan.trials())
@@ -90,13 +94,13 @@ class Progress:
         self.trials_s = sum(plan.expected_trial_s(spec) for spec in (*plan.calibrations(), *plan.trials()))
         self.done = 0
         self.done_s = 0.0
-        """What the trials that are done were expected to take [s]."""
+        """Expected duration of the finished trials [s]."""
         self.trial_s = self.trial_started_s = 0.0
-        """What the present trial is expected to take, and when it began [s]."""
+        """Expected duration of the present trial, and the time at which it began [s]."""
 
     @property
     def left_s(self) -> float:
-        """By the plan's own estimate: a soak takes longer than all searches [s]."""
+        """Return the expected remaining time [s], from the plan's estimate for each trial."""
         if self.done >= self.total:
             return 0.0
         share = self.done_s / self.trials_s if self.trials_s else 1.0
@@ -104,24 +108,12 @@ class Progress:
         return max(0.0, self.expected_s * (1 - share) - passed_s)
 
     def know(self, records: Sequence[TrialRecord]) -> None:
-        """What an earlier part of the run has done."""
+        """Count the trials of an earlier part of a resumed run as finished."""
         self.done = len(records)
         self.done_s = sum(self.plan.expected_trial_s(record.spec) for record in records)
 
-    def cipher_starts(self, what: str) -> None:
-        pass
-
-    def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
-        pass
-
     def trial_starts(self, spec: TrialSpec) -> None:
         self.trial_s, self.trial_started_s = self.plan.expected_trial_s(spec), time.monotonic()
-
-    def second_passed(self, rate_bps: float) -> None:
-        pass
-
-    def waited_for_quiet(self, seconds: float) -> None:
-        pass
 
     def trial_ended(self, record: TrialRecord) -> None:
         self.done += 1
@@ -133,8 +125,8 @@ class Progress:
         yield
 
 
-class Lines(Progress):
-    """One plain line for each trial."""
+class PlainProgress(Progress):
+    """Prints one plain line for each trial."""
 
     def __init__(self, plan: Plan, *, to_stderr: bool) -> None:
         super().__init__(plan)
@@ -156,7 +148,7 @@ class Lines(Progress):
 
 
 class LiveView(Progress):
-    """The current trial with its rate second by second, what is done, and the time left; drawn by rich."""
+    """Shows the current trial with its rate each second, the finished trials and the remaining time, with rich."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -169,7 +161,7 @@ class LiveView(Progress):
         self.current = what
 
     def tunnel_comes_up(self, tunnel: TunnelSpec, round_number: int) -> None:
-        self.current = f"round {round_number}: {tunnel.name} comes up and is proven"
+        self.current = f"round {round_number}: starting and proving tunnel {tunnel.name}"
         self.rates_bps.clear()
 
     def trial_starts(self, spec: TrialSpec) -> None:
@@ -197,17 +189,17 @@ class LiveView(Progress):
         try:
             yield
         finally:
-            with suppress(OSError):  # the terminal has gone, and must not hide why we end
+            with suppress(OSError):  # a terminal that is gone must not hide why the run ends
                 live.stop()
 
     def _draw(self) -> RenderableType:
         classes = ", ".join(f"{count} {name}" for name, count in self.classes.items())
         rates = list(self.rates_bps)
         rate = f"{rates[-1] / 1e6:.1f} Mbit/s on the wire {spark(rates)}" if rates else ""
-        # Text, not markup: names come from a file.
+        # Text, not markup, and printable: names come from a file, and reasons repeat the output of programs.
         return Group(
-            *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self.recent),
-            Text(self.current, style="bold", no_wrap=True, overflow="ellipsis"),
+            *(Text(printable(line), style="dim", no_wrap=True, overflow="ellipsis") for line in self.recent),
+            Text(printable(self.current), style="bold", no_wrap=True, overflow="ellipsis"),
             Text(rate, no_wrap=True, overflow="crop"),
             Text(
                 f"{self.done} of {self.total} trials, {clock(self.left_s)} left" + (f"; {classes}" if classes else "")
@@ -217,6 +209,6 @@ class LiveView(Progress):
 
 
 def spark(values: list[float]) -> str:
-    """A row of bars as high as the values, the highest the full height."""
+    """Return a row of bar characters whose heights are proportional to the values."""
     top = max(values) or 1.0
     return "".join(SPARKS[round(value / top * (len(SPARKS) - 1))] for value in values)

@@ -1,4 +1,4 @@
-"""`tunnelbench run`: measure what a plan says on a testbed, and print the table."""
+"""`tunnelbench run`: measure a plan on a testbed, and print the table of results."""
 
 from __future__ import annotations
 
@@ -8,35 +8,54 @@ import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tunnelbench import __version__
-from tunnelbench.cli.clean import clean_run
-from tunnelbench.cli.here import STORE_NAME, only_run_here
-from tunnelbench.cli.output import emit, has_colour, is_server, json_option, open_store, store_option, terminal_width
-from tunnelbench.cli.progress import Lines, LiveView, Progress
-from tunnelbench.cli.soaks import soak_reports
-from tunnelbench.cli.telling import say
+from tunnelbench.cli.availability import require_trusted_programs
+from tunnelbench.cli.clean import clean_run, mark_left_runs
+from tunnelbench.cli.command_log import is_verbose, log_options
+from tunnelbench.cli.common_options import (
+    emit,
+    has_colour,
+    is_server,
+    json_option,
+    open_store,
+    store_option,
+    terminal_width,
+)
+from tunnelbench.cli.completion import plan_names, run_names, testbed_names
+from tunnelbench.cli.page_file import show_page
+from tunnelbench.cli.plans import FIRST_PLAN, FIRST_TESTBED, load_plan
+from tunnelbench.cli.progress import LiveView, PlainProgress, Progress
+from tunnelbench.cli.run_lock import STORE_NAME, left_runs, only_run_here
+from tunnelbench.cli.soak_reports import soak_reports
+from tunnelbench.cli.stderr_messages import say
+from tunnelbench.cli.stored_results import StoredResults, say_what_is_kept
 from tunnelbench.guest.kernel import cached_kernel
 from tunnelbench.guest.session import GuestKernel, GuestRun, choose_guest
-from tunnelbench.host.command import undisturbed
 from tunnelbench.host.facts import machine_facts
-from tunnelbench.host.host import RUN_FOLDER
+from tunnelbench.host.host import RUN_FOLDER, make_private
 from tunnelbench.host.programs import require_programs
-from tunnelbench.model.errors import ExitCode, UserError, WrongInput
-from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.model.testbed import DEBIAN_KERNEL, TestbedSpec
+from tunnelbench.host.signals import AskedToEnd, undisturbed
+from tunnelbench.host.trust import require_trusted
+from tunnelbench.measure.clock_check import now
+from tunnelbench.measure.request import RunRequest, RunSink
+from tunnelbench.measure.version_watch import ACCEPT
+from tunnelbench.model.errors import ExitCode, KeptForDebugging, StoreLost, UserError, WrongInput
+from tunnelbench.model.plan import Plan
+from tunnelbench.model.result import RUNNING, RunRecord, TrialRecord
+from tunnelbench.model.testbed import DEBIAN_KERNEL, HOST_KERNEL, TestbedSpec
+from tunnelbench.model.text import counted
 from tunnelbench.plan import (
     LoadedPlan,
     LoadedTestbed,
     override_target,
-    read_plan,
     read_testbed,
     stored_plan,
     stored_testbed,
@@ -44,62 +63,75 @@ from tunnelbench.plan import (
 from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.qemu.image import find_image
 from tunnelbench.report import render
-from tunnelbench.run import now, run_plan
+from tunnelbench.run import run_plan
 from tunnelbench.store import Store
 from tunnelbench.testbed import KINDS, open_testbed
 from tunnelbench.testbed.base import Testbed
-from tunnelbench.tunnel import PLANNED, option_schemas
-
-FIRST_PLAN = "quick"
-FIRST_TESTBED = "netns"
+from tunnelbench.traffic import engine
+from tunnelbench.tunnel import PLANNED, option_schemas, virtual_router_packages
 
 
 @click.command()
-@click.argument("plan", required=False)
-@click.option("--on", "testbed", metavar="TESTBED", help="Where to run it.  [default: netns]")
-@click.option("--router", metavar="USER@HOST", help="Measure this router, by SSH: find out how it is connected, ask.")
-@click.option("--yes", "is_agreed", is_flag=True, help="With --router: do not ask.")
+@click.argument("plan", required=False, shell_complete=plan_names)
+@click.option(
+    "--on", "testbed", metavar="TESTBED", shell_complete=testbed_names, help="Testbed to run on.  [default: netns]"
+)
+@click.option("--router", metavar="USER@HOST", help="Measure this router over SSH: find its cables, then ask.")
+@click.option("--yes", "is_agreed", is_flag=True, help="With --router: start without asking.")
 @click.option("--save", metavar="FILE", help="With --router: write the testbed file for next time.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value, as tcp.duration_s=2.")
-@click.option("--resume", metavar="RUN", help="Do what is missing of a run that ended early; `last` is the latest.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a value (tcp.duration_s=2).")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    shell_complete=run_names,
+    help="Measure the missing trials of a run; `last` is the latest.",
+)
+@click.option(ACCEPT, "accepts_versions", is_flag=True, help="With --resume: continue with programs of other versions.")
+@click.option("--keep", is_flag=True, help="Stop at the first failed trial, and leave its namespaces and tunnel up.")
+@click.option("--open", "opens_page", is_flag=True, help="Write the page of the run here, and open it in the browser.")
+@log_options
 @store_option
 @json_option
-def command(resume: str | None, store_location: str | None, *, as_json: bool, **files: Any) -> None:
-    """Measure what PLAN says (a name or a file; default: quick) and print the table.
+def command(
+    resume: str | None, store_location: str | None, *, keep: bool, opens_page: bool, as_json: bool, **files: Any
+) -> None:
+    """Measure PLAN (a name or a file; default: quick) and print the answer and a table.
 
     Each trial is stored when it ends. With --json the results go to standard output as JSON, the progress to standard
     error.
     """
-    named = Named(**files)
-    named.check()
+    named = RunArguments(**files)
+    named.check(is_resumed=resume is not None)
     require_programs()
     new = (
         new_job(named, as_json=as_json) if resume is None else None
-    )  # before a store is made: a wrong file leaves none
+    )  # before the store is made, so that a wrong file leaves no store
     with (
         only_run_here(new.run_id if new else f"--resume {resume}"),
         open_store(store_location, create=new is not None) as store,
     ):
         job = new or resumed_job(store, str(resume), named)
-        carry_out(job, store, as_json)
+        carry_out(job, store, as_json, keep=keep)
         run, records, speeds = store.run(job.run_id), store.trials(job.run_id), store.cipher_speeds(job.run_id)
         soaks = soak_reports(store, job.run_id)
+    stored = f"the run is stored: tunnelbench report {job.run_id} prints its table"
     if as_json:
-        emit(render(run, records, "json", speeds=speeds, soaks=soaks))
+        emit(render(run, records, "json", speeds=speeds, soaks=soaks), stored)
     else:
-        emit(render(run, records, "terminal", terminal_width(), colour=has_colour(), speeds=speeds, soaks=soaks))
-        click.echo(f"\nRun {job.run_id}, stored in {store.name}. Again, or in another format:")
-        click.echo(
-            f"  tunnelbench report {job.run_id} --format terminal|html|markdown|textile|dokuwiki|csv|series|json"
+        text = render(
+            run, records, "terminal", terminal_width(), colour=has_colour(), speeds=speeds, soaks=soaks, full=False
         )
+        emit(f"{text}Stored in {store.name}.\n", stored)
+    if opens_page:
+        show_page(run.run_id, render(run, records, "html", speeds=speeds, soaks=soaks))
     if not any(record.counts for record in records):
-        click.echo("tunnelbench: no trial gave a figure that counts; the doubts above say why", err=True)
+        say("tunnelbench: no trial gave a valid figure; the warnings above give the reasons")
         sys.exit(ExitCode.CANNOT)
 
 
 @dataclass(frozen=True)
-class Named:
-    """What the command line names."""
+class RunArguments:
+    """The arguments of the command line."""
 
     plan: str | None
     testbed: str | None
@@ -107,102 +139,112 @@ class Named:
     router: str | None = None
     is_agreed: bool = False
     save: str | None = None
+    accepts_versions: bool = False
 
-    def check(self) -> None:
-        """Raises WrongInput for what does not go together."""
+    def check(self, *, is_resumed: bool) -> None:
+        """Raises WrongInput for arguments that exclude each other."""
         if self.router and self.testbed:
-            raise WrongInput("--router and --on both say where to measure", "leave one of them out")
+            raise WrongInput("--router and --on contradict each other: both name a testbed", "leave one of them out")
         if (self.is_agreed or self.save) and not self.router:
             raise WrongInput("--yes and --save go with --router", "leave them out, or name the router")
+        if self.accepts_versions and not is_resumed:
+            raise WrongInput(f"{ACCEPT} goes with --resume", "leave it out, or name the run")
 
-    def read_plan(self) -> LoadedPlan:
-        """The plan, or the default one, with what is set."""
+    def read_plan(self, testbed: TestbedSpec) -> LoadedPlan:
+        """Read the plan, or the default one, with the values of --set, for a testbed."""
         sets = [text for text in self.overrides if override_target(text) == "plan"]
-        return read_plan(self.plan or FIRST_PLAN, option_schemas(), sets, PLANNED)
+        return load_plan(self.plan or FIRST_PLAN, sets, testbed)
 
     def read_testbed(self) -> LoadedTestbed:
-        """The testbed, or the default one, with what is set."""
+        """Read the testbed, or the default one, with the values of --set."""
         sets = [text for text in self.overrides if override_target(text) == "testbed"]
-        return read_testbed(self.testbed or FIRST_TESTBED, sets, KINDS)
+        return read_testbed(self.testbed or FIRST_TESTBED, KINDS, sets)
 
 
 @dataclass(frozen=True)
-class Job:
-    """One run, new or to be gone on with."""
+class RunJob:
+    """One run, new or resumed."""
 
     run_id: str
     plan: LoadedPlan
     testbed: LoadedTestbed
     known: Sequence[TrialRecord] = ()
-    """Trials that are stored already."""
+    """Trials of the run that are already stored."""
     stored_facts: Mapping[str, Any] | None = None
-    """What it was begun on; None: it is new."""
+    """Facts of the machines at the start of the run; None if the run is new."""
+    accepts_versions: bool = False
+    """True if a resumed run may continue with programs of other versions."""
 
     @property
     def is_new(self) -> bool:
         return self.stored_facts is None
 
 
-def new_job(named: Named, *, as_json: bool = False) -> Job:
-    """A run of what is named; a router that is named is looked at, and the user asked."""
+def new_job(named: RunArguments, *, as_json: bool = False) -> RunJob:
+    """Return a new run. For --router, examine the router and ask the user first."""
     run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    plan = named.read_plan()
     if named.router is None:
-        return Job(run_id, plan, named.read_testbed())
-    from tunnelbench.cli import router  # noqa: PLC0415 # only this one way needs it
+        testbed = named.read_testbed()
+        return RunJob(run_id, named.read_plan(testbed.testbed), testbed)
+    from tunnelbench.cli import router_setup  # noqa: PLC0415 # only --router needs it
 
-    testbed, picture = router.discovered(named.router, run_id)
+    plan = named.read_plan(TestbedSpec(router_setup.NAME, "ssh"))
+    testbed, picture = router_setup.discovered(named.router, run_id)
     if named.save:
-        router.keep(testbed.text, Path(named.save))
-    router.confirm(picture, is_agreed=named.is_agreed, to_stderr=as_json)
-    return Job(run_id, plan, testbed)
+        router_setup.keep(testbed.text, Path(named.save))
+    router_setup.confirm(picture, is_agreed=named.is_agreed, to_stderr=as_json)
+    return RunJob(run_id, plan, testbed)
 
 
-def resumed_job(store: Store, reference: str, named: Named) -> Job:
-    """What is missing of a stored run. WrongInput, with the difference, where plan, testbed or machine have changed."""
+def resumed_job(store: Store, reference: str, named: RunArguments) -> RunJob:
+    """Return the missing part of a stored run. Raises WrongInput, with the difference, if an input has changed.
+
+    The caller has the run lock. A run that was killed is marked first, so that `last` can mean it.
+    """
     if named.overrides:
         raise WrongInput(
-            "--set does not go with --resume: a run goes on as it began", "start a new run for other values"
+            "--set does not go with --resume: a resumed run keeps its values", "start a new run for other values"
         )
+    mark_left_runs(store, left_runs())
     run = store.run(reference)
     if run.status == "imported":
-        raise WrongInput(f"run {run.run_id} was measured elsewhere: it cannot go on here", "start a run of your own")
+        raise WrongInput(
+            f"run {run.run_id} was measured on another machine: resume it there", "start a new run on this machine"
+        )
+    testbed = stored_testbed(run.testbed_name, run.testbed_text, KINDS)
     if named.plan is not None:
-        refuse_change("plan", run.plan_text, named.read_plan().text)
+        refuse_change("plan", run.plan_text, named.read_plan(testbed.testbed).text)
     if named.testbed is not None:
         refuse_change("testbed", run.testbed_text, named.read_testbed().text)
+    if run.tunnelbench_version != __version__ and not named.accepts_versions:
+        raise WrongInput(
+            f"run {run.run_id} began with TunnelBench {run.tunnelbench_version}, and this is {__version__}",
+            f"use the earlier version, start a new run, or add {ACCEPT}: the new trials are then doubtful",
+        )
     refuse_change("machine", _as_lines(run.host_facts), _as_lines(machine_facts()))
     plan = stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED)
-    testbed = stored_testbed(run.testbed_name, run.testbed_text, KINDS)
-    return Job(run.run_id, plan, testbed, store.trials(run.run_id), run.host_facts)
+    known = store.trials(run.run_id)
+    return RunJob(run.run_id, plan, testbed, known, run.host_facts, named.accepts_versions)
 
 
 FACTS_OF_HOSTS = ("guest", "router_", "client_", "server_")
-"""How the names of facts of other machines begin."""
+"""Prefixes of the names of facts about other machines."""
 
 DRIFTING_FACTS = ("cpu_mhz", "memory_available_kib", "tmp_free_kib", "radio_tx_mbps", "radio_rx_mbps", "signal_dbm")
-"""What differs between two looks at one machine: how the names of such facts end."""
+"""Suffixes of the names of facts that change between two readings of the same machine."""
 
 
-def _as_lines(facts: Mapping[str, Any]) -> str:
-    """All but what is said of other machines: that is known only once they were asked."""
+def _as_lines(facts: Mapping[str, Any], *, of_hosts: bool = False) -> str:
+    """Return the facts of this machine, or those of the others, which are known only after they were asked."""
     return "".join(
         f"{name}: {value}\n"
         for name, value in sorted(facts.items())
-        if not name.endswith(DRIFTING_FACTS) and not name.startswith(FACTS_OF_HOSTS)
-    )
-
-
-def _lines_of_hosts(facts: Mapping[str, Any]) -> str:
-    return "".join(
-        f"{name}: {value}\n"
-        for name, value in sorted(facts.items())
-        if name.startswith(FACTS_OF_HOSTS) and not name.endswith(DRIFTING_FACTS)
+        if name.startswith(FACTS_OF_HOSTS) == of_hosts and not name.endswith(DRIFTING_FACTS)
     )
 
 
 def refuse_change(what: str, before: str, now_is: str) -> None:
-    """Raises WrongInput with the difference: figures of two plans, testbeds or machines do not belong in one run."""
+    """Raises WrongInput with the difference: one run must not mix figures of two plans, testbeds or machines."""
     if before == now_is:
         return
     difference = difflib.unified_diff(
@@ -210,94 +252,115 @@ def refuse_change(what: str, before: str, now_is: str) -> None:
     )
     raise WrongInput(
         f"the {what} has changed since the run began:\n" + "\n".join(difference),
-        "start a new run, or put it back as it was",
+        "start a new run, or undo the change",
     )
 
 
-def carry_out(job: Job, store: Store, as_json: bool) -> None:
-    """Measure what is to be measured; what was is kept however it ends, and the user is told."""
+def carry_out(job: RunJob, store: Store, as_json: bool, *, keep: bool = False) -> None:
+    """Measure the missing trials. If the run ends early, its trials stay in the store, and the user gets a message."""
     progress = (
-        Lines(job.plan.plan, to_stderr=as_json) if as_json or not sys.stdout.isatty() else LiveView(job.plan.plan)
+        PlainProgress(job.plan.plan, to_stderr=as_json)
+        if as_json or not sys.stdout.isatty() or is_verbose()
+        else LiveView(job.plan.plan)
     )
     progress.know(job.known)
     if not job.is_new:
         missing = progress.total - progress.done
-        click.echo(f"run {job.run_id}: {progress.done} trials are there, {missing} are missing", err=as_json)
+        say(f"run {job.run_id}: {counted(progress.done, 'trial')} stored, {missing} missing", err=as_json)
         if not missing:
             return
     try:
-        measure(job, store, progress, as_json=as_json)
+        measure(job, store, progress, as_json=as_json, keep=keep)
+    except StoreLost:
+        raise
     except BaseException as error:
+        if isinstance(error, AskedToEnd):
+            end_interrupted(job.run_id, store)
         say_what_is_kept(job.run_id, progress.done, store, error)
         raise
 
 
-def measure(job: Job, store: Store, progress: Progress, *, as_json: bool) -> None:
-    """Run the plan; the run's end, however it comes, is stored too."""
+def measure(job: RunJob, store: Store, progress: Progress, *, as_json: bool, keep: bool) -> None:
+    """Prepare the testbed, lock the run, and measure it."""
     folder = RUN_FOLDER / job.run_id
     spec = job.testbed.testbed
-    refuse_what_a_router_cannot(job)
-    if folder.exists():  # it was killed, and nobody has cleaned up
-        with undisturbed():
+    if keep and (spec.needs_guest or not KINDS[spec.kind].can_stay_up):
+        message = f"testbed {spec.name}: --keep needs a testbed of namespaces on this machine's kernel"
+        raise WrongInput(message, "leave --keep out: on a router or guest, changes are always undone")
+    require_trusted_files(job.plan.plan, spec)
+    make_private(RUN_FOLDER)
+    if folder.exists():  # the run was killed, and its files are left
+        with undisturbed:
             list(clean_run(job.run_id))
     for board in spec.boards:
-        find_image(BOARDS[board], say)
+        find_image(BOARDS[board], virtual_router_packages(), say)
     if spec.finds_cpu_share:
         spec = with_share(job, spec, folder, to_stderr=as_json)
     testbed = open_testbed(spec, job.run_id, folder)
-    if spec.needs_guest and job.plan.plan.soak:
-        raise WrongInput(
-            f"testbed {spec.name}: a soak cannot run inside a guest yet",
-            "leave [soak] out, or take a testbed of this kernel",
-        )
     guest = guest_for(spec, job.run_id, folder) if spec.needs_guest else None
     facts = guest.facts if guest else look_at(testbed, folder)
-    if job.stored_facts is None:
-        store.begin_run(new_record(job, testbed, facts))
-    else:
-        what = "guest" if guest else "router"
-        refuse_change(what, _lines_of_hosts(job.stored_facts), _lines_of_hosts(facts))
-        store.resume_run(job.run_id)
-
-    def keep(record: TrialRecord) -> None:
-        store.add_trial(job.run_id, record)
-
-    status = "failed"
+    is_kept = False
     try:
+        with store.holding(job.run_id):  # before the run is listed as running
+            if job.stored_facts is None:
+                store.begin_run(new_record(job, testbed, facts))
+            else:
+                what = "guest" if guest else "router"
+                refuse_change(what, _as_lines(job.stored_facts, of_hosts=True), _as_lines(facts, of_hosts=True))
+                store.resume_run(job.run_id)
+            measure_locked(job, store, progress, testbed, guest, keep=keep)
+    except KeptForDebugging:
+        is_kept = True
+        raise
+    finally:
+        if not is_kept:
+            with undisturbed:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def measure_locked(
+    job: RunJob, store: Store, progress: Progress, testbed: Testbed, guest: GuestKernel | None, *, keep: bool
+) -> None:
+    """Measure a run that is stored and locked, and store its end status in any case."""
+    speeds = [] if job.is_new else store.cipher_speeds(job.run_id)
+    run = store.run(job.run_id)
+    versions = run.tunnelbench_version, job.accepts_versions
+    request = RunRequest(job.plan.plan, testbed, job.known, speeds, *versions, keep)
+    results = StoredResults(store, run, [*job.known], [*speeds])
+    sink = RunSink(results, progress)
+    folder = RUN_FOLDER / job.run_id
+    with results:
         folder.mkdir(mode=0o700, exist_ok=True)
         place = store.name if is_server(store.name) else str(Path(store.name).absolute())
         (folder / STORE_NAME).write_bytes(os.fsencode(place))
-        with store.holding(job.run_id), progress.showing():
-            keep_speed = partial(store.add_cipher_speed, job.run_id)
-            speeds = [] if job.is_new else store.cipher_speeds(job.run_id)
-            plan = job.plan.plan
+        with progress.showing():
             if guest:
-                known = list(job.known)
-                GuestRun(plan, spec, guest, job.run_id, folder, keep, progress, keep_speed, known, speeds).run()
+                GuestRun(guest, request, sink).run()
             else:
-                run_plan(
-                    plan,
-                    testbed,
-                    keep,
-                    progress,
-                    job.known,
-                    store_speed=keep_speed,
-                    known_speeds=speeds,
-                    journal=store.soaks(job.run_id),
-                )
-        status = "done"
-    except (KeyboardInterrupt, SystemExit):
-        status = "interrupted"
-        raise
-    finally:
-        with undisturbed():
-            note_end(job.run_id, store, status)
-            shutil.rmtree(folder, ignore_errors=True)
+                run_plan(request, sink)
 
 
-def with_share(job: Job, spec: TestbedSpec, folder: Path, *, to_stderr: bool) -> TestbedSpec:
-    """A testbed whose virtual router has the share of a CPU at which it is the limit: that of the run, or a new one."""
-    from tunnelbench.share import brief, find_share  # noqa: PLC0415 # only virtual routers need it
+def require_trusted_files(plan: Plan, spec: TestbedSpec) -> None:
+    """Raises CannotHere if root would use a program, a kernel or an engine that another user could change."""
+    require_trusted_programs(plan.tunnels)
+    if spec.kernel not in (HOST_KERNEL, DEBIAN_KERNEL):
+        require_trusted(spec.kernel, "the kernel")
+    if plan.udp or plan.soak:
+        require_trusted(engine.locate(), "the packet engine")
+
+
+def end_interrupted(run_id: str, store: Store) -> None:
+    """Remove what a signal between two steps has left, such as a namespace that was made and not noted yet."""
+    list(clean_run(run_id))
+    shutil.rmtree(RUN_FOLDER / run_id, ignore_errors=True)
+    with suppress(UserError):  # `clean` marks it later
+        if any(run.run_id == run_id and run.status == RUNNING for run in store.runs()):
+            store.end_run(run_id, "interrupted", now())
+
+
+def with_share(job: RunJob, spec: TestbedSpec, folder: Path, *, to_stderr: bool) -> TestbedSpec:
+    """Return the testbed with a CPU share at which its virtual router is the limit: the stored share, or a new one."""
+    from tunnelbench.cpu_share import brief, find_share  # noqa: PLC0415 # only virtual routers need it
 
     if job.stored_facts is not None:
         return replace(spec, cpu_share_percent=float(job.stored_facts["guest_cpu_share_percent"]))
@@ -308,18 +371,18 @@ def with_share(job: Job, spec: TestbedSpec, folder: Path, *, to_stderr: bool) ->
         folder.mkdir(mode=0o700, exist_ok=True)
         return testbed
 
-    say("tunnelbench: looking for the share of a CPU at which the virtual router is the limit of every tunnel")
+    say("tunnelbench: searching the CPU share at which the virtual router limits the throughput of every tunnel")
     try:
-        found = find_share(job.plan.plan, open_at, Lines(brief(job.plan.plan), to_stderr=to_stderr))
+        found = find_share(job.plan.plan, open_at, PlainProgress(brief(job.plan.plan), to_stderr=to_stderr))
     finally:
-        with undisturbed():
+        with undisturbed:
             shutil.rmtree(folder, ignore_errors=True)
     say(f"tunnelbench: the virtual router gets {found.percent:g} % of a CPU: {found.reason}")
     return replace(spec, cpu_share_percent=found.percent)
 
 
 def look_at(testbed: Testbed, folder: Path) -> Mapping[str, Any]:
-    """What the testbed's own hosts are; nothing stays of a look that fails."""
+    """Return the facts of the testbed's hosts; deletes the run's folder if that fails."""
     try:
         return testbed.look()
     except BaseException:
@@ -327,17 +390,8 @@ def look_at(testbed: Testbed, folder: Path) -> Mapping[str, Any]:
         raise
 
 
-def refuse_what_a_router_cannot(job: Job) -> None:
-    """Raises WrongInput for what cannot be measured on a testbed with a router of its own."""
-    spec, plan = job.testbed.testbed, job.plan.plan
-    if not KINDS[spec.kind].has_own_router:
-        return
-    if plan.soak:
-        raise WrongInput(f"testbed {spec.name}: a soak cannot run on a router behind SSH yet", "leave [soak] out")
-
-
 def guest_for(testbed: TestbedSpec, run_id: str, folder: Path) -> GuestKernel:
-    """The guest that a testbed asks for; what it takes to find that out is deleted again where there is none."""
+    """Return the guest kernel for a testbed; deletes the run's folder if that fails."""
     if testbed.kernel == DEBIAN_KERNEL and cached_kernel() is None:
         say("tunnelbench: fetching Debian's kernel through apt, some 70 MB, and unpacking it into the cache")
     try:
@@ -349,24 +403,13 @@ def guest_for(testbed: TestbedSpec, run_id: str, folder: Path) -> GuestKernel:
     return guest
 
 
-def note_end(run_id: str, store: Store, status: str) -> None:
-    """Store how a run ended. Where that cannot be done it must not hide why the run ended."""
-    try:
-        store.end_run(run_id, status, now())
-    except UserError as error:
-        if status == "done":
-            raise
-        say(f"tunnelbench: {error.message}")
-        say(f"hint: the store takes run {run_id} to be running; tunnelbench run --resume {run_id} mends that")
-
-
-def new_record(job: Job, testbed: Testbed, guest_facts: Mapping[str, Any]) -> RunRecord:
-    """What is stored of a run when it begins."""
+def new_record(job: RunJob, testbed: Testbed, guest_facts: Mapping[str, Any]) -> RunRecord:
+    """Return the record of a new run at its start."""
     return RunRecord(
         run_id=job.run_id,
         started_at=now(),
         ended_at=None,
-        status="running",
+        status=RUNNING,
         plan_name=job.plan.plan.name,
         plan_title=job.plan.plan.title,
         plan_text=job.plan.text,
@@ -378,24 +421,3 @@ def new_record(job: Job, testbed: Testbed, guest_facts: Mapping[str, Any]) -> Ru
         tunnelbench_version=__version__,
         notes=testbed.notes,
     )
-
-
-def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException) -> None:
-    """After a run that ended early: what is there, how to see it and how to go on."""
-    kept = [] if not done else ["1 trial is"] if done == 1 else [f"{done} trials are"]
-    if has_soak(store, run_id):
-        kept.append("what was measured of a soak is")
-    if not kept:
-        return
-    ended = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "ended early"
-    say(f"tunnelbench: run {run_id} {ended}; {' and '.join(kept)} kept in {store.name}")
-    say(f"hint: tunnelbench report {run_id} shows them")
-    say(f"hint: tunnelbench run --resume {run_id} does the rest")
-
-
-def has_soak(store: Store, run_id: str) -> bool:
-    """Whether a soak of the run has begun; a store that cannot be read must not hide why the run ended."""
-    try:
-        return bool(store.soaks(run_id).all())
-    except UserError:
-        return False

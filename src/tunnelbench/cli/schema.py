@@ -1,10 +1,10 @@
-"""`tunnelbench schema`: what the JSON looks like that TunnelBench writes."""
+"""`tunnelbench schema`: write the JSON Schema of a JSON output."""
 
 from __future__ import annotations
 
 import click
 
-from tunnelbench.cli.output import emit_json
+from tunnelbench.cli.common_options import emit_json
 from tunnelbench.report.schema import SCHEMAS, schema
 
 

@@ -1,4 +1,4 @@
-"""`tunnelbench show`: one tunnel, plan, testbed, reference or run in full."""
+"""`tunnelbench show`: show a tunnel, plan, testbed, reference or run in full."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from pathlib import Path
 
 import click
 
+from tunnelbench.cli.availability import kinds
+from tunnelbench.cli.command_log import log_options
+from tunnelbench.cli.common_options import is_store_missing, json_option, open_store, store_option
+from tunnelbench.cli.completion import any_names
 from tunnelbench.cli.details import plan as plan_details
 from tunnelbench.cli.details import reference as reference_details
 from tunnelbench.cli.details import run as run_details
 from tunnelbench.cli.details import testbed as testbed_details
 from tunnelbench.cli.details import tunnel as tunnel_details
-from tunnelbench.cli.needs import kinds
-from tunnelbench.cli.output import is_store_missing, json_option, open_store, store_option
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.plan import FileErrors, check_file, shipped_plans, shipped_testbeds
-from tunnelbench.plan.wording import quoted
+from tunnelbench.plan.files import read_path
+from tunnelbench.plan.messages import quoted
 from tunnelbench.reference import reference_names
 from tunnelbench.store import default_path
 from tunnelbench.testbed import KINDS
@@ -29,15 +32,16 @@ NOUNS = ("tunnel", "plan", "testbed", "reference", "run")
 
 
 @click.command()
-@click.argument("name")
-@click.option("--trial", type=int, metavar="N", help="Of a run: this trial alone, with what the programs printed.")
+@click.argument("name", shell_complete=any_names)
+@click.option("--trial", type=int, metavar="N", help="Show only this trial of a run, with the output of its programs.")
+@log_options
 @json_option
 @store_option
 def command(name: str, trial: int | None, as_json: bool, store_location: str | None) -> None:
     """Show a tunnel, a plan, a testbed, a reference or a run in full.
 
     NAME is a kind of tunnel, a shipped plan, testbed or reference, a file of your own, `last`, a run's id or the
-    beginning of one. A name of several things is written tunnel:NAME, plan:NAME, testbed:NAME, reference:NAME or
+    beginning of one. If several things have that name, write tunnel:NAME, plan:NAME, testbed:NAME, reference:NAME or
     run:NAME.
     """
     location = store_location or default_path()
@@ -59,7 +63,7 @@ def command(name: str, trial: int | None, as_json: bool, store_location: str | N
 
 
 def meant(name: str, location: Path | str) -> tuple[str, str]:
-    """The noun that a name is of, and the name without it. Raises WrongInput where it is of none or of several."""
+    """Return the noun of a name, such as `plan`, and the bare name. Raises WrongInput if none or several fit."""
     known = {
         "tunnel": list(kinds()),
         "plan": shipped_plans(),
@@ -76,10 +80,10 @@ def meant(name: str, location: Path | str) -> tuple[str, str]:
     nouns = [noun for noun, names in known.items() if name in names]
     if len(nouns) > 1:
         choices = ", ".join(f"{noun}:{name}" for noun in nouns)
-        raise WrongInput(f"{name} is a {' and a '.join(nouns)}", f"say which one: {choices}")
+        raise WrongInput(f"{name} is the name of a {' and of a '.join(nouns)}", f"say which one: {choices}")
     if nouns:
         return nouns[0], name
-    # Runs come last: their ids begin with a date, as no other name does, and nothing else needs the store.
+    # Runs come last: no other name begins with a date as their ids do, and only runs need the store.
     run_ids = ids_of_runs(location)
     if name == "last" or any(run_id.startswith(name) for run_id in run_ids if name):
         return "run", name
@@ -88,22 +92,22 @@ def meant(name: str, location: Path | str) -> tuple[str, str]:
 
 
 def unknown(noun: str, name: str, known: Iterable[str]) -> WrongInput:
-    """There is nothing of that name, and what is near."""
+    """Return the error for an unknown name, with similar names as a hint."""
     near = difflib.get_close_matches(name.lower(), list(known))
     meant_perhaps = f"; did you mean {' or '.join(near)}?" if near else ""
     message = f"there is no {noun} {quoted(printable(name))}{meant_perhaps}"
-    return WrongInput(message, "tunnelbench list tunnels|plans|testbeds|references|runs says what there is")
+    return WrongInput(message, "tunnelbench list tunnels|plans|testbeds|references|runs lists the names")
 
 
 def noun_of_file(path: str) -> str:
-    """Whether a file is a plan or a testbed. Raises FileErrors with all that is wrong in it."""
-    if errors := check_file(path, option_schemas(), PLANNED, KINDS):
+    """Return `plan` or `testbed`. Raises FileErrors with all errors of the file."""
+    if errors := check_file(path, option_schemas(), KINDS, PLANNED):
         raise FileErrors(errors)
-    return "plan" if "tunnel" in tomllib.loads(Path(path).read_text(encoding="utf-8-sig")) else "testbed"
+    return "plan" if "tunnel" in tomllib.loads(read_path(path).text) else "testbed"
 
 
 def ids_of_runs(location: Path | str) -> list[str]:
-    """Ids of all runs, newest first; none where there is no store yet."""
+    """Return the ids of all runs, newest first; none if there is no store yet."""
     if is_store_missing(location):
         return []
     with open_store(location) as store:

@@ -1,34 +1,47 @@
-"""`tunnelbench site`: a folder of pages from exported runs and the published results that ship."""
+"""`tunnelbench site`: make a folder of web pages from exported runs and the published results that ship."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from hashlib import file_digest
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
 import click
 
-from tunnelbench.cli.reading import exported_content, read_exported
-from tunnelbench.cli.telling import say
-from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.cli.common_options import emit
+from tunnelbench.cli.run_files import exported_content, read_exported
+from tunnelbench.cli.stderr_messages import say
+from tunnelbench.host.input_files import read_regular
+from tunnelbench.host.trust import require_own_links
+from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
 from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names
-from tunnelbench.report.site.gather import GatheredRun
-from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page, summary
+from tunnelbench.report.site.gather import GatheredRun, gathered
+from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page
 
 LIST = ".tunnelbench-site"
-"""Names the files of a site, one a line: what is not in it is somebody else's."""
+"""Name of the file that lists a site's files, one per line. TunnelBench never deletes other files in the folder."""
+LARGEST_DEVICES_BYTES = 1_000_000
+PAGE_NAMES = re.compile(
+    r"index\.(?:html|json)|methodology\.html|compare\.html|assets/(?:charts\.js|site\.css|site\.js)"
+    r"|(?:runs|devices|references)/[\w.-]+\.(?:html|json)",
+    re.ASCII,
+)
+"""Names of files in a site."""
 
 FEW = 8
-"""So many runs are drawn before other processes have begun."""
+"""Smallest number of runs for which pages are made by several processes."""
 
 FOREIGN_NAMED = 3
 
@@ -36,48 +49,75 @@ FOREIGN_NAMED = 3
 @click.command()
 @click.argument("folder")
 @click.argument("files", nargs=-1)
-@click.option("--devices", metavar="FILE", help="TOML with price and watts of devices, by their names.")
+@click.option("--devices", metavar="FILE", help="TOML file with price and watts of devices, by name.")
 def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
-    """Make a site in FOLDER from FILES that `tunnelbench export` wrote, and from the published results that ship.
+    """Make a web site in FOLDER from FILES of `tunnelbench export`, and from the published results that ship.
 
-    It needs no server and asks no network. A site that is there is replaced as a whole, or stays as it is; a folder
-    with other files in it is refused.
+    The site needs no server and no network. An existing site is replaced completely or not at all. A folder with other
+    files is refused.
     """
     if "-" in files:
-        raise WrongInput("-: a site is made of files", "write it into a file first")
+        raise WrongInput("a site cannot be made from standard input (-)", "write the exported run into a file")
     given = {} if devices is None else read_devices(devices)
     target = Path(folder)
     with replaced(target) as draft:
-        runs = draw_runs(draft, sorted(set(files)))
+        drawn = draw_runs(draft, sorted(set(files)))
+        runs = [each for each in drawn if isinstance(each, GatheredRun)]
+        skipped = [each for each in drawn if isinstance(each, str)]
+        if files and not runs:
+            raise WrongInput(skipped[0], "no file is a run; nothing was changed")
         twice = len(runs) - len({run.entry.run_id for run in runs})
         runs = list({run.entry.run_id: run for run in runs}.values())
         references = [read_reference(name) for name in reference_names()]
         for name, text in other_pages(runs, references, given):
             write(draft, name, text.encode())
     for name in sorted(given.keys() - {run.entry.device for run in runs}):
-        say(f"no run is of {printable(name)}, which {printable(str(devices))} names")
-    said = f"; {twice} files hold a run that another one holds, too" if twice else ""
+        say(f"{printable(str(devices))} names the device {printable(name)}, but no run was measured on it")
+    for each in skipped:
+        say(f"skipped: {each}")
+    said = f"; {twice} files were left out: another file has the same run" if twice else ""
     say(f"{counted(len(runs), 'run')}, {counted(len(references), 'published result')}{said}")
-    click.echo(str(target / "index.html"))
+    emit(f"{target / 'index.html'}\n")
+    if skipped:
+        sys.exit(ExitCode.CHECK_FAILED)
 
 
-def draw_runs(draft: Path, files: Sequence[str]) -> list[GatheredRun]:
-    """Read each file and write its run's page; what the other pages need of each, in the order of the files."""
+def draw_runs(draft: Path, files: Sequence[str]) -> list[GatheredRun | str]:
+    """Read each file and write its run's page.
+
+    Returns the data for the other pages in the order of the files, and the error in place of a file that is no run.
+    """
     workers = min(len(os.sched_getaffinity(0)), -(-len(files) // FEW))
-    if workers < 2:
+    if workers < 2 or not has_temporary_folder():  # the processes talk through a socket there
         return [draw_run(draft, file) for file in files]
     pool = ProcessPoolExecutor(workers, mp_context=get_context("forkserver"))
     try:
         return list(pool.map(draw_run, repeat(draft), files, chunksize=FEW))
     finally:
-        pool.shutdown(cancel_futures=True)  # one that is wrong ends it
+        pool.shutdown(cancel_futures=True)  # after an error in one file
 
 
-def draw_run(draft: Path, file: str) -> GatheredRun:
-    """Write the page of a run, and the file that it came in beside it."""
-    found = read_exported(file)
-    run = summary(found)
-    write(draft, run.entry.page, run_page(found).encode())
+def has_temporary_folder() -> bool:
+    """Return True if Python finds a folder for temporary files in which it can write."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def draw_run(draft: Path, file: str) -> GatheredRun | str:
+    """Write the page of a run and a copy of its file; returns the error if the file is no run."""
+    try:
+        found = read_exported(file)
+        run = gathered(found)
+        page = run_page(found).encode()
+    except WrongInput as error:
+        return error.message
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Not a bug of the pages: they can always be made of what is measured.
+        return f"{printable(file)}: no page can be made of its figures: {printable(str(error))}"
+    write(draft, run.entry.page, page)
     write(draft, run.entry.data, exported_content(file))
     return run
 
@@ -90,8 +130,9 @@ def write(draft: Path, name: str, content: bytes) -> None:
 
 @contextmanager
 def replaced(target: Path) -> Iterator[Path]:
-    """A folder that takes the target's place when the block has ended well, and vanishes when not."""
+    """Make a new folder, which replaces the target if the block succeeds and is deleted if it fails."""
     try:
+        require_own_links(target)
         require_own(target)
         place = target.resolve()
         draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
@@ -100,10 +141,10 @@ def replaced(target: Path) -> Iterator[Path]:
     old = draft.with_name(f"{draft.name}.old")
     try:
         yield draft
-        names = sorted(str(path.relative_to(draft)) for path in draft.rglob("*") if path.is_file())
-        write(draft, LIST, "".join(f"{name}\n" for name in names).encode())
+        entries = sorted(f"{path.relative_to(draft)} {digest(path)}\n" for path in draft.rglob("*") if path.is_file())
+        write(draft, LIST, "".join(entries).encode())
         draft.chmod(place.stat().st_mode & 0o7777 if place.exists() else 0o755)
-        require_own(target)  # somebody may have put something there meanwhile
+        require_own(target)  # again: another program may have written there meanwhile
         if place.exists():
             place.rename(old)
         try:
@@ -121,40 +162,62 @@ def replaced(target: Path) -> Iterator[Path]:
 
 
 def require_own(target: Path) -> None:
-    """WrongInput where the target is no folder, or holds what no site of ours does."""
+    """Raise WrongInput if the target is not a folder, or contains files that are not part of a site."""
     if not target.exists():
         return
     if not target.is_dir():
-        raise WrongInput(f"{printable(str(target))} is no folder", "name a folder that is empty, or none yet")
-    listed = target / LIST
-    own = set(listed.read_text(encoding="utf-8", errors="replace").splitlines()) | {LIST} if listed.is_file() else set()
-    files = [str(path.relative_to(target)) for path in target.rglob("*") if path.is_symlink() or not path.is_dir()]
-    foreign = sorted(name for name in files if name not in own)
+        raise WrongInput(f"{printable(str(target))} is not a folder", "name an empty folder, or a new one")
+    own = listed_files(target / LIST)
+    paths = {
+        str(path.relative_to(target)): path for path in target.rglob("*") if path.is_symlink() or not path.is_dir()
+    }
+    foreign = sorted(name for name, path in paths.items() if name not in own or own[name] not in ("", digest(path)))
     if foreign:
         named = ", ".join(printable(name) for name in foreign[:FOREIGN_NAMED])
         more = f" and {len(foreign) - FOREIGN_NAMED} more" if len(foreign) > FOREIGN_NAMED else ""
-        message = f"{printable(str(target))} holds files that are no part of a site: {named}{more}"
-        raise WrongInput(message, "name a folder that is empty, or none yet; nothing was changed")
+        message = f"{printable(str(target))} has files that are not part of a site: {named}{more}"
+        raise WrongInput(message, "name an empty folder, or a new one; nothing was changed")
+
+
+def listed_files(path: Path) -> dict[str, str]:
+    """Return the files that the list of a site names, by name, with their digests; empty if there is no list.
+
+    A list is not trusted: it may have come with a folder from elsewhere. It names only files of a site, and each counts
+    only with the content that it had when the site was made.
+    """
+    if path.is_symlink() or not path.is_file():
+        return {}
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    entries = dict(line.rpartition(" ")[::2] for line in lines)
+    return {name: found for name, found in entries.items() if PAGE_NAMES.fullmatch(name) and found} | {LIST: ""}
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a regular file; `-`, which no list has, for anything else."""
+    if path.is_symlink() or not path.is_file():
+        return "-"
+    with path.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
 
 
 def _cannot(target: Path, error: OSError) -> CannotHere:
-    why = "there is no folder to make it in" if error.errno == errno.ENOENT else error.strerror or str(error)
+    why = "its parent folder does not exist" if error.errno == errno.ENOENT else error.strerror or str(error)
     return CannotHere(f"{printable(str(target))} cannot be made: {why}", "name another folder; nothing was changed")
 
 
 def read_devices(file: str) -> dict[str, DeviceFacts]:
-    """What is known of devices: a table for each, with `price` and `watts` as texts. WrongInput where it is not so."""
+    """Read facts of devices: a table for each, with the texts `price` and `watts`. Raises WrongInput if it is not."""
     name = printable(file)
     try:
-        tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        tables = tomllib.loads(read_regular(file, LARGEST_DEVICES_BYTES).decode())
+    except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise WrongInput(f"{name} cannot be read: {why}", 'such as: ["APU.1D"] price = "120 EUR"') from None
     found = {}
     for device, facts in tables.items():
         is_known = isinstance(facts, dict) and facts.keys() <= {"price", "watts"}
         if not is_known or not all(isinstance(value, str) for value in facts.values()):
-            message = f"{name}: {printable(device)}: not a table of the texts price and watts"
+            message = f"{name}: {printable(device)}: not a table with the texts price and watts"
             raise WrongInput(message, 'such as: ["APU.1D"] price = "120 EUR", watts = "6-12 W"')
         found[device] = DeviceFacts(**facts)
     return found

@@ -1,1 +1,1 @@
-"""A run on another kernel than the machine's own: the whole testbed inside a guest, store and screen outside."""
+"""Runs a plan on another kernel: the whole testbed is inside a virtual machine (guest), the store is outside."""

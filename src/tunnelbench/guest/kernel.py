@@ -1,4 +1,4 @@
-"""Kernels for guests: Debian's own package, fetched through apt and unpacked into the cache, or one that is here."""
+"""Provides kernels for guests: Debian's package, fetched through apt into the cache, or a kernel of this machine."""
 
 from __future__ import annotations
 
@@ -12,20 +12,14 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from tunnelbench.host.cache import cache_folder, only_one_fetches
+from tunnelbench.host.cache import COMPLETE_FILE, FETCH_TIMEOUT_S, cache_folder, only_one_fetches
 from tunnelbench.host.command import CommandFailed, run_command
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import DEBIAN_KERNEL
 
-FETCH_TIMEOUT_S = 900.0
-"""For some 70 MB."""
-
 LARGEST_PACKAGE_BYTES = 1_000_000_000
 
 UNPACK_TIMEOUT_S = 300.0
-
-MARK = "complete.json"
-"""Written last: an unpacked kernel without it is not looked at."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +27,16 @@ class Kernel:
     """A kernel that a guest can boot."""
 
     version: str
-    """As `uname -r` says it."""
+    """Version, as `uname -r` prints it."""
     image: Path
     root: Path
-    """Its modules are in lib/modules/VERSION below it."""
+    """Folder that has the modules in lib/modules/VERSION."""
     package: str = ""
-    """Name and version of its Debian package; empty where it is not known."""
+    """Name and version of its Debian package; empty where it is unknown."""
 
     @property
     def boot_image(self) -> Path:
-        """What QEMU is to load: the kernel unpacked already, where that was done."""
+        """File that QEMU loads: the unpacked kernel if there is one, else the packed image."""
         unpacked = unpacked_path(self.image)
         return unpacked if unpacked.exists() else self.image
 
@@ -51,7 +45,7 @@ class Kernel:
         return self.root / "lib/modules" / self.version
 
     def has_module(self, name: str) -> bool:
-        """Whether it has a module or what would be one built in."""
+        """Return True if the kernel has a module, either as a file or built in."""
         plain = name.replace("-", "_")
         for listing in ("modules.dep", "modules.builtin"):
             try:
@@ -66,16 +60,16 @@ class Kernel:
 
 
 def unpacked_path(image: Path) -> Path:
-    """Where the unpacked kernel of an image would be."""
+    """Return the path of the unpacked kernel of an image."""
     return image.with_name(image.name.replace("vmlinuz", "vmlinux", 1))
 
 
 def unpack_image(image: Path) -> None:
-    """Put the kernel that an image of x86 holds beside it, as QEMU can start it (PVH, CONFIG_PVH).
+    """Write the kernel in an x86 image to a file next to the image, in the form that QEMU can start (PVH, CONFIG_PVH).
 
-    A kernel that unpacks itself under emulation takes longer for that than for the rest of its start. The image's
-    header says where it is (Documentation/arch/x86/boot.rst: setup_sects, payload_offset, payload_length). Does nothing
-    where it is packed otherwise than by xz.
+    Under emulation, a kernel takes longer to unpack itself than for the rest of its boot. The image's header has the
+    kernel's position (Documentation/arch/x86/boot.rst: setup_sects, payload_offset, payload_length). A kernel that is
+    not packed by xz is left as it is.
     """
     data = image.read_bytes()
     offset, length = struct.unpack_from("<II", data, 0x248)
@@ -89,12 +83,12 @@ def unpack_image(image: Path) -> None:
 
 
 def find_kernel(name: str) -> Kernel:
-    """The kernel that a testbed names, fetched where it must be. CannotHere where it cannot be had."""
+    """Return the kernel that a testbed names; fetch it if missing. Raises CannotHere where it is unavailable."""
     return debian_kernel() if name == DEBIAN_KERNEL else local_kernel(Path(name))
 
 
 def local_kernel(image: Path) -> Kernel:
-    """A kernel that is here, with lib/modules/VERSION below one of the folders that it lies in, as in its package."""
+    """Return a kernel of this machine, with lib/modules/VERSION below one of its parent folders."""
     try:
         image = image.resolve(strict=True)
         is_file = image.is_file()
@@ -108,6 +102,11 @@ def local_kernel(image: Path) -> Kernel:
         raise CannotHere(
             f"kernel {image} has no modules: no folder above it holds lib/modules/{version}", "unpack its whole package"
         )
+    if any(len(str(path).split()) > 1 for path in (image, root)):
+        raise CannotHere(
+            f"kernel {image}: a blank in its path, or in that of its modules, would divide the kernel's command line",
+            "move it to a folder without blanks in its name",
+        )
     if any(root.is_relative_to(folder) for folder in UNSEEN) and not root.is_relative_to(cache_folder()):
         raise CannotHere(
             f"kernel {image} has its modules in {root}, which no guest sees", "move it all to another folder"
@@ -116,19 +115,19 @@ def local_kernel(image: Path) -> Kernel:
 
 
 UNSEEN = ("/run", "/dev", "/proc", "/sys", "/var/tmp", "/var/log", "/var/lib/private")  # noqa: S108 # nothing is put there
-"""Folders of this machine over which a guest has its own (init.sh)."""
+"""Folders of this machine that a guest cannot see, because it mounts its own folders over them (init.sh)."""
 
-HEADER_BYTES = 65536
-"""The part of an image of x86 that holds its header and its version is shorter (at most 64 sectors)."""
+IMAGE_HEADER_BYTES = 65536
+"""Number of bytes at the start of an x86 kernel image that contain its header and version (at most 64 sectors)."""
 
 
 def _image_version(image: Path) -> str:
-    """What an image of x86 says that its version is, as `uname -r` would; CannotHere where it is none, or not whole.
+    """Return the version in an x86 image, as `uname -r` prints it. Raises CannotHere for other and truncated files.
 
     Documentation/arch/x86/boot.rst: header ("HdrS"), kernel_version, and the two fields that make the length.
     """
     with image.open("rb") as file:
-        header = file.read(HEADER_BYTES)
+        header = file.read(IMAGE_HEADER_BYTES)
     if header[0x202:0x206] != b"HdrS":
         raise CannotHere(f"{image} is no kernel of Linux for x86", "kernel = names an image, such as /boot/vmlinuz-...")
     sectors, paragraphs = header[0x1F1] or 4, struct.unpack_from("<I", header, 0x1F4)[0]
@@ -139,15 +138,15 @@ def _image_version(image: Path) -> str:
 
 
 def debian_kernel() -> Kernel:
-    """Debian's kernel from the cache, or else fetched into it. What is there stays in use until it is deleted."""
+    """Return Debian's kernel from the cache, or fetch it first. It stays in the cache until a user deletes it."""
     folder = cache_folder() / "kernels"
     with only_one_fetches(folder):
         return cached_kernel() or _fetch(folder)
 
 
 def cached_kernel() -> Kernel | None:
-    """Debian's kernel, if it is in the cache whole; the newest of several."""
-    marks = sorted((cache_folder() / "kernels").glob(f"*/{MARK}"), key=lambda mark: mark.stat().st_mtime)
+    """Return the newest complete Debian kernel in the cache; None where there is none."""
+    marks = sorted((cache_folder() / "kernels").glob(f"*/{COMPLETE_FILE}"), key=lambda mark: mark.stat().st_mtime)
     for mark in reversed(marks):
         try:
             found = json.loads(mark.read_text())
@@ -196,7 +195,7 @@ def _fetch(folder: Path) -> Kernel:
             "image": str(image.relative_to(root)),
             "sha256": _fingerprint(kernel),
         }
-        (root / MARK).write_text(json.dumps(mark, indent=1) + "\n")
+        (root / COMPLETE_FILE).write_text(json.dumps(mark, indent=1) + "\n")
         final = folder / version
         shutil.rmtree(final, ignore_errors=True)
         root.rename(final)
@@ -204,18 +203,18 @@ def _fetch(folder: Path) -> Kernel:
 
 
 def _package_name() -> str:
-    """The package that Debian's own meta-package for this architecture stands for today."""
+    """Return the name of the kernel package on which Debian's meta-package for this architecture currently depends."""
     architecture = run_command(["dpkg", "--print-architecture"]).stdout.strip()
     meta = f"linux-image-{architecture}"
     listed = run_command(["apt-cache", "depends", meta], check=False).stdout
-    found = re.search(r"^\s*Depends: (linux-image-\S+)$", listed, re.MULTILINE)
+    found = re.search(r"^[ \t]*Depends: (linux-image-\S+)$", listed, re.MULTILINE)
     if found is None:
         raise CannotHere(f"apt knows no package {meta}", "apt-get update, with Debian's archive among apt's sources")
     return found[1]
 
 
 def _fingerprint(kernel: Kernel) -> str:
-    """SHA-256 of what is booted and of the list of modules: a half-deleted or damaged kernel is not booted."""
+    """Return the SHA-256 of the kernel and of its list of modules; a damaged kernel has another one."""
     digest = sha256(kernel.boot_image.read_bytes())
     digest.update((kernel.modules / "modules.dep").read_bytes())
     return digest.hexdigest()

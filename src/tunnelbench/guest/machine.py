@@ -1,4 +1,4 @@
-"""A virtual machine over this machine's own files: started by QEMU as virtme-ng would, spoken to line by line."""
+"""Runs a virtual machine in QEMU on this machine's files, as virtme-ng does, and exchanges messages with it."""
 
 from __future__ import annotations
 
@@ -7,57 +7,59 @@ import os
 import re
 import selectors
 import shlex
-import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
 
 from tunnelbench.guest.kernel import Kernel
-from tunnelbench.guest.wire import HELLO, Message, message
+from tunnelbench.guest.protocol import HELLO, Message, message
 from tunnelbench.host.cache import cache_folder
-from tunnelbench.host.command import Daemon, run_command
+from tunnelbench.host.command import run_command
+from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.facts import machine_facts
+from tunnelbench.host.programs import missing_programs
+from tunnelbench.host.python_packages import GUEST, install_hint
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.qemu.processes import machine_processes, name_option
 
 MEMORY = "2G"
 
 BOOT_LIMIT_S = 240.0
-"""From QEMU's start to the worker's first word; without hardware virtualisation some 20 s on a quiet machine."""
+"""Time from QEMU's start to the worker's first message [s]; about 20 s without hardware virtualisation."""
 
 KVM_LIMIT_S = 20.0
-"""The same under KVM, where it takes a few seconds or, behind some hypervisors, for ever."""
+"""Limit for the worker's first message under KVM [s]: it takes a few seconds, or forever on some hypervisors."""
 
 SILENCE_LIMIT_S = 90.0
-"""A guest that lives says so every few seconds."""
-
-NAME_PREFIX = "tunnelbench-"
-"""A guest's QEMU is called so, followed by the mark of its run: by that `clean` knows it."""
+"""Time without a message after which a guest counts as failed [s]; a guest sends one every few seconds."""
 
 CACHE_IN_GUEST = Path("/run/tunnelbench-cache")
-"""Where the guest sees the cache, wherever that lies here: some folders of this machine are hidden from it."""
+"""Path of the cache inside the guest; some folders of this machine are hidden from it."""
 
 CONSOLE_NOISE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
-PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "depmod": "kmod"}
-"""What a guest needs beyond a run on the machine's own kernel, and the Debian package that holds it."""
+GUEST_PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "depmod": "kmod"}
+"""Programs that a guest needs in addition to those of any run, with the Debian package of each."""
 
 WORKER = "tunnelbench.guest.worker"
+
+PYTHON = (sys.executable, "-P")
+"""This Python; -P: it takes no modules from the current folder."""
 
 INIT = Path(__file__).with_name("init.sh")
 
 
 class Accelerator(StrEnum):
-    """How a guest's instructions are carried out."""
+    """A method by which QEMU executes a guest's instructions."""
 
     KVM = "kvm"
     TCG = "tcg"
-    """Translated by QEMU: an emulated CPU."""
+    """Translation by QEMU: an emulated CPU."""
 
     @property
     def words(self) -> str:
@@ -65,20 +67,20 @@ class Accelerator(StrEnum):
 
 
 class GuestDied(Exception):
-    """A guest ended, or fell silent."""
+    """Raised if a guest has ended, or sends no more messages."""
 
 
 @dataclass(frozen=True)
 class CpuWait:
-    """What the threads that are a guest's CPUs had, up to one moment."""
+    """Time that the threads of a guest's CPUs have waited for a CPU of this machine, read at one moment."""
 
     clock_s: float
     waited_s: float
-    """Ready to run and kept waiting by others on this machine, summed over the guest's CPUs [s]."""
+    """Time ready to run, but waiting for other programs of this machine, summed over the guest's CPUs [s]."""
 
 
-class Guest:
-    """A guest that is up once it is made, and gone when its block is left."""
+class Guest(AbstractContextManager["Guest"]):
+    """A running guest: the constructor boots it, and the end of the `with` block stops it."""
 
     def __init__(
         self,
@@ -100,18 +102,15 @@ class Guest:
             self.stop()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """End it at once: nothing of it is kept."""
+        """Kill the guest immediately; no data is lost, because a guest stores nothing."""
         self._daemon.kill()
 
     def send(self, text: bytes) -> None:
-        """Hand it a line. Raises GuestDied where it takes none."""
+        """Send a line to the guest. Raises GuestDied if the guest does not read it."""
         stream = self._daemon.process.stdin
         if stream is None:
             raise ValueError("a guest has an input")
@@ -122,7 +121,7 @@ class Guest:
             raise GuestDied(self.last_words()) from None
 
     def messages(self, silence_limit_s: float = SILENCE_LIMIT_S) -> Iterator[Message]:
-        """What it says, as it comes. Raises GuestDied when it ends, or says nothing for so long."""
+        """Yield the messages of the guest. Raises GuestDied if it ends, or sends none for `silence_limit_s`."""
         stream = self._daemon.process.stdout
         if stream is None:
             raise ValueError("a guest has an output")
@@ -141,7 +140,7 @@ class Guest:
                 self._pending += read
 
     def last_words(self) -> str:
-        """The last line on its console."""
+        """Return a phrase with the last line on the guest's console."""
         self._daemon.wait(0.5)
         return f"last on its console: {CONSOLE_NOISE.sub('', self._daemon.last_line()).strip()}"
 
@@ -155,7 +154,7 @@ class Guest:
         raise GuestDied(f"the guest was not up in {limit_s:g} s; {self.last_words()}")
 
     def _pin(self) -> list[Path]:
-        """Each of the guest's CPUs gets one of this machine's: two that share one would slow each other."""
+        """Bind each of the guest's CPUs to a CPU of this machine; two guest CPUs on one CPU would slow each other."""
         tasks = Path(f"/proc/{self._daemon.pid}/task")
         threads = {}
         for task in tasks.iterdir():
@@ -167,7 +166,7 @@ class Guest:
         return list(threads.values())
 
     def cpu_wait(self) -> CpuWait:
-        """How long its CPUs have waited up to now; sched-stats.rst, the second field of /proc/PID/schedstat."""
+        """Read how long the guest's CPUs have waited so far (sched-stats.rst, second field of /proc/PID/schedstat)."""
         waited_ns = 0
         for task in self._threads:
             with suppress(OSError):
@@ -176,22 +175,20 @@ class Guest:
 
 
 def require_guest_programs() -> None:
-    """Raises CannotHere that names everything that a guest needs and is not here."""
-    missing = [program for program in PROGRAMS if shutil.which(program) is None]
-    hints = []
-    if missing:
-        hints.append("apt-get install " + " ".join(sorted({PROGRAMS[program] for program in missing})))
+    """Raises CannotHere that names all programs of a guest that are missing here."""
+    missing, install = missing_programs(GUEST_PROGRAMS)
+    hints = [install] if missing else []
     if find_spec("virtme") is None:
-        missing.append("virtme-ng")
-        hints.append("pip install 'tunnelbench[guest]'")
+        missing.append(GUEST)
+        hints.append(install_hint(GUEST))
     if missing:
-        raise CannotHere(f"missing here for a guest: {', '.join(missing)}", ", and ".join(hints))
+        raise CannotHere(f"a guest needs programs that are missing here: {', '.join(missing)}", ", and ".join(hints))
 
 
 def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, cpus: int) -> list[str]:
-    """The argument list of QEMU, as virtme-ng makes it; its initramfs is written into `folder`.
+    """Return QEMU's argument list, as virtme-ng makes it; the initramfs is written into `folder`.
 
-    QEMU is started by us and not by virtme-ng, so that it ends with the controller.
+    TunnelBench starts QEMU itself, and not through virtme-ng, so that QEMU ends with the controller.
     """
     initramfs = folder / "initramfs"
     initramfs.unlink(missing_ok=True)
@@ -204,7 +201,7 @@ def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, c
     is_cached = kernel.root.is_relative_to(cache)
     modules_root = CACHE_IN_GUEST / kernel.root.relative_to(cache) if is_cached else kernel.root
     # fmt: off
-    argv = [sys.executable, "-m", "virtme.commands.run", "--dry-run", "--show-command",
+    argv = [*PYTHON, "-m", "virtme.commands.run", "--dry-run", "--show-command",
             "--kimg", str(kernel.image), "--mods=auto", "--force-9p", "--cpus", str(cpus), "--memory", MEMORY,
             "--rodir", f"{CACHE_IN_GUEST}={cache}", "--rodir", "/run/root=/",
             "--save-initramfs", str(initramfs), "--show-boot-console",
@@ -216,11 +213,11 @@ def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, c
     environment = {"python": sys.executable, "cache": str(CACHE_IN_GUEST), "modules": str(modules_root)}
     qemu = [_adapted(word, init, environment) for word in shlex.split(printed[-1])]
     qemu[qemu.index("-kernel") + 1] = str(kernel.boot_image)
-    return [qemu[0], "-name", f"{NAME_PREFIX}{mark},debug-threads=on", *qemu[1:]]
+    return [qemu[0], "-name", name_option(mark), *qemu[1:]]
 
 
 def _adapted(word: str, init: Path, environment: Mapping[str, str]) -> str:
-    """An argument of virtme-ng's: KVM or an error, our first process, and no file for a status that nobody reads."""
+    """Change an argument of virtme-ng: KVM or an error, TunnelBench's first process, and no status file."""
     if word == "accel=kvm:tcg":
         return "accel=kvm"
     if " init=" in word:
@@ -231,23 +228,21 @@ def _adapted(word: str, init: Path, environment: Mapping[str, str]) -> str:
 
 
 def _compile_worker(cache: Path) -> None:
-    """Compile what the worker imports, here, where that is quick and can be kept."""
+    """Compile the worker's Python modules on this machine, which is faster than in the guest, and keep the result."""
     folder = cache / "bytecode"
     environment = ["env", "-u", "PYTHONDONTWRITEBYTECODE"]
-    run_command(
-        [*environment, sys.executable, "-X", f"pycache_prefix={folder}", "-c", f"import {WORKER}"], timeout_s=60
-    )
+    run_command([*environment, *PYTHON, "-X", f"pycache_prefix={folder}", "-c", f"import {WORKER}"], timeout_s=60)
 
 
 def emulated_cpu() -> str:
-    """What a guest has for a CPU without hardware virtualisation: virtme-ng asks for all that QEMU knows (`max`)."""
+    """Return the CPU of a guest without hardware virtualisation; virtme-ng asks for all that QEMU knows (`max`)."""
     printed = run_command(["qemu-system-x86_64", "--version"]).stdout
     found = re.search(r"version (\S+)", printed)
     return f"max of QEMU {found[1]}" if found else "max of QEMU"
 
 
 def choose_accelerator(kernel: Kernel, mark: str, folder: Path) -> Accelerator:
-    """KVM where this kernel really boots under it, tried once with a short limit and remembered; TCG otherwise."""
+    """Return KVM if the kernel boots under it, else TCG. The first answer for a kernel is tested, then cached."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return Accelerator.TCG
     memory = cache_folder() / "kvm.json"
@@ -277,12 +272,5 @@ def _remembered(path: Path) -> dict[str, bool]:
 
 
 def left_guests(mark: str) -> list[int]:
-    """Processes that are guests of a run; of one that was killed there is none, unless the kernel missed it."""
-    wanted = f"{NAME_PREFIX}{mark},debug-threads=on".encode()
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words: Sequence[bytes] = (process / "cmdline").read_bytes().split(b"\0")
-            if b"-name" in words and wanted in words:
-                found.append(int(process.name))
-    return found
+    """List the processes of a run's guests that a killed run left behind."""
+    return machine_processes(re.escape(mark))

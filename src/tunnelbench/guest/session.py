@@ -1,14 +1,13 @@
-"""A run whose testbed is inside a guest, seen from outside: what arrives is stored and shown as of any run."""
+"""The controller's side of a run inside a guest: stores the guest's results and shows its progress."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from tunnelbench.guest import wire
+from tunnelbench.guest import protocol
 from tunnelbench.guest.kernel import Kernel, find_kernel
 from tunnelbench.guest.machine import (
     Accelerator,
@@ -19,30 +18,30 @@ from tunnelbench.guest.machine import (
     emulated_cpu,
     require_guest_programs,
 )
+from tunnelbench.measure.clock_check import now
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
-from tunnelbench.model.cipher_speed import CipherSpeed
+from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.plan import Plan, TrialSpec
+from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, Outcome, TrialRecord, Verdict
 from tunnelbench.model.testbed import TestbedSpec
-from tunnelbench.run import Observer, now
 
 GUEST_CPUS = "guest-cpus"
-"""Check of whether the guest's CPUs ran when they could: the guest itself sees nothing of that (rule 12)."""
+"""Name of the check that a guest's CPUs seldom waited; the guest itself cannot see that (rule 12)."""
 
 
 @dataclass(frozen=True)
 class GuestKernel:
-    """What a guest of this run is."""
+    """Kernel, accelerator and CPU of the guests of a run."""
 
     kernel: Kernel
     accelerator: Accelerator
     cpu: str = ""
-    """The CPU that is emulated; empty where the guest has this machine's."""
+    """Name of the emulated CPU; empty if the guest has this machine's CPU."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the results are to say of it."""
+        """Return the facts about the guest that are stored with the run."""
         found = {"guest": self.accelerator.words, "guest_kernel": self.kernel.version}
         if self.cpu:
             found["guest_cpu"] = self.cpu
@@ -50,7 +49,7 @@ class GuestKernel:
 
 
 def choose_guest(testbed: TestbedSpec, mark: str, folder: Path) -> GuestKernel:
-    """Kernel and accelerator for a testbed; the first time that takes minutes. CannotHere where it cannot be."""
+    """Choose kernel and accelerator for a testbed; takes minutes the first time. Raises CannotHere if there is none."""
     require_guest_programs()
     kernel = find_kernel(testbed.kernel)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,27 +59,21 @@ def choose_guest(testbed: TestbedSpec, mark: str, folder: Path) -> GuestKernel:
 
 @dataclass
 class GuestRun:
-    """A plan carried out inside a guest, as `run_plan` does without one. Store, screen and signals stay outside."""
+    """Measures a plan inside a guest. Store, terminal output and signals are handled outside of it."""
 
-    plan: Plan
-    testbed: TestbedSpec
     guest: GuestKernel
-    run_id: str
-    folder: Path
-    store_trial: Callable[[TrialRecord], None]
-    observer: Observer
-    store_speed: Callable[[CipherSpeed], None]
-    known: list[TrialRecord]
-    known_speeds: list[CipherSpeed]
+    request: RunRequest
+    sink: RunSink
 
     def __post_init__(self) -> None:
-        self._specs = {spec.sequence: spec for spec in (*self.plan.calibrations(), *self.plan.trials())}
-        self._tunnels = {tunnel.name: tunnel for tunnel in self.plan.tunnels}
+        plan = self.request.plan
+        self._specs = {spec.sequence: spec for spec in (*plan.calibrations(), *plan.trials())}
+        self._tunnels = {tunnel.name: tunnel for tunnel in plan.tunnels}
         self._wait_before: CpuWait | None = None
         self._came_up = False
 
     def run(self) -> None:
-        """Until every trial has its record. A guest that dies costs its block, and the next one goes on."""
+        """Measure until every trial has its record. If a guest dies, its block is void, and a new guest continues."""
         while True:
             with self._boot() as guest:
                 self._came_up = True
@@ -96,12 +89,13 @@ class GuestRun:
 
     def _boot(self) -> Guest:
         try:
-            return Guest(self.guest.kernel, self.guest.accelerator, self.run_id[-6:], self.folder)
+            testbed = self.request.testbed
+            return Guest(self.guest.kernel, self.guest.accelerator, testbed.mark, testbed.folder)
         except GuestDied as death:
             if self._came_up:
                 raise CannotHere(
                     f"a guest ended, and another did not come up: {death}",
-                    "dmesg may say what ended them: is this machine short of memory?",
+                    "look for the cause in the output of dmesg, such as too little memory",
                 ) from None
             raise CannotHere(
                 f"kernel {self.guest.kernel.version} does not come up as a guest: {death}",
@@ -109,57 +103,59 @@ class GuestRun:
             ) from None
 
     def _hear_out(self, guest: Guest) -> None:
+        request, testbed = self.request, self.request.testbed
         is_emulated = self.guest.accelerator is Accelerator.TCG
-        known = tuple(replace(record, raw={}) for record in self.known)
-        job = wire.Job(self.run_id, self.plan, self.testbed, known, tuple(self.known_speeds), is_emulated)
-        guest.send(wire.line("job", job=wire.dump(wire.JOB, job)))
+        known = tuple(replace(record, raw={}) for record in request.known)
+        speeds = tuple(request.known_speeds)
+        versions = request.begun_with, request.accepts_versions
+        job = protocol.GuestJob(testbed.run_id, request.plan, testbed.spec, known, speeds, *versions, is_emulated)
+        guest.send(protocol.line("job", job=protocol.dump(protocol.JOB, job)))
         for message in guest.messages():
-            if message["what"] == wire.DONE:
+            if message["what"] == protocol.DONE:
                 return
             self._take(message, guest)
 
-    def _take(self, message: wire.Message, guest: Guest) -> None:
+    def _take(self, message: protocol.Message, guest: Guest) -> None:
+        observer = self.sink.observer
         match message["what"]:
-            case wire.COMES_UP:
-                self.observer.tunnel_comes_up(self._tunnels[message["tunnel"]], message["round"])
-            case wire.STARTS:
+            case protocol.COMES_UP:
+                observer.tunnel_comes_up(self._tunnels[message["tunnel"]], message["round"])
+            case protocol.STARTS:
                 self._wait_before = guest.cpu_wait()
-                self.observer.trial_starts(self._specs[message["sequence"]])
-            case wire.SECOND:
-                self.observer.second_passed(message["rate_bps"])
-            case wire.WAITED:
-                self.observer.waited_for_quiet(message["seconds"])
-            case wire.CIPHER:
-                self.observer.cipher_starts(message["cipher"])
-            case wire.SPEED:
-                speed = wire.load(wire.CIPHER_SPEED, message["speed"])
-                self.store_speed(speed)
-                self.known_speeds.append(speed)
-            case wire.RECORD:
-                self._keep(self._checked(wire.load(wire.TRIAL, message["record"]), guest.cpu_wait()))
-            case wire.CANNOT:
+                observer.trial_starts(self._specs[message["sequence"]])
+            case protocol.SECOND:
+                observer.second_passed(message["rate_bps"])
+            case protocol.WAITED:
+                observer.waited_for_quiet(message["seconds"])
+            case protocol.CIPHER:
+                observer.cipher_starts(message["cipher"])
+            case protocol.SPEED:
+                speed = protocol.load(protocol.CIPHER_SPEED, message["speed"])
+                self.sink.results.add_cipher_speed(speed)
+                self.request = replace(self.request, known_speeds=(*self.request.known_speeds, speed))
+            case protocol.RECORD:
+                self._keep(self._checked(protocol.load(protocol.TRIAL, message["record"]), guest.cpu_wait()))
+            case protocol.CANNOT:
                 raise CannotHere(message["message"], message["hint"])
-            case wire.BUG:
+            case protocol.BUG:
                 raise RuntimeError(f"inside the guest:\n{message['traceback']}")
 
     def _checked(self, record: TrialRecord, wait: CpuWait) -> TrialRecord:
-        """With the check that only this side can make."""
+        """Return the record with the check of the guest's waiting time, which only the controller can make."""
         before, self._wait_before = self._wait_before, None
         if before is None or record.outcome is not Outcome.MEASURED:
             return record
         return replace(record, checks=(*record.checks, check_guest_cpus(before, wait)))
 
     def _keep(self, record: TrialRecord) -> None:
-        self.store_trial(record)
-        self.known.append(record)
-        self.observer.trial_ended(record)
+        self.sink.keep(record)
+        self.request = replace(self.request, known=(*self.request.known, record))
 
     def _missing(self) -> list[TrialSpec]:
-        done = {record.spec.sequence for record in self.known}
-        return [spec for spec in self._specs.values() if spec.sequence not in done]
+        return self.request.missing([*self._specs.values()])
 
     def _give_up_block(self, reason: str, started_at: str) -> None:
-        """What is missing of the block that a guest died in is void: one attempt, as patience counts."""
+        """Store void records for the rest of the block in which a guest died; they count as one attempt."""
         missing = self._missing()
         if not missing:
             return
@@ -169,7 +165,7 @@ class GuestRun:
 
 
 def check_guest_cpus(before: CpuWait, after: CpuWait) -> Check:
-    """Whether the guest's CPUs had to wait for this machine's (rule 12), as a share of one CPU; no I/O."""
+    """Check that the guest's CPUs seldom waited for this machine's (rule 12); no I/O."""
     share = (after.waited_s - before.waited_s) / (after.clock_s - before.clock_s)
     verdict = Verdict.OK if share <= FOREIGN_LIMIT_SHARE else Verdict.DOUBTFUL
     reason = (

@@ -1,1 +1,1 @@
-"""Run this there: hosts, the one function that starts every command, and what /proc says."""
+"""Runs commands on hosts, locally or over SSH, and parses the kernel's files in /proc."""

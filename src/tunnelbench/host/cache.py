@@ -1,4 +1,4 @@
-"""What can be had again: kernels, images, and what was found out about this machine."""
+"""The cache folder of TunnelBench: kernels, images of virtual routers, and facts about this machine."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from pathlib import Path
 
 from tunnelbench.model.errors import CannotHere
 
+COMPLETE_FILE = "complete.json"
+"""Name of the file that is written last into a folder of the cache: a folder without it is incomplete and not used."""
+
+FETCH_TIMEOUT_S = 900.0
+"""Time limit for fetching packages, of which Debian's kernel has about 70 MB [s]."""
+
 
 def cache_folder() -> Path:
-    """Where it is kept: below XDG_CACHE_HOME, or else the user's ~/.cache."""
+    """Return the folder of the cache, below XDG_CACHE_HOME or the user's ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tunnelbench"
 
 
 @contextmanager
 def only_one_fetches(folder: Path) -> Iterator[None]:
-    """Make a folder of the cache, and keep other processes from filling it while the block runs."""
+    """Make a folder of the cache, and keep other processes from filling it while the block runs.
+
+    Raises CannotHere if the folder cannot be used.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("a")

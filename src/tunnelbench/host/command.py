@@ -1,56 +1,67 @@
-"""The one place that starts programs.
+"""The only module that starts programs.
 
-Every command is an argument list, never a shell string, and is logged so that a person can paste it.
+Every command is an argument list, never a shell string. The log of commands is a shell script with comments, so that a
+person can paste each line.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import resource
 import shlex
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tunnelbench.host.signals import interrupts_ignored, undisturbed
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import printable, without_keys
 
 log = logging.getLogger("tunnelbench.command")
 
 DEFAULT_TIMEOUT_S = 20.0
-STOP_GRACE_S = 1.5
-"""How long a daemon may take over SIGTERM before it gets SIGKILL."""
-
-FILE_LIMIT_BYTES = 64_000_000
-"""What a daemon may print, or write into one file: its log lies in memory. The kernel ends it at that (SIGXFSZ)."""
+FILE_LIMIT_BYTES = 100_000_000
+"""Largest file that a daemon may write, its log included, because logs lie in memory. The kernel ends a daemon that
+writes more (SIGXFSZ). `model.plan.LARGEST_RESULT_BYTES` is smaller, so that no program's results are cut."""
 
 LINE_LIMIT = 300
-"""Of a daemon's last line, characters that are told."""
+"""Length at which a message cuts a line of a program's output [characters]."""
+
+LAST_LINES = 3
+"""Number of last lines of output that a message about a failed command or daemon quotes."""
 
 DIE_WITH_CONTROLLER = ("setpriv", "--pdeathsig", "KILL")
 """Prefix of long-lived commands: the kernel ends them when the controller dies, even by kill -9 (prctl(2))."""
+
+START_FOLDER = "/"
+"""Current folder of every program. Others may write to the user's, and programs such as Python and QEMU look for files
+in it."""
+
+FILE_LIMIT = ("prlimit", f"--fsize={FILE_LIMIT_BYTES}:{FILE_LIMIT_BYTES}")
+"""Prefix of daemons: none of their files grows beyond FILE_LIMIT_BYTES. A daemon may change its user at any time, and
+root without CAP_SYS_RESOURCE, as in most containers, cannot set a limit of another user's process."""
+
+CONTROLLER = "controller"
+"""Name that the log gives to this machine, for commands that work on no host of a testbed."""
 
 
 class CommandFailed(CannotHere):
     """A command ended with a status other than 0, or not in time."""
 
     def __init__(self, argv: Sequence[str], status: str, output: str) -> None:
-        last_lines = " / ".join(output.strip().splitlines()[-3:])
-        super().__init__(f"`{shlex.join(argv)}` {status}: {last_lines or 'no output'}")
+        super().__init__(f"`{shlex.join(argv)}` {status}: {last_lines(output)}")
         self.output = output
 
 
 @dataclass(frozen=True)
 class Completed:
-    """What a finished command left."""
+    """Status and output of a command that has ended."""
 
     argv: tuple[str, ...]
     returncode: int
@@ -65,285 +76,146 @@ def run_command(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     check: bool = True,
     file_limit_bytes: int | None = None,
+    host: str = CONTROLLER,
 ) -> Completed:
     """Run a command to its end; no file that it writes may be longer than `file_limit_bytes`, or FILE_LIMIT_BYTES.
 
-    Raises CommandFailed when it does not end in `timeout_s`, or (with `check`) ends with a status other than 0, and
-    CannotHere when there is no such program.
+    `host` is the name that the log gives to the machine on which the command works. Raises CommandFailed when the
+    command does not end in `timeout_s`, or (with `check`) ends with a status other than 0. Raises CannotHere when there
+    is no such program.
     """
-    log.info("%s", shlex.join(argv))
-    # Files in memory, not pipes: a program that prints without end is ended at a limit, and a stray grandchild holds
-    # nobody up.
+    content = stdin.encode() if isinstance(stdin, str) else stdin
+    status, stdout, stderr = _run_to_end(
+        argv, content, timeout_s, check=check, file_limit_bytes=file_limit_bytes, host=host
+    )
+    return Completed(tuple(argv), status, text_of(stdout), text_of(stderr))
+
+
+def read_output(argv: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S, host: str = CONTROLLER) -> bytes:
+    """Return the output of a command byte for byte; raises as `run_command`."""
+    return _run_to_end(argv, b"", timeout_s, check=True, file_limit_bytes=None, host=host)[1]
+
+
+def _run_to_end(
+    argv: Sequence[str], stdin: bytes, timeout_s: float, *, check: bool, file_limit_bytes: int | None, host: str
+) -> tuple[int, bytes, bytes]:
+    """Return status, output and error output."""
+    # Memory files instead of pipes: the kernel ends a program that prints without end, and a stray grandchild that
+    # holds the output open does not delay the controller.
     with (
+        _logged(argv, host) as entry,
         _memory_file() as output,
         _memory_file() as errors,
-        _popen(argv, stdin=subprocess.PIPE, stdout=output, stderr=errors) as process,
+        start_process(argv, stdin=subprocess.PIPE, stdout=output, stderr=errors) as process,
     ):
-        _limit_files(process, file_limit_bytes)
         try:
-            process.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            _kill_session(process)
+            _limit_files(process, file_limit_bytes or FILE_LIMIT_BYTES)
+            process.communicate(stdin, timeout=timeout_s)
+        except BaseException as error:  # the child is in a session of its own and would survive an interrupt
+            kill_session(process)
             process.wait()
-            said = _text(_content(errors) or _content(output))
-            raise CommandFailed(argv, f"did not end in {timeout_s:g} s", said) from None
-        except BaseException:  # an interrupt: the child is in a session of its own and would live on
-            _kill_session(process)
-            process.wait()
-            raise
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            entry.ending = f"did not end in {timeout_s:g} s"
+            raise CommandFailed(argv, entry.ending, text_of(_content(errors) or _content(output))) from None
+        entry.ending = f"status {process.returncode}"
         stdout, stderr = _content(output), _content(errors)
-    completed = Completed(tuple(argv), process.returncode, _text(stdout), _text(stderr))
-    if check and completed.returncode != 0:
-        status = f"ended with status {completed.returncode}"
-        raise CommandFailed(argv, status, completed.stderr or completed.stdout)
-    return completed
+    if check and process.returncode != 0:
+        raise CommandFailed(argv, f"ended with {entry.ending}", text_of(stderr or stdout))
+    return process.returncode, stdout, stderr
 
 
 def run_attached(argv: Sequence[str]) -> int:
-    """Run a program on our own terminal, to its end; returns its status. CannotHere when there is no such program."""
-    log.info("%s", shlex.join(argv))
-    try:
-        return subprocess.run([*DIE_WITH_CONTROLLER, *argv], check=False).returncode
-    except FileNotFoundError:
-        raise CannotHere(f"the program `{DIE_WITH_CONTROLLER[0]}` is missing") from None
-
-
-def read_output(argv: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> bytes:
-    """What a command prints, byte for byte; errors as `run_command`."""
-    log.info("%s", shlex.join(argv))
-    with (
-        _memory_file() as output,
-        _memory_file() as errors,
-        _popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=errors) as process,
-    ):
-        _limit_files(process)
+    """Run a program on the controller's terminal and return its status. Raises CannotHere when there is none."""
+    with _logged(argv, CONTROLLER) as entry:
         try:
-            process.wait(timeout_s)
-        except BaseException as error:
-            _kill_session(process)
-            process.wait()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise CommandFailed(argv, f"did not end in {timeout_s:g} s", _text(_content(errors))) from None
-            raise
-        if process.returncode != 0:
-            raise CommandFailed(argv, f"ended with status {process.returncode}", _text(_content(errors)))
-        return _content(output)
+            status = subprocess.run([*DIE_WITH_CONTROLLER, *argv], check=False, cwd=START_FOLDER).returncode
+        except FileNotFoundError:
+            raise CannotHere(f"the program `{DIE_WITH_CONTROLLER[0]}` is missing") from None
+        entry.ending = f"status {status}"
+        return status
 
 
-class Daemon:
-    """A program that runs until it is stopped; its output goes to a file.
+def page(argv: Sequence[str], text: str, settings: Mapping[str, str]) -> None:
+    """Show a text in a pager on the controller's terminal; `settings` are environment variables for it.
 
-    `has_input`: its standard input stays open until `close_input`, for programs that end with it. `has_output`: its
-    standard output is `process.stdout`, and only its errors go to the file. `pass_fds`: descriptors of ours that it
-    gets under the same numbers.
+    Only the pager reacts to Ctrl-C: `less` goes on, and would share the terminal with the shell without its parent.
     """
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        log_path: Path,
-        name: str = "",
-        *,
-        has_input: bool = False,
-        has_output: bool = False,
-        pass_fds: Sequence[int] = (),
-    ) -> None:
-        self._pass_fds = tuple(pass_fds)
-        log.info("%s >%s 2>&1 &", shlex.join(argv), shlex.quote(str(log_path)))
-        self.argv = tuple(argv)
-        self.log_path = log_path
-        self.name = name or log_path.stem
-        """What people call it."""
-        self.process = self._launch([*DIE_WITH_CONTROLLER, *argv], has_input=has_input, has_output=has_output)
-        _limit_files(self.process)
-
-    def _launch(self, argv: Sequence[str], *, has_input: bool, has_output: bool) -> subprocess.Popen[bytes]:
-        with _opened(self.log_path) as output:
-            return _popen(
-                argv,
-                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if has_output else output,
-                stderr=output if has_output else subprocess.STDOUT,
-                pass_fds=self._pass_fds,
-            )
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def is_running(self) -> bool:
-        return self.process.poll() is None
-
-    def output(self, limit_bytes: int = 1_000_000) -> str:
-        """What it has printed, at most the last `limit_bytes`."""
-        with self.log_path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - limit_bytes))
-            return _text(file.read())
-
-    @property
-    def log_size_bytes(self) -> int:
-        """How much it has printed so far [bytes]."""
-        return self.log_path.stat().st_size
-
-    def printed_since(self, size_bytes: int, limit_bytes: int = 1_000_000) -> str:
-        """What it has printed after its first `size_bytes`, at most `limit_bytes` from there."""
-        with self.log_path.open("rb") as file:
-            file.seek(size_bytes)
-            return _text(file.read(limit_bytes))
-
-    def last_line(self) -> str:
-        """What it printed last; that it printed too much, where it was ended for that."""
-        if self.process.poll() in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
-            return f"it printed more than {FILE_LIMIT_BYTES / 1e6:.0f} MB"
-        lines = self.output(4096).strip().splitlines()
-        return printable(lines[-1][:LINE_LIMIT]) if lines else "no output"
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether somebody has stopped it (SIGSTOP): it lives and does nothing."""
-        try:
-            status = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return False
-        return status.rpartition(")")[2].split()[0] in "Tt"
-
-    def wait_for(self, text: str, timeout_s: float) -> bool:
-        """Whether it prints `text` within `timeout_s`; gives up at once when it ends without."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            running = self.is_running  # asked first: what a dying program prints last is still read
-            if text in self.output():
-                return True
-            if not running:
-                return False
-            time.sleep(0.01)
-        return False
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it ends by itself within `timeout_s`."""
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def signal(self, number: int) -> None:
-        """Send it a signal; does no harm when it has ended."""
-        with suppress(ProcessLookupError):
-            self.process.send_signal(number)
-
-    def interrupt(self) -> None:
-        """SIGINT, which makes tcpdump and ping print what they have and end."""
-        self.signal(signal.SIGINT)
-
-    def close_input(self) -> None:
-        """Close its standard input; does no harm when called twice."""
-        if self.process.stdin is not None:
-            with suppress(BrokenPipeError):  # what it has not read is lost with it
-                self.process.stdin.close()
-
-    def stop(self) -> None:
-        """End it: SIGTERM, then SIGKILL to all that it started. Does no harm when called twice."""
-        if self.is_running and not self.is_stopped:  # a stopped one would hear of it when it goes on
-            self.process.terminate()
-            self.wait(STOP_GRACE_S)
-        self.kill()
-
-    def kill(self) -> None:
-        """End it and all that it started by SIGKILL. Does no harm when called twice."""
-        _kill_session(self.process)
-        self.process.wait()
-        self.close_input()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+    with _logged(argv, CONTROLLER) as entry, interrupts_ignored():
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, env={**os.environ, **settings})
+        with suppress(BrokenPipeError):  # the reader left before the end
+            process.communicate(text.encode("utf-8", "replace"))
+        entry.ending = f"status {process.wait()}"
 
 
-class ReadDaemon(Daemon):
-    """A program whose lines are taken as they come and then forgotten: it may print for weeks.
+def run_for_user(argv: Sequence[str], environment: Mapping[str, str], limit_s: float, **identity: object) -> int:
+    """Start a program that may outlive the controller, and return its status; 0 if it still runs after `limit_s`.
 
-    What it prints goes to a pipe, which it fills where nobody reads.
+    `identity` is the user with their groups, as Popen takes them. Raises CannotHere if the program cannot be started.
     """
-
-    _rest = b""
-    _last = ""
-
-    def _launch(self, argv: Sequence[str], *, has_input: bool, has_output: bool) -> subprocess.Popen[bytes]:
-        del has_output  # it always has
-        process = _popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if not has_input and process.stdin is not None:
-            process.stdin.close()
-        if process.stdout is None:
-            raise ValueError("it was started with a pipe")
-        self._pipe = process.stdout
-        os.set_blocking(self._pipe.fileno(), False)
-        with suppress(OSError):  # over the system's limit for users
-            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        return process
-
-    def new_lines(self) -> list[str]:
-        """What it has printed since the last call, as far as it came to the end of a line."""
-        content = self._rest
-        with suppress(BlockingIOError):
-            while block := os.read(self._pipe.fileno(), PIPE_BYTES):
-                content += block
-                if len(content) > FILE_LIMIT_BYTES:
-                    break
-        whole, newline, rest = content.rpartition(b"\n")
-        self._rest = rest[:FILE_LIMIT_BYTES]
-        lines = _text(whole).split("\n") if newline else []
-        self._last = next((line for line in reversed(lines) if line.strip()), self._last)
-        return lines
-
-    def output(self, limit_bytes: int = 1_000_000) -> str:
-        """The last line that was taken: the others are forgotten."""
-        return self._last[-limit_bytes:]
+    nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    with _logged(argv, CONTROLLER) as entry:
+        process = start_process(argv, env=environment, **nowhere, **identity)
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(limit_s)
+            entry.ending = f"status {status}"
+            return status
+        entry.ending = f"still running after {limit_s:g} s"
+        return 0
 
 
-PIPE_BYTES = 1 << 20
-"""The most that a pipe holds without privileges (pipe(7), pipe-max-size): some half an hour of the engine's lines."""
+@dataclass
+class LogEntry:
+    """Result of a command, which is known only when it ends; the log prints it as a comment."""
+
+    ending: str = "did not start, or was interrupted"
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Take down in peace: signals that ask to end are held back until the block is left, then heard.
-
-    Where they arrive in the middle of it, half of what was set up would stay.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
-        return
-    held: list[int] = []
-    # Handlers, not a mask: a thread that draws would receive what this one masks.
-    previous = {
-        number: signal.signal(number, lambda heard, _: held.append(heard))
-        for number in ASK_TO_END
-        if signal.getsignal(number) is not signal.SIG_IGN  # as nohup has it
-    }
+def _logged(argv: Sequence[str], host: str) -> Iterator[LogEntry]:
+    """Log a command when it ends, as a line of shell with a comment; not its input, which may hold a key."""
+    entry, started_s = LogEntry(), time.monotonic()
     try:
-        yield
+        yield entry
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-        for heard in held:
-            signal.raise_signal(heard)
+        log.info("%s  # %s: %s, %.3f s", shlex.join(argv), host, entry.ending, time.monotonic() - started_s)
 
 
-ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+def last_lines(output: str, count: int = LAST_LINES) -> str:
+    """Return the last lines of some output in one line that is safe to print and has no keys, or `no output`."""
+    lines = without_keys(output.strip()).splitlines()[-count:]
+    return " / ".join(printable(line[:LINE_LIMIT]) for line in lines) or "no output"
 
 
-def _popen(argv: Sequence[str], **streams: object) -> subprocess.Popen[bytes]:
+def start_process(argv: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, in START_FOLDER, with options of Popen.
+
+    Raises CannotHere if there is no such program, or if it cannot be started.
+    """
+    process: subprocess.Popen[bytes] | None = None
     try:
-        # A session of its own: a Ctrl-C on the terminal is for the controller, which takes down in order.
-        return subprocess.Popen(list(argv), start_new_session=True, **streams)  # type: ignore[call-overload, no-any-return]
+        with undisturbed:  # a signal inside Popen would leave a process behind
+            # A session of its own: a Ctrl-C on the terminal reaches the controller only, which takes down in order.
+            process = subprocess.Popen(  # type: ignore[call-overload]
+                list(argv), start_new_session=True, cwd=START_FOLDER, **options
+            )
     except FileNotFoundError:
         raise CannotHere(f"the program `{argv[0]}` is missing", "tunnelbench doctor names the package") from None
+    except OSError as error:  # such as a program for another machine, or too many processes
+        raise CannotHere(f"the program `{argv[0]}` cannot be started: {error.strerror}") from None
+    except BaseException:
+        if process is not None:
+            kill_session(process)
+            with process:  # waits, and closes its streams
+                raise
+        raise
+    return process
 
 
-def _limit_files(process: subprocess.Popen[bytes], limit_bytes: int | None = None) -> None:
-    limit_bytes = limit_bytes or FILE_LIMIT_BYTES
-    with suppress(ProcessLookupError):  # it has ended already
+def _limit_files(process: subprocess.Popen[bytes], limit_bytes: int) -> None:
+    """Limit the length of the files that a process writes."""
+    # It has already ended, or changed its user where root has no CAP_SYS_RESOURCE.
+    with suppress(ProcessLookupError, PermissionError):
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
 
 
@@ -356,19 +228,14 @@ def _content(file: IO[bytes]) -> bytes:
     return file.read()
 
 
-def _opened(path: Path) -> IO[bytes]:
-    try:
-        return path.open("wb")
-    except OSError as error:
-        raise CannotHere(f"{path} cannot be written: {error.strerror}", "make room there") from None
-
-
-def _kill_session(process: subprocess.Popen[bytes]) -> None:
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its children that are still in its process group."""
     if process.returncode is not None and Path(f"/proc/{process.pid}").exists():
-        return  # ours was waited for and left nobody behind: its number is a stranger's by now
+        return  # ours has ended, and the kernel has given its number to another process
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # it leads its session, so its group has the same number
 
 
-def _text(output: bytes) -> str:
+def text_of(output: bytes) -> str:
+    """Decode a program's output as UTF-8; invalid bytes become replacement characters."""
     return output.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What a machine is: the facts without which its figures mean little (rules 14 and 21)."""
+"""Reads the facts of a machine on which measured figures depend, such as CPU model and kernel (rules 14 and 21)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def machine_facts() -> dict[str, Any]:
-    """Facts of this machine, by name; what it does not tell is left out.
+    """Return the facts of this machine that are known, by name.
 
-    No host name, address or serial number is among them: results are made to be passed on.
+    No host name, address or serial number is among them, because results are shared.
     """
     cpu_text = _text("/proc/cpuinfo")
     facts = {
@@ -48,7 +48,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _text(path: str) -> str:
-    """A file's text, empty where there is none: not every machine tells everything."""
+    """Return the text of a file; empty if the machine has no such file."""
     try:
         return Path(path).read_text(errors="replace")
     except OSError:

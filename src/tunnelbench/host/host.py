@@ -1,112 +1,168 @@
-"""A host: something that runs commands and holds files. This machine, or a network namespace of it."""
+"""The interface of a host, which runs commands and holds files: this machine, a namespace, or a machine behind SSH."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
-import time
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Daemon, ReadDaemon, run_command
+from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, run_command
+from tunnelbench.host.daemon import Daemon, ReadDaemon
 from tunnelbench.host.procfs import CpuTimes
 from tunnelbench.model.errors import CannotHere
 
 RUN_FOLDER = Path("/run/tunnelbench")
-"""Keys and configurations of a run live below it, in memory."""
+"""Folder in memory for the keys and configurations of runs."""
+
+THIS_MACHINE = "this machine"
 
 
-LEAST_ARGUMENTS = {"vxlan": ("external",), "geneve": ("external",), "xfrm": ("if_id", "1")}
-"""Without which no device of a type is made; an external (collect metadata) one needs no addresses."""
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user can enter, or check that an existing one is this user's.
+
+    Raises CannotHere if it is a link, belongs to another user, or could be written by others: root runs the undo
+    commands in the folders of runs.
+    """
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+        if found.st_uid == 0 != os.geteuid():
+            raise CannotHere(f"only root can use {folder}", "run it again as root, or with sudo")
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise CannotHere(
+                f"{folder} is not used, because it is a link, belongs to another user, or others can write to it",
+                "look at what is in it, and delete it",
+            )
+        if found.st_mode & 0o055:
+            folder.chmod(0o700)
+    except OSError as error:
+        raise unusable(folder, error) from None
+
+
+def unusable(path: Path | str, error: OSError) -> CannotHere:
+    """Return the error for a file or a folder of runs that cannot be used."""
+    if isinstance(error, PermissionError):
+        hint = "run it as root"
+    else:
+        hint = "make room there" if error.errno == errno.ENOSPC else "move it away"
+    return CannotHere(f"{path} cannot be used: {error.strerror}", hint)
 
 
 @dataclass(frozen=True)
 class CpuReading:
-    """One moment: every CPU's times, and what the tunnel's daemons on the host have used."""
+    """CPU times of a host and of the tunnel's daemons on it, read at one moment."""
 
     clock_s: float
-    """On this machine's monotonic clock [s]."""
+    """Time on this machine's monotonic clock [s]."""
     cpus: Mapping[int, CpuTimes]
+    """Times by the number of the CPU."""
     daemons_s: Mapping[str, float] | None
-    """CPU time of the tunnel's daemons by program [s]; None: there are none."""
+    """CPU time of the tunnel's daemons by program [s]; None: there are no daemons."""
     daemons_method: str
+    """Source of `daemons_s`: `schedstat` or `ticks`; empty: there are no daemons."""
 
 
 @dataclass(frozen=True)
-class Samples:
-    """What a sampler has read."""
+class SamplerOutput:
+    """The CPU readings of a sampler, and the CPU time that the sampler itself used."""
 
     readings: tuple[CpuReading, ...]
     cost_s: float | None
-    """What the sampler itself has used of the host's CPUs [s]; None: it did not come to telling that."""
+    """CPU time that the sampler itself used on the host [s]; None: unknown."""
     raw: str
+    """Text that the readings were parsed from."""
 
 
 class Sampler(Protocol):
-    """Reads the CPUs of another machine about once a second; what it reads stays there until it is asked for."""
+    """Reads the CPUs of another machine about once a second and keeps the readings there."""
 
-    def stop(self) -> Samples:
-        """End it, and fetch what it has read; the second time it returns the same."""
+    def stop(self) -> SamplerOutput:
+        """End the sampler and return its readings; a second call returns the same."""
 
 
 class Host(ABC):
-    """Where commands run. Adapters know nothing more of a machine than this.
+    """A place where commands run; the only interface that adapters have to a machine.
 
     `folder` is a directory of this run on that host, mode 0700, deleted with the run.
     """
+
+    namespace: str = ""
+    """Name of the host's network namespace on this machine; empty if the host is not a namespace."""
+    shell_command: str = ""
+    """Command that opens a shell on the host, for a user to examine it; empty if the host is not a namespace."""
+    is_remote: bool = False
+    """True if each command on the host goes over SSH."""
 
     def __init__(self, name: str, folder: Path, cpus: Sequence[int]) -> None:
         self.name = name
         self.folder = folder
         self.cpus = tuple(cpus)
         self._daemon_count = 0
+        self.programs_survive = False
+        """True if the programs that `start` starts keep running when the controller ends (`run --keep`)."""
 
     @property
     def machine(self) -> str:
-        """What this host is on: two hosts of one name are one machine. By itself, unless a subclass says otherwise."""
+        """Name of the machine that the host is on; hosts with the same name share it. Default: the host's own name."""
         return self.name
 
     @property
     def cpus_here(self) -> tuple[int, ...]:
-        """Those of this machine's CPUs that it uses: none of another machine."""
+        """CPUs of this machine that the host uses; empty if it is on another machine."""
         return self.cpus if self.machine == THIS_MACHINE else ()
 
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
-        """The argument list that runs `argv` on this host, on its CPUs, started from this machine."""
+        """Return the argument list that, started on this machine, runs `argv` on the host and on its CPUs."""
 
     def sampler(self, daemons: Sequence[Daemon], limit_s: float) -> Sampler | None:
-        """What reads the CPUs of a host that is another machine, for at most `limit_s`; None: it is this one."""
+        """Start to read the CPUs of another machine, for at most `limit_s`; None: the host is this machine."""
         return None
 
     def run(
         self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
     ) -> Completed:
-        """Run a command there to its end; errors as `run_command`."""
-        return run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=check)
+        """Run a command on the host to its end; raises as `run_command`."""
+        return run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=check, host=self.name)
+
+    def run_undoable(self, argv: Sequence[str], undo: Sequence[str], *, stdin: str = "") -> None:
+        """Run a command that changes the host. A host that exists without the run notes the command `undo` first, which
+        has no effect if there is nothing to undo."""
+        self.run(argv, stdin=stdin)
 
     def start(self, argv: Sequence[str], *, has_input: bool = False, name: str = "") -> Daemon:
-        """Start a program there that runs until it is stopped; its output goes into the host's folder.
+        """Start a program on the host that runs until it is stopped; its output goes into the host's folder.
 
-        `name`: what people call it, where the first word of the command is another's.
+        `name` is the program's name in messages; empty: the first word of the command.
         """
-        return Daemon(self.command(argv), *self._log_of(name or Path(argv[0]).name), has_input=has_input)
+        return Daemon(
+            self.command(argv),
+            *self._log_of(name or Path(argv[0]).name),
+            has_input=has_input,
+            host=self.name,
+            survives=self.programs_survive,
+        )
 
     def start_read(self, argv: Sequence[str]) -> ReadDaemon:
-        """The same, with an input, and its lines are taken as they come."""
-        return ReadDaemon(self.command(argv), *self._log_of(Path(argv[0]).name), has_input=True)
+        """Start a program with an input, and read its output line by line as it comes."""
+        return ReadDaemon(self.command(argv), *self._log_of(Path(argv[0]).name), has_input=True, host=self.name)
 
     def _log_of(self, name: str) -> tuple[Path, str]:
-        """Where the output of a new program of that name goes, and the name."""
+        """Return a new file for the output of a program with that name, and the program's name."""
         self._daemon_count += 1
         return self.folder / f"{self._daemon_count:04d}-{name}.log", name
 
     def write(self, name: str, content: str) -> Path:
-        """Write a file into the host's folder, readable by its owner alone (it may hold a key)."""
+        """Write a file into the host's folder; only its owner can read it, because it may hold a key."""
         path = self.folder / name
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,47 +174,47 @@ class Host(ABC):
         return path
 
     def bring(self, program: Path) -> Path:
-        """Have a program of this machine there; returns where it is. On this machine it is there already."""
+        """Copy a program of this machine to the host if it is another machine; returns the program's path there."""
         return program
 
     def remove(self, path: Path) -> None:
-        """Delete a file there; does no harm where there is none."""
+        """Delete a file on the host; does nothing if there is none."""
         path.unlink(missing_ok=True)
 
     def fetch(self, path: Path) -> bytes:
-        """What a file there holds."""
+        """Return the content of a file on the host."""
         return path.read_bytes()
 
     def set_kernel_file(self, path: str, value: str) -> None:
-        """Write a value into a file under /proc/sys or /sys as this host sees it."""
+        """Write a value into a file under /proc/sys or /sys as the host sees it."""
         self.run(["tee", path], stdin=value)
 
     def read(self, *paths: str) -> str:
-        """The text of files as this host sees them, one after the other."""
+        """Return the text of files as the host sees them, one after the other."""
         return self.run(["cat", *paths]).stdout
 
     def read_machine(self, path: str) -> str:
-        """The text of a file that is the same everywhere on that machine, read without starting a process on it."""
+        """Return the text of a file that all namespaces of the machine share, without starting a process locally."""
         return Path(path).read_text()
 
     def ip(self, *arguments: str) -> Completed:
-        """Run `ip` there."""
+        """Run `ip` on the host."""
         return self.run(["ip", *arguments])
 
     def ip_batch(self, *lines: str) -> None:
-        """Run several `ip` commands there in one process; the first that fails ends it."""
+        """Run several `ip` commands on the host in one process; the first that fails ends it."""
         self.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
 
     def has_program(self, program: str) -> bool:
-        """Whether a program of that name (or path) can be started there."""
+        """Return True if a program of that name or path can be started on the host."""
         return shutil.which(program) is not None
 
     def has_path(self, path: str) -> bool:
-        """Whether there is such a file or device there."""
+        """Return True if the host has such a file or device."""
         return Path(path).exists()
 
     def has_congestion_control(self, algorithm: str) -> bool:
-        """Whether TCP there can use an algorithm; one that is a module is loaded by trying."""
+        """Return True if TCP on the host can use an algorithm; the attempt loads a kernel module if it is one."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             try:
                 probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, algorithm.encode())
@@ -166,21 +222,22 @@ class Host(ABC):
                 return False
         return True
 
-    def has_link_type(self, link_type: str) -> bool:
-        """Whether the kernel there makes devices of a type such as `wireguard`.
+    def has_link_type(self, link_type: str, *arguments: str) -> bool:
+        """Return True if the kernel there makes devices of a type such as `wireguard`.
 
-        It makes one and deletes it: a module may be loaded on demand, so nothing less tells.
+        It makes one, with the arguments that the type needs, and deletes it: the kernel may load a module on demand, so
+        that no list of modules is an answer.
         """
         probe = "tbprobe0"
         try:
-            self.ip("link", "add", probe, "type", link_type, *LEAST_ARGUMENTS.get(link_type, ()))
+            self.ip("link", "add", probe, "type", link_type, *arguments)
         except CommandFailed as error:
             return "exists" in error.output.lower()
         self.ip("link", "del", probe)
         return True
 
     def knows_socket(self, family: int, protocol: int) -> bool:
-        """Whether the kernel there has datagram sockets of a family and protocol; asking loads a module."""
+        """Return True if the host has datagram sockets of a family and protocol; the attempt loads a kernel module."""
         try:
             socket.socket(family, socket.SOCK_DGRAM, protocol).close()
         except OSError:
@@ -188,58 +245,17 @@ class Host(ABC):
         return True
 
     def knows_netlink_family(self, family: str) -> bool:
-        """Whether the kernel there answers `ip FAMILY show`; asking loads a module."""
+        """Return True if the host's kernel answers `ip FAMILY show`; the attempt loads a module."""
         return self.run(["ip", family, "show", "tunnel"], check=False).returncode == 0
 
-
-THIS_MACHINE = "this machine"
+    def close(self) -> None:  # noqa: B027 # most hosts hold nothing
+        """Release the host's resources, such as a connection or a namespace; a second call has no effect."""
 
 
 class LocalHost(Host):
-    """This machine itself: where keys are made and guests are started; nothing of its network is touched."""
+    """This machine as a host that makes keys and starts guests; its network is not changed."""
 
     machine = THIS_MACHINE
 
     def command(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
-
-
-class NamespaceHost(Host):
-    """A network namespace of this machine."""
-
-    machine = THIS_MACHINE
-
-    def __init__(self, name: str, folder: Path, cpus: Sequence[int], namespace: str) -> None:
-        super().__init__(name, folder, cpus)
-        self.namespace = namespace
-        self._anchor: Daemon | None = None
-
-    def drop_anchor(self) -> None:
-        """Keep a sleeping process in the namespace: under each of its processes the kernel shows its network."""
-        anchor = self.start(["sleep", "infinity"])
-        wanted = Path("/run/netns", self.namespace).stat().st_ino
-        deadline = time.monotonic() + DEFAULT_TIMEOUT_S
-        while Path(f"/proc/{anchor.pid}/ns/net").stat().st_ino != wanted:  # `ip netns exec` has not entered it yet
-            if not anchor.is_running or time.monotonic() > deadline:
-                raise CannotHere(f"no process can be started in namespace {self.namespace}: {anchor.last_line()}")
-            time.sleep(0.001)
-        self._anchor = anchor
-
-    def weigh_anchor(self) -> None:
-        """End the sleeping process; does no harm when called twice."""
-        if self._anchor is not None:
-            self._anchor.stop()
-            self._anchor = None
-
-    def read(self, *paths: str) -> str:
-        if self._anchor is None:
-            return super().read(*paths)
-        # No process is started, so that reading in mid-trial costs the CPUs nothing to speak of.
-        inside = [path.replace("/proc/net/", f"/proc/{self._anchor.pid}/net/") for path in paths]
-        return "".join(Path(path).read_text() for path in inside)
-
-    def command(self, argv: Sequence[str]) -> list[str]:
-        if argv[0] == "ip":
-            return ["ip", "-n", self.namespace, *argv[1:]]  # no exec and no mount: half the time
-        cpu_list = ",".join(map(str, self.cpus))
-        return ["ip", "netns", "exec", self.namespace, "taskset", "-c", cpu_list, *argv]

@@ -1,18 +1,21 @@
-"""What /proc says of CPUs, processes and the network; parsers of text, so that any host can bring it."""
+"""CPUs, processes and the network in /proc. Most functions parse text, which may come from any host."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from tunnelbench.host.parsing import count, parsing, whole
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """One CPU's line of /proc/stat [s since boot] (Documentation/filesystems/proc.rst)."""
+    """Times of one CPU in /proc/stat [s since boot] (Documentation/filesystems/proc.rst)."""
 
     user_s: float
     """user and nice"""
@@ -33,29 +36,31 @@ class CpuTimes:
         )
 
 
+@parsing("/proc/stat")
 def parse_stat(text: str) -> dict[int, CpuTimes]:
-    """/proc/stat as CPU number -> times."""
+    """Parse /proc/stat into the times of each CPU, by its number."""
     times = {}
     for line in text.splitlines():
-        label, *fields = line.split()
+        label, *fields = line.split() or [""]
         if label.startswith("cpu") and label != "cpu":
-            user, nice, system, idle, iowait, irq, softirq, steal = (int(field) * TICK_S for field in fields[:8])
-            times[int(label[3:])] = CpuTimes(user + nice, system, idle + iowait, irq + softirq, steal)
+            user, nice, system, idle, iowait, irq, softirq, steal = (count(field) * TICK_S for field in fields[:8])
+            times[count(label[3:])] = CpuTimes(user + nice, system, idle + iowait, irq + softirq, steal)
     return times
 
 
+@parsing("/proc/net/snmp")
 def parse_snmp(text: str) -> dict[str, int]:
-    """/proc/net/snmp (and netstat) as `Ip.ForwDatagrams` -> count."""
+    """Parse /proc/net/snmp or /proc/net/netstat into counters by names such as `Ip.ForwDatagrams`."""
     counters = {}
     lines = [line.split() for line in text.splitlines()]
     for names, values in zip(lines[::2], lines[1::2], strict=True):
         section = names[0].rstrip(":")
-        counters.update({f"{section}.{name}": int(value) for name, value in zip(names[1:], values[1:], strict=True)})
+        counters.update({f"{section}.{name}": whole(value) for name, value in zip(names[1:], values[1:], strict=True)})
     return counters
 
 
 def parse_cpu_list(text: str) -> set[int]:
-    """The kernel's list format, such as `0-3,8`, as CPU numbers."""
+    """Parse the kernel's list of CPUs, such as `0-3,8`, into CPU numbers."""
     cpus: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
@@ -63,9 +68,25 @@ def parse_cpu_list(text: str) -> set[int]:
     return cpus
 
 
+def parse_cpu_mask(text: str) -> set[int]:
+    """Parse a mask of CPUs as the kernel prints it, such as `00000001,80000000`, into CPU numbers."""
+    mask = int(text.strip().replace(",", ""), 16)
+    return {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1}
+
+
+def allowed_cpus(pids: Iterable[int]) -> set[int]:
+    """Return the CPUs on which any thread of some processes of this machine may run; one that has ended has none."""
+    cpus: set[int] = set()
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                cpus |= os.sched_getaffinity(int(thread.name))
+    return cpus
+
+
 @dataclass(frozen=True)
 class DeviceCounters:
-    """One device's line of /proc/net/dev."""
+    """Counters of one device in /proc/net/dev."""
 
     rx_bytes: int
     rx_packets: int
@@ -75,12 +96,13 @@ class DeviceCounters:
     tx_dropped: int
 
 
+@parsing("/proc/net/dev")
 def parse_net_dev(text: str) -> dict[str, DeviceCounters]:
-    """/proc/net/dev as device -> counters (errors count as drops)."""
+    """Parse /proc/net/dev into the counters of each device; errors count as drops."""
     devices = {}
     for line in text.splitlines()[2:]:
         name, _, rest = line.partition(":")
-        rx_bytes, rx_packets, rx_errors, rx_dropped, *_ = received = list(map(int, rest.split()))
+        rx_bytes, rx_packets, rx_errors, rx_dropped, *_ = received = list(map(count, rest.split()))
         tx_bytes, tx_packets, tx_errors, tx_dropped = received[8:12]
         devices[name.strip()] = DeviceCounters(
             rx_bytes, rx_packets, rx_errors + rx_dropped, tx_bytes, tx_packets, tx_errors + tx_dropped
@@ -89,9 +111,10 @@ def parse_net_dev(text: str) -> dict[str, DeviceCounters]:
 
 
 def thread_cpu_s(pids: Iterable[int]) -> tuple[float, str]:
-    """CPU time of processes of this machine, all threads, and the method: `schedstat` [ns] or `ticks` [10 ms].
+    """Return the CPU time of processes of this machine with all their threads [s], and the method.
 
-    A process that has ended meanwhile counts 0: its caller sees that it is gone.
+    The method is `schedstat` (resolution 1 ns) or `ticks` (10 ms). A process that has ended counts 0; the caller sees
+    that it has ended.
     """
     method = "schedstat" if Path("/proc/self/schedstat").exists() else "ticks"
     total_s = 0.0
@@ -108,9 +131,10 @@ def thread_cpu_s(pids: Iterable[int]) -> tuple[float, str]:
 
 
 def with_children(pid: int) -> list[int]:
-    """A process of this machine and the living children that it and they have forked (proc_pid_task(5), `children`).
+    """Return a process of this machine and all its living descendants (proc_pid_task(5), `children`).
 
-    A server may have a process a session, and the session does the work. By itself where the kernel does not tell.
+    Some servers have a process for each session, which does the work. Returns only the process itself if the kernel
+    does not list children.
     """
     try:
         forked = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -120,7 +144,7 @@ def with_children(pid: int) -> list[int]:
 
 
 def resident_bytes(pid: int | str) -> int | None:
-    """Resident memory of a process of this machine, or of `self` (proc_pid_statm(5)); None: it is gone."""
+    """Return the resident memory of a process of this machine, or of `self` (proc_pid_statm(5)); None: it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
     except (FileNotFoundError, ProcessLookupError):
@@ -132,23 +156,27 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class ProcessCpu:
-    """CPU time of one process [s] and where it ran last."""
+    """CPU time of one process [s], and the CPU on which it ran last."""
 
     parent: int
     own_s: float
     children_s: float
-    """Of its children that have ended and were waited for."""
+    """CPU time of its children that have ended and were waited for [s]."""
     cpu: int
     name: str
+    user_s: float = 0.0
+    """Part of `own_s` in user mode [s]."""
+    children_user_s: float = 0.0
+    """Part of `children_s` in user mode [s]."""
 
 
 def all_processes() -> dict[int, ProcessCpu]:
-    """Every process of this machine by pid (proc_pid_stat(5))."""
+    """Return every process of this machine by its number (proc_pid_stat(5))."""
     processes = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
-                # The kernel cuts a name at 15 bytes, be it within a character.
+                # The kernel cuts a name after 15 bytes, even within a character.
                 text = Path(entry.path, "stat").read_text(errors="replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
@@ -159,12 +187,14 @@ def all_processes() -> dict[int, ProcessCpu]:
                 children_s=(int(fields[13]) + int(fields[14])) * TICK_S,
                 cpu=int(fields[36]),
                 name=text[text.index("(") + 1 : text.rindex(")")],
+                user_s=int(fields[11]) * TICK_S,
+                children_user_s=int(fields[13]) * TICK_S,
             )
     return processes
 
 
 def descendants(processes: Mapping[int, ProcessCpu], root: int) -> set[int]:
-    """`root` and every process below it."""
+    """Return `root` and all its descendants."""
     family = {root}
     while more := {pid for pid, process in processes.items() if process.parent in family} - family:
         family |= more
@@ -172,13 +202,21 @@ def descendants(processes: Mapping[int, ProcessCpu], root: int) -> set[int]:
 
 
 def foreign_cpu_s(
-    before: Mapping[int, ProcessCpu], after: Mapping[int, ProcessCpu], controller: int, cpus: Iterable[int]
+    before: Mapping[int, ProcessCpu],
+    after: Mapping[int, ProcessCpu],
+    controller: int,
+    cpus: Iterable[int],
+    networks: Mapping[int, str] | None = None,
 ) -> dict[str, float]:
-    """CPU seconds that processes other than ours used between two readings on any of `cpus`, by name.
+    """Return the CPU time of background processes between two readings on any of `cpus` [s], by process name.
 
-    Ours is the controller and all below it. Kernel threads are left out: ksoftirqd works for the router. A process
-    that began and ended in between is found in its parent's account of waited-for children; what one that ended had
-    used before the first reading, itself and all below it, is taken off.
+    The time of children that have ended stands under `ended children of NAME`, where NAME is their parent. `networks`
+    names network namespaces by their inode: a process in one of them is named with it and with its sockets.
+
+    A background process is neither the controller nor one of its descendants. Kernel threads are left out: ksoftirqd
+    works for the router. The time of a process that started and ended between the readings is in its parent's time of
+    waited-for children; the time that an ended process and its descendants had used before the first reading is
+    subtracted.
     """
     wanted = set(cpus)
     ours = descendants(before, controller) | descendants(after, controller)
@@ -199,18 +237,63 @@ def foreign_cpu_s(
             continue
         own_s = process.own_s - (earlier.own_s if earlier else 0.0)
         children_s = process.children_s - (earlier.children_s if earlier else 0.0)
-        spent_s = own_s + max(0.0, children_s - earlier_s_of_gone_children(pid))
-        if spent_s > 0:
-            used[process.name] = used.get(process.name, 0.0) + spent_s
+        children_s = max(0.0, children_s - earlier_s_of_gone_children(pid))
+        own_name = process.name
+        if own_s > 0 and networks and (network := networks.get(_inode(f"/proc/{pid}/ns/net"))):
+            own_name = f"{process.name} in the {network}'s network{_sockets(pid)}"
+        for name, spent_s in ((own_name, own_s), (f"ended children of {process.name}", children_s)):
+            if spent_s > 0:
+                used[name] = used.get(name, 0.0) + spent_s
     return used
 
 
+def _inode(path: str) -> int:
+    try:
+        return Path(path).stat().st_ino
+    except OSError:
+        return 0
+
+
+def _sockets(pid: int) -> str:
+    """Return the bound sockets of a process of this machine, as ` with udp port 655`; empty if it has none."""
+    held = set()
+    found = set()
+    with suppress(OSError):  # it has ended
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # it was closed
+                held.add(str(entry.readlink()))
+        for protocol in ("udp", "tcp"):
+            for line in Path(f"/proc/{pid}/net/{protocol}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if f"socket:[{fields[9]}]" in held:
+                    found.add(f"{protocol} port {int(fields[1].rpartition(':')[2], 16)}")
+    return f" with {', '.join(sorted(found))}" if found else ""
+
+
+def hidden_user_s(
+    before: Mapping[int, ProcessCpu], after: Mapping[int, ProcessCpu], user_s: float, cpus: Iterable[int]
+) -> float:
+    """Return the time in user mode on some CPUs that belongs to no process in /proc [s].
+
+    `user_s` is their time in user mode by /proc/stat, which counts the processes of other PID namespaces, too. A
+    process that was on one of these CPUs at the first or the last reading is subtracted whole, and so are all children
+    that have ended: the result is a lower bound, except for the error of clock ticks.
+    """
+    wanted = set(cpus)
+    for pid, process in after.items():
+        earlier = before.get(pid)
+        if {process.cpu, earlier.cpu if earlier else process.cpu} & wanted:
+            user_s -= process.user_s - (earlier.user_s if earlier else 0.0)
+        user_s -= max(0.0, process.children_user_s - (earlier.children_user_s if earlier else 0.0))
+    return max(0.0, user_s)
+
+
 KTHREADD = 2
-"""The parent of all kernel threads."""
+"""Process number of the parent of all kernel threads."""
 
 
 def _fields(stat_text: str) -> list[str]:
-    """Fields of /proc/PID/stat after the name, which may hold blanks and brackets; [0] is the state."""
+    """Return the fields of /proc/PID/stat after the name, which may hold blanks and brackets; [0] is the state."""
     return stat_text[stat_text.rindex(")") + 2 :].split()
 
 

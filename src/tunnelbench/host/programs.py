@@ -1,8 +1,9 @@
-"""The programs that every run needs on the machine of the controller."""
+"""Names the programs that the controller's machine must have, with their Debian packages, and checks for them."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 
 from tunnelbench.model.errors import CannotHere
 
@@ -17,13 +18,21 @@ REQUIRED_PROGRAMS = {
     "nft": "nftables",
     "taskset": "util-linux",
     "setpriv": "util-linux",
+    "prlimit": "util-linux",
 }
-"""Program and the Debian package that holds it."""
+"""Programs that every run needs, each with its Debian package."""
 
 
-def require_programs() -> None:
-    """Raises CannotHere that names every missing program and the packages to install."""
-    missing = [program for program in REQUIRED_PROGRAMS if shutil.which(program) is None]
+def missing_programs(programs: Mapping[str, str], path: str | None = None) -> tuple[list[str], str]:
+    """Return the programs that are missing, and the command that installs their Debian packages."""
+    missing = [program for program in programs if shutil.which(program, path=path) is None]
+    return missing, f"apt-get install {' '.join(sorted({programs[program] for program in missing}))}"
+
+
+def require_programs(
+    programs: Mapping[str, str] = REQUIRED_PROGRAMS, purpose: str = "a run", path: str | None = None
+) -> None:
+    """Raises CannotHere with every missing program and the packages to install."""
+    missing, hint = missing_programs(programs, path)
     if missing:
-        packages = " ".join(sorted({REQUIRED_PROGRAMS[program] for program in missing}))
-        raise CannotHere(f"missing here: {', '.join(missing)}", f"apt-get install {packages}")
+        raise CannotHere(f"{purpose} needs programs that are missing here: {', '.join(missing)}", hint)

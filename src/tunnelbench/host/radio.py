@@ -1,6 +1,6 @@
-"""The radio at an end of a wireless cable, as `iw` tells it.
+"""Reads the state of a wireless LAN's radio from the output of `iw`.
 
-Frequency, width, rates and signal are kept. Network names and addresses are not: results are made to be passed on.
+Frequency, width, rates and signal are kept. Network names and addresses are not, because results are shared.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ from typing import Any
 from tunnelbench.host.host import Host
 
 BANDS_MHZ = (("2.4 GHz", 2400, 2500), ("5 GHz", 4900, 5925), ("6 GHz", 5925, 7125), ("60 GHz", 57_000, 71_000))
-"""IEEE 802.11-2020, annex E, and 802.11ax: name, and from where to where."""
+"""Name, lowest and highest frequency of each band (IEEE 802.11-2020, Annex E, and 802.11ax)."""
 
 KEPT = re.compile(
     r"channel |(?:freq|signal(?: avg)?|[rt]x bitrate|[rt]x packets|tx retries|tx failed|[RT]X):|Not connected"
 )
-"""How lines of `iw` begin that hold no name and no address."""
+"""Beginnings of the lines of `iw` that hold no name and no address."""
 
 
 @dataclass(frozen=True)
 class Radio:
-    """One end of a wireless link at one moment; None: not told."""
+    """One end of a wireless link at one moment; None: unknown."""
 
     frequency_mhz: int | None = None
-    """Of the first 20 MHz of the channel (the primary one)."""
+    """Frequency of the primary 20 MHz of the channel."""
     channel: int | None = None
     width_mhz: int | None = None
     tx_mbps: float | None = None
-    """Bit rate on the air of the last frames that it sent."""
+    """Bit rate on the air of the last frames that this end sent."""
     rx_mbps: float | None = None
-    """Of the last frames that it received."""
+    """Bit rate of the last frames that this end received."""
     signal_dbm: int | None = None
-    """Of what it receives."""
+    """Signal strength at this end."""
 
     @property
     def band(self) -> str:
-        """Such as `5 GHz`; empty where that is not told."""
+        """Name of the band, such as `5 GHz`; empty if unknown."""
         frequency = self.frequency_mhz or 0
         return next((name for name, low, high in BANDS_MHZ if low <= frequency < high), "")
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is another end: without one there is neither a rate nor a signal."""
+        """True if the radio is connected to another radio; otherwise it has no rate and no signal."""
         return (self.tx_mbps, self.rx_mbps, self.signal_dbm) != (None, None, None)
 
     def facts(self, prefix: str) -> dict[str, Any]:
-        """By names that begin with `prefix`; what is not told is left out."""
+        """Return the known values, by names that begin with `prefix`."""
         found = {
             "band": self.band or None,
             "channel": self.channel,
@@ -62,17 +62,19 @@ class Radio:
 
 
 def parse(info: str, link: str) -> Radio:
-    """What `iw dev DEVICE info` and `iw dev DEVICE link`, or one station of `station dump`, say of a radio.
+    """Parse `iw dev DEVICE info`, and `iw dev DEVICE link` or one station of `station dump`.
 
-    Of several links of one connection (802.11be) the first is taken.
+    If a connection has several links (802.11be), the first is used.
     """
     place = re.search(
-        r"^\s*channel (\d+) \((\d+)(?:\.\d+)? MHz\)(?:, width: (\d+)(?:\+(\d+))? MHz)?", info, re.MULTILINE
+        r"^[ \t]*channel (\d{1,9}) \((\d{1,9})(?:\.\d{1,9})? MHz\)(?:, width: (\d{1,9})(?:\+(\d{1,9}))? MHz)?",
+        info,
+        re.MULTILINE,
     )
     width = int(place[3]) + int(place[4] or 0) if place and place[3] else None
-    frequency = place[2] if place else _first(r"freq:\s*(\d+)", link)
-    signal = _first(r"signal:\s*(-?\d+)", link)
-    rates = {way: _first(rf"{way} bitrate:\s*(\d+(?:\.\d+)?) MBit/s", link) for way in ("tx", "rx")}
+    frequency = place[2] if place else _first(r"freq:\s*(\d{1,9})\b", link)
+    signal = _first(r"signal:\s*(-?\d{1,9})\b", link)
+    rates = {way: _first(rf"{way} bitrate:\s*(\d{{1,9}}(?:\.\d{{1,9}})?) MBit/s", link) for way in ("tx", "rx")}
     return Radio(
         frequency_mhz=int(frequency) if frequency else None,
         channel=int(place[1]) if place else None,
@@ -84,18 +86,18 @@ def parse(info: str, link: str) -> Radio:
 
 
 def stations(dump: str) -> dict[str, str]:
-    """`iw dev DEVICE station dump`: what is said of each station, by its MAC address in lower case."""
+    """Split `iw dev DEVICE station dump` into the text of each station, by its MAC address in lower case."""
     parts = re.split(r"^Station ([0-9a-fA-F:]{17}) .*$", dump, flags=re.MULTILINE)
     return dict(zip(map(str.lower, parts[1::2]), parts[2::2], strict=True))
 
 
 def without_names(text: str) -> str:
-    """Of what `iw` printed the lines that name nobody."""
+    """Return the lines of `iw` that hold no name and no address."""
     return "\n".join(line.strip() for line in text.splitlines() if KEPT.match(line.strip()))
 
 
 def _first(pattern: str, text: str) -> str | None:
-    found = re.search(rf"^\s*{pattern}", text, re.MULTILINE)
+    found = re.search(rf"^[ \t]*{pattern}", text, re.MULTILINE)
     return found[1] if found else None
 
 
@@ -106,10 +108,10 @@ class Antenna:
     host: Host
     device: str
     station: str = ""
-    """MAC address of the other end, where that is one of several stations; empty: there is but one other end."""
+    """MAC address of the other end if it is one of several stations; empty: there is only one other end."""
 
     def look(self) -> tuple[Radio, str]:
-        """What its radio is just now, and what `iw` said, names left out. Raises LinkLost where the host is lost."""
+        """Return the radio's present state, and the output of `iw` without names. Raises LinkLost."""
         info = self._iw("info")
         link = stations(self._iw("station", "dump")).get(self.station, "") if self.station else self._iw("link")
         return parse(info, link), without_names(f"{info}\n{link}")
@@ -119,14 +121,14 @@ class Antenna:
 
 
 def is_wireless(host: Host, device: str) -> bool:
-    """Whether a device has a radio and no cable."""
+    """Return True if a device is wireless."""
     return host.run(["test", "-e", f"/sys/class/net/{device}/phy80211"], check=False).returncode == 0
 
 
 def antennas(client: Host, device: str, router: Host, lan_device: str) -> Mapping[str, Antenna]:
-    """The ends of the LAN that are wireless and can be asked, by the host's role.
+    """Return the ends of the LAN that are wireless and have `iw`, by the host's role.
 
-    The router's is its LAN device, or that port of its bridge at which the client is a station.
+    The router's end is its LAN device, or the port of its bridge at which the client is a station.
     """
     found: dict[str, Antenna] = {}
     if not is_wireless(client, device):

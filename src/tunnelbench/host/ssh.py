@@ -1,126 +1,124 @@
-"""A host behind SSH that needs nothing but an SSH server and a POSIX shell: dropbear and BusyBox will do.
+"""A host behind SSH that needs only an SSH server and a POSIX shell, such as dropbear and BusyBox.
 
-The system's own OpenSSH is used, with the user's configuration, keys, jump hosts and host key checking. One connection
-a host carries everything: commands, files by `cat` (a small router has no sftp) and programs that stay.
+The system's OpenSSH is used, with the user's configuration, keys, jump hosts and host key checking. One connection per
+host carries everything: commands, files (by `cat`, because a small router has no sftp) and programs that keep running.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import signal
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from tunnelbench.host.command import (
-    DEFAULT_TIMEOUT_S,
-    STOP_GRACE_S,
-    CommandFailed,
-    Completed,
-    Daemon,
-    ReadDaemon,
-    read_output,
-    run_command,
-)
-from tunnelbench.host.host import Host
+from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, last_lines, read_output, run_command
+from tunnelbench.host.daemon import Daemon, ReadDaemon
+from tunnelbench.host.host import RUN_FOLDER, Host
+from tunnelbench.host.parsing import UnexpectedOutput
 from tunnelbench.host.procfs import parse_stat
+from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, SshDaemon, in_shell
+from tunnelbench.host.trust import require_trusted
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import Access
+from tunnelbench.model.testbed import HostAccess
+
+SOCKET_FOLDERS = RUN_FOLDER.parent
+"""Folder of the folders with the connections' sockets.
+
+A socket's path has at most 108 bytes (unix(7)), and the user's ssh must reach it. Only root can write here, and the
+folder does not depend on the environment, so that `clean` finds what a killed run has left.
+"""
 
 SOCKET_PREFIX = "tunnelbench-ssh-"
-"""Of the folder with the connection's socket, in the folder for temporary files; what follows is the run's mark. A
-socket's path has 108 bytes at most (unix(7)), and the user's ssh must reach it."""
+"""Beginning of the name of the folder with a connection's socket; the run's mark follows."""
 
 CONNECT_LIMIT_S = 10
-"""For the TCP connection; a small router then takes seconds to agree on keys."""
+"""Limit for the TCP connection [s]; a small router then needs seconds to agree on keys."""
 
 LOGIN_LIMIT_S = 30.0
+"""Limit for the whole login [s]."""
 
-ALIVE_EVERY_S = 5
-ALIVE_MISSED = 3
-"""So many questions in a row without an answer, and the connection is lost. A router whose CPU is saturated by the
-traffic of a trial may well miss one or two."""
+KEEPALIVE_INTERVAL_S = 5
+KEEPALIVE_MISSES = 3
+"""Number of unanswered keepalives in a row after which the connection is lost.
 
-RETRY_S = 1.0
+The traffic of a trial may saturate the router's CPU, so that the router misses one or two.
+"""
 
-PID_LIMIT_S = 10.0
-"""For a program that was started there to leave its number."""
+NOTHING_HANDED_OVER = tuple(
+    word
+    for setting in (
+        "ForwardAgent=no",
+        "ForwardX11=no",
+        "ClearAllForwardings=yes",
+        "Tunnel=no",
+        "GSSAPIDelegateCredentials=no",
+        "PermitLocalCommand=no",
+        "RemoteCommand=none",
+        "ControlPersist=no",
+    )
+    for word in ("-o", setting)
+)
+"""Options of every ssh: settings of the user that would give the router the user's agent or credentials, forward
+something, or start another command here or there, are off (ssh_config(5); options precede files).
+
+They stand at the shared connection and at each command in it: a command asks for its own agent forwarding.
+"""
+
+LOGIN_PAUSE_S = 1.0
+"""Pause before the next attempt to log in [s]."""
+
+CHECK_LIMIT_S = 10.0
+"""Limit for a check of the connection [s]."""
 
 BRING_LIMIT_S = 60.0
-"""For a program of half a megabyte over a slow connection."""
+"""Limit for copying a program of half a megabyte over a slow connection [s]."""
 
-FAILED = 255
-"""What ssh ends with where it, and not the command, has failed (ssh(1))."""
+SSH_FAILED = 255
+"""Exit status of ssh if ssh itself failed, and not the command (ssh(1))."""
 
 CONNECTION_FAULTS = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "it shows another host key than the one that is known",
-        "after a new firmware that is normal: compare fingerprints, then forget the old one with ssh-keygen -R",
+        "its host key is not the one that this machine knows",
+        "a new firmware has a new key: compare the fingerprints, then remove the old key with ssh-keygen -R",
     ),
     (
         "Host key verification failed",
-        "its host key is not known here",
-        "log in once by hand, compare the fingerprint, and say yes",
+        "this machine does not know its host key",
+        "log in once by hand, compare the fingerprint, and answer yes",
     ),
     (
         "Permission denied",
-        "it takes none of your keys, and a password is never typed here",
-        "put a key on it: ssh-copy-id, or on OpenWrt a line in /etc/dropbear/authorized_keys",
+        "it accepts none of your keys, and TunnelBench uses no passwords",
+        "put a key on it with ssh-copy-id, or on OpenWrt as a line in /etc/dropbear/authorized_keys",
     ),
-    ("Connection refused", "no SSH server answers on that port", "start it there, or name its port"),
-    ("Could not resolve hostname", "there is no host of that name", "check the name, or give its address"),
-    ("No route to host", "there is no way to it", "check cable and address"),
-    ("Network is unreachable", "there is no way to it", "check cable and address"),
-    ("timed out", "it does not answer", "check that it is switched on, the cable and the address"),
-    ("not responding", "it no longer answers", "check that it is switched on, and the cable"),
+    ("Connection refused", "no SSH server answers on that port", "start the SSH server, or name its port"),
+    ("Could not resolve hostname", "there is no host of that name", "check the name, or give the address"),
+    ("No route to host", "there is no route to it", "check the cable and the address"),
+    ("Network is unreachable", "there is no route to it", "check the cable and the address"),
+    ("timed out", "it does not answer", "check that it is switched on, and check the cable and the address"),
+    ("not responding", "it no longer answers", "check that it is switched on, and check the cable"),
 )
-"""What ssh prints, what that means, and what to do."""
-
-STAY = """
-umask 077
-echo $$ >"$1" || exit 1
-shift
-exec 3<&0
-{ cat <&3; kill $$; } >/dev/null 2>&1 &
-exec "$@" </dev/null 3<&-
-"""
-"""Runs a program as this very process, its number in a file; it is ended when the connection is: then the session's
-standard input ends. `exec`, so that it ignores no signals, as a shell's background jobs do."""
-
-STAY_WITH_INPUT = """
-umask 077
-echo $$ >"$1" || exit 1
-shift
-exec "$@"
-"""
-"""The same for a program that ends with its input."""
-
-
-def in_shell(script: str, *arguments: str) -> list[str]:
-    """The command that runs a piece of POSIX shell on the far side, where a shell takes every command in any case.
-
-    `script` is a constant of ours; what varies goes in as `arguments`, its $1, $2, ...
-    """
-    return ["sh", "-c", script, "sh", *arguments]
-
-
-def by_shell(file: str, *arguments: str) -> list[str]:
-    """The command that runs a script there, whether or not its file system lets files be run."""
-    return ["sh", file, *arguments]
+"""Messages in ssh's output, each with its meaning and a hint for the user."""
 
 
 def left_sockets(mark: str) -> list[Path]:
-    """Folders with sockets of connections that a killed run has left; the connections have ended with it."""
-    return sorted(Path(tempfile.gettempdir()).glob(f"{SOCKET_PREFIX}{mark}-*"))
+    """List the folders with sockets that a killed run left behind; the connections ended with the run."""
+    found = SOCKET_FOLDERS.glob(f"{SOCKET_PREFIX}{mark}-*")
+    return sorted(path for path in found if path.is_dir() and not path.is_symlink())
+
+
+def _from_root(path: str) -> str:
+    """Return a path that a testbed names, from / on: ssh starts in another folder. ssh itself reads `~` and `none`."""
+    return path if path.startswith("~") or path == "none" else str(Path(path).absolute())
 
 
 class LinkLost(CommandFailed):
-    """The connection to a host was lost, or is not there: what runs on it now nobody knows."""
+    """The connection to a host was lost or does not exist; the state of the host is unknown."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         CannotHere.__init__(self, message, hint)
@@ -128,13 +126,15 @@ class LinkLost(CommandFailed):
 
 
 class SshHost(Host):
-    """A machine that is reached by SSH; `with` or `connect` and `close` hold its connection.
+    """A machine behind SSH; `with`, or `connect` and `close`, hold the connection.
 
-    `via` is where ssh runs: this machine, or a namespace from which the host is to be reached. `folder` is on that
-    machine; what its programs print is kept in `log_folder` on this one.
+    `via` is the host on which ssh runs: this machine, or a namespace from which the machine can be reached. `folder` is
+    on the remote machine; the output of its programs is kept in `log_folder` on this machine.
     """
 
-    def __init__(self, name: str, access: Access, folder: Path, log_folder: Path, via: Host) -> None:
+    is_remote = True
+
+    def __init__(self, name: str, access: HostAccess, folder: Path, log_folder: Path, via: Host) -> None:
         super().__init__(name, folder, ())
         self.access = access
         self.log_folder = log_folder
@@ -146,33 +146,47 @@ class SshHost(Host):
 
     @property
     def is_connected(self) -> bool:
+        """True if the connection is up."""
         return self._master is not None and self._master.is_running
 
     def connect(self) -> None:
-        """Log in, make the host's folder and count its CPUs; does nothing where that is done.
+        """Log in, make the host's folder and count its CPUs; does nothing if the connection is up.
 
-        Raises LinkLost with what is wrong in words.
+        Raises LinkLost with the reason and a hint, CannotHere if another user could change the SSH configuration.
         """
         if self.is_connected:
             return
         self.close()
+        if self.access.config:
+            require_trusted(self.access.config, "the SSH configuration")
         for folder in (self.log_folder, self.via.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._socket_folder = Path(tempfile.mkdtemp(prefix=f"{SOCKET_PREFIX}{self.log_folder.parent.name[-6:]}-"))
-        argv = [*self._as_user(self._socket_folder), "ssh", "-M", "-N", *self._options(), self.access.host]
+        prefix = f"{SOCKET_PREFIX}{self.log_folder.parent.name[-6:]}-"
+        self._socket_folder = Path(tempfile.mkdtemp(prefix=prefix, dir=SOCKET_FOLDERS))
+        argv = [*self._as_user(self._socket_folder), *self._ssh(), *self._login_options(), self.access.host]
         self._master = self.via.start(argv, name=f"ssh-{self.name}")
         deadline = time.monotonic() + LOGIN_LIMIT_S
         while not self._socket.exists():
             if not self._master.is_running or time.monotonic() > deadline:
-                said = self._master.output()
+                output = self._master.output()
                 self.close()
-                raise self._fault(said)
+                raise self._fault(output)
             time.sleep(0.01)
-        self.run(["mkdir", "-p", "-m", "700", str(self.folder)])
-        self.cpus = tuple(sorted(parse_stat(self.read("/proc/stat"))))
+        made = self.run(in_shell(MAKE_FOLDER, str(self.folder)), check=False)
+        if made.returncode != 0:
+            self.close()
+            raise CannotHere(
+                f"the folder {self.folder} cannot be made on the {self.name}: {last_lines(made.stderr, 1)}",
+                "look at it there, and remove it",
+            )
+        try:
+            self.cpus = tuple(sorted(parse_stat(self.read("/proc/stat"))))
+        except UnexpectedOutput:
+            self.close()
+            raise CannotHere(f"/proc/stat of the {self.name} has no CPU times", "look at it there") from None
 
     def reconnect(self, limit_s: float) -> None:
-        """Log in again, trying for at most `limit_s`. Raises LinkLost with the last reason."""
+        """Try to log in again for at most `limit_s`. Raises LinkLost with the last reason."""
         deadline = time.monotonic() + limit_s
         while True:
             try:
@@ -180,19 +194,16 @@ class SshHost(Host):
             except LinkLost:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(RETRY_S)
+                time.sleep(LOGIN_PAUSE_S)
             else:
                 return
 
     def close(self) -> None:
-        """End the connection, and with it all that was started over it; does no harm when called twice."""
         if self._master is not None:
             self._master.stop()
             self._master = None
         if self._socket_folder is not None:
-            with suppress(FileNotFoundError):
-                self._socket.unlink()
-            self._socket_folder.rmdir()
+            shutil.rmtree(self._socket_folder, ignore_errors=True)  # an ssh that was killed may leave a second file
             self._socket_folder = None
 
     @property
@@ -201,88 +212,85 @@ class SshHost(Host):
             raise LinkLost(f"there is no SSH connection to the {self.name}")
         return self._socket_folder / "s"
 
-    def _options(self) -> list[str]:
+    def _ssh(self) -> list[str]:
+        """Return the beginning of every command line of ssh for this host."""
+        config = ["-F", _from_root(self.access.config)] if self.access.config else []
+        return ["ssh", "-T", "-S", str(self._socket), *NOTHING_HANDED_OVER, *config]
+
+    def _login_options(self) -> list[str]:
         access = self.access
         # fmt: off
-        return ["-T", "-x", "-S", str(self._socket), "-o", "BatchMode=yes", "-o", "ControlPersist=no",
-                "-o", "ClearAllForwardings=yes", "-o", f"ConnectTimeout={CONNECT_LIMIT_S}",
-                "-o", f"ServerAliveInterval={ALIVE_EVERY_S}", "-o", f"ServerAliveCountMax={ALIVE_MISSED}",
-                *(["-F", access.config] if access.config else []),
-                *(["-i", access.identity] if access.identity else []),
+        return ["-M", "-N", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_LIMIT_S}",
+                "-o", f"ServerAliveInterval={KEEPALIVE_INTERVAL_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_MISSES}",
+                *(["-i", _from_root(access.identity)] if access.identity else []),
                 *(["-p", str(access.port)] if access.port else [])]
         # fmt: on
 
     def _as_user(self, folder: Path) -> list[str]:
-        """Under sudo, the words by which ssh runs as the user who called: theirs are the keys and the known hosts."""
+        """Return the words that run ssh as the user who called sudo, who has the keys and the known hosts."""
         uid, gid = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
         if os.geteuid() != 0 or not uid.isdigit() or not gid.isdigit() or uid == "0":
             return []
         os.chown(folder, int(uid), int(gid))
         return ["setpriv", "--reuid", uid, "--regid", gid, "--init-groups", "--pdeathsig", "KILL"]
 
-    def _fault(self, said: str) -> LinkLost:
-        """What went wrong with the connection, from what ssh printed."""
-        beginning = f"the {self.name}, {self.access.host}, cannot be reached by SSH"
+    def _fault(self, output: str) -> LinkLost:
+        """Return the error for a login that failed, from the output of ssh."""
+        failed = f"the {self.name}, {self.access.host}, cannot be reached by SSH"
         for words, meaning, hint in CONNECTION_FAULTS:
-            if words in said:
-                return LinkLost(f"{beginning}: {meaning}", hint)
-        lines = said.strip().splitlines()
-        return LinkLost(f"{beginning}: {lines[-1] if lines else 'ssh did not say why'}")
+            if words in output:
+                return LinkLost(f"{failed}: {meaning}", hint)
+        return LinkLost(f"{failed}: {last_lines(output, 1)}")
 
-    # What a host is asked
-
-    @property
-    def machine(self) -> str:
-        return self.name
+    # Commands and files
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        # Without the connection there is to be no other in its place: ssh would take one if it could.
-        return ["ssh", "-S", str(self._socket), "-T", "-o", "ProxyCommand=false", "-o", "LogLevel=ERROR",
-                *(["-F", self.access.config] if self.access.config else []),
-                self.access.host, "--", shlex.join(argv)]  # fmt: skip
+        # ProxyCommand: without the shared connection, ssh would open a new one.
+        options = ["-o", "ProxyCommand=false", "-o", "LogLevel=ERROR"]
+        return [*self._ssh(), *options, self.access.host, "--", shlex.join(argv)]
 
     def run(
         self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
     ) -> Completed:
-        """As `Host.run`; LinkLost where the connection is lost, whatever `check` says."""
-        return self._to_its_end(argv, stdin, timeout_s, check=check)
+        """Run a command as `Host.run` does. Raises LinkLost if the connection is lost, without `check`, too."""
+        return self._finished(argv, self._run(argv, stdin, timeout_s), check=check)
 
-    def _to_its_end(self, argv: Sequence[str], stdin: str | bytes, timeout_s: float, *, check: bool) -> Completed:
+    def _run(self, argv: Sequence[str], stdin: str | bytes, timeout_s: float) -> Completed:
         if not self.is_connected:
-            raise self._lost()
-        done = run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=False)
-        if done.returncode == FAILED and not self._still_there():
-            raise self._lost()
+            raise self._link_lost()
+        done = run_command(self.command(argv), stdin=stdin, timeout_s=timeout_s, check=False, host=self.name)
+        if done.returncode == SSH_FAILED and not self._answers():
+            raise self._link_lost()
+        return done
+
+    def _finished(self, argv: Sequence[str], done: Completed, *, check: bool) -> Completed:
+        """Return a command's result without the SSH wrapper. Raises CommandFailed if it failed and `check` is set."""
         if check and done.returncode != 0:
             raise CommandFailed(argv, f"ended with status {done.returncode} on the {self.name}", done.stderr)
         return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
 
     def shell(self, script: str, *arguments: str, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
-        """What a piece of POSIX shell prints there; `arguments` are its $1, $2, ..."""
+        """Run a piece of POSIX shell on the host and return its output; `arguments` are its $1, $2, ..."""
         return self.run(in_shell(script, *arguments), stdin=stdin, timeout_s=timeout_s).stdout
 
-    def _still_there(self) -> bool:
-        checked = run_command(
-            ["ssh", "-S", str(self._socket), "-O", "check", self.access.host], check=False, timeout_s=PID_LIMIT_S
-        )
-        return checked.returncode == 0 and self.is_connected
+    def _answers(self) -> bool:
+        """Return True if the connection's ssh process answers."""
+        argv = [*self._ssh(), "-O", "check", self.access.host]
+        return run_command(argv, check=False, timeout_s=CHECK_LIMIT_S).returncode == 0 and self.is_connected
 
-    def _lost(self) -> LinkLost:
-        said = self._master.output() if self._master else ""
-        lines = said.strip().splitlines()
-        because = f": {lines[-1]}" if lines else ""
-        return LinkLost(f"the SSH connection to the {self.name} was lost{because}")
+    def _link_lost(self) -> LinkLost:
+        output = self._master.output() if self._master else ""
+        reason = f": {last_lines(output, 1)}" if output.strip() else ""
+        return LinkLost(f"the SSH connection to the {self.name} was lost{reason}")
 
     def start(self, argv: Sequence[str], *, has_input: bool = False, name: str = "") -> Daemon:
         if not self.is_connected:
-            raise self._lost()
-        log_path, called = self._log_of(name or Path(argv[0]).name)
-        pid_path = str(self.folder / f"{log_path.stem}.pid")
-        started = in_shell(STAY_WITH_INPUT if has_input else STAY, pid_path, *argv)
-        return SshDaemon(self, started, log_path, called, pid_path, has_input=has_input)
+            raise self._link_lost()
+        log_path, name = self._log_of(name or Path(argv[0]).name)
+        return SshDaemon(self, argv, log_path, name, has_input=has_input)
 
     def start_read(self, argv: Sequence[str]) -> ReadDaemon:
-        raise CannotHere(f"a soak cannot run with the {self.name} behind SSH yet", "leave [soak] out")
+        raise CannotHere(f"a soak cannot run yet if the {self.name} is behind SSH", "leave [soak] out")
 
     def _log_of(self, name: str) -> tuple[Path, str]:
         path, name = super()._log_of(name)
@@ -298,24 +306,19 @@ class SshHost(Host):
 
     def _put(self, name: str, content: bytes, timeout_s: float = DEFAULT_TIMEOUT_S) -> Path:
         path = self.folder / name
-        script = in_shell('umask 077; mkdir -p "${1%/*}" && cat >"$1"', str(path))
-        try:
-            self._to_its_end(script, content, timeout_s, check=True)
-        except LinkLost:
-            raise
-        except CommandFailed as error:
-            why = (error.output.strip().splitlines() or ["no reason given"])[-1]
-            with suppress(CommandFailed):  # half of it would only take more room
-                self.remove(path)
-            message = f"{path} cannot be written on the {self.name}: {why}"
-            raise CannotHere(message, "its /tmp is its memory: make room there, or restart it") from None
+        done = self._run(in_shell(PUT_FILE, str(self.folder), str(path)), content, timeout_s)
+        if done.returncode != 0:
+            raise CannotHere(
+                f"{path} cannot be written on the {self.name}: {last_lines(done.stderr, 1)}",
+                "its /tmp is in its memory: delete files there, or restart it",
+            )
         return path
 
     def remove(self, path: Path) -> None:
         self.run(["rm", "-f", str(path)])
 
     def fetch(self, path: Path) -> bytes:
-        return read_output(self.command(["cat", str(path)]))
+        return read_output(self.command(["cat", str(path)]), host=self.name)
 
     def read_machine(self, path: str) -> str:
         return self.read(path)
@@ -336,7 +339,7 @@ class SshHost(Host):
         return self.run(["modprobe", f"tcp_{algorithm}"], check=False).returncode == 0
 
     def knows_socket(self, family: int, protocol: int) -> bool:
-        """Taken for granted: nothing on a small router opens such a socket by itself. Bringing the tunnel up tells."""
+        """Return True without a check, for which small routers have no program. A missing socket fails later."""
         del family, protocol
         return True
 
@@ -346,61 +349,3 @@ class SshHost(Host):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class SshDaemon(Daemon):
-    """A program on a host behind SSH. What it prints comes over the connection into a file here."""
-
-    def __init__(
-        self, host: SshHost, argv: Sequence[str], log_path: Path, name: str, pid_path: str, *, has_input: bool
-    ) -> None:
-        self.host = host
-        self.pid_path = pid_path
-        self.has_input = has_input
-        self._pid: int | None = None
-        super().__init__(host.command(argv), log_path, name, has_input=True)
-
-    @property
-    def pid(self) -> int:
-        """Its number on that host."""
-        deadline = time.monotonic() + PID_LIMIT_S
-        while self._pid is None:
-            told = self.host.run(["cat", self.pid_path], check=False).stdout.strip()
-            if told.isdigit():
-                self._pid = int(told)
-            elif not self.is_running or time.monotonic() > deadline:
-                raise CannotHere(f"{self.name} does not start on the {self.host.name}: {self.last_line()}")
-        return self._pid
-
-    @property
-    def is_stopped(self) -> bool:
-        """Not asked: that would be one more command on a router that is being measured."""
-        return False
-
-    def signal(self, number: int) -> None:
-        self.host.run(["kill", f"-{signal.Signals(number).name.removeprefix('SIG')}", str(self.pid)], check=False)
-
-    def interrupt(self) -> None:
-        if self.is_running:
-            self.signal(signal.SIGINT)
-
-    def close_input(self) -> None:
-        if self.has_input or not self.is_running:
-            super().close_input()
-
-    def stop(self) -> None:
-        if self.is_running:
-            with suppress(CannotHere):  # lost: it ends with the connection
-                self.signal(signal.SIGTERM)
-                self.wait(STOP_GRACE_S)
-        self.kill()
-
-    def kill(self) -> None:
-        if self.is_running:
-            with suppress(CannotHere):
-                self.signal(signal.SIGKILL)
-                self.wait(STOP_GRACE_S)
-        super().kill()  # of ssh itself
-        with suppress(CannotHere):
-            if self.host.is_connected:
-                self.host.remove(Path(self.pid_path))

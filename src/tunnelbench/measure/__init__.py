@@ -1,1 +1,1 @@
-"""Measuring: the proof of a tunnel, one trial, its counters, CPU and checks."""
+"""Measures trials: proves each tunnel, runs the traffic, reads packet counters and CPU times, and checks the result."""

@@ -1,4 +1,4 @@
-"""Packets seen on a device: tcpdump, and a reader of the one file format that it is asked for."""
+"""Captures packets on a network device with tcpdump, and reads the pcap file that tcpdump writes."""
 
 from __future__ import annotations
 
@@ -20,38 +20,37 @@ from tunnelbench.model.frames import (
 )
 
 MAGIC_MICROSECONDS = 0xA1B2C3D4
-LINKTYPE_ETHERNET = 1
 PROTOCOL_NAMES = {number: name for name, number in IP_PROTOCOLS.items()}
 FRAGMENT_HEADER = 44
-"""Number of IPv6's header of fragments."""
+"""Protocol number of the fragment header of IPv6."""
 SNAP_BYTES = 2048
 START_LIMIT_S = 20.0
-"""For tcpdump; 5 s were too few in an emulated guest on a busy machine."""
+"""Time limit for the start of tcpdump [s]; 5 s were too few in an emulated guest on a busy machine."""
 
 WRITE_PAUSE_S = 0.2
 WRITE_LIMIT_S = 5.0
 
 MOST_PACKETS = 2000
-"""A capture ends by itself after so many packets: it is for a handful of pings."""
+"""Number of packets after which tcpdump ends; a capture is meant for a few pings."""
 
 
 @dataclass(frozen=True)
 class Packet:
-    """One IP packet as captured."""
+    """One captured IP packet."""
 
     protocol: str
     ports: tuple[int, int] | None
-    """Source and destination; None for a protocol without, and for later fragments."""
+    """Source and destination port; None for a protocol without ports, and for all fragments but the first."""
     length_bytes: int
-    """Of the IP packet."""
+    """Length of the IP packet [bytes]."""
     content: bytes
-    """Behind the Ethernet header."""
+    """Bytes of the packet without the Ethernet header."""
     ip_version: int = 4
 
 
 @dataclass
 class Capture:
-    """Filled when its `with` block has been left."""
+    """The result of `capture_ip`: its packets are known when the `with` block has ended."""
 
     packets: list[Packet] = field(default_factory=list)
 
@@ -80,7 +79,7 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
 
 
 def _await_writing(host: Host, path: Path) -> None:
-    """Wait until the capture has not grown for a moment: on a slow machine tcpdump comes after the packets."""
+    """Wait until the capture file has stopped growing; on a slow machine tcpdump writes packets late."""
     deadline = time.monotonic() + WRITE_LIMIT_S
     size, found = -1, len(host.fetch(path))
     while found != size and time.monotonic() < deadline:
@@ -89,7 +88,7 @@ def _await_writing(host: Host, path: Path) -> None:
 
 
 def read_pcap(data: bytes) -> Iterator[Packet]:
-    """IP packets of a classic pcap file of Ethernet frames, in either byte order; a cut-off record ends it."""
+    """Yield the IP packets of a classic pcap file of Ethernet frames in any byte order; stop at a truncated record."""
     order = "<" if data[:4] == struct.pack("<I", MAGIC_MICROSECONDS) else ">"
     position = 24
     while position + 16 <= len(data):
@@ -105,7 +104,7 @@ def read_pcap(data: bytes) -> Iterator[Packet]:
 
 
 def parse_ipv4(content: bytes) -> Packet:
-    """An IPv4 packet (RFC 791)."""
+    """Parse an IPv4 packet (RFC 791)."""
     header_bytes = (content[0] & 0x0F) * 4
     later_fragment = struct.unpack_from("!H", content, 6)[0] & 0x1FFF
     length_bytes: int = struct.unpack_from("!H", content, 2)[0]
@@ -113,7 +112,7 @@ def parse_ipv4(content: bytes) -> Packet:
 
 
 def parse_ipv6(content: bytes) -> Packet:
-    """An IPv6 packet (RFC 8200); of extension headers only that of fragments is understood."""
+    """Parse an IPv6 packet (RFC 8200). The fragment header is the only extension header that is parsed."""
     header_bytes, number, later_fragment = IPV6_HEADER_BYTES, content[6], 0
     if number == FRAGMENT_HEADER and len(content) >= IPV6_HEADER_BYTES + IPV6_FRAGMENT_HEADER_BYTES:
         number = content[IPV6_HEADER_BYTES]

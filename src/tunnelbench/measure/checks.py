@@ -1,109 +1,174 @@
-"""The checks of a timed trial: figures in, verdicts in words out. No I/O.
+"""The checks of a TCP trial, and those that all trials share. They do no I/O.
 
-Each says what it found whatever the verdict, so that a reader can follow it.
+Each check states what it found even if its verdict is ok, so that a reader can follow it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
 
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
-from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes
+from tunnelbench.measure.setup_checks import offloads_off, router_setup, throttled
+from tunnelbench.model.counters import PathCounters, Ping, Window
+from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes, wire_bytes
 from tunnelbench.model.plan import TrialSpec
-from tunnelbench.model.result import Check, PathCounters, Ping, TcpMeasurement, Verdict, Window
+from tunnelbench.model.result import APPLICATION_LIMITED_SHARE, PACED_SHARE, Check, TcpMeasurement, Verdict
 from tunnelbench.model.text import printable
 
 CONTROL_PACKETS = 60
-"""What iperf3's control connection, ARP and the like may add to the counters of a trial."""
+"""Largest number of packets that iperf3's control connection, ARP and similar traffic may add to a trial's counters."""
 
 CONTROL_BYTES = 20_000
-"""As CONTROL_PACKETS, in bytes on the WAN; tinc's own connection sends some too."""
+"""Largest number of bytes that control traffic, including tinc's own connection, may add to a trial's counters."""
 
+MERGED_FRAME_TOLERANCE = 0.01
+"""Largest share by which a mean frame may exceed one segment, or arrived packets exceed forwarded ones."""
+ASTRAY_LIMIT_SHARE = 0.01
+"""Largest share of the WAN's bytes, in addition to CONTROL_BYTES, that may bypass the tunnel."""
+OUTER_LEAST_SHARE = 0.98
+"""Smallest share of the payload, and of the inner packets, that the WAN counters must show inside the tunnel."""
+FRAGMENT_NOTE_SHARE = 0.001
+DROP_NOTE_SHARE = 0.01
 TESTER_CPU_LIMIT_SHARE = 0.95
 TESTER_THROUGHPUT_LIMIT_SHARE = 0.9
-"""Of what the testers do back to back."""
-
-DROP_NOTE_SHARE = 0.01
+"""Share of the throughput of two testers joined by a cable; a trial that reaches it is limited by the testers."""
 STEAL_NOTE_SHARE = 0.01
 STEAL_LIMIT_SHARE = 0.05
 PACKET_TOLERANCE = 0.02
 OVER_LIMIT_TOLERANCE = 0.005
+LEAST_ACK_SHARE = 0.001
+"""Least number of ACKs for a data packet."""
+SLUMP_SHARE = 0.5
+"""Share of the median interval's rate below which an interval is a stall."""
+FEWEST_INTERVALS = 3
+"""Fewest intervals, without the first, that have a median to compare with."""
 SHORTEST_STALL_S = 0.05
-"""iperf3 reads what is left after the last whole interval as one more, of a millisecond: no data in it is no stall."""
+"""Shortest interval without data that is a stall [s]. iperf3 reads what is left after the last whole interval as one
+more interval, of a millisecond."""
+
+
+@dataclass(frozen=True)
+class TrialContext:
+    """The circumstances of a trial that its figures and checks depend on."""
+
+    bracket_s: float
+    """Time from the CPU reading before the traffic to the CPU reading after it [s]."""
+    foreign: Mapping[str, float]
+    """CPU time that other processes took on the testbed's CPUs between the two readings [s], by process name."""
+    is_calibration: bool = False
+    """True for a trial of the testers alone, without router and tunnel."""
+    outer: str = ""
+    """Description of the packets that carry the data, such as `udp port 4789`."""
+    exact_outer_packets: bool = False
+    """True if each inner packet makes at least one outer packet."""
+    router_cpu_doubt: str = ""
+    """Reason why the router's busy time may include work of other hosts; empty if it does not."""
+    restart: str = ""
+    """Log line in which a daemon of the tunnel reports a restart; empty if no daemon did."""
+    rekeys: Sequence[str] = ()
+    """Lines in which a daemon of the tunnel reports new keys."""
+    late_offloads: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Offloads that were on after the trial although the testbed had switched them off, by device."""
+    misplaced: Sequence[str] = ()
+    """Work that could run on the CPU of another host after the trial, as sentences without a full stop."""
+    late_rules: int = 0
+    """Number of lines of packet filter rules in the router after the trial, if the testbed has made the router."""
+    throttled_s: float = 0.0
+    """Time for which a CPU quota stopped the run or the router's programs [s]."""
+    keep_alives: Sequence[bool] = ()
+    """True for each keep-alive of the tunnel's programs that was answered during the trial."""
+    has_own_router: bool = False
+    """True if the router is a machine of its own, which may merge packets or offload flows (rule 1)."""
+    counted_bytes: Callable[[int], int] = ethernet_bytes
+    """Function from the length of an IP packet to the bytes that the receiving device counts for it."""
+    wire_bytes: Callable[[int, int], float] = wire_bytes
+    """Function from an inner packet's length and the link's MTU to the packet's bytes on the link (rule 17)."""
+    link_mbps: float | None = None
+    """Rate of the link [Mbit/s]; None: the link has no limit, or the tunnel compresses."""
+
+    @property
+    def foreign_cpu_s(self) -> float:
+        """CPU time of all other processes [s]."""
+        return sum(self.foreign.values())
 
 
 def check_trial(
-    spec: TrialSpec,
-    tcp: TcpMeasurement,
-    *,
-    outer: str,
-    exact_outer_packets: bool,
-    foreign: Mapping[str, float],
-    router_cpu_doubt: str,
-    testers_bps: float | None,
-    restart: str,
-    keep_alives: Sequence[bool] = (),
-    has_own_router: bool = False,
-    counted_bytes: Callable[[int], int] = ethernet_bytes,
+    spec: TrialSpec, tcp: TcpMeasurement, context: TrialContext, testers_bps: float | None = None
 ) -> tuple[Check, ...]:
-    """All checks of one TCP trial.
-
-    `outer` is what is to carry the data, in words; `foreign` other people's CPU seconds by process;
-    `router_cpu_doubt` why the router's busy time may not be its own, empty where it is; `testers_bps` what
-    the testers do back to back with this payload in this direction, None where that is not known [bit/s];
-    `restart` what a daemon of the tunnel said of beginning anew, empty where none did; `keep_alives` whether each of
-    those that the tunnel's programs sent during the trial was answered; `has_own_router` whether the router is a
-    machine of its own, whose offloads are its nature (rule 1); `counted_bytes` what the device at which data arrive may
-    count for an IP packet of that length.
-    """
-    return (
-        _merged_frames(tcp, counted_bytes, has_own_router=has_own_router),
-        outer_protocol(tcp.counters, tcp.carried_packets, tcp.bytes_received, outer, exact=exact_outer_packets),
-        restarted(restart),
-        *kept_alive(keep_alives),
-        fragments(tcp.counters, tcp.carried_packets),
-        drops(tcp.counters, tcp.carried_packets),
-        _tester(tcp, testers_bps),
-        router_cpu(router_cpu_doubt, has_own_router=has_own_router),
-        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, foreign),
+    """Return all checks of one TCP trial; `testers_bps` is the throughput of the testers back to back, if known."""
+    common = (
+        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, context.foreign),
         steal(tcp.window),
         _payload(spec, tcp),
         _packet_rate(tcp),
-        _physical_limit(tcp),
+        _acks(tcp),
         _stalls(tcp),
+        _sender(tcp, spec),
+    )
+    if context.is_calibration:  # the testers may be the limit there
+        return common
+    largest = context.counted_bytes(tcp_packet_bytes(tcp.mss_bytes)) if tcp.mss_bytes else 1514
+    return (
+        *path_checks(tcp.counters, tcp.bytes_received, f"one segment makes {largest}", largest, context),
+        _tester(tcp, testers_bps),
+        *common,
+        physical_limit(tcp.throughput_bps / 1e6, tcp.physical_limit_bps and tcp.physical_limit_bps / 1e6, "Mbit/s"),
         responsiveness(tcp.ping),
     )
 
 
-def check_calibration(spec: TrialSpec, tcp: TcpMeasurement, foreign: Mapping[str, float]) -> tuple[Check, ...]:
-    """All checks of one trial of the testers alone; that they are the limit is what it is for."""
+def path_checks(
+    counters: PathCounters, payload_bytes: int, one_makes: str, largest_bytes: int, context: TrialContext
+) -> tuple[Check, ...]:
+    """Return the checks of the path's packet counters and of the tunnel, for a trial of any kind.
+
+    `payload_bytes` is the payload that arrived. `largest_bytes` is the length of a frame with one packet, and
+    `one_makes` describes such a frame.
+    """
+    carried = counters.data_packets + counters.ack_packets
     return (
-        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, foreign),
-        steal(tcp.window),
-        _payload(spec, tcp),
-        _packet_rate(tcp),
-        _stalls(tcp),
+        _merged_frames(counters, carried, one_makes, largest_bytes, has_own_router=context.has_own_router),
+        outer_protocol(counters, carried, payload_bytes, context.outer, exact=context.exact_outer_packets),
+        fragments(counters, carried),
+        drops(counters, carried),
+        *tunnel_checks(context),
     )
 
 
-def _merged_frames(tcp: TcpMeasurement, counted_bytes: Callable[[int], int], *, has_own_router: bool) -> Check:
-    """One frame is one packet: no frame is larger than a segment, and the router forwarded as many as arrived.
+def tunnel_checks(context: TrialContext) -> tuple[Check, ...]:
+    """Return the checks of the tunnel's programs and of the router's CPU."""
+    return (
+        restarted(context.restart),
+        rekeyed(context.rekeys),
+        offloads_off(context.late_offloads),
+        router_setup(context.misplaced, context.late_rules),
+        throttled(context.throttled_s, context.bracket_s),
+        *kept_alive(context.keep_alives),
+        router_cpu(context.router_cpu_doubt, has_own_router=context.has_own_router),
+    )
 
-    A real router may merge packets, or pass them by what counts them (flow offload): that is told, and no fault.
+
+def _merged_frames(
+    counters: PathCounters, carried: int, one_makes: str, largest_bytes: int, *, has_own_router: bool
+) -> Check:
+    """Check that no frame holds merged packets: frames are not too long, and the router forwarded all packets.
+
+    A router that is a separate machine may merge packets, or forward them past its counters (flow offload). Then the
+    check is only a note.
     """
-    counters = tcp.counters
     if not counters.data_packets:
         return Check("merged-frames", Verdict.VOID, "no data packets were counted", rule=1)
     mean_bytes = counters.data_bytes / counters.data_packets
-    largest_bytes = counted_bytes(tcp_packet_bytes(tcp.mss_bytes)) if tcp.mss_bytes else 1514
-    carried = tcp.carried_packets
     missing = carried - counters.forwarded_packets
     reason = (
-        f"frames of {mean_bytes:.0f} bytes on average where one segment makes {largest_bytes}; "
+        f"frames of {mean_bytes:.0f} bytes on average where {one_makes}; "
         f"router forwarded {counters.forwarded_packets} packets, {carried} arrived"
     )
-    merged = mean_bytes > largest_bytes * 1.01
-    uncounted = missing > carried * 0.01 + CONTROL_PACKETS
+    longest_bytes = counters.data_packets * largest_bytes * (1 + MERGED_FRAME_TOLERANCE)
+    merged = counters.data_bytes > longest_bytes + CONTROL_BYTES  # the devices may carry SSH, too
+    uncounted = missing > carried * MERGED_FRAME_TOLERANCE + CONTROL_PACKETS
     if merged or (uncounted and not has_own_router):
         return Check("merged-frames", Verdict.VOID, reason, rule=1)
     if uncounted:
@@ -114,12 +179,16 @@ def _merged_frames(tcp: TcpMeasurement, counted_bytes: Callable[[int], int], *, 
 def outer_protocol(
     counters: PathCounters, carried_packets: int, bytes_received: int, outer: str, *, exact: bool
 ) -> Check:
-    """The data stayed inside the tunnel through the whole trial; `bytes_received` is payload."""
+    """Check that the data stayed inside the tunnel for the whole trial. `bytes_received` is payload."""
     total_bytes = counters.outer_expected_bytes + counters.outer_other_bytes
     reason = f"{counters.outer_expected_bytes} of {total_bytes} bytes on the WAN were {outer}"
-    astray = counters.outer_other_bytes > total_bytes * 0.01 + CONTROL_BYTES
-    too_few_bytes = counters.outer_expected_bytes < bytes_received * 0.98
-    too_few_packets = exact and counters.wan_packets < carried_packets * 0.98
+    other = counters.outer_other_packets
+    astray = counters.outer_other_bytes > total_bytes * ASTRAY_LIMIT_SHARE + CONTROL_BYTES
+    if other > (other + counters.outer_expected_packets) * ASTRAY_LIMIT_SHARE + CONTROL_PACKETS:
+        astray = True
+        reason += f", and {other} of {other + counters.outer_expected_packets} packets were not"
+    too_few_bytes = counters.outer_expected_bytes < bytes_received * OUTER_LEAST_SHARE
+    too_few_packets = exact and counters.wan_packets < carried_packets * OUTER_LEAST_SHARE
     if astray or too_few_bytes or too_few_packets:
         reason += f" ({counters.wan_packets} frames for {carried_packets} inner packets)"
         return Check("outer-protocol-in-trial", Verdict.VOID, reason, rule=3)
@@ -127,9 +196,9 @@ def outer_protocol(
 
 
 def sharing(data_packets: Mapping[str, int]) -> tuple[Check, ...]:
-    """Whether all the tunnels among which connections are shared out carried data; `data_packets` by device.
+    """Check that each of several parallel tunnels carried data. `data_packets` is by tunnel device.
 
-    No more than CONTROL_PACKETS is no data. Empty where there is but one tunnel.
+    A tunnel with at most CONTROL_PACKETS packets counts as idle. A single tunnel gets no check.
     """
     if len(data_packets) < 2:
         return ()
@@ -139,21 +208,23 @@ def sharing(data_packets: Mapping[str, int]) -> tuple[Check, ...]:
     if idle:
         reason = f"{' and '.join(idle)} carried no data ({shares}); more streams (tcp.streams) share out better"
         return (Check("sharing", Verdict.VOID, reason, rule=3),)
-    return (Check("sharing", Verdict.OK, f"of the data packets took {shares}", rule=3),)
+    return (
+        Check("sharing", Verdict.OK, f"each parallel tunnel carried data; shares of the packets: {shares}", rule=3),
+    )
 
 
 def fragments(counters: PathCounters, carried_packets: int) -> Check:
-    """Packets that no longer fitted were cut up."""
+    """Count the packets that were too large for the path and were cut into fragments."""
     created, reassembled = counters.fragments_created, counters.reassembled
     reason = f"{created} fragments made, {reassembled} packets put together again"
-    many = created + reassembled > carried_packets * 0.001
+    many = created + reassembled > carried_packets * FRAGMENT_NOTE_SHARE
     if many:
         reason += "; a smaller tunnel MTU or mssfix would spare the router this"
     return Check("fragments", Verdict.NOTE if many else Verdict.OK, reason, rule=4)
 
 
 def drops(counters: PathCounters, carried_packets: int) -> Check:
-    """What the devices of the path dropped."""
+    """Count the packets that the devices of the path dropped."""
     dropped = counters.dropped_packets
     reason = f"the path's devices dropped {dropped} of {carried_packets + dropped} packets"
     many = dropped > carried_packets * DROP_NOTE_SHARE
@@ -161,13 +232,13 @@ def drops(counters: PathCounters, carried_packets: int) -> Check:
 
 
 def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
-    """Whether the testers, and not the router, set the figure."""
+    """Check that the router, and not a tester, limited the throughput."""
     share = tcp.window.busiest_tester_share
     reason = f"a tester's CPU was {share:.0%} busy, {far_end(tcp.window)}the router's {tcp.router_busy_share:.0%}"
     limited = share >= TESTER_CPU_LIMIT_SHARE
     if testers_bps:
         reached = tcp.throughput_bps / testers_bps
-        reason += f"; {reached:.0%} of what the testers do back to back"
+        reason += f"; {reached:.0%} of the throughput of the testers without a router"
         limited = limited or reached > TESTER_THROUGHPUT_LIMIT_SHARE
     if limited:
         reason += ": the testers were the limit"
@@ -175,13 +246,13 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
 
 
 def far_end(window: Window) -> str:
-    """How busy the tunnel's far end was, where it is a machine of its own, as part of a sentence."""
+    """Return the words for the CPU load of the tunnel's far end; empty unless the far end is a separate machine."""
     share = window.far_end_busy_share
     return "" if share is None else f"the tunnel's far end {share:.0%}, "
 
 
 def router_cpu(doubt: str, *, has_own_router: bool = False) -> Check:
-    """Whether the router's busy time is the router's alone."""
+    """Check that the router's busy time is the router's alone."""
     if doubt:
         return Check("router-cpu", Verdict.DOUBTFUL, doubt, rule=12)
     alone = "the router is a machine of its own" if has_own_router else "the router had a CPU for itself"
@@ -189,14 +260,14 @@ def router_cpu(doubt: str, *, has_own_router: bool = False) -> Check:
 
 
 def check_sampling(cost_s: float, bracket_s: float) -> Check:
-    """What reading its CPUs cost a router of its own: told, for it is in the router's busy time."""
+    """Report the CPU time that the readings of its CPU times cost the router; the router's busy time includes it."""
     share = cost_s / bracket_s
     reason = f"reading the router's CPUs took {cost_s:.2f} s of them in {bracket_s:.1f} s, {share:.1%} of one CPU"
     return Check("sampling", Verdict.OK, reason, rule=13)
 
 
 def foreign_load(foreign_cpu_s: float, bracket_s: float, foreign: Mapping[str, float]) -> Check:
-    """What other people's processes took of our CPUs."""
+    """Check that other processes took little of the testbed's CPUs."""
     share = foreign_cpu_s / bracket_s
     worst = sorted(foreign.items(), key=lambda item: -item[1])[:3]
     names = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in worst)
@@ -205,7 +276,7 @@ def foreign_load(foreign_cpu_s: float, bracket_s: float, foreign: Mapping[str, f
 
 
 def steal(window: Window) -> Check:
-    """What the hypervisor took of them."""
+    """Check that the hypervisor took little of the testbed's CPUs."""
     usages = (window.router_cpu, window.tester_cpu)
     share = max(usage.steal_s / (usage.wall_s * len(usage.cpus)) for usage in usages)
     verdict = Verdict.OK
@@ -218,33 +289,63 @@ def steal(window: Window) -> Check:
 
 def _payload(spec: TrialSpec, tcp: TcpMeasurement) -> Check:
     if tcp.mss_bytes is None:
-        return Check("payload", Verdict.DOUBTFUL, "the kernel did not tell the segment size in use", rule=15)
-    reason = f"asked for {spec.payload_bytes} bytes, segments carried {tcp.mss_bytes}"
+        return Check("payload", Verdict.DOUBTFUL, "the kernel did not report the segment size in use", rule=15)
+    reason = f"the plan asks for segments of {spec.payload_bytes} bytes of payload; the kernel used {tcp.mss_bytes}"
     return Check("payload", Verdict.OK if tcp.mss_bytes == spec.payload_bytes else Verdict.NOTE, reason, rule=15)
 
 
 def _packet_rate(tcp: TcpMeasurement) -> Check:
-    """The packets counted on the interface against those that the payload takes.
+    """Compare the packets counted on the interface with those that the payload takes.
 
-    What was still under way when iperf3's clock stopped is counted, too, so the figure lies between what the receiver
-    had read and what the sender had sent, retransmissions included.
+    The counter includes packets that arrive after iperf3's clock has stopped. So the count lies between the packets
+    that the receiver read and those that the sender sent, retransmissions included.
     """
     if not tcp.mss_bytes or not tcp.bytes_received:
-        return Check("packet-rate", Verdict.DOUBTFUL, "no throughput to compare the packets with", rule=16)
+        return Check(
+            "packet-rate", Verdict.DOUBTFUL, "the packet count was not checked: the trial has no throughput", rule=16
+        )
     counted = tcp.counters.data_packets
     lowest = tcp.bytes_received / tcp.mss_bytes
     highest = max(tcp.bytes_sent, tcp.bytes_received) / tcp.mss_bytes + (tcp.retransmits or 0)
     agrees = lowest * (1 - PACKET_TOLERANCE) <= counted <= highest * (1 + PACKET_TOLERANCE) + CONTROL_PACKETS
-    reason = f"{counted} data packets counted, {lowest:.0f} take the payload (ratio {counted / lowest:.3f})"
+    reason = f"{counted} data packets counted; the payload needs at least {lowest:.0f} (ratio {counted / lowest:.3f})"
     return Check("packet-rate", Verdict.OK if agrees else Verdict.DOUBTFUL, reason, rule=16)
 
 
-def _physical_limit(tcp: TcpMeasurement) -> Check:
-    limit_bps = tcp.physical_limit_bps
-    if limit_bps is None:
+def _acks(tcp: TcpMeasurement) -> Check:
+    """Check that the ACKs of the data took the same path back."""
+    data, acks = tcp.counters.data_packets, tcp.counters.ack_packets
+    reason = f"{acks} ACKs came back through the path for {data} data packets"
+    missing = acks < data * LEAST_ACK_SHARE
+    if missing:
+        reason += ": the others took another way"
+    return Check("acks", Verdict.VOID if missing else Verdict.OK, reason, rule=16)
+
+
+def _sender(tcp: TcpMeasurement, spec: TrialSpec) -> Check:
+    """Check that the sending program offered enough: as much as TCP takes, or the rate at which the plan paces it."""
+    if spec.load:
+        carried = tcp.throughput_bps / (float(spec.load) * 1e6)
+        reason = f"the plan paces the sender at {spec.load} Mbit/s, and {carried:.1%} of that arrived"
+        return Check("sender", Verdict.OK if carried >= PACED_SHARE else Verdict.NOTE, reason, rule=7)
+    share = tcp.sender_busy_share
+    if share is None:
+        return Check("sender", Verdict.OK, "the sender's kernel did not report how busy the connection was", rule=7)
+    limited = share < APPLICATION_LIMITED_SHARE
+    reason = f"the connection had data in flight for {share:.0%} of the time"
+    if limited:
+        reason += ": the sending program offered too little (application-limited)"
+    return Check("sender", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=7)
+
+
+def physical_limit(rate: float, limit: float | None, unit: str) -> Check:
+    """Check that a rate is not above the limit of the link. Both are in `unit`; a limit of None means no limit."""
+    if limit is None:
         return Check("physical-limit", Verdict.OK, "the link has no rate limit", rule=17)
-    share = tcp.throughput_bps / limit_bps
-    reason = f"{share:.1%} of the {limit_bps / 1e6:.2f} Mbit/s that the link can carry of this payload"
+    share = rate / limit
+    reason = (
+        f"{share:.1%} of the {limit:.{2 if unit == 'Mbit/s' else 0}f} {unit} that the link can carry of this payload"
+    )
     over = share > 1 + OVER_LIMIT_TOLERANCE
     return Check("physical-limit", Verdict.DOUBTFUL if over else Verdict.OK, reason, rule=17)
 
@@ -252,19 +353,36 @@ def _physical_limit(tcp: TcpMeasurement) -> Check:
 def _stalls(tcp: TcpMeasurement) -> Check:
     empty_s = [interval.end_s - interval.start_s for interval in tcp.intervals if interval.bytes == 0]
     stalls_s = [length_s for length_s in empty_s if length_s >= SHORTEST_STALL_S]
-    reason = f"nothing arrived for {sum(stalls_s):g} s in all" if stalls_s else "data arrived in every interval"
-    return Check("stalls", Verdict.DOUBTFUL if stalls_s else Verdict.OK, reason, rule=8)
+    if stalls_s:
+        return Check("stalls", Verdict.DOUBTFUL, f"nothing arrived for {sum(stalls_s):g} s in all", rule=8)
+    rates_bps = [
+        each.bytes * 8 / (each.end_s - each.start_s)
+        for each in tcp.intervals
+        if each.end_s - each.start_s >= SHORTEST_STALL_S
+    ][1:]  # the first has TCP's start in it
+    if len(rates_bps) >= FEWEST_INTERVALS and min(rates_bps) < median(rates_bps) * SLUMP_SHARE:
+        reason = f"an interval carried {min(rates_bps) / median(rates_bps):.0%} of the median of all"
+        return Check("stalls", Verdict.DOUBTFUL, reason, rule=8)
+    return Check("stalls", Verdict.OK, "data arrived in every interval", rule=8)
 
 
 def restarted(said: str) -> Check:
-    """Whether the tunnel began anew; `said` is the line that tells."""
+    """Check that the tunnel did not restart; `said` is the log line that reports a restart."""
     if said:
-        return Check("restart", Verdict.VOID, f"the tunnel began anew during the trial: {printable(said)}", rule=3)
-    return Check("restart", Verdict.OK, "the tunnel was one and the same throughout", rule=3)
+        return Check("restart", Verdict.VOID, f"the tunnel restarted during the trial: {printable(said)}", rule=3)
+    return Check("restart", Verdict.OK, "the tunnel did not restart during the trial", rule=3)
+
+
+def rekeyed(lines: Sequence[str]) -> Check:
+    """Check that the tunnel kept its keys; `lines` report new ones."""
+    if lines:
+        reason = f"the tunnel changed its keys {len(lines)} times during the trial; first: {printable(lines[0])}"
+        return Check("rekeys", Verdict.NOTE, reason, rule=3)
+    return Check("rekeys", Verdict.OK, "no change of keys was reported", rule=3)
 
 
 def kept_alive(answered: Sequence[bool]) -> tuple[Check, ...]:
-    """Whether the other end of the tunnel answered its programs under load; no check where they do not ask."""
+    """Check that the tunnel's other end answered keep-alives under load; no check where there are none."""
     if not answered:
         return ()
     verdict = Verdict.OK if all(answered) else Verdict.NOTE
@@ -273,7 +391,7 @@ def kept_alive(answered: Sequence[bool]) -> tuple[Check, ...]:
 
 
 def responsiveness(ping: Ping) -> Check:
-    """Whether the router answered through the trial."""
+    """Check that the router answered pings during the trial."""
     if not ping.sent:
         return Check("responsiveness", Verdict.NOTE, "ping gave no summary", rule=22)
     lost = ping.sent - ping.answered

@@ -1,16 +1,14 @@
-"""Ciphers and digests by themselves, on every machine of a testbed once."""
+"""The speed of ciphers and digests without a tunnel, measured once on every machine of a testbed."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.host import THIS_MACHINE, Host
-from tunnelbench.host.procfs import all_processes
 from tunnelbench.measure.checks import foreign_load
-from tunnelbench.measure.cpu import foreign_by_name
+from tunnelbench.measure.cpu import BackgroundWatch
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
 from tunnelbench.model.result import Verdict
 from tunnelbench.traffic import openssl_speed
@@ -18,25 +16,25 @@ from tunnelbench.traffic import openssl_speed
 Key = tuple[str, str, str, int]
 
 START_LIMIT_S = 10.0
-"""What `openssl speed` may take beyond its measuring."""
+"""Time that `openssl speed` may take in addition to its measurement [s]."""
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Hosts that are one machine, and what it has for ciphers."""
+class CipherMachine:
+    """A machine that has one or more hosts of a testbed, with its CPUs and its OpenSSL engines."""
 
     name: str
     hosts: tuple[Host, ...]
     cpus: tuple[int, ...]
-    """All that its hosts may use."""
+    """CPUs that its hosts may use."""
     flags: tuple[str, ...]
     version: str
     engines: tuple[str, ...]
-    """Offload that says that it works."""
+    """OpenSSL engines that report that they work."""
 
 
-def machines(hosts: Sequence[Host]) -> list[Machine]:
-    """The distinct machines among some hosts, each asked once; without OpenSSL one is left out."""
+def machines(hosts: Sequence[Host]) -> list[CipherMachine]:
+    """Return the distinct machines of some hosts, without those that lack OpenSSL."""
     grouped: dict[str, list[Host]] = {}
     for host in hosts:
         grouped.setdefault(host.machine, []).append(host)
@@ -52,17 +50,17 @@ def machines(hosts: Sequence[Host]) -> list[Machine]:
             flags = openssl_speed.flags_of(first.read_machine("/proc/cpuinfo"))
             version = " ".join(first.run(["openssl", "version"]).stdout.split()[:2])
             cpus = tuple(sorted({cpu for host in own for cpu in host.cpus}))
-            found.append(Machine(name, tuple(own), cpus, flags, version, engines))
+            found.append(CipherMachine(name, tuple(own), cpus, flags, version, engines))
     return found
 
 
 @dataclass(frozen=True)
-class Way:
-    """How one measurement is made."""
+class CipherVariant:
+    """A measurement of one algorithm with given acceleration and number of threads."""
 
     algorithm: str
     tunnels: tuple[str, ...]
-    """That use it."""
+    """Names of the tunnels that use the algorithm."""
     acceleration: str
     threads: int
     engine: str = ""
@@ -70,7 +68,7 @@ class Way:
 
 
 def measure_all(
-    every: Sequence[Machine],
+    every: Sequence[CipherMachine],
     algorithms: Mapping[str, tuple[str, ...]],
     seconds: int,
     known: Collection[Key],
@@ -78,10 +76,11 @@ def measure_all(
     *,
     wait: Callable[[Sequence[int]], float],
 ) -> Iterator[CipherSpeed]:
-    """One record for each algorithm, acceleration and number of threads, those that are known left out.
+    """Yield the speed of each algorithm for each acceleration and number of threads that is not measured yet.
 
-    `algorithms` has the names of the tunnels that use each; `starts` is told what begins. `wait` waits until some CPUs
-    are quiet and returns how long that took [s]: before the first, and after one that strangers disturbed.
+    `algorithms` has the names of the tunnels that use each algorithm. `starts` is called with a description of each
+    measurement before it begins. `wait` waits until some CPUs are quiet and returns the time waited [s]; it is called
+    before the first measurement, and after each one with background load.
     """
     is_disturbed = True
     for machine in every:
@@ -95,24 +94,24 @@ def measure_all(
                     yield found
 
 
-def _ways(machine: Machine, algorithm: str, tunnels: tuple[str, ...]) -> Iterator[Way]:
+def _ways(machine: CipherMachine, algorithm: str, tunnels: tuple[str, ...]) -> Iterator[CipherVariant]:
     mask = openssl_speed.mask_of_aes(machine.flags)
     for threads in sorted({1, len(machine.cpus)}):
-        yield Way(algorithm, tunnels, PLAIN, threads)
+        yield CipherVariant(algorithm, tunnels, PLAIN, threads)
         if mask and algorithm.startswith("aes"):
-            yield Way(algorithm, tunnels, MASKED, threads, mask=mask)
+            yield CipherVariant(algorithm, tunnels, MASKED, threads, mask=mask)
         for engine in machine.engines:
-            yield Way(algorithm, tunnels, f"engine {engine}", threads, engine=engine)
+            yield CipherVariant(algorithm, tunnels, f"engine {engine}", threads, engine=engine)
 
 
-def _measure(machine: Machine, way: Way, seconds: int) -> CipherSpeed:
+def _measure(machine: CipherMachine, way: CipherVariant, seconds: int) -> CipherSpeed:
     host = machine.hosts[0]
     bytes_per_s: dict[int, float] = {}
     raw: dict[str, str] = {}
     reason = ""
-    # One thread on the CPU of the host, as its tunnel's; all of them wherever the machine's hosts may be.
+    # One thread runs on the host's own CPU, as its tunnel does. Several threads run on all CPUs of the machine's hosts.
     places = machine.cpus if way.threads > 1 else host.cpus[:1]
-    processes_before, started_s = all_processes(), time.monotonic()
+    background = BackgroundWatch(places if host.machine == THIS_MACHINE else ())
     for block in BLOCK_BYTES:
         argv = openssl_speed.command(
             way.algorithm, block, seconds, threads=way.threads, engine=way.engine, mask=way.mask
@@ -129,12 +128,9 @@ def _measure(machine: Machine, way: Way, seconds: int) -> CipherSpeed:
         if rate is None:
             break
         bytes_per_s[block] = rate
-    bracket_s = time.monotonic() - started_s
-    is_here = host.machine == THIS_MACHINE
-    foreign = foreign_by_name(processes_before, all_processes(), places) if is_here else {}
-    foreign_s = sum(foreign.values())
-    check = foreign_load(foreign_s, bracket_s, foreign)
-    # There is one measurement of each kind and no median over several: it is kept, and marked.
+    load = background.load()
+    check = foreign_load(load.cpu_s, load.bracket_s, load.by_name)
+    # There is one measurement of each kind and no median over several, so a doubtful one is kept and marked.
     verdict = Verdict.OK if check.verdict is Verdict.OK else Verdict.DOUBTFUL
     return CipherSpeed(
         machine=machine.name,
@@ -149,7 +145,7 @@ def _measure(machine: Machine, way: Way, seconds: int) -> CipherSpeed:
         tunnels=way.tunnels,
         seconds=seconds,
         raw=raw,
-        bracket_s=bracket_s,
-        foreign_cpu_s=foreign_s,
+        bracket_s=load.bracket_s,
+        foreign_cpu_s=load.cpu_s,
         checks=(replace(check, verdict=verdict),),
     )

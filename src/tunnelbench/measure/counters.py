@@ -1,52 +1,73 @@
-"""What the path's counters say before and after a trial."""
+"""The counters of the path before and after a trial."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tunnelbench.host.host import Host
+from tunnelbench.host.parsing import UNREADABLE, count, json_of, parsing
 from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
+from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
 from tunnelbench.model.plan import Direction
-from tunnelbench.model.result import PathCounters
 from tunnelbench.testbed.base import BackToBack, Testbed
-from tunnelbench.tunnel.base import Outer, Tunnel
+from tunnelbench.tunnel.base import FAILURES, Outer, Tunnel
 
 TABLE = "tunnelbench"
+GUARD_TABLE = "tunnelbench-guard"
+"""Tables of nftables at the far end."""
+
+NO_PACKETS = DeviceCounters(0, 0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class QueueCounters:
+    """Counters of one queue (qdisc) of a device; a shaper is one, too."""
+
+    dropped_packets: int = 0
+    delayed: int = 0
+    """Number of times that a packet had to wait for the queue's rate: `overlimits` of tc."""
+    waiting_packets: int = 0
 
 
 @dataclass(frozen=True)
 class HostCounters:
-    """One host's devices and IP statistics."""
+    """One host's devices, IP statistics and, of the router only, queues."""
 
     devices: dict[str, DeviceCounters]
     snmp: dict[str, int]
+    queues: Mapping[str, QueueCounters] = field(default_factory=dict)
+    """Queues by kind, device and handle, such as `tbf on wan (1:)`."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The path at one moment."""
+    """All counters of the path, read at one moment."""
 
     client: HostCounters
     router: HostCounters
     server: HostCounters
     outer: dict[str, tuple[int, int]]
-    """`expected` and `other`: packets, bytes (IP) on the WAN, both directions."""
+    """IP packets and bytes on the WAN in both directions: `expected` counts the tunnel's, `other` all other traffic."""
     far: HostCounters | None = None
-    """The tunnel's far end, where it is a machine of its own."""
+    """Counters of the tunnel's far end; None unless it is a separate machine."""
+    link_dropped_packets: int = 0
+    """Packets that the shapers of the testbed's own cables have dropped so far."""
+    link_unsent_packets: int = 0
+    """Frames that the devices of these cables have dropped so far on their way out."""
 
 
 def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
-    """Count at the far end what the WAN carries: the tunnel's packets, and everything else that is IP.
+    """Install rules at the far end that count the tunnel's packets, and all other IP packets, on the WAN.
 
-    The far end counts, not the router: it must not pay for it; of a road warrior's tunnel, on the LAN, the client, all
-    but the pings to the router, which go beside the tunnel. Counted before defragmentation (priority -450), where a
-    later fragment has no port and counts as its protocol's. Those that leave are seen before IPsec changes them, too,
-    and then not counted.
+    The far end counts, so that counting costs the router no CPU time. A road warrior's tunnel is on the LAN: there the
+    client counts, without the pings to the router, which do not go through the tunnel. Arriving packets are counted
+    before defragmentation (priority -450), where a later fragment has no port and is matched by its protocol alone.
+    Leaving packets pass the rules once more before IPsec encrypts them; the rules do not count them that time.
     """
     (tester, device), target = testbed.tunnel_cable, testbed.addresses.target
     if outer.protocol == "plain":
@@ -86,40 +107,105 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
             }}
         }}
     """
-    tester.run(["nft", "-f", "-"], stdin=ruleset)
+    tester.run_undoable(["nft", "-f", "-"], ["nft", "delete", "table", "inet", TABLE], stdin=ruleset)
+
+
+@contextmanager
+def closed_ports(testbed: Testbed, tunnel: Tunnel[Any]) -> Iterator[None]:
+    """Let only the router, and the far end itself, reach the ports of a tunnel's programs at the far end.
+
+    Some programs listen on all addresses, and the far end may be a laptop that is in another network, too. A namespace
+    is in no other network. The router gets no such rule, because it would cost the router CPU time for each packet.
+    The rule is removed after the block, unless the tunnel has failed and stays up for a user to examine.
+    """
+    host, device = testbed.tunnel_cable
+    if not tunnel.open_ports or host.namespace:
+        yield
+        return
+    ruleset = f"""
+        table inet {GUARD_TABLE}
+        delete table inet {GUARD_TABLE}
+        table inet {GUARD_TABLE} {{
+            chain arriving {{
+                type filter hook input priority -300
+                iifname != {{ "{device}", "lo" }} udp dport {{ {", ".join(map(str, tunnel.open_ports))} }} drop
+            }}
+        }}
+    """
+    undo = ["nft", "delete", "table", "inet", GUARD_TABLE]
+    host.run_undoable(["nft", "-f", "-"], undo, stdin=ruleset)
+    try:
+        yield
+    except BaseException as error:
+        if not (tunnel.ends.keep and isinstance(error, FAILURES)):
+            host.run(undo, check=False)
+        raise
+    host.run(undo, check=False)
 
 
 def read_path(testbed: Testbed) -> Snapshot:
-    """All counters of the path."""
+    """Read all counters of the path."""
     tester, _ = testbed.tunnel_cable
     listed = tester.run(["nft", "--json", "list", "counters", "table", "inet", TABLE]).stdout
-    outer = {
-        entry["counter"]["name"]: (int(entry["counter"]["packets"]), int(entry["counter"]["bytes"]))
-        for entry in json.loads(listed)["nftables"]
-        if "counter" in entry
-    }
+    outer = parse_outer(listed)
     far = read_host(testbed.far_host) if testbed.has_own_far_end else None
-    return Snapshot(read_host(testbed.client), read_host(testbed.router), read_host(testbed.server), outer, far)
+    router = replace(read_host(testbed.router), queues=read_queues(testbed.router))
+    return Snapshot(
+        read_host(testbed.client),
+        router,
+        read_host(testbed.server),
+        outer,
+        far,
+        sum(queue.dropped_packets for cable in testbed.cables for queue in read_queues(cable).values()),
+        sum(
+            device.tx_dropped
+            for cable in testbed.cables
+            for name, device in read_host(cable).devices.items()
+            if name in testbed.cable_devices
+        ),
+    )
+
+
+@parsing("the counters of `nft --json`")
+def parse_outer(listed: str) -> dict[str, tuple[int, int]]:
+    """Return packets and bytes of the counters `expected` and `other`."""
+    counters = [entry["counter"] for entry in json_of(listed, dict)["nftables"] if "counter" in entry]
+    by_name = {str(each["name"]): each for each in counters}
+    return {name: (count(by_name[name]["packets"]), count(by_name[name]["bytes"])) for name in ("expected", "other")}
 
 
 def read_host(host: Host) -> HostCounters:
-    """One host's devices and IP statistics, as they are now."""
+    """Read one host's devices and IP statistics."""
     text = host.read("/proc/net/dev", "/proc/net/snmp")
     devices, mark, statistics = text.partition("Ip: ")
     return HostCounters(parse_net_dev(devices), parse_snmp(mark + statistics))
 
 
+def read_queues(host: Host) -> dict[str, QueueCounters]:
+    """Read the queues of a host's devices; empty if the host has no `tc`, or one without JSON."""
+    try:
+        found = json_of(host.run(["tc", "-s", "-j", "qdisc", "show"], check=False).stdout, list)
+        return {
+            f"{entry['kind']} on {entry['dev']} ({entry['handle']})": QueueCounters(
+                count(entry["drops"]), count(entry["overlimits"]), count(entry["qlen"])
+            )
+            for entry in found
+        }
+    except UNREADABLE:
+        return {}
+
+
 @dataclass(frozen=True)
 class Arrivals:
-    """Packets that have arrived at both ends since the machine's start, the answers to pings left out.
+    """Packets that have arrived at both ends since the machine's start, without the answers to pings.
 
-    They are counted where they arrive: on the client's LAN device and on the server's tunnel device (its WAN device
-    where there is no tunnel, its only one where the tunnel ends before it).
+    The client's LAN device and the server's tunnel device count them. Without a tunnel the server's WAN device counts.
+    If the tunnel ends on a separate far end, the server's only device counts.
     """
 
     data_packets: int
     data_bytes: int
-    """Ethernet header included where the device has one, FCS not."""
+    """Bytes of the arrived packets: with the Ethernet header if the device has one, without FCS."""
     ack_packets: int
 
     def __sub__(self, earlier: Arrivals) -> Arrivals:
@@ -130,13 +216,13 @@ class Arrivals:
         )
 
 
-def arrivals(client: HostCounters, server: HostCounters, place: Place) -> Arrivals:
-    """What has arrived where the data go to, and where they come from.
+def arrivals(client: HostCounters, server: HostCounters, place: CountingPoints) -> Arrivals:
+    """Return the packets and bytes that have arrived at the receiver and at the sender of the data.
 
-    Raises TrialFailed where a device has gone, as a tunnel's goes with its daemon.
+    Raises TrialFailed if a device no longer exists, as when a tunnel's daemon has ended.
     """
     at_client, at_server = _arrived(client, place.client_devices), _arrived(server, place.server_devices)
-    answers = client.snmp["Icmp.InEchoReps"] if place.has_pings else 0
+    answers = _statistic(client, "Icmp.InEchoReps") if place.has_pings else 0
     client_packets = at_client[0] - answers
     client_bytes = at_client[1] - answers * PING_FRAME_BYTES
     if place.direction is Direction.IN:
@@ -145,22 +231,19 @@ def arrivals(client: HostCounters, server: HostCounters, place: Place) -> Arriva
 
 
 def _arrived(host: HostCounters, devices: Sequence[str]) -> tuple[int, int]:
-    """Packets and bytes that have arrived at all of some devices."""
-    for device in devices:
-        if device not in host.devices:
-            raise TrialFailed(f"the device {device} has gone")
-    found = [host.devices[device] for device in devices]
+    """Return the sum of packets and bytes that have arrived at some devices of a host."""
+    found = [_device(host, device) for device in devices]
     return sum(each.rx_packets for each in found), sum(each.rx_bytes for each in found)
 
 
-def data_shares(before: Snapshot, after: Snapshot, place: Place) -> dict[str, int]:
-    """Packets in the direction of the data, by the device at the tunnel's far end that they took."""
+def data_shares(before: Snapshot, after: Snapshot, place: CountingPoints) -> dict[str, int]:
+    """Return how many packets each tunnel device of the far end carried in the direction of the data."""
     is_client = len(place.client_devices) > 1
     is_arrival = (place.direction is Direction.IN) == is_client
 
     def count(snapshot: Snapshot, device: str) -> int:
         host = snapshot.client if is_client else snapshot.far or snapshot.server
-        counters = host.devices[device]
+        counters = _device(host, device)
         return counters.rx_packets if is_arrival else counters.tx_packets
 
     devices = place.client_devices if is_client else place.far_devices or place.server_devices
@@ -168,91 +251,97 @@ def data_shares(before: Snapshot, after: Snapshot, place: Place) -> dict[str, in
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a trial's packets are counted."""
+class CountingPoints:
+    """The devices on which a trial's packets are counted."""
 
     direction: Direction
     client_devices: tuple[str, ...]
     server_devices: tuple[str, ...]
-    """Several where a tunnel has several."""
+    """Tunnel devices at the server; parallel tunnels have several."""
     wan_device: str
-    """The far end's; with `is_lan` the client's."""
+    """WAN device of the far end; if `is_lan`, the client's LAN device."""
     is_lan: bool = False
-    """Whether the tunnel's packets are counted on the LAN."""
+    """True if the tunnel's packets are counted on the LAN."""
     has_pings: bool = True
-    """Whether the answers of the router to the client arrive among the data."""
+    """True if the router's answers to the client's pings arrive among the data."""
     far_devices: tuple[str, ...] = ()
-    """The tunnel's, where its far end is a machine of its own."""
+    """Tunnel devices of the far end; empty unless the far end is a separate machine."""
+    veths: Collection[str] = ()
+    """Devices that are ends of veth pairs, as in `Testbed.veths`."""
 
 
-def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> Place:
-    """Where the packets of a trial through a tunnel are counted."""
+def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> CountingPoints:
+    """Return the devices that count the packets of a trial through a tunnel."""
     lan, wan = testbed.lan_device, testbed.wan_device
     devices = tunnel.devices_at(tunnel.far_end)
     if testbed.is_road_warrior:
-        return Place(direction, devices, (wan,), lan, is_lan=True, has_pings=lan in devices)
+        has_pings = lan in devices
+        return CountingPoints(direction, devices, (wan,), lan, is_lan=True, has_pings=has_pings, veths=testbed.veths)
     if testbed.has_own_far_end:
-        return Place(direction, (lan,), (testbed.server_device,), wan, far_devices=devices)
-    return Place(direction, (lan,), devices, wan)
+        server = (testbed.server_device,)
+        return CountingPoints(direction, (lan,), server, wan, far_devices=devices, veths=testbed.veths)
+    return CountingPoints(direction, (lan,), devices, wan, veths=testbed.veths)
 
 
-def direct_place(link: BackToBack, direction: Direction) -> Place:
-    """Where the packets of a calibration are counted: the pings to the router go beside that link."""
+def direct_place(link: BackToBack, direction: Direction) -> CountingPoints:
+    """Return the devices that count the packets of a calibration. Its pings to the router use another link."""
     device = link.server_device
-    return Place(direction, (link.client_device,), (device,), device, has_pings=False)
+    veths = (link.client_device, device) if link.is_veth else ()
+    return CountingPoints(direction, (link.client_device,), (device,), device, has_pings=False, veths=veths)
 
 
 PING_FRAME_BYTES = ETHERNET_HEADER_BYTES + 20 + 8 + 56
-"""The pings that accompany a trial: IPv4, ICMP and ping's usual payload."""
+"""Frame of a ping to the router [bytes]: IPv4, ICMP and the usual payload of ping."""
 
 
-def read_arrivals(testbed: Testbed, place: Place) -> Arrivals:
-    """What has arrived up to now, both ends read at once."""
+def read_arrivals(testbed: Testbed, place: CountingPoints) -> Arrivals:
+    """Read the counters of arrived packets at both ends."""
     return arrivals(read_host(testbed.client), read_host(testbed.server), place)
 
 
-def path_counters(before: Snapshot, after: Snapshot, place: Place) -> PathCounters:
-    """What changed on the path, as counts of one trial."""
-
-    def outer(name: str) -> tuple[int, int]:
-        (packets_after, bytes_after), (packets_before, bytes_before) = after.outer[name], before.outer[name]
-        return packets_after - packets_before, bytes_after - bytes_before
+def path_counters(before: Snapshot, after: Snapshot, place: CountingPoints) -> PathCounters:
+    """Return the increase of all counters of the path between two readings."""
 
     ends = ((before.client, before.server), (after.client, after.server))
     direct = direct_counters(*ends, place, (before.far, after.far) if before.far and after.far else None)
-    expected_packets, expected_bytes = outer("expected")
-    other_packets, other_bytes = outer("other")
     return replace(
         direct,
         forwarded_packets=_snmp("Ip.ForwDatagrams", before.router, after.router),
-        outer_expected_packets=expected_packets,
-        outer_expected_bytes=expected_bytes,
-        outer_other_packets=other_packets,
-        outer_other_bytes=other_bytes,
+        **_outer(before, after),
         fragments_created=direct.fragments_created + _snmp("Ip.FragCreates", before.router, after.router),
         reassembled=direct.reassembled + _snmp("Ip.ReasmOKs", before.router, after.router),
-        dropped_packets=direct.dropped_packets + _dropped(before.router, after.router),
+        dropped_packets=direct.dropped_packets
+        + dropped_packets(before.router, after.router, place.veths)
+        + after.link_unsent_packets
+        - before.link_unsent_packets,
     )
 
 
 def outer_counters(before: Snapshot, after: Snapshot) -> PathCounters:
-    """What changed on the WAN alone: the devices of a tunnel that was brought up anew count from zero again."""
-    changes = {
-        name: (after.outer[name][0] - before.outer[name][0], after.outer[name][1] - before.outer[name][1])
+    """Return the increase of the WAN's counters, all others zero: a tunnel that comes up again has new devices."""
+    nothing = PathCounters(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    outer = _outer(before, after)
+    return replace(nothing, wan_packets=outer["outer_expected_packets"], **outer)
+
+
+def _outer(before: Snapshot, after: Snapshot) -> dict[str, int]:
+    """Return the fields of PathCounters that the far end's rules count."""
+    return {
+        f"outer_{name}_{unit}": after.outer[name][place] - before.outer[name][place]
         for name in ("expected", "other")
+        for place, unit in enumerate(("packets", "bytes"))
     }
-    return PathCounters(0, 0, 0, 0, *changes["expected"], *changes["other"], changes["expected"][0], 0, 0, 0)
 
 
 def direct_counters(
     before: tuple[HostCounters, HostCounters],
     after: tuple[HostCounters, HostCounters],
-    place: Place,
+    place: CountingPoints,
     far: tuple[HostCounters, HostCounters] | None = None,
 ) -> PathCounters:
-    """As `path_counters`, from the readings of client and server alone: nothing is forwarded, and there is no WAN.
+    """Return the counters of a calibration, from client and server alone: it has no router and no WAN.
 
-    `far`: those of the tunnel's far end, where it is a machine of its own.
+    `far` has the readings of the tunnel's far end, where it is a machine of its own.
     """
     (client_before, server_before), (client_after, server_after) = before, after
     arrived = arrivals(client_after, server_after, place) - arrivals(client_before, server_before, place)
@@ -275,22 +364,40 @@ def direct_counters(
         wan_packets=cable_packets,
         fragments_created=sum(_snmp("Ip.FragCreates", *each) for each in beyond),
         reassembled=sum(_snmp("Ip.ReasmOKs", *each) for each in beyond),
-        dropped_packets=sum(_dropped(*each) for each in ((client_before, client_after), *beyond)),
+        dropped_packets=sum(dropped_packets(*each, place.veths) for each in ((client_before, client_after), *beyond)),
     )
 
 
 def _snmp(name: str, before: HostCounters, after: HostCounters) -> int:
-    return after.snmp[name] - before.snmp[name]
+    return _statistic(after, name) - _statistic(before, name)
+
+
+def _statistic(host: HostCounters, name: str) -> int:
+    if name not in host.snmp:
+        raise TrialFailed(f"/proc/net/snmp has no counter {name}")
+    return host.snmp[name]
+
+
+def _device(host: HostCounters, device: str) -> DeviceCounters:
+    if device not in host.devices:
+        raise TrialFailed(f"the device {device} has gone")
+    return host.devices[device]
 
 
 def _frames(host: HostCounters, device: str) -> int:
-    counters = host.devices[device]
+    counters = _device(host, device)
     return counters.rx_packets + counters.tx_packets
 
 
-def _dropped(before: HostCounters, after: HostCounters) -> int:
-    nothing = DeviceCounters(0, 0, 0, 0, 0, 0)
-    changes = [(before.devices.get(name, nothing), later) for name, later in after.devices.items()]
-    return sum(
-        later.rx_dropped + later.tx_dropped - earlier.rx_dropped - earlier.tx_dropped for earlier, later in changes
-    )
+def dropped_packets(before: HostCounters, after: HostCounters, veths: Collection[str]) -> int:
+    """Return the packets that a host's devices dropped between two readings; a veth counts only those it did not send.
+
+    A frame that a veth did not receive is counted at the other end, as not sent.
+    """
+    dropped = 0
+    for name, later in after.devices.items():
+        earlier = before.devices.get(name, NO_PACKETS)
+        dropped += later.tx_dropped - earlier.tx_dropped
+        if name not in veths:
+            dropped += later.rx_dropped - earlier.rx_dropped
+    return dropped

@@ -1,31 +1,37 @@
-"""CPU time around a trial: the router's, the testers', the tunnel's own and that of strangers (rules 11 to 14)."""
+"""CPU time around a trial: of the router, the testers, the tunnel and other processes (rules 11 to 14)."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from tunnelbench.host.command import Daemon
+from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import CpuReading, Host
 from tunnelbench.host.procfs import (
+    CpuTimes,
     ProcessCpu,
     all_processes,
     foreign_cpu_s,
+    hidden_user_s,
     parse_stat,
     thread_cpu_s,
     with_children,
 )
-from tunnelbench.model.result import CpuUsage
+from tunnelbench.model.counters import CpuUsage
 
 FOREIGN_LIMIT_SHARE = 0.05
-"""Of one CPU: above it a trial is void (rule 12)."""
+"""Share of one CPU that other processes may take; above it a trial is void (rule 12)."""
+
+HIDDEN = "processes that /proc does not show"
 
 QUIET_WINDOW_S = 0.25
 
 
 def read_cpu(host: Host, daemons: Sequence[Daemon]) -> CpuReading:
-    """Read it now; costs some 0.2 ms and starts no process."""
+    """Read the CPU times of a host and of its daemons. It takes about 0.2 ms and starts no process."""
     spent_s: dict[str, float] = {}
     method = ""
     for daemon in daemons:
@@ -37,12 +43,12 @@ def read_cpu(host: Host, daemons: Sequence[Daemon]) -> CpuReading:
 
 
 def cpus_here(*hosts: Host) -> list[int]:
-    """CPUs of this machine that any of these hosts may use: those of another machine have numbers of their own."""
+    """Return the CPUs of this machine that any of some hosts may use; CPUs of other machines are left out."""
     return sorted({cpu for host in hosts for cpu in host.cpus_here})
 
 
 def usage(before: CpuReading, after: CpuReading, cpus: Sequence[int]) -> CpuUsage:
-    """CPU time of some CPUs between two readings."""
+    """Return the CPU time of some CPUs between two readings."""
     changes = [after.cpus[cpu] - before.cpus[cpu] for cpu in cpus]
     return CpuUsage(
         cpus=tuple(cpus),
@@ -56,7 +62,7 @@ def usage(before: CpuReading, after: CpuReading, cpus: Sequence[int]) -> CpuUsag
 
 
 def scaled(found: CpuUsage, wall_s: float) -> CpuUsage:
-    """The same shares over another length of time: of samples that lie inside a window, for the whole of it."""
+    """Scale CPU times to another duration, for samples that cover only a part of a window."""
     factor = wall_s / found.wall_s
     return CpuUsage(
         cpus=found.cpus,
@@ -70,7 +76,7 @@ def scaled(found: CpuUsage, wall_s: float) -> CpuUsage:
 
 
 def together(usages: Sequence[CpuUsage]) -> CpuUsage:
-    """CPUs of several machines over the same length of time, as one set."""
+    """Join the CPU usage of several machines over the same time into one."""
     return CpuUsage(
         cpus=tuple(cpu for each in usages for cpu in each.cpus),
         wall_s=usages[0].wall_s,
@@ -82,20 +88,65 @@ def together(usages: Sequence[CpuUsage]) -> CpuUsage:
     )
 
 
-def foreign_by_name(
-    before: Mapping[int, ProcessCpu], after: Mapping[int, ProcessCpu], cpus: Sequence[int]
-) -> dict[str, float]:
-    """CPU seconds that other people's processes used on some CPUs between two readings of all processes."""
-    return foreign_cpu_s(before, after, os.getpid(), cpus)
+@dataclass(frozen=True)
+class BackgroundLoad:
+    """CPU time that other processes took from some CPUs of this machine."""
+
+    bracket_s: float
+    """Time from the first reading to the second [s]."""
+    by_name: Mapping[str, float]
+    """CPU time by the name of the process [s]."""
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of all other processes together [s]."""
+        return sum(self.by_name.values())
+
+
+class BackgroundWatch:
+    """Measures the background load on some CPUs of this machine, since the object was created.
+
+    `router` and `testers` are the hosts of a testbed. Processes that /proc does not show, such as those of other
+    containers, are looked for on the CPUs of each group. A process in a host's network namespace is named with it.
+    """
+
+    def __init__(self, cpus: Sequence[int], router: Host | None = None, testers: Sequence[Host] = ()) -> None:
+        self._cpus = cpus
+        hosts = [*([router] if router else []), *testers]
+        self._groups = [group for group in (cpus_here(*hosts[:1]), cpus_here(*testers)) if group]
+        named = {host.name: Path("/run/netns", host.namespace) for host in hosts if host.namespace}
+        self._networks = {path.stat().st_ino: name for name, path in named.items() if path.exists()}
+        self._before = all_processes()
+        self._cpus_before = parse_stat(Path("/proc/stat").read_text())
+        self._started_s = time.monotonic()
+
+    def load(self) -> BackgroundLoad:
+        """Return the background load since the object was created."""
+        bracket_s = time.monotonic() - self._started_s
+        cpus = parse_stat(Path("/proc/stat").read_text())
+        after = all_processes()
+        by_name = foreign_cpu_s(self._before, after, os.getpid(), self._cpus, self._networks)
+        hidden_s = [self._hidden_s(after, cpus, group) for group in self._groups]
+        # A process that changes its CPU twice between the readings is seen on the wrong one, but not outside all CPUs.
+        least_s = min(max(hidden_s, default=0.0), self._hidden_s(after, cpus, list(cpus)))
+        if least_s > FOREIGN_LIMIT_SHARE * bracket_s:
+            by_name[HIDDEN] = least_s
+        return BackgroundLoad(bracket_s, by_name)
+
+    def _hidden_s(
+        self, after: Mapping[int, ProcessCpu], cpus_after: Mapping[int, CpuTimes], group: Sequence[int]
+    ) -> float:
+        user_s = sum(cpus_after[one].user_s - self._cpus_before[one].user_s for one in group)
+        return hidden_user_s(self._before, after, user_s, group)
 
 
 def wait_for_quiet(cpus: Sequence[int], limit_s: float) -> float:
-    """Wait until strangers leave our CPUs alone, at most `limit_s`; returns how long that took [s]."""
+    """Wait until other processes leave some CPUs alone, at most `limit_s`. Return the time waited [s]."""
     started = time.monotonic()
     while True:
-        before = all_processes()
+        watch = BackgroundWatch(cpus)
         time.sleep(QUIET_WINDOW_S)
-        strangers = foreign_by_name(before, all_processes(), cpus)
+        busy_s = watch.load().cpu_s
         waited_s = time.monotonic() - started
-        if sum(strangers.values()) <= FOREIGN_LIMIT_SHARE * QUIET_WINDOW_S or waited_s >= limit_s:
+        if busy_s <= FOREIGN_LIMIT_SHARE * QUIET_WINDOW_S or waited_s >= limit_s:
             return waited_s - QUIET_WINDOW_S

@@ -1,8 +1,8 @@
 """The proof of a tunnel, before anything is timed (rule 3).
 
-(a) it answers pings; (b) only the expected outer packets carry the data; (c) a known pattern can be read in them when
-there is no cipher, and cannot otherwise; (d) cipher and digest in use are those asked for, and the outer length agrees
-with them to the byte; (e) both ends route through the tunnel's device.
+(a) it answers pings; (b) only the expected outer packets carry the data; (c) a known pattern is readable in them only
+if the tunnel has no cipher; (d) the cipher and digest in use are those of the plan, and the outer length agrees with
+them to the byte; (e) both ends route through the tunnel's device.
 """
 
 from __future__ import annotations
@@ -18,67 +18,74 @@ from tunnelbench.host.host import Host
 from tunnelbench.measure.capture import Packet, capture_ip
 from tunnelbench.measure.counters import read_host
 from tunnelbench.measure.tcp_trial import warm_up
+from tunnelbench.measure.trial_monitor import LOG_KEPT_BYTES
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.plan import TcpTraffic
 from tunnelbench.model.result import Check, TunnelProof, Verdict
+from tunnelbench.model.text import without_keys
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic import ping
 from tunnelbench.tunnel.base import End, Outer, Tunnel
 
 ANSWER_TIMEOUT_S = 10.0
-"""For the first answer through a tunnel that says that it is up."""
+"""Time for the first answer through a tunnel that reports that it is up [s]."""
 
 SETTLE_TIMEOUT_S = 3.0
-"""So long may the pattern take the wrong way after a tunnel says that it has settled."""
+"""Time for which the test packets may take another path after a tunnel reports that it has settled [s]."""
 
 FEWEST_ATTEMPTS = 3
-"""On a machine so slow that one of them takes all of that time, a ping is lost easily."""
+"""Smallest number of attempts. One lost ping must not decide, even if an attempt takes all of SETTLE_TIMEOUT_S."""
 
 ICMP_HEADER_BYTES = 8
 PATTERN_PAYLOADS_BYTES = (211, 600)
-"""Two sizes: a wrong header and a wrong padding both show."""
+"""Payload sizes of the pings [bytes]; two sizes show both a wrong header and a wrong padding."""
 PINGS_PER_SIZE = 3
 
 
 def prove(testbed: Testbed, tunnel: Tunnel[Any], reach: Check) -> TunnelProof:
-    """Evidence for or against a tunnel that is up, answers and has settled; `reach` is what `prove_reach` found."""
+    """Return the proof of a tunnel that is up: the results of its checks. `reach` comes from `prove_reach`."""
     checks = [reach, *_prove_routes(testbed, tunnel), *_prove_packets(testbed, tunnel), *tunnel.negotiated()]
     checks += _prove_sharing(testbed, tunnel)
-    versions: dict[str, str] = {}
-    for end, _ in tunnel.ends:
-        versions |= {f"{end.host.name}.{name}": version for name, version in tunnel.versions(end).items()}
     return TunnelProof(
         checks=tuple(checks),
-        versions=versions,
+        versions=versions_of(tunnel),
         configuration=dict(tunnel.configuration),
         inner_mtu_bytes=_device_mtu_bytes(tunnel.ends.router, tunnel),
-        raw={
-            f"{end.host.name}.{daemon.log_path.name}": daemon.output(LOG_KEPT_BYTES)
-            for end, daemons in (
-                (tunnel.ends.router, tunnel.router_daemons),
-                (tunnel.ends.server, tunnel.server_daemons),
-            )
-            for daemon in daemons
-        },
+        is_encrypted=tunnel.is_encrypted,
+        raw=daemon_logs(tunnel),
     )
 
 
-LOG_KEPT_BYTES = 20_000
+def versions_of(tunnel: Tunnel[Any]) -> dict[str, str]:
+    """Return the versions of a tunnel's programs at both ends, as in `TunnelProof.versions`; it need not be up."""
+    return {
+        f"{end.host.name}.{name}": version for end, _ in tunnel.ends for name, version in tunnel.versions(end).items()
+    }
+
+
+def daemon_logs(tunnel: Tunnel[Any]) -> dict[str, str]:
+    """Return the end of each daemon's output without keys, by host and file. The tunnel may already be down."""
+    return {
+        f"{daemon.host_name}.{daemon.log_path.name}": without_keys(daemon.output(LOG_KEPT_BYTES))
+        for daemon in tunnel.daemons
+    }
 
 
 def prove_reach(testbed: Testbed) -> Check:
-    """(a). Raises TunnelRefused where nothing answers."""
+    """Make check (a) of the proof: pings are answered. Raises TunnelRefused if nothing answers."""
     target = testbed.addresses.target
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while time.monotonic() < deadline:
         answer = ping.parse(testbed.client.run(ping.command(target, count=1), check=False).stdout)
         if answer.answered:
             return Check("reach", Verdict.OK, f"{target} answers in {answer.worst_ms:g} ms", rule=3)
-    raise TunnelRefused(f"it came up and carries nothing: no ping was answered through it in {ANSWER_TIMEOUT_S:g} s")
+    raise TunnelRefused(
+        f"the tunnel came up but carries nothing: no ping was answered through it in {ANSWER_TIMEOUT_S:g} s"
+    )
 
 
 def _prove_routes(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
-    """(e)"""
+    """Make check (e) of the proof: both ends route through the tunnel."""
     ways = ((tunnel.ends.router, testbed.addresses.target), (tunnel.ends.server, testbed.client_address))
     checks = []
     for end, destination in ways:
@@ -97,7 +104,7 @@ def _route_device(host: Host, destination: str) -> str:
 
 
 def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
-    """(b), (c) and the outer length of (d), from a capture of pings that carry a pattern."""
+    """Make checks (b), (c) and the length check of (d) from captured pings that carry a pattern."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     attempts = 0
     while True:
@@ -110,11 +117,11 @@ def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
 
 
 STREAMS_PER_TUNNEL = 16
-"""That none of two tunnels is chosen by 32 connections happens once in two thousand million times."""
+"""Connections for each parallel tunnel: of two tunnels, one stays idle by chance in 1 of 2 * 10^9 runs."""
 
 
 def _prove_sharing(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
-    """Where connections are shared out among several tunnels, each of them carries some both ways."""
+    """Check that each of several parallel tunnels carries packets both ways."""
     server = tunnel.ends.server
     devices = tunnel.devices_at(server)
     if len(devices) < 2:
@@ -130,13 +137,13 @@ def _prove_sharing(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
         for device in devices
     }
     verdict = Verdict.OK if all(min(ways) > 0 for ways in carried.values()) else Verdict.VOID
-    told = ", ".join(f"{device} {received} in and {sent} out" for device, (received, sent) in carried.items())
-    return [Check("sharing", verdict, f"the {server.host.name}'s devices carried packets: {told}", rule=3)]
+    counts = ", ".join(f"{device} {received} in and {sent} out" for device, (received, sent) in carried.items())
+    return [Check("sharing", verdict, f"the {server.host.name}'s devices carried packets: {counts}", rule=3)]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Packets on the WAN while pings with a pattern went to and fro."""
+    """Packets captured on the WAN while pings with a known pattern were sent and answered."""
 
     packets: tuple[Packet, ...]
     pattern: bytes
@@ -147,7 +154,7 @@ class Evidence:
 def gather(
     testbed: Testbed, payloads_bytes: Sequence[int] = PATTERN_PAYLOADS_BYTES, pings: int = PINGS_PER_SIZE
 ) -> Evidence:
-    """Captured pings of these payloads, so many of each."""
+    """Ping `pings` times with each payload size [bytes] through the tunnel; return the captured packets."""
     pattern = os.urandom(16)
     answered = 0
     with capture_ip(*testbed.tunnel_cable) as capture:
@@ -160,12 +167,7 @@ def gather(
 
 
 def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
-    """What the captured packets prove; no I/O.
-
-    Each answered ping crossed the WAN twice. A tunnel's packets are expected to be as many (as many pieces, where it
-    splits packets itself), each of the length that follows from the inner packet, cipher and digest. Others of that
-    size or more would be data on a wrong way.
-    """
+    """Return the checks of the captured packets, without I/O."""
     outer = tunnel.outer
     expected = [packet for packet in evidence.packets if matches(packet, outer)]
     others = [packet for packet in evidence.packets if not matches(packet, outer)]
@@ -178,7 +180,15 @@ def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
     astray = [packet for packet in others if packet.length_bytes >= smallest_inner]
     ways = sorted({describe(packet) for packet in astray})
     if astray or not carried or not crossings:
-        reason = f"data travels by {', '.join(ways)}, not by {outer}" if astray else f"no data was seen on {outer}"
+        reason = f"no data was seen on {outer}"
+        if astray:
+            reason = f"data travels by {', '.join(ways)}, not by {outer}"
+        elif expected and crossings:
+            longest = max(packet.length_bytes for packet in expected)
+            reason = (
+                f"the packets on {outer} have at most {longest} bytes, and those of the pings at least "
+                f"{smallest_outer}: the tunnel compresses them, or they travel elsewhere"
+            )
         checks = [Check("outer-protocol", Verdict.VOID, reason, rule=3)]
     else:
         checks = [Check("outer-protocol", Verdict.OK, f"all data travels by {outer}", rule=3)]
@@ -190,22 +200,23 @@ def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
         Check(
             "payload-pattern",
             Verdict.OK if hidden_as_asked else Verdict.VOID,
-            f"the payload is to be {expectation}; a known pattern was in {visible} of {len(evidence.packets)} packets",
+            f"the payload should be {expectation}; a known pattern was readable in {visible} of "
+            f"{len(evidence.packets)} packets",
             rule=3,
         )
     )
     found = sorted({packet.length_bytes for packet in carried})
-    aim, counted = f"are to make outer ones of {_join(wanted)}", ""
+    aim, counted = f"should make outer packets of {_join(wanted)} bytes", ""
     if tunnel.compresses:
         # A pattern that repeats itself shrinks below what any of the packets was.
         agrees = bool(found) and found[-1] < smallest_inner and len(carried) >= crossings
-        aim = f"and a repeated pattern are to make outer ones below {smallest_inner}"
+        aim = f"and a repeated pattern should make outer packets below {smallest_inner} bytes"
     elif tunnel.has_exact_outer_packets:
         # As many pings of each size were sent.
         due = crossings * sum(map(len, pieces)) // len(pieces)
         agrees = found == wanted and len(carried) == due
         if found == wanted and not agrees:
-            counted = f", {len(carried)} packets where {due} are due"
+            counted = f", {len(carried)} packets were captured; expected were {due}"
     else:
         agrees = set(wanted) <= set(found)
     checks.append(
@@ -221,7 +232,7 @@ def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
 
 
 def matches(packet: Packet, outer: Outer) -> bool:
-    """Whether a packet is one of those that are to carry the data."""
+    """Return True if a packet matches the protocol and port that must carry the tunnel's data."""
     if outer.protocol == "plain":
         return packet.protocol == "icmp"
     if (packet.protocol, packet.ip_version) != (outer.protocol, outer.ip_version):
@@ -230,7 +241,7 @@ def matches(packet: Packet, outer: Outer) -> bool:
 
 
 def describe(packet: Packet) -> str:
-    """Protocol and lower port of a packet, for people."""
+    """Return protocol and lower port of a packet as text for people."""
     words = packet.protocol if packet.ports is None else f"{packet.protocol} port {min(packet.ports)}"
     return words if packet.ip_version == 4 else f"{words} over IPv6"
 
@@ -241,5 +252,5 @@ def _join(sizes: tuple[int, ...] | list[int]) -> str:
 
 def _device_mtu_bytes(end: End, tunnel: Tunnel[Any]) -> int | None:
     shown = end.host.ip("link", "show", "dev", tunnel.device_at(end)).stdout
-    found = re.search(r"\bmtu (\d+)", shown)
+    found = re.search(r"\bmtu (\d{1,9})\b", shown)
     return int(found[1]) if found else None

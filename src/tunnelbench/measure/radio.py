@@ -1,4 +1,4 @@
-"""The radio of a wireless LAN beside a trial: looked at just before it and just after it, never meanwhile."""
+"""Reads the state of the radios of a wireless LAN just before and just after a trial, never during it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tunnelbench.host.radio import Antenna, Radio, antennas
 from tunnelbench.host.ssh import LinkLost
-from tunnelbench.measure.tcp_trial import TrialFindings
+from tunnelbench.measure.meter import TrialFindings
 from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.testbed.base import Testbed
@@ -17,7 +17,7 @@ Trial = Callable[[], TrialFindings]
 
 
 class RadioWatch:
-    """Looks at the radios of a testbed, where its LAN has any."""
+    """Reads the radios of a testbed with a wireless LAN; does nothing for other testbeds."""
 
     def __init__(self, testbed: Testbed) -> None:
         self._antennas: Mapping[str, Antenna] = {}
@@ -26,7 +26,7 @@ class RadioWatch:
             self._antennas = antennas(*ends)
 
     def around(self, spec: TrialSpec, trial: Trial) -> Trial:
-        """The same trial, with what the radios were before and after it; of the testers alone there is no radio."""
+        """Run a trial and return it with the radios' state before and after it; a calibration has none."""
         if not self._antennas or spec.tunnel.kind == CALIBRATION_KIND:
             return trial
 
@@ -34,11 +34,11 @@ class RadioWatch:
             before = self._look()
             found = trial()
             after: dict[str, tuple[Radio, str]] = {}
-            with suppress(LinkLost):  # the trial has its figures; the next one will find that out
+            with suppress(LinkLost):  # the trial has its figures, and the next trial finds the loss
                 after = self._look()
             radios = {role: (before[role][0], after[role][0]) for role in after}
-            told = {"radio_before": _texts(before), "radio_after": _texts(after)}
-            return replace(found, checks=(*found.checks, *check_radios(radios)), raw=found.raw | told)
+            outputs = {"radio_before": _texts(before), "radio_after": _texts(after)}
+            return replace(found, checks=(*found.checks, *check_radios(radios)), raw=found.raw | outputs)
 
         return watched
 
@@ -51,9 +51,9 @@ def _texts(looks: Mapping[str, tuple[Radio, str]]) -> dict[str, str]:
 
 
 def check_radios(radios: Mapping[str, tuple[Radio, Radio]]) -> tuple[Check, ...]:
-    """Whether a wireless LAN was the same after a trial as before it, by the role of its ends; none where it has none.
+    """Check that the radios of a wireless LAN have the same state after a trial as before it; `radios` is by host.
 
-    Any change is told, and no fault: a radio picks its rate anew for each frame.
+    A wired LAN gets no check. A changed state is only a note, because a radio selects its rate for each frame.
     """
     if not radios:
         return ()
@@ -83,11 +83,11 @@ def _changes(before: Radio, after: Radio) -> list[str]:
 
 
 def in_words(radio: Radio) -> str:
-    """A radio in a phrase."""
+    """Describe a radio's band, channel, rates and signal in one phrase."""
     if not radio.is_connected:
         return "not connected"
     return (
-        f"{radio.band or 'band not told'}, channel {_shown(radio.channel)}, {_shown(radio.width_mhz)} MHz wide, "
+        f"{radio.band or 'band unknown'}, channel {_shown(radio.channel)}, {_shown(radio.width_mhz)} MHz wide, "
         f"{_shown(radio.tx_mbps)} Mbit/s sent, {_shown(radio.rx_mbps)} Mbit/s received, "
         f"signal {_shown(radio.signal_dbm)} dBm"
     )

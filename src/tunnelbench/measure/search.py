@@ -1,7 +1,7 @@
-"""The highest load that a path forwards, found by asking for trials and knowing nothing else (rule 20).
+"""Searches the highest load that a path forwards, with a function that makes one trial at a given load (rule 20).
 
-MLRsearch (FD.io, draft-ietf-bmwg-mlrsearch) looks for all loss ratios at once: plain bisection is not repeatable on a
-software router.
+MLRsearch (FD.io, draft-ietf-bmwg-mlrsearch) searches for all loss ratios together. Plain bisection gives different
+results each time on a software router.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Protocol
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, Classification, SearchPoint, SearchRun
 
 Measure = Callable[[float, float], SearchPoint]
-"""Offers a load for a duration: `measure(duration_s, offered_pps)`."""
+"""A function that offers a load for a duration: `measure(duration_s, offered_pps)`."""
 
 
 class Search(Protocol):
-    """A way to find the bounds."""
+    """A search method for the highest load within each loss ratio."""
 
     def find(self, measure: Measure, highest_pps: float) -> SearchRun:
-        """Ask for trials up to a load until the bounds are known, or until it has taken too long."""
+        """Make trials at loads up to `highest_pps` until lower and upper bounds are close enough, or time is over."""
 
 
 @dataclass(frozen=True)
 class MlrSearch:
     """MLRsearch 1.2.1 for NDR and PDR.
 
-    Two of three trials decide about a load, so that a single stall of a shared machine does not. Against simulated
-    routers, hard limits of 7,300, 20,000 and 61,000 packets/s unknown to it, PDR came within 0.6 % of the limit in all
-    of 60 searches and took 7.5 to 8.8 trial seconds in the median, 8.5 to 10.2 where one second in ten stalled. With
-    single trials stalls led 1 search of 60 more than 1 % astray.
+    Two of three trials decide about a load, so that a single stall of a shared machine has no effect. It was tested
+    with simulated routers with hard limits of 7,300, 20,000 and 61,000 packets/s. PDR came within 0.6 % of the limit in
+    all of 60 searches. A search took 7.5 to 8.8 trial seconds in the median, and 8.5 to 10.2 if one second in ten
+    stalled. With single trials, stalls caused an error above 1 % in 1 search of 60.
     """
 
     loss_ratios: Sequence[float] = (NDR_LOSS_RATIO, PDR_LOSS_RATIO)
@@ -41,7 +41,7 @@ class MlrSearch:
     relative_width: float = 0.005
     lowest_pps: float = 10.0
     time_limit_s: float = 120.0
-    """After so long no further trial is started, and the bounds are those of the trials made."""
+    """Time after which a search starts no further trial [s]; its bounds then come from the trials so far."""
 
     def find(self, measure: Measure, highest_pps: float) -> SearchRun:
         from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal  # noqa: PLC0415 - 0.2 s
@@ -70,23 +70,23 @@ class MlrSearch:
         try:
             MultipleLossRatioSearch(config).search(measurer, debug=lambda _: None)
         except _OutOfTime:
-            ended = f"no bounds within {self.relative_width:.1%} of each other in {self.time_limit_s:g} s"
+            ended = f"bounds more than {self.relative_width:.1%} apart after {self.time_limit_s:g} s"
         return SearchRun(tuple(measurer.points), ended, self.classification)
 
 
 REPEATS = 2
-"""A trial that a stall of the sender spoilt is made again at most so often; then it counts as it is."""
+"""Number of times that a trial is repeated because the sender stalled; the last trial counts in any case."""
 
 FALLING_SHORT_SHARE = 0.95
-"""Of the intended packets: who offers fewer has not stalled, but cannot do more."""
+"""Share of the intended packets that were sent; below it the sender is too slow, and the trial is not repeated."""
 
 
 class _OutOfTime(Exception):
-    """The search has taken as long as it may."""
+    """Raised inside a search when its time limit has passed."""
 
 
 class _Measurer:
-    """What MLRsearch asks (its AbstractMeasurer by shape); remembers each trial for when time runs out."""
+    """The measurer that MLRsearch calls (like its AbstractMeasurer). It keeps each trial, in case time runs out."""
 
     def __init__(self, measure: Measure, highest_loss_ratio: float, deadline_s: float) -> None:
         self.points: list[SearchPoint] = []
@@ -100,7 +100,7 @@ class _Measurer:
         point = self._steady(intended_duration, intended_load)
         offered, lost = point.offered_packets, point.lost_packets
         if point.is_void:
-            # Bad for every goal, by as much as was not offered or not received: the search goes on with lower loads.
+            # Bad for every goal, by as much as was not offered or not received. The search continues with lower loads.
             offered = max(point.intended_packets, offered)
             least = math.floor(offered * self._highest_loss_ratio) + 1
             lost = min(offered, max(least, offered - point.forwarded_packets))
@@ -113,18 +113,18 @@ class _Measurer:
         )
 
     def _steady(self, duration_s: float, offered_pps: float) -> SearchPoint:
-        """A trial whose losses are not those of a sender that makes up for a stall in a burst; all are remembered."""
+        """Make a trial again if the burst after a stall of the sender lost packets; all trials are kept."""
         for attempt in range(REPEATS + 1):
             if time.monotonic() >= self._deadline_s:
                 raise _OutOfTime
             point = self._measure(duration_s, offered_pps)
-            again = attempt < REPEATS and _was_spoilt(point)
+            again = attempt < REPEATS and _has_stalled(point)
             self.points.append(replace(point, is_repeated=again))
             if not again:
                 break
         return point
 
 
-def _was_spoilt(point: SearchPoint) -> bool:
+def _has_stalled(point: SearchPoint) -> bool:
     has_offered = point.offered_packets >= point.intended_packets * FALLING_SHORT_SHARE
     return point.stalls > 0 and has_offered and (point.lost_packets > 0 or point.is_short)

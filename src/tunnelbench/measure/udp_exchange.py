@@ -1,4 +1,4 @@
-"""One exchange of the packet engine: the far end first, then the sender, then a wait for what is late."""
+"""Runs one exchange of the packet engine: starts the receiver, then the sender, and waits for late packets."""
 
 from __future__ import annotations
 
@@ -9,48 +9,47 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from tunnelbench.host.command import Daemon
+from tunnelbench.host.daemon import SEARCHED_BYTES, Daemon
 from tunnelbench.host.host import Host
-from tunnelbench.measure.companion import TrafficPath
+from tunnelbench.measure.trial_monitor import TrafficPath, keeping_output
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.search import SearchPoint
 from tunnelbench.model.udp import UdpCounts
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic import engine
-from tunnelbench.traffic.engine import Load
+from tunnelbench.traffic.engine import SenderLoad
 
 READY_LIMIT_S = 3.0
-"""For the far end to say that its socket is bound."""
+"""Time for the far end to report that its socket is bound [s]."""
 
-GRACE_S = 8.0
-"""What a sender may take beyond its duration and the time in which an answer may come."""
+EXCHANGE_GRACE_S = 8.0
+"""Time that a sender may take beyond its duration and the wait for answers [s]."""
 
 END_LIMIT_S = 3.0
-"""For the far end to print its summary after its input was closed."""
+"""Time for the far end to print its summary after its input was closed [s]."""
 
 POLL_S = 0.02
-LARGEST_OUTPUT_BYTES = 256_000_000
 
 
 @dataclass
 class Exchanger:
-    """Sends over one path in one direction; counts what all its exchanges were handed by the kernel."""
+    """Sends packets over one path in one direction with the packet engine, and counts the packets of all exchanges."""
 
     testbed: Testbed
     path: TrafficPath
     programs: Mapping[str, str]
-    """Where the engine is, by machine."""
+    """Path of the engine on each machine."""
     sizes: str
-    """Payloads as the engine's option has them."""
+    """Payload sizes [bytes], in the syntax of the engine's option."""
     received_packets: int = 0
-    """At the sockets of both testers up to now, drops there and echoes included."""
+    """Packets that reached the sockets of both testers so far, including socket drops and echoes."""
     log: list[dict[str, Any]] = field(default_factory=list)
-    """Each exchange's counts, without the series."""
+    """Counts of each exchange, without its time series."""
 
     @property
     def sender(self) -> Host:
-        """Whoever is at the end where the data come from."""
+        """The host that sends the data."""
         return self.testbed.server if self.path.place.direction is Direction.IN else self.testbed.client
 
     @property
@@ -59,23 +58,29 @@ class Exchanger:
 
     @property
     def has_one_clock(self) -> bool:
-        """Whether both ends read the same clock; without it nothing tells how long a packet was under way."""
+        """True if both ends read the same clock; otherwise one-way delays are unknown."""
         return self.sender.machine == self.receiver.machine
 
-    def exchange(self, load: Load, accompany: Callable[[Daemon], None] | None = None) -> UdpCounts:
-        """Offer a load and count; `accompany` stays with the sender until it ends.
+    def commands(self, load: SenderLoad) -> tuple[list[str], list[str]]:
+        """Return the command lines of the engine's receiver and of its sender, for one exchange."""
+        session = secrets.token_hex(7)
+        here, there = self.path.client_address, self.path.server_address
+        if self.path.place.direction is Direction.IN:
+            here, there = there, here
+        far, near = (self.programs[host.machine] for host in (self.receiver, self.sender))
+        return (
+            engine.far_end_command(far, there, session, load, has_one_clock=self.has_one_clock),
+            engine.sender_command(near, there, session, load, source=here),
+        )
 
-        Raises TrialFailed, with the reason in words and what the engines printed, when it ends without a figure.
+    def exchange(self, load: SenderLoad, accompany: Callable[[Daemon], None] | None = None) -> UdpCounts:
+        """Offer a load and return the packet counts. `accompany` is called to wait until the sender has ended.
+
+        Raises TrialFailed, with the output of the engines, if the exchange gives no counts.
         """
         programs: dict[str, Daemon] = {}
-        try:
+        with keeping_output(programs, load=str(load)):
             counts = self._exchange(load, accompany, programs)
-        except TrialFailed as error:
-            path_programs = {f"router_{daemon.name}": daemon for daemon in self.path.router_daemons}
-            path_programs |= {f"server_{daemon.name}": daemon for daemon in self.path.server_daemons}
-            printed = {name: daemon.output(LOG_KEPT_BYTES) for name, daemon in (programs | path_programs).items()}
-            error.raw = {"load": str(load), **printed}
-            raise
         self.received_packets += (
             counts.received_packets
             + counts.tester_dropped_packets
@@ -88,57 +93,57 @@ class Exchanger:
         return counts
 
     def _exchange(
-        self, load: Load, accompany: Callable[[Daemon], None] | None, programs: dict[str, Daemon]
+        self, load: SenderLoad, accompany: Callable[[Daemon], None] | None, programs: dict[str, Daemon]
     ) -> UdpCounts:
-        session = secrets.token_hex(7)
-        path = self.path
-        here, there = path.client_address, path.server_address
-        if path.place.direction is Direction.IN:
-            here, there = there, here
+        far_argv, sender_argv = self.commands(load)
         with ExitStack() as stack:
-            program = self.programs[self.receiver.machine]
-            far_argv = engine.far_end_command(program, there, session, load, has_one_clock=self.has_one_clock)
             far = programs["engine_far_end"] = _start(stack, self.receiver, far_argv)
             if not far.wait_for('"hello"', READY_LIMIT_S):
-                raise TrialFailed(f"the engine's far end does not listen: {far.last_line()[:300]}")
-            sender_argv = engine.sender_command(self.programs[self.sender.machine], there, session, load, source=here)
+                raise TrialFailed(does_not_listen(far))
             sender = programs["engine_sender"] = _start(stack, self.sender, sender_argv)
             if accompany is not None:
                 accompany(sender)
-            elif not sender.wait((load.duration_s or 0.0) + engine.LATE_S + GRACE_S):
-                raise TrialFailed(f"the engine's sender did not end {GRACE_S:g} s after its time")
+            elif not sender.wait((load.duration_s or 0.0) + engine.LATE_S + EXCHANGE_GRACE_S):
+                raise TrialFailed(f"the engine's sender did not end {EXCHANGE_GRACE_S:g} s after its time")
             if not load.is_echo:
                 _wait_for_the_rest(far, sender)
-            path.require_daemons()
-            far.close_input()
-            if not far.wait(END_LIMIT_S):
-                raise TrialFailed("the engine's far end did not end when its input was closed")
-            return engine.parse(sender.output(LARGEST_OUTPUT_BYTES), far.output(LARGEST_OUTPUT_BYTES), load)
+            self.path.require_daemons()
+            end_far_end(far)
+            return engine.parse(sender.output(), far.output(), load)
 
     def beside(self) -> Exchanger:
-        """Another one over the same path, for traffic at the same time."""
+        """Return another exchanger over the same path, for a second stream of packets at the same time."""
         return Exchanger(self.testbed, self.path, self.programs, self.sizes)
 
     def take_in(self, other: Exchanger) -> None:
-        """Account for what another one has exchanged meanwhile."""
+        """Add the counts of another exchanger, made by `beside`, to this one's."""
         self.received_packets += other.received_packets
         self.log += other.log
 
     def point(self, duration_s: float, offered_pps: float) -> SearchPoint:
-        """One trial of a search."""
-        load = Load(self.sizes, duration_s, offered_pps, interval_s=SEARCH_INTERVAL_S)
+        """Make one trial of a search at a load, and return its counts."""
+        load = SenderLoad(self.sizes, duration_s, offered_pps, interval_s=SEARCH_INTERVAL_S)
         return as_point(self.exchange(load))
 
 
 SEARCH_INTERVAL_S = 0.1
-"""A search looks so often whether all has arrived, and then does not wait for what is late."""
+"""Interval at which a search reads the number of arrived packets [s]; it stops waiting when all have arrived."""
 
-LOG_KEPT_BYTES = 20_000
-"""Of a program's output, from its end, when a trial has failed."""
+
+def does_not_listen(far: Daemon) -> str:
+    """Return the failure reason of a trial whose receiver does not listen."""
+    return f"the engine's far end does not listen: {far.last_line()[:300]}"
+
+
+def end_far_end(far: Daemon) -> None:
+    """Make the engine's receiver print its summary and end. Raises TrialFailed if it does not end."""
+    far.close_input()
+    if not far.wait(END_LIMIT_S):
+        raise TrialFailed("the engine's far end did not end when its input was closed")
 
 
 def as_point(counts: UdpCounts) -> SearchPoint:
-    """A trial as a search counts it."""
+    """Convert the packet counts of a trial to a `SearchPoint`, the input of a search."""
     pps = counts.intended_pps or counts.offered_pps
     return SearchPoint(
         duration_s=counts.duration_s,
@@ -158,13 +163,13 @@ def _start(stack: ExitStack, host: Host, argv: list[str]) -> Daemon:
 
 
 def _wait_for_the_rest(far: Daemon, sender: Daemon) -> None:
-    """Until every packet has come, or may no longer count (LATE_S)."""
-    summary = engine.parse_lines(sender.output(LARGEST_OUTPUT_BYTES)).summary
+    """Wait until every packet has arrived, or would be too late to count (LATE_S)."""
+    summary = engine.parse_lines(sender.output()).summary
     sent = summary.get("sent_packets") if summary else None
     deadline = time.monotonic() + engine.LATE_S
     while time.monotonic() < deadline:
         if not far.is_running:
             return
-        if isinstance(sent, int) and engine.parse_lines(far.output()).received_packets >= sent:
+        if isinstance(sent, int) and engine.parse_lines(far.output(SEARCHED_BYTES)).received_packets >= sent:
             return
         time.sleep(POLL_S)

@@ -1,1 +1,2 @@
-"""The words of the project as frozen dataclasses, each field with its unit. No I/O, no third-party import."""
+"""The terms of the project as frozen dataclasses, each field with its unit. The package does no I/O and imports only
+the standard library."""

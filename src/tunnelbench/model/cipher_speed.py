@@ -1,4 +1,4 @@
-"""How fast ciphers and digests are by themselves: `openssl speed` on the machines of a testbed."""
+"""Speed of single ciphers and digests: `openssl speed` on the machines of a testbed."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from dataclasses import dataclass, field
 from tunnelbench.model.result import Check, Verdict
 
 BLOCK_BYTES = (16, 64, 256, 1024, 1420, 8192)
-"""Those of `openssl speed`, and 1420: about what a full packet has for its cipher."""
+"""Block sizes of `openssl speed`, and 1420, which is about the content of a full packet [bytes]."""
 
 PLAIN = "as it comes"
-"""The acceleration of a measurement in which nothing was masked and no engine asked for."""
+"""Acceleration of a measurement without masked instructions and without an engine."""
 
 MASKED = "AES instructions masked"
 
 
 @dataclass(frozen=True)
 class CipherSpeed:
-    """One algorithm on one machine, in one way."""
+    """The speed of one algorithm on one machine with one acceleration."""
 
     machine: str
-    """What the hosts are on, such as `this machine`."""
+    """Name of the machine, such as `this machine`."""
     hosts: tuple[str, ...]
-    """The hosts of the testbed that are on it."""
+    """Hosts of the testbed that are on this machine."""
     algorithm: str
-    """As OpenSSL names it, in small letters."""
+    """OpenSSL's name of the algorithm, in small letters."""
     acceleration: str
     """`PLAIN`, `MASKED`, or `engine NAME`."""
     threads: int
-    """Processes side by side."""
+    """Number of processes that run in parallel."""
     bytes_per_s: Mapping[int, float]
-    """By block [bytes]; empty where it could not be measured."""
+    """Bytes per second by block size [bytes]; empty if the measurement failed."""
     reason: str = ""
-    """Why there is no figure; empty where there is one."""
+    """Reason for which there is no figure; empty if there is one."""
     flags: tuple[str, ...] = ()
-    """What the CPU says that it has for ciphers and digests."""
+    """CPU flags for ciphers and digests."""
     version: str = ""
-    """Of OpenSSL."""
+    """Version of OpenSSL."""
     tunnels: tuple[str, ...] = ()
-    """Names of the plan's tunnels that use it."""
+    """Names of the plan's tunnels that use the algorithm."""
     seconds: int = 1
-    """For each block."""
+    """Duration of the measurement of each block [s]."""
     raw: Mapping[str, str] = field(default_factory=dict)
-    """What OpenSSL printed, by block."""
+    """Output of OpenSSL by block."""
     bracket_s: float | None = None
-    """From before the first block to after the last [s]; None: not recorded, as in runs of before this was."""
+    """Time from before the first block to after the last one [s]; None: not recorded."""
     foreign_cpu_s: float | None = None
-    """What other people's processes used of the CPUs measured on, inside the bracket [s]; None: not recorded."""
+    """CPU time of other processes on the measured CPUs within `bracket_s` [s]; None: not recorded."""
     waited_for_quiet_s: float | None = None
-    """Before it began [s]; None: it did not wait."""
+    """Wait for background load to end before the measurement [s]; None: no wait."""
     checks: tuple[Check, ...] = ()
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether a check says so."""
+        """True if a check is not `ok`."""
         return any(check.verdict is not Verdict.OK for check in self.checks)
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What it is a measurement of."""
+        """Machine, algorithm, acceleration and threads: unique in a run."""
         return self.machine, self.algorithm, self.acceleration, self.threads

@@ -1,7 +1,7 @@
-"""What a user is told when something cannot be done.
+"""Errors that a user sees.
 
-A `UserError` is one sentence that names the culprit, and a hint that says what to do. Only `cli` turns it into an exit
-code. A bug is never wrapped in one: it keeps its traceback.
+A `UserError` has one sentence that names the cause, and a hint that says what to do. Only `cli` turns it into an exit
+code. A bug is never wrapped in a `UserError`: it keeps its traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class UserError(Exception):
-    """One sentence for the user, and what to do about it."""
+    """An error with one sentence for the user, and a hint that says what to do."""
 
     exit_code = ExitCode.WRONG_INPUT
 
@@ -32,31 +32,40 @@ class UserError(Exception):
 
 
 class WrongInput(UserError):
-    """A file, a flag or a value is wrong."""
+    """An error in a file, a flag or a value."""
 
 
 class CannotHere(UserError):
-    """This machine, or a host of the testbed, cannot do what was asked."""
+    """An error because this machine, or a host of the testbed, cannot do what the user asked for."""
 
     exit_code = ExitCode.CANNOT
 
 
+class StoreLost(CannotHere):
+    """The store was deleted, moved or replaced while it was open: what was written since then is not in it."""
+
+
 class TunnelUnavailable(CannotHere):
-    """This kind of tunnel, with these options, cannot come up here: a program or a kernel feature is missing."""
+    """A program or a kernel feature is missing, so that this tunnel with these options cannot come up."""
 
 
 class TunnelRefused(CannotHere):
-    """The tunnel came up (or not) and is not what it was asked to be: it failed the proof and is not timed."""
+    """The tunnel failed its proof, because it did not come up or is not what the plan says; it is not timed."""
+
+
+class KeptForDebugging(CannotHere):
+    """A trial failed, and the run ended with its testbed and tunnel still up, as `run --keep` asks."""
 
 
 class TrialFailed(Exception):
-    """A trial ended without a figure, for a reason outside the tunnel's proof; the trial is void."""
+    """A trial ended without a figure, for a reason other than the tunnel's proof; the trial is void."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.raw: dict[str, str] = {}
-        """What the programs had printed by then, by name."""
+        """Output of the programs until then, by name."""
 
 
 class NotBegun(TrialFailed):
-    """A trial was not begun, for want of what an earlier one should have found; that says nothing of its tunnel."""
+    """A trial did not start because an earlier trial did not find the figure that it needs; the tunnel itself may
+    work."""

@@ -1,10 +1,8 @@
-"""Sizes on the wire, and what a link can carry at most (rule 17)."""
+"""Sizes of headers, packets and frames, and the rates that a link can carry (rule 17)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-from tunnelbench.model.plan import TCP_TIMESTAMPS_BYTES
 
 IP_PROTOCOLS = {"icmp": 1, "ipip": 4, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "l2tp": 115}
 """Numbers in IPv4's protocol field (IANA, Assigned Internet Protocol Numbers)."""
@@ -12,30 +10,64 @@ IP_PROTOCOLS = {"icmp": 1, "ipip": 4, "tcp": 6, "udp": 17, "gre": 47, "esp": 50,
 IPV4_HEADER_BYTES = 20
 IPV6_HEADER_BYTES = 40
 IPV6_FRAGMENT_HEADER_BYTES = 8
-"""RFC 8200, section 4.5: in each fragment, behind the IPv6 header; IPv4 has it all in its own header."""
+"""Extension header of each IPv6 fragment (RFC 8200, section 4.5); IPv4 has these fields in its own header."""
 TCP_HEADER_BYTES = 20
+TCP_TIMESTAMPS_BYTES = 12
+"""Time stamp option with its padding, in every segment (RFC 7323). The MSS counts it, the payload does not."""
+TIMESTAMPED_TCP_HEADER_BYTES = TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES
 UDP_HEADER_BYTES = 8
+TCP_HEADERS_BYTES = IPV4_HEADER_BYTES + TIMESTAMPED_TCP_HEADER_BYTES
+"""IPv4 and TCP headers of a data packet, and the length of an acknowledgement."""
+UDP_HEADERS_BYTES = IPV4_HEADER_BYTES + UDP_HEADER_BYTES
+"""IPv4 and UDP headers of a packet."""
+
 ETHERNET_HEADER_BYTES = 14
-ETHERNET_OVERHEAD_BYTES = 38
-"""Header 14, FCS 4, preamble 8, gap 12 (IEEE 802.3)."""
-ETHERNET_MINIMUM_BYTES = 84
-"""The smallest frame, 64 bytes, with preamble and gap."""
+ETHERNET_FCS_BYTES = 4
+ETHERNET_LAYER_1_BYTES = 20
+"""Preamble 8 and gap 12 (IEEE 802.3): the time on the cable that a frame takes in addition to its own length."""
+ETHERNET_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + ETHERNET_FCS_BYTES + ETHERNET_LAYER_1_BYTES
+"""Bytes on the cable in addition to an IP packet: 38."""
+SMALLEST_FRAME_BYTES = 64
+"""Smallest Ethernet frame, FCS included."""
+ETHERNET_MINIMUM_BYTES = SMALLEST_FRAME_BYTES + ETHERNET_LAYER_1_BYTES
+"""Bytes of the smallest frame on the cable: 84."""
+FRAME_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + ETHERNET_FCS_BYTES
+"""Part of a frame size in the sense of RFC 2544 that is not the IP packet: 18."""
+UDP_FRAME_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + UDP_HEADERS_BYTES
+"""Part of a frame size in the sense of RFC 2544 that is not the UDP payload: 46."""
+
+IMIX = ((18, 7), (548, 4), (1472, 1))
+"""Simple Internet mix: UDP payload [bytes] and its number in twelve packets. The frames have 64, 594 and 1518 bytes."""
+
+AEAD_TAG_BYTES = 16
+"""Tag of AES-GCM (RFC 5116, section 5.1) and of ChaCha20-Poly1305 (RFC 8439, section 2.8)."""
+
+
+OnWan = Callable[[int, int], float]
+"""Function from the length of an inner IP packet and the MTU to the bytes on the WAN's cable, such as a tunnel's
+`wire_bytes` [bytes]."""
 
 
 def tcp_packet_bytes(payload_bytes: int) -> int:
-    """IPv4 packet of a TCP segment with time stamps."""
-    return IPV4_HEADER_BYTES + TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES + payload_bytes
+    """Return the length of the IPv4 packet of a TCP segment with time stamps."""
+    return TCP_HEADERS_BYTES + payload_bytes
+
+
+def udp_packet_bytes(payload_bytes: int) -> int:
+    """Return the length of the IPv4 packet of a UDP payload."""
+    return UDP_HEADERS_BYTES + payload_bytes
 
 
 def ethernet_bytes(packet_bytes: int) -> int:
-    """What a device counts for an IP packet: it with Ethernet's header [bytes]."""
+    """Return the bytes that a device counts for an IP packet: the packet with its Ethernet header."""
     return packet_bytes + ETHERNET_HEADER_BYTES
 
 
 def wire_bytes(packet_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> int:
-    """What an IP packet takes on Ethernet, preamble and gap included; a packet over the MTU travels in fragments.
+    """Return the bytes of an IP packet on the cable, preamble and gap included.
 
-    RFC 791 and 8200: all fragments but the last carry a multiple of 8 bytes, each behind a header of its own.
+    A packet larger than the MTU travels in fragments. All fragments but the last carry a multiple of 8 bytes, and each
+    has its own header (RFC 791 and 8200).
     """
     if packet_bytes <= mtu_bytes:
         return max(ETHERNET_MINIMUM_BYTES, packet_bytes + ETHERNET_OVERHEAD_BYTES)
@@ -50,41 +82,30 @@ def wire_bytes(packet_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HE
 
 
 def stream_wire_bytes(record_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> float:
-    """What a record takes on Ethernet in a TCP stream, whose full segments share it out; never in fragments."""
-    segment_bytes = mtu_bytes - ip_header_bytes - TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES
+    """Return the bytes on the cable of a record in a TCP stream of full segments, without fragments."""
+    segment_bytes = mtu_bytes - ip_header_bytes - TIMESTAMPED_TCP_HEADER_BYTES
     return record_bytes * (mtu_bytes + ETHERNET_OVERHEAD_BYTES) / segment_bytes
 
 
-OnWan = Callable[[int, int], float]
-"""What an inner IP packet takes on the WAN's Ethernet, from its length and the MTU [bytes], such as a tunnel's
-`wire_bytes`."""
-
-
-def udp_packet_bytes(payload_bytes: int) -> int:
-    """IPv4 packet of a UDP payload."""
-    return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + payload_bytes
-
-
-def udp_limit_pps(rate_mbps: float, payloads: Sequence[tuple[int, int]], on_wan: OnWan, mtu_bytes: int) -> float:
-    """UDP packets that a link of a given Ethernet rate can carry in one direction [packets/s].
-
-    `payloads` are sizes [bytes] and how often each comes, the other arguments those of `tcp_limit_bps`.
-    """
-    packets = sum(times for _, times in payloads)
-    mean_bytes = sum(widest_bytes(udp_packet_bytes(size), on_wan, mtu_bytes) * times for size, times in payloads)
-    return rate_mbps * 1e6 * packets / (8 * mean_bytes)
-
-
 def widest_bytes(inner_bytes: int, on_wan: OnWan, mtu_bytes: int) -> float:
-    """What a packet takes on the tighter of the two cables: on the WAN the tunnel's headers come on top."""
+    """Return the bytes of an inner packet on the cable of the LAN or the WAN, whichever are more.
+
+    The WAN adds the headers of the tunnel. On the LAN a small packet may fill a minimum frame.
+    """
     return max(wire_bytes(inner_bytes, mtu_bytes), on_wan(inner_bytes, mtu_bytes))
 
 
 def tcp_limit_bps(rate_mbps: float, payload_bytes: int, on_wan: OnWan, mtu_bytes: int) -> float:
-    """TCP payload that a link of a given Ethernet rate can carry in one direction [bit/s].
-
-    The tighter of its two cables counts: on the WAN the tunnel's headers come on top, and a small packet may fill a
-    minimum frame on the LAN.
-    """
+    """Return the TCP payload that a link of an Ethernet rate can carry in one direction [bit/s]."""
     widest = widest_bytes(tcp_packet_bytes(payload_bytes), on_wan, mtu_bytes)
     return rate_mbps * 1e6 * payload_bytes / widest
+
+
+def udp_limit_pps(rate_mbps: float, payloads: Sequence[tuple[int, int]], on_wan: OnWan, mtu_bytes: int) -> float:
+    """Return the UDP packets that a link of an Ethernet rate can carry in one direction [packets/s].
+
+    `payloads` are sizes [bytes] with the number of packets of each size.
+    """
+    packets = sum(times for _, times in payloads)
+    mean_bytes = sum(widest_bytes(udp_packet_bytes(size), on_wan, mtu_bytes) * times for size, times in payloads)
+    return rate_mbps * 1e6 * packets / (8 * mean_bytes)

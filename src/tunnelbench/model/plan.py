@@ -1,64 +1,54 @@
-"""What is to be measured: a plan's tunnels and traffic, and the single trials that follow from it."""
+"""The plan of a run: its tunnels, its traffic and the trials that follow from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 OptionValue = str | int | float | bool
 
 BASELINE_KIND = "none"
-"""The tunnel kind that is no tunnel: every share in a report is a share of its figure."""
+"""Kind of the baseline, which has no tunnel. Each share in a report is a share of the baseline's figure."""
 
 CALIBRATION_KIND = "back-to-back"
-"""Stands where a tunnel's kind does in the records of the calibration: the testers alone, no router between them."""
+"""Kind in the records of the calibration, which measures the testers without a router between them."""
 
 SMALLEST_TCP_PAYLOAD_BYTES = 76
 """Linux takes no MSS below 88 (include/net/tcp.h, TCP_MIN_MSS), and time stamps take 12 of it."""
 
-TCP_TIMESTAMPS_BYTES = 12
-"""RFC 7323: the time stamp option with its padding, in every segment; MSS counts it, the payload does not."""
-
-
 SMALLEST_UDP_PAYLOAD_BYTES = 18
-"""A frame of 64 bytes over IPv4: the smallest that there is."""
+"""UDP payload of the smallest Ethernet frame, 64 bytes, over IPv4."""
 
 LARGEST_UDP_PAYLOAD_BYTES = 8972
-"""What an MTU of 9000 leaves after 20 bytes of IPv4 and 8 of UDP."""
-
-UDP_FRAME_OVERHEAD_BYTES = 46
-"""Ethernet header 14, IPv4 20, UDP 8, FCS 4: a frame size in the sense of RFC 2544 less its payload."""
+"""UDP payload of a packet of 9000 bytes: 20 are for IPv4 and 8 for UDP."""
 
 RFC_2544_FRAME_BYTES = (64, 128, 256, 512, 1024, 1280, 1518)
-"""RFC 2544, section 9.1: the sizes to be used on Ethernet."""
+"""Frame sizes for Ethernet of RFC 2544, section 9.1."""
 
 IMIX_PAYLOAD_BYTES = 0
-"""Stands where a payload does for the simple Internet mix."""
-
-IMIX = ((18, 7), (548, 4), (1472, 1))
-"""UDP payload [bytes] and how often in twelve packets: frames of 64, 594 and 1518 bytes."""
+"""Payload that means the simple Internet mix (`model.frames.IMIX`)."""
 
 
 class Test(StrEnum):
-    """What a trial does."""
+    """The kind of a trial."""
 
-    __test__ = False  # not a test class, whatever pytest thinks of its name
+    __test__ = False  # not a test class, although its name starts with Test
 
     TCP = "tcp"
-    """iperf3, as fast as TCP goes."""
+    """TCP by iperf3, at full speed."""
     SEARCH = "search"
-    """NDR and PDR: repeated searches and a confirming trial, all in one."""
+    """NDR and PDR: repeated searches and a confirming trial in one record."""
     LATENCY = "latency"
     """Delay and its variation, idle and at shares of the PDR."""
     RATE = "rate"
     """UDP one way at a given rate, or flat out."""
     ECHO = "echo"
-    """As `rate`, there and back."""
+    """UDP there and back at a given rate, or flat out."""
     LOSS_CURVE = "loss-curve"
     """Loss against offered load."""
     BURST = "burst"
-    """The longest burst that comes through whole (RFC 9004)."""
+    """The longest burst that arrives without loss (RFC 9004)."""
     SOAK = "soak"
     """UDP for hours or days, second by second."""
 
@@ -67,17 +57,17 @@ FLAT_OUT = "flat-out"
 """The load of a trial that offers as much as the sender can."""
 
 IDLE = "idle"
-"""The load of a latency trial beside which nothing else goes on."""
+"""The load of a latency trial without other traffic."""
 
 IDLE_PPS = 200.0
-"""Packets per second that ask for the delay of an idle path."""
+"""Packets per second that measure the delay of an idle path."""
 
 LATENCY_LOADS = (IDLE, "10%", "50%", "90%")
-"""Shares of the PDR, one trial each."""
+"""Loads of latency trials: idle, and shares of the PDR; one trial each."""
 
 
 class Direction(StrEnum):
-    """Seen from the client: `in` is server to client, `out` is client to server."""
+    """A direction as the client sees it: `in` is server to client, `out` is client to server."""
 
     IN = "in"
     OUT = "out"
@@ -90,13 +80,24 @@ class TunnelSpec:
     kind: str
     """The adapter's name, such as `openvpn`."""
     name: str
-    """What reports call it; unique in a plan."""
+    """Name in reports; unique in a plan."""
     options: Mapping[str, OptionValue] = field(default_factory=dict)
-    """Every option of the adapter, defaults filled in."""
+    """All options of the adapter, defaults included."""
 
     @property
     def is_baseline(self) -> bool:
         return self.kind == BASELINE_KIND
+
+
+LARGEST_RESULT_BYTES = 80_000_000
+"""Largest result that a generator may print for one trial [bytes]; the whole result is kept in memory."""
+
+STREAM_READING_BYTES, SUM_READING_BYTES = 400, 250
+"""Upper estimates of what iperf3 prints for one stream, and for all streams together, at each reading [bytes]; iperf3
+3.12 prints about 350 and 220."""
+
+ENGINE_READING_BYTES = 650
+"""Upper estimate of what the packet engine prints at each reading [bytes]; up to 610 were seen."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class TcpTraffic:
     """TCP through iperf3."""
 
     payload_bytes: tuple[int, ...] = (1448, 76)
-    """TCP payloads of one segment to try [bytes]; where a tunnel's path takes less, the effective one is reported."""
+    """TCP payloads of one segment [bytes]; if a tunnel's path takes less, reports show the effective payload."""
     direction: tuple[Direction, ...] = (Direction.IN, Direction.OUT)
     duration_s: int = 10
     """Timed part of a trial [s]; iperf3 takes whole seconds."""
@@ -114,6 +115,23 @@ class TcpTraffic:
     """Parallel TCP connections."""
     congestion_control: str = "cubic"
     """The kernel's name of the algorithm on both testers."""
+    rate_mbps: tuple[str, ...] = (FLAT_OUT,)
+    """Rates at which the sender offers data, as decimal numbers [Mbit/s], or FLAT_OUT; one trial each."""
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """Load of each trial, as in `TrialSpec.load`."""
+        return tuple("" if rate == FLAT_OUT else rate for rate in self.rate_mbps)
+
+    @property
+    def reading_bytes(self) -> int:
+        """Upper estimate of what iperf3 prints at each reading [bytes]."""
+        return STREAM_READING_BYTES * self.streams + SUM_READING_BYTES
+
+    @property
+    def result_bytes(self) -> float:
+        """Upper estimate of all readings that iperf3 prints for one trial [bytes]."""
+        return self.duration_s / self.interval_s * self.reading_bytes
 
 
 @dataclass(frozen=True)
@@ -124,30 +142,30 @@ class UdpTraffic:
     """UDP payloads to try [bytes]; IMIX_PAYLOAD_BYTES is the mix."""
     direction: tuple[Direction, ...] = (Direction.IN, Direction.OUT)
     tests: tuple[Test, ...] = (Test.SEARCH,)
-    """In the order in which they run: what needs the PDR comes after the search."""
+    """Tests in the order in which they run: tests that need the PDR come after the search."""
     rate: tuple[str, ...] = (FLAT_OUT,)
     """Loads of `rate` and `echo`: packets per second as a decimal number, or FLAT_OUT."""
     duration_s: float = 10.0
-    """Timed part of a trial that is no part of a search [s]."""
+    """Timed part of a trial outside a search [s]."""
     interval_s: float = 1.0
     """Length of one reading in the series [s]."""
     repeats: int = 3
-    """Searches in one record."""
+    """Number of searches in one record."""
     trial_s: float = 1.0
-    """A search's trials, the first ones excepted [s]."""
+    """Duration of a search's trials, except the first ones [s]."""
     confirm_s: float = 30.0
-    """The trial at the NDR that follows the searches [s]; 0: none."""
+    """Duration of the trial at the NDR after the searches [s]; 0: no such trial."""
     search_limit_s: float = 120.0
-    """After so long a search ends with the bounds that it has [s]."""
+    """Longest duration of a search, which then ends with the bounds that it has [s]."""
 
     def loads(self, test: Test) -> tuple[str, ...]:
-        """The loads of a test, one trial each."""
+        """Return the loads of a test, one trial each."""
         if test is Test.LATENCY:
             return LATENCY_LOADS
         return self.rate if test in {Test.RATE, Test.ECHO} else ("",)
 
     def expected_duration_s(self, test: Test) -> float:
-        """About how long one trial of a test takes [s]."""
+        """Return about how long one trial of a test takes [s]."""
         if test is Test.SEARCH:
             return self.repeats * (SEARCH_TRIALS * self.trial_s + SEARCH_WAITS_S) + self.confirm_s + ENGINE_OVERHEAD_S
         if test is Test.LOSS_CURVE:
@@ -159,55 +177,56 @@ class UdpTraffic:
 
 @dataclass(frozen=True)
 class SoakTraffic:
-    """UDP at one rate for long, after all rounds: each tunnel, payload and direction once."""
+    """UDP at one rate for hours, after all rounds: each tunnel, payload and direction once."""
 
     payload_bytes: tuple[int, ...] = (1400,)
     """UDP payloads [bytes]; IMIX_PAYLOAD_BYTES is the mix."""
     direction: tuple[Direction, ...] = (Direction.OUT,)
     duration_s: float = 600.0
-    """How long packets are offered [s]; time in which nobody measured comes on top."""
+    """Time for which packets are offered [s], without the gaps in which no controller ran."""
     rate: str = "90%"
     """A share of the NDR that the searches of the same run found, or packets per second as a decimal number."""
     is_echo: bool = False
-    """There and back."""
+    """True if packets go there and back."""
     with_baseline: bool = False
-    """Whether the baseline soaks, too; it does where it is the only tunnel."""
+    """True if the baseline also has a soak; it always has one if it is the only tunnel."""
 
     @property
     def share(self) -> float | None:
-        """Of the NDR, 0 to 1; None where the rate is given."""
+        """Share of the NDR, 0 to 1; None if the rate is in packets per second."""
         return float(self.rate.removesuffix("%")) / 100 if self.rate.endswith("%") else None
 
 
 SEARCH_TRIALS = 9.0
 SEARCH_WAITS_S = 7.0
-"""About what a search takes: so many full trials, and after each in which packets were lost a second for late ones."""
+"""Approximate cost of a search: full trials, and one second for late packets after each trial with loss."""
 
 LOSS_CURVE_TRIALS = 12
 BURST_S = 30.0
 ENGINE_OVERHEAD_S = 1.3
-"""The engine waits a second for packets that are late [s]."""
+"""Time that the engine adds to a trial, mostly a second for late packets [s]."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a plan file says, checked and with its option lists expanded."""
+    """The content of a plan file, checked and with its option lists expanded."""
 
     name: str
     title: str
     tunnels: tuple[TunnelSpec, ...]
-    """The baseline first: it is added where the file does not name it."""
+    """Tunnels, the baseline first; the baseline is added if the file does not name it."""
     tcp: TcpTraffic | None
     rounds: int = 3
     cipher_speed_s: int | None = None
-    """How long `openssl speed` measures each block of each cipher and digest [s]; None: it does not."""
+    """Duration of `openssl speed` for each block of each cipher and digest [s]; None: no such measurement."""
     udp: UdpTraffic | None = None
     soak: SoakTraffic | None = None
 
     def trials(self) -> tuple[TrialSpec, ...]:
-        """All trials in the order in which they run: rounds outermost, so that slow drift hits all tunnels alike.
+        """Return all trials in the order in which they run.
 
-        What soaks comes last, and once: it needs what the searches found.
+        Rounds are outermost, so that slow drift affects all tunnels alike. Soaks come last and once, because they need
+        the NDR that the searches found.
         """
         order = [
             (round_number, tunnel, *item)
@@ -217,58 +236,41 @@ class Plan:
         ]
         if self.soak:
             soaked = [tunnel for tunnel in self.tunnels if self.soak.with_baseline or not tunnel.is_baseline]
-            order += [
-                (self.rounds, tunnel, size, way, Test.SOAK, self.soak.rate)
-                for tunnel in soaked or self.tunnels
-                for size in self.soak.payload_bytes
-                for way in self.soak.direction
-            ]
+            once = _placed(self.soak, [(Test.SOAK, self.soak.rate)])
+            order += [(self.rounds, tunnel, *item) for tunnel in soaked or self.tunnels for item in once]
         return tuple(TrialSpec(sequence, *item) for sequence, item in enumerate(order, start=1))
 
     def _items(self) -> list[tuple[int, Direction, Test, str]]:
-        """Payload, direction, test and load of each trial of one tunnel in one round."""
-        items = []
-        if self.tcp:
-            items += [(size, way, Test.TCP, "") for size in self.tcp.payload_bytes for way in self.tcp.direction]
-        if self.udp:
-            items += [
-                (size, way, test, load)
-                for size in self.udp.payload_bytes
-                for way in self.udp.direction
-                for test in self.udp.tests
-                for load in self.udp.loads(test)
-            ]
-        return items
+        """Return payload, direction, test and load of each trial of one tunnel in one round."""
+        udp = [(test, load) for test in self.udp.tests for load in self.udp.loads(test)] if self.udp else []
+        tcp = [(Test.TCP, load) for load in self.tcp.loads] if self.tcp else []
+        return [*_placed(self.tcp, tcp), *_placed(self.udp, udp)]
 
     def calibrations(self) -> tuple[TrialSpec, ...]:
-        """What the testers do back to back before the first trial, in round 0: each payload and direction once.
+        """Return the trials of round 0, which measure the testers back to back: each payload and direction once.
 
-        With UDP flat out one way, there and back where the plan has that, and an idle delay where it asks for delays.
+        For UDP that is flat out one way, flat out there and back if the plan has echo trials, and the idle delay if it
+        has latency trials.
         """
         testers = TunnelSpec(CALIBRATION_KIND, "testers back to back")
-        wanted = []
-        if self.tcp:
-            wanted += [(size, way, Test.TCP, "") for size in self.tcp.payload_bytes for way in self.tcp.direction]
-        if self.udp:
-            kinds = [(Test.RATE, FLAT_OUT)]
-            kinds += [(Test.ECHO, FLAT_OUT)] if Test.ECHO in self.udp.tests else []
-            kinds += [(Test.LATENCY, IDLE)] if Test.LATENCY in self.udp.tests else []
-            wanted += [
-                (size, way, *kind) for size in self.udp.payload_bytes for way in self.udp.direction for kind in kinds
-            ]
+        tests = self.udp.tests if self.udp else ()
+        udp = [(Test.RATE, FLAT_OUT)]
+        udp += [(Test.ECHO, FLAT_OUT)] if Test.ECHO in tests else []
+        udp += [(Test.LATENCY, IDLE)] if Test.LATENCY in tests else []
+        wanted = [*_placed(self.tcp, [(Test.TCP, "")]), *_placed(self.udp, udp)]
         return tuple(
             TrialSpec(position - len(wanted), 0, testers, *item) for position, item in enumerate(wanted, start=1)
         )
 
     def expected_duration_s(self) -> float:
-        """About how long the trials take [s]: an estimate, for people who wait."""
+        """Return about how long the trials take [s]."""
         measured = (*self.calibrations(), *self.trials())
         blocks = self.rounds * len(self.tunnels) if self.tcp or self.udp else 0
         blocks += sum(spec.test is Test.SOAK for spec in measured)
         return blocks * BLOCK_OVERHEAD_S + sum(self.expected_trial_s(spec) for spec in measured)
 
     def expected_trial_s(self, spec: TrialSpec) -> float:
-        """About how long one trial takes [s]."""
+        """Return about how long one trial takes [s]."""
         if self.soak and spec.test is Test.SOAK:
             return self.soak.duration_s + ENGINE_OVERHEAD_S
         if self.udp and spec.test is not Test.TCP:
@@ -276,23 +278,32 @@ class Plan:
         return self.tcp.duration_s + TRIAL_OVERHEAD_S if self.tcp else 0.0
 
     def longest_trial_s(self, spec: TrialSpec) -> float:
-        """About how long one trial takes at most [s]: some end when they have found something, or at a limit."""
+        """Return about how long one trial takes at most [s]: searches end at a limit."""
         if self.udp and spec.test is Test.SEARCH:
             return self.udp.repeats * (self.udp.search_limit_s + self.udp.trial_s) + self.udp.confirm_s
         expected_s = self.expected_trial_s(spec)
         return expected_s * 2 if spec.test in {Test.LOSS_CURVE, Test.BURST} else expected_s
 
 
+def _placed(
+    traffic: TcpTraffic | UdpTraffic | SoakTraffic | None, tests: Sequence[tuple[Test, str]]
+) -> list[tuple[int, Direction, Test, str]]:
+    """Return each test and load with each payload and direction of some traffic; none without traffic."""
+    if traffic is None:
+        return []
+    return [(size, way, *test) for size in traffic.payload_bytes for way in traffic.direction for test in tests]
+
+
 BLOCK_OVERHEAD_S = 2.0
-"""About what bringing a tunnel up, proving it and warming it up takes [s]."""
+"""Approximate time to bring a tunnel up, prove it and warm it up [s]."""
 
 TRIAL_OVERHEAD_S = 0.1
-"""About what iperf3 takes beyond its test [s]."""
+"""Approximate time of iperf3 in addition to its test [s]."""
 
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One measurement of one thing for one duration."""
+    """One planned trial: a tunnel, a payload, a direction, a test and a load, in one round."""
 
     sequence: int
     """Place in the run, from 1; the calibration before it has numbers up to 0."""
@@ -304,16 +315,22 @@ class TrialSpec:
     direction: Direction
     test: Test = Test.TCP
     load: str = ""
-    """What is offered, as the plan says it: `flat-out`, packets per second, `idle`, a share of the PDR such as `50%`;
-    empty where the test finds out."""
+    """Offered load as in the plan: `flat-out`, packets per second, `idle`, a share of the PDR such as `50%`; empty if
+    the test finds the load. TCP: the rate at which the plan paces the sender [Mbit/s]; empty if TCP is not paced."""
 
     @property
     def payload(self) -> str:
-        """The payload for people."""
+        """Payload in words."""
         return "imix" if self.test is not Test.TCP and not self.payload_bytes else str(self.payload_bytes)
 
     @property
     def what(self) -> str:
-        """Payload, direction and, of UDP, test and load, in a few words such as `18 out search`."""
-        words = [self.payload, self.direction, *([self.test, self.load] if self.test is not Test.TCP else [])]
+        """Payload and direction, for UDP also test and load, such as `18 out search`."""
+        is_tcp = self.test is Test.TCP
+        words = [self.payload, self.direction, *([paced_text(self.load)] if is_tcp else [self.test, self.load])]
         return " ".join(word for word in words if word)
+
+
+def paced_text(load: str) -> str:
+    """Return the load of a TCP trial in words; empty if TCP is not paced."""
+    return f"at {load} Mbit/s" if load else ""

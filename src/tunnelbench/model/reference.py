@@ -1,4 +1,4 @@
-"""Published results: what was measured, by whom, how, and what it may be compared with."""
+"""Published results with their source, their method and the class of their comparability."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+CPU_PART_COLUMNS = ("cpu_usr_pct", "cpu_sys_pct", "cpu_sirq_pct")
+"""Columns for the parts of the router's CPU time [%], as `top` names them."""
+
 
 class Comparable(StrEnum):
-    """Whether figures of a class may stand beside those of a run."""
+    """An answer to the question if figures of a class can be compared with those of a run."""
 
     YES = "yes"
     CARE = "care"
-    """A comparison says what is unlike."""
+    """The comparison states the differences."""
     NO = "no"
 
 
 @dataclass(frozen=True)
 class Comparability:
-    """How a class of figures was come by."""
+    """A class of published figures by the way in which they were measured."""
 
     name: str
-    """Such as `through-device`."""
+    """Name, such as `through-device`."""
     comparable: Comparable
     meaning: str
-    """In words, to stand wherever such a figure is shown."""
+    """Description that is shown with each figure of the class."""
 
     @property
     def label(self) -> str:
@@ -33,18 +36,18 @@ class Comparability:
 
 @dataclass(frozen=True)
 class Reference:
-    """A published table, its cells as published."""
+    """A published table with its cells as published."""
 
     name: str
     title: str
     source: str
-    """Author, title, and where it was published."""
+    """Author, title and place of publication."""
     url: str
-    """Empty: not known."""
+    """Address; empty: not known."""
     date: str
-    """ISO 8601 as far as it is known, else what is known instead."""
+    """Date in ISO 8601 as far as it is known, else a description of the time."""
     method: str
     comparability: Comparability
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]
-    """Text by column; an empty cell is not stated."""
+    """Text by column; an empty cell means that the source does not state the value."""

@@ -1,6 +1,6 @@
-"""What was found: checks, counted figures of a trial, and records as they are stored.
+"""The results of a run: checks, figures of TCP trials, and records as they are stored.
 
-Counted things are stored as integers (or seconds of CPU); rates and shares are properties that follow from them.
+Counts are stored as integers (or seconds of CPU time); rates and shares are properties that follow from them.
 """
 
 from __future__ import annotations
@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.plan import TrialSpec
-
-if TYPE_CHECKING:
-    from tunnelbench.model.udp import UdpMeasurement  # which is made of what is here
+from tunnelbench.model.udp import UdpMeasurement
 
 
 class Verdict(StrEnum):
-    """What a check says of a trial, from harmless to fatal."""
+    """The verdict of a check, from harmless to fatal."""
 
     OK = "ok"
     NOTE = "note"
@@ -26,25 +25,25 @@ class Verdict(StrEnum):
 
     @property
     def severity(self) -> int:
-        return _SEVERITY[self]
+        return _SEVERITIES[self]
 
 
-_SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
+_SEVERITIES = {verdict: place for place, verdict in enumerate(Verdict)}
 
 
 class Outcome(StrEnum):
-    """What became of a planned trial."""
+    """The outcome of a planned trial."""
 
     MEASURED = "measured"
-    """Timed; its class says how far the figure is to be trusted."""
+    """The trial was timed; its class states how reliable the figure is."""
     VOID = "void"
-    """Started, and ended without a figure that counts."""
+    """The trial started, and ended without a valid figure."""
     REFUSED = "refused"
-    """The tunnel failed its proof and was not timed."""
+    """The tunnel did not come up, or failed its proof, and was not timed."""
     UNAVAILABLE = "unavailable"
-    """This machine cannot do it."""
+    """This machine cannot run the trial: a program, a kernel feature or an adapter is missing."""
     GIVEN_UP = "given-up"
-    """Not tried, because the tunnel had failed too often in a row."""
+    """The trial was not started, because the tunnel had failed too often in a row."""
 
 
 @dataclass(frozen=True)
@@ -52,58 +51,27 @@ class Check:
     """One check of one trial or of one tunnel."""
 
     name: str
-    """Short and stable, such as `outer-protocol`."""
+    """Name, short and stable, such as `outer-protocol`."""
     verdict: Verdict
     reason: str
-    """In words, with the figures that decided."""
+    """Reason in words, with the figures that decided."""
     rule: int
-    """The rule of docs/methodology.md that it serves."""
+    """Number of its rule in docs/methodology.md."""
 
 
 def worst(checks: tuple[Check, ...]) -> Verdict:
-    """The gravest verdict of all, `ok` where there are no checks."""
+    """Return the most serious verdict of all checks; `ok` if there are none."""
     return max((check.verdict for check in checks), key=lambda verdict: verdict.severity, default=Verdict.OK)
 
 
-@dataclass(frozen=True)
-class CpuUsage:
-    """CPU time of one set of CPUs between two readings."""
-
-    cpus: tuple[int, ...]
-    wall_s: float
-    """Between the readings, on the monotonic clock [s]."""
-    idle_s: float
-    """Idle and iowait, summed over the CPUs [s]."""
-    user_s: float
-    system_s: float
-    softirq_s: float
-    """user, system, softirq (with hard interrupts): by clock ticks, which lie on an idle CPU; indicative only [s]."""
-    steal_s: float
-    """Taken by the hypervisor [s]."""
-
-    @property
-    def busy_s(self) -> float:
-        """wall - idle - iowait, summed over the CPUs [s]."""
-        return max(0.0, self.wall_s * len(self.cpus) - self.idle_s)
-
-    @property
-    def busy_share(self) -> float:
-        """busy over all time of these CPUs, 0 to 1."""
-        return self.busy_s / (self.wall_s * len(self.cpus))
-
-
-@dataclass(frozen=True)
-class Ping:
-    """The router's answers to the client through a trial."""
-
-    sent: int
-    answered: int
-    worst_ms: float | None
+def reasons_of_void(checks: tuple[Check, ...]) -> tuple[str, ...]:
+    """Return the reasons of the checks that are void."""
+    return tuple(check.reason for check in checks if check.verdict is Verdict.VOID)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """One reading of the series."""
+    """One interval of iperf3's series."""
 
     start_s: float
     end_s: float
@@ -112,97 +80,28 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class PathCounters:
-    """Packets of one trial, counted from just before the traffic to just after it."""
-
-    data_packets: int
-    """TCP packets that arrived at the receiver's interface."""
-    data_bytes: int
-    """Bytes of those packets on the interface, Ethernet header included, FCS not."""
-    ack_packets: int
-    """Packets that arrived back at the sender's interface."""
-    forwarded_packets: int
-    """`Ip: ForwDatagrams` of the router."""
-    outer_expected_packets: int
-    outer_expected_bytes: int
-    """On the WAN, both directions, of the protocol and port that the tunnel is to use; IP header included. The server's
-    own TCP is seen here before it is cut into segments, so of plain IP the packets are fewer than on the wire."""
-    outer_other_packets: int
-    outer_other_bytes: int
-    """On the WAN, both directions, anything else that is IP."""
-    wan_packets: int
-    """Frames on the WAN, both directions, as the far end's device counts them."""
-    fragments_created: int
-    """`Ip: FragCreates`, router, server and the tunnel's far end together."""
-    reassembled: int
-    """`Ip: ReasmOKs`, router, server and the tunnel's far end together."""
-    dropped_packets: int
-    """Drops on the interfaces of the path."""
-
-
-@dataclass(frozen=True)
-class CpuInterval:
-    """How long the router's CPUs were busy in a part of a trial."""
-
-    start_s: float
-    end_s: float
-    """Since data began to flow, negative before that [s]."""
-    busy_s: float
-    """Summed over the CPUs [s]."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """What was counted in a window that lies wholly inside the traffic: rates and CPU shares come from it.
-
-    A sender's last buffer still arrives when iperf3's clock has stopped; counts from before to after the traffic hold
-    it, and would make short or slow trials look busier than they were.
-    """
-
-    duration_s: float
-    """Length of the window on the monotonic clock [s]."""
-    data_packets: int
-    ack_packets: int
-    """As in PathCounters, within the window."""
-    router_cpu: CpuUsage
-    tester_cpu: CpuUsage
-    busiest_tester_share: float
-    """Share of time in which the busiest of the testers' CPUs was busy, 0 to 1; the tunnel's far end is one of them."""
-    daemon_cpu_s: float | None
-    """CPU time of the tunnel's processes on the router [s]; None: there are none."""
-    daemon_cpu_method: str
-    """`schedstat` (ns), `ticks` (10 ms) or empty."""
-    router_by_cpu: tuple[CpuUsage, ...] = ()
-    """As `router_cpu`, each CPU by itself; empty in records of before this was kept."""
-    program_cpu_s: Mapping[str, float] = field(default_factory=dict)
-    """`daemon_cpu_s` by the name of the program [s]."""
-    intervals: tuple[CpuInterval, ...] = ()
-    """The router's CPUs over time, from before the traffic on; empty in records of before this was kept."""
-    far_end_busy_share: float | None = None
-    """Share of time in which the tunnel's far end was busy, 0 to 1, where it is a machine of its own; None: it is the
-    server."""
-
-    def busy_share_of(self, interval: CpuInterval) -> float:
-        """Share of the router's CPUs that was busy in one of the intervals, 0 to 1."""
-        available_s = (interval.end_s - interval.start_s) * len(self.router_cpu.cpus)
-        return min(1.0, interval.busy_s / available_s)
-
-
-@dataclass(frozen=True)
 class Sender:
-    """What the sender's kernel says of the test's connection, half-way through (tcp_info in include/uapi/linux/tcp.h).
+    """The connection of the test in the sender's kernel, in the middle of the test (tcp_info in
+    include/uapi/linux/tcp.h).
 
-    With several streams, of the one that had sent most.
+    With several streams, the figures are those of the stream that had sent most.
     """
 
     busy_s: float
-    """With data to send or not yet acknowledged [s]."""
+    """Time in which the sender had data that were not sent or not acknowledged [s]."""
     receiver_window_s: float
-    """Of that: held back by the receiver's window [s]."""
+    """Part of `busy_s` in which the receiver's window limited the sender [s]."""
     send_buffer_s: float
-    """Of that: held back by its own send buffer [s]."""
+    """Part of `busy_s` in which the send buffer limited the sender [s]."""
     rtt_ms: float
     """Smoothed round trip time, queues included [ms]."""
+
+
+PACED_SHARE = 0.95
+"""Share of the plan's rate from which a paced TCP trial carried that rate."""
+
+APPLICATION_LIMITED_SHARE = 0.2
+"""Share of the time with data in flight below which the sending program limited a TCP trial (rule 7)."""
 
 
 @dataclass(frozen=True)
@@ -210,30 +109,37 @@ class TcpMeasurement:
     """The figures of one TCP trial."""
 
     duration_s: float
-    """Timed by the receiver [s]."""
+    """Duration of the test by the receiver's clock [s]."""
     bytes_received: int
     """TCP payload that the receiver had read when the test ended [bytes]."""
     bytes_sent: int
-    """TCP payload that the sender had handed to its kernel by then; what lies between was under way [bytes]."""
+    """TCP payload that the sender had handed to its kernel by then; the difference was in transit [bytes]."""
     retransmits: int | None
     mss_bytes: int | None
     """Effective payload of a full segment as the sender's kernel sees it, options deducted [bytes]."""
     counters: PathCounters
     window: Window
     bracket_s: float
-    """From the reading before the traffic to the one after it [s]."""
+    """Time from the reading before the traffic to the one after it [s]."""
     foreign_cpu_s: float
-    """CPU time of processes that are not ours on the CPUs of the testbed, over the bracket [s]."""
+    """CPU time of background load on the CPUs of the testbed, over the bracket [s]."""
     ping: Ping
     physical_limit_bps: float | None
-    """What the link can carry of this payload through this tunnel [bit/s]; None: no rate limit."""
+    """Rate of this payload that the link can carry through this tunnel [bit/s]; None: the link has no limit."""
     intervals: tuple[Interval, ...] = ()
     sender: Sender | None = None
-    """What held the sender back; None: its kernel did not tell, or the record is of before this was kept."""
+    """State of the sender; None: its kernel did not report it."""
 
     @property
     def throughput_bps(self) -> float:
         return self.bytes_received * 8 / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def sender_busy_share(self) -> float | None:
+        """Share of the time until half-way in which the sender had data in flight, 0 to 1; None: unknown."""
+        if self.sender is None or not self.duration_s:
+            return None
+        return min(1.0, self.sender.busy_s / (self.duration_s / 2))
 
     @property
     def data_pps(self) -> float:
@@ -247,13 +153,8 @@ class TcpMeasurement:
 
     @property
     def carried_packets(self) -> int:
-        """Packets that the router carried for this trial, data and ACKs, from before the traffic to after it."""
+        """Packets that the router carried for this trial, data and ACKs, over the bracket."""
         return self.counters.data_packets + self.counters.ack_packets
-
-    @property
-    def carried_pps(self) -> float:
-        """Packets per second that the router carried, data and ACKs."""
-        return self.data_pps + self.ack_pps
 
     @property
     def router_busy_share(self) -> float:
@@ -268,14 +169,12 @@ class TcpMeasurement:
     @property
     def daemon_busy_share(self) -> float | None:
         """Time of the tunnel's processes on the router as a share of one CPU; None: there are none."""
-        spent_s = self.window.daemon_cpu_s
-        return None if spent_s is None else spent_s / self.window.duration_s
+        return self.window.daemon_busy_share
 
     @property
     def cpu_s_per_million_packets(self) -> float | None:
         """Router CPU seconds per million packets carried, ACKs counted as packets."""
-        packets = self.window.data_packets + self.window.ack_packets
-        return self.window.router_cpu.busy_s * 1e6 / packets if packets else None
+        return self.window.cpu_s_per_million_packets
 
     @property
     def cpu_s_per_gigabit(self) -> float | None:
@@ -284,40 +183,60 @@ class TcpMeasurement:
         return self.window.router_cpu.busy_s * 1e9 / payload_bits if payload_bits else None
 
 
+Measurement = TcpMeasurement | UdpMeasurement
+"""The figures of one trial. A soak has a UdpMeasurement without counts: its series is stored in tables of its own."""
+
+
+GENERATORS = ("iperf3", "tunnelbench-engine")
+"""Programs that make the traffic, as `TunnelProof.versions` names them."""
+
+
 @dataclass(frozen=True)
 class TunnelProof:
-    """What a tunnel was when it was up: the evidence that it is what the plan says."""
+    """The evidence that a running tunnel has the kind, cipher and digest that the plan names."""
 
     checks: tuple[Check, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Program and crypto library at each end: `router.openvpn`, `server.openvpn`, `router.openssl`, ..."""
+    """Program and crypto library at each end: `router.openvpn`, `router.openssl`, ...; also `client.iperf3`, ..."""
     configuration: Mapping[str, str] = field(default_factory=dict)
     """Rendered configuration files and command lines, secrets left out, by end and name."""
     inner_mtu_bytes: int | None = None
+    is_encrypted: bool | None = None
+    """True if the running tunnel has a cipher. The check `payload-pattern` shows that it hides the payload. None:
+    unknown."""
     raw: Mapping[str, str] = field(default_factory=dict)
-    """Output of the programs that were asked."""
+    """Output of the programs that the proof queried."""
 
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """One row of the store: a planned trial and what became of it."""
+    """One row of the store: a planned trial and its result."""
 
     spec: TrialSpec
     outcome: Outcome
     reason: str
-    """Why there is no figure; empty where there is one."""
+    """Reason for which there is no figure; empty if there is one."""
     started_at: str
     ended_at: str
     """UTC, ISO 8601."""
     checks: tuple[Check, ...] = ()
-    tcp: TcpMeasurement | None = None
+    measurement: Measurement | None = None
+    """The figures; None: the trial has none."""
     proof: TunnelProof | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
-    """Tool output as it came: iperf3's JSON of both ends, ping, counters before and after."""
+    """Unchanged output of the tools: iperf3's JSON of both ends, ping, counters before and after."""
     waited_for_quiet_s: float | None = None
-    """How long other load held the trial up before it started [s]; None: not known, or it never came to that."""
-    udp: UdpMeasurement | None = None
-    """The figures of a UDP trial, `tcp` those of a TCP trial."""
+    """Time that the trial waited for background load to end [s]; None: unknown, or the trial did not start."""
+
+    @property
+    def tcp(self) -> TcpMeasurement | None:
+        """The figures of a TCP trial; None: the trial is of another kind, or has no figures."""
+        return self.measurement if isinstance(self.measurement, TcpMeasurement) else None
+
+    @property
+    def udp(self) -> UdpMeasurement | None:
+        """The figures of a UDP trial or a soak; None: the trial is of another kind, or has no figures."""
+        return self.measurement if isinstance(self.measurement, UdpMeasurement) else None
 
     @property
     def verdict(self) -> Verdict:
@@ -325,20 +244,37 @@ class TrialRecord:
         return worst(self.checks) if self.outcome is Outcome.MEASURED else Verdict.VOID
 
     @property
+    def has_failed(self) -> bool:
+        """True if the trial was tried and is void, by an error or by a check."""
+        return self.verdict is Verdict.VOID and self.outcome not in {Outcome.UNAVAILABLE, Outcome.GIVEN_UP}
+
+    @property
+    def void_reasons(self) -> tuple[str, ...]:
+        """Reasons why the trial has no valid figure; empty if it has one."""
+        return (self.reason,) if self.reason else reasons_of_void(self.checks)
+
+    @property
     def counts(self) -> bool:
-        """Whether its figure goes into the statistics."""
-        has_figure = self.tcp is not None or self.udp is not None
+        """True if the figures of the trial are part of the statistics."""
+        has_figure = self.measurement is not None
         return self.outcome is Outcome.MEASURED and has_figure and self.verdict is not Verdict.VOID
+
+
+RUNNING = "running"
+"""Status of a run that a process is measuring, or was when it was killed."""
+
+IMPORTED = "imported"
+"""Status of a run that was measured on another machine and imported."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run: what was asked, where, and on what machine."""
+    """One run: its plan, its testbed and its machine."""
 
     run_id: str
     started_at: str
     ended_at: str | None
-    """UTC, ISO 8601; None while it runs, or where it was killed."""
+    """UTC, ISO 8601; None while the run lasts, or if it was killed."""
     status: str
     """`running`, `done`, `interrupted`, `failed`, `killed`; `imported`: measured elsewhere."""
     plan_name: str
@@ -348,11 +284,11 @@ class RunRecord:
     testbed_name: str
     testbed_text: str
     host_facts: Mapping[str, Any]
-    """Kernel, CPU, memory, versions; what the figures were taken on."""
+    """Facts of the machine: kernel, CPU, memory, versions."""
     trials_planned: int
     trials_recorded: int
     tunnelbench_version: str
     speeds_recorded: int | None = None
-    """How many speeds of ciphers are stored; None: none was to be measured."""
+    """Number of cipher speeds that are stored; None: the plan asks for none."""
     notes: tuple[str, ...] = ()
-    """What a reader must know of the whole run, such as too few CPUs."""
+    """Notes on the whole run, such as too few CPUs."""

@@ -16,60 +16,61 @@ OFFERED_TOLERANCE = 0.001
 
 @dataclass(frozen=True)
 class SearchPoint:
-    """One trial of a search, or one load of a loss curve: what was offered, and what came of it."""
+    """One trial of a search, or one load of a loss curve: the offered and the forwarded packets."""
 
     duration_s: float
-    """Intended [s]."""
+    """Intended duration [s]."""
     intended_pps: float
     intended_packets: int
     offered_packets: int
-    """Sent."""
+    """Packets sent."""
     forwarded_packets: int
-    """Arrived in time, each counted once."""
+    """Packets that arrived in time, each counted once."""
     receiver_dropped_packets: int = 0
-    """Arrived at the receiving tester, whose socket dropped them: no loss of the router's (rule 9)."""
+    """Packets that arrived at the receiving tester and that its socket dropped; the router did not lose them (rule
+    9)."""
     stalls: int = 0
-    """How often the sender was late by more than a millisecond; it then makes up for it above the intended rate."""
+    """Number of times that the sender was late by more than a millisecond; it then sends faster than intended."""
     is_repeated: bool = False
-    """Packets were lost or missing where the sender had stalled, and the same was tried again: this one says nothing of
-    the path (rule 8)."""
+    """True if packets were lost or missing while the sender had a stall, so that the load was measured again. This
+    trial then says nothing about the path (rule 8)."""
 
     @property
     def lost_packets(self) -> int:
-        """Lost on the path."""
+        """Packets lost on the path."""
         return max(0, self.offered_packets - self.forwarded_packets - self.receiver_dropped_packets)
 
     @property
     def loss_ratio(self) -> float:
-        """Lost on the path over offered, 0 to 1."""
+        """Packets lost on the path divided by packets offered, 0 to 1."""
         return self.lost_packets / self.offered_packets if self.offered_packets else 0.0
 
     @property
     def forwarding_rate_pps(self) -> float:
-        """Packets that came through per second of offering."""
+        """Packets that arrived, per second in which load was offered."""
         return self.forwarded_packets / self.duration_s
 
     @property
     def is_short(self) -> bool:
-        """Whether less was offered than intended (rule 7)."""
+        """True if less was offered than intended (rule 7)."""
         return self.offered_packets < self.intended_packets * (1 - OFFERED_TOLERANCE)
 
     @property
     def is_void(self) -> bool:
-        """Whether a tester, not the path, decided: it says nothing of the router."""
+        """True if a tester, and not the path, determined the result; the trial then says nothing about the router."""
         return self.is_short or self.receiver_dropped_packets > 0
 
     def satisfies(self, loss_ratio: float) -> bool:
-        """Whether no more than that share was lost, and the testers kept up."""
+        """Return True if at most the given share was lost, and the testers offered the intended load."""
         return not self.is_void and self.loss_ratio <= loss_ratio
 
 
 @dataclass(frozen=True)
 class Classification:
-    """When a load counts as carried: the part of an MLRsearch goal that all loss ratios share.
+    """The part of an MLRsearch goal that all loss ratios share: when a load counts as carried.
 
     The words are those of draft-ietf-bmwg-mlrsearch: a load is a lower bound when bad trials take at most
-    `exceed_ratio` of `duration_sum_s`, trials shorter than `final_trial_s` weighing less.
+    `exceed_ratio` of `duration_sum_s`. Trials shorter than `final_trial_s` weigh less.
     """
 
     final_trial_s: float = 1.0
@@ -79,14 +80,14 @@ class Classification:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a search found for one loss ratio; None where no trial tells."""
+    """The bounds that a search found for one loss ratio; None: no trial shows this bound."""
 
     lower: SearchPoint | None
-    """The highest load that was carried: its best trial of the longest duration."""
+    """The best trial of the longest duration at the highest load that was carried."""
     upper_pps: float | None
-    """The lowest load that was not."""
+    """The lowest load that was not carried [packets/s]."""
     upper_is_testers: bool = False
-    """Whether the testers failed at the upper bound, not the path: the path may carry more."""
+    """True if the testers, and not the path, failed at the upper bound; the path may carry more."""
 
     @property
     def lower_pps(self) -> float | None:
@@ -95,7 +96,7 @@ class Bounds:
 
     @property
     def relative_width(self) -> float | None:
-        """Distance of the bounds over the upper one; None where one is missing."""
+        """Difference of the bounds divided by the upper bound; None: a bound is missing."""
         if self.lower is None or self.upper_pps is None:
             return None
         return (self.upper_pps - self.lower.intended_pps) / self.upper_pps
@@ -107,7 +108,7 @@ class SearchRun:
 
     points: tuple[SearchPoint, ...]
     ended: str = ""
-    """Why it ended before its bounds were as close as asked for; empty where it did not."""
+    """Reason for which the search ended before its bounds were close enough; empty if they were."""
     classification: Classification = field(default_factory=Classification)
 
     @property
@@ -116,7 +117,7 @@ class SearchRun:
 
     @property
     def trial_s(self) -> float:
-        """Seconds for which load was offered."""
+        """Time in which the search offered load [s]."""
         return sum(point.duration_s for point in self.points)
 
     def bounds(self, loss_ratio: float) -> Bounds:
@@ -124,12 +125,17 @@ class SearchRun:
         return bounds(self.points, loss_ratio, self.classification)
 
 
+def lower_bounds(searches: Iterable[SearchRun], loss_ratio: float) -> list[float]:
+    """Return the highest load that each search found to be carried [packets/s]; searches without one are left out."""
+    return [pps for run in searches if (pps := run.bounds(loss_ratio).lower_pps) is not None]
+
+
 def bounds(points: Iterable[SearchPoint], loss_ratio: float, rule: Classification) -> Bounds:
     """The tightest bounds that some trials give.
 
-    The upper one is the lowest load that was not carried, the lower one the highest below it that was, so that a lucky
-    trial at a high load counts for nothing. Where a search ended before the full number of trials settled a bound,
-    the majority of those that were made stands for it.
+    The upper bound is the lowest load that was not carried. The lower bound is the highest carried load below the upper
+    bound, so that a trial that passed by chance at a higher load does not count. If a search ended before enough trials
+    decided a load, the majority of its trials at that load decides.
     """
     by_load: dict[float, list[SearchPoint]] = {}
     for point in points:
@@ -150,10 +156,7 @@ def bounds(points: Iterable[SearchPoint], loss_ratio: float, rule: Classificatio
 
 
 def _settled(trials: Sequence[SearchPoint], loss_ratio: float, rule: Classification) -> bool | None:
-    """Whether a load is carried; None where more trials could still turn it either way.
-
-    The optimistic and the pessimistic estimate of draft-ietf-bmwg-mlrsearch, section "Load classification".
-    """
+    """Return True if a load is carried, False if not, None if further trials could still change the result."""
     good_s = bad_s = short_good_s = short_bad_s = 0.0
     for trial in trials:
         is_good, is_long = trial.satisfies(loss_ratio), trial.duration_s >= rule.final_trial_s
@@ -170,7 +173,7 @@ def _settled(trials: Sequence[SearchPoint], loss_ratio: float, rule: Classificat
 
 
 def _majority(trials: Sequence[SearchPoint], loss_ratio: float) -> bool:
-    """Whether the trials of the longest duration at a load were mostly good."""
+    """Return True if at least half of the longest trials at a load were good."""
     longest_s = max(trial.duration_s for trial in trials)
     longest = [trial.satisfies(loss_ratio) for trial in trials if trial.duration_s >= longest_s]
     return sum(longest) * 2 >= len(longest)
@@ -182,6 +185,6 @@ def _best(trials: Sequence[SearchPoint], loss_ratio: float) -> SearchPoint:
 
 
 def _is_testers(trials: Sequence[SearchPoint], loss_ratio: float) -> bool:
-    """Whether every trial that failed did so by the testers' fault."""
+    """Return True if every trial that failed did so because of the testers."""
     failed = [trial for trial in trials if not trial.satisfies(loss_ratio)]
     return all(trial.is_void and trial.loss_ratio <= loss_ratio for trial in failed)

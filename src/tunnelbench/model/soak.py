@@ -1,4 +1,4 @@
-"""A soak: UDP for hours or days. What was counted each second, in the parts in which somebody measured."""
+"""A soak: UDP for hours or days, with counts for each second, in one part for each controller that measured."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check
 from tunnelbench.model.udp import UdpCounts
 
-INTERVAL_S = 1.0
-"""Of the series."""
+SOAK_INTERVAL_S = 1.0
+"""Interval of the series [s]."""
 
 CHUNK_READINGS = 5
-"""So many readings are stored at once: a crash loses at most as many seconds of the series."""
+"""Number of readings that are stored together; a crash loses at most this many seconds of the series."""
 
 RESTART, REKEY = "restart", "rekey"
-"""What an event is: a daemon began anew, or was started anew; the ends agreed on new keys."""
+"""Kinds of event: a daemon restarted or was started again; the ends agreed on new keys."""
 
 
 @dataclass(frozen=True)
@@ -26,34 +26,36 @@ class SoakReading:
 
     start_s: float
     end_s: float
-    """Since the part's first packet [s]."""
+    """Time since the part's first packet [s]."""
     sent_packets: int
     received_packets: int
-    """In time, each counted once; of an echo, answers to what was sent in this interval."""
+    """Packets that arrived in time, each counted once; in an echo, answers to what was sent in this interval."""
     missing_packets: int
-    """Left out by the numbers of what arrived, what the testers' sockets dropped included; below zero where packets of
-    an earlier interval came after all. Of an echo: sent in this interval, and without an answer."""
+    """Packets missing in the sequence numbers that arrived; in an echo, packets of this interval without an answer.
+
+    Drops of the testers' sockets are included. The number is negative if packets of an earlier interval arrived.
+    """
     late_packets: int | None
-    """After a second, among the missing. None: the two clocks are not one."""
+    """Packets that arrived after more than a second; they also count as missing. None: the testers have two clocks."""
     duplicated_packets: int
     reordered_packets: int
     corrupted_packets: int
     tester_dropped_packets: int
-    """Dropped by a tester's socket: not the router's loss."""
+    """Packets dropped by a tester's socket; they are not the router's loss."""
     delay_p50_ns: float | None = None
     delay_p99_ns: float | None = None
     delay_max_ns: float | None = None
-    """Of an echo, there and back."""
+    """Delays; in an echo, there and back."""
     router_busy_share: float | None = None
-    """Of the router's CPUs, in about the same time. None: nobody looked."""
+    """Busy share of the router's CPUs in about the same time; None: unknown."""
 
 
 @dataclass(frozen=True)
 class SoakEvent:
-    """Something that happened to the tunnel."""
+    """An event of the tunnel."""
 
     at_s: float
-    """Since the part's first packet [s]; to about a second."""
+    """Time since the part's first packet [s], to about a second."""
     kind: str
     """`restart` or `rekey`."""
     text: str
@@ -61,29 +63,29 @@ class SoakEvent:
 
 @dataclass(frozen=True)
 class SoakChunk:
-    """What is stored at once."""
+    """The readings and events that are stored together."""
 
     readings: tuple[SoakReading, ...]
     events: tuple[SoakEvent, ...] = ()
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Resident memory at its end, by program: `router/openvpn`, `server/openvpn`, and our own: `controller`,
+    """Resident memory at the end of the chunk by program: `router/openvpn`, `server/openvpn`, `controller`,
     `engine/sender`, `engine/receiver`."""
 
 
 @dataclass(frozen=True)
 class SoakPart:
-    """A stretch in which one controller measured."""
+    """The part of a soak that one controller measured."""
 
     number: int
-    """From 1."""
+    """Number, from 1."""
     started_at: str
-    """UTC, ISO 8601: of the first packet."""
+    """Time of the first packet (UTC, ISO 8601)."""
     ended_at: str | None = None
-    """None: nobody noted the end, as after `kill -9`."""
+    """Time of the end; None: the end was not stored, as after `kill -9`."""
     ended: str = ""
-    """Why it ended before its time; empty where it did not, or nobody noted it."""
+    """Reason for which the part ended early; empty if it ended in time, or if the end was not stored."""
     counts: UdpCounts | None = None
-    """Of the whole part, without its series; None: nobody noted the end."""
+    """Counts of the whole part, without its series; None: the end was not stored."""
     checks: tuple[Check, ...] = ()
 
     @property
@@ -94,11 +96,11 @@ class SoakPart:
 
 @dataclass(frozen=True)
 class Soak:
-    """One tunnel, payload and direction; its series is read piece by piece."""
+    """A soak of one tunnel, payload and direction; its series is read in chunks."""
 
     spec: TrialSpec
     duration_s: float
-    """For how long packets are to be offered [s]."""
+    """Planned time in which packets are offered [s]."""
     rate_pps: float
     is_echo: bool
     parts: tuple[SoakPart, ...] = ()

@@ -1,13 +1,14 @@
-"""Where a plan runs: kind of testbed, its links and who gets which CPU."""
+"""The testbed on which a plan runs: its kind, links, machines and CPUs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Link:
-    """The two cables: client to router, and router to server. Both are alike."""
+    """The two cables, client to router and router to server, which have equal settings."""
 
     rate_out_mbps: float | None = None
     """Ethernet rate from client towards server [Mbit/s]; None: as fast as the machine."""
@@ -20,7 +21,7 @@ class Link:
 
     @property
     def needs_cable(self) -> bool:
-        """Whether the cable shapes traffic, and so needs a namespace of its own."""
+        """True if the cable shapes traffic, and therefore needs a namespace of its own."""
         return self.rate_out_mbps is not None or self.rate_in_mbps is not None or self.delay_ms > 0
 
 
@@ -28,16 +29,16 @@ LOCAL = "local"
 
 
 @dataclass(frozen=True)
-class Access:
-    """Where a machine is: this one, or one that is reached by SSH."""
+class HostAccess:
+    """The access to a machine: it is this machine, or SSH reaches it."""
 
     host: str = LOCAL
-    """`local`, or what ssh takes: `root@192.168.1.1`, or a name of the user's ssh_config."""
+    """`local`, or a destination of ssh: `root@192.168.1.1`, or a name of the user's ssh_config."""
     port: int | None = None
     identity: str = ""
-    """File of a private key; empty: as the user's ssh has it."""
+    """File of a private key; empty: the key that the user's ssh takes."""
     config: str = ""
-    """An ssh_config in place of the user's own; empty: the user's own."""
+    """File of an ssh_config that replaces the user's own; empty: the user's own."""
 
     @property
     def is_local(self) -> bool:
@@ -49,23 +50,23 @@ class Port:
     """A network device of a machine and its address."""
 
     device: str = ""
-    """Empty: to be found."""
+    """Name of the device; empty: TunnelBench looks for it."""
     address: str = ""
-    """IPv4 with the length of its prefix, such as `192.168.1.1/24`; where the device has another, this one is added for
-    the run and removed again. Empty: the one that it has."""
+    """IPv4 address with its prefix length, such as `192.168.1.1/24`; empty: the device's own address. If the device has
+    another address, this one is added for the run."""
 
 
 @dataclass(frozen=True)
 class RouterSpec:
     """The router under test."""
 
-    access: Access
+    access: HostAccess
     lan: Port = field(default_factory=Port)
     wan: Port = field(default_factory=Port)
     price: str = ""
-    """As people say it, such as `40 EUR`; empty: not told."""
+    """Price in words, such as `40 EUR`; empty: not stated."""
     watts: float | None = None
-    """What it takes from its supply [W]; None: not told."""
+    """Power that the router takes from its supply [W]; None: not stated."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,10 @@ class TesterSpec:
 
     __test__ = False  # as TestbedSpec
 
-    access: Access = field(default_factory=Access)
+    access: HostAccess = field(default_factory=HostAccess)
     port: Port = field(default_factory=Port)
     namespace: bool = False
-    """Whether its device is moved into a network namespace for the run."""
+    """True if its device moves into a network namespace for the run."""
 
 
 HOST_KERNEL = "host"
@@ -87,51 +88,73 @@ DEBIAN_KERNEL = "debian"
 ROUTER_SERVER = "router-server"
 ROAD_WARRIOR = "road-warrior"
 TOPOLOGIES = {
-    ROUTER_SERVER: "the tunnel joins router and server; the client behind the router knows nothing of it",
+    ROUTER_SERVER: "the tunnel joins router and server; the client behind the router is not an end of it",
     ROAD_WARRIOR: "the tunnel joins client and router, which is its server and forwards to the server without one",
 }
-"""Who ends the tunnel; the router is under test in both."""
+"""Topologies by the machines that end the tunnel; the router is under test in both."""
+
+
+@dataclass(frozen=True)
+class KindSettings:
+    """The settings of testbed files that one kind of testbed supports."""
+
+    supported: Mapping[str, tuple[str, ...]]
+    """Allowed values by the dotted key; no value: all are allowed. A table stands for all its keys."""
+    required: Mapping[str, str] = field(default_factory=dict)
+    """An example of each key that a file of this kind must have."""
+    has_soaks: bool = False
+    """True if plans with [soak] can run."""
+
+    def allowed(self, key: str) -> tuple[str, ...] | None:
+        """Return the allowed values of a dotted key, empty if all are allowed; None: the key is not supported."""
+        if key in COMMON_SETTINGS or any(each.startswith(f"{key}.") for each in self.supported):
+            return ()
+        return self.supported.get(key, self.supported.get(key.partition(".")[0]))
+
+
+COMMON_SETTINGS = ("kind", "title", "quiet_wait_s", "link")
+"""Keys that every kind of testbed has; the keys of `link` differ by the kind."""
 
 
 @dataclass(frozen=True)
 class TestbedSpec:
-    """What a testbed file says."""
+    """The content of a testbed file."""
 
-    __test__ = False  # not a test class, whatever pytest thinks of its name
+    __test__ = False  # not a test class, although its name starts with Test
 
     name: str
     kind: str
     title: str = ""
     link: Link = field(default_factory=Link)
     router_cpu: int | None = None
-    """The CPU that the router has for itself; None: the last one of the machine."""
+    """Number of the CPU that only the router uses; None: the last CPU of the machine."""
     kernel: str = HOST_KERNEL
-    """Whose kernel carries it: `host`, `debian` (Debian's own, booted as a guest) or the path of a kernel's image."""
+    """Kernel of the testbed: `host`, `debian` (Debian's kernel, booted as a guest) or the path of a kernel image."""
     quiet_wait_s: int = 30
-    """How long a trial waits for foreign load to end before it runs all the same and is void [s]."""
+    """Longest wait of a trial for background load to end [s]; then the trial runs and is void."""
     topology: str = ROUTER_SERVER
     """One of TOPOLOGIES."""
 
     board: str = ""
-    """What QEMU emulates, of a testbed that has a virtual router."""
+    """Board that QEMU emulates as the router; empty: the router is not virtual."""
     far_board: str = ""
-    """What QEMU emulates as the tunnel's far end; empty: that is a namespace of this machine."""
+    """Board that QEMU emulates as the tunnel's far end; empty: the far end is a namespace of this machine."""
     cpu_share_percent: float | None = None
-    """What a virtual router gets of one CPU of this machine [%]; None: all that it can use."""
+    """Share of one CPU of this machine that a virtual router gets [%]; None: no limit."""
     finds_cpu_share: bool = False
-    """Whether that share is found before the run: as much as leaves the router the limit."""
+    """True if a search before the run finds the largest share at which the router is the limit."""
 
     router: RouterSpec | None = None
-    """A router of its own; None: the testbed makes one."""
+    """Real router; None: the testbed makes one."""
     client: TesterSpec = field(default_factory=TesterSpec)
     server: TesterSpec = field(default_factory=lambda: TesterSpec(namespace=True))
 
     @property
     def boards(self) -> tuple[str, ...]:
-        """Of all its virtual machines, the router's first."""
+        """Boards of all virtual machines, the router's first."""
         return tuple(filter(None, (self.board, self.far_board)))
 
     @property
     def needs_guest(self) -> bool:
-        """Whether it runs on another kernel than the machine's own."""
+        """True if the testbed runs on another kernel than the machine's own."""
         return self.kernel != HOST_KERNEL

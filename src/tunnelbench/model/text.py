@@ -1,13 +1,35 @@
-"""Text from files and programs, made fit to be shown."""
+"""Conversion of text from files and programs for people and for the store."""
 
 from __future__ import annotations
 
+import re
+
+PEM = re.compile(r"-----BEGIN [^-\n]+-----.*?(?:-----END [^-\n]+-----|\Z)", re.DOTALL)
+KEY_WORD = re.compile(
+    r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=])|(?<![0-9A-Za-z])[0-9a-fA-F]{32,}(?![0-9A-Za-z])"
+)
+"""Keys of 32 bytes in base64 (WireGuard, nebula), and of 16 bytes or more in hexadecimal digits."""
+
+
+def without_keys(text: str) -> str:
+    """Replace everything that looks like a key, public or private, by `[key]`."""
+    return KEY_WORD.sub("[key]", PEM.sub("[key]", text))
+
 
 def printable(text: str) -> str:
-    """The text on one line and without control characters: what others wrote must not steer a terminal."""
+    """Return the text on one line with control characters escaped, so that a foreign text cannot control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+CONTROL = re.compile(r"\x1b(?!\[[0-9;]{0,20}m)|\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
+"""Control characters, C1 included, but for line ends, tabs and the escape sequences of colours (ECMA-48, SGR)."""
+
+
+def harmless(text: str) -> str:
+    """Return a drawn text with control characters escaped; its lines, tabs and colours stay."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
 def counted(count: int, what: str) -> str:
-    """So many of what is named in the singular: `1 row`, `2 rows`."""
+    """Return a count with its noun, which is given in the singular: `1 row`, `2 rows`."""
     return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,17 +1,12 @@
-"""What the packet engine counted, and what follows from it."""
+"""The counts of the packet engine, and the figures that follow from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tunnelbench.model.plan import IMIX, UDP_FRAME_OVERHEAD_BYTES
-from tunnelbench.model.result import PathCounters, Ping, Window
+from tunnelbench.model.counters import PathCounters, Ping, Window
+from tunnelbench.model.frames import ETHERNET_LAYER_1_BYTES, IMIX, SMALLEST_FRAME_BYTES, UDP_FRAME_OVERHEAD_BYTES
 from tunnelbench.model.search import OFFERED_TOLERANCE, SearchPoint, SearchRun
-
-ETHERNET_LAYER_1_BYTES = 20
-"""Preamble 8 and gap 12 (IEEE 802.3): what a frame takes on the cable beside itself."""
-
-SMALLEST_FRAME_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -30,86 +25,89 @@ class Delays:
 
 @dataclass(frozen=True)
 class UdpInterval:
-    """One reading of the series."""
+    """One interval of the engine's series."""
 
     start_s: float
     end_s: float
-    """Since the first packet [s]."""
+    """Time since the first packet [s]."""
     sent_packets: int
     received_packets: int
-    """Of an echo: answers to what was sent in this interval."""
+    """Packets that arrived; in an echo, answers to what was sent in this interval."""
     lost_packets: int = 0
-    """Missing in the order of what arrived, of an echo without an answer; what the testers' sockets dropped is among
-    them, what was sent after the last packet that arrived is not."""
+    """Packets missing in the order of arrival; in an echo, packets without an answer.
+
+    Drops of the testers' sockets are included. Packets that were sent after the last packet that arrived are not
+    included.
+    """
     delay_p50_ns: float | None = None
     delay_max_ns: float | None = None
 
 
 @dataclass(frozen=True)
 class UdpCounts:
-    """One trial of the engine, counted to the packet. Of an echo, received is what came back."""
+    """The counts of one trial of the engine. In an echo, received packets are those that came back."""
 
     duration_s: float
-    """Intended [s]."""
+    """Intended duration [s]."""
     intended_pps: float | None
-    """None: flat out."""
+    """Intended rate [packets/s]; None: flat out."""
     intended_packets: int | None
-    """What the rate asked for until the end; None: flat out."""
+    """Packets that the rate required until the end; None: flat out."""
     sent_packets: int
     sent_bytes: int
     """UDP payload [bytes]."""
     sending_s: float
-    """From the first packet to the last [s]."""
+    """Time from the first packet to the last [s]."""
     received_packets: int
-    """In time, each counted once."""
+    """Packets that arrived in time, each counted once."""
     received_bytes: int
     receiving_s: float
-    """From the first arrival to the last [s]."""
+    """Time from the first arrival to the last [s]."""
     late_packets: int | None
-    """After a second; among the lost. None: the two clocks are not one."""
+    """Packets that arrived after more than a second; they also count as lost. None: the testers have two clocks."""
     duplicated_packets: int
     reordered_packets: int
     """RFC 4737, Type-P-Reordered."""
     corrupted_packets: int
-    """Cut, of a wrong size or with wrong content; among the lost."""
+    """Packets that were cut, or had a wrong size or content; they also count as lost."""
     foreign_packets: int
-    """Not of this trial."""
+    """Packets that are not of this trial."""
     tester_dropped_packets: int
-    """Dropped by a tester's socket: not the router's loss."""
+    """Packets dropped by a tester's socket; they are not the router's loss."""
     unsent_packets: int
-    """Refused by the sender's kernel."""
+    """Packets that the sender's kernel refused."""
     stalls: int
-    """How often the sender was late by more than a millisecond."""
+    """Number of times that the sender was late by more than a millisecond."""
     stall_max_s: float
     sender_path: str
     receiver_path: str
-    """The ways that the engine took, such as `gso` and `mmsg`."""
+    """System calls that the engine used, such as `gso` and `mmsg`."""
     delay: Delays | None = None
-    """One way where both clocks are one; of an echo there and back."""
+    """Delays one way where both testers read one clock; in an echo, there and back."""
     delay_variation: Delays | None = None
-    """Of packets that follow each other (RFC 3393)."""
+    """Differences of the delays of consecutive packets (RFC 3393)."""
     reached_packets: int | None = None
-    """Of an echo: arrived at the far end; what is lost of these was lost on the way back. None: one way."""
+    """Packets of an echo that arrived at the far end; the way back lost those that did not return. None: one way."""
     intervals: tuple[UdpInterval, ...] = ()
 
     @property
     def is_short(self) -> bool:
-        """Whether less was offered than intended (rule 7)."""
+        """True if less was offered than intended (rule 7)."""
         return self.intended_packets is not None and self.sent_packets < self.intended_packets * (1 - OFFERED_TOLERANCE)
 
     @property
     def lost_packets(self) -> int:
-        """Sent, and not received in time by the program at the other end."""
+        """Packets that were sent and that the program at the other end did not receive in time."""
         return self.sent_packets - self.received_packets
 
     @property
     def path_lost_packets(self) -> int:
-        """Lost on the path: what the testers' sockets dropped is theirs (rule 9)."""
+        """Packets lost on the path, without the drops of the testers' sockets (rule 9)."""
         return max(0, self.lost_packets - self.tester_dropped_packets)
 
     @property
     def loss_ratio(self) -> float:
-        """Lost on the path over sent, 0 to 1."""
+        """Packets lost on the path divided by packets sent, 0 to 1."""
         return self.path_lost_packets / self.sent_packets if self.sent_packets else 0.0
 
     @property
@@ -119,12 +117,12 @@ class UdpCounts:
 
     @property
     def forwarding_rate_pps(self) -> float:
-        """Packets per second at which they arrived."""
+        """Arrival rate of the packets [packets/s]."""
         return (self.received_packets - 1) / self.receiving_s if self.received_packets > 1 and self.receiving_s else 0.0
 
     @property
     def throughput_bps(self) -> float:
-        """UDP payload that arrived [bit/s]."""
+        """Rate of the UDP payload that arrived [bit/s]."""
         if not self.received_packets:
             return 0.0
         return self.forwarding_rate_pps * self.received_bytes * 8 / self.received_packets
@@ -135,7 +133,7 @@ class Burst:
     """A burst sent back to back."""
 
     packets: int
-    """Sent."""
+    """Packets sent."""
     received_packets: int
     tester_dropped_packets: int = 0
 
@@ -146,29 +144,29 @@ class Burst:
 
 @dataclass(frozen=True)
 class UdpMeasurement:
-    """The figures of one UDP trial; which there are depends on the test."""
+    """The figures of one UDP trial; the kind of test decides which fields are present."""
 
     counts: UdpCounts | None
-    """The timed trial: of a rate, an echo or a latency test all there is, of a search the confirming trial."""
+    """Counts of the timed trial; in a search, those of the confirming trial."""
     searches: tuple[SearchRun, ...] = ()
     points: tuple[SearchPoint, ...] = ()
     """Loads of a loss curve."""
     bursts: tuple[Burst, ...] = ()
     counters: PathCounters | None = None
-    """Over the timed trial; of the other tests over all of it."""
+    """Counters over the timed trial; without one, over the whole trial."""
     window: Window | None = None
-    """Inside the timed trial; None where there was none."""
+    """Window inside the timed trial; None: there was none."""
     bracket_s: float = 0.0
-    """From the reading before the traffic to the one after it [s]."""
+    """Time from the reading before the traffic to the one after it [s]."""
     foreign_cpu_s: float = 0.0
-    """CPU time of processes that are not ours on the CPUs of the testbed, over the bracket [s]."""
+    """CPU time of background load on the CPUs of the testbed, over the bracket [s]."""
     ping: Ping = field(default_factory=lambda: Ping(0, 0, None))
     physical_limit_pps: float | None = None
-    """What the link can carry of this payload through this tunnel [packets/s]; None: no rate limit."""
+    """Rate of this payload that the link can carry through this tunnel [packets/s]; None: the link has no limit."""
 
     @property
     def is_refuted(self) -> bool | None:
-        """Whether the confirming trial lost packets at the NDR; None where none tells."""
+        """True if the confirming trial lost packets at the NDR; None: the trial is not conclusive, or there is none."""
         if not self.searches or self.counts is None:
             return None
         if self.counts.path_lost_packets:
@@ -183,21 +181,16 @@ class UdpMeasurement:
     @property
     def daemon_busy_share(self) -> float | None:
         """Time of the tunnel's processes on the router as a share of one CPU; None: there are none."""
-        if self.window is None or self.window.daemon_cpu_s is None:
-            return None
-        return self.window.daemon_cpu_s / self.window.duration_s
+        return self.window.daemon_busy_share if self.window else None
 
     @property
     def cpu_s_per_million_packets(self) -> float | None:
         """Router CPU seconds per million packets carried, both directions."""
-        if self.window is None:
-            return None
-        packets = self.window.data_packets + self.window.ack_packets
-        return self.window.router_cpu.busy_s * 1e6 / packets if packets else None
+        return self.window.cpu_s_per_million_packets if self.window else None
 
     @property
     def longest_burst_packets(self) -> int | None:
-        """The longest burst that came through whole below the shortest that did not (RFC 9004); None: no bursts."""
+        """The longest burst without loss below the shortest burst with loss (RFC 9004); None: no bursts."""
         if not self.bursts:
             return None
         cut = min((burst.packets for burst in self.bursts if not burst.is_whole), default=None)
@@ -214,12 +207,12 @@ def frame_bytes(payload_bytes: int) -> float:
 
 
 def mean_payload_bytes(payload_bytes: int) -> float:
-    """The payload itself; of the mix, the mean [bytes]."""
+    """Payload of a packet; for the mix, the mean [bytes]."""
     if payload_bytes:
         return float(payload_bytes)
     return sum(size * times for size, times in IMIX) / sum(times for _, times in IMIX)
 
 
 def layer_1_bps(pps: float, payload_bytes: int) -> float:
-    """What a packet rate takes on the cable, preamble and gap included [bit/s]."""
+    """Return the rate that packets take on the cable, preamble and gap included [bit/s]."""
     return pps * (frame_bytes(payload_bytes) + ETHERNET_LAYER_1_BYTES) * 8

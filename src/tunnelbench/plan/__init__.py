@@ -1,13 +1,13 @@
-"""Plan and testbed files: read, checked as a whole, expanded into tunnels and trials.
+"""Reading of plan and testbed files.
 
-`files` reads, `locate` and `parse` turn text into values and positions, `overrides` applies `--set`, `schema` and
-`check` say what is allowed, `expand` multiplies and names the tunnels, `load` joins them.
+`files` reads a file, `parse` and `key_positions` turn its text into values and positions, `overrides` applies `--set`.
+`schema`, `testbed_schema` and `check` hold the rules, `tunnels` and `expand` make the tunnels, `load` joins the steps.
 """
 
 from __future__ import annotations
 
+from tunnelbench.model.shipped import shipped_plans, shipped_testbeds
 from tunnelbench.plan.errors import FileError, FileErrors
-from tunnelbench.plan.files import shipped_plans, shipped_testbeds
 from tunnelbench.plan.load import (
     LoadedPlan,
     LoadedTestbed,

@@ -1,4 +1,4 @@
-"""Values against schemas: what pydantic finds, in words for the one who wrote the file."""
+"""Checks of values against schemas, and messages for the errors that pydantic finds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pydantic_core import ErrorDetails
 from pydantic_core.core_schema import ErrorType
 
 from tunnelbench.model.plan import OptionValue
+from tunnelbench.model.text import counted
 from tunnelbench.plan.errors import Faults
-from tunnelbench.plan.locate import KeyPath
-from tunnelbench.plan.tables import Table
-from tunnelbench.plan.wording import did_you_mean, key_text, nearest, not_one_of, value_text
+from tunnelbench.plan.key_positions import KeyPath
+from tunnelbench.plan.messages import did_you_mean, key_text, nearest, not_one_of, value_text
+from tunnelbench.plan.schema_base import TomlTable
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=TomlTable)
 
 _TYPES = {
     "string": "a string",
@@ -42,42 +43,42 @@ _BOUNDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 _LENGTHS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "string_too_short": lambda context: f"must have at least {_count(context['min_length'], 'character')}",
-    "string_too_long": lambda context: f"must have at most {_count(context['max_length'], 'character')}",
-    "too_short": lambda context: f"must have at least {_count(context['min_length'], 'value')}",
-    "too_long": lambda context: f"must have at most {_count(context['max_length'], 'value')}",
+    "string_too_short": lambda context: f"must have at least {counted(context['min_length'], 'character')}",
+    "string_too_long": lambda context: f"must have at most {counted(context['max_length'], 'character')}",
+    "too_short": lambda context: f"must have at least {counted(context['min_length'], 'value')}",
+    "too_long": lambda context: f"must have at most {counted(context['max_length'], 'value')}",
 }
 
 
 class Problem(NamedTuple):
-    """One finding of a schema."""
+    """One error that a schema finds."""
 
     path: KeyPath
-    """Below what was checked; empty: the options do not go together."""
+    """Path below the checked table; empty: the options contradict each other."""
     message: str
 
 
 def check_table(
     model: type[AnyTable], data: Mapping[str, Any], known: Sequence[KeyPath], faults: Faults
 ) -> AnyTable | None:
-    """Values of a file as its model, or None with every fault noted; `known` are all keys of such a file."""
+    """Return the values of a file as its model, or None with all errors added; `known` are all keys of such a file."""
     try:
         return model.model_validate(dict(data))
     except ValidationError as error:
         for details in error.errors():
             path = details["loc"]
             message = unknown_key(path, known) if details["type"] == "extra_forbidden" else _words(details)
-            faults.add(path, message, needs_whole_file=details["type"] == "missing")
+            faults.add(path, message)
         return None
 
 
 def check_options(
     schema: type[BaseModel], options: Mapping[str, OptionValue]
 ) -> tuple[dict[str, OptionValue], list[Problem]]:
-    """All options of a tunnel, defaults filled in, or what is wrong with those given.
+    """Return all options of a tunnel, defaults included, or the errors of the given ones.
 
-    Options that a schema leaves at None are left out. Checked as JSON, for that is the way to have pydantic take a
-    string for an enumeration's value and yet no string for a number.
+    The result has no options with the value None. pydantic checks the options as JSON, because only then it accepts a
+    string for a value of an enumeration and still no string for a number.
     """
     try:
         model = schema.model_validate_json(json.dumps(options), strict=True)
@@ -88,23 +89,23 @@ def check_options(
 
 
 def unknown_key(path: KeyPath, known: Sequence[KeyPath]) -> str:
-    """What to say of a key that is not known there: it belongs elsewhere, or another was meant."""
+    """Return the message for an unknown key: it belongs in another table, or a similar key was meant."""
     key, table = str(path[-1]), path[:-1]
-    elsewhere = next((other for other in known if other[-1] == key), None)
-    if elsewhere and len(elsewhere) == 1:
+    with_same_name = next((other for other in known if other[-1] == key), None)
+    if with_same_name and len(with_same_name) == 1:
         return f"unknown key; {key} belongs at the top of the file, above the first table"
-    if elsewhere:
-        return f"unknown key; did you mean {key_text(elsewhere)}?"
+    if with_same_name:
+        return f"unknown key; did you mean {key_text(with_same_name)}?"
     siblings = [str(other[-1]) for other in known if other[:-1] == table]
     if meant := nearest(key, siblings):
-        # Of a tunnel's options the name is enough, its number says nothing.
+        # the name is enough for a tunnel's option: the number of its block does not help
         return f"unknown key; did you mean {meant if len(table) > 1 else key_text((*table, meant))}?"
     hint = did_you_mean(key, (key_text(other) for other in known if other[:-1] != table))
     return f"unknown key{hint}" if hint else f"unknown key; known are {', '.join(dict.fromkeys(siblings))}"
 
 
 def _merged(problems: Iterable[Problem]) -> list[Problem]:
-    """One problem for each option: a union of types is at fault in each of its types."""
+    """Join the problems of each option: pydantic reports one for each type of a union."""
     messages: dict[KeyPath, list[str]] = {}
     for path, message in problems:
         if message not in messages.setdefault(path, []):
@@ -113,7 +114,7 @@ def _merged(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _words(details: ErrorDetails) -> str:
-    """Our words for one error of pydantic."""
+    """Return our message for one error of pydantic."""
     kind, context, value = details["type"], details.get("ctx", {}), details["input"]
     if kind == "missing":
         return "is missing"
@@ -130,14 +131,10 @@ def _words(details: ErrorDetails) -> str:
     if type_name := _TYPES.get(kind.split("_")[0]):
         the_string = "the string " * isinstance(value, str)
         return f"must be {type_name}, not {the_string}{value_text(value)}"
-    if kind not in get_args(ErrorType):  # raised by a schema as PydanticCustomError, in its own words
+    if kind not in get_args(ErrorType):  # a schema raised PydanticCustomError with its own message
         return details["msg"]
     return f"must not be {value_text(value)}"
 
 
 def _number(bound: Any) -> str:
     return f"{bound:.0f}" if isinstance(bound, float) and bound.is_integer() else str(bound)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

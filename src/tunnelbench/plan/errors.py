@@ -1,4 +1,4 @@
-"""What is wrong in a file or a `--set` flag, one line each, all of them at once."""
+"""Errors of a file or of a `--set` flag, one line each."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass, field
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
-from tunnelbench.plan.locate import KeyPath, Located
-from tunnelbench.plan.wording import key_text
+from tunnelbench.plan.key_positions import KeyPath, Located
+from tunnelbench.plan.messages import key_text
 
 
 @dataclass(frozen=True)
 class FileError:
-    """One fault; its text is `file:line:column: key: what is wrong`."""
+    """One error; its text is `file:line:column: key: message`."""
 
     file: str
-    """The file as the user named it, or the whole flag, such as `--set tcp.duration_s=2`."""
+    """File as the user named it, or the whole flag, such as `--set tcp.duration_s=2`."""
     line: int | None
-    """From 1; a fault of the file as a whole is on line 1. None: the fault is in a flag."""
+    """Line from 1; an error of the whole file is on line 1. None: the error is in a flag."""
     column: int | None
-    """In characters, from 1; None: the fault is in a flag."""
+    """Column from 1 [characters]; None: the error is in a flag."""
     key: str
-    """Dotted path with blocks counted from 1, such as `tunnel[2].cipher`; `TOML` or `file` where no key is at fault."""
+    """Dotted path with blocks counted from 1, such as `tunnel[2].cipher`; `TOML` for syntax, `file` for the file."""
     message: str
-    """What is wrong and what would be right."""
+    """Description of the error, and of what would be right."""
 
     def __str__(self) -> str:
-        if self.line is None:  # the flag's text holds the key
+        if self.line is None:  # the text of the flag names the key
             return printable(f"{self.file}: {self.message}")
         return printable(f"{self.file}:{self.line}:{self.column}: {self.key}: {self.message}")
 
 
 class FileErrors(WrongInput):
-    """Everything that is wrong, in the order of the file, flags last."""
+    """All errors of a file in its order, those of flags last."""
 
     def __init__(self, errors: Iterable[FileError]) -> None:
         self.errors = tuple(sorted(errors, key=lambda error: (error.line is None, error.line or 0, error.column or 0)))
@@ -41,41 +41,37 @@ class FileErrors(WrongInput):
 
 
 def whole_file_error(file: str, message: str, line: int = 1, column: int = 1) -> FileError:
-    """A fault that belongs to no key."""
+    """Return an error that belongs to no key."""
     return FileError(file, line, column, "file", message)
 
 
 @dataclass
 class Faults:
-    """Collects the faults of one file and gives each its place."""
+    """The errors of one file, each with its position."""
 
     file: str
     located: Located
     flags: Mapping[KeyPath, str] = field(default_factory=dict)
-    """The flag that set a key, by the key."""
-    partial: bool = False
-    """Lines were left out because they are no TOML: nothing can be said about what is missing."""
+    """Flags by the key that they set."""
     errors: dict[FileError, None] = field(default_factory=dict)
-    """An ordered set: many combinations of options share a fault."""
+    """Errors as an ordered set, because combinations of options share errors."""
 
-    def add(self, path: KeyPath, message: str, *, needs_whole_file: bool = False) -> None:
-        """Note a fault once at the key, or where there is no such key, at the nearest table around it."""
-        if needs_whole_file and self.partial:
-            return
+    def add(self, path: KeyPath, message: str) -> None:
+        """Add an error at the key, or at the nearest table around it if the file has no such key."""
         self.errors[self._place(path, message)] = None
 
     def extend(self, errors: Iterable[FileError]) -> None:
-        """Note faults that have their place already."""
+        """Add errors that have a position already."""
         self.errors.update(dict.fromkeys(errors))
 
     def line_of(self, path: KeyPath) -> int:
-        """Line of a key of the file; 1 where it is not in the file."""
+        """Return the line of a key; 1 if the file has no such key."""
         position = self.located.position(path)
         return position.line if position else 1
 
     def _place(self, path: KeyPath, message: str) -> FileError:
         around = [path[:length] for length in range(len(path), 0, -1)]
-        for place in around:  # flags first: what a flag replaced is still in the file, and not at fault
+        for place in around:  # flags first: the file still has the value that a flag replaced
             if flag := self.flags.get(place):
                 return FileError(flag, None, None, key_text(path), message)
         for place in around:

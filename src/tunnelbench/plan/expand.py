@@ -1,4 +1,4 @@
-"""Lists of options to their product, and names for what comes out. Nothing here reads, writes or checks."""
+"""Combines the lists of options of a `[[tunnel]]` block to single tunnels, and names them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from tunnelbench.model.plan import OptionValue
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-"""`{cipher}` in a name."""
+"""Placeholder in a name, such as `{cipher}`."""
 
 
 def count(choices: Mapping[str, Sequence[OptionValue]]) -> int:
-    """How many combinations the lists give."""
+    """Return the number of combinations of the lists."""
     return math.prod(len(values) for values in choices.values())
 
 
 def combinations(choices: Mapping[str, Sequence[OptionValue]]) -> Iterator[dict[str, OptionValue]]:
-    """One dictionary for each combination; the first option varies slowest."""
+    """Yield one dictionary for each combination; the first option varies slowest."""
     for values in itertools.product(*choices.values()):
         yield dict(zip(choices, values, strict=True))
 
 
 def filled_name(template: str, options: Mapping[str, OptionValue]) -> str:
-    """The template with the values of the options it names; an option without a value is at its program's default."""
+    """Return the template with the values of its options; an option without a value has its program's default."""
     return PLACEHOLDER.sub(lambda match: option_text(options[match[1]]) if match[1] in options else "default", template)
 
 
@@ -35,7 +35,7 @@ def default_name(
     defaults: Mapping[str, object],
     varied: frozenset[str],
 ) -> str:
-    """The kind, then `key=value` for what differs from the defaults and for what the plan varies, in its order."""
+    """Return the kind, then `key=value` for each option that differs from its default or that the plan varies."""
     named = (
         f"{key}={option_text(value)}"
         for key, value in options.items()
@@ -45,5 +45,5 @@ def default_name(
 
 
 def option_text(value: OptionValue) -> str:
-    """A value as TOML writes it, strings without quotes."""
+    """Return a value as TOML writes it, strings without quotes."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,55 +1,52 @@
-"""Files as they come: shipped with the package, or named by a path."""
+"""Reads the text of plan and testbed files, either shipped with the package or named by a path."""
 
 from __future__ import annotations
 
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import tomli_w
+
+from tunnelbench.host.input_files import read_regular
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.shipped import shipped_folder, shipped_names
 from tunnelbench.model.text import printable
 from tunnelbench.plan.errors import FileErrors, whole_file_error
-from tunnelbench.plan.wording import did_you_mean, quoted
+from tunnelbench.plan.messages import did_you_mean, quoted
 
-LARGEST_FILE_BYTES = 1 << 20
+LARGEST_TOML_BYTES = 1 << 20
 
 
 class Source(NamedTuple):
-    """The text of a file and what it is called."""
+    """The text of a file and its names."""
 
     name: str
-    """Name of the plan or testbed: the file's without its ending."""
+    """Name of the plan or testbed: the file name without its ending."""
     file: str
-    """The file as the user named it."""
+    """File as the user named it."""
     text: str
 
 
-def shipped_plans() -> list[str]:
-    """Names of the plans that come with the package, sorted."""
-    return _shipped("plans")
+def read_plan_source(reference: str, shipped_tunnels: Mapping[str, Sequence[Mapping[str, Any]]]) -> Source:
+    """Return the text of a plan by its shipped name or its path. Raises WrongInput, FileErrors.
 
-
-def shipped_testbeds() -> list[str]:
-    """Names of the testbeds that come with the package, sorted."""
-    return _shipped("testbeds")
-
-
-def read_plan_source(reference: str) -> Source:
-    """Text of a plan by its shipped name or its path; raises WrongInput, FileErrors."""
-    return _read_reference(reference, "plans")
+    `shipped_tunnels` are further `[[tunnel]]` entries of shipped plans, by the plan's name.
+    """
+    source = _read_reference(reference, "plans")
+    blocks = [f"\n[[tunnel]]\n{tomli_w.dumps(entry)}" for entry in shipped_tunnels.get(reference, ())]
+    return source._replace(text=source.text + "".join(blocks))
 
 
 def read_testbed_source(reference: str) -> Source:
-    """Text of a testbed by its shipped name or its path; raises WrongInput, FileErrors."""
+    """Read a testbed by its shipped name or its path. Raises WrongInput, FileErrors."""
     return _read_reference(reference, "testbeds")
 
 
 def read_path(path: str) -> Source:
-    """Text of the file at a path; raises FileErrors where it is missing, not readable, too large or not text."""
+    """Read the file at a path. Raises FileErrors if it is missing, not readable, too large or not text."""
     try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(LARGEST_FILE_BYTES + 1)
+        data = read_regular(path, LARGEST_TOML_BYTES)
     except FileNotFoundError as error:
         raise FileErrors([whole_file_error(path, "there is no such file")]) from error
     except IsADirectoryError as error:
@@ -60,30 +57,21 @@ def read_path(path: str) -> Source:
     return Source(Path(path).name.removesuffix(".toml"), path, _decode(data, path))
 
 
-def _folder(kind: str) -> Traversable:
-    return files("tunnelbench") / "data" / kind
-
-
-def _shipped(kind: str) -> list[str]:
-    names = (entry.name for entry in _folder(kind).iterdir())
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
-
-
 def _read_reference(reference: str, kind: str) -> Source:
     if "/" in reference or reference.endswith(".toml"):
         return read_path(reference)
-    shipped = _shipped(kind)
+    shipped = shipped_names(kind)
     if reference not in shipped:
         raise WrongInput(
             printable(f"no {kind[:-1]} {quoted(reference)} is shipped{did_you_mean(reference, shipped)}"),
             f"Shipped are {', '.join(shipped)}; a file of your own is named by a path with a / or the ending .toml.",
         )
     file = f"{reference}.toml"
-    return Source(reference, file, _decode((_folder(kind) / file).read_bytes(), file))
+    return Source(reference, file, _decode((shipped_folder(kind) / file).read_bytes(), file))
 
 
 def _decode(data: bytes, file: str) -> str:
-    if len(data) > LARGEST_FILE_BYTES:
+    if len(data) > LARGEST_TOML_BYTES:
         raise FileErrors([whole_file_error(file, "is larger than 1 MiB, which no plan or testbed needs")])
     try:
         text = data.decode("utf-8")
@@ -99,6 +87,6 @@ def _decode(data: bytes, file: str) -> str:
 
 
 def _place(before: bytes) -> tuple[int, int]:
-    """Line and column of what follows these bytes."""
+    """Return line and column of the byte that follows these bytes."""
     text = before.decode("utf-8")
     return text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1

@@ -1,8 +1,8 @@
-"""Plan and testbed files, from a name or a path to the words of the model, with every fault at once."""
+"""Loading of plan and testbed files, from a name or a path to the model, with all schema errors together."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -14,21 +14,17 @@ from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.plan.check import check_table, unknown_key
 from tunnelbench.plan.errors import Faults, FileError, FileErrors
 from tunnelbench.plan.files import Source, read_path, read_plan_source, read_testbed_source
-from tunnelbench.plan.locate import KeyPath
+from tunnelbench.plan.key_positions import KeyPath
+from tunnelbench.plan.messages import did_you_mean, key_text, not_one_of
 from tunnelbench.plan.overrides import Override, apply_overrides, parse_override
 from tunnelbench.plan.parse import parse
 from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
-from tunnelbench.plan.testbed_schema import TESTBED_KEYS, TestbedFile
+from tunnelbench.plan.testbed_schema import TESTBED_KEYS, Kinds, TestbedFile, setting_faults
 from tunnelbench.plan.tunnels import Schemas, check_size, expand_blocks, read_blocks
-from tunnelbench.plan.wording import did_you_mean, not_one_of
-
-TESTBED_KINDS = ("netns", "ssh")
-
-_ONLY_IN_PLANS = {path[0] for path in PLAN_KEYS} - {path[0] for path in TESTBED_KEYS}
-_ONLY_IN_TESTBEDS = {path[0] for path in TESTBED_KEYS} - {path[0] for path in PLAN_KEYS}
-"""By these the rest of a broken file is told."""
 
 NO_KINDS: Mapping[str, str] = MappingProxyType({})
+NO_TUNNELS: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({})
+NOTHING_REFUSED: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class LoadedPlan:
 
     plan: Plan
     text: str
-    """TOML as it is stored with a run: the file's own text, or where `--set` changed it, rendered anew."""
+    """TOML that is stored with a run: the text of the file, or a new rendering if `--set` changed values."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class LoadedTestbed:
 
     testbed: TestbedSpec
     text: str
-    """As in LoadedPlan."""
+    """TOML that is stored with a run, as in LoadedPlan."""
 
 
 def read_plan(
@@ -54,47 +50,55 @@ def read_plan(
     schemas: Schemas,
     overrides: Sequence[str] = (),
     known_kinds: Mapping[str, str] = NO_KINDS,
+    shipped_tunnels: Mapping[str, Sequence[Mapping[str, Any]]] = NO_TUNNELS,
+    *,
+    refused: Mapping[str, str] = NOTHING_REFUSED,
 ) -> LoadedPlan:
     """Read a plan by its shipped name or its path (which has a `/` or ends in `.toml`) and expand its tunnels.
 
-    `schemas` maps a tunnel's kind to the model of its options, `known_kinds` a kind that cannot be set up yet to the
-    reason: its tunnels are taken with any options. `overrides` are texts such as `tcp.duration_s=2`. Raises FileErrors
-    with all that is wrong, WrongInput for a name that is not shipped.
+    `schemas` maps a tunnel's kind to the model of its options. `known_kinds` maps a kind without an adapter to the
+    reason: its tunnels may have any options. `shipped_tunnels` are the `[[tunnel]]` entries, by the plan's name, that
+    adapters add to shipped plans. `overrides` are texts such as `tcp.duration_s=2`. `refused` maps each table that the
+    testbed cannot run to the reason. Raises FileErrors with all errors of the file, WrongInput for a name that is not
+    shipped.
     """
-    return _load_plan(read_plan_source(reference), schemas, overrides, known_kinds)
+    return _load_plan(read_plan_source(reference, shipped_tunnels), schemas, overrides, known_kinds, refused)
 
 
 def stored_plan(name: str, text: str, schemas: Schemas, known_kinds: Mapping[str, str] = NO_KINDS) -> LoadedPlan:
-    """A plan from its text, as it is stored with a run. Raises as `read_plan`."""
+    """Return a plan from the text that is stored with a run. Raises as `read_plan`."""
     return _load_plan(Source(name, f"the stored plan {name}", text), schemas, (), known_kinds)
 
 
 def _load_plan(
-    source: Source, schemas: Schemas, overrides: Sequence[str], known_kinds: Mapping[str, str]
+    source: Source,
+    schemas: Schemas,
+    overrides: Sequence[str],
+    known_kinds: Mapping[str, str],
+    refused: Mapping[str, str] = NOTHING_REFUSED,
 ) -> LoadedPlan:
     data, faults = _open(source, overrides)
-    plan = _plan(data, source.name, schemas, known_kinds, faults) if data is not None else None
-    if faults.errors or plan is None or data is None:
+    plan = _plan(data, source.name, schemas, known_kinds, faults)
+    _refuse(data, refused, faults)
+    if faults.errors or plan is None:
         raise FileErrors(faults.errors)
     return LoadedPlan(plan, tomli_w.dumps(data) if overrides else source.text)
 
 
-def read_testbed(
-    reference: str, overrides: Sequence[str] = (), kinds: Collection[str] = TESTBED_KINDS
-) -> LoadedTestbed:
-    """Read a testbed by its shipped name or its path; `kinds` are those that there are. Raises as `read_plan`."""
+def read_testbed(reference: str, kinds: Kinds, overrides: Sequence[str] = ()) -> LoadedTestbed:
+    """Read a testbed of one of the known `kinds` by its shipped name or its path. Raises as `read_plan`."""
     return _load_testbed(read_testbed_source(reference), overrides, kinds)
 
 
-def stored_testbed(name: str, text: str, kinds: Collection[str] = TESTBED_KINDS) -> LoadedTestbed:
-    """A testbed from its text, as it is stored with a run. Raises as `read_plan`."""
+def stored_testbed(name: str, text: str, kinds: Kinds) -> LoadedTestbed:
+    """Return a testbed from the text that is stored with a run. Raises as `read_plan`."""
     return _load_testbed(Source(name, f"the stored testbed {name}", text), (), kinds)
 
 
-def _load_testbed(source: Source, overrides: Sequence[str], kinds: Collection[str]) -> LoadedTestbed:
+def _load_testbed(source: Source, overrides: Sequence[str], kinds: Kinds) -> LoadedTestbed:
     data, faults = _open(source, overrides)
-    testbed = _testbed(data, source.name, kinds, faults) if data is not None else None
-    if faults.errors or testbed is None or data is None:
+    testbed = _testbed(data, source.name, kinds, faults)
+    if faults.errors or testbed is None:
         raise FileErrors(faults.errors)
     return LoadedTestbed(testbed, tomli_w.dumps(data) if overrides else source.text)
 
@@ -102,30 +106,34 @@ def _load_testbed(source: Source, overrides: Sequence[str], kinds: Collection[st
 def check_file(
     path: str,
     schemas: Schemas,
+    kinds: Kinds,
     known_kinds: Mapping[str, str] = NO_KINDS,
-    testbed_kinds: Collection[str] = TESTBED_KINDS,
+    refused: Mapping[str, str] = NOTHING_REFUSED,
 ) -> list[FileError]:
-    """Everything that is wrong in a plan or testbed file, in the order of the file; never raises for what it holds."""
+    """Return all errors of a plan or testbed file, in the order of the file; never raises for what it holds.
+
+    `schemas`, `known_kinds` and `refused` are those of `read_plan`, `kinds` those of `read_testbed`.
+    """
     try:
         source = read_path(path)
+        data, faults = _open(source, ())
     except FileErrors as error:
         return list(error.errors)
-    data, faults = _open(source, ())
-    if data is not None and data.keys() & (_ONLY_IN_PLANS if faults.partial else {"tunnel"}):
+    if "tunnel" in data:
         _plan(data, source.name, schemas, known_kinds, faults)
-    elif data is not None and data.keys() & (_ONLY_IN_TESTBEDS if faults.partial else {"kind"}):
-        _testbed(data, source.name, testbed_kinds, faults)
+        _refuse(data, refused, faults)
+    elif "kind" in data:
+        _testbed(data, source.name, kinds, faults)
     else:
-        message = "is no plan (it has no [[tunnel]]) and no testbed (it has no kind at its top)"
-        faults.add((), message, needs_whole_file=True)
-        for key in data or ():
+        faults.add((), "is no plan (it has no [[tunnel]]) and no testbed (it has no kind at its top)")
+        for key in data:
             if hint := did_you_mean(key, ("tunnel", "kind")):
                 faults.add((key,), f"unknown key{hint}")
     return list(FileErrors(faults.errors).errors)
 
 
 def override_target(text: str) -> Literal["plan", "testbed"]:
-    """The file to which a `--set` belongs, by its first key; `title` is the plan's. Raises FileErrors."""
+    """Return the file to which a `--set` belongs, by its first key; `title` is the plan's. Raises FileErrors."""
     override = parse_override(text)
     first = override.path[:1]
     if first in PLAN_KEYS:
@@ -136,19 +144,16 @@ def override_target(text: str) -> Literal["plan", "testbed"]:
     raise FileErrors([FileError(override.flag, None, None, str(first[0]), message)])
 
 
-def _open(source: Source, overrides: Sequence[str]) -> tuple[dict[str, Any] | None, Faults]:
-    """The values of a file with the overrides in place; None where nothing of the file can be read."""
+def _open(source: Source, overrides: Sequence[str]) -> tuple[dict[str, Any], Faults]:
+    """Return the values of a file with the overrides applied, and the errors of the flags. Raises FileErrors."""
     parsed = parse(source.text, source.file)
-    faults = Faults(source.file, parsed.located, partial=bool(parsed.errors))
-    faults.extend(parsed.errors)
+    faults = Faults(source.file, parsed.located)
     understood: list[Override] = []
     for text in overrides:
         try:
             understood.append(parse_override(text))
         except FileErrors as error:
             faults.extend(error.errors)
-    if parsed.data is None:
-        return None, faults
     data, faults.flags, errors = apply_overrides(parsed.data, understood)
     faults.extend(errors)
     return data, faults
@@ -178,7 +183,7 @@ def _plan(
 
 
 def _factors(file: PlanFile) -> dict[KeyPath, int]:
-    """How many trials a tunnel has in a round, at the key that makes most of them."""
+    """Return the number of trials of a tunnel in a round, by the key that contributes most to it."""
     tcp, udp = file.traffic()
     counts: dict[KeyPath, int] = {}
     if tcp:
@@ -192,7 +197,13 @@ def _factors(file: PlanFile) -> dict[KeyPath, int]:
     return {largest: sum(counts.values())}
 
 
-def _testbed(data: Mapping[str, Any], name: str, kinds: Collection[str], faults: Faults) -> TestbedSpec | None:
+def _refuse(data: Mapping[str, Any], refused: Mapping[str, str], faults: Faults) -> None:
+    for table, reason in refused.items():
+        if table in data:
+            faults.add((table,), reason)
+
+
+def _testbed(data: Mapping[str, Any], name: str, kinds: Kinds, faults: Faults) -> TestbedSpec | None:
     if "tunnel" in data and "kind" not in data:
         faults.add(("tunnel",), "this is a plan; a testbed has a kind and no tunnels")
         return None
@@ -200,4 +211,9 @@ def _testbed(data: Mapping[str, Any], name: str, kinds: Collection[str], faults:
     kind = data.get("kind")
     if isinstance(kind, str) and kind not in kinds:
         faults.add(("kind",), not_one_of(kind, sorted(kinds)))
+    elif isinstance(kind, str):
+        known = {error.key for error in faults.errors}
+        for path, message in setting_faults(kind, data, kinds):
+            if key_text(path) not in known:
+                faults.add(path, message)
     return file.spec(name) if file else None

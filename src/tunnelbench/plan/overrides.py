@@ -1,4 +1,4 @@
-"""`--set key=value`: one key of a plan or testbed, changed for one run."""
+"""The flag `--set key=value`, which changes one key of a plan or testbed for one run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tunnelbench.plan.errors import FileError, FileErrors
-from tunnelbench.plan.locate import KeyPath
-from tunnelbench.plan.wording import quoted
+from tunnelbench.plan.key_positions import KeyPath
+from tunnelbench.plan.messages import quoted
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -18,13 +18,13 @@ class Override(NamedTuple):
     """A key and its new value."""
 
     flag: str
-    """The flag as the user could have typed it, for messages."""
+    """Flag as in the user's command line, for messages."""
     path: tuple[str, ...]
     value: Any
 
 
 def parse_override(text: str) -> Override:
-    """Read `tcp.duration_s=2`; a value that is not TOML is a string without its quotes. Raises FileErrors."""
+    """Read `tcp.duration_s=2`; a value that is not TOML becomes a string. Raises FileErrors."""
     flag = f"--set {text}"
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
@@ -32,7 +32,7 @@ def parse_override(text: str) -> Override:
     if re.match(r"tunnel\b", key):
         raise _wrong(flag, "tunnels are changed in the plan file, not by --set")
     if not _KEY.fullmatch(key):
-        raise _wrong(flag, f"{quoted(key)} is no key; one is written as tcp.duration_s")
+        raise _wrong(flag, f"{quoted(key)} is not a key; write it as tcp.duration_s")
     if not value.isprintable():
         raise _wrong(flag, "the value holds a character that cannot be printed")
     return Override(flag, tuple(key.split(".")), _value(flag, value))
@@ -41,9 +41,9 @@ def parse_override(text: str) -> Override:
 def apply_overrides(
     data: dict[str, Any], overrides: Iterable[Override]
 ) -> tuple[dict[str, Any], dict[KeyPath, str], list[FileError]]:
-    """The changed data, the flag behind each changed key, and the faults; `data` is left as it is.
+    """Return changed data, the flags by the keys that they changed, and the errors; `data` stays unchanged.
 
-    A later flag for the same key wins.
+    A later flag for the same key replaces an earlier one.
     """
     result = dict(data)
     flags: dict[KeyPath, str] = {}
@@ -70,7 +70,7 @@ def _value(flag: str, value: str) -> Any:
         return tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
         if value[0] in "[{\"'":
-            raise _wrong(flag, f"{quoted(value)} is no TOML value: quotes or brackets are not closed") from None
+            raise _wrong(flag, f"{quoted(value)} is not a TOML value: quotes or brackets are not closed") from None
         return value
 
 

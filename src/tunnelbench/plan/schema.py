@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, model_validator
 
+from tunnelbench.model.frames import UDP_FRAME_OVERHEAD_BYTES
 from tunnelbench.model.plan import (
+    ENGINE_READING_BYTES,
     FLAT_OUT,
     IMIX_PAYLOAD_BYTES,
+    LARGEST_RESULT_BYTES,
     LARGEST_UDP_PAYLOAD_BYTES,
     RFC_2544_FRAME_BYTES,
     SMALLEST_TCP_PAYLOAD_BYTES,
     SMALLEST_UDP_PAYLOAD_BYTES,
-    UDP_FRAME_OVERHEAD_BYTES,
     Direction,
     Plan,
     SoakTraffic,
@@ -28,11 +25,11 @@ from tunnelbench.model.plan import (
     Test,
     UdpTraffic,
 )
-from tunnelbench.plan.tables import Table, Title, key_paths
-from tunnelbench.plan.wording import value_text
+from tunnelbench.plan.messages import value_text
+from tunnelbench.plan.schema_base import Title, TomlTable, key_paths
 
 LARGEST_TCP_PAYLOAD_BYTES = 8948
-"""What an MTU of 9000 leaves after 20 bytes of IPv4, 20 of TCP and 12 of time stamps."""
+"""TCP payload of a packet of 9000 bytes: 20 are for IPv4, 20 for TCP and 12 for time stamps."""
 
 
 def _as_list(value: Any) -> Any:
@@ -46,11 +43,18 @@ def _no_repeats(values: list[Any]) -> list[Any]:
     return values
 
 
+T = TypeVar("T")
+OneOrMore = Annotated[list[T], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)]
+"""A list without repeats; a single value stands for a list of one."""
+
+Directions = OneOrMore[Annotated[Direction, Strict(False)]]
+
+
 def _payload(payload_bytes: int) -> int:
     if payload_bytes < SMALLEST_TCP_PAYLOAD_BYTES:
         raise ValueError(
             f"must be at least {SMALLEST_TCP_PAYLOAD_BYTES}, not {value_text(payload_bytes)}:"
-            " Linux takes no MSS under 88, of which time stamps take 12"
+            " the smallest MSS of Linux is 88, and the TCP timestamp option needs 12 bytes of it"
         )
     return payload_bytes
 
@@ -61,41 +65,61 @@ def _algorithm(name: str) -> str:
     return name
 
 
-Payload = Annotated[int, Field(le=LARGEST_TCP_PAYLOAD_BYTES), AfterValidator(_payload)]
+def _require_held(duration_s: float, interval_s: float, reading_bytes: int, what: str = "") -> None:
+    """Raise ValueError if a generator would print more readings in one trial than LARGEST_RESULT_BYTES."""
+    most_readings = LARGEST_RESULT_BYTES // reading_bytes
+    if duration_s / interval_s <= most_readings:
+        return
+    needed_s = math.ceil(duration_s / most_readings * 10) / 10
+    raise ValueError(
+        f"{duration_s:g} s{f' with {what}' * bool(what)}, read every {interval_s:g} s, give"
+        f" {duration_s / interval_s * reading_bytes / 1e6:.0f} MB of readings, and"
+        f" {LARGEST_RESULT_BYTES / 1e6:.0f} MB can be held: set interval_s to {needed_s:g} or more"
+    )
 
 
-class TcpTable(Table):
+TcpPayload = Annotated[int, Field(le=LARGEST_TCP_PAYLOAD_BYTES), AfterValidator(_payload)]
+
+
+def _rate_mbps(value: Any) -> str:
+    """Return a rate of TCP as text."""
+    if value == FLAT_OUT:
+        return FLAT_OUT
+    if isinstance(value, bool) or not isinstance(value, int | float) or not SLOWEST_MBPS <= value <= FASTEST_MBPS:
+        raise ValueError(f'must be {SLOWEST_MBPS} to {FASTEST_MBPS} or "{FLAT_OUT}", not {value_text(value)}')
+    return f"{value:g}" if value < 1e6 else str(int(value))
+
+
+SLOWEST_MBPS, FASTEST_MBPS = 0.1, 400_000
+"""Smallest and largest rate at which a plan may pace TCP [Mbit/s]."""
+
+
+class TcpTable(TomlTable):
     """`[tcp]`; the fields are those of TcpTraffic."""
 
-    payload_bytes: Annotated[
-        list[Payload], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)
-    ] = list(TcpTraffic.payload_bytes)
-    direction: Annotated[
-        list[Literal["in", "out"]], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)
-    ] = [direction.value for direction in TcpTraffic.direction]
+    payload_bytes: OneOrMore[TcpPayload] = list(TcpTraffic.payload_bytes)
+    direction: Directions = list(TcpTraffic.direction)
     duration_s: Annotated[int, Field(ge=1, le=86_400)] = TcpTraffic.duration_s
     interval_s: Annotated[float, Field(ge=0.1, le=60)] = TcpTraffic.interval_s
     streams: Annotated[int, Field(ge=1, le=128)] = TcpTraffic.streams
     congestion_control: Annotated[str, AfterValidator(_algorithm)] = TcpTraffic.congestion_control
+    rate_mbps: OneOrMore[Annotated[str, PlainValidator(_rate_mbps)]] = list(TcpTraffic.rate_mbps)
+
+    @model_validator(mode="after")
+    def _is_held(self) -> Self:
+        _require_held(self.duration_s, self.interval_s, self.traffic().reading_bytes, f"{self.streams} streams")
+        return self
 
     def traffic(self) -> TcpTraffic:
-        """The same in the words of the model."""
-        return TcpTraffic(
-            payload_bytes=tuple(self.payload_bytes),
-            direction=tuple(Direction(direction) for direction in self.direction),
-            duration_s=self.duration_s,
-            interval_s=self.interval_s,
-            streams=self.streams,
-            congestion_control=self.congestion_control,
-        )
+        return TcpTraffic(**self.as_fields())
 
 
-UDP_TESTS = (Test.SEARCH, Test.LATENCY, Test.LOSS_CURVE, Test.BURST, Test.RATE, Test.ECHO)
-"""In the order in which they run."""
+UDP_TEST_ORDER = (Test.SEARCH, Test.LATENCY, Test.LOSS_CURVE, Test.BURST, Test.RATE, Test.ECHO)
+"""Tests in the order in which they run."""
 
 
 def _udp_payload(value: Any) -> int:
-    """Bytes, or the mix by its name."""
+    """Return a payload in bytes; accepts the name of the mix."""
     if value == "imix":
         return IMIX_PAYLOAD_BYTES
     smallest, largest = SMALLEST_UDP_PAYLOAD_BYTES, LARGEST_UDP_PAYLOAD_BYTES
@@ -104,8 +128,11 @@ def _udp_payload(value: Any) -> int:
     return value
 
 
+UdpPayload = Annotated[int, PlainValidator(_udp_payload)]
+
+
 def _frame(value: Any) -> int:
-    """A frame size as the payload in it."""
+    """Return the UDP payload of a frame size."""
     smallest = SMALLEST_UDP_PAYLOAD_BYTES + UDP_FRAME_OVERHEAD_BYTES
     largest = LARGEST_UDP_PAYLOAD_BYTES + UDP_FRAME_OVERHEAD_BYTES
     if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
@@ -118,7 +145,7 @@ def _frames(value: Any) -> Any:
 
 
 def _offered_load(value: Any) -> str:
-    """Packets per second as text, or the word for as many as there can be."""
+    """Return packets per second as text, or FLAT_OUT."""
     if value == FLAT_OUT:
         return FLAT_OUT
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 100_000_000:
@@ -126,15 +153,10 @@ def _offered_load(value: Any) -> str:
     return f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
-class UdpTable(Table):
-    """`[udp]`; the fields are those of UdpTraffic, but for `frame_bytes`, which stands for payloads."""
+class UdpTable(TomlTable):
+    """`[udp]`; the fields are those of UdpTraffic, except `frame_bytes`, which replaces payloads."""
 
-    payload_bytes: Annotated[
-        list[Annotated[int, PlainValidator(_udp_payload)]],
-        Field(min_length=1),
-        BeforeValidator(_as_list),
-        AfterValidator(_no_repeats),
-    ] = list(UdpTraffic.payload_bytes)
+    payload_bytes: OneOrMore[UdpPayload] = list(UdpTraffic.payload_bytes)
     frame_bytes: (
         Annotated[
             list[Annotated[int, PlainValidator(_frame)]],
@@ -144,21 +166,9 @@ class UdpTable(Table):
         ]
         | None
     ) = None
-    direction: Annotated[
-        list[Literal["in", "out"]], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)
-    ] = [direction.value for direction in UdpTraffic.direction]
-    test: Annotated[
-        list[Literal["search", "latency", "loss-curve", "burst", "rate", "echo"]],
-        Field(min_length=1),
-        BeforeValidator(_as_list),
-        AfterValidator(_no_repeats),
-    ] = ["search"]
-    rate: Annotated[
-        list[Annotated[str, PlainValidator(_offered_load)]],
-        Field(min_length=1),
-        BeforeValidator(_as_list),
-        AfterValidator(_no_repeats),
-    ] = list(UdpTraffic.rate)
+    direction: Directions = list(UdpTraffic.direction)
+    test: OneOrMore[Literal["search", "latency", "loss-curve", "burst", "rate", "echo"]] = ["search"]
+    rate: OneOrMore[Annotated[str, PlainValidator(_offered_load)]] = list(UdpTraffic.rate)
     duration_s: Annotated[float, Field(ge=1, le=86_400)] = UdpTraffic.duration_s
     interval_s: Annotated[float, Field(ge=0.1, le=60)] = UdpTraffic.interval_s
     repeats: Annotated[int, Field(ge=1, le=100)] = UdpTraffic.repeats
@@ -172,34 +182,26 @@ class UdpTable(Table):
             raise ValueError("payload_bytes and frame_bytes say the same thing: leave one of them out")
         if "latency" in self.test and "search" not in self.test:
             raise ValueError('the test "latency" takes shares of the PDR: add "search", which finds it')
+        _require_held(max(self.duration_s, self.confirm_s), self.interval_s, ENGINE_READING_BYTES)
         if 0 < self.confirm_s < 1:
             raise ValueError(f"confirm_s must be 0 or at least 1, not {self.confirm_s:g}")
         return self
 
     def traffic(self) -> UdpTraffic:
-        """The same in the words of the model."""
-        return UdpTraffic(
-            payload_bytes=tuple(self.payload_bytes if self.frame_bytes is None else self.frame_bytes),
-            direction=tuple(Direction(direction) for direction in self.direction),
-            tests=tuple(test for test in UDP_TESTS if test.value in self.test),
-            rate=tuple(self.rate),
-            duration_s=self.duration_s,
-            interval_s=self.interval_s,
-            repeats=self.repeats,
-            trial_s=self.trial_s,
-            confirm_s=self.confirm_s,
-            search_limit_s=self.search_limit_s,
-        )
+        fields = self.as_fields()
+        asked, frames = fields.pop("test"), fields.pop("frame_bytes")
+        fields["tests"] = tuple(test for test in UDP_TEST_ORDER if test.value in asked)
+        return UdpTraffic(**fields | ({"payload_bytes": frames} if frames else {}))
 
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-"""Of the units that a long duration may have."""
+"""Seconds by the unit of a long duration."""
 
 LONGEST_SOAK_S = 31 * 86_400
 
 
 def _long_duration(value: Any) -> float:
-    """Seconds, or a number and its unit such as `12h`."""
+    """Return seconds; accepts a number with its unit, such as `12h`."""
     seconds: Any = value
     if isinstance(value, str) and (match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([smhd])", value)):
         seconds = float(match[1]) * SECONDS[match[2]]
@@ -211,7 +213,7 @@ def _long_duration(value: Any) -> float:
 
 
 def _soak_rate(value: Any) -> str:
-    """Packets per second as text, or a share of the NDR."""
+    """Return packets per second as text, or a share of the NDR."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,3}(\.\d{1,3})?%", value) and 0 < float(value[:-1]) <= 100:
         return f"{float(value[:-1]):g}%"
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 100_000_000:
@@ -221,28 +223,20 @@ def _soak_rate(value: Any) -> str:
     return _offered_load(value)
 
 
-class SoakTable(Table):
+class SoakTable(TomlTable):
     """`[soak]`; the fields are those of SoakTraffic."""
 
-    payload_bytes: Annotated[
-        list[Annotated[int, PlainValidator(_udp_payload)]],
-        Field(min_length=1),
-        BeforeValidator(_as_list),
-        AfterValidator(_no_repeats),
-    ] = list(SoakTraffic.payload_bytes)
-    direction: Annotated[
-        list[Literal["in", "out"]], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_no_repeats)
-    ] = [direction.value for direction in SoakTraffic.direction]
+    payload_bytes: OneOrMore[UdpPayload] = list(SoakTraffic.payload_bytes)
+    direction: Directions = list(SoakTraffic.direction)
     duration: Annotated[float, PlainValidator(_long_duration)] = SoakTraffic.duration_s
     rate: Annotated[str, PlainValidator(_soak_rate)] = SoakTraffic.rate
     echo: bool = SoakTraffic.is_echo
     baseline: bool = SoakTraffic.with_baseline
 
     def traffic(self) -> SoakTraffic:
-        """The same in the words of the model."""
         return SoakTraffic(
             payload_bytes=tuple(self.payload_bytes),
-            direction=tuple(Direction(direction) for direction in self.direction),
+            direction=tuple(self.direction),
             duration_s=self.duration,
             rate=self.rate,
             is_echo=self.echo,
@@ -250,13 +244,13 @@ class SoakTable(Table):
         )
 
 
-class CipherSpeedTable(Table):
-    """`[cipher_speed]`: measure the tunnels' ciphers and digests by themselves, before the trials."""
+class CipherSpeedTable(TomlTable):
+    """`[cipher_speed]`: the speed of the tunnels' ciphers and digests, measured before the trials."""
 
     seconds: Annotated[int, Field(ge=1, le=60)] = 1
 
 
-class PlanFile(Table):
+class PlanFile(TomlTable):
     """A plan without its `[[tunnel]]` blocks."""
 
     title: Title = ""
@@ -268,7 +262,7 @@ class PlanFile(Table):
 
     @model_validator(mode="after")
     def _has_what_the_soak_needs(self) -> Self:
-        """A share of the NDR is of what a search of the same run finds."""
+        """Require a search for a soak whose rate is a share of the NDR."""
         soak = self.soak.traffic() if self.soak else None
         if soak is None or soak.share is None:
             return self
@@ -283,7 +277,7 @@ class PlanFile(Table):
         return self
 
     def traffic(self) -> tuple[TcpTraffic | None, UdpTraffic | None]:
-        """What is offered; a plan that says nothing of it means TCP."""
+        """Return the TCP and UDP traffic; a plan without any traffic has TCP."""
         udp = self.udp.traffic() if self.udp else None
         tcp = self.tcp or (None if udp or self.soak else TcpTable())
         return tcp.traffic() if tcp else None, udp

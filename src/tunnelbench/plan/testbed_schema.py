@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from tunnelbench.model.testbed import (
     DEBIAN_KERNEL,
     HOST_KERNEL,
     LOCAL,
-    Access,
+    HostAccess,
+    KindSettings,
     Link,
     Port,
     RouterSpec,
     TestbedSpec,
     TesterSpec,
 )
-from tunnelbench.plan.tables import Table, Title, key_paths, one_line
-from tunnelbench.plan.wording import value_text
+from tunnelbench.plan.key_positions import KeyPath
+from tunnelbench.plan.messages import not_one_of, quoted, value_text
+from tunnelbench.plan.schema_base import Title, TomlTable, key_paths, one_line
 from tunnelbench.qemu.boards import BOARDS
 
 LEAST_CPU_SHARE_PERCENT = 10
-"""A control group's quota is 1 ms at least, and we give it each 10 ms (kernel/sched/core.c, min_cfs_quota_period)."""
+"""Smallest share: a control group's quota is at least 1 ms (kernel/sched/core.c, min_cfs_quota_period) of our 10 ms."""
 
 
 RateMbps = Annotated[float, Field(ge=0.1, le=100_000)]
@@ -39,7 +42,7 @@ def _kernel(value: str) -> str:
     )
 
 
-class LinkTable(Table):
+class LinkTable(TomlTable):
     """`[link]`; the fields are those of Link."""
 
     rate_out_mbps: RateMbps | None = None
@@ -49,16 +52,31 @@ class LinkTable(Table):
 
 
 def _ssh_host(value: str) -> str:
-    # It becomes a word of ssh's command line: nothing that could pass for an option.
+    # It becomes an argument of ssh, which must not read it as an option
     if not re.fullmatch(r"[A-Za-z0-9._@:%][A-Za-z0-9._@:%\[\]-]*", value):
         raise ValueError(f'must be "{LOCAL}" or what ssh takes, such as root@192.168.1.1, not {value_text(value)}')
     return value
 
 
 def _device(value: str) -> str:
-    # dev_valid_name() in net/core/dev.c, and nothing that could pass for an option.
+    # the rules of dev_valid_name() in net/core/dev.c; programs must not read it as an option
     if not re.fullmatch(r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,14}", value):
         raise ValueError(f"must be the name of a network device, such as eth0, not {value_text(value)}")
+    return value
+
+
+def _cpu_share(value: Any) -> float | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and LEAST_CPU_SHARE_PERCENT <= value <= 100:
+        return float(value)
+    raise ValueError(f'must be "auto" or a number from {LEAST_CPU_SHARE_PERCENT} to 100, not {value_text(value)}')
+
+
+def _board(value: str) -> str:
+    if value not in BOARDS:
+        raise ValueError(not_one_of(value, list(BOARDS)))
     return value
 
 
@@ -75,19 +93,20 @@ def _interface(value: str) -> str:
 SshHostName = Annotated[str, Field(max_length=255), AfterValidator(_ssh_host)]
 Device = Annotated[str, AfterValidator(_device)]
 Interface = Annotated[str, AfterValidator(_interface)]
+BoardName = Annotated[str, AfterValidator(_board)]
 FilePath = Annotated[str, Field(max_length=4096), AfterValidator(one_line)]
 
 
-class AccessTable(Table):
-    """What `[router]`, `[client]` and `[server]` share: the fields of Access."""
+class AccessTable(TomlTable):
+    """Keys that `[router]`, `[client]` and `[server]` share; the fields are those of HostAccess."""
 
     host: SshHostName = LOCAL
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     identity: FilePath = ""
     config: FilePath = ""
 
-    def access(self) -> Access:
-        return Access(self.host, self.port, self.identity, self.config)
+    def access(self) -> HostAccess:
+        return HostAccess(self.host, self.port, self.identity, self.config)
 
 
 class RouterTable(AccessTable):
@@ -108,7 +127,6 @@ class RouterTable(AccessTable):
         return self
 
     def spec(self) -> RouterSpec:
-        """The same in the words of the model."""
         return RouterSpec(
             access=self.access(),
             lan=Port(self.lan_device or "", self.lan_address or ""),
@@ -132,15 +150,15 @@ class TesterTable(AccessTable):
         return self
 
     def spec(self, *, moves: bool) -> TesterSpec:
-        """The same in the words of the model; `moves`: whether a local one's device is moved if nothing is said."""
+        """Return the model's dataclass; `moves` is True if a local device moves into a namespace by default."""
         namespace = (moves and self.host == LOCAL) if self.namespace is None else self.namespace
         return TesterSpec(self.access(), Port(self.device or "", self.address or ""), namespace)
 
 
-class TestbedFile(Table):
-    """A testbed file; which kinds there are is told from outside."""
+class TestbedFile(TomlTable):
+    """A testbed file; `setting_faults` checks its kind and the settings of that kind."""
 
-    __test__ = False  # not a test class, whatever pytest thinks of its name
+    __test__ = False  # not a test class, although its name starts with Test
 
     kind: str
     title: Title = TestbedSpec.title
@@ -149,43 +167,14 @@ class TestbedFile(Table):
     quiet_wait_s: Annotated[int, Field(ge=0, le=3600)] = TestbedSpec.quiet_wait_s
     topology: Literal["router-server", "road-warrior"] = "router-server"
     link: LinkTable = LinkTable()
-    board: str | None = None
-    far_board: str | None = None
-    cpu_share_percent: Annotated[float, Field(ge=LEAST_CPU_SHARE_PERCENT, le=100)] | Literal["auto"] | None = None
+    board: BoardName | None = None
+    far_board: BoardName | None = None
+    cpu_share_percent: Annotated[float | Literal["auto"], PlainValidator(_cpu_share)] | None = None
     router: RouterTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
 
-    @model_validator(mode="after")
-    def _router_goes_with_its_kind(self) -> Self:
-        if self.kind == "ssh" and self.router is None:
-            raise ValueError('a testbed of kind "ssh" needs [router] with its host, such as host = "root@192.168.1.1"')
-        if self.kind == "ssh" and self.kernel != HOST_KERNEL:
-            raise ValueError("a router has a kernel of its own: leave kernel out")
-        if self.kind == "ssh" and self.link.delay_ms:
-            raise ValueError("the cables are real: leave link.delay_ms out")
-        self._require_board()
-        if self.kind != "ssh" and (self.router or self.client or self.server):
-            raise ValueError('[router], [client] and [server] are for kind = "ssh": this kind makes its own')
-        return self
-
-    def _require_board(self) -> None:
-        if self.kind != "qemu":
-            if (self.board, self.far_board, self.cpu_share_percent) != (None, None, None):
-                raise ValueError(
-                    'board, far_board and cpu_share_percent are for kind = "qemu": this kind has no virtual router'
-                )
-        elif self.board not in BOARDS:
-            raise ValueError(f'a testbed of kind "qemu" needs a board: one of {", ".join(BOARDS)}')
-        elif self.far_board is not None and self.far_board not in BOARDS:
-            raise ValueError(f"far_board must be one of {', '.join(BOARDS)}, not {value_text(self.far_board)}")
-        elif self.kernel != HOST_KERNEL:
-            raise ValueError("a virtual router has a kernel of its own: leave kernel out")
-        elif Link(**self.link.model_dump()) != Link():
-            raise ValueError("a virtual router's cables have no rate, no delay and an MTU of 1500: leave link out")
-
     def spec(self, name: str) -> TestbedSpec:
-        """The same in the words of the model."""
         return TestbedSpec(
             name=name,
             kind=self.kind,
@@ -206,3 +195,36 @@ class TestbedFile(Table):
 
 
 TESTBED_KEYS: tuple[tuple[str, ...], ...] = tuple(key_paths(TestbedFile))
+
+
+class Kind(Protocol):
+    """A kind of testbed, with the settings that its files may have."""
+
+    @property
+    def settings(self) -> KindSettings:
+        """The settings that it supports."""
+
+
+Kinds = Mapping[str, Kind]
+"""The kinds of testbeds by their names."""
+
+
+def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each key of a testbed file that its kind does not support, and each that is missing, with a message."""
+    settings = kinds[kind].settings
+    for path in TESTBED_KEYS:
+        table, key = data, ".".join(path)
+        if len(path) > 1:
+            table = data.get(path[0], {})
+            if not isinstance(table, Mapping) or settings.allowed(path[0]) is None:
+                continue  # the table itself is the fault
+        if path[-1] not in table:
+            continue
+        allowed = settings.allowed(key)
+        if allowed is None or (allowed and table[path[-1]] not in allowed):
+            what = "this key" if allowed is None else value_text(table[path[-1]])
+            others = [quoted(name) for name, other in kinds.items() if other.settings.allowed(key) == ()]
+            yield path, f"{quoted(kind)} testbeds do not support {what}, only {' and '.join(others)} testbeds do"
+    for key, example in settings.required.items():
+        if key not in data:
+            yield (key,), f"is missing; {quoted(kind)} testbeds need it, such as {example}"

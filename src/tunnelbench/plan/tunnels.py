@@ -1,4 +1,4 @@
-"""The `[[tunnel]]` blocks of a plan: checked, expanded, named."""
+"""The `[[tunnel]]` blocks of a plan: their checks, expansion and names."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from tunnelbench.model.text import printable
 from tunnelbench.plan import expand
 from tunnelbench.plan.check import Problem, check_options, unknown_key
 from tunnelbench.plan.errors import Faults
-from tunnelbench.plan.locate import KeyPath
+from tunnelbench.plan.key_positions import KeyPath
+from tunnelbench.plan.messages import did_you_mean, not_one_of, quoted, value_text
 from tunnelbench.plan.schema import PLAN_KEYS
-from tunnelbench.plan.tables import LONGEST_NAME
-from tunnelbench.plan.wording import did_you_mean, not_one_of, quoted, value_text
+from tunnelbench.plan.schema_base import LONGEST_TUNNEL_NAME
 
-MOST_TRIALS = 100_000
+MOST_PLANNED_TRIALS = 100_000
 
 Schemas = Mapping[str, type[BaseModel]]
-"""Tunnel kind to the model of its options."""
+"""Models of options by the kind of tunnel."""
 
 _RESERVED = ("kind", "name")
 
 
-class Block(NamedTuple):
-    """One `[[tunnel]]` as far as it can be told without its combinations."""
+class TunnelTable(NamedTuple):
+    """One `[[tunnel]]` before its lists of options are combined."""
 
     path: KeyPath
     kind: str
     name: str | None
     choices: Mapping[str, Sequence[OptionValue]]
-    """Each option's values, in the order of the file."""
+    """Values of each option, in the order of the file."""
     is_sound: bool
-    """Whether no option was left out for a fault of its own."""
+    """True if every option of the block is valid by itself; an invalid one is not in `choices`."""
     is_named: bool
-    """Whether `name` is what the file says; a name at fault is left out."""
+    """True if `name` is the name in the file; an invalid name is None."""
 
 
-def read_blocks(tables: Any, schemas: Schemas, known_kinds: Mapping[str, str], faults: Faults) -> list[Block]:
-    """The blocks of a plan; what is wrong is noted in `faults`, and the block goes on without it where it can."""
+def read_blocks(tables: Any, schemas: Schemas, known_kinds: Mapping[str, str], faults: Faults) -> list[TunnelTable]:
+    """Return the blocks of a plan without their invalid options; adds the errors to `faults`."""
     if isinstance(tables, dict):
         faults.add(("tunnel",), "must be written [[tunnel]], with two brackets on each side")
         return []
@@ -50,15 +50,15 @@ def read_blocks(tables: Any, schemas: Schemas, known_kinds: Mapping[str, str], f
         faults.add(("tunnel",), "must be blocks that start with [[tunnel]]")
         return []
     if not tables:
-        faults.add(("tunnel",), "a plan has at least one [[tunnel]]", needs_whole_file=True)
+        faults.add(("tunnel",), "a plan has at least one [[tunnel]]")
     blocks = [
         _read_block(("tunnel", number), table, schemas, known_kinds, faults) for number, table in enumerate(tables)
     ]
     return [block for block in blocks if block]
 
 
-def expand_blocks(blocks: Sequence[Block], schemas: Schemas, faults: Faults) -> tuple[TunnelSpec, ...]:
-    """All tunnels of a plan, the baseline first; faults of single combinations and of names are noted."""
+def expand_blocks(blocks: Sequence[TunnelTable], schemas: Schemas, faults: Faults) -> tuple[TunnelSpec, ...]:
+    """Return all tunnels of a plan, the baseline first; adds errors of combinations and of names to `faults`."""
     tunnels = [(block, tunnel) for block in blocks for tunnel in _expand_block(block, schemas, faults)]
     _check_names(tunnels, faults)
     baselines = [(block, tunnel) for block, tunnel in tunnels if tunnel.is_baseline]
@@ -72,26 +72,27 @@ def expand_blocks(blocks: Sequence[Block], schemas: Schemas, faults: Faults) -> 
     return (TunnelSpec(BASELINE_KIND, BASELINE_KIND, options), *others)
 
 
-def check_size(blocks: Sequence[Block], other_factors: Mapping[KeyPath, int], faults: Faults) -> bool:
-    """Whether the plan stays within the number of trials that anybody could run; the largest factor is blamed."""
+def check_size(blocks: Sequence[TunnelTable], other_factors: Mapping[KeyPath, int], faults: Faults) -> bool:
+    """Return True if the plan has at most MOST_PLANNED_TRIALS trials; else add an error at the largest factor."""
     counts = {block.path: expand.count(block.choices) for block in blocks}
     tunnels = sum(counts.values()) + all(block.kind != BASELINE_KIND for block in blocks)
     trials = tunnels * math.prod(other_factors.values())
-    if trials <= MOST_TRIALS:
+    if trials <= MOST_PLANNED_TRIALS:
         return True
     factors = {**other_factors, **counts}
-    message = f"the plan has {_amount(trials)} trials, more than {MOST_TRIALS}: take fewer values or fewer rounds"
+    amount = str(trials) if trials < 10**12 else "more than a million million"
+    message = f"the plan has {amount} trials, more than {MOST_PLANNED_TRIALS}: take fewer values or fewer rounds"
     faults.add(max(factors, key=lambda path: factors[path]), message)
     return False
 
 
 def _read_block(
     path: KeyPath, table: Mapping[str, Any], schemas: Schemas, known_kinds: Mapping[str, str], faults: Faults
-) -> Block | None:
+) -> TunnelTable | None:
     kind = table.get("kind")
     kinds = sorted({*schemas, *known_kinds})
     if kind is None:
-        faults.add((*path, "kind"), f"is missing; it is one of {', '.join(kinds)}", needs_whole_file=True)
+        faults.add((*path, "kind"), f"is missing; it is one of {', '.join(kinds)}")
         return None
     if not isinstance(kind, str) or kind not in kinds:
         faults.add((*path, "kind"), not_one_of(kind, kinds))
@@ -107,7 +108,7 @@ def _read_block(
         elif values := _values((*path, option), given, faults):
             choices[option] = values
     name = _template(path, table.get("name"), schema.model_fields if schema else choices, faults)
-    return Block(
+    return TunnelTable(
         path,
         kind,
         name,
@@ -118,12 +119,12 @@ def _read_block(
 
 
 def _values(path: KeyPath, given: Any, faults: Faults) -> list[OptionValue]:
-    """The values of one option; none where one of them is at fault."""
+    """Return the values of one option, or none if one of them is invalid."""
     values = given if isinstance(given, list) else [given]
     if not values:
         faults.add(path, "must have at least 1 value")
     is_sound = True
-    seen: set[tuple[type, OptionValue]] = set()  # with their types: 1, 1.0 and true are equal to Python
+    seen: set[tuple[type, OptionValue]] = set()  # with their types, because 1, 1.0 and true are equal in Python
     for number, value in enumerate(values):
         message = _value_fault(value)
         if not message and (type(value), value) in seen:
@@ -155,12 +156,12 @@ def _template(path: KeyPath, name: Any, options: Mapping[str, object], faults: F
         return None
     for placeholder in expand.PLACEHOLDER.findall(name):
         if placeholder not in options:
-            faults.add(path, f"{{{placeholder}}} is no option of this tunnel{did_you_mean(placeholder, options)}")
+            faults.add(path, f"{{{placeholder}}} is not an option of this tunnel{did_you_mean(placeholder, options)}")
             return None
     return name
 
 
-def _expand_block(block: Block, schemas: Schemas, faults: Faults) -> list[TunnelSpec]:
+def _expand_block(block: TunnelTable, schemas: Schemas, faults: Faults) -> list[TunnelSpec]:
     schema = schemas.get(block.kind)
     defaults = {key: _plain(field.default) for key, field in schema.model_fields.items()} if schema else {}
     varied = frozenset(option for option, values in block.choices.items() if len(values) > 1)
@@ -180,11 +181,11 @@ def _expand_block(block: Block, schemas: Schemas, faults: Faults) -> list[Tunnel
     return tunnels
 
 
-def _note(problem: Problem, block: Block, given: Mapping[str, OptionValue], faults: Faults) -> None:
-    """A problem of one combination, at the very value of a list where one is at fault."""
+def _note(problem: Problem, block: TunnelTable, given: Mapping[str, OptionValue], faults: Faults) -> None:
+    """Add the error of one combination, at the value in a list that causes it."""
     if not problem.path or problem.path[0] not in given:
-        if block.is_sound:  # else it may be for want of what was left out
-            faults.add((*block.path, *problem.path), problem.message, needs_whole_file=True)
+        if block.is_sound:  # else an omitted option may be the cause
+            faults.add((*block.path, *problem.path), problem.message)
         return
     option = str(problem.path[0])
     place = (*block.path, option)
@@ -194,21 +195,21 @@ def _note(problem: Problem, block: Block, given: Mapping[str, OptionValue], faul
     faults.add(place, problem.message)
 
 
-def _check_names(tunnels: Sequence[tuple[Block, TunnelSpec]], faults: Faults) -> None:
-    owners: dict[str, Block] = {}
-    told: set[KeyPath] = set()
+def _check_names(tunnels: Sequence[tuple[TunnelTable, TunnelSpec]], faults: Faults) -> None:
+    owners: dict[str, TunnelTable] = {}
+    reported: set[KeyPath] = set()
     if not any(tunnel.is_baseline for _, tunnel in tunnels):
-        owners[BASELINE_KIND] = Block((), BASELINE_KIND, None, {}, is_sound=True, is_named=True)
+        owners[BASELINE_KIND] = TunnelTable((), BASELINE_KIND, None, {}, is_sound=True, is_named=True)
     for block, tunnel in tunnels:
-        if not (block.is_sound and block.is_named):  # its names are not those that it will have
+        if not (block.is_sound and block.is_named):  # its names will differ once the errors are corrected
             continue
         place = (*block.path, "name") if block.name is not None else block.path
         if fault := _name_fault(tunnel.name):
             faults.add(place, fault)
         elif owner := owners.get(tunnel.name):
-            if block.path not in told:  # once for a block, however many of its tunnels share names
-                faults.add(place, _taken(tunnel.name, block, owner, faults), needs_whole_file=True)
-            told.add(block.path)
+            if block.path not in reported:  # once for each block, also if several of its tunnels share names
+                faults.add(place, _taken(tunnel.name, block, owner, faults))
+            reported.add(block.path)
         else:
             owners[tunnel.name] = block
 
@@ -220,12 +221,12 @@ def _name_fault(name: str) -> str:
         return f'the name "{printable(name)}" holds a line break or another control character'
     if name != name.strip():
         return f"the name {quoted(name)} starts or ends with a space"
-    if len(name) > LONGEST_NAME:
-        return f"the name {quoted(name)} has {len(name)} characters, more than {LONGEST_NAME}"
+    if len(name) > LONGEST_TUNNEL_NAME:
+        return f"the name {quoted(name)} has {len(name)} characters, more than {LONGEST_TUNNEL_NAME}"
     return ""
 
 
-def _taken(name: str, block: Block, owner: Block, faults: Faults) -> str:
+def _taken(name: str, block: TunnelTable, owner: TunnelTable, faults: Faults) -> str:
     if not owner.path:
         return f"the name {quoted(name)} is that of the baseline, which is added to every plan"
     if owner is not block:
@@ -234,10 +235,6 @@ def _taken(name: str, block: Block, owner: Block, faults: Faults) -> str:
     missing = [f"{{{option}}}" for option in varied if f"{{{option}}}" not in (block.name or "")]
     hint = f": put {' and '.join(missing)} into it" if missing else ""
     return f"several tunnels of this block have the name {quoted(name)}{hint}"
-
-
-def _amount(number: int) -> str:
-    return str(number) if number < 10**12 else "more than a million million"
 
 
 def _plain(value: object) -> object:

@@ -1,1 +1,1 @@
-"""A whole virtual router: its image from Debian's packages, its board in QEMU, its share of this machine's CPU."""
+"""Virtual routers: builds images from Debian's packages, emulates boards in QEMU, and limits their CPU share."""

@@ -1,35 +1,33 @@
-"""The boards that QEMU emulates for us, as data; one entry a board."""
+"""The data of the boards that QEMU emulates: one entry per board."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tunnelbench.model.errors import WrongInput
-
 
 @dataclass(frozen=True)
 class Board:
-    """A router's hardware."""
+    """The hardware of a virtual router: the options for QEMU, and Debian's names for the architecture."""
 
     name: str
     title: str
-    """As reports call it."""
+    """Name of the board in reports."""
     program: str
     package: str
-    """The Debian package that holds the program."""
+    """Debian package with QEMU's program for the board."""
     hardware: tuple[str, ...]
     """QEMU's options for board and CPU."""
     memory: str
     architecture: str
-    """Debian's name of it."""
+    """Name of the CPU architecture in Debian, such as `mipsel`."""
     triplet: str
-    """Of the folder of its libraries."""
+    """Name of the folder with the architecture's libraries, such as `mipsel-linux-gnu`."""
     loader: str
-    """Of shared libraries, as programs name it, without the leading slash."""
+    """Path of the dynamic loader in programs, without the leading slash."""
     kernel_package: str
     kernel_arguments: str
     interrupts_are_edge_triggered: bool = False
-    """Whether firmware would have to set the PCI interrupts to level-triggered, and none does."""
+    """True if the guest must set the PCI interrupts to level-triggered; on real hardware the firmware does that."""
 
 
 MALTA = Board(
@@ -37,20 +35,20 @@ MALTA = Board(
     title="MIPS P5600 on a Malta board",
     program="qemu-system-mipsel",
     package="qemu-system-mips",
-    # Not a 24Kf: with 16 TLB entries and no UserLocal register, glibc and OpenSSL 3 spend some 20,000 instructions a
-    # packet in traps that a router's own C library and kernel do not have.
+    # Not a 24Kf: it has 16 TLB entries and no UserLocal register, so that glibc and OpenSSL 3 spend some 20,000
+    # instructions per packet in traps. A router's own C library and kernel do not.
     hardware=("-machine", "malta", "-cpu", "P5600"),
     memory="256M",
     architecture="mipsel",
     triplet="mipsel-linux-gnu",
     loader="lib/ld.so.1",
     kernel_package="linux-image-4kc-malta",
-    # Debian's programs are built for the older encoding of NaN, which the kernel refuses on this CPU (ENOEXEC).
+    # Debian's programs have the older encoding of NaN; by default the kernel refuses them on this CPU (ENOEXEC).
     kernel_arguments="ieee754=relaxed",
     interrupts_are_edge_triggered=True,
 )
 
-X86_64 = Board(
+X86_64_PC = Board(
     name="x86-64",
     title="x86-64 on a PC's board",
     program="qemu-system-x86_64",
@@ -64,11 +62,4 @@ X86_64 = Board(
     kernel_arguments="",
 )
 
-BOARDS = {board.name: board for board in (MALTA, X86_64)}
-
-
-def board_named(name: str) -> Board:
-    """Raises WrongInput, with those that there are."""
-    if name not in BOARDS:
-        raise WrongInput(f"there is no virtual router {name}", f"there are {', '.join(BOARDS)}")
-    return BOARDS[name]
+BOARDS = {board.name: board for board in (MALTA, X86_64_PC)}

@@ -1,6 +1,6 @@
-"""The archives that Linux unpacks into its first file system.
+"""The archives that Linux unpacks into its first file system (initramfs).
 
-The format is in the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
+The format is described in the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 import stat
 from collections.abc import Mapping
 
-FOLDER = stat.S_IFDIR | 0o755
-FILE = stat.S_IFREG | 0o644
-PRIVATE_FILE = stat.S_IFREG | 0o600
-PROGRAM = stat.S_IFREG | 0o755
+FOLDER_MODE = stat.S_IFDIR | 0o755
+FILE_MODE = stat.S_IFREG | 0o644
+PRIVATE_FILE_MODE = stat.S_IFREG | 0o600
+PROGRAM_MODE = stat.S_IFREG | 0o755
 
-END = "TRAILER!!!"
+TRAILER = "TRAILER!!!"
 
 
 def archive(entries: Mapping[str, tuple[int, bytes]]) -> bytes:
-    """An archive, in the format `newc`, of paths with their mode and content, all of them root's.
+    """Return an archive in the format `newc` of paths with their mode and content; root owns all of them.
 
-    Archives may follow one another in one file: the kernel unpacks each.
+    One file may contain several archives in sequence: the kernel unpacks each of them.
     """
-    inodes = enumerate(((*entries.items(), (END, (0, b"")))), start=1)
+    inodes = enumerate(((*entries.items(), (TRAILER, (0, b"")))), start=1)
     return b"".join(_entry(inode, path, mode, content) for inode, (path, (mode, content)) in inodes)
 
 

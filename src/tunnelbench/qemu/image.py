@@ -1,4 +1,4 @@
-"""Images of virtual routers: built of Debian's packages, kept in the cache, never changed by what runs on them."""
+"""Images of virtual routers: built from Debian's packages, kept in the cache, and read-only to virtual machines."""
 
 from __future__ import annotations
 
@@ -11,42 +11,40 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from tunnelbench.host.cache import cache_folder, only_one_fetches
+from tunnelbench.host.cache import COMPLETE_FILE, cache_folder, only_one_fetches
 from tunnelbench.host.command import run_command
+from tunnelbench.host.programs import require_programs
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import cpio
 from tunnelbench.qemu.boards import Board
-from tunnelbench.qemu.packages import ASSUMED, SUITE, Archive
-
-MARK = "complete.json"
-"""Written last: an image without it is not looked at."""
+from tunnelbench.qemu.packages import ASSUMED, PACKAGE_LIMIT_BYTES, SUITE, Archive
 
 BUILD_TIMEOUT_S = 300.0
 
 NEEDED_BYTES = 900_000_000
-"""Free space for a build: packages, lists, all of it unpacked, and the disk. What remains is a fifth of it."""
+"""Free space for a build [bytes]: packages, lists, unpacked files and the disk. A fifth of it remains in use."""
 
-LARGEST_FILE_BYTES = 1_000_000_000
+PROGRAM_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BUILD_PROGRAMS = {"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod", "mke2fs": "e2fsprogs"}
+"""Programs that a build needs, each with its Debian package."""
 
-PROGRAMS = {"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod", "mke2fs": "e2fsprogs"}
-"""What a build needs, and the Debian package that holds it."""
+BASE_PACKAGES = ("busybox", "dropbear-bin", "ethtool", "iproute2", "nftables", "openssl", "tcpdump")
+"""Packages of every virtual router, with busybox, not busybox-static: in Debian's build, its shell prefers BusyBox's
+own `ip` to iproute2's."""
 
-PACKAGES = (
-    "busybox", "dropbear-bin", "ethtool", "iproute2", "nftables", "openssl", "openvpn", "ppp", "tcpdump", "tinc",
-    "wireguard-tools", "xl2tpd",
-)  # fmt: skip
-"""Not busybox-static: as Debian builds that one, its shell prefers its own, small `ip` to the real one."""
+REPLACED_PACKAGES = frozenset({"util-linux"})
+"""Packages that an image leaves out although a tunnel names them: BusyBox has their programs."""
 
 MODULE_FOLDERS = (
     "arch", "crypto", "drivers/block/virtio_blk.ko", "drivers/net", "drivers/virtio",
     "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "fs/overlayfs", "lib", "net",
 )  # fmt: skip
-"""What a router's kernel may load, below its `kernel`; the rest is hardware and file systems that it has not."""
+"""Folders of kernel modules that an image keeps, below `kernel`; the virtual router has no use for the others."""
 
 MODULE_FOLDERS_NOT = ("drivers/net/ethernet", "drivers/net/wireless", "drivers/net/usb", "drivers/net/phy")
 
 FIRST_MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "ext4", "overlay")
-"""Without these there is no disk and no network; on x86-64 some of them need a module for CRC32C, found by name."""
+"""Modules of the disk and the network; on x86-64 some of them need a module for CRC32C, which they find by its name."""
 
 UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian", "usr/include")
 
@@ -58,19 +56,21 @@ ACCOUNTS = {
     "hosts": "127.0.0.1 localhost virtual-router\n",
     "os-release": 'PRETTY_NAME="Debian packages of bookworm, put together by TunnelBench"\nID=debian\n',
 }
-"""Made by the installation of packages, and here they are only unpacked. The passwords match nothing."""
+"""Files of /etc that an installation would make; here packages are only unpacked. No password matches them."""
 
 SCRIPTS = {"initramfs": "initramfs.sh", "init": "init.sh"}
 
 
 @dataclass(frozen=True)
 class Image:
-    """What a virtual router boots from; it only reads it."""
+    """Files that a virtual router boots from and does not write to."""
 
     folder: Path
     kernel_version: str
     packages: tuple[str, ...]
-    """Name and version of each, the kernel's first."""
+    """Name and version of each Debian package, the kernel's first."""
+    recipe: str = ""
+    """SHA-256 of all inputs of the build."""
 
     @property
     def kernel(self) -> Path:
@@ -85,31 +85,45 @@ class Image:
         return self.folder / "disk.ext4"
 
 
-Tell = Callable[[str], object]
-"""Is told what is being done, in words."""
+Report = Callable[[str], object]
+"""A function that shows a line on the progress of a build."""
 
 
 def cached_image(board: Board) -> Image | None:
-    """The image of a board, if it is in the cache whole and built as this program builds it."""
+    """Return the image of a board if the cache has it complete; otherwise None."""
     folder = _folder(board)
     try:
-        found = json.loads((folder / MARK).read_text())
-        image = Image(folder, found["kernel_version"], tuple(found["packages"]))
-        is_good = found["recipe"] == recipe(board) and found["sha256"] == _fingerprint(image)
+        found = json.loads((folder / COMPLETE_FILE).read_text())
+        image = Image(folder, found["kernel_version"], tuple(found["packages"]), found["recipe"])
+        is_good = found["sha256"] == _fingerprint(image)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return image if is_good else None
 
 
-def find_image(board: Board, tell: Tell, *, anew: bool = False) -> Image:
-    """The image of a board, built where it must be, or `anew` in any case; CannotHere where it cannot be."""
+def current_image(board: Board, packages: Sequence[str]) -> Image | None:
+    """Return the cached image of a board if it has the present recipe with these packages more; otherwise None."""
+    image = cached_image(board)
+    return image if image and image.recipe == recipe(board, _all_packages(packages)) else None
+
+
+def find_image(board: Board, packages: Sequence[str], report: Report, *, anew: bool = False) -> Image:
+    """Return the image of a board with some Debian packages in addition to BASE_PACKAGES.
+
+    Builds the image if the cache has none of the present recipe, or if `anew` is True. Raises CannotHere if it cannot.
+    """
     with only_one_fetches(_folder(board).parent):
-        return (None if anew else cached_image(board)) or _build(board, tell)
+        cached = None if anew else current_image(board, packages)
+        return cached or _build(board, _all_packages(packages), report)
 
 
-def recipe(board: Board) -> str:
-    """SHA-256 of all that an image is made by: one that was made otherwise is not used."""
-    lists = (PACKAGES, ASSUMED, SUITE, MODULE_FOLDERS, MODULE_FOLDERS_NOT, FIRST_MODULES, ACCOUNTS, UNUSED)
+def _all_packages(packages: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted({*BASE_PACKAGES, *packages} - REPLACED_PACKAGES))
+
+
+def recipe(board: Board, packages: tuple[str, ...]) -> str:
+    """Return the SHA-256 of all inputs of an image's build. A cached image with another SHA-256 is not used."""
+    lists = (packages, ASSUMED, SUITE, MODULE_FOLDERS, MODULE_FOLDERS_NOT, FIRST_MODULES, ACCOUNTS, UNUSED)
     parts = [repr(asdict(board)), *map(repr, lists)]
     parts += [_script(name).decode() for name in SCRIPTS]
     return sha256("\0".join(parts).encode()).hexdigest()
@@ -123,22 +137,22 @@ def _script(name: str) -> bytes:
     return Path(__file__).with_name(SCRIPTS[name]).read_bytes()
 
 
-def _build(board: Board, tell: Tell) -> Image:
-    _require_programs()
+def _build(board: Board, wanted: tuple[str, ...], report: Report) -> Image:
+    require_programs(BUILD_PROGRAMS, "building an image", PROGRAM_FOLDERS)
     final = _folder(board)
     if (free_bytes := shutil.disk_usage(final.parent).free) < NEEDED_BYTES:
         raise CannotHere(
-            f"{final.parent} has {free_bytes / 1e6:.0f} MB free, and building an image takes {NEEDED_BYTES / 1e6:.0f}",
-            "make room there, or set XDG_CACHE_HOME to a folder elsewhere",
+            f"{final.parent} has {free_bytes / 1e6:.0f} MB free, and an image needs {NEEDED_BYTES / 1e6:.0f} MB",
+            "make room there, or set XDG_CACHE_HOME to another folder",
         )
-    for left in final.parent.glob("unpacking-*"):  # of a build that was killed: nobody else builds now
+    for left in final.parent.glob("unpacking-*"):  # of a build that was killed; the lock keeps out other builds
         shutil.rmtree(left)
     archive = Archive(board.architecture, final.parent / f"packages-{board.architecture}")
-    tell(f"fetching Debian's packages for {board.architecture}")
+    report(f"fetching Debian's packages for {board.architecture}")
     archive.refresh()
-    packages = archive.fetch([board.kernel_package, *PACKAGES])
+    packages = archive.fetch([board.kernel_package, *wanted])
     size_bytes = sum(path.stat().st_size for path in packages)
-    tell(f"unpacking {len(packages)} packages, {size_bytes / 1e6:.0f} MB")
+    report(f"unpacking {len(packages)} packages, {size_bytes / 1e6:.0f} MB")
     with tempfile.TemporaryDirectory(prefix="unpacking-", dir=final.parent) as name:
         root, made = Path(name, "root"), Path(name, "image")
         root.mkdir(mode=0o755)
@@ -147,37 +161,28 @@ def _build(board: Board, tell: Tell) -> Image:
             run_command(
                 ["dpkg-deb", "-x", str(package), str(root)],
                 timeout_s=BUILD_TIMEOUT_S,
-                file_limit_bytes=LARGEST_FILE_BYTES,
+                file_limit_bytes=PACKAGE_LIMIT_BYTES,
             )
         image = Image(made, _take_kernel(root, made), _names(packages, board))
-        tell("making the disk")
+        report("making the disk")
         _write_initramfs(root, image, board)
         _complete_root(root)
         _write_disk(root, image)
         mark = {
             "kernel_version": image.kernel_version,
             "packages": image.packages,
-            "recipe": recipe(board),
+            "recipe": recipe(board, wanted),
             "sha256": _fingerprint(image),
         }
-        (made / MARK).write_text(json.dumps(mark, indent=1) + "\n")
+        (made / COMPLETE_FILE).write_text(json.dumps(mark, indent=1) + "\n")
         shutil.rmtree(final, ignore_errors=True)
         made.rename(final)
     shutil.rmtree(archive.folder, ignore_errors=True)
     return Image(final, image.kernel_version, image.packages)
 
 
-def _require_programs() -> None:
-    if missing := [program for program in PROGRAMS if shutil.which(program, path=WHERE_PROGRAMS_ARE) is None]:
-        packages = " ".join(sorted({PROGRAMS[program] for program in missing}))
-        raise CannotHere(f"an image cannot be built: {', '.join(missing)} missing", f"apt-get install {packages}")
-
-
-WHERE_PROGRAMS_ARE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
 def _names(files: Sequence[Path], board: Board) -> tuple[str, ...]:
-    """Name and version of packages, from their files' names; the kernel itself, not its meta-package, comes first."""
+    """Return name and version of packages from the names of their files, the kernel (not its meta-package) first."""
     names = []
     for file in files:
         name, version, _ = file.name.split("_", 2)
@@ -187,7 +192,7 @@ def _names(files: Sequence[Path], board: Board) -> tuple[str, ...]:
 
 
 def _take_kernel(root: Path, made: Path) -> str:
-    """Move the kernel to its place and leave of its modules what a router may load; returns its version."""
+    """Move the kernel to its place, delete modules that a router never loads, and return the kernel's version."""
     (kernel,) = (root / "boot").glob("vmlinu[xz]-*")
     version = kernel.name.partition("-")[2]
     shutil.move(kernel, made / "kernel")
@@ -204,30 +209,30 @@ def _take_kernel(root: Path, made: Path) -> str:
 
 
 def _write_initramfs(root: Path, image: Image, board: Board) -> None:
-    """The first file system: busybox, the modules of disk and network, and the script that loads them."""
+    """Write the first file system: busybox, the modules of disk and network, and the script that loads them."""
     modules = root / "lib/modules" / image.kernel_version
     order = load_order((modules / "modules.dep").read_text(), FIRST_MODULES)
     entries = {
-        "bin": (cpio.FOLDER, b""),
-        "bin/busybox": (cpio.PROGRAM, (root / "bin/busybox").read_bytes()),
-        "init": (cpio.PROGRAM, _script("initramfs")),
-        "lib": (cpio.FOLDER, b""),
-        str(Path(board.loader).parent): (cpio.FOLDER, b""),
-        board.loader: (cpio.PROGRAM, (root / "lib" / board.triplet / Path(board.loader).name).read_bytes()),
-        "modules": (cpio.FILE, "".join(f"/lib/{Path(path).name}\n" for path in order).encode()),
+        "bin": (cpio.FOLDER_MODE, b""),
+        "bin/busybox": (cpio.PROGRAM_MODE, (root / "bin/busybox").read_bytes()),
+        "init": (cpio.PROGRAM_MODE, _script("initramfs")),
+        "lib": (cpio.FOLDER_MODE, b""),
+        str(Path(board.loader).parent): (cpio.FOLDER_MODE, b""),
+        board.loader: (cpio.PROGRAM_MODE, (root / "lib" / board.triplet / Path(board.loader).name).read_bytes()),
+        "modules": (cpio.FILE_MODE, "".join(f"/lib/{Path(path).name}\n" for path in order).encode()),
     }
     for library in ("libc.so.6", "libresolv.so.2"):
-        entries[f"lib/{library}"] = (cpio.PROGRAM, (root / "lib" / board.triplet / library).read_bytes())
+        entries[f"lib/{library}"] = (cpio.PROGRAM_MODE, (root / "lib" / board.triplet / library).read_bytes())
     for path in order:
-        entries[f"lib/{Path(path).name}"] = (cpio.FILE, (modules / path).read_bytes())
+        entries[f"lib/{Path(path).name}"] = (cpio.FILE_MODE, (modules / path).read_bytes())
     image.initramfs.write_bytes(cpio.archive(entries))
 
 
 def load_order(modules_dep: str, names: Sequence[str]) -> list[str]:
-    """Paths of modules and of what they need, each after what it needs; from the text of modules.dep.
+    """Return the paths of modules and of their dependencies, each after its dependencies, from the text of modules.dep.
 
-    What the kernel has built in is no module and not in there. A module of a checksum that others find by its name
-    comes with them.
+    Features that are built into the kernel are not in modules.dep. The module of CRC32C, which others find by its
+    name, is added.
     """
     needs = {}
     for line in modules_dep.splitlines():
@@ -237,13 +242,13 @@ def load_order(modules_dep: str, names: Sequence[str]) -> list[str]:
     order: list[str] = []
     for name in ("crc32c_generic", *names):
         if name in paths:
-            # modules.dep lists what comes last first.
+            # modules.dep lists the dependencies in reverse order.
             order += [path for path in [*reversed(needs[paths[name]]), paths[name]] if path not in order]
     return order
 
 
 def _complete_root(root: Path) -> None:
-    """Add what an installation would have made, and drop what a router does not read."""
+    """Add the files that an installation makes, and delete those that a router does not read."""
     for folder in UNUSED:
         shutil.rmtree(root / folder, ignore_errors=True)
     for name in ("dev", "proc", "sys", "run", "tmp", "root", "etc", "var/log", "bin", "sbin"):
@@ -265,13 +270,13 @@ def _write_disk(root: Path, image: Image) -> None:
         ["mke2fs", "-q", "-t", "ext4", "-b", "4096", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0",
          "-d", str(root), str(image.disk), str(blocks)],
         timeout_s=BUILD_TIMEOUT_S,
-        file_limit_bytes=LARGEST_FILE_BYTES,
+        file_limit_bytes=PACKAGE_LIMIT_BYTES,
     )
     # fmt: on
 
 
 def _fingerprint(image: Image) -> str:
-    """SHA-256 of all that is booted: a half-deleted or damaged image is not."""
+    """Return the SHA-256 of all files that a virtual machine boots from; a damaged image has another one."""
     digest = sha256()
     for path in (image.kernel, image.initramfs, image.disk):
         with path.open("rb") as file:

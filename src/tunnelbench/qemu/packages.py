@@ -1,5 +1,4 @@
-"""Debian's packages for another architecture, through apt with lists and a state of its own: this machine's stay as
-they are."""
+"""Fetches Debian's packages for another architecture. apt uses separate lists, so that this machine's do not change."""
 
 from __future__ import annotations
 
@@ -8,48 +7,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunnelbench.host.command import CommandFailed, run_command
+from tunnelbench.host.cache import FETCH_TIMEOUT_S
+from tunnelbench.host.command import CommandFailed, last_lines, run_command
 from tunnelbench.model.errors import CannotHere
 
 MIRROR = "http://deb.debian.org/debian"
 SUITE = "bookworm"
-"""The last release with 32-bit MIPS."""
+"""Debian release of the packages, the last one with 32-bit MIPS."""
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 KEYRING_PACKAGE = "debian-archive-keyring"
 
 LISTS_TIMEOUT_S = 300.0
-FETCH_TIMEOUT_S = 900.0
-LARGEST_FILE_BYTES = 1_000_000_000
+PACKAGE_LIMIT_BYTES = 1_000_000_000
+"""Limit for each file that apt, dpkg and mke2fs write [bytes]."""
 
 ASSUMED = (
     "debconf", "dpkg", "init-system-helpers", "initramfs-tools", "kmod", "libpam-modules", "libpam-runtime",
     "linux-base", "lsb-base", "perl", "perl-base", "procps", "sysvinit-utils", "tar", "usrmerge",
 )  # fmt: skip
-"""What packages ask for in order to be installed, started or booted as a Debian: said to be there, and left out."""
+"""Packages that are needed only to install or boot a Debian system; apt is configured to see them as installed."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Debian's archive as a machine of that architecture sees it; everything of it lies in a folder of ours."""
+    """Debian's archive for an architecture, with all files of apt in one folder."""
 
     architecture: str
     folder: Path
 
     def refresh(self) -> None:
-        """Fetch the lists; apt checks them against Debian's keys. CannotHere where that fails."""
+        """Fetch the lists, which apt checks against Debian's keys. Raises CannotHere if that fails."""
         if not KEYRING.exists():
-            raise CannotHere(f"{KEYRING} is missing: packages could not be checked", f"install {KEYRING_PACKAGE}")
+            raise CannotHere(f"{KEYRING} is missing: packages cannot be verified", f"install {KEYRING_PACKAGE}")
         for name in ("lists/partial", "archives/partial"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         source = f"deb [arch={self.architecture} signed-by={KEYRING}] {MIRROR} {SUITE} main\n"
         (self.folder / "sources.list").write_text(source)
         (self.folder / "status").write_text("".join(map(self._assumed, ASSUMED)))
-        # Without it apt takes an old list for good where the mirror cannot be reached, with a warning only.
+        # Without this option apt only warns, and uses an old list, if it cannot reach the mirror.
         self._apt_get(["-o", "APT::Update::Error-Mode=any", "update", "-qq"], LISTS_TIMEOUT_S)
 
     def fetch(self, packages: Sequence[str]) -> list[Path]:
-        """Packages and all that they depend on, as files; what an earlier, broken attempt has fetched is used."""
+        """Fetch packages and all their dependencies, and return the files; files of an earlier attempt are reused."""
         printed = self._apt_get(["install", "--print-uris", "-qq", "-y", *packages], LISTS_TIMEOUT_S)
         names = [shlex.split(line)[1] for line in printed.splitlines() if line.startswith("'")]
         self._apt_get(["install", "--download-only", "-qq", "-y", *packages], FETCH_TIMEOUT_S)
@@ -82,16 +82,15 @@ class Archive:
             "Dir::Etc::sourceparts": "-",
             "Dir::State": str(self.folder),
             "Dir::State::status": str(self.folder / "status"),
-            "Debug::NoLocking": "true",  # whoever builds holds a lock of ours
+            "Debug::NoLocking": "true",  # a build holds a lock of the cache
         }
         options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
         try:
             return run_command(
-                ["apt-get", *options, *arguments], timeout_s=timeout_s, file_limit_bytes=LARGEST_FILE_BYTES
+                ["apt-get", *options, *arguments], timeout_s=timeout_s, file_limit_bytes=PACKAGE_LIMIT_BYTES
             ).stdout
         except CommandFailed as error:
-            said = error.output.strip().splitlines()[-1:] or ["it said nothing"]
             raise CannotHere(
-                f"Debian's packages for {self.architecture} cannot be fetched: {said[0]}",
-                f"a network that reaches {MIRROR}; what has been fetched is kept for the next attempt",
+                f"Debian's packages for {self.architecture} cannot be fetched: {last_lines(error.output, 1)}",
+                f"connect to a network that reaches {MIRROR}; fetched files are kept for the next attempt",
             ) from None

@@ -1,4 +1,4 @@
-"""Tap devices inside a network namespace, opened so that a process outside of it can use them."""
+"""Tap devices inside a network namespace, opened so that a process outside the namespace can use them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tunnelbench.model.errors import CannotHere
 TUNSETIFF = 0x400454CA
 IFF_TAP = 0x0002
 IFF_NO_PI = 0x1000
-"""linux/if_tun.h. No IFF_VNET_HDR: without that header neither side can hand the other a packet to be cut up later."""
+"""Constants of linux/if_tun.h. IFF_VNET_HDR is not set: with its header, QEMU could pass merged packets."""
 
 CLONE_NEWNET = 0x40000000
 DEVICE = "/dev/net/tun"
 
 
 def open_tap(namespace: str, device: str) -> int:
-    """Make a tap in a namespace (as `ip netns` names it); it lives as long as the descriptor that is returned.
+    """Make a tap in a namespace of `ip netns`, and return its descriptor; the tap lasts as long as the descriptor.
 
-    A thread enters the namespace and ends there: the others never leave theirs. Raises CannotHere where it cannot be.
+    A new thread enters the namespace and then ends, so that this process stays outside. Raises CannotHere if the tap
+    cannot be made.
     """
     result: list[int | OSError] = []
 
@@ -38,7 +39,8 @@ def open_tap(namespace: str, device: str) -> int:
     thread.join()
     (found,) = result
     if isinstance(found, OSError):
-        raise CannotHere(f"no tap can be made in namespace {namespace}: {found}", f"root, and {DEVICE}")
+        hint = f"run as root on a kernel that has {DEVICE}"
+        raise CannotHere(f"no tap can be made in namespace {namespace}: {found}", hint)
     return found
 
 

@@ -1,22 +1,17 @@
-"""Reports are made from stored results alone: one module a format in `formats`, named as the format is."""
+"""Makes reports from stored results alone. The package `formats` has one module for each format, with its name."""
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.report import formats
 from tunnelbench.report.document import SoakReport, Style, compose
-
-FORMATS = tuple(sorted(module.name for module in pkgutil.iter_modules(formats.__path__)))
-"""Names of all formats."""
+from tunnelbench.report.formats import report_format
+from tunnelbench.report.sheet import Sheet
 
 IMAGE_FORMATS = ("png", "svg")
-"""Formats of charts, which are several files."""
+"""Formats of charts as images; a report in one of them is several files."""
 
 
 def render(
@@ -29,18 +24,23 @@ def render(
     target_mbps: float | None = None,
     speeds: Sequence[CipherSpeed] = (),
     soaks: Sequence[SoakReport] = (),
+    full: bool = True,
+    allow_plaintext: bool = False,
 ) -> str:
-    """The report of a run in one format, ending with a newline.
+    """Return the report of a run in one format; it ends with a newline.
 
-    `width` [columns] and `colour` are for formats that are read in a terminal; the others ignore them. `target_mbps`:
-    the advice says whether so much goes through each tunnel; `speeds`: of the ciphers; `soaks`: long runs.
-    WrongInput where there is no such format.
+    `width` [columns], `colour` and `full` are for formats that are read in a terminal. `target_mbps`: throughput that
+    the advice is about. `speeds`: of ciphers without a tunnel. Tunnels that do not encrypt are recommended only with
+    `allow_plaintext`. Raises WrongInput if there is no such format.
     """
-    if format_name not in FORMATS:
-        raise WrongInput(f"there is no report format {format_name!r}", hint=f"formats: {', '.join(FORMATS)}")
-    module = import_module(f"{formats.__name__}.{format_name}")
-    text: str = module.render(compose(run, records, target_mbps, speeds, soaks), Style(width, colour))
-    return text
+    found = report_format(format_name)
+    document = compose(run, records, target_mbps, speeds, soaks, allow_plaintext=allow_plaintext)
+    return found.render(document, Style(width, colour, full))
+
+
+def render_sheet(sheet: Sheet, format_name: str, style: Style | None = None) -> str:
+    """Return a sheet in one format; it ends with a newline. Raises WrongInput if there is no such format."""
+    return report_format(format_name).render_sheet(sheet, style or Style())
 
 
 def render_images(
@@ -51,8 +51,10 @@ def render_images(
     target_mbps: float | None = None,
     speeds: Sequence[CipherSpeed] = (),
     soaks: Sequence[SoakReport] = (),
+    allow_plaintext: bool = False,
 ) -> Iterator[tuple[str, bytes]]:
-    """Name and content of a file for each chart of a run; CannotHere where what draws them is missing."""
+    """Yield name and content of a file for each chart of a run. Raises CannotHere if no library can draw them."""
     from tunnelbench.report.charts.files import chart_files  # noqa: PLC0415 - not needed by any other format
 
-    return chart_files(compose(run, records, target_mbps, speeds, soaks), format_name)
+    document = compose(run, records, target_mbps, speeds, soaks, allow_plaintext=allow_plaintext)
+    return chart_files(document, format_name)

@@ -1,20 +1,21 @@
-"""An audit as a sheet: what was looked at, what is wrong, and what follows."""
+"""Formats an audit of a published table: the columns that were read, the findings, and the conclusions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from tunnelbench.analysis.audit.headings import Column
+from tunnelbench.analysis.audit.headings import HeadingColumn
 from tunnelbench.analysis.audit.rules import Rule
-from tunnelbench.analysis.audit.verdict import Audit, Found, RowVerdict, TableVerdict
-from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.audit.verdict import Audit, ExplainedFinding, RowVerdict, TableVerdict
+from tunnelbench.analysis.number_format import significant
 from tunnelbench.model.text import counted
-from tunnelbench.report.sheet import Section, Sheet
+from tunnelbench.report.sections import Section
+from tunnelbench.report.sheet import Sheet
 
 SMALL_FACTOR = 0.01
-HEADER = ("row", "line", "what", "rule", "stated", "expected", "factor", "likeliest cause")
-NUMBERS = (0, 1, 4, 5, 6)
+AUDITED_HEADER = ("row", "line", "what", "rule", "stated", "expected", "factor", "likeliest cause")
+AUDITED_NUMBERS = (0, 1, 4, 5, 6)
 
 RULES_IN_WORDS = {
     Rule.PACKET_RATE: "packets/s = throughput / (8 x payload), within 2 % and the rounding of the figures",
@@ -27,10 +28,11 @@ RULES_IN_WORDS = {
 
 
 def sheet(audit: Audit, name: str, encoding: str, *, every_row: bool = False) -> Sheet:
-    """The audit of the file of that name; `every_row`: the rows without a finding, too."""
+    """Return the sheet of an audit; `name` is the table's file, `every_row` adds the rows without a finding."""
     rows = [row for table in audit.tables for row in table.rows]
     words = Counter(row.word for row in rows)
     parts = [f"{words[word]} {word}" for word in ("ok", "wrong", "not checked") if words[word]]
+    passed = f", {audit.passed_over} more without a known column" if audit.passed_over else ""
     several = len(audit.tables) > 1
     lines = [
         (f"{number}: " if several else "", row)
@@ -41,22 +43,17 @@ def sheet(audit: Audit, name: str, encoding: str, *, every_row: bool = False) ->
     return Sheet(
         title=f"Audit of {name}",
         facts=(
-            ("File", f"{encoding}, {_tables(audit)}"),
+            ("File", f"{encoding}, {counted(len(audit.tables), 'table')}{passed}"),
             ("Rows", f"{len(rows)}: {', '.join(parts)}"),
             *(fact for number, table in enumerate(audit.tables, start=1) for fact in _facts(number, table, several)),
         ),
         cautions=tuple(_cautions(audit)),
-        header=HEADER,
+        header=AUDITED_HEADER,
         rows=tuple(cells for prefix, row in lines for cells in _cells(prefix, row)),
-        numbers=NUMBERS,
+        numbers=AUDITED_NUMBERS,
         sections=tuple(_sections(audit)),
         data=_data(audit, name, encoding),
     )
-
-
-def _tables(audit: Audit) -> str:
-    passed = f", {audit.passed_over} more without a known column" if audit.passed_over else ""
-    return f"{len(audit.tables)} table{'s' * (len(audit.tables) > 1)}{passed}"
 
 
 def _facts(number: int, table: TableVerdict, several: bool) -> Iterator[tuple[str, str]]:
@@ -66,7 +63,7 @@ def _facts(number: int, table: TableVerdict, several: bool) -> Iterator[tuple[st
         yield f"Not used{which}", ", ".join(table.ignored)
 
 
-def _column(column: Column) -> str:
+def _column(column: HeadingColumn) -> str:
     unit = f" in {_unit(column.unit_bps)}" if column.unit_bps else ""
     directions = f" {'/'.join(column.directions)}" if column.directions else ""
     return f"{column.heading} = {column.role}{directions}{unit}"
@@ -92,17 +89,17 @@ def _cautions(audit: Audit) -> Iterator[str]:
     rows = [row for table in audit.tables for row in table.rows]
     unread = Counter(heading for row in rows for heading in row.row.unread)
     for heading, count in unread.items():
-        yield f"In {counted(count, 'row')} the column {heading} holds no number, with its unit, that is understood."
+        yield f"In {counted(count, 'row')} the column {heading} has no number with a known unit."
     limited = sum(Rule.LINE_LIMIT in row.applied for row in rows)
     if limited < len(rows):
         yield (
-            f"The rate of the link is known for {limited} of {len(rows)} rows: the others were not held to a physical "
-            "limit. Where it is one and the same: --link-mbps."
+            f"The rate of the link is known for {limited} of {counted(len(rows), 'row')}; the others were not checked "
+            "against a physical limit. If all rows have the same link, name its rate with --link-mbps."
         )
     bare = sum(row.word == "not checked" for row in rows)
     if bare:
-        say = "says" if bare == 1 else "say"
-        yield f"{counted(bare, 'row')} {say} too little for any rule: that nothing was found there says nothing."
+        say = "has" if bare == 1 else "have"
+        yield f"{counted(bare, 'row')} {say} too few figures for any rule, so that no finding there means nothing."
 
 
 def _cells(prefix: str, row: RowVerdict) -> Iterator[tuple[str, ...]]:
@@ -124,7 +121,7 @@ def _cells(prefix: str, row: RowVerdict) -> Iterator[tuple[str, ...]]:
 
 
 def _factor(value: float) -> str:
-    """By what to multiply; far below 1 as a fraction, for a slip of units may be one of a million."""
+    """Return a factor in words; far below 1 as a fraction, because a wrong unit may mean a millionth."""
     if 0 < value < SMALL_FACTOR:
         return f"1/{significant(1 / value, thousands=True)}"
     return significant(value, 3)
@@ -132,7 +129,7 @@ def _factor(value: float) -> str:
 
 def _sections(audit: Audit) -> Iterator[Section]:
     said = tuple(conclusion for table in audit.tables for conclusion in table.conclusions)
-    yield Section("What follows", said or ("Nothing was found that cannot be as it is printed.",))
+    yield Section("Conclusions", said or ("No printed figure is impossible.",))
     applied = Counter(rule for table in audit.tables for row in table.rows for rule in row.applied)
     rules = [f"{rule}, {counted(applied[rule], 'row')}: {RULES_IN_WORDS[rule]}" for rule in Rule if applied[rule]]
     yield Section("Rules", tuple(rules))
@@ -169,7 +166,7 @@ def _row_data(row: RowVerdict) -> dict[str, object]:
     }
 
 
-def _finding_data(each: Found) -> dict[str, object]:
+def _finding_data(each: ExplainedFinding) -> dict[str, object]:
     finding = each.finding
     return {
         "rule": finding.rule,

@@ -1,9 +1,9 @@
-"""A comparison as a sheet: the rows, what differs beside them, and what cannot be said."""
+"""Formats a comparison of two results: its rows, other differences, and the limits of the comparison."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tunnelbench.analysis.compare.comparison import (
     ALPHA,
@@ -11,80 +11,87 @@ from tunnelbench.analysis.compare.comparison import (
     SMALLEST,
     TESTED_FROM,
     Comparison,
-    Line,
-    Verdict,
+    ComparisonRow,
+    ComparisonVerdict,
 )
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
 from tunnelbench.analysis.compare.order import EXPECTATION, Inversion, order
-from tunnelbench.analysis.compare.sides import Figure, Side, SideRow
-from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow
+from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
 from tunnelbench.model.reference import Comparable
-from tunnelbench.report.sheet import Section, Sheet
+from tunnelbench.model.text import counted
+from tunnelbench.report.charts.ratios import ratio_charts
+from tunnelbench.report.sections import Section
+from tunnelbench.report.sheet import VERDICT, Sheet
 
-HEADER = ("tunnel", "payload", "direction", "figure", "A", "B", "B / A", "p", "verdict", "remarks")
-NUMBERS = (1, 4, 5, 6, 7)
+COMPARED_HEADER = ("tunnel", "payload", "direction", "figure", "A", "B", "B / A", "p", "verdict", "remarks")
+COMPARED_NUMBERS = (1, 4, 5, 6, 7)
 
 SPREADS = (
-    "A and B are medians with their spread. B / A is the quotient of the medians; behind it the interval that goes with"
-    f" the test ({1 - ALPHA:.0%}), or least to greatest quotient where trials are too few."
+    "A and B are medians with their spread. B / A is the quotient of the medians, followed by the interval of the test"
+    f" ({1 - ALPHA:.0%}), or by the smallest and the largest quotient if there are too few trials."
 )
 RELATIVE = (
-    f"{Figure.SHARE}, {Figure.COST_SHARE}: each trial over that of its own round without a tunnel. What the machine did"
-    " to both is not in it."
+    f"{ComparedFigure.SHARE}, {ComparedFigure.COST_SHARE}: each trial over that of its own round without a tunnel. "
+    "Changes of the machine's speed cancel out."
 )
 TESTED = (
     "faster, slower, cheaper, dearer: the spreads are apart, p of the exact Mann-Whitney test is at most"
     f" {ALPHA:g}, there are {TESTED_FROM} trials or more on each side, and the medians differ by {SMALLEST:.0%} or"
-    f" more, and by more than the testers alone moved. Of equal rows {ALPHA:.0%} at most are called so by chance."
+    f" more, and by more than the testers alone changed. Chance gives at most {ALPHA:.0%} of equal rows such a verdict."
 )
 PAIRS = (
-    "Two tunnels of one run: each round gives one B / A. Printed are its median and the interval that goes with the"
-    f" test ({1 - ALPHA:.0%}), or the least and the greatest where rounds are too few. What moved the machine from"
-    " round to round is not in it."
+    "Two tunnels of one run: each round gives one B / A. The table has its median and the interval of the test"
+    f" ({1 - ALPHA:.0%}), or the smallest and the largest B / A if there are too few rounds. Changes of the machine's"
+    " speed from round to round cancel out."
 )
 TESTED_PAIRS = (
     f"faster, slower, cheaper, dearer: p of the exact signed-rank test is at most {ALPHA:g}, over {PAIRS_FROM} rounds"
     f" or more, and B / A is {SMALLEST:.0%} or more from 1."
 )
-TOO_FEW = f"higher, lower: the spreads are apart, and under {TESTED_FROM} trials nobody can say whether by chance."
-TOO_FEW_PAIRS = f"higher, lower: all rounds say so, and under {PAIRS_FROM} nobody can say whether by chance."
-TIE = "tie: anything less."
+TOO_FEW = f"higher, lower: the spreads are apart, but fewer than {TESTED_FROM} trials cannot exclude chance."
+TOO_FEW_PAIRS = f"higher, lower: all rounds agree, but fewer than {PAIRS_FROM} rounds cannot exclude chance."
+TIE = "tie: all other rows."
 
 
 def _legend(found: Comparison) -> tuple[str, ...]:
     if found.is_paired:
         return (PAIRS, TESTED_PAIRS, TOO_FEW_PAIRS, TIE)
-    relative = (RELATIVE,) if any(line.figure.is_relative for line in found.lines) else ()
+    relative = (RELATIVE,) if any(line.figure.is_relative for line in found.rows) else ()
     return (SPREADS, *relative, TESTED, TOO_FEW, TIE)
 
 
-def sheet(found: Comparison, *, fail_share: float | None = None) -> Sheet:
-    """The comparison; `fail_share`: what was asked to count as a regression."""
+def sheet(found: Comparison, weights: Mapping[str, int], *, fail_share: float | None = None) -> Sheet:
+    """Return the sheet of a comparison; `fail_share` is the smallest difference that counts as a regression.
+
+    `weights` has the place of kinds of tunnels in the expected order.
+    """
     unlike = differences(found.a, found.b)
     return Sheet(
         title="Comparison of B with A",
         facts=tuple(_facts(found)),
         cautions=tuple(_cautions(found)),
-        header=HEADER,
-        rows=tuple(_cells(line) for line in found.lines),
-        numbers=NUMBERS,
+        header=COMPARED_HEADER,
+        rows=tuple(_cells(line) for line in found.rows),
+        numbers=COMPARED_NUMBERS,
         sections=tuple(
             section
             for section in (
-                Section("Verdict", tuple(_verdict(found, fail_share))),
-                Section("Order", tuple(_order(found))),
+                Section(VERDICT, tuple(_verdict(found, fail_share))),
+                Section("Order", tuple(_order(found, weights))),
                 Section("What differs", tuple(f"{each.what}: {each.a} against {each.b}" for each in unlike)),
                 Section("Only on one side", tuple(_left_over(found))),
-                Section("How to read it", _legend(found) if found.lines else ()),
+                Section("How to read it", _legend(found) if found.rows else ()),
             )
             if section.items
         ),
+        charts=tuple(ratio_charts(found.rows)),
         data={
             "a": _side_data(found.a),
             "b": _side_data(found.b),
-            "rows": [_line_data(line) for line in found.lines],
+            "rows": [_line_data(line) for line in found.rows],
             "differences": unlike,
             "only_in_a": [_label(row) for row in found.only_in_a],
             "only_in_b": [_label(row) for row in found.only_in_b],
@@ -120,21 +127,22 @@ def _cautions(found: Comparison) -> Iterator[str]:
             yield f"{letter} was not measured as runs are. {side.comparability.label}."
     if (found.a.comparability is None) != (found.b.comparability is None):
         yield (
-            "A published table has one figure a row and no spread: nothing can be tested against it. Device, programs "
-            "and bench differ all at once, so that no ratio says which of them made it."
+            "A published table has one figure for each row and no spread, so that no test is possible. Device, "
+            "programs and bench all differ, so that a ratio does not show which of them caused it."
         )
-    elif found.bench_is_not_known_for and found.a.comparability is None:
-        of = f" of {found.bench_is_not_known_for[0].upper()}" if len(found.bench_is_not_known_for) == 1 else ""
-        yield f"No calibration{of} counts on both sides: whether the bench itself moved between A and B is not known."
-    if not found.lines:
-        yield "No row of A is of the same tunnel, settings, payload, direction and traffic as a row of B."
+    elif found.traffic_without_calibration and found.a.comparability is None:
+        traffic = found.traffic_without_calibration
+        of = f" of {traffic[0].upper()}" if len(traffic) == 1 else ""
+        yield f"A or B has no valid calibration{of}: it is unknown whether the testers changed between A and B."
+    if not found.rows:
+        yield "No row of A has the same tunnel, settings, payload, direction and traffic as a row of B."
     elif not found.tested and found.is_paired:
-        yield f"Nothing is tested: that takes {PAIRS_FROM} rounds in which a trial of each tunnel counts."
+        yield f"Nothing is tested: a test needs {PAIRS_FROM} rounds in which a trial of each tunnel counts."
     elif not found.tested:
-        yield f"Nothing is tested: that takes {TESTED_FROM} trials that count on each side."
+        yield f"Nothing is tested: a test needs {TESTED_FROM} trials that count on each side."
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _cells(line: ComparisonRow) -> tuple[str, ...]:
     row = line.pair.a
     return (
         row.name,
@@ -163,7 +171,7 @@ def _estimate(found: Estimate | None) -> str:
     return median if low == high else f"{median} ({low}-{high})"
 
 
-def _ratio(line: Line) -> str:
+def _ratio(line: ComparisonRow) -> str:
     if line.ratio is None:
         return ""
     value, low, high = (significant(each, 3, like=line.ratio.value) for each in
@@ -172,26 +180,37 @@ def _ratio(line: Line) -> str:
 
 
 def _verdict(found: Comparison, fail_share: float | None) -> Iterator[str]:
-    words = Counter(line.verdict for line in found.lines)
-    counted = ", ".join(f"{words[word]} {word}" for word in Verdict if words[word])
-    if found.lines:
+    words = Counter(line.verdict for line in found.rows)
+    verdicts = ", ".join(f"{words[word]} {word}" for word in ComparisonVerdict if words[word])
+    if found.rows:
         tested, different = len(found.tested), len(found.different)
         share = f" ({different / tested:.0%} of the tested)" if tested else ""
-        yield f"{len(found.lines)} figures: {counted}; {tested} tested, {different} different{share}."
-    silent = [line for line in found.lines if line.says_nothing_of_the_router]
-    if silent:
-        yield f"{len(silent)} rates are tester-limited on both sides: they say nothing of the router."
+        yield f"{len(found.rows)} figures: {verdicts}; {tested} tested, {different} different{share}."
+    yield from limited_text(found)
     if fail_share is not None:
-        worse = found.regressions(fail_share)
-        named = "; ".join(f"{_label(line.pair.b)}: {line.figure} {line.worse_by():.1%} worse" for line in worse)
-        yield f"Worse by more than {significant(fail_share * 100, 3)} %, and tested: {named or 'none'}."
+        yield regressions_text(found, fail_share)
 
 
-def _order(found: Comparison) -> Iterator[str]:
-    """Beside a published table: whether both are in the order that is to be expected, and if not, why."""
+def limited_text(found: Comparison) -> Iterator[str]:
+    """Yield a sentence with the number of rates that the testers limit on both sides, if there are any."""
+    if limited := sum(line.is_tester_limited for line in found.rows):
+        verb, what = ("is", "it does") if limited == 1 else ("are", "they do")
+        rates = counted(limited, "rate")
+        yield f"{rates} {verb} tester-limited on both sides: {what} not show the speed of the router."
+
+
+def regressions_text(found: Comparison, fail_share: float) -> str:
+    """Return a sentence that names the tested figures that are worse by more than this share."""
+    worse = found.regressions(fail_share)
+    named = "; ".join(f"{_label(line.pair.b)}: {line.figure} {line.worse_by():.1%} worse" for line in worse)
+    return f"Worse by more than {significant(fail_share * 100, 3)} %, and tested: {named or 'none'}."
+
+
+def _order(found: Comparison, weights: Mapping[str, int]) -> Iterator[str]:
+    """Yield for a published table whether both sides are in the expected order, and the likely reason if not."""
     if (found.a.comparability is None) == (found.b.comparability is None):
         return
-    orders = [(letter, order(side)) for letter, side in (("A", found.a), ("B", found.b))]
+    orders = [(letter, order(side, weights)) for letter, side in (("A", found.a), ("B", found.b))]
     if not any(each.pairs for _, each in orders):
         return
     yield f"Expected: {EXPECTATION}."
@@ -207,11 +226,11 @@ def _inverted(found: Inversion) -> str:
     words = f"{place}: {found.heavier.name} is {found.faster_by:.0%} faster than {found.lighter.name}"
     limited = [row.name for row in (found.lighter, found.heavier) if row.is_tester_limited]
     if limited:
-        return f"{words}; {' and '.join(limited)} tester-limited, which says nothing of the router."
+        return f"{words}; {' and '.join(limited)} tester-limited, which does not show the speed of the router."
     if found.cost_ratio is None:
-        return f"{words}; CPU per packet is not told."
+        return f"{words}; CPU per packet is unknown."
     cost = f"a packet cost the router {abs(found.cost_ratio - 1):.0%} {'less' if found.cost_ratio < 1 else 'more'} CPU"
-    return f"{words}; {cost}" + ("." if found.cost_ratio < 1 else ": it is not the CPU that explains it.")
+    return f"{words}; {cost}" + ("." if found.cost_ratio < 1 else ": the CPU does not explain it.")
 
 
 def _left_over(found: Comparison) -> Iterator[str]:
@@ -221,7 +240,7 @@ def _left_over(found: Comparison) -> Iterator[str]:
 
 
 def _labels(rows: Sequence[SideRow]) -> list[str]:
-    """The rows in few words: a tunnel once, with its payloads and directions behind it."""
+    """Return the rows in few words: each tunnel once, followed by its payloads and directions."""
     by_name: dict[str, list[str]] = {}
     for row in rows:
         place = " ".join(filter(None, (_payload(row), row.direction, row.test)))
@@ -235,16 +254,10 @@ def _label(row: SideRow) -> str:
 
 
 def _side_data(side: Side) -> dict[str, object]:
-    return {
-        "name": side.name,
-        "title": side.title,
-        "facts": side.facts,
-        "comparability": side.comparability,
-        "remarks": side.remarks,
-    }
+    return {name: getattr(side, name) for name in ("name", "title", "facts", "comparability", "remarks")}
 
 
-def _line_data(line: Line) -> dict[str, object]:
+def _line_data(line: ComparisonRow) -> dict[str, object]:
     row = line.pair.a
     return {
         "tunnel": row.name,
@@ -252,14 +265,9 @@ def _line_data(line: Line) -> dict[str, object]:
         "payload_bytes": row.payload_bytes,
         "direction": row.direction,
         "test": row.test,
-        "figure": line.figure,
-        "a": line.a,
-        "b": line.b,
-        "ratio": line.ratio,
-        "p": line.p,
-        "verdict": line.verdict,
+        **{name: getattr(line, name) for name in ("figure", "a", "b", "ratio", "p", "verdict")},
         "is_different": line.verdict.is_difference,
         "is_worse": line.verdict.is_worse,
-        "is_tester_limited_on_both_sides": line.says_nothing_of_the_router,
+        "is_tester_limited_on_both_sides": line.is_tester_limited,
         "remarks": line.remarks,
     }

@@ -1,209 +1,156 @@
-"""What reports in a markup say, and in which order; how each markup spells it is in `formats`."""
+"""Base of the markup formats (Markdown, Textile, DokuWiki): the parts of a report and their order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Protocol
+from typing import ClassVar
 
-from tunnelbench.report.annexes import Annex
-from tunnelbench.report.document import Document, legends
-from tunnelbench.report.table import Block, Figure, Line, blocks
-from tunnelbench.report.udp_table import UdpBlock, UdpLine, udp_blocks
+from tunnelbench.report.bounds import bounded
+from tunnelbench.report.document import Document, Style, legends, tables
+from tunnelbench.report.figures import Figure, FigureText
+from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.sections import Section
+from tunnelbench.report.sheet import Sheet
+from tunnelbench.report.table import ResultTable, TunnelRows
+from tunnelbench.report.text import one_line
 
 
 @dataclass(frozen=True)
-class Cell:
+class MarkupCell:
     """A cell of a table. Its text is without line breaks and markup; the markup escapes it."""
 
     lines: tuple[str, ...] = ()
     is_number: bool = False
     is_best: bool = False
-    """To be marked; `spread` is not."""
+    """True if the text is marked; `spread` is not."""
     spread: str = ""
     is_heading: bool = False
     rows: int = 1
-    """How many rows it spans; those below it hold `covered` cells."""
+    """Number of rows that it spans; those below it hold cells that are covered."""
     is_covered: bool = False
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table, by its heading."""
+class MarkupColumn:
+    """A column of a table."""
 
     title: str
     is_number: bool = False
 
 
-Row = tuple[Cell, ...]
+MarkupRow = tuple[MarkupCell, ...]
 
 
-class Markup(Protocol):
-    """How a markup spells what a report is made of: each method gives lines, texts are escaped by it."""
+class MarkupFormat(ReportFormat):
+    """A report in a markup. Texts are escaped before they are put into its patterns."""
 
+    escaped: Callable[[str], str]
+    """Returns a text so that the markup shows it as it is."""
+    fact: ClassVar[str]
+    """Pattern of a line in the list of facts: the label, which needs no escape, and the value."""
+    caution: ClassVar[str]
+    """Pattern of a paragraph that must not be overlooked."""
+    paragraph: ClassVar[str] = "{}"
+    item: ClassVar[str]
+    """Pattern of a line in a list."""
+
+    @abstractmethod
     def heading(self, level: int, text: str) -> str:
-        """A heading; 1 is the title."""
+        """Return a heading; level 1 is the title."""
 
-    def fact(self, label: str, value: str) -> str:
-        """A line of the list of facts."""
+    @abstractmethod
+    def table(self, columns: Sequence[MarkupColumn], rows: Sequence[MarkupRow]) -> list[str]: ...
 
-    def caution(self, text: str) -> str:
-        """A paragraph that must not be overlooked."""
+    def render(self, document: Document, style: Style) -> str:
+        document = document if style.full else bounded(document)
+        parts = [*self._head(document), *(self._results(table) for table in tables(document))]
+        parts += [[self.paragraph.format(self.escaped(text))] for text in legends(document, "bold")]
+        for section in document.sections:
+            parts += self._section(2, section)
+        parts += [[self.heading(2, "Warnings")], [self.paragraph.format(self.escaped(document.tally))]]
+        for section in document.warnings:
+            parts += self._section(3, section)
+        return _joined(parts)
 
-    def paragraph(self, text: str) -> str: ...
+    def render_sheet(self, sheet: Sheet, style: Style) -> str:
+        del style
+        parts = self._head(sheet)
+        if sheet.rows:
+            parts.append(
+                self._texts([(title, place in sheet.numbers) for place, title in enumerate(sheet.header)], sheet.rows)
+            )
+        for section in sheet.sections:
+            parts += self._section(2, section)
+        return _joined(parts)
 
-    def item(self, text: str) -> str:
-        """A line of a list."""
+    def _head(self, found: Document | Sheet) -> list[list[str]]:
+        facts = [self.fact.format(label, self.escaped(one_line(value))) for label, value in found.facts]
+        cautions = [[self.caution.format(self.escaped(one_line(caution)))] for caution in found.cautions]
+        return [[self.heading(1, one_line(found.title))], facts, *cautions]
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> list[str]: ...
+    def _section(self, level: int, section: Section) -> Iterator[list[str]]:
+        yield [self.heading(level, one_line(section.title))]
+        if section.rows:
+            yield self._texts([(title, place > 0) for place, title in enumerate(section.header)], section.rows)
+        yield [self.item.format(self.escaped(one_line(item))) for item in section.items]
+        for note in section.notes:
+            yield [self.paragraph.format(self.escaped(note))]
 
+    def _texts(self, header: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> list[str]:
+        """Return a table of texts; `header`: title of each column, and True for numbers."""
+        columns = [MarkupColumn(one_line(title), is_number) for title, is_number in header]
+        return self.table(columns, [
+            tuple(_text(one_line(cell), column.is_number) for column, cell in zip(columns, row, strict=True))
+            for row in rows
+        ])  # fmt: skip
 
-COLUMNS = (
-    Column("Technology"),
-    Column("Version router (server)"),
-    Column("Payload [bytes]", is_number=True),
-    Column("Direction"),
-    Column("Share of baseline", is_number=True),
-    Column("Throughput [Mbit/s]", is_number=True),
-    Column("Data [packets/s]", is_number=True),
-    Column("ACK [packets/s]", is_number=True),
-    Column("CPU busy", is_number=True),
-    Column("usr/sys/softirq/steal [%]", is_number=True),
-    Column("CPU of daemon", is_number=True),
-    Column("CPU s per Mpackets", is_number=True),
-    Column("CPU s per Gbit", is_number=True),
-    Column("Ping worst", is_number=True),
-    Column("Comment"),
-)
-
-UDP_COLUMNS = (
-    Column("Technology"),
-    Column("Version router (server)"),
-    Column("Payload [bytes]", is_number=True),
-    Column("Frame [bytes]", is_number=True),
-    Column("Direction"),
-    Column("UDP"),
-    Column("Share of baseline", is_number=True),
-    Column("Packets/s", is_number=True),
-    Column("Payload [Mbit/s]", is_number=True),
-    Column("Layer 1 [Mbit/s]", is_number=True),
-    Column("Loss", is_number=True),
-    Column("Delay 50 % [us]", is_number=True),
-    Column("Delay 99 % [us]", is_number=True),
-    Column("Delay worst [us]", is_number=True),
-    Column("CPU busy", is_number=True),
-    Column("CPU of daemon", is_number=True),
-    Column("CPU s per Mpackets", is_number=True),
-    Column("Comment"),
-)
+    def _results(self, table: ResultTable) -> list[str]:
+        rows = [row for block in table.blocks for row in _rows(table.has_tests, table.columns, block)]
+        return self.table(result_columns(table.columns, has_tests=table.has_tests), rows)
 
 
-def draw(document: Document, markup: Markup) -> str:
-    """The whole report, ending with a line break."""
-    parts: list[list[str]] = [[markup.heading(1, document.title)]]
-    parts.append([markup.fact(label, value) for label, value in document.facts])
-    parts += [[markup.caution(caution)] for caution in document.cautions]
-    if document.has_tcp_table:
-        parts.append(markup.table(COLUMNS, [row for block in blocks(document.rows) for row in _rows(block)]))
-    if document.udp_rows:
-        udp_rows = [row for block in udp_blocks(document.udp_rows) for row in _udp_rows(block)]
-        parts.append(markup.table(UDP_COLUMNS, udp_rows))
-    parts += [[markup.paragraph(text)] for text in legends(document, "bold")]
-    parts += chain.from_iterable(_annex(annex, markup) for annex in document.annexes)
-    parts += [[markup.heading(2, "Doubts")], [markup.paragraph(document.tally)]]
-    for section in document.sections:
-        parts += [[markup.heading(3, section.title)], [markup.item(item) for item in section.items]]
-    return joined(parts)
-
-
-def joined(parts: Sequence[Sequence[str]]) -> str:
-    """Blocks with an empty line between them; those that say nothing are left out."""
-    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
-
-
-def _annex(annex: Annex, markup: Markup) -> Iterator[list[str]]:
-    yield [markup.heading(2, annex.title)]
-    if annex.rows:
-        columns = [Column(title, is_number=place > 0) for place, title in enumerate(annex.header)]
-        yield markup.table(columns, plain_rows(columns, annex.rows))
-    yield [markup.item(item) for item in annex.items]
-    for note in annex.notes:
-        yield [markup.paragraph(note)]
-
-
-def plain_rows(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[Row]:
-    """Rows of texts as cells."""
+def result_columns(figures: Sequence[Figure], *, has_tests: bool) -> list[MarkupColumn]:
+    """Return the columns of a table of results; `has_tests`: with one that names the test."""
     return [
-        tuple(Cell((text,) if text else (), column.is_number) for column, text in zip(columns, row, strict=True))
-        for row in rows
+        MarkupColumn("Tunnel"),
+        MarkupColumn("Version router (server)"),
+        MarkupColumn("Payload [bytes]", is_number=True),
+        MarkupColumn("Direction"),
+        *([MarkupColumn("Test")] if has_tests else []),
+        *(MarkupColumn(figure.heading, is_number=True) for figure in figures),
+        MarkupColumn("Comment"),
     ]
 
 
-def _heads(block: Block | UdpBlock) -> Iterator[tuple[Cell, Cell]]:
-    """A tunnel's name and versions, beside each of its lines."""
-    count = len(block.lines)
-    yield Cell((block.technology,), is_heading=True, rows=count), Cell(block.versions, rows=count)
-    for _ in range(count - 1):
-        yield Cell(is_covered=True), Cell(is_covered=True)
+def _joined(parts: Sequence[Sequence[str]]) -> str:
+    """Return blocks with an empty line between them; empty blocks are left out."""
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _rows(block: Block) -> Iterator[Row]:
-    heads = _heads(block)
+def _rows(has_tests: bool, figures: Sequence[Figure], block: TunnelRows) -> Iterator[MarkupRow]:
+    tunnel = MarkupCell((block.tunnel,), is_heading=True, rows=len(block.lines))
+    versions = MarkupCell(block.versions, rows=len(block.lines))
+    covered = MarkupCell(is_covered=True)
     for lines in block.by_payload():
-        payload = Cell((lines[0].payload,), rows=len(lines))
+        payload = MarkupCell((lines[0].payload,), rows=len(lines))
         for place, line in enumerate(lines):
-            own = replace(payload, rows=1, is_covered=True) if place else payload
-            yield (*next(heads), own, *_cells(line))
+            yield (
+                tunnel,
+                versions,
+                replace(payload, rows=1, is_covered=True) if place else payload,
+                *(_text(text) for text in (line.direction, *([line.test] if has_tests else []))),
+                *(_figure(line.figures[figure.key]) for figure in figures),
+                MarkupCell(line.comments),
+            )
+            tunnel = versions = covered
 
 
-def _cells(line: Line) -> Row:
-    return (
-        _text(line.direction),
-        _figure(line.share),
-        _figure(line.throughput),
-        _figure(line.data_packets),
-        _figure(line.ack_packets),
-        _figure(line.busy),
-        _number(line.split),
-        _number(line.daemon),
-        _figure(line.per_million_packets),
-        _figure(line.per_gigabit),
-        _number(line.ping),
-        Cell(line.comments),
-    )
+def _text(text: str, is_number: bool = False) -> MarkupCell:
+    return MarkupCell((text,) if text else (), is_number)
 
 
-def _udp_rows(block: UdpBlock) -> Iterator[Row]:
-    for head, line in zip(_heads(block), block.lines, strict=True):
-        yield (*head, *_udp_cells(line))
-
-
-def _udp_cells(line: UdpLine) -> Row:
-    return (
-        *(_text(text) for text in (line.payload, line.frame, line.direction, line.what)),
-        _figure(line.share),
-        _figure(line.packets),
-        _number(line.payload_rate),
-        _number(line.layer_1_rate),
-        _figure(line.loss),
-        _number(line.delay_median),
-        _number(line.delay_99),
-        _number(line.delay_max),
-        _figure(line.busy),
-        _number(line.daemon),
-        _figure(line.per_million_packets),
-        Cell(line.comments),
-    )
-
-
-def _text(text: str) -> Cell:
-    return Cell((text,) if text else ())
-
-
-def _number(text: str) -> Cell:
-    return replace(_text(text), is_number=True)
-
-
-def _figure(figure: Figure) -> Cell:
-    return replace(_number(figure.median), is_best=figure.is_best, spread=figure.spread)
+def _figure(figure: FigureText) -> MarkupCell:
+    text = _text(f"{figure.median}, {figure.note}" if figure.note else figure.median, is_number=True)
+    return replace(text, is_best=figure.is_best, spread=figure.spread)

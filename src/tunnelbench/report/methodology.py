@@ -1,4 +1,4 @@
-"""The methodology as HTML: the same text as docs/methodology.md, which ships with the package."""
+"""The methodology as HTML, from docs/methodology.md, which ships with the package."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from markdown_it import MarkdownIt
 
 @cache
 def methodology_html(*, below: int = 0) -> str:
-    """Headings get the anchors that its links name; links that lead out of it are dropped.
+    """Return the methodology; headings get the anchors that its links name, and links to other documents are removed.
 
-    `below`: by how many levels its headings are lowered, where it is part of a page.
+    `below`: number of levels by which its headings are lowered, for a part of a page.
     """
     text = files("tunnelbench").joinpath("data", "methodology.md").read_text(encoding="utf-8")
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table"])
@@ -39,5 +39,5 @@ def methodology_html(*, below: int = 0) -> str:
 
 
 def anchor(heading: str) -> str:
-    """As GitHub names a heading."""
+    """Return the anchor that GitHub gives to a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

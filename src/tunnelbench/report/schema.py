@@ -1,247 +1,164 @@
-"""JSON Schemas (draft 2020-12) of what is written for programs, made from the classes that it is written from."""
+"""JSON Schemas (draft 2020-12) of TunnelBench's JSON outputs, made from its classes and the list of figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from tunnelbench.analysis.advice import Advice
+from tunnelbench.analysis.answer import Answer
+from tunnelbench.analysis.background_load import BackgroundLoadEffect
 from tunnelbench.analysis.cost import Amount
-from tunnelbench.analysis.cost_model import Prediction
-from tunnelbench.analysis.limits import Finding
-from tunnelbench.analysis.memory import Growth
-from tunnelbench.analysis.quiet import Quiet
-from tunnelbench.analysis.soak import Gap, Moment
-from tunnelbench.analysis.summary import Figures, TrialClass
-from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.analysis.cost_components import ComponentCost, UnknownComponents
+from tunnelbench.analysis.cost_model import LeftOut, NoModel, Prediction
+from tunnelbench.analysis.limits import LimitFinding
+from tunnelbench.analysis.memory import Growth, MemoryTrend
+from tunnelbench.analysis.soak import SoakSummary
+from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.analysis.summary import Figures, Row, TrialClass
+from tunnelbench.analysis.udp import UdpFigures, UdpRow
+from tunnelbench.analysis.warnings import TrialWarning
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
-from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TunnelProof
+from tunnelbench.model.plan import Direction
+from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.soak import SoakPart
 from tunnelbench.model.udp import UdpMeasurement
-from tunnelbench.report.exchange.file import File
+from tunnelbench.report.exchange.file import ExportedFile
+from tunnelbench.report.figures import FIGURES, Figure
 from tunnelbench.report.site.index import Index
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-class Part(BaseModel):
-    """What all objects are like that no class of the program stands for."""
+class SchemaModel(BaseModel):
+    """An object of a schema. It has no other fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class ReportRow(Part):
-    """A row of the table of TCP."""
-
-    tunnel: TunnelSpec
-    payload_bytes: int
-    direction: Direction
-    classes: Mapping[TrialClass, int]
-    doubtful_checks: tuple[str, ...]
-    reasons: tuple[str, ...]
-    versions: Mapping[str, str]
-    figures: Figures | None
-    best: tuple[str, ...]
-    comments: tuple[str, ...]
-    limits: tuple[Finding, ...]
+def _object(name: str, **types: Any) -> type[SchemaModel]:
+    """Return a model with fields by their types; a field may also be a type and its description."""
+    whole: dict[str, Any] = {field: each if isinstance(each, tuple) else (each, ...) for field, each in types.items()}
+    return create_model(name, __base__=SchemaModel, **whole)
 
 
-class Way(Part):
-    """What a packet costs in one direction."""
-
-    direction: Direction
-    fixed_s: Amount
-    per_byte_s: Amount
-    predictions: tuple[Prediction, ...]
+def _with_fields(name: str, source: type, **more: Any) -> type[SchemaModel]:
+    """Return a model with the fields of a dataclass, and others by their types; a type of None removes a field."""
+    hints = get_type_hints(source)
+    types = {**{field.name: hints[field.name] for field in fields(source)}, **more}
+    return _object(name, **{field: each for field, each in types.items() if each is not None})
 
 
-class Tried(Part):
-    """A size that was left out and predicted."""
-
-    payload_bytes: int
-    direction: Direction | None
-    predicted_s: float
-    measured_s: float
-    error_share: float
+def _many(item: Any) -> Any:
+    return tuple[item, ...]
 
 
-class Model(Part):
-    """What a packet costs in a tunnel."""
-
-    tunnel: str
-    smallest_bytes: int
-    largest_bytes: int
-    inner_mtu_bytes: int | None
-    rounds: int
-    drift: tuple[float, float]
-    is_straight: bool
-    directions: tuple[Way, ...]
-    left_out: tuple[Tried, ...]
-    sizes_left_out: tuple[Tried, ...]
+def _figures(name: str, kind: str, source: type, is_used: Callable[[Figure], bool], other: Any) -> type[SchemaModel]:
+    """Return a model with a field for each figure; `other`: type of a figure that is no field of `source`."""
+    hints = get_type_hints(source)
+    figures: dict[str, Any] = {
+        each.key: (_type(source, hints, each.key, other), Field(description=each.help or None))
+        for each in FIGURES[kind]
+        if is_used(each)
+    }
+    return create_model(name, __base__=SchemaModel, **figures)
 
 
-class ModelMissing(Part):
-    """Why there is no model."""
-
-    tunnel: str
-    reason: str
-
-
-class OwnCost(Part):
-    """What a part of a packet costs."""
-
-    part: tuple[str, ...]
-    direction: Direction
-    payload_bytes: int
-    packet_bytes: float
-    by_difference_s: Amount
-    by_calculation_s: float | None
-    is_told_from_nothing: bool | None
+def _type(source: type, hints: Mapping[str, Any], key: str, other: Any) -> Any:
+    member = getattr(source, key, None)
+    if isinstance(member, property) and member.fget:
+        return get_type_hints(member.fget)["return"]
+    return hints.get(key, other)
 
 
-class Parts(Part):
-    """What parts of a packet cost, by the variants of a tunnel."""
-
-    kind: str
-    variants: tuple[str, ...]
-    worst_misfit_share: float
-    ciphers_that_authenticate: tuple[str, ...]
-    costs: tuple[OwnCost, ...]
+def _is_derived(figure: Figure) -> bool:
+    return figure.of_trial is not None and not figure.is_stored
 
 
-class PartsMissing(Part):
-    """Why they are not told apart."""
-
-    kind: str
-    variants: tuple[str, ...]
-    reason: str
-
-
-class ReportDoubt(Part):
-    """A check that is not ok, or a reason for which there is no figure."""
-
-    trial_class: TrialClass
-    check: str
-    rule: int | None
-    tunnel: str
-    reason: str
-    trials: tuple[TrialSpec, ...]
-    is_every_trial: bool
-    where: str
+def _cost_models() -> Any:
+    left_out = _many(_with_fields("ReportLeftOut", LeftOut, error_share=float))
+    cost = _object(
+        "DirectionCost", direction=Direction, fixed_s=Amount, per_byte_s=Amount, predictions=_many(Prediction)
+    )
+    model = _object(
+        "ReportCostModel",
+        **dict.fromkeys(("smallest_bytes", "largest_bytes", "rounds"), int),
+        tunnel=str,
+        inner_mtu_bytes=int | None,
+        drift=tuple[float, float],
+        is_straight=bool,
+        directions=_many(cost),
+        left_out=left_out,
+        sizes_left_out=left_out,
+    )
+    return model | _with_fields("ReportNoModel", NoModel, tunnel=str)
 
 
-class Memory(Part):
-    """Whether a program's memory grew over a soak."""
-
-    program: str
-    first_bytes: int
-    last_bytes: int
-    observed_s: float
-    slope_bytes_per_s: float | None
-    error_bytes_per_s: float | None
-    growth: Growth
+def _cost_parts() -> Any:
+    cost = _with_fields("PartCost", ComponentCost, component=None, part=tuple[str, ...], is_distinguishable=bool | None)
+    names = {"variants": tuple[str, ...], "ciphers_that_authenticate": tuple[str, ...]}
+    parts = _object("CostParts", kind=str, **names, worst_misfit_share=float, costs=_many(cost))
+    return parts | _with_fields("NoCostParts", UnknownComponents)
 
 
-class ReportSoak(Part):
-    """A soak without its series."""
-
-    sequence: int
-    tunnel: str
-    payload_bytes: int
-    direction: Direction
-    load: str
-    planned_s: float
-    measured_s: float
-    rate_pps: float
-    is_echo: bool
-    parts: int
-    sent_packets: int
-    received_packets: int
-    lost_packets: int
-    late_packets: int | None
-    duplicated_packets: int
-    reordered_packets: int
-    corrupted_packets: int
-    tester_dropped_packets: int
-    seconds_with_loss: int
-    longest_loss_free_s: float
-    worst_second: Moment | None
-    worst_second_lost_packets: int
-    delay_p50_ns: float | None
-    delay_p99_worst_ns: float | None
-    delay_max_ns: float | None
-    router_busy_share: float | None
-    router_busy_max_share: float | None
-    gaps: int
-    gaps_s: float
-    gap_list: tuple[Gap, ...]
-    restarts: int
-    restart_list: tuple[Moment, ...]
-    rekeys: int
-    rekey_list: tuple[Moment, ...]
-    memory: tuple[Memory, ...]
-    ended: str
-    is_complete: bool
-    offered_pps: float
-    received_pps: float
-    loss_ratio: float
-    part_list: tuple[SoakPart, ...]
+def _soak() -> Any:
+    figures = _figures("SoakFigures", "soak", SoakSummary, _is_derived, float | None)
+    place = _object("SoakPlace", sequence=int, tunnel=str, payload_bytes=int, direction=Direction, load=str)
+    memory = _with_fields("Memory", MemoryTrend, growth=Growth)
+    details = _object("SoakDetails", memory=_many(memory), part_list=_many(SoakPart))
+    return create_model("ReportSoak", __base__=(details, figures, place))
 
 
-class ReportTrial(BaseModel):
-    """A trial as stored, with what follows from it."""
-
-    spec: TrialSpec
-    outcome: Outcome
-    reason: str
-    started_at: str
-    ended_at: str
-    checks: tuple[Check, ...]
-    tcp: TcpMeasurement | None
-    proof: TunnelProof | None
-    raw: Mapping[str, Any]
-    waited_for_quiet_s: float | None
-    udp: UdpMeasurement | None
-    counts: bool
-    figures: Mapping[str, Any] | None
-
-
-class Report(Part):
-    """`tunnelbench report --format json`."""
-
-    run: RunRecord
-    rows: tuple[ReportRow, ...]
-    advice: tuple[Advice, ...]
-    cost_models: tuple[Model | ModelMissing, ...]
-    cost_parts: tuple[Parts | PartsMissing, ...]
-    cipher_speeds: tuple[CipherSpeed, ...]
-    quiet: Quiet
-    soaks: tuple[ReportSoak, ...]
-    udp_rows: tuple[UdpRow, ...]
-    doubts: tuple[ReportDoubt, ...]
-    trials: tuple[ReportTrial, ...]
+def _trial() -> Any:
+    rates = dict.fromkeys(("lower_pps", "upper_pps", "forwarding_rate_pps"), float | None)
+    bounds = _object("SearchBounds", **rates, upper_is_testers=bool)
+    search = _object("ReportSearch", trial_s=float, is_complete=bool, ndr=bounds, pdr=bounds)
+    searches = _object("UdpSearches", searches=_many(search), loss_ratios=tuple[float, ...])
+    udp = _figures("UdpCountedFigures", "udp", UdpMeasurement, _is_derived, float | None)
+    tcp: Any = _figures("TcpTrialFigures", "tcp", TcpMeasurement, _is_derived, float | None)
+    return _with_fields(
+        "ReportTrial",
+        TrialRecord,
+        measurement=None,
+        tcp=TcpMeasurement | None,
+        udp=UdpMeasurement | None,
+        counts=bool,
+        figures=tcp | create_model("UdpTrialFigures", __base__=(searches, udp)) | None,
+        trial_class=(TrialClass, Field(alias="class")),
+    )
 
 
-def report_schema() -> dict[str, Any]:
-    """Of `tunnelbench report --format json`."""
-    schema = Report.model_json_schema(mode="serialization")
-    trial = schema["$defs"]["ReportTrial"]
-    trial["properties"]["class"] = {"$ref": "#/$defs/TrialClass"}
-    trial["required"].append("class")
-    return schema
+def report_model() -> type[SchemaModel]:
+    """Return the model of `tunnelbench report --format json`."""
+    tcp: Any = _figures("TcpRowFigures", "tcp", Figures, attrgetter("is_row_data"), Estimate | None)
+    udp: Any = _figures("UdpRowFigures", "udp", UdpFigures, attrgetter("is_row_data"), Estimate | None)
+    of_row = {"comments": tuple[str, ...], "limits": _many(LimitFinding)}
+    several: dict[str, Any] = {
+        "rows": _with_fields("ReportRow", Row, figures=tcp | None, **of_row),
+        "advice": Advice,
+        "cost_models": _cost_models(),
+        "cost_parts": _cost_parts(),
+        "cipher_speeds": CipherSpeed,
+        "soaks": _soak(),
+        "udp_rows": _with_fields("ReportUdpRow", UdpRow, figures=udp | None),
+        "doubts": _with_fields("ReportWarning", TrialWarning, where=str),
+        "trials": _trial(),
+    }
+    lists = {name: _many(item) for name, item in several.items()}
+    return _object("Report", run=RunRecord, answer=Answer, quiet=BackgroundLoadEffect, **lists)
 
 
 SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "report": report_schema,
-    "export": lambda: File.model_json_schema(mode="serialization"),
+    "report": lambda: report_model().model_json_schema(mode="serialization"),
+    "export": lambda: ExportedFile.model_json_schema(mode="serialization"),
     "site": lambda: Index.model_json_schema(mode="serialization"),
 }
-"""What is described: a report as JSON, the file of `tunnelbench export`, and `index.json` of a site."""
+"""Schemas by name: a report as JSON, the file of `tunnelbench export`, and `index.json` of a site."""
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The schema of one of `SCHEMAS`."""
     return {"$schema": DIALECT, **SCHEMAS[name]()}

@@ -1,108 +1,137 @@
-"""The table that the formats for people draw, in the shape of a wiki's: its rows as text, one field a column."""
+"""Makes the result tables of reports for people: the rows of a run as text, with one column for each figure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from tunnelbench.analysis.comments import comments
-from tunnelbench.analysis.numbers import percent, significant
-from tunnelbench.analysis.statistics import Estimate
-from tunnelbench.analysis.summary import Figures, Row
+from tunnelbench.analysis.summary import Row, joined_versions, trials_by_row
+from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.model.plan import Test, paced_text
+from tunnelbench.model.result import GENERATORS, TrialRecord
+from tunnelbench.report.figures import Figure, FigureText, TableRow, table_figures
 from tunnelbench.report.text import one_line
+from tunnelbench.report.udp_comments import udp_comments
 
 PROGRAM_TITLES = {"openssl": "OpenSSL"}
-"""Programs that are not spelled as their version key."""
+"""Names of programs that differ from the key of their version."""
+
+CAPTIONS = {"tcp": "TCP: medians of the trials that count", "udp": "UDP: medians of the trials that count"}
+
+STATISTICS = (
+    "Figures are the median of the trials that count, with minimum and maximum; from five trials on with the 95 % "
+    "bootstrap interval of the median."
+)
+BEST = (
+    "The best of each payload and direction is {mark}, without the baseline; several are if their spreads overlap. "
+    "Throughput and packets/s are not ranked if a row of the group is tester-limited."
+)
+PLACES = (
+    "Payload: TCP payload of a full segment in the plan, in bytes. Direction: in is server to client, out is client to "
+    "server."
+)
+EXTRAPOLATED = "Extrapolated: what one CPU of the router would carry, data and ACKs, at the same cost of a packet."
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure as text; empty where there is none."""
-
-    median: str = ""
-    spread: str = ""
-    """Low and high; empty where they read as the median does."""
-    is_best: bool = False
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of the table; its tunnel stands in the `Block` that holds it. Empty is what is not known."""
+class TableLine:
+    """One line of a table; its tunnel stands in the `TunnelRows` that hold it. An empty text is unknown."""
 
     payload: str
     direction: str
-    share: Figure = Figure()
-    """Of the baseline [%]."""
-    throughput: Figure = Figure()
-    """[Mbit/s]"""
-    data_packets: Figure = Figure()
-    ack_packets: Figure = Figure()
-    """[packets/s]"""
-    busy: Figure = Figure()
-    """Of the router's CPUs [%]."""
-    split: str = ""
-    """usr/sys/softirq/steal [%]."""
-    daemon: str = ""
-    """[%]"""
-    per_million_packets: Figure = Figure()
-    per_gigabit: Figure = Figure()
-    """Router CPU [s]."""
-    ping_worst: str = ""
-    """Worst answer of the router in words, with its unit."""
-    ping_lost: str = ""
-    """Answers that did not come, and how many were asked for; empty where all came."""
+    test: str
+    """Test of UDP with its load, NDR or PDR; of TCP the rate at which the plan paces it, if it does."""
+    figures: Mapping[str, FigureText]
+    """Figures of the line as text, by the figure's key; one for each column."""
     comments: tuple[str, ...] = ()
-
-    @property
-    def has_figures(self) -> bool:
-        return bool(self.throughput.median)
-
-    @property
-    def ping(self) -> str:
-        return f"{self.ping_worst}, {self.ping_lost}" if self.ping_lost else self.ping_worst
+    has_figures: bool = False
 
 
 @dataclass(frozen=True)
-class Block:
-    """All rows of one tunnel."""
+class TunnelRows:
+    """All lines of one tunnel."""
 
-    technology: str
+    tunnel: str
     versions: tuple[str, ...]
-    """`program router (server)`, one each."""
-    lines: tuple[Line, ...]
+    """`program router (server)`, one for each program."""
+    lines: tuple[TableLine, ...]
 
     @property
     def is_empty_alike(self) -> bool:
-        """Whether no line has figures, and all for the same reason."""
+        """True if no line has figures, and all for the same reason."""
         return not any(line.has_figures for line in self.lines) and len({line.comments for line in self.lines}) == 1
 
-    def by_payload(self) -> list[list[Line]]:
-        """The lines in groups of one payload."""
+    def by_payload(self) -> list[list[TableLine]]:
+        """Return the lines in groups of one payload."""
         return [list(lines) for _, lines in groupby(self.lines, key=lambda line: line.payload)]
 
 
-def blocks(rows: Sequence[Row], *, thousands: bool = False) -> tuple[Block, ...]:
-    """The rows by tunnel; `thousands`: with commas in large numbers."""
-    by_tunnel: dict[str, list[Row]] = {}
+@dataclass(frozen=True)
+class ResultTable:
+    """The table of one kind of traffic."""
+
+    kind: str
+    """`tcp` or `udp`."""
+    columns: tuple[Figure, ...]
+    blocks: tuple[TunnelRows, ...]
+
+    @property
+    def caption(self) -> str:
+        return CAPTIONS[self.kind]
+
+    @property
+    def has_tests(self) -> bool:
+        """True if a column names the test."""
+        return self.kind == "udp"
+
+    @property
+    def lines(self) -> list[TableLine]:
+        return [line for block in self.blocks for line in block.lines]
+
+
+def result_table(
+    kind: str, rows: Sequence[Row | UdpRow], records: Sequence[TrialRecord], *, thousands: bool = False
+) -> ResultTable:
+    """Return the table of the rows by tunnel; `thousands`: with commas in large numbers."""
+    columns, trials = table_figures(kind), trials_by_row(records)
+    by_tunnel: dict[str, list[Row | UdpRow]] = {}
     for row in rows:
         by_tunnel.setdefault(row.tunnel.name, []).append(row)
-    return tuple(
-        Block(
-            one_line(name),
-            version_lines({key: version for row in reversed(own) for key, version in row.versions.items()}),
-            tuple(_line(row, thousands) for row in own),
-        )
-        for name, own in by_tunnel.items()
+    return ResultTable(
+        kind,
+        columns,
+        tuple(
+            TunnelRows(
+                one_line(name),
+                version_lines(joined_versions(record for row in own for record in trials[row.key])),
+                tuple(
+                    _line(found, columns, thousands)
+                    for row in own
+                    for found in _table_rows(row, tuple(trials[row.key]))
+                ),
+            )
+            for name, own in by_tunnel.items()
+        ),
     )
 
 
+def legend(kind: str, mark: str) -> Iterator[str]:
+    """Yield the paragraphs that say how to read a table; `mark`: how the best is marked, such as `bold`."""
+    if kind == "tcp":
+        yield f"{STATISTICS} {BEST.format(mark=mark)}"
+    start, end = (PLACES, EXTRAPOLATED) if kind == "tcp" else ("UDP.", "")
+    yield " ".join(filter(None, (start, *(figure.help for figure in table_figures(kind)), end)))
+
+
 def version_lines(versions: Mapping[str, str]) -> tuple[str, ...]:
-    """`openvpn 2.6.14 (2.6.14)`: the router's version, and the other end's in brackets, for each program."""
+    """Return `openvpn 2.6.14 (2.6.14)` for each program of the tunnel: at the router, in brackets at the other end."""
     ends: dict[str, dict[str, str]] = {}
     for key, version in versions.items():
         end, _, program = key.partition(".")
-        ends.setdefault(program, {})[end] = one_line(version)
+        if program not in GENERATORS:
+            ends.setdefault(program, {})[end] = one_line(version)
     return tuple(
         one_line(f"{PROGRAM_TITLES.get(program, program)} {by_end.pop('router', '-')} ({_first(by_end.values())})")
         for program, by_end in ends.items()
@@ -113,64 +142,21 @@ def _first(versions: Iterable[str]) -> str:
     return next(iter(versions), "-")
 
 
-def _line(row: Row, thousands: bool) -> Line:
-    remarks = tuple(one_line(comment) for comment in comments(row))
-    figures = row.figures
-    if figures is None:
-        return Line(str(row.payload_bytes), row.direction, comments=remarks)
+def _table_rows(row: Row | UdpRow, trials: tuple[TrialRecord, ...]) -> list[TableRow]:
+    """Return a row for each line of the table: a search has one for its NDR and one for its PDR."""
+    goals = ("NDR", "PDR") if isinstance(row, UdpRow) and row.test is Test.SEARCH and row.figures else ("",)
+    return [TableRow(row, trials, goal) for goal in goals]
 
-    def number(name: str, *, scale: float = 1, digits: int = 4) -> Figure:
-        found: Estimate | None = getattr(figures, name)
-        if found is None:
-            return Figure()
-        median, low, high = (
-            significant(value * scale, digits, like=found.median * scale, thousands=thousands)
-            for value in (found.median, found.low, found.high)
-        )
-        return Figure(median, "" if low == high else f"{low}-{high}", name in row.best)
 
-    traffic = Line(
-        payload=str(row.payload_bytes),
-        direction=row.direction,
-        share=percents(figures.share_of_baseline, is_best="throughput_bps" in row.best),
-        throughput=number("throughput_bps", scale=1e-6),
-        data_packets=number("data_pps"),
-        ack_packets=number("ack_pps"),
-        comments=remarks,
+def _line(found: TableRow, columns: Sequence[Figure], thousands: bool) -> TableLine:
+    row = found.row
+    is_udp = isinstance(row, UdpRow)
+    remarks = () if found.goal == "PDR" else udp_comments(row) if isinstance(row, UdpRow) else comments(row)
+    return TableLine(
+        payload=str(row.payload_bytes) if row.payload_bytes or not is_udp else "imix",
+        direction=row.direction.value,
+        test=found.goal or (f"{row.test} {row.load}".rstrip() if isinstance(row, UdpRow) else paced_text(row.load)),
+        figures={figure.key: figure.text(found, thousands=thousands) for figure in columns},
+        comments=tuple(one_line(remark) for remark in remarks),
+        has_figures=row.figures is not None,
     )
-    if row.is_calibration:
-        return traffic
-    return replace(
-        traffic,
-        busy=percents(figures.router_busy_share),
-        split=_split(figures),
-        daemon=percent(figures.daemon_share.median) if figures.daemon_share else "",
-        per_million_packets=number("cpu_s_per_million_packets", digits=3),
-        per_gigabit=number("cpu_s_per_gigabit", digits=3),
-        ping_worst=_ping_worst(figures),
-        ping_lost=f"{figures.pings_lost}/{figures.pings_sent} lost" if figures.pings_lost else "",
-    )
-
-
-def _ping_worst(figures: Figures) -> str:
-    if figures.ping_worst_ms is not None:
-        return f"{significant(figures.ping_worst_ms, 3)} ms"
-    return "no answer" if figures.pings_sent else ""
-
-
-def percents(share: Estimate | None, *, is_best: bool = False) -> Figure:
-    """A share of 1 in per cent, with its spread."""
-    if share is None:
-        return Figure()
-    median, low, high = (percent(value, like=share.median) for value in (share.median, share.low, share.high))
-    return Figure(median, "" if low == high else f"{low.removesuffix('%')}-{high}", is_best)
-
-
-def _split(figures: Figures) -> str:
-    parts = (
-        figures.router_user_share,
-        figures.router_system_share,
-        figures.router_softirq_share,
-        figures.router_steal_share,
-    )
-    return "/".join(f"{part.median * 100:.0f}" for part in parts)

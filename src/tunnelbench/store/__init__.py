@@ -1,4 +1,4 @@
-"""Where results are kept: one store for all runs, each trial committed when it ends."""
+"""The store of all runs. Each trial is committed when it ends."""
 
 from tunnelbench.store.location import default_path
 from tunnelbench.store.store import Store

@@ -1,27 +1,47 @@
-"""Checksums of rows: a database notices a broken page, not a digit that has become another."""
+"""Checksums of rows. A database notices a broken page, but not a digit that has become another digit."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
-CHECKSUM = "checksum"
-"""The column's name."""
+from sqlalchemy import ColumnElement, Connection, Table, select, update
+
+CHECKSUM_COLUMN = "checksum"
+"""Name of the column."""
 
 
 def checksum(row: Mapping[Any, Any]) -> str:
-    """SHA-256, in hexadecimal, of the columns of a row that hold something, by name.
+    """Return the SHA-256, in hexadecimal, of the columns of a row that are not null, sorted by name.
 
-    A column that a later format adds, and leaves null in older rows, changes nothing.
+    A later format can add a column that is null in older rows: their checksums stay valid.
     """
-    held = sorted((name, value) for name, value in row.items() if value is not None and name != CHECKSUM)
+    held = sorted((name, value) for name, value in row.items() if value is not None and name != CHECKSUM_COLUMN)
     return sha256(json.dumps(held, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
 
 
 def is_intact(row: Mapping[Any, Any]) -> bool:
-    """Whether a row is what was stored."""
+    """Return True if a row matches its checksum."""
     if any(isinstance(value, bytes) for value in row.values()):
-        return False  # a text whose type became another in a damaged file: no column of ours holds bytes
-    return bool(row[CHECKSUM] == checksum(row))
+        return False  # no column holds bytes: damage has changed the type of a text
+    return bool(row[CHECKSUM_COLUMN] == checksum(row))
+
+
+def change_row(
+    connection: Connection,
+    table: Table,
+    is_it: ColumnElement[bool],
+    change: Callable[[Mapping[Any, Any]], Mapping[str, Any]],
+) -> bool:
+    """Change columns of one row and update its checksum; return False if there is no such row.
+
+    `change` takes the row and returns the new values of the columns that change.
+    """
+    before = connection.execute(select(table).where(is_it).with_for_update()).mappings().one_or_none()
+    if before is None:
+        return False
+    after = {**before, **change(before)}
+    connection.execute(update(table).where(is_it).values({**after, CHECKSUM_COLUMN: checksum(after)}))
+    return True

@@ -1,4 +1,4 @@
-"""Where the store is unless the user says otherwise."""
+"""The default place of the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def default_path() -> Path:
-    """`$XDG_DATA_HOME/tunnelbench/results.sqlite`; the specification has relative paths ignored."""
+    """Return `$XDG_DATA_HOME/tunnelbench/results.sqlite`.
+
+    A relative XDG_DATA_HOME is ignored, as the XDG Base Directory Specification asks for.
+    """
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
     data_home = named if named.is_absolute() else Path.home() / ".local" / "share"
     return data_home / "tunnelbench" / "results.sqlite"

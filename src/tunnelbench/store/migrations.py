@@ -1,80 +1,86 @@
-"""The ways up: one function a format, each in SQL of its own. Once released, none is changed."""
+"""The format of a store: makes the tables of a new one, upgrades an older one, refuses a newer one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
-from sqlalchemy import Connection, column, func, select, table, text, update
+from sqlalchemy import Connection, Engine, func, insert, inspect, select
 
-from tunnelbench.store.checksum import checksum
+from tunnelbench import __version__
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.store import schema
+from tunnelbench.store.database import Database
 
+UPGRADES: tuple[Callable[[Connection], None], ...] = ()
+"""Upgrade functions in order: the first one turns format 1 into format 2, the second one format 2 into format 3.
 
-def from_1_to_2(connection: Connection) -> None:
-    """Checksums; how many trials a run has; the time waited for quiet, which is not known of older trials."""
-    for added in (
-        "run ADD COLUMN trials_recorded INTEGER",
-        "run ADD COLUMN checksum TEXT",
-        "trial ADD COLUMN waited_for_quiet_s DOUBLE PRECISION",
-        "trial ADD COLUMN checksum TEXT",
-        "trial_raw ADD COLUMN checksum TEXT",
-    ):
-        connection.execute(text(f"ALTER TABLE {added}"))
-    runs, trials = table("run", column("run_id"), column("trials_recorded")), table("trial", column("run_id"))
-    recorded = select(func.count()).select_from(trials).where(trials.c.run_id == runs.c.run_id).scalar_subquery()
-    connection.execute(update(runs).values(trials_recorded=recorded))
-    _add_checksums(connection, "run", ("run_id",))
-    _add_checksums(connection, "trial", ("run_id", "sequence"))
-    _add_checksums(connection, "trial_raw", ("run_id", "sequence"))
+An upgrade states its tables and columns in SQL of its own, because `schema.py` holds those of the newest format. A
+released upgrade never changes. docs/data-format.md lists the steps to add one.
+"""
 
 
-def from_2_to_3(connection: Connection) -> None:
-    """How fast ciphers are by themselves: of older runs it is not known."""
-    connection.execute(text("ALTER TABLE run ADD COLUMN speeds_recorded INTEGER"))
-    connection.execute(
-        text(
-            "CREATE TABLE cipher_speed (run_id TEXT NOT NULL, machine TEXT NOT NULL, algorithm TEXT NOT NULL, "
-            "acceleration TEXT NOT NULL, threads INTEGER NOT NULL, place INTEGER NOT NULL, speed TEXT NOT NULL, "
-            "checksum TEXT, PRIMARY KEY (run_id, machine, algorithm, acceleration, threads), "
-            "FOREIGN KEY(run_id) REFERENCES run (run_id))"
+def bring_up_to_date(engine: Engine, database: Database) -> str:
+    """Make the tables of an empty store, or upgrade an older store in one transaction.
+
+    Returns a sentence about the upgrade, and an empty text if there was none. Raises WrongInput, and changes nothing,
+    if the store has a newer format or belongs to another program.
+    """
+    with engine.connect() as connection:
+        if _number(connection, database.name) == schema.STORE_FORMAT:
+            return ""
+    with engine.execution_options(**database.writing_options).begin() as connection:
+        database.lock_out_others(connection)
+        number = _number(connection, database.name)  # another process may have been faster
+        if number is None:
+            schema.metadata.create_all(connection)
+            _note(connection, schema.STORE_FORMAT)
+        if number in (None, schema.STORE_FORMAT):
+            return ""
+        for reached, upgrade in enumerate(UPGRADES[number - 1 :], start=number + 1):
+            upgrade(connection)
+            _note(connection, reached)
+    return f"{database.name}: upgraded from format {number} to {schema.STORE_FORMAT}"
+
+
+def require_up_to_date(engine: Engine, database: Database) -> None:
+    """Raise WrongInput, and change nothing, unless the store has the format of this version."""
+    with engine.connect() as connection:
+        number = _number(connection, database.name)
+    if number != schema.STORE_FORMAT:
+        raise WrongInput(
+            f"{database.name}: the store has format {number or 0}, and this version reads format {schema.STORE_FORMAT}",
+            hint="upgrade it: tunnelbench list runs",
         )
-    )
 
 
-def add_udp(connection: Connection) -> None:
-    """What a trial did, and the figures of UDP; null in trials of TCP from before, whose checksums stay true."""
-    for name in ("test", "load", "udp"):
-        connection.execute(text(f"ALTER TABLE trial ADD COLUMN {name} TEXT"))
-
-
-def add_soaks(connection: Connection) -> None:
-    """The series of long runs, as they are measured: older runs have none."""
-    connection.execute(text("ALTER TABLE run ADD COLUMN soak_parts_recorded INTEGER"))
-    connection.execute(
-        text(
-            "CREATE TABLE soak_part (run_id TEXT NOT NULL, sequence INTEGER NOT NULL, part INTEGER NOT NULL, "
-            "soak TEXT NOT NULL, details TEXT NOT NULL, chunks_recorded INTEGER NOT NULL, checksum TEXT, "
-            "PRIMARY KEY (run_id, sequence, part), FOREIGN KEY(run_id) REFERENCES run (run_id))"
+def _number(connection: Connection, name: str) -> int | None:
+    """Return the format of the store, or None if the database has no tables."""
+    inspector = inspect(connection)
+    tables = inspector.get_table_names()
+    if not tables:
+        return None
+    history = schema.format_history
+    is_ours = history.name in tables and {column["name"] for column in inspector.get_columns(history.name)} >= {
+        column.name for column in history.columns
+    }
+    number = connection.scalar(select(func.max(history.c.number))) if is_ours else None
+    if number is None or number < 1:
+        raise WrongInput(
+            f"{name}: not a store of TunnelBench: it holds tables of another program",
+            hint="name another file, or move this one away",
         )
-    )
-    connection.execute(
-        text(
-            "CREATE TABLE soak_chunk (run_id TEXT NOT NULL, sequence INTEGER NOT NULL, part INTEGER NOT NULL, "
-            "chunk INTEGER NOT NULL, content TEXT NOT NULL, checksum TEXT, "
-            "PRIMARY KEY (run_id, sequence, part, chunk), "
-            "FOREIGN KEY(run_id, sequence, part) REFERENCES soak_part (run_id, sequence, part))"
+    if number > schema.STORE_FORMAT:
+        raise WrongInput(
+            f"{name}: the store has format {number}, but TunnelBench {__version__} reads formats up to "
+            f"{schema.STORE_FORMAT}",
+            hint="open it with the version of TunnelBench that wrote it; this version did not change it",
         )
+    return int(number)
+
+
+def _note(connection: Connection, number: int) -> None:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    connection.execute(
+        insert(schema.format_history).values(number=number, tunnelbench_version=__version__, since=since)
     )
-
-
-def _add_checksums(connection: Connection, name: str, keys: tuple[str, ...]) -> None:
-    """One row in memory at a time: raw output is large."""
-    changed = table(name, *(column(key) for key in keys), column("checksum"))
-    addresses = connection.execute(select(*(changed.c[key] for key in keys))).all()
-    for address in addresses:
-        is_it = [changed.c[key] == value for key, value in zip(keys, address, strict=True)]
-        row = connection.execute(select(text("*")).select_from(changed).where(*is_it)).mappings().one()
-        connection.execute(update(changed).where(*is_it).values(checksum=checksum(row)))
-
-
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (from_1_to_2, from_2_to_3, add_udp, add_soaks)
-"""The first one turns format 1 into 2, and so on."""

@@ -1,132 +1,78 @@
-"""Tables and the number of their format. docs/data-format.md says what is in them.
-
-Columns that came with a later format may be null: a migration adds them to rows that are there.
-"""
+"""Tables of the store and the number of their format. docs/data-format.md describes the columns."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Column, Double, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
 
-FORMAT = 5
-"""What this version reads and writes.
+STORE_FORMAT = 1
+"""Number of the format that this version reads and writes.
 
 History:
-1  run, trial, trial_raw, proof.
-2  checksums of all rows; run.trials_recorded; trial.waited_for_quiet_s.
-3  cipher_speed; run.speeds_recorded.
-4  trial.test, trial.load and trial.udp; without a test it is TCP.
-5  soak_part, soak_chunk; run.soak_parts_recorded.
+1  run, proof, trial, trial_raw, cipher_speed, soak_part, soak_chunk.
 """
 
 metadata = MetaData()
 
-format_history = Table(
-    "format",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("tunnelbench_version", Text, nullable=False),
-    Column("since", Text, nullable=False),
-)
+
+def _keys(**types: type[Integer | Text]) -> list[Column[Any]]:
+    """Return the columns of a primary key; the database does not number them."""
+    return [Column(name, kind, primary_key=True, autoincrement=False) for name, kind in types.items()]
+
+
+def _texts(*names: str) -> list[Column[Any]]:
+    """Return columns of text that are never null."""
+    return [Column(name, Text, nullable=False) for name in names]
+
+
+def _integers(*names: str) -> list[Column[Any]]:
+    """Return columns of integers that are never null."""
+    return [Column(name, Integer, nullable=False) for name in names]
+
+
+def _refers(table: str, *names: str) -> ForeignKeyConstraint:
+    """Return the constraint that these columns name a row of another table, in which they have the same names."""
+    return ForeignKeyConstraint(names, [f"{table}.{name}" for name in names])
+
+
+# fmt: off
+format_history = Table("format", metadata, *_keys(number=Integer), *_texts("tunnelbench_version", "since"))
 
 run = Table(
-    "run",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("started_at", Text, nullable=False),
-    Column("ended_at", Text),
-    Column("status", Text, nullable=False),
-    Column("plan_name", Text, nullable=False),
-    Column("plan_title", Text, nullable=False),
-    Column("plan_text", Text, nullable=False),
-    Column("testbed_name", Text, nullable=False),
-    Column("testbed_text", Text, nullable=False),
-    Column("host_facts", Text, nullable=False),
-    Column("trials_planned", Integer, nullable=False),
-    Column("tunnelbench_version", Text, nullable=False),
-    Column("notes", Text, nullable=False),
-    Column("trials_recorded", Integer),
-    Column("speeds_recorded", Integer),
-    Column("soak_parts_recorded", Integer),
-    Column("checksum", Text),
+    "run", metadata, *_keys(run_id=Text), *_texts("started_at"), Column("ended_at", Text),
+    *_texts("status", "plan_name", "plan_title", "plan_text", "testbed_name", "testbed_text", "host_facts"),
+    *_integers("trials_planned"), *_texts("tunnelbench_version", "notes"),
+    *_integers("trials_recorded", "speeds_recorded", "soak_parts_recorded"), *_texts("checksum"),
 )
 
-proof = Table(
-    "proof",
-    metadata,
-    Column("sha256", Text, primary_key=True),
-    Column("proof", Text, nullable=False),
-    Column("raw", Text, nullable=False),
-)
+proof = Table("proof", metadata, *_keys(sha256=Text), *_texts("proof", "raw"))
 
 trial = Table(
-    "trial",
-    metadata,
-    Column("run_id", Text, ForeignKey("run.run_id"), primary_key=True),
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
-    Column("round", Integer, nullable=False),
-    Column("tunnel_kind", Text, nullable=False),
-    Column("tunnel_name", Text, nullable=False),
-    Column("tunnel_options", Text, nullable=False),
-    Column("payload_bytes", Integer, nullable=False),
-    Column("direction", Text, nullable=False),
-    Column("outcome", Text, nullable=False),
-    Column("verdict", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("started_at", Text, nullable=False),
-    Column("ended_at", Text, nullable=False),
-    Column("checks", Text, nullable=False),
-    Column("tcp", Text),
-    Column("proof_sha256", Text, ForeignKey("proof.sha256")),
-    Column("waited_for_quiet_s", Double),
-    Column("test", Text),
-    Column("load", Text),
-    Column("udp", Text),
-    Column("checksum", Text),
+    "trial", metadata, *_keys(run_id=Text, sequence=Integer), *_integers("round"),
+    *_texts("tunnel_kind", "tunnel_name", "tunnel_options"), *_integers("payload_bytes"),
+    *_texts("direction", "test", "load", "outcome", "verdict", "reason", "started_at", "ended_at", "checks"),
+    Column("waited_for_quiet_s", Double), Column("tcp", Text), Column("udp", Text),
+    Column("proof_sha256", Text, ForeignKey("proof.sha256")), *_texts("checksum"), _refers("run", "run_id"),
 )
 
 trial_raw = Table(
-    "trial_raw",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
-    Column("raw", Text, nullable=False),
-    Column("checksum", Text),
-    ForeignKeyConstraint(["run_id", "sequence"], ["trial.run_id", "trial.sequence"]),
+    "trial_raw", metadata, *_keys(run_id=Text, sequence=Integer), *_texts("raw", "checksum"),
+    _refers("trial", "run_id", "sequence"),
 )
 
 cipher_speed = Table(
-    "cipher_speed",
-    metadata,
-    Column("run_id", Text, ForeignKey("run.run_id"), primary_key=True),
-    Column("machine", Text, primary_key=True),
-    Column("algorithm", Text, primary_key=True),
-    Column("acceleration", Text, primary_key=True),
-    Column("threads", Integer, primary_key=True, autoincrement=False),
-    Column("place", Integer, nullable=False),
-    Column("speed", Text, nullable=False),
-    Column("checksum", Text),
+    "cipher_speed", metadata, *_keys(run_id=Text, machine=Text, algorithm=Text, acceleration=Text, threads=Integer),
+    *_integers("place"), *_texts("speed", "checksum"), _refers("run", "run_id"),
 )
 
 soak_part = Table(
-    "soak_part",
-    metadata,
-    Column("run_id", Text, ForeignKey("run.run_id"), primary_key=True),
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
-    Column("part", Integer, primary_key=True, autoincrement=False),
-    Column("soak", Text, nullable=False),
-    Column("details", Text, nullable=False),
-    Column("chunks_recorded", Integer, nullable=False),
-    Column("checksum", Text),
+    "soak_part", metadata, *_keys(run_id=Text, sequence=Integer, part=Integer), *_texts("soak", "details"),
+    *_integers("chunks_recorded"), *_texts("checksum"), _refers("run", "run_id"),
 )
 
 soak_chunk = Table(
-    "soak_chunk",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
-    Column("part", Integer, primary_key=True, autoincrement=False),
-    Column("chunk", Integer, primary_key=True, autoincrement=False),
-    Column("content", Text, nullable=False),
-    Column("checksum", Text),
-    ForeignKeyConstraint(["run_id", "sequence", "part"], ["soak_part.run_id", "soak_part.sequence", "soak_part.part"]),
+    "soak_chunk", metadata, *_keys(run_id=Text, sequence=Integer, part=Integer, chunk=Integer),
+    *_texts("content", "checksum"), _refers("soak_part", "run_id", "sequence", "part"),
 )
+# fmt: on

@@ -1,190 +1,180 @@
-"""All that is particular to SQLite: the file, its settings, and what its errors mean for a user."""
+"""A store in an SQLite file: how it is made and opened, and what SQLite's errors mean for a user."""
 
 from __future__ import annotations
 
-import itertools
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from tunnelbench.model.errors import CannotHere, UserError, WrongInput
+from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
+from tunnelbench.model.text import printable
+from tunnelbench.store.schema import metadata
 
 WRITES = "store_writes"
 """Execution option of a connection that is going to write."""
 
+FILE_HEADER_BYTES = 100
+"""Length of the header of every SQLite file (sqlite.org/fileformat.html, section 1.3)."""
 
-class File:
+
+class SqliteDatabase:
     """A store in a file."""
 
     patience_s = 0.0
-    """A file does not come back."""
+    reading_options: Mapping[str, Any] = {}
+    writing_options: Mapping[str, Any] = {WRITES: True}
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = str(path)
+        self._identity: tuple[int, int] | None = None
+        """Device and inode of the file after the first write; None: nothing was written."""
+        self._has_log = False
+        """True if SQLite writes to a log (-wal) next to the file first."""
 
     def open(self, *, create: bool, lock_wait_s: float) -> Engine:
-        return open_file(self.path, create=create, lock_wait_s=lock_wait_s)
+        """Return an engine for the file. With `create`, make a missing file (mode 0600) and its folders (0700).
 
-    def explained(self) -> AbstractContextManager[None]:
-        return explained(self.path)
-
-    reading_options: Mapping[str, Any] = {}
-    writing_options: Mapping[str, Any] = {}
-
-    def is_away(self, error: DBAPIError) -> bool:
-        return False
-
-    def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
-        """One machine's file: the machine's lock keeps other runs off."""
-        return lambda: None
-
-    def lock_out_others(self, connection: Connection) -> None:
-        """The transaction has the one writer's lock since it began."""
+        Raises WrongInput or CannotHere.
+        """
+        with self.explained():
+            if self.path.exists() and not self.path.is_file():  # reading a pipe, or a device, may never end
+                raise _NO_STORE.error(self.path, "it is a folder" if self.path.is_dir() else "it is no regular file")
+            if not create or Path(f"{self.path}-wal").exists():
+                _require_content(self.path)
+            if create:
+                _make_parents(self.path.parent)
+                _make_file(self.path)
+            if self.path.is_file() and 0 < self.path.stat().st_size < FILE_HEADER_BYTES:
+                raise _NO_STORE.error(self.path, "it is too short")  # SQLite takes one byte for a new database
+            if not create and not self.path.exists():
+                raise WrongInput(f"there are no results yet at {self.path}", hint="measure some: tunnelbench run")
+        engine = create_engine(URL.create("sqlite", database=self.name), connect_args={"timeout": lock_wait_s})
+        event.listen(engine, "connect", self._set_up_connection)
+        event.listen(engine, "connect", lambda connection, _record: _refuse_programs(connection, self.path))
+        event.listen(engine, "begin", _begin)
+        return engine
 
     @contextmanager
-    def keep_copy(self, connection: Connection, number: int) -> Iterator[str]:
-        """Copy the file as committed, to `results.format-1.sqlite` beside it; a copy that is there is not touched."""
-        copy = self.path.with_suffix(f".format-{number}{self.path.suffix}")
-        for attempt in itertools.count(2):
-            if not copy.exists():
-                break
-            copy = self.path.with_suffix(f".format-{number}-{attempt}{self.path.suffix}")
-        partial = copy.with_name(f"{copy.name}.partial")
+    def explained(self) -> Iterator[None]:
+        """Turn errors of the file inside the block into WrongInput or CannotHere; a bug stays as it is."""
         try:
-            partial.unlink(missing_ok=True)
-            os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
-            with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(partial)) as target:
-                source.backup(target)
-            partial.replace(copy)  # sqlite has flushed it to the disk
-        except BaseException:
-            partial.unlink(missing_ok=True)
+            yield
+        except (DBAPIError, sqlite3.Error) as error:
+            original = error.orig if isinstance(error, DBAPIError) else error
+            if isinstance(original, sqlite3.Error) and (found := _explanation(original)):
+                if found is _NO_ACCESS and _is_read_only(self.path.parent):
+                    found = _READ_ONLY
+                raise found.error(self.path, str(original)) from error
             raise
+        except UnicodeDecodeError as error:  # in a name of SQLite's schema table
+            raise _DAMAGED.error(self.path, "it holds text that is not UTF-8") from error
+        except OSError as error:
+            found = _READ_ONLY if error.errno == errno.EROFS else _NO_ACCESS
+            raise found.error(self.path, error.strerror or str(error)) from error
+
+    def is_away(self, error: DBAPIError) -> bool:
+        """Return False, because a file cannot become unreachable for a moment as a server can."""
+        return False
+
+    def require_there(self) -> None:
+        """Raise StoreLost if the file, or the log in front of it, was deleted, moved or replaced since it was opened.
+
+        SQLite does not notice: it writes into the file that it has opened, even if the file has no name any more. The
+        file must not be opened here: closing it would release all locks that SQLite holds on it in this process
+        (sqlite.org/howtocorrupt.html, section 2.2), and the next process that closes the store would delete the log.
+        """
         try:
-            yield str(copy)
-        except BaseException:
-            copy.unlink()
-            raise
+            found = self.path.stat()
+        except FileNotFoundError:
+            is_gone = True
+        else:
+            self._identity = self._identity or (found.st_dev, found.st_ino)
+            is_gone = self._identity != (found.st_dev, found.st_ino)
+            is_gone = is_gone or (self._has_log and not Path(f"{self.path}-wal").exists())
+        if is_gone:
+            raise StoreLost(
+                f"{self.path}: the store was deleted, moved or replaced while it was open",
+                hint="put it back, together with the file whose name ends in -wal, if you have both",
+            )
+
+    def _set_up_connection(self, connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, NORMAL may lose the last commits at a power cut
+        with suppress(sqlite3.DatabaseError):  # the first statement reports a damaged file
+            self._has_log = connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+    def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
+        """Do nothing: only this machine uses the file, and the machine's run lock keeps other runs away."""
+        return lambda: None
+
+    def is_abandoned(self, connection: Connection, run_id: str, started_at: str) -> bool:
+        """Return False: only the machine's run lock shows if a run of this machine has ended."""
+        return False
+
+    def lock_out_others(self, connection: Connection) -> None:
+        """Do nothing: the transaction holds SQLite's only write lock since it began."""
 
 
-HEADER_BYTES = 100
-"""Of every SQLite file (sqlite.org/fileformat.html, 1.3)."""
+class Explanation(NamedTuple):
+    """The message and the hint for one kind of failure of the file."""
+
+    kind: type[UserError]
+    message: str
+    """Format with `{path}` and `{why}`."""
+    hint: str
+    """Format with `{path}`."""
+
+    def error(self, path: Path, why: str) -> UserError:
+        return self.kind(self.message.format(path=path, why=why), hint=self.hint.format(path=path))
 
 
-def open_file(path: Path, *, create: bool, lock_wait_s: float) -> Engine:
-    """An engine for a store's file, which is made where it is missing: mode 0600, missing parents 0700."""
-    with explained(path):
-        if create:
-            _make_parents(path.parent)
-            _make_file(path)
-        if path.is_file() and 0 < path.stat().st_size < HEADER_BYTES:
-            raise _no_store(path, "it is too short")  # of one byte SQLite would make a new database
-        if not create and not path.exists():
-            raise WrongInput(f"there are no results yet at {path}", hint="measure some: tunnelbench run")
-    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": lock_wait_s})
-    event.listen(engine, "connect", _set_up_connection)
-    event.listen(engine, "begin", _begin)
-    return engine
+_NO_ACCESS = Explanation(
+    CannotHere,
+    "{path}: the store cannot be opened or written: {why}",
+    "make the file and its directory writable for you, or set XDG_DATA_HOME to a directory that is",
+)
+_READ_ONLY = Explanation(
+    CannotHere,
+    "{path}: the store cannot be opened or written: its file system is read-only",
+    "copy it, and the files next to it (-wal, -shm), to a folder that can be written, and name the copy with --store",
+)
+_FULL = Explanation(CannotHere, "{path}: {why}", "make room on that file system; the trials stored so far are safe")
+_LOCKED = Explanation(
+    CannotHere,
+    "{path}: {why}: another process has been writing for too long",
+    "find the process with fuser {path}, and try again when it has ended",
+)
+_DAMAGED = Explanation(
+    CannotHere,
+    "{path}: the store is damaged: {why}",
+    "move it away, and save what can be read: sqlite3 {path} .recover | sqlite3 saved.sqlite",
+)
+_NO_STORE = Explanation(
+    WrongInput, "{path}: not a store of TunnelBench: {why}", "name another file, or move this one away"
+)
 
-
-def _make_parents(directory: Path) -> None:
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
-
-
-def _make_file(path: Path) -> None:
-    """An empty file in WAL mode, in which readers and the writer do not wait for each other; the mode is kept in the
-    file, so that one of another format is opened without a byte changed."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        if path.is_dir() or path.stat().st_size > 0:
-            return
-    connection = sqlite3.connect(path)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-    finally:
-        connection.close()
-
-
-def _set_up_connection(connection: sqlite3.Connection, _record: object) -> None:
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, NORMAL may lose the last commits with the power
-
-
-def _begin(connection: Connection) -> None:
-    """The module's own BEGIN comes too late for reads and for tables.
-
-    A writer takes its lock at once: a reader that turns writer cannot wait, it would have to start again.
-    """
-    writes = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-@contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turns what can go wrong with the file into a sentence and a remedy; a bug stays what it is."""
-    try:
-        yield
-    except DBAPIError as error:
-        if isinstance(error.orig, sqlite3.Error) and (known := _explanation(path, error.orig)):
-            raise known from error
-        raise
-    except sqlite3.Error as error:
-        if known := _explanation(path, error):
-            raise known from error
-        raise
-    except UnicodeDecodeError as error:  # of a name in the tables of tables
-        raise _damaged(path, "it holds text that is none") from error
-    except OSError as error:
-        raise _elsewhere(path, error.strerror or str(error)) from error
-
-
-def _explanation(path: Path, error: sqlite3.Error) -> UserError | None:
-    name: Any = getattr(error, "sqlite_errorname", None) or ""
-    if name == "SQLITE_ERROR" or not name:
-        return _damaged(path, str(error)) if any(sign in str(error) for sign in _SIGNS_OF_DAMAGE) else None
-    for beginning, explain in _EXPLANATIONS.items():
-        if name.startswith(beginning):
-            return explain(path, str(error))
-    return None
-
-
-def _elsewhere(path: Path, why: str) -> UserError:
-    return CannotHere(
-        f"{path}: the store cannot be opened or written: {why}",
-        hint="make the file and its directory writable for you, or set XDG_DATA_HOME to a directory that is",
-    )
-
-
-def _full(path: Path, why: str) -> UserError:
-    return CannotHere(f"{path}: {why}", hint="make room on that file system; the trials stored so far are safe")
-
-
-def _locked(path: Path, why: str) -> UserError:
-    return CannotHere(
-        f"{path}: {why}: another process has been writing for too long",
-        hint=f"see which: fuser {path}; try again when it has ended",
-    )
-
-
-def _damaged(path: Path, why: str) -> UserError:
-    return CannotHere(
-        f"{path}: the store is damaged: {why}",
-        hint=f"move it away, and save what can be read: sqlite3 {path} .recover | sqlite3 saved.sqlite",
-    )
-
-
-def _no_store(path: Path, why: str) -> UserError:
-    return WrongInput(f"{path}: not a store of TunnelBench: {why}", hint="name another file, or move this one away")
-
+_EXPLANATIONS = {
+    "SQLITE_NOTADB": _NO_STORE,
+    "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_FULL": _FULL,
+    "SQLITE_BUSY": _LOCKED,
+    "SQLITE_LOCKED": _LOCKED,
+    "SQLITE_READONLY": _NO_ACCESS,
+    "SQLITE_CANTOPEN": _NO_ACCESS,
+    "SQLITE_PERM": _NO_ACCESS,
+    "SQLITE_IOERR": _NO_ACCESS,
+    "SQLITE_TOOBIG": _DAMAGED,
+}
+"""Explanations by the beginning of the name of SQLite's extended result code."""
 
 _SIGNS_OF_DAMAGE = (
     "no such table",
@@ -194,17 +184,76 @@ _SIGNS_OF_DAMAGE = (
     "Could not decode to UTF-8",
     "duplicate column",
 )
-"""What SQLite says in words alone where a damaged page holds the tables' names, or a text."""
+"""Parts of SQLite's messages, without a result code of their own, after damage to names of tables or to a text."""
 
-_EXPLANATIONS = {
-    "SQLITE_NOTADB": _no_store,
-    "SQLITE_CORRUPT": _damaged,
-    "SQLITE_FULL": _full,
-    "SQLITE_BUSY": _locked,
-    "SQLITE_LOCKED": _locked,
-    "SQLITE_READONLY": _elsewhere,
-    "SQLITE_CANTOPEN": _elsewhere,
-    "SQLITE_PERM": _elsewhere,
-    "SQLITE_IOERR": _elsewhere,
-}
-"""By the beginning of the name of SQLite's extended result code."""
+
+def _explanation(error: sqlite3.Error) -> Explanation | None:
+    name: Any = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
+    if name == "SQLITE_ERROR":
+        return _DAMAGED if any(sign in str(error) for sign in _SIGNS_OF_DAMAGE) else None
+    return next((found for beginning, found in _EXPLANATIONS.items() if name.startswith(beginning)), None)
+
+
+def _require_content(path: Path) -> None:
+    """Raise CannotHere if a file is empty: a store that was made is not, so the file was cut off.
+
+    SQLite would take it for a new database, and delete the log next to it, which may hold the last trials.
+    """
+    if path.is_file() and path.stat().st_size == 0:
+        raise CannotHere(
+            f"{path}: the store is damaged: the file has 0 bytes",
+            hint="restore it from a copy, or move it away together with the files next to it (-wal, -shm)",
+        )
+
+
+def _make_parents(directory: Path) -> None:
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
+def _is_read_only(folder: Path) -> bool:
+    """Return True if a folder is on a file system that is mounted read-only."""
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty file in WAL mode, in which readers and the writer do not wait for each other.
+
+    SQLite keeps the mode in the file, so that opening a store of another format later changes no byte.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        if path.stat().st_size > 0:
+            return
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _refuse_programs(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise WrongInput if a table of the file is a view or a virtual table, or if the file has a trigger.
+
+    The file may come from another person. A query of such a table may never end, and SQLite heeds no signal meanwhile.
+    The type in SQLite's schema table may differ from the SQL next to it. `pragma_table_list` would give the real type,
+    but SQLite before 3.37 does not have it.
+    """
+    ours = ", ".join(f"'{name}'" for name in metadata.tables)
+    found = connection.execute(
+        f"SELECT name FROM sqlite_master WHERE (lower(name) IN ({ours}) AND sql NOT LIKE 'create table%') "  # noqa: S608 # names of this program
+        "OR type = 'trigger' OR sql LIKE 'create%trigger%'"
+    ).fetchone()
+    if found:
+        raise _NO_STORE.error(path, f"{printable(str(found[0])[:60])} is a view, a virtual table or a trigger")
+
+
+def _begin(connection: Connection) -> None:
+    """Begin a transaction: the BEGIN of Python's sqlite3 module comes too late for reads and for CREATE TABLE.
+
+    A writer takes its lock immediately, because a reader that becomes a writer cannot wait for the lock.
+    """
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

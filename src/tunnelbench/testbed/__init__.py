@@ -1,4 +1,4 @@
-"""Where client, router and server come from; one file a kind of testbed."""
+"""Testbeds provide client, router and server; each kind of testbed is one file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from tunnelbench.testbed.ssh import SshTestbed
 KINDS: dict[str, type[Testbed]] = {kind.kind: kind for kind in (NetnsTestbed, QemuTestbed, SshTestbed)}
 
 
+def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
+    """Return, by their keys, the tables of plans that cannot run on a testbed, each with the reason."""
+    if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
+        return {}
+    where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'
+    return {"soak": f"cannot run on testbed {spec.name}: {where} has no soaks yet; leave [soak] out"}
+
+
 def open_testbed(spec: TestbedSpec, run_id: str, folder: Path) -> Testbed:
-    """The testbed of a specification, not yet set up; `with` sets it up and takes it down."""
+    """Return the testbed of a specification, not yet set up; `with` sets it up and takes it down."""
     return KINDS[spec.kind](spec, run_id, folder)

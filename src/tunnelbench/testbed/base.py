@@ -1,19 +1,22 @@
-"""What every testbed offers: three hosts in a row, their addresses, and a way to read them."""
+"""The interface of every testbed: three hosts in a row, their addresses, and a direct link between the testers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from tunnelbench.host.command import undisturbed
+from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host, LocalHost
-from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER, TestbedSpec
+from tunnelbench.host.leased_host import LeasedHost
+from tunnelbench.host.signals import undisturbed
+from tunnelbench.model.errors import KeptForDebugging
+from tunnelbench.model.testbed import ROAD_WARRIOR, KindSettings, TestbedSpec
+from tunnelbench.testbed.discovery import CableEnds
 
 
 @dataclass(frozen=True)
@@ -28,44 +31,50 @@ class Addresses:
     router_inner: str = "198.18.3.1"
     server_inner: str = "198.18.3.2"
     target: str = "198.18.4.1"
-    """The server's address that traffic goes to: which way the router sends it is the tunnel's matter."""
+    """The server's address, the target of the traffic. The tunnel's routes decide how the router reaches it."""
     client_inner: str = "198.18.3.2"
-    """Where the client itself ends the tunnel."""
+    """The client's address inside the tunnel, if the client ends the tunnel."""
     far_lan: str = "198.18.7.1"
+    """The far end's address on the cable to the server, if the two are separate machines."""
     server_far: str = "198.18.7.2"
-    """Of the cable between the tunnel's far end and the server, where these are two machines."""
+    """The server's address on the cable to the far end, if the two are separate machines."""
     client_inside: str = "198.18.6.1"
-    """As `target`, of such a client: its own traffic has an address that is reached through the tunnel alone."""
+    """The client's traffic address if the client ends the tunnel; it is reachable only through the tunnel."""
     router_wan6: str = "2001:2::1"
     server_wan6: str = "2001:2::2"
     client_lan6: str = "2001:2:0:1::2"
     router_lan6: str = "2001:2:0:1::1"
-    """IPv6's range for benchmarks (RFC 5180, section 8, as corrected by erratum 1752), while a tunnel uses it."""
+    """IPv6 addresses of the range for benchmarks (RFC 5180, section 8, erratum 1752); set while a tunnel uses IPv6."""
 
 
 SLOW_START_S = 0.3
-"""What setting up a test, and seeing its first packets, may take at most unnoticed [s]."""
+"""Longest time that a test may need from its start until its first packets are noticed [s]."""
 
 
 @dataclass(frozen=True)
 class BackToBack:
-    """A link from tester to tester, the router left out."""
+    """A direct link between the two testers, without the router."""
 
     client_address: str
     server_address: str
     client_device: str
     server_device: str
+    is_veth: bool = False
+    """True if the two devices are one veth pair."""
 
 
 class Testbed(ABC):
-    """client - router - server. The client's and the server's side are the testers, the router is under test.
+    """Three hosts in a row: client, router and server. Client and server are the testers; the router is under test.
 
-    A context manager: leaving it takes down all that entering set up, on every way out.
+    As a context manager, it sets the testbed up at the start of a `with` block and always takes it down at the end.
     """
 
     __test__ = False
 
     kind: ClassVar[str]
+    """Name of this kind of testbed in testbed files."""
+    settings: ClassVar[KindSettings]
+    """The settings of testbed files that this kind supports."""
 
     client: Host
     router: Host
@@ -76,105 +85,132 @@ class Testbed(ABC):
     """The client's device on the cable to the router."""
     wan_device = "wan"
     """The far end's device on the cable to the router."""
+    veths: ClassVar[Collection[str]] = ()
+    """Devices that are ends of veth pairs. If a frame does not fit into the receiver's queue, both ends of the pair
+    count it as dropped, and neither end counts it as carried (drivers/net/veth.c)."""
+
     server_device = "far"
-    """The server's device on the cable to the far end, where that is a machine of its own."""
+    """The server's device on the cable to the far end, if that is a separate machine."""
     router_lan_device = "lan"
     router_wan_device = "wan"
 
     has_own_router = False
-    """Whether the router is a machine of its own, and not a part of this one."""
+    """True if the router is a machine of its own, and not a part of this machine."""
 
-    topologies: ClassVar[tuple[str, ...]] = (ROUTER_SERVER,)
-    """Those that this kind of testbed can be."""
+    can_stay_up: ClassVar[bool] = False
+    """True if the testbed can stay up when the controller ends, for `run --keep`."""
+
+    permanent_hosts: Sequence[LeasedHost] = ()
+    """Hosts behind SSH that exist without a run: `doctor` examines them and `clean` restores them."""
+
+    cables: Sequence[Host] = ()
+    """Hosts that shape the traffic of the cables; empty if the cables are real or have no rate."""
+
+    cable_devices: ClassVar[tuple[str, str]] = ("near", "far")
+    """Devices of a host in `cables`, one at each end of the cable."""
+
+    cable_ends: CableEnds | None = None
+    """Devices and addresses that `look` found; None before `look`, and for testbeds that make their own devices."""
 
     slow_start_s = SLOW_START_S
-    """Longer where programs start slowly."""
+    """Longest time for the set-up of a test; more than SLOW_START_S if programs start slowly [s]."""
 
     def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
-        if spec.topology not in self.topologies:
-            raise WrongInput(
-                f"testbed {spec.name}: a testbed of kind {self.kind} cannot have topology = {spec.topology!r}",
-                f"it can have {' or '.join(self.topologies)}",
-            )
         self.spec = spec
         self.run_id = run_id
         self.folder = folder
         self.mark = run_id[-6:]
-        """A few characters of the run, for names that must be unique on a machine."""
+        """The last characters of the run's id, for names that must be unique on a machine."""
         self.addresses = Addresses()
         self.notes: tuple[str, ...] = ()
-        """What a reader of the results must know of this testbed."""
+        """Limits of this testbed that a reader of the results must know."""
 
     @property
     def far_host(self) -> Host:
-        """Who has the far end of the tunnel: the server, unless a machine of its own stands before it."""
+        """The host at the far end of the tunnel: the server, or a machine between router and server."""
         return self.server
 
     @property
     def has_own_far_end(self) -> bool:
-        """Whether the tunnel ends on a machine that only forwards what comes out of it."""
+        """True if the tunnel ends on a machine that only forwards the packets that come out of it."""
         return self.far_host is not self.server
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """All that the traffic passes."""
+        """All hosts that the traffic passes, in order."""
         return (self.client, self.router, *((self.far_host,) if self.has_own_far_end else ()), self.server)
 
     @property
     def is_road_warrior(self) -> bool:
-        """Whether the tunnel joins client and router, and not router and server."""
+        """True if the tunnel joins client and router; False if it joins router and server."""
         return self.spec.topology == ROAD_WARRIOR
 
     @property
     def client_address(self) -> str:
-        """The client's end of the traffic."""
+        """The client's address of the traffic."""
         return self.addresses.client_inside if self.is_road_warrior else self.addresses.client_lan
 
     @property
     def tunnel_cable(self) -> tuple[Host, str]:
-        """Who is at the end of the cable that carries the tunnel, beside the router, and its device there."""
+        """The router's neighbour on the cable that carries the tunnel, and the neighbour's device on it."""
         return (self.client, self.lan_device) if self.is_road_warrior else (self.far_host, self.wan_device)
 
     @abstractmethod
     def set_up(self) -> None:
-        """Make it; an error leaves nothing behind."""
+        """Make the testbed's hosts and links; after an error, `take_down` removes them, too."""
 
     @abstractmethod
     def take_down(self) -> None:
-        """Remove all that `set_up` made; does no harm when called twice."""
+        """Remove the hosts and links that `set_up` made; a second call has no effect."""
 
     @abstractmethod
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
-        """Make a tunnel's device behave like Ethernet (rule 1): one frame is one packet."""
+        """Set up a tunnel's device so that each frame holds one packet, as on Ethernet (rule 1)."""
+
+    def late_offloads(self) -> Mapping[str, Sequence[str]]:
+        """Return the offloads that are on although this testbed switched them off, by `DEVICE on the HOST`."""
+        return {}
+
+    def misplaced(self, daemons: Sequence[Daemon]) -> Sequence[str]:
+        """Return sentences on the work of a host, or of the router's `daemons`, that another host's CPU may do."""
+        return ()
+
+    def late_rules(self) -> int:
+        """Return the number of lines of packet filter rules in a router that this testbed has made."""
+        return 0
 
     @abstractmethod
     def back_to_back(self) -> AbstractContextManager[BackToBack]:
-        """Join the testers directly while the block runs, for their calibration (rule 6)."""
+        """Join the testers directly while the block runs, for their calibration (rule 6).
+
+        Raises CannotHere if the testers cannot be joined.
+        """
 
     def look(self) -> Mapping[str, Any]:
-        """Look at what is there before anything is changed; returns what is to be stored of the testbed's own hosts."""
+        """Examine the testbed's hosts without a change; returns the facts of them that are stored with the run."""
         return {}
 
-    def hold(self, seconds: float) -> None:  # noqa: B027 # most testbeds are nobody else's
-        """Say that the testbed is needed for so long: where it is lent, it falls back to its owner some time later."""
+    def hold(self, seconds: float) -> None:  # noqa: B027 # most testbeds have no lease
+        """Extend the lease of each leased host, so that it lasts for at least `seconds`."""
 
-    def recover(self) -> None:  # noqa: B027 # and have no host that could be lost
-        """After a host was lost: wait until it is back, bounded, and make the testbed anew on it.
+    def recover(self) -> None:  # noqa: B027 # most testbeds have no host that could be lost
+        """Wait for a host that was lost, with a limit, and set the testbed up on it again.
 
-        Raises CannotHere where it does not come back.
+        Raises CannotHere if the host does not come back.
         """
 
     def __enter__(self) -> Self:
         try:
             self.set_up()
         except BaseException:
-            with undisturbed():
+            with undisturbed:
                 self.take_down()
             raise
         return self
 
+    @undisturbed
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with undisturbed():
+        if not isinstance(error, KeptForDebugging):
             self.take_down()

@@ -1,87 +1,81 @@
-"""Real network devices of this machine: lent to a run, given an address, moved into a namespace, and brought back."""
+"""Prepares real network devices of this machine for a run: sets an address, or moves them into a namespace."""
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tunnelbench.host.command import CommandFailed, run_command
-from tunnelbench.host.host import Host, LocalHost, NamespaceHost
+from tunnelbench.host.host import Host
+from tunnelbench.host.namespace import NamespaceHost
+from tunnelbench.host.parsing import count, json_of, parsing
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.testbed.changes import HERE, Changes, Command
-from tunnelbench.testbed.netns import MERGING_OFFLOADS
+from tunnelbench.testbed import offloads
+from tunnelbench.testbed.discovery import CableEnd
+from tunnelbench.testbed.undo_journal import OWN_PID, Command, UndoJournal
 
 
-def details(device: str) -> dict[str, Any]:
-    """What `ip -j addr` says of a device of this machine. Raises CannotHere where there is none."""
+@dataclass(frozen=True)
+class DeviceState:
+    """State of a network device of this machine before a run changes it."""
+
+    is_up: bool
+    interfaces: tuple[str, ...]
+    """All addresses, with their prefixes."""
+    lasting: tuple[str, ...]
+    """Addresses that were set by hand or by a program, and that nothing sets again by itself."""
+
+
+def state_of(device: str) -> DeviceState:
+    """Return what `ip -j addr` reports of a device of this machine. Raises CannotHere if there is no such device."""
     try:
-        (found,) = json.loads(run_command(["ip", "-j", "addr", "show", "dev", device]).stdout)
+        shown = run_command(["ip", "-j", "addr", "show", "dev", device]).stdout
     except CommandFailed:
         raise CannotHere(
-            f"there is no network device {device} here", "ip -br link lists those that there are"
+            f"this machine has no network device {device}", "ip -br link lists its network devices"
         ) from None
-    return dict(found)
+    with parsing(f"the output of `ip -j addr show dev {device}`"):
+        (found,) = json_of(shown, list)
+        every = [(f"{each['local']}/{count(each['prefixlen'])}", each) for each in found["addr_info"]]
+        lasting = (name for name, each in every if each.get("scope") == "global" and not each.get("temporary"))
+        return DeviceState("UP" in found["flags"], tuple(name for name, _ in every), tuple(lasting))
 
 
-def addresses(device: str) -> list[str]:
-    """Its IPv4 addresses with their prefixes."""
-    return [f"{each['local']}/{each['prefixlen']}" for each in details(device)["addr_info"] if each["family"] == "inet"]
+def switch_offloads_off(host: Host, device: str, journal: UndoJournal) -> None:
+    """Switch off the offloads that merge packets, and enter the undo commands into the journal."""
+    if merging := offloads.changeable(host, device):
+        journal.note(["ethtool", "-K", device, *(word for name in merging for word in (name, "on"))])
+        offloads.switch_off(host, device)
 
 
-def settle_offloads(device: str, changes: Changes) -> None:
-    """Switch off what merges packets (rule 1), to be switched on again afterwards."""
-    here = LocalHost("here", changes.path.parent, ())
-    if merging := merging_at(here, device):
-        changes.note(["ethtool", "-K", device, *(word for name in merging for word in (name, "on"))])
-        for name in merging:  # one by one: a device that refuses one of them takes the others
-            run_command(["ethtool", "-K", device, name, "off"], check=False)
+def bring_up(end: CableEnd, journal: UndoJournal) -> None:
+    """Bring a device up with its address, in this machine's own network."""
+    found = state_of(end.device)
+    if not found.is_up:
+        journal.note(["ip", "link", "set", end.device, "down"])
+        run_command(["ip", "link", "set", end.device, "up"])
+    if end.interface not in found.interfaces:
+        journal.note(["ip", "addr", "del", end.interface, "dev", end.device])
+        run_command(["ip", "addr", "add", end.interface, "dev", end.device])
 
 
-def merging_at(host: Host, device: str) -> list[str]:
-    """What merges packets on a device, is on, and can be switched off."""
-    try:
-        (features,) = json.loads(host.run(["ethtool", "--json", "-k", device]).stdout)
-    except CommandFailed:
-        return []
-    return [
-        name
-        for name in sorted(MERGING_OFFLOADS)
-        if features.get(name, {}).get("active") and not features.get(name, {}).get("fixed")
-    ]
+def move(end: CableEnd, host: NamespaceHost, journal: UndoJournal) -> None:
+    """Move a device into a namespace and bring it up with its address; enters the undo commands into the journal.
 
-
-def lend(device: str, address: str, changes: Changes) -> None:
-    """Bring a device up, with an address, in this machine's own network."""
-    found = details(device)
-    if "UP" not in found["flags"]:
-        changes.note(["ip", "link", "set", device, "down"])
-        run_command(["ip", "link", "set", device, "up"])
-    if address not in addresses(device):
-        changes.note(["ip", "addr", "del", address, "dev", device])
-        run_command(["ip", "addr", "add", address, "dev", device])
-
-
-def move(device: str, address: str, host: NamespaceHost, changes: Changes) -> None:
-    """Move a device into a namespace, up and with an address; noted is how it comes back as it was.
-
-    A wireless one goes with its whole radio (`iw phy`).
+    A wireless device moves with its whole radio (`iw phy`).
     """
-    found = details(device)
+    device = end.device
+    found = state_of(device)
     radio = _radio(device)
-    back = ["iw", "phy", radio, "set", "netns", HERE] if radio else ["ip", "link", "set", device, "netns", HERE]
+    back = ["iw", "phy", radio, "set", "netns", OWN_PID] if radio else ["ip", "link", "set", device, "netns", OWN_PID]
     there = ["ip", "netns", "exec", host.namespace] if radio else ["ip", "-n", host.namespace]
     undo: list[Command] = [
         ["ip", "-n", host.namespace, "link", "set", device, "down"],
         ["ip", "-n", host.namespace, "addr", "flush", "dev", device],
         [*there, *(back if radio else back[1:])],
     ]
-    undo += [
-        ["ip", "addr", "add", f"{each['local']}/{each['prefixlen']}", "dev", device]
-        for each in found["addr_info"]
-        if each.get("scope") == "global" and not each.get("temporary")
-    ]
-    if "UP" in found["flags"]:
+    undo += [["ip", "addr", "add", interface, "dev", device] for interface in found.lasting]
+    if found.is_up:
         undo.append(["ip", "link", "set", device, "up"])
         routes = run_command(["ip", "route", "show", "dev", device]).stdout.splitlines()
         undo += [
@@ -89,16 +83,16 @@ def move(device: str, address: str, host: NamespaceHost, changes: Changes) -> No
             for line in routes
             if "proto kernel" not in line
         ]
-    changes.note(*undo)
+    journal.note(*undo)
     if radio:
         run_command(["iw", "phy", radio, "set", "netns", "name", host.namespace])
     else:
         run_command(["ip", "link", "set", device, "netns", host.namespace])
-    host.ip("addr", "add", address, "dev", device)
+    host.ip("addr", "add", end.interface, "dev", device)
     host.ip("link", "set", device, "up")
 
 
 def _radio(device: str) -> str:
-    """The name of its radio; empty where it has a cable."""
+    """Return the name of a device's radio; empty if it is not wireless."""
     name = Path(f"/sys/class/net/{device}/phy80211/name")
     return name.read_text().strip() if name.is_file() else ""

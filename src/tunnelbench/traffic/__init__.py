@@ -1,1 +1,1 @@
-"""What is offered to the path: TCP by iperf3, ping."""
+"""Programs that offer traffic or measure ciphers: iperf3, the packet engine, ping, `openssl speed`."""

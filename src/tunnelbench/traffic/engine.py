@@ -1,6 +1,6 @@
-"""UDP by the packet engine: where it is, its command lines, and its JSON lines as figures.
+"""Path, command lines and JSON lines of the packet engine, which offers UDP.
 
-The receiver (or reflector) is started first and ends when its standard input is closed; the sender ends by itself.
+The receiver or reflector starts first and ends when its standard input closes. The sender ends by itself.
 """
 
 from __future__ import annotations
@@ -15,37 +15,38 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
 
+from tunnelbench.host.parsing import UNREADABLE, count, number
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.udp import Delays, UdpCounts, UdpInterval
 
 PROGRAM = "tunnelbench-engine"
 PORT = 5202
 PROTOCOL = 1
-"""Of its lines."""
+"""Version of the JSON lines."""
 
 LATE_S = 1.0
-"""An answer after this is lost (as in the measurements on it168 that the method comes from)."""
+"""Time after which a packet or an answer counts as lost [s], as in the measurements that IT168 published."""
 
 
 @dataclass(frozen=True)
-class Load:
-    """What a sender is asked to offer."""
+class SenderLoad:
+    """The load that a sender offers."""
 
     sizes: str
-    """Payloads as the engine's option has them, such as `18` or `imix`."""
+    """Payloads in the form of the engine's option, such as `18` or `imix`."""
     duration_s: float | None = None
     rate_pps: float | None = None
-    """None: flat out, unless it is a burst."""
+    """Rate [packets/s]; None: flat out, or a burst."""
     burst_packets: int | None = None
-    """So many packets back to back, and nothing else."""
+    """Number of packets of a burst sent back to back; None: not a burst."""
     is_echo: bool = False
     takes_delays: bool = False
-    """Every packet has a call, and a time, of its own."""
+    """True if each packet has a system call and a time stamp of its own."""
     interval_s: float = 1.0
     port: int = PORT
     sleeps: bool = False
-    """The receiver sleeps until a packet comes, and takes no CPU from what goes on beside it; arrival times are the
-    kernel's all the same."""
+    """True if the receiver sleeps until a packet comes, so that it takes no CPU time from other programs. Arrival times
+    still come from the kernel."""
 
     @property
     def is_flat_out(self) -> bool:
@@ -53,26 +54,29 @@ class Load:
 
 
 def locate() -> str:
-    """The engine's path: beside the script of the installed package, wherever that went. CannotHere where it is not."""
+    """Return the path of the engine, from the installed package or from PATH. Raises CannotHere."""
     try:
         installed = [Path(str(file.locate())) for file in files("tunnelbench") or () if file.name == PROGRAM]
     except PackageNotFoundError:
         installed = []
-    beside = [Path(sysconfig.get_path("scripts")) / PROGRAM]
-    found = next((path.resolve() for path in (*installed, *beside) if path.is_file()), None)
+    next_to_python = [Path(sysconfig.get_path("scripts")) / PROGRAM]
+    found = next((path.resolve() for path in (*installed, *next_to_python) if path.is_file()), None)
     on_path = shutil.which(PROGRAM)
     if found is None and on_path is None:
         raise CannotHere(
             f"the packet engine {PROGRAM} is missing, which UDP needs",
-            "install TunnelBench from its wheel or its source archive, which hold it",
+            "install TunnelBench from its wheel or its source archive, which contain it",
         )
     return str(found or on_path)
 
 
-def far_end_command(program: str, address: str, session: str, load: Load, *, has_one_clock: bool = True) -> list[str]:
-    """A receiver, or for an echo a reflector; it lives until its standard input is closed.
+def far_end_command(
+    program: str, address: str, session: str, load: SenderLoad, *, has_one_clock: bool = True
+) -> list[str]:
+    """Return the command of a receiver, or of a reflector for an echo; it runs until its standard input closes.
 
-    `has_one_clock`: sender and receiver are on one machine. Else there are no delays one way and no late packets.
+    `has_one_clock` is True if sender and receiver are on one machine. If not, one-way delays and late packets are
+    unknown.
     """
     # fmt: off
     argv = [program, "reflect" if load.is_echo else "receive", "--bind", f"{address}:{load.port}", "--session", session,
@@ -84,8 +88,8 @@ def far_end_command(program: str, address: str, session: str, load: Load, *, has
     return [*argv, *_ways(load), *(["--wait", "block"] if load.sleeps else [])]
 
 
-def sender_command(program: str, address: str, session: str, load: Load, *, source: str) -> list[str]:
-    """The sender of one trial; `source` is its own address."""
+def sender_command(program: str, address: str, session: str, load: SenderLoad, *, source: str) -> list[str]:
+    """Return the command of the sender of one trial; `source` is its own address."""
     # fmt: off
     argv = [program, "send", "--target", f"{address}:{load.port}", "--bind", source, "--session", session,
             "--payload-bytes", load.sizes, "--interval-s", f"{load.interval_s:g}"]
@@ -103,13 +107,13 @@ def sender_command(program: str, address: str, session: str, load: Load, *, sour
     return [*argv, *_ways(load)]
 
 
-def _ways(load: Load) -> list[str]:
+def _ways(load: SenderLoad) -> list[str]:
     return ["--latency"] if load.takes_delays else []
 
 
 @dataclass(frozen=True)
-class Lines:
-    """What one engine has printed up to now."""
+class EngineOutput:
+    """The lines that one engine has printed so far."""
 
     hello: Mapping[str, Any] | None = None
     intervals: tuple[Mapping[str, Any], ...] = ()
@@ -118,19 +122,19 @@ class Lines:
 
     @property
     def received_packets(self) -> int:
-        """Up to the last interval."""
+        """Packets received up to the last interval."""
         return sum(_count(line, "received_packets") for line in self.intervals)
 
 
-def parse_lines(text: str) -> Lines:
-    """The lines of an engine, the last of which may not be whole yet; TrialFailed where they are not an engine's."""
-    found = Lines()
+def parse_lines(text: str) -> EngineOutput:
+    """Return the lines of an engine; the last one may be incomplete. Raises TrialFailed if the protocol differs."""
+    found = EngineOutput()
     intervals: list[Mapping[str, Any]] = []
     for line in text.splitlines():
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
-            continue  # not whole yet, or the words that go to standard error as well
+            continue  # an incomplete line, or a message that also goes to standard error
         if not isinstance(entry, dict):
             continue
         match entry.get("type"):
@@ -143,16 +147,14 @@ def parse_lines(text: str) -> Lines:
             case "summary":
                 found = replace(found, summary=entry)
             case "error":
-                found = replace(found, error=str(entry.get("message", "an error without words")))
+                found = replace(found, error=str(entry.get("message", "an error without a message")))
     return replace(found, intervals=tuple(intervals))
 
 
-def parse(sender_text: str, far_text: str, load: Load, *, may_be_refused: bool = False) -> UdpCounts:
-    """The figures of a trial from what both ends printed; TrialFailed with the engine's own words where there are none.
-
-    Also where the two contradict each other: a receiver that saw more than was sent, or saw the first packet of the
-    trial only in its middle, has not counted this trial. `may_be_refused`: that the way was not there for a while is
-    what the trial looks for.
+def parse(sender_text: str, far_text: str, load: SenderLoad, *, may_be_refused: bool = False) -> UdpCounts:
+    """Return the figures of a trial from the output of both ends. Raises TrialFailed with the engine's own message, or
+    if the two ends contradict each other: the receiver saw more packets than were sent, or was not ready before the
+    first packet. `may_be_refused` accepts that the path was missing for a while, as in a soak.
     """
     sender_lines, far_lines = parse_lines(sender_text), parse_lines(far_text)
     far_name = "reflector" if load.is_echo else "receiver"
@@ -162,15 +164,15 @@ def parse(sender_text: str, far_text: str, load: Load, *, may_be_refused: bool =
         series = _series(sender_lines, sender_lines if load.is_echo else far_lines)
         refusals = "" if may_be_refused and counts.received_packets else _refusals(sender)
         contradiction = refusals or _contradiction(sender, far, load, counts)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise TrialFailed(f"the engine's lines are not as expected: {error!r}") from None
+    except UNREADABLE as error:
+        raise TrialFailed(f"the engine's lines are not as expected: {error!r:.200}") from None
     if contradiction:
         raise TrialFailed(contradiction)
     return replace(counts, intervals=series)
 
 
-def _contradiction(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load, counts: UdpCounts) -> str:
-    """Why the counts cannot be those of this trial; empty where they can."""
+def _contradiction(sender: Mapping[str, Any], far: Mapping[str, Any], load: SenderLoad, counts: UdpCounts) -> str:
+    """Return the reason for which the counts cannot be those of this trial; empty if they can."""
     far_name = "reflector" if load.is_echo else "receiver"
     if not counts.sent_packets:
         return "the sender sent nothing"
@@ -179,19 +181,19 @@ def _contradiction(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load
     expected = (sender if load.is_echo else far)["expected_packets"] or 0
     if max(counts.received_packets, expected) > counts.sent_packets:
         more = max(counts.received_packets, expected)
-        return f"the {far_name} saw packets up to the {more}th of {counts.sent_packets} that were sent"
+        return f"the {far_name} saw packet number {more}, but the sender sent only {counts.sent_packets}"
     return ""
 
 
 def _refusals(sender: Mapping[str, Any]) -> str:
-    """Errors that tell that the far end, or the way to it, was not there."""
+    """Return the sender's errors that mean that the far end, or the path to it, was missing."""
     fatal = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EMSGSIZE", "EPERM", "EACCES")
     errors = sender.get("errors") or {}
     found = ", ".join(f"{name} {count} times" for name, count in errors.items() if name in fatal)
     return f"the sender was refused: {found}" if found else ""
 
 
-def _summary(end: str, lines: Lines, text: str) -> Mapping[str, Any]:
+def _summary(end: str, lines: EngineOutput, text: str) -> Mapping[str, Any]:
     if lines.error:
         raise TrialFailed(f"the engine's {end} says: {lines.error}")
     if lines.summary is None:
@@ -200,7 +202,7 @@ def _summary(end: str, lines: Lines, text: str) -> Mapping[str, Any]:
     return lines.summary
 
 
-def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load) -> UdpCounts:
+def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: SenderLoad) -> UdpCounts:
     counter = sender if load.is_echo else far
     duration_s = load.duration_s if load.duration_s is not None else _span_s(sender, "first_send_ns", "last_send_ns")
     dropped = _count(counter, "socket_dropped_packets")
@@ -218,7 +220,7 @@ def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load) -> Ud
         received_packets=_count(counter, "received_packets"),
         received_bytes=_count(counter, "received_bytes"),
         receiving_s=_span_s(counter, "first_arrival_ns", "last_arrival_ns"),
-        late_packets=None if late is None else int(late),
+        late_packets=None if late is None else count(late),
         duplicated_packets=_count(counter, "duplicated_packets"),
         reordered_packets=_count(counter, "reordered_packets"),
         corrupted_packets=_count(counter, "corrupted_packets"),
@@ -236,13 +238,8 @@ def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: Load) -> Ud
 
 
 def _count(entry: Mapping[str, Any], name: str) -> int:
-    """A count, which is never negative; `null` is none."""
-    value = entry[name]
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{name} is {value!r}")
-    return value
+    """Return a count, 0 for `null`. Raises ValueError if it is negative or not a whole number."""
+    return 0 if entry[name] is None else count(entry[name])
 
 
 def _span_s(entry: Mapping[str, Any], first: str, last: str) -> float:
@@ -262,23 +259,27 @@ def _delays(histogram: Mapping[str, Any] | None) -> Delays | None:
         return None
     names = {"min_ns": "min", "mean_ns": "mean", "p50_ns": "p50", "p90_ns": "p90", "p99_ns": "p99",
              "p99_9_ns": "p99_9", "max_ns": "max"}  # fmt: skip
-    return Delays(int(histogram["count"]), **{field: float(histogram[name]) for field, name in names.items()})
+    return Delays(count(histogram["count"]), **{field: number(histogram[name]) for field, name in names.items()})
+
+
+def _delay(value: object) -> float | None:
+    return None if value is None else number(value)
 
 
 def _missing(interval: Mapping[str, Any]) -> int:
-    """Packets without an answer, or that the numbers of those that arrived leave out."""
+    """Return the packets without an answer, or those missing between the sequence numbers that arrived."""
     if "lost_packets" in interval:
         return _count(interval, "lost_packets")
     return max(0, _count(interval, "expected_packets") - _count(interval, "received_packets"))
 
 
-def _series(sent: Lines, received: Lines) -> tuple[UdpInterval, ...]:
-    """The n-th interval of the sender beside the n-th of the receiver: each starts with its own first packet."""
+def _series(sent: EngineOutput, received: EngineOutput) -> tuple[UdpInterval, ...]:
+    """Join the n-th interval of the sender and the n-th of the receiver: each end starts with its own first packet."""
     series: list[UdpInterval] = []
     start_s = 0.0
-    for number in range(max(len(sent.intervals), len(received.intervals))):
-        out = sent.intervals[number] if number < len(sent.intervals) else None
-        back = received.intervals[number] if number < len(received.intervals) else None
+    for index in range(max(len(sent.intervals), len(received.intervals))):
+        out = sent.intervals[index] if index < len(sent.intervals) else None
+        back = received.intervals[index] if index < len(received.intervals) else None
         line = out or back or {}
         end_s = start_s + _finite((line["end_ns"] - line["start_ns"]) / 1e9)
         delay = (back.get("rtt_ns") or back.get("delay_ns") or {}) if back else {}
@@ -289,11 +290,11 @@ def _series(sent: Lines, received: Lines) -> tuple[UdpInterval, ...]:
                 sent_packets=_count(out, "sent_packets") if out else 0,
                 received_packets=_count(back, "received_packets") if back else 0,
                 lost_packets=_missing(back) if back else 0,
-                delay_p50_ns=delay.get("p50"),
-                delay_max_ns=delay.get("max"),
+                delay_p50_ns=_delay(delay.get("p50")),
+                delay_max_ns=_delay(delay.get("max")),
             )
         )
         start_s = end_s
     while series and not series[-1].sent_packets and not series[-1].received_packets:
-        series.pop()  # what the receiver waited at the end
+        series.pop()  # the receiver's wait for late packets
     return tuple(series)

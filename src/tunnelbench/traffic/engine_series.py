@@ -1,4 +1,4 @@
-"""The engine's interval lines as a series, while they come: the sender's second beside the receiver's."""
+"""A series from the engine's interval lines while they come: each second of the sender and of the receiver."""
 
 from __future__ import annotations
 
@@ -7,44 +7,47 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from tunnelbench.host.parsing import count, number, parsing
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.soak import INTERVAL_S, SoakReading
+from tunnelbench.model.soak import SOAK_INTERVAL_S, SoakReading
 from tunnelbench.traffic.engine import PROTOCOL
 
 WAITED_FOR = 3
-"""So many intervals further the sender may be: then nothing had arrived in the one that is waited for."""
+"""Number of intervals after which an interval without a line of the receiver counts as empty."""
 
-NOTHING = SoakReading(0.0, 0.0, 0, 0, 0, None, 0, 0, 0, 0)
+NOTHING_ARRIVED = SoakReading(0.0, 0.0, 0, 0, 0, None, 0, 0, 0, 0)
 
 
 class Series:
-    """Takes the lines of both ends and gives readings in order; keeps a few of them, and the last words."""
+    """A converter from lines of both ends to readings in order. It keeps a few readings and the other lines."""
 
     def __init__(self, *, is_echo: bool) -> None:
         self.is_echo = is_echo
         self.first_ns: int | None = None
-        """CLOCK_MONOTONIC of the sender's first packet; None: it has not told yet."""
+        """CLOCK_MONOTONIC of the sender's first packet; None: not known yet."""
         self.sender_words: dict[str, str] = {}
         self.far_words: dict[str, str] = {}
-        """Lines that are no readings by their type: hello, summary, error."""
+        """Lines by their type, except readings: hello, summary, error."""
         self._clocks: dict[str, str] = {}
         self._sent: dict[int, Mapping[str, Any]] = {}
         self._arrived: dict[int, SoakReading] = {}
         self._next = 0
         self._last_sent = -1
 
+    @parsing("a line of the engine's sender")
     def take_sender(self, line: str) -> None:
-        """A line of the sender's."""
+        """Take a line of the sender."""
         entry = self._entry("sender", line, self.sender_words)
         if entry is None:
             return
         if self.first_ns is None:
-            self.first_ns = int(entry["start_ns"])
-        self._last_sent = int(entry["index"])
+            self.first_ns = count(entry["start_ns"])
+        self._last_sent = count(entry["index"])
         self._sent[self._last_sent] = entry
 
+    @parsing("a line of the engine's receiver")
     def take_far(self, line: str) -> None:
-        """A line of the receiver's; of an echo the sender tells what came back."""
+        """Take a line of the receiver; in an echo the sender's lines have the answers."""
         entry = self._entry("far", line, self.far_words)
         if entry is None or self.is_echo:
             return
@@ -53,21 +56,22 @@ class Series:
             0.0,
             0.0,
             sent_packets=0,
-            received_packets=entry["received_packets"],
-            missing_packets=entry["expected_packets"] - entry["received_packets"],
+            received_packets=count(entry["received_packets"]),
+            missing_packets=count(entry["expected_packets"]) - count(entry["received_packets"]),
             **_oddities(entry),
         )
         before = self._arrived.get(number)
         self._arrived[number] = _sum(before, reading) if before else reading
 
+    @parsing("a line of the engine's sender")
     def ready(self, *, is_over: bool = False) -> list[SoakReading]:
-        """Readings that are whole by now; all that are left where it is over."""
+        """Return the readings that are complete; all remaining ones if the soak is over."""
         found = []
         while self._next in self._sent and (is_over or self._is_whole()):
-            found.append(self._reading(self._sent.pop(self._next), self._arrived.pop(self._next, NOTHING)))
+            found.append(self._reading(self._sent.pop(self._next), self._arrived.pop(self._next, NOTHING_ARRIVED)))
             self._next += 1
         if is_over and self._arrived:  # what arrived after the sender's last line
-            start_s = self._next * INTERVAL_S
+            start_s = self._next * SOAK_INTERVAL_S
             for number in sorted(self._arrived):
                 rest = self._arrived.pop(number)
                 if rest.received_packets or rest.missing_packets:
@@ -78,30 +82,30 @@ class Series:
         return self.is_echo or self._next in self._arrived or self._last_sent >= self._next + WAITED_FOR
 
     def _reading(self, sent: Mapping[str, Any], arrived: SoakReading) -> SoakReading:
-        start_s, end_s = ((int(sent[name]) - (self.first_ns or 0)) / 1e9 for name in ("start_ns", "end_ns"))
+        start_s, end_s = ((count(sent[name]) - (self.first_ns or 0)) / 1e9 for name in ("start_ns", "end_ns"))
         if not self.is_echo:
-            return replace(arrived, start_s=start_s, end_s=end_s, sent_packets=int(sent["sent_packets"]))
+            return replace(arrived, start_s=start_s, end_s=end_s, sent_packets=count(sent["sent_packets"]))
         delay = sent["rtt_ns"] or {}
         return SoakReading(
             start_s,
             end_s,
-            sent_packets=int(sent["sent_packets"]),
-            received_packets=int(sent["received_packets"]),
-            missing_packets=int(sent["lost_packets"]),
+            sent_packets=count(sent["sent_packets"]),
+            received_packets=count(sent["received_packets"]),
+            missing_packets=count(sent["lost_packets"]),
             **_oddities(sent),
-            delay_p50_ns=delay.get("p50"),
-            delay_p99_ns=delay.get("p99"),
-            delay_max_ns=delay.get("max"),
+            delay_p50_ns=_delay(delay.get("p50")),
+            delay_p99_ns=_delay(delay.get("p99")),
+            delay_max_ns=_delay(delay.get("max")),
         )
 
     def _number(self, entry: Mapping[str, Any]) -> int:
-        """Which of the sender's intervals it is: by the clock where both read one, else by its place."""
+        """Return the number of the sender's interval: by the clock if both ends share one, else by the line's index."""
         if self.first_ns is not None and self._clocks.get("sender") == self._clocks.get("far"):
-            return max(0, round((int(entry["start_ns"]) - self.first_ns) / 1e9 / INTERVAL_S))
-        return int(entry["index"])
+            return max(0, round((count(entry["start_ns"]) - self.first_ns) / 1e9 / SOAK_INTERVAL_S))
+        return count(entry["index"])
 
     def _entry(self, end: str, line: str, words: dict[str, str]) -> Mapping[str, Any] | None:
-        """An interval line; others are kept by their type, and what is no line of the engine's is passed over."""
+        """Return an interval line, or None; keep lines of other types, and ignore text that is not the engine's."""
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
@@ -119,13 +123,17 @@ class Series:
 
 
 def _oddities(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "late_packets": entry["late_packets"],
-        "duplicated_packets": entry["duplicated_packets"],
-        "reordered_packets": entry["reordered_packets"],
-        "corrupted_packets": entry["corrupted_packets"],
-        "tester_dropped_packets": entry["socket_dropped_packets"],
-    }
+    names = ("late_packets", "duplicated_packets", "reordered_packets", "corrupted_packets")
+    found = {name: _optional(entry[name]) for name in names}
+    return found | {"tester_dropped_packets": _optional(entry["socket_dropped_packets"])}
+
+
+def _optional(value: object) -> int | None:
+    return None if value is None else count(value)
+
+
+def _delay(value: object) -> float | None:
+    return None if value is None else number(value)
 
 
 def _sum(one: SoakReading, other: SoakReading) -> SoakReading:

@@ -1,7 +1,7 @@
-"""TCP by the real iperf3: its command lines, and its JSON as figures.
+"""Command lines and JSON output of iperf3, which offers TCP.
 
-The client runs on the client; `in` is iperf3's reverse mode. The server is a fresh one for each trial, since one that
-has lost a client may hang.
+iperf3's client runs on the client; direction `in` is its reverse mode. Each trial starts a new server, because a server
+that has lost its client may hang.
 """
 
 from __future__ import annotations
@@ -13,77 +13,104 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.plan import TCP_TIMESTAMPS_BYTES, Direction, TcpTraffic
+from tunnelbench.model.frames import TCP_TIMESTAMPS_BYTES
+from tunnelbench.model.plan import Direction, TcpTraffic
 from tunnelbench.model.result import Interval
 
 PORT = 5201
 
 
 def server_command(address: str, interval_s: float) -> list[str]:
-    """An iperf3 server for one test; it takes no interval from its client."""
+    """Return the command of a server for one test; the server does not get the interval from its client."""
     # fmt: off
     return ["iperf3", "--server", "--one-off", "--json", "--interval", f"{interval_s:g}",
             "--bind", address, "--port", str(PORT)]
     # fmt: on
 
 
-def client_command(address: str, traffic: TcpTraffic, payload_bytes: int, direction: Direction) -> list[str]:
-    """The client of one test; the payload is set through the MSS, which counts the time stamps too."""
+def client_command(
+    address: str, traffic: TcpTraffic, payload_bytes: int, direction: Direction, load: str = ""
+) -> list[str]:
+    """Return the command of a client; it sets the payload through the MSS, which includes the TCP time stamps.
+
+    `load` is the rate of all streams together [Mbit/s]; empty: as fast as TCP can.
+    """
+    paced = ["--bitrate", f"{float(load) * 1e6 / traffic.streams:.0f}"] if load else []
     # fmt: off
     return ["iperf3", "--client", address, "--port", str(PORT), "--json",
             "--time", str(traffic.duration_s), "--interval", f"{traffic.interval_s:g}",
             "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--parallel", str(traffic.streams),
-            "--congestion", traffic.congestion_control, *(["--reverse"] if direction is Direction.IN else [])]
+            "--congestion", traffic.congestion_control, *paced, *(["--reverse"] if direction is Direction.IN else [])]
     # fmt: on
 
 
 @dataclass(frozen=True)
 class Iperf3Result:
-    """Figures of one finished test."""
+    """The figures of one finished test."""
 
     duration_s: float
-    """Timed by the receiver [s]."""
+    """Duration by the receiver's clock [s]."""
     bytes_received: int
     bytes_sent: int
     retransmits: int | None
     intervals: tuple[Interval, ...]
-    """As the receiver read them."""
+    """Readings of the receiver, each with the retransmits of the sender's reading of the same number."""
     congestion_control: str
 
 
 LONGEST_S = 1e7
-"""Longer than any test: a time beyond it is none [s]."""
+"""Largest time in iperf3's output that is accepted [s]."""
 
-MOST = 2**63
-"""More bytes than any test moves, and than a database holds."""
+MOST_COUNT = 2**63
+"""Largest count in iperf3's output that is accepted; a database cannot hold a larger one."""
 
 
 def parse(client_json: str, server_json: str, direction: Direction) -> Iperf3Result:
-    """The figures of a test from what both ends printed; TrialFailed with iperf3's own words when it failed."""
+    """Return the figures of a test from the output of both ends. Raises TrialFailed with iperf3's own message."""
     client = _load("client", client_json)
     server = _load("server", server_json)
     try:
         received = client["end"]["sum_received"]
         sent = client["end"]["sum_sent"]
-        receiver = client if direction is Direction.IN else server
+        receiver, sender = (client, server) if direction is Direction.IN else (server, client)
+        sent_again = [_optional_count(entry["sum"].get("retransmits")) for entry in sender["intervals"]]
         duration_s = _seconds(received["seconds"])
         if duration_s == 0:
-            raise TrialFailed("iperf3 says that its test took no time")
+            raise TrialFailed("iperf3 reports that its test took 0 s")
         return Iperf3Result(
             duration_s=duration_s,
             bytes_received=_count(received["bytes"]),
             bytes_sent=_count(sent["bytes"]),
-            retransmits=_count_if_told(sent.get("retransmits")),
-            intervals=tuple(_interval(entry["sum"]) for entry in receiver["intervals"]),
+            retransmits=_optional_count(sent.get("retransmits")),
+            intervals=tuple(
+                _interval(entry["sum"], sent_again[number] if number < len(sent_again) else None)
+                for number, entry in enumerate(receiver["intervals"])
+            ),
             congestion_control=str(client["end"].get("sender_tcp_congestion", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TrialFailed(f"iperf3's JSON is not as expected: {error!r:.200}") from None
 
 
+KEPT_BYTES = 1_000_000
+"""Longest output that is stored as it came [bytes]."""
+
+
+def for_store(text: str) -> str:
+    """Return the output as it is stored: without the machine's name, and a long one without its readings.
+
+    The measurement holds the receiver's readings, summed over the streams. Raises TrialFailed as `parse` does.
+    """
+    if len(text) > KEPT_BYTES:
+        document = dict(_load("output", text))
+        document["intervals"] = f"{len(document.get('intervals', ()))} readings are left out"
+        text = json.dumps(document)
+    return without_host_name(text)
+
+
 def without_host_name(text: str) -> str:
-    """iperf3's output without the name of the machine (in `system_info`, as of uname): results are passed on."""
-    return re.sub(r'("system_info":\s*"\S+ )\S+', r"\1-", text)
+    """Return the output without the machine's name in `system_info`, because users pass results on."""
+    return re.sub(r'("system_info":\s*"[^"\s]+ )\S+', r"\1-", text)
 
 
 def _load(end: str, text: str) -> Mapping[str, Any]:
@@ -100,26 +127,26 @@ def _load(end: str, text: str) -> Mapping[str, Any]:
     return document
 
 
-def _interval(entry: Mapping[str, Any]) -> Interval:
+def _interval(entry: Mapping[str, Any], retransmits: int | None) -> Interval:
     return Interval(
         start_s=_seconds(entry["start"]),
         end_s=_seconds(entry["end"]),
         bytes=_count(entry["bytes"]),
-        retransmits=_count_if_told(entry.get("retransmits")),
+        retransmits=retransmits,
     )
 
 
 def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LONGEST_S:
-        raise ValueError(f"{value!r:.40} is no time")
+        raise ValueError(f"{value!r:.40} is not a time")
     return float(value)
 
 
 def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST or value % 1:
-        raise ValueError(f"{value!r:.40} is no number of bytes or packets")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_COUNT or value % 1:
+        raise ValueError(f"{value!r:.40} is not a number of bytes or packets")
     return int(value)
 
 
-def _count_if_told(value: object) -> int | None:
+def _optional_count(value: object) -> int | None:
     return None if value is None else _count(value)

@@ -6,23 +6,25 @@ import re
 from collections.abc import Collection, Sequence
 
 LEGACY = frozenset({"bf-cbc", "cast5-cbc", "rc2-cbc", "idea-cbc", "seed-cbc", "md4", "whirlpool"})
-"""What OpenSSL 3 keeps in its legacy provider."""
+"""Algorithms that OpenSSL 3 has in its legacy provider."""
 
 AES_MASK_X86 = "OPENSSL_ia32cap=~0x200000200000000:~0x0"
-"""Takes AES-NI (bit 57) and PCLMULQDQ (bit 33) away, and with `:~0x0` nothing of the second word: without it AVX2 and
-SHA would go, too, and slow other ciphers and digests down (OPENSSL_ia32cap(3))."""
+"""Assignment that hides AES-NI (bit 57) and PCLMULQDQ (bit 33) from OpenSSL (OPENSSL_ia32cap(3)).
+
+`:~0x0` keeps the second word: without it AVX2 and SHA would be hidden, too, and other algorithms would be slower.
+"""
 
 ARM_CAPABILITIES = {"asimd": 1 << 0, "sha1": 1 << 3, "sha2": 1 << 4, "sha512": 1 << 6}
 """Bits of OPENSSL_armcap (crypto/arm_arch.h) by the kernel's name of the feature; AES is 1 << 2 and PMULL 1 << 5."""
 
 ENGINES = ("devcrypto", "cryptodev", "afalg", "padlock")
-"""Offload that an OpenSSL may have."""
+"""Engines for hardware accelerators that an OpenSSL may have."""
 
 
 def command(
     algorithm: str, block_bytes: int, seconds: int, *, threads: int = 1, engine: str = "", mask: str = ""
 ) -> list[str]:
-    """One block size; `mask`: an assignment that hides instructions from OpenSSL, empty for none."""
+    """Return the command for one block size; `mask` is an assignment that hides CPU instructions, or empty."""
     argv = ["env", mask, "openssl", "speed"] if mask else ["openssl", "speed"]
     if algorithm in LEGACY:
         argv += ["-provider", "legacy", "-provider", "default"]
@@ -35,17 +37,17 @@ def command(
 
 
 def engine_command(engine: str) -> list[str]:
-    """Asks whether an engine works."""
+    """Return the command that tests an engine."""
     return ["openssl", "engine", "-t", engine]
 
 
 def is_available(text: str) -> bool:
-    """Whether the engine that was asked for says so itself."""
+    """Return True if the output of `engine_command` says that the engine works."""
     return "[ available ]" in text
 
 
 def mask_of_aes(flags: Collection[str]) -> str:
-    """The assignment that hides the AES instructions of this CPU alone; empty where it has none."""
+    """Return the assignment that hides only the AES instructions of this CPU; empty if the CPU has none."""
     if "aes" not in flags:
         return ""
     if "pmull" in flags or "asimd" in flags:
@@ -57,25 +59,25 @@ def mask_of_aes(flags: Collection[str]) -> str:
 FLAGS = (
     "aes", "vaes", "pclmulqdq", "vpclmulqdq", "sha_ni", "avx2", "avx512f", "pmull", "sha1", "sha2", "sha512", "asimd",
 )  # fmt: skip
-"""What the kernel calls a CPU's instructions for ciphers and digests."""
+"""The kernel's names of CPU instructions for ciphers and digests."""
 
 
 def flags_of(cpuinfo: str) -> tuple[str, ...]:
-    """What of a CPU's flags is for ciphers and digests, from /proc/cpuinfo."""
+    """Return the flags in /proc/cpuinfo that are for ciphers and digests."""
     found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     flags = set(found[1].split()) if found else set()
     return tuple(name for name in FLAGS if name in flags)
 
 
 def parse(stdout: str, stderr: str) -> tuple[float | None, str]:
-    """Bytes per second, or None and why there is none.
+    """Return bytes per second and an empty text, or None and the reason.
 
-    The exit status says nothing: a CBC cipher whose block is no multiple of its own ends with an error and a figure,
-    and an engine that is not there is passed over, the figure being that of the software.
+    The exit status is not used. A block that is not a multiple of a CBC cipher's own block gives an error together with
+    a figure. If an engine is missing, OpenSSL continues with the software and gives its figure.
     """
     if "Invalid engine" in stderr:
         return None, _first_line(stderr)
-    totals = [float(each) for each in re.findall(r"^\+F:\d+:[^:\n]+:([\d.]+)$", stdout, re.MULTILINE)]
+    totals = [float(each) for each in re.findall(r"^\+F:\d+:[^:\n]+:(\d{1,15}(?:\.\d{1,9})?)$", stdout, re.MULTILINE)]
     if not totals or totals[-1] <= 0:
         return None, _first_line(stderr) or "openssl speed printed no figure"
     return totals[-1], ""

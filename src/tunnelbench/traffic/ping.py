@@ -1,26 +1,26 @@
-"""ping of iputils: command line and summary."""
+"""Command line and summary of ping (iputils)."""
 
 from __future__ import annotations
 
 import re
 
-from tunnelbench.model.result import Ping
+from tunnelbench.model.counters import Ping
 
-INTERVAL_S = 0.1
+PING_INTERVAL_S = 0.1
 
 
 def command(
-    address: str, *, count: int | None = None, interval_s: float = INTERVAL_S, payload_bytes: int = 56
+    address: str, *, count: int | None = None, interval_s: float = PING_INTERVAL_S, payload_bytes: int = 56
 ) -> list[str]:
-    """Ping until interrupted, or `count` times; an answer after 1 s is a lost one."""
+    """Return the command for `count` pings, or for pings until it is interrupted; 1 s without an answer is a loss."""
     counted = ["-c", str(count)] if count else []
     return ["ping", "-n", "-q", "-i", f"{interval_s:g}", "-W", "1", "-s", str(payload_bytes), *counted, address]
 
 
 def parse(text: str, *, interrupted: bool = False) -> Ping:
-    """The summary that ping prints at its end; nothing sent where there is none.
+    """Return the figures of ping's summary; zero packets sent if it printed none.
 
-    One that is interrupted may just have sent another: its last is not counted as lost.
+    An interrupted ping may have just sent a packet: a last packet without an answer is not counted.
     """
     counts = re.search(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received", text)
     times = re.search(r"= [\d.]+/[\d.]+/(\d{1,9}(?:\.\d{1,9})?)/", text)

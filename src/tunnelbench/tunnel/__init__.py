@@ -1,46 +1,35 @@
-"""Tunnels: one file a technology. An adapter is registered by being defined; a new file needs one line here."""
+"""Adapters of tunnels, one file for each technology. Importing this package imports each module, and the definition of
+an adapter class registers the adapter."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from tunnelbench.host.host import THIS_MACHINE, Host
 from tunnelbench.model.errors import TunnelUnavailable, WrongInput
-from tunnelbench.model.plan import TunnelSpec
-from tunnelbench.tunnel import (  # noqa: F401
-    fastd,
-    geneve,
-    ip_in_ip,
-    ipsec,
-    ipsec_userspace,
-    l2tpv2_ppp,
-    l2tpv3,
-    n2n,
-    nebula,
-    none,
-    openconnect,
-    openvpn,
-    ssh,
-    tinc,
-    vxlan,
-    wireguard,
-)
-from tunnelbench.tunnel.base import Ends, Requirement, Tunnel, TunnelOptions
+from tunnelbench.model.plan import BASELINE_KIND, TunnelSpec
+from tunnelbench.tunnel.base import Ends, Tunnel, TunnelOptions
+from tunnelbench.tunnel.requirements import Requirement
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 PLANNED: Mapping[str, str] = {
     "openvpn-dco": "OpenVPN whose data the kernel carries (module ovpn-dco-v2)",
 }
-"""Kinds that plans may name and that have no adapter yet: their rows say so."""
+"""Kinds of tunnels that plans may name but that have no adapter yet, with a description; their rows are unavailable."""
 
 
 def adapters() -> Mapping[str, type[Tunnel[Any]]]:
-    """Every adapter by kind."""
+    """Return every adapter by kind."""
     return Tunnel._registry
 
 
 def adapter(kind: str) -> type[Tunnel[Any]]:
-    """The adapter of a kind; WrongInput where there is none."""
+    """Return the adapter of a kind. Raises WrongInput if there is none."""
     try:
         return Tunnel._registry[kind]
     except KeyError:
@@ -49,20 +38,49 @@ def adapter(kind: str) -> type[Tunnel[Any]]:
 
 
 def option_schemas() -> Mapping[str, type[TunnelOptions]]:
-    """The options of every kind, for the check of plans."""
+    """Return the options of every kind, for the check of plans."""
     return {kind: tunnel.options_type for kind, tunnel in Tunnel._registry.items()}
 
 
+def plan_entries() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return the `[[tunnel]]` entries of each shipped plan that the adapters fill, by the plan's name.
+
+    The baseline comes first, then tunnels of the kernel, then those in user space.
+    """
+    entries: dict[str, list[Mapping[str, Any]]] = {}
+    for kind, tunnel in sorted(adapters().items(), key=lambda each: (each[0] != BASELINE_KIND, len(each[1].plans))):
+        for plan, entry in tunnel.plans.items():
+            entries.setdefault(plan, []).append({"kind": kind, **entry})
+    return entries
+
+
 def unmet(kind: str, options: TunnelOptions, host: Host) -> tuple[Requirement, ...]:
-    """What a tunnel with these options lacks on a host; making devices to find out needs root."""
+    """Return the requirements of a tunnel with these options that a host does not meet; this needs root."""
     wanted = adapter(kind).requirements(options)
     if host.machine != THIS_MACHINE:
         wanted = tuple(requirement for requirement in wanted if not requirement.makes_keys)
     return tuple(requirement for requirement in wanted if not requirement.is_met(host))
 
 
+def virtual_router_packages() -> tuple[str, ...]:
+    """Return the Debian packages of the tunnels that a virtual router has, without programs that only make keys."""
+    chosen = [tunnel for tunnel in adapters().values() if tunnel.is_on_virtual_router]
+    wanted = [each for tunnel in chosen for each in tunnel.requirements(tunnel.options_type()) if not each.makes_keys]
+    return tuple(sorted({package for requirement in wanted for package in requirement.debian.split()}))
+
+
+def added_bytes() -> dict[str, int]:
+    """Return the bytes that a kind of tunnel adds to a packet over IPv4, for the kinds that always add as many."""
+    return {kind: tunnel.bytes_per_packet for kind, tunnel in adapters().items() if tunnel.bytes_per_packet is not None}
+
+
+def weights() -> dict[str, int]:
+    """Return the place of each kind of tunnel in the expected order of throughput, if it has one."""
+    return {kind: tunnel.weight for kind, tunnel in adapters().items() if tunnel.weight is not None}
+
+
 def algorithms(specs: Sequence[TunnelSpec]) -> dict[str, tuple[str, ...]]:
-    """The ciphers and digests of some tunnels as OpenSSL names them, with the names of the tunnels that use each."""
+    """Return the ciphers and digests of tunnels as OpenSSL names them, with the names of the tunnels that use each."""
     found: dict[str, tuple[str, ...]] = {}
     for spec in specs:
         if kind := Tunnel._registry.get(spec.kind):
@@ -72,7 +90,7 @@ def algorithms(specs: Sequence[TunnelSpec]) -> dict[str, tuple[str, ...]]:
 
 
 def create(spec: TunnelSpec, ends: Ends) -> Tunnel[Any]:
-    """The tunnel of a plan, not yet up. Raises TunnelUnavailable where an end lacks something."""
+    """Make the tunnel of a plan, not yet up. Raises TunnelUnavailable if an end lacks something."""
     if spec.kind in PLANNED:
         raise TunnelUnavailable(f"{spec.kind} ({PLANNED[spec.kind]}) has no adapter yet")
     options = adapter(spec.kind).options_type.model_validate(dict(spec.options))

@@ -1,4 +1,4 @@
-"""What a tunnel adapter is. One file a technology; it sees two ends and never a testbed."""
+"""Base of tunnel adapters. An adapter gets the two ends of a tunnel and has no access to the testbed."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from tunnelbench.host.command import Daemon, undisturbed
+from tunnelbench.host.command import CommandFailed
+from tunnelbench.host.daemon import Daemon, deaths
 from tunnelbench.host.host import Host, LocalHost
+from tunnelbench.host.signals import undisturbed
 from tunnelbench.model import frames
-from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.model.errors import KeptForDebugging, TrialFailed, TunnelRefused
 from tunnelbench.model.result import Check, Verdict
-
-IPV4_HEADER_BYTES = 20
-UDP_HEADER_BYTES = 8
-TCP_HEADER_BYTES = 32
-"""With time stamps."""
-ETHERNET_HEADER_BYTES = 14
-
+from tunnelbench.tunnel import certificates
+from tunnelbench.tunnel.requirements import Requirement
 
 START_LIMIT_S = 20.0
-"""For a program to start: charon took more than 5 s in an emulated guest on a busy machine. One that ends is not waited
-for."""
+"""Limit for a program to start [s]. Charon took more than 5 s in an emulated guest on a busy machine."""
+
+
+FAILURES = (CommandFailed, KeptForDebugging, TrialFailed, TunnelRefused)
+"""Errors after which a user may want to examine the tunnel; not an interrupt."""
 
 
 class TunnelOptions(BaseModel):
@@ -46,11 +46,12 @@ class End:
     wan_device: str
     inner_address: str
     reaches: str
-    """Address or network that lies behind the other end, to be routed through the tunnel."""
+    """Address or network behind the other end; packets to it are routed through the tunnel."""
     wan_address6: str = ""
-    """For tunnels whose packets are IPv6; it is there while such a tunnel is up."""
+    """IPv6 address for tunnels whose outer packets are IPv6; the WAN device has this address while such a tunnel is
+    up."""
     source: str = ""
-    """The address that its own traffic into the tunnel comes from; empty where it only forwards."""
+    """Source address of the end's own traffic into the tunnel; empty if it only forwards."""
 
 
 @dataclass(frozen=True)
@@ -58,52 +59,41 @@ class Ends:
     """Both ends, and the machine on which keys are made."""
 
     router: End
-    """The end that calls: the router, unless a road warrior calls it."""
+    """The end that opens the connection: the router, or a road warrior that connects to the router."""
     server: End
-    """The end that is called: the server, unless the router is a road warrior's."""
+    """The end that accepts the connection: the server, or the router to which a road warrior connects."""
     local: LocalHost
     mark: str
-    """A few characters of the run, for names that must be unique on a machine."""
+    """A few characters of the run's id, for names that must be unique on a machine."""
     prepare_device: Callable[[Host, str], None]
-    """Makes a tunnel's device behave like Ethernet."""
+    """Function that makes a tunnel's device, given by host and name, behave like Ethernet."""
     is_server_under_test: bool = False
-    """Whether `server` is the router that is measured."""
+    """True if `server` is the router that is measured."""
+    keep: bool = False
+    """True if a tunnel that fails stays up, for a user to examine."""
 
     def __iter__(self) -> Any:
         return iter(((self.router, self.server), (self.server, self.router)))
 
 
 @dataclass(frozen=True)
-class Requirement:
-    """Something that must be there for a tunnel to come up."""
-
-    what: str
-    """Such as `the program openvpn` or `the kernel's vxlan`."""
-    is_met: Callable[[Host], bool]
-    remedy: str
-    modules: tuple[str, ...] = ()
-    """Of the kernel, any that would do; empty where it is not the kernel's to have."""
-    makes_keys: bool = False
-    """Whether it only makes keys, and so is needed on the controller's machine alone."""
-
-
-@dataclass(frozen=True)
 class Outer:
-    """The packets that are to carry the tunnel's data on the WAN."""
+    """Packets that carry the tunnel's data on the WAN."""
 
     protocol: str
     """`udp`, `tcp`, another of IP_PROTOCOLS, or `plain`: no tunnel, the traffic itself."""
     port: int | None = None
-    """The server's port; None for a protocol that has none."""
+    """Port of the server; None if the protocol has no ports."""
     ip_version: int = 4
     ports: int = 1
-    """So many, from `port` on, where several tunnels work side by side."""
+    """Number of ports from `port` on; more than 1 for parallel tunnels."""
 
     def has_port(self, port: int) -> bool:
         return self.port is not None and self.port <= port < self.port + self.ports
 
     @property
     def ip_header_bytes(self) -> int:
+        """Length of the outer IP header [bytes]."""
         return frames.IPV4_HEADER_BYTES if self.ip_version == 4 else frames.IPV6_HEADER_BYTES
 
     def __str__(self) -> str:
@@ -118,27 +108,49 @@ class Outer:
 OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
 
 
-class Tunnel(ABC, Generic[OptionsT]):
-    """A tunnel between router and server. A context manager: leaving it takes everything down.
+SIGNS_OF_TOO_LONG = ("essage too long", "EMSGSIZE")
+"""Parts of lines that daemons print when a packet exceeds the path's MTU (EMSGSIZE, errno(3))."""
 
-    A subclass sets `kind`, `title`, `options_type` and `tested_with`, is registered by being defined, and brings both
-    ends up in `_up`. What it registers there on `self._stack` is undone in reverse order.
+
+class Tunnel(ABC, Generic[OptionsT]):
+    """A tunnel between two ends, as a context manager that removes the tunnel at its exit.
+
+    A subclass with a `kind` is registered when it is defined. Its method `_up` brings both ends up. Callbacks that
+    `_up` adds to `self._stack` run in reverse order when the tunnel goes down.
     """
 
     kind: ClassVar[str]
     title: ClassVar[str]
-    """One line for lists."""
+    """Description for lists, one line."""
     options_type: ClassVar[type[TunnelOptions]]
+    needs: ClassVar[tuple[Requirement, ...]]
+    """Requirements of each end, if they are the same with all options."""
     tested_with: ClassVar[str]
-    """Versions that this adapter was seen to work with."""
+    """Versions with which this adapter was seen to work."""
+    plans: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Entry, without `kind`, for each shipped plan that the adapters fill: `all`, and `userspace` if a program in user
+    space carries the data."""
+    added_bytes: ClassVar[Mapping[str, str]] = {}
+    """Bytes that the tunnel adds to a packet, in words, by options; the key is empty if the options make no
+    difference."""
+    bytes_per_packet: ClassVar[int | None] = None
+    """Bytes that the tunnel adds to a packet over IPv4, if options and packet make no difference; the audit of
+    published tables uses it. None: the audit takes 0, so that a limit is too high rather than too low."""
+    weight: ClassVar[int | None] = None
+    """Place in the expected order of throughput: 0 without a tunnel, higher for more work on each packet. Kinds of the
+    same weight have no expected order. None: no expectation."""
+    is_on_virtual_router: ClassVar[bool] = False
+    """True if the images of virtual routers have the Debian packages of the tunnel."""
+    listens_on_all_addresses: ClassVar[bool] = False
+    """True if the program or the kernel cannot bind to one address at the far end."""
     works_on_all_cpus: ClassVar[bool] = False
-    """Whether its work is done on other CPUs than the one on which its packets arrive."""
+    """True if the kernel also uses other CPUs for the tunnel than the one on which its packets arrive."""
     signs_of_restart: ClassVar[tuple[str, ...]] = ()
-    """What its daemons print when they begin anew or lose each other."""
+    """Parts of log lines which show that a daemon of the tunnel restarted or lost its peer."""
     signs_of_rekey: ClassVar[tuple[str, ...]] = ()
-    """What its daemons print when the ends have agreed on new keys."""
+    """Parts of log lines which show that the two ends have agreed on new keys."""
     device: ClassVar[str] = "tun0"
-    """Name of the tunnel's device at both ends, unless `device_at` says otherwise."""
+    """Name of the tunnel's device at both ends; `device_at` may give other names."""
 
     _registry: ClassVar[dict[str, type[Tunnel[Any]]]] = {}
 
@@ -151,113 +163,136 @@ class Tunnel(ABC, Generic[OptionsT]):
         self.options = options
         self.ends = ends
         self.configuration: dict[str, str] = {}
-        """Rendered configuration without secrets, by end and file name."""
+        """Configuration files without secrets, by end and file name."""
         self.router_daemons: list[Daemon] = []
         self.server_daemons: list[Daemon] = []
         self._stack = ExitStack()
 
-    # What an adapter says of itself
+    # Facts of an adapter
 
     @classmethod
-    @abstractmethod
     def requirements(cls, options: OptionsT) -> tuple[Requirement, ...]:
-        """What each end needs."""
+        """Return the requirements of each end with these options."""
+        return cls.needs
 
     @classmethod
     def algorithms(cls, options: OptionsT) -> tuple[str, ...]:
-        """The ciphers and digests of its data packets, as OpenSSL names them, in small letters."""
+        """Return the ciphers and digests of its data packets, as OpenSSL names them, in small letters."""
         return ()
 
     @property
     @abstractmethod
     def outer(self) -> Outer:
-        """What is to be seen on the WAN."""
+        """Packets that are expected on the WAN."""
 
     @property
     @abstractmethod
     def hides_payload(self) -> bool:
-        """Whether the payload cannot be read on the WAN."""
+        """True if the payload cannot be read on the WAN."""
+
+    @property
+    def is_encrypted(self) -> bool:
+        """True if a cipher hides the payload; a compression hides it too, but anybody can undo a compression."""
+        return self.hides_payload
 
     @abstractmethod
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        """Length of the outer IP packet that carries an inner IP packet, both with their IP headers [bytes].
+        """Return the length of the outer IP packet that carries an inner IP packet, both with IP headers [bytes].
 
-        For stream transports, where outer packets do not match inner ones, the length of one record in a packet of
-        its own.
+        For a tunnel over TCP, it is the length of an outer packet that carries only the record of this inner packet.
         """
 
     def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
-        """Lengths of all outer IP packets that carry an inner one; more than one where the tunnel itself splits it."""
+        """Return the lengths of all outer IP packets of an inner one; several if the tunnel splits it [bytes]."""
         return (self.outer_packet_bytes(inner_packet_bytes),)
 
     def counted_bytes(self, inner_packet_bytes: int) -> int:
-        """What the far end's device may count at most for an inner IP packet that arrives [bytes]."""
+        """Return the largest number of bytes that the far end's device may count for an inner IP packet that
+        arrives."""
         return frames.ethernet_bytes(inner_packet_bytes)
 
     @property
     def has_exact_outer_packets(self) -> bool:
-        """Whether each inner packet travels in outer packets of its own."""
+        """True if each inner packet travels in outer packets of its own."""
         return self.outer.protocol != "tcp"
 
     @property
     def compresses(self) -> bool:
-        """Whether the length of an outer packet depends on the content; `outer_packet_bytes` is then what is left where
-        nothing can be compressed."""
+        """True if the length of an outer packet depends on the content; `outer_packet_bytes` then gives the length of
+        content that cannot be compressed."""
         return False
 
     def wire_bytes(self, inner_packet_bytes: int, mtu_bytes: int) -> float:
-        """What an inner IP packet takes on the WAN's Ethernet with that MTU, preamble and gap included [bytes]."""
+        """Return the length of an inner IP packet on the WAN's Ethernet with that MTU, preamble and gap included
+        [bytes]."""
         header_bytes = self.outer.ip_header_bytes
         outers = self.outer_packets_bytes(inner_packet_bytes)
         if self.has_exact_outer_packets:
             return sum(frames.wire_bytes(outer, mtu_bytes, header_bytes) for outer in outers)
-        behind_bytes = header_bytes + TCP_HEADER_BYTES
+        behind_bytes = header_bytes + frames.TIMESTAMPED_TCP_HEADER_BYTES
         return sum(frames.stream_wire_bytes(outer - behind_bytes, mtu_bytes, header_bytes) for outer in outers)
 
     @abstractmethod
     def versions(self, end: End) -> Mapping[str, str]:
-        """Versions of program and crypto library at one end, such as {"openvpn": "2.6.14", "openssl": "3.0.19"}."""
+        """Return the versions of program and crypto library at one end: {"openvpn": "2.6.14", "openssl": "3.0.19"}."""
+
+    @property
+    def open_ports(self) -> tuple[int, ...]:
+        """UDP ports at the far end that a program or the kernel opens on all addresses."""
+        return (self.outer.port,) if self.listens_on_all_addresses and self.outer.port else ()
 
     def negotiated(self) -> tuple[Check, ...]:
-        """What the running tunnel says that it uses, against what was asked."""
+        """Compare the settings that the running tunnel reports with those of the plan."""
         return ()
 
     @property
+    def daemons(self) -> list[Daemon]:
+        """Programs at both ends, the router's first."""
+        return self.router_daemons + self.server_daemons
+
+    @property
     def has_died(self) -> bool:
-        """Whether one of its programs has ended."""
-        return not all(daemon.is_running for daemon in (*self.router_daemons, *self.server_daemons))
+        """True if one of its programs has ended."""
+        return not all(daemon.is_running for daemon in self.daemons)
 
     @property
     def daemons_under_test(self) -> list[Daemon]:
-        """Its programs on the router that is measured."""
+        """Programs on the router that is measured."""
         return self.server_daemons if self.ends.is_server_under_test else self.router_daemons
 
     @property
     def far_daemons(self) -> list[Daemon]:
-        """Its programs at the other end."""
+        """Programs at the end that is not under test."""
         return self.router_daemons if self.ends.is_server_under_test else self.server_daemons
 
     @property
     def far_end(self) -> End:
-        """The end that a tester has."""
+        """End of the tunnel that is not under test."""
         return self.ends.router if self.ends.is_server_under_test else self.ends.server
 
     def log_sizes(self) -> tuple[int, ...]:
-        """How much each daemon has printed so far [bytes]: a mark for `restart_since`."""
-        return tuple(daemon.log_size_bytes for daemon in (*self.router_daemons, *self.server_daemons))
+        """Return how much each daemon has printed so far [bytes], for `restart_since` and `rekeys_since`."""
+        return tuple(daemon.log_size_bytes for daemon in self.daemons)
 
     def restart_since(self, sizes: tuple[int, ...]) -> str:
-        """What a daemon has printed since then of beginning anew, the daemon named; empty where none has."""
-        daemons = (*self.router_daemons, *self.server_daemons)
-        return next(self._said_since(daemons, sizes, self.signs_of_restart), "")
+        """Return the log line, with the daemon's name, in which a daemon reported a restart after `log_sizes` had
+        returned `sizes`; or nothing."""
+        return next(self._said_since(self.daemons, sizes, self.signs_of_restart), "")
+
+    def too_long_since(self, sizes: tuple[int, ...]) -> str:
+        """Return the line, with the daemon's name, by which a daemon has reported EMSGSIZE since then; or nothing."""
+        return next(self._said_since(self.daemons, sizes, SIGNS_OF_TOO_LONG), "")
 
     def keep_alives(self) -> tuple[bool, ...]:
-        """Of each keep-alive that its programs have sent so far, whether it was answered; one that may yet be is left
-        out. Empty where this kind of tunnel does not tell."""
+        """Return one value for each keep-alive that the tunnel's programs have sent so far: True if it was answered.
+        The last keep-alive is left out while its answer may still arrive. The result is empty if this kind of tunnel
+        does not log keep-alives.
+        """
         return ()
 
-    def rekeys_since(self, sizes: tuple[int, ...]) -> list[str]:
-        """What has been said since then of new keys, once a change; none where this kind of tunnel does not tell."""
+    def rekeys_since(self, sizes: tuple[int, ...], *, is_frequent: bool = False) -> list[str]:
+        """Return a log line for each change of keys after `log_sizes` had returned `sizes`; none if this kind of
+        tunnel does not log them. With `is_frequent`, a kind that must start a program for the answer may skip it."""
         return list(self._said_since(self.router_daemons, sizes, self.signs_of_rekey))
 
     def _said_since(self, daemons: Sequence[Daemon], sizes: tuple[int, ...], signs: tuple[str, ...]) -> Iterator[str]:
@@ -268,30 +303,31 @@ class Tunnel(ABC, Generic[OptionsT]):
                     yield f"{daemon.name} on the {end.host.name}: {line.strip()}"
 
     def device_at(self, end: End) -> str:
-        """Name of the tunnel's device at one end."""
+        """Return the name of the tunnel's device at one end."""
         return self.device
 
     def devices_at(self, end: End) -> tuple[str, ...]:
-        """Names of all its devices at one end: several where connections are shared out among tunnels."""
+        """Return the names of all devices of the tunnel at one end; several if connections are distributed over
+        them."""
         return (self.device_at(end),)
 
     def settle(self) -> None:
-        """Wait until a tunnel that answers works as it will go on to work; most do at once."""
+        """Wait until a tunnel that answers pings is in its final state; most kinds of tunnels need no such wait."""
 
     @classmethod
     def left_files(cls, mark: str) -> Iterable[Path]:
-        """Files that a killed run leaves outside its own folder, by the run's mark."""
+        """Return files that a killed run leaves outside its own folder, by the run's mark."""
         return ()
 
     def gateway(self, other: End) -> str:
-        """The other end's address to which packets are sent."""
+        """Return the other end's address to which packets are sent."""
         return other.inner_address
 
     # Coming up and going down
 
     @abstractmethod
     def _up(self) -> None:
-        """Bring both ends up, addresses included; returns when the tunnel says that it is up."""
+        """Bring both ends up, addresses included; return when the tunnel reports that it is up."""
 
     def _route(self) -> None:
         for end, other in self.ends:
@@ -308,9 +344,8 @@ class Tunnel(ABC, Generic[OptionsT]):
             for end, _ in self.ends:
                 self._prepare_device(end)
             self._route()
-        except BaseException:
-            with undisturbed():
-                self._stack.close()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
         return self
 
@@ -318,13 +353,15 @@ class Tunnel(ABC, Generic[OptionsT]):
         for device in self.devices_at(end):
             self.ends.prepare_device(end.host, device)
 
+    @undisturbed
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with undisturbed():
-            self._stack.close()
+        if self.ends.keep and isinstance(error, FAILURES):
+            return
+        self._stack.close()
 
-    # What adapters share
+    # Helpers of adapters
 
     def _start(self, end: End, argv: list[str], *, name: str = "") -> Daemon:
         """Start a daemon at one end, called by its first word or `name`; it is stopped when the tunnel goes down."""
@@ -334,28 +371,35 @@ class Tunnel(ABC, Generic[OptionsT]):
         return daemon
 
     def _add_device(self, end: End, *arguments: str) -> None:
-        """`ip link add DEVICE ...`; the device is deleted when the tunnel goes down."""
+        """Run `ip link add DEVICE ...`; the device is deleted when the tunnel goes down."""
         device = self.device_at(end)
         end.host.ip("link", "add", device, *arguments)
         self._stack.callback(end.host.run, ["ip", "link", "del", device], check=False)
 
-    def _await_device(self, end: End, timeout_s: float) -> None:
-        """Wait until a program has made the device of one end."""
+    def _await_device(self, end: End, timeout_s: float = START_LIMIT_S) -> None:
+        """Wait until a daemon has made the device of one end. Raises TunnelRefused when a daemon ends first."""
         device = self.device_at(end)
         deadline = time.monotonic() + timeout_s
         while end.host.run(["ip", "link", "show", "dev", device], check=False).returncode != 0:
+            if ended := self._deaths():
+                raise TunnelRefused(f"{self.kind}: no device {device} on the {end.host.name}: {ended}")
             if time.monotonic() > deadline:
-                reason = f"no device {device} on the {end.host.name} in {timeout_s:g} s"
-                raise TunnelRefused(f"{self.kind}: {reason}")
+                raise TunnelRefused(f"{self.kind}: no device {device} on the {end.host.name} in {timeout_s:g} s")
             time.sleep(0.02)
 
+    def _deaths(self) -> str:
+        """Name the daemons of both ends that have ended; empty if all run."""
+        groups = ((self.ends.router, self.router_daemons), (self.ends.server, self.server_daemons))
+        return deaths("while the tunnel came up", *((end.host.name, daemons) for end, daemons in groups))
+
     def _address_device(self, end: End) -> None:
+        """Give the device of one end its inner address, and set it up."""
         device = self.device_at(end)
         end.host.ip("addr", "add", f"{end.inner_address}/24", "dev", device)
         end.host.ip("link", "set", device, "up")
 
     def _address_wan6(self, end: End) -> None:
-        """Give the WAN device its IPv6 address, and no other that would talk: IPv6 is off where it is not used."""
+        """Give the WAN device its IPv6 address; prevent other IPv6 addresses, because they would cause traffic."""
         settings = f"/proc/sys/net/ipv6/conf/{end.wan_device}"
         for name, value in (("addr_gen_mode", "1"), ("accept_ra", "0"), ("disable_ipv6", "0")):
             before = end.host.run(["cat", f"{settings}/{name}"]).stdout.strip()
@@ -366,7 +410,7 @@ class Tunnel(ABC, Generic[OptionsT]):
         self._stack.callback(end.host.run, ["ip", "-6", "addr", "del", *words], check=False)
 
     def _write(self, end: End, name: str, content: str, *, secret: bool = False) -> str:
-        """Write a file at one end, deleted when the tunnel goes down; returns its path there.
+        """Write a file at one end and return its path there; it is deleted when the tunnel goes down.
 
         Its text is kept with the results unless it is a secret.
         """
@@ -376,59 +420,39 @@ class Tunnel(ABC, Generic[OptionsT]):
             self.configuration[f"{end.host.name}/{name}"] = content
         return str(path)
 
-    def _require(self, daemon: Daemon, text: str, timeout_s: float) -> None:
-        """Wait until a daemon prints `text`."""
+    def _write_certificates(self) -> dict[str, dict[str, str]]:
+        """Write certificates of a new CA, whose key is deleted, and return the paths of `ca`, `cert`, `key` by end."""
+        authority = certificates.new_authority(self.ends.local, [end.host.name for end, _ in self.ends])
+        return {
+            end.host.name: {
+                "ca": self._write(end, "ca.crt", authority.certificate),
+                "cert": self._write(end, "end.crt", authority.issued[end.host.name].certificate),
+                "key": self._write(end, "end.key", authority.issued[end.host.name].key, secret=True),
+            }
+            for end, _ in self.ends
+        }
+
+    def _require(self, daemon: Daemon, text: str, timeout_s: float = START_LIMIT_S) -> None:
+        """Wait until a daemon prints `text`. Raises TunnelRefused when it does not, or ends first."""
         if not daemon.wait_for(text, timeout_s):
-            state = f"printed no `{text}` in {timeout_s:g} s" if daemon.is_running else "ended while it came up"
-            raise TunnelRefused(f"{self.kind}: {daemon.name} {state}; last: {daemon.last_line()}")
+            silent = f"{daemon.name} printed no `{text}` in {timeout_s:g} s; last: {daemon.last_lines()}"
+            raise TunnelRefused(f"{self.kind}: {self._deaths() or silent}")
 
 
 def source_words(end: End) -> list[str]:
-    """Of a route: where packets of the end's own come from."""
+    """Return the words of a route that give the end's own packets their source address."""
     return ["src", end.source] if end.source else []
 
 
 def equals(name: str, asked: str, found: str) -> Check:
-    """Check that the daemon uses what was asked for; case and punctuation of algorithm names differ freely."""
-    same = _plain(asked) == _plain(found)
-    verdict = Verdict.OK if same else Verdict.VOID
-    return Check(name, verdict, f"asked for {asked}, in use: {found}", rule=3)
+    """Check that the daemon uses the requested value; case, `-` and `_` in names of algorithms are ignored."""
+    return is_so(name, _plain(asked) == _plain(found), f"asked for {asked}, in use: {found}")
+
+
+def is_so(name: str, passed: bool, reason: str) -> Check:
+    """Return the check of a condition that the running tunnel must fulfil; the verdict is void if it does not."""
+    return Check(name, Verdict.OK if passed else Verdict.VOID, reason, rule=3)
 
 
 def _plain(algorithm: str) -> str:
     return algorithm.lower().replace("-", "").replace("_", "")
-
-
-def program(name: str, package: str = "") -> Requirement:
-    """A program that must be installed."""
-    return Requirement(f"the program {name}", lambda host: host.has_program(name), f"apt-get install {package or name}")
-
-
-def key_maker(name: str) -> Requirement:
-    """A program that makes keys and certificates, on the controller's machine."""
-    return replace(program(name), makes_keys=True)
-
-
-def path(what: str, name: str, package: str) -> Requirement:
-    """A file that must be installed; `what` is what people call it."""
-    return Requirement(what, lambda host: host.has_path(name), f"apt-get install {package}")
-
-
-def tun_device() -> Requirement:
-    """What a tunnel in user space gets its device from."""
-    return Requirement("/dev/net/tun", lambda host: host.has_path("/dev/net/tun"), "modprobe tun")
-
-
-def ipv6() -> Requirement:
-    """What a tunnel whose packets are IPv6 needs of the kernel."""
-    return Requirement("the kernel's IPv6", lambda host: host.has_path("/proc/sys/net/ipv6"), "a kernel that has it")
-
-
-def link_type(name: str, module: str = "") -> Requirement:
-    """A kind of device that the kernel must know."""
-    return Requirement(
-        f"the kernel's {name}",
-        lambda host: host.has_link_type(name),
-        f"modprobe {module or name}, or a kernel that has it",
-        (module or name,),
-    )

@@ -1,4 +1,4 @@
-"""A certificate authority for one tunnel: made when it comes up, its key gone at once."""
+"""A certificate authority for one tunnel. Its key is deleted as soon as the certificates exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tunnelbench.host.host import LocalHost
 
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 VALID_DAYS = "8"
-"""Longer than the longest run: a week."""
+"""Validity of certificates, longer than the longest run, a week."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Issued:
 
 @dataclass(frozen=True)
 class Authority:
-    """A CA's certificate (PEM) and what it has issued, by name. Its key no longer exists."""
+    """A CA's certificate (PEM) and the certificates that it has issued, by name. Its key no longer exists."""
 
     certificate: str
     issued: Mapping[str, Issued]
 
 
 def new_authority(local: LocalHost, names: Sequence[str]) -> Authority:
-    """A new CA that has issued one certificate (EC P-256, for server and client use) to each name.
+    """Make a CA that issues one certificate (EC P-256, for server and client use) to each name.
 
-    The work is done by `openssl` in a folder of mode 0700 that is deleted before this returns.
+    `openssl` works in a folder of mode 0700 that is deleted before this returns.
     """
     with tempfile.TemporaryDirectory(dir=local.folder) as folder_name:
         folder = Path(folder_name)

@@ -8,31 +8,19 @@ from typing import Literal
 
 from pydantic import Field
 
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, udp_packet_bytes
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import (
-    ETHERNET_HEADER_BYTES,
-    IPV4_HEADER_BYTES,
-    START_LIMIT_S,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    equals,
-    key_maker,
-    program,
-    tun_device,
-)
+from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
+from tunnelbench.tunnel.requirements import key_maker, program, tun_device
 from tunnelbench.tunnel.versions import UNKNOWN, library_version, openssl_version, version_of
 
 PORT = 10000
 
 PLAIN_METHOD_BYTES = {"null": 1, "null@l2tp": 8}
-"""A byte of type; or the header of an L2TPv3 session over UDP (RFC 3931, 4.1.2.1)."""
+"""Header of packets without a cipher [bytes]: a type, or an L2TPv3 session's over UDP (RFC 3931, section 4.1.2.1)."""
 
 SEALED_METHOD_BYTES = 24
-"""Type 1, nonce 6, flags 1, tag 16: fastd's method documentation, "common" packet format."""
+"""Header of all other packets: type 1, nonce 6, flags 1, tag 16 (fastd's method documentation, "common" format)."""
 
 Method = Literal[
     "null", "null@l2tp",
@@ -51,12 +39,10 @@ Method = Literal[
     "salsa2012+aes128-ctr+umac", "salsa2012+salsa20+umac", "salsa2012+salsa2012+umac",
     "salsa2012+aes128-gmac", "salsa2012+salsa20+gmac", "salsa2012+salsa2012+gmac",
 ]  # fmt: skip
-"""All that Debian's build of fastd 22 knows (`fastd --verify-config`); every one was seen to carry packets."""
+"""All methods of Debian's build of fastd 22 (`fastd --verify-config`); each was seen to carry packets."""
 
 
 class Options(TunnelOptions):
-    """Options of `fastd`."""
-
     method: Method = Field(
         default="salsa2012+umac",
         description="cipher and authentication of the packets; null is neither, null+... authenticates only",
@@ -72,21 +58,25 @@ class Fastd(Tunnel[Options]):
     title = "fastd in user space: IP packets or Ethernet frames in UDP"
     options_type = Options
     tested_with = "fastd 22"
+    plans = {
+        "all": {"name": "fastd {method}", "method": ["null@l2tp", "salsa2012+umac"]},
+        "userspace": {"name": "fastd {method}", "method": ["null@l2tp", "salsa2012+umac", "aes128-gcm"]},
+    }
+    added_bytes = {
+        "`null`": "29",
+        "`null@l2tp`": "36",
+        "all others, `null+...` too": "52",
+        '`mode = "tap"`': "14 more",
+    }
     signs_of_restart = ("disestablished", "resetting peer", "timed out")
     device = "fastd0"
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("fastd"), key_maker("openssl"))
+    needs = (tun_device(), program("fastd", openwrt="fastd"), key_maker("openssl"))
+    outer = Outer("udp", PORT)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
-        # OpenSSL has neither Salsa20 nor UMAC, and a cipher without its authentication would be half of the work.
+        # OpenSSL has neither Salsa20 nor UMAC, and a cipher without its authentication is half of the work.
         return ("aes-128-gcm",) if options.method == "aes128-gcm" else ()
-
-    @property
-    def outer(self) -> Outer:
-        return Outer("udp", PORT)
 
     @property
     def hides_payload(self) -> bool:
@@ -95,7 +85,7 @@ class Fastd(Tunnel[Options]):
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         frame = inner_packet_bytes + (ETHERNET_HEADER_BYTES if self.options.mode == "tap" else 0)
         head = PLAIN_METHOD_BYTES.get(self.options.method, SEALED_METHOD_BYTES)
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + head + frame
+        return udp_packet_bytes(head + frame)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {
@@ -105,21 +95,21 @@ class Fastd(Tunnel[Options]):
         }
 
     def negotiated(self) -> tuple[Check, ...]:
-        """What the router's daemon says of its session."""
+        """Compare the session in the router's log with what was asked for."""
         return (equals("method", self.options.method, parse_method(self.router_daemons[0].output())),)
 
     def _up(self) -> None:
         secrets = {end.host.name: self._new_secret() for end, _ in self.ends}
         public_keys = {name: self._public_key(secret) for name, secret in secrets.items()}
-        # The server first, so that the router's first handshake finds it.
+        # The server starts first, so that the router's first handshake finds it.
         for end, other in reversed(list(self.ends)):
             key = self._write(end, "fastd.key", secret_line(secrets[end.host.name]), secret=True)
             config = self._write(end, "fastd.conf", self._config(end, other, public_keys[other.host.name]))
             daemon = self._start(end, ["fastd", "--log-level", "verbose", "--config", key, "--config", config])
-            self._require(daemon, "dropped capabilities", timeout_s=START_LIMIT_S)  # its device is there now
+            self._require(daemon, "dropped capabilities")  # its device is there now
             self._address_device(end)
-        for daemon in (*self.router_daemons, *self.server_daemons):
-            self._require(daemon, "new session", timeout_s=START_LIMIT_S)
+        for daemon in self.daemons:
+            self._require(daemon, "new session")
 
     def _config(self, end: End, other: End, public_key: str) -> str:
         return f"""\
@@ -143,11 +133,11 @@ peer "{other.host.name}" {{
 
 
 def secret_line(secret: str) -> str:
-    """The one line of configuration that is not kept."""
+    """Return the line of configuration that is not kept with the results."""
     return f'secret "{secret}";\n'
 
 
 def parse_method(log: str) -> str:
-    """The method of the last session in fastd's log, `unknown` where there is none."""
-    found = re.findall(r"new session with .* established using method `([^']+)'", log)
+    """Return the method of the last session in fastd's log, `unknown` if there is none."""
+    found = re.findall(r"new session with (?:(?!new session).)* established using method `([^'`\n]+)'", log)
     return found[-1] if found else UNKNOWN

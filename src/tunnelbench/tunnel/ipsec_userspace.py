@@ -1,9 +1,9 @@
-"""IPsec without the kernel's: strongSwan's charon with its own ESP (kernel-libipsec)."""
+"""IPsec without the kernel's ESP: strongSwan's charon makes the ESP packets itself (kernel-libipsec)."""
 
 from __future__ import annotations
 
-from tunnelbench.tunnel.base import Requirement, path, tun_device
-from tunnelbench.tunnel.strongswan import PLUGINS, EspOptions, StrongSwan
+from tunnelbench.tunnel.requirements import path, tun_device
+from tunnelbench.tunnel.strongswan import CHARON_PLUGINS, EspOptions, StrongSwan
 
 
 class Options(EspOptions):
@@ -13,8 +13,8 @@ class Options(EspOptions):
 class IpsecUserspace(StrongSwan[Options]):
     """Plan entry: `kind = "ipsec-userspace"`, `cipher = "aes-128-cbc"`, `digest = "sha1"`.
 
-    IKEv2 with a key that both ends know; ESP in tunnel mode, in UDP, made by charon itself. It is not what a router
-    runs whose kernel has ESP.
+    IKEv2 with a key that both ends know; charon itself makes ESP in tunnel mode, in UDP. Routers whose kernel has ESP
+    use `ipsec` in practice.
     """
 
     kind = "ipsec-userspace"
@@ -22,14 +22,23 @@ class IpsecUserspace(StrongSwan[Options]):
     options_type = Options
     tested_with = "strongSwan 5.9.8 with OpenSSL 3.0"
     plugins = "kernel-libipsec kernel-netlink"
-    in_udp = True
-    """Which is all that libipsec does."""
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        libipsec = f"{PLUGINS}/libstrongswan-kernel-libipsec.so"
-        return (
-            tun_device(),
-            path("charon's libipsec", libipsec, "libcharon-extra-plugins"),
-            *super().requirements(options),
-        )
+    plans = {
+        "all": {"name": "IPsec in user space, AES-128-GCM"},
+        "userspace": {"name": "IPsec {cipher}", "cipher": ["aes-128-gcm", "chacha20-poly1305"]},
+    }
+    added_bytes = {
+        "GCM, ChaCha20": "60, and 2 padded with the packet to 4",
+        "CBC with SHA-1 / SHA-256 / SHA-512": "64 / 68 / 84, and 2 padded with the packet to 16",
+        "none with SHA-1 / SHA-256 / SHA-512": "48 / 52 / 68, and 2 padded with the packet to 4",
+    }
+    needs = (
+        tun_device(),
+        path(
+            "charon's libipsec",
+            f"{CHARON_PLUGINS}/libstrongswan-kernel-libipsec.so",
+            "libcharon-extra-plugins",
+            openwrt="strongswan-mod-kernel-libipsec",
+        ),
+        *StrongSwan.needs,
+    )
+    in_udp = True  # libipsec knows nothing else

@@ -1,84 +1,83 @@
 """PPP in L2TPv2 (RFC 2661), as many routers have it: xl2tpd sets it up, pppd speaks PPP, the kernel carries the data.
 
-Both programs insist on files in /run, and pppd reads whatever lies in /etc/ppp and runs what it finds there. Each end
-has a mount namespace in which folders of the run lie over both; neither the machine's options nor its scripts are used.
+Both programs need files in /run. pppd reads the files in /etc/ppp and runs the scripts there. Each end has a mount
+namespace in which folders of the run are mounted over /run and /etc/ppp. Therefore neither the machine's options nor
+its scripts are used.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import Field
 
+from tunnelbench.host.command import last_lines
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.model.result import Check, Verdict
-from tunnelbench.tunnel.base import (
-    IPV4_HEADER_BYTES,
-    START_LIMIT_S,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    path,
-    program,
-)
+from tunnelbench.model.frames import udp_packet_bytes
+from tunnelbench.model.result import Check
+from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, is_so
 from tunnelbench.tunnel.private_run import FOLDER, private_run, private_run_programs
+from tunnelbench.tunnel.requirements import kernel_feature, path, program
 from tunnelbench.tunnel.versions import kernel_version, version_of
 
 PORT = 1701
 
 DATA_HEADER_BYTES = 6
-"""Flags, tunnel and session of a data message without length, sequence and offset, as the kernel sends it (RFC 2661,
+"""Length of flags, tunnel and session. The kernel sends data messages without length, sequence and offset (RFC 2661,
 section 3.1)."""
 
 HDLC_BYTES = 2
-"""Address and control (RFC 1662, section 3.1), which the kernel always sends (net/l2tp/l2tp_ppp.c)."""
+"""Length of address and control (RFC 1662, section 3.1), which the kernel always sends (net/l2tp/l2tp_ppp.c)."""
 
 PROTOCOL_BYTES = 2
-"""PPP's protocol field (RFC 1661, section 2). pppd's plugin for L2TP never agrees to shorten it."""
+"""Length of PPP's protocol field (RFC 1661, section 2). pppd's plugin for L2TP never agrees to shorten it."""
 
 PPP_SOCKET = (24, 1)
-"""AF_PPPOX and PX_PROTO_OL2TP (linux/if_pppox.h)."""
+"""Address family AF_PPPOX and protocol PX_PROTO_OL2TP (linux/if_pppox.h)."""
 
 PPP_DEVICE = "/dev/ppp"
-PLUGINS = "/usr/lib/pppd"
+PPPD_PLUGINS = "/usr/lib/pppd"
 
 LOG = "pppd.log"
+SECRETS_FILE = "l2tp-secrets"
 
 CALL_LIMIT_S = 20.0
-"""xl2tpd waits a second between its attempts; its programs start slowly in an emulated guest."""
+"""Limit for a call [s]. xl2tpd waits a second between attempts; programs start slowly in an emulated guest."""
 
 
 class Options(TunnelOptions):
-    """Options of `l2tpv2-ppp`."""
-
     mtu: int = Field(
         default=1462, ge=576, le=8900, description="MTU and MRU of PPP [bytes]; 1462 just fits a frame of Ethernet"
     )
     echo_interval_s: int = Field(
-        default=1, ge=1, le=3600, description="the router's pppd asks for an LCP echo as often as this [s]"
+        default=1, ge=1, le=3600, description="interval of the LCP echoes that the router's pppd asks for [s]"
     )
     echo_failure: int = Field(
-        default=5, ge=1, le=1000, description="so many echoes without an answer, and pppd gives the session up"
+        default=5, ge=1, le=1000, description="number of echoes without an answer after which pppd gives the session up"
     )
 
 
 class L2tpV2Ppp(Tunnel[Options]):
     """Plan entry: `kind = "l2tpv2-ppp"`. The router calls (LAC), the server answers (LNS); no cipher, no login.
 
-    PPP agrees on IP alone: neither headers nor data are compressed. The router's pppd asks for LCP echoes, and each
-    trial says how many had no answer.
+    The ends listen on their WAN addresses alone, and prove to each other that they know the tunnel's secret (RFC 2661,
+    section 5.1.1), which is new for each tunnel: nobody else on the network can call.
+    PPP carries IP alone and compresses neither headers nor data. The router's pppd asks for LCP echoes, and each
+    trial reports how many had no answer.
     """
 
     kind = "l2tpv2-ppp"
     title = "PPP over L2TPv2: xl2tpd and pppd, the data by the kernel, no cipher"
     options_type = Options
     tested_with = "xl2tpd 1.3.18, pppd 2.4.9, Linux 6.1 (Debian 12)"
+    plans = {"all": {"name": "PPP/L2TPv2"}}
+    added_bytes = {"": "38"}
+    weight = 3
+    is_on_virtual_router = True
     signs_of_restart = (
         "pppd exited",
         "pppd terminated",
@@ -87,34 +86,20 @@ class L2tpV2Ppp(Tunnel[Options]):
         "Connection established to",
     )
     device = "ppp0"
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        ppp = Requirement(
-            "the kernel's PPP over L2TP",
-            lambda host: host.knows_socket(*PPP_SOCKET),
-            "modprobe l2tp_ppp, or a kernel that has it",
-            ("l2tp_ppp",),
-        )
-        return (
-            ppp,
-            program("xl2tpd"),
-            program("pppd", "ppp"),
-            path("pppd's plugins", PLUGINS, "ppp"),
-            *private_run_programs(),
-        )
-
-    @property
-    def outer(self) -> Outer:
-        return Outer("udp", PORT)
-
-    @property
-    def hides_payload(self) -> bool:
-        return False
+    needs = (
+        kernel_feature(
+            "PPP over L2TP", lambda host: host.knows_socket(*PPP_SOCKET), "l2tp_ppp", openwrt="kmod-pppol2tp"
+        ),
+        program("xl2tpd", openwrt="xl2tpd"),
+        program("pppd", "ppp", openwrt="ppp"),
+        path("pppd's plugins", PPPD_PLUGINS, "ppp", openwrt="ppp-mod-pppol2tp"),
+        *private_run_programs(),
+    )
+    outer = Outer("udp", PORT)
+    hides_payload = False
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        headers = IPV4_HEADER_BYTES + UDP_HEADER_BYTES + DATA_HEADER_BYTES + HDLC_BYTES + PROTOCOL_BYTES
-        return headers + inner_packet_bytes
+        return udp_packet_bytes(DATA_HEADER_BYTES + HDLC_BYTES + PROTOCOL_BYTES + inner_packet_bytes)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {
@@ -124,14 +109,13 @@ class L2tpV2Ppp(Tunnel[Options]):
         }
 
     def negotiated(self) -> tuple[Check, ...]:
-        """Who carries the data: xl2tpd does so itself, in user space, where it finds no kernel to do it."""
+        """Check that the kernel carries the data; xl2tpd does so itself, in user space, if the kernel cannot."""
         return tuple(self._kernel_session(end) for end, _ in self.ends)
 
     def _kernel_session(self, end: End) -> Check:
         sent, received = parse_session(end.host.read("/proc/net/pppol2tp"), self.device)
-        verdict = Verdict.OK if sent and received else Verdict.VOID
         reason = f"the {end.host.name}'s kernel has sent {sent} and received {received} packets of the session"
-        return Check(f"kernel-session-{end.host.name}", verdict, reason, rule=3)
+        return is_so(f"kernel-session-{end.host.name}", bool(sent and received), reason)
 
     @property
     def has_died(self) -> bool:
@@ -144,22 +128,24 @@ class L2tpV2Ppp(Tunnel[Options]):
         return parse_echoes(self.ends.router.host.read_machine(str(self._log(self.ends.router))))
 
     def _up(self) -> None:
+        secret = secrets.token_hex(16)
         for end, other in reversed(list(self.ends)):
             is_router = end is self.ends.router
-            self._write(end, f"{FOLDER}/xl2tpd.conf", lac_conf(other) if is_router else lns_conf(end, other))
+            self._write(end, f"{FOLDER}/xl2tpd.conf", lac_conf(end, other) if is_router else lns_conf(end, other))
+            self._write(end, f"{FOLDER}/{SECRETS_FILE}", f"* * {secret}\n", secret=True)
             self._write(end, f"{FOLDER}/ppp/options", self._ppp_options(end, other))
-            # It is made here so that it goes with the tunnel; pppd appends to it.
+            # The log is made here, so that it is deleted with the tunnel; pppd appends to it.
             self._write(end, f"{FOLDER}/{LOG}", "", secret=True)
             enter = private_run(end, self._stack)
             end.host.run([*enter, "mount", "--bind", "/run/ppp", "/etc/ppp"])
             if not end.host.has_path(PPP_DEVICE):
-                # A container's /dev has what somebody put there; the kernel's own has every device that there is.
+                # A container's /dev holds a selection; the kernel's own holds every device.
                 end.host.run([*enter, "mount", "-t", "devtmpfs", "devtmpfs", "/dev"])
             # fmt: off
             daemon = self._start(end, [*enter, "xl2tpd", "-D", "-c", "/run/xl2tpd.conf", "-p", "/run/xl2tpd.pid",
                                        "-C", "/run/xl2tpd-control"], name="xl2tpd")
             # fmt: on
-            self._require(daemon, "Listening on IP address", timeout_s=START_LIMIT_S)
+            self._require(daemon, "Listening on IP address")
         for end, _ in self.ends:
             self._await_call(end)
 
@@ -168,10 +154,13 @@ class L2tpV2Ppp(Tunnel[Options]):
         deadline = time.monotonic() + CALL_LIMIT_S
         log = str(self._log(end))
         while "remote IP address" not in end.host.read_machine(log):
-            (daemon,) = self.router_daemons if end is self.ends.router else self.server_daemons
-            if time.monotonic() > deadline or not daemon.is_running:
-                last = (end.host.read_machine(log).strip() or daemon.last_line()).splitlines()[-1]
-                raise TunnelRefused(f"{self.kind}: no call in {CALL_LIMIT_S:g} s; last on the {end.host.name}: {last}")
+            ended = self._deaths()
+            if ended or time.monotonic() > deadline:
+                (daemon,) = self.router_daemons if end is self.ends.router else self.server_daemons
+                said = end.host.read_machine(log).strip()
+                last = last_lines(said) if said else daemon.last_lines()
+                reason = ended or f"no call in {CALL_LIMIT_S:g} s"
+                raise TunnelRefused(f"{self.kind}: {reason}; last on the {end.host.name}: {last}")
             time.sleep(0.02)
 
     def _log(self, end: End) -> Path:
@@ -182,7 +171,7 @@ class L2tpV2Ppp(Tunnel[Options]):
         echoes = ""
         if end is self.ends.router:
             echoes = f"lcp-echo-interval {options.echo_interval_s}\nlcp-echo-failure {options.echo_failure}\n"
-        # Twice `debug`: once leaves the echoes out.
+        # With a single `debug` pppd does not log the echoes.
         return f"""\
 {end.inner_address}:{other.inner_address}
 ifname {self.device}
@@ -203,12 +192,14 @@ logfile /run/{LOG}
 
 
 def lns_conf(end: End, other: End) -> str:
-    """The server answers."""
+    """Return the configuration of the server, which answers."""
     return f"""\
 [global]
 listen-addr = {end.wan_address}
 port = {PORT}
+auth file = /run/{SECRETS_FILE}
 [lns default]
+challenge = yes
 local ip = {end.inner_address}
 ip range = {other.inner_address}-{other.inner_address}
 require authentication = no
@@ -216,12 +207,15 @@ length bit = no
 """
 
 
-def lac_conf(other: End) -> str:
-    """The router calls, once: a session that is lost stays lost, and is seen to be."""
+def lac_conf(end: End, other: End) -> str:
+    """Return the configuration of the router, which connects only once, so that the loss of a session is detected."""
     return f"""\
 [global]
+listen-addr = {end.wan_address}
 port = {PORT}
+auth file = /run/{SECRETS_FILE}
 [lac tunnel]
+challenge = yes
 lns = {other.wan_address}
 autodial = yes
 redial = no
@@ -231,17 +225,23 @@ length bit = no
 
 
 def parse_session(text: str, device: str) -> tuple[int, int]:
-    """Packets that the kernel has sent and received in the session of a PPP device, by /proc/net/pppol2tp; none where
-    it has no such session (net/l2tp/l2tp_ppp.c, pppol2tp_seq_session_show)."""
-    found = re.search(rf"(\d+)/\d+/\d+ (\d+)/\d+/\d+\s+interface {re.escape(device)}\b", text)
+    """Return the packets that the kernel has sent and received in the session of a PPP device, by /proc/net/pppol2tp.
+
+    Both are 0 if it has no such session (net/l2tp/l2tp_ppp.c, pppol2tp_seq_session_show).
+    """
+    found = re.search(
+        rf"(\d{{1,20}})/\d{{1,20}}/\d{{1,20}} (\d{{1,20}})/\d{{1,20}}/\d{{1,20}}\s+interface {re.escape(device)}\b",
+        text,
+    )
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def parse_echoes(log: str) -> tuple[bool, ...]:
-    """Of each LCP echo that pppd has asked for, whether it was answered; the last is left out while it may yet be."""
+    """Return one value for each LCP echo request of pppd: True if it was answered. The last one is left out if it has
+    no answer."""
     answered: list[bool] = []
     latest: dict[str, int] = {}
-    # The number is one byte, so that it comes again.
+    # The number is one byte, so that numbers repeat.
     for sent, received in re.findall(r"sent \[LCP EchoReq id=(\w+)|rcvd \[LCP EchoRep id=(\w+)", log):
         if sent:
             latest[sent] = len(answered)

@@ -1,4 +1,4 @@
-"""nebula: an overlay network of certificates, here of two."""
+"""nebula: an overlay network of certificates, here with two members."""
 
 from __future__ import annotations
 
@@ -10,35 +10,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from tunnelbench.model.result import Check, Verdict
-from tunnelbench.tunnel.base import (
-    IPV4_HEADER_BYTES,
-    START_LIMIT_S,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    program,
-    tun_device,
-)
+from tunnelbench.model.frames import AEAD_TAG_BYTES, udp_packet_bytes
+from tunnelbench.model.result import Check
+from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, is_so
+from tunnelbench.tunnel.requirements import program, tun_device
 from tunnelbench.tunnel.versions import version_of
 
 PORT = 4242
 
-HEADER_BYTES = 16
-"""Version and type, subtype, index of the receiver, counter (nebula's header/header.go)."""
-
-TAG_BYTES = 16
+NEBULA_HEADER_BYTES = 16
+"""Length of version and type, subtype, index of the receiver, counter (nebula's header/header.go)."""
 
 VALID = "200h"
-"""Longer than the longest run: a week."""
+"""Validity of certificates, longer than the longest run, a week."""
 
 
 class Options(TunnelOptions):
-    """Options of `nebula`."""
-
     cipher: Literal["aes", "chachapoly"] = Field(
         default="aes", description="cipher of the packets: AES-256-GCM, or ChaCha20-Poly1305"
     )
@@ -46,42 +33,42 @@ class Options(TunnelOptions):
 
 
 class Nebula(Tunnel[Options]):
-    """Plan entry: `kind = "nebula"`, `cipher = "chachapoly"`. Without a lighthouse: each end knows the other."""
+    """Plan entry: `kind = "nebula"`, `cipher = "chachapoly"`. No lighthouse is used, because each end has the address
+    of the other."""
 
     kind = "nebula"
-    title = "nebula in user space: an overlay network, of two"
+    title = "nebula in user space: an overlay network of two members"
     options_type = Options
     tested_with = "nebula 1.6.1"
+    plans = {
+        "all": {"name": "nebula AES-256-GCM", "cipher": "aes"},
+        "userspace": {"name": "nebula {cipher}", "cipher": ["aes", "chachapoly"]},
+    }
+    added_bytes = {"both ciphers": "60"}
     signs_of_restart = ("Handshake message sent", "Handshake timed out", "Close tunnel received", "state:dead")
     device = "nebula0"
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("nebula"), program("nebula-cert", "nebula"))
+    needs = (
+        tun_device(),
+        program("nebula", openwrt="nebula"),
+        program("nebula-cert", "nebula", openwrt="nebula-cert"),
+    )
+    outer = Outer("udp", PORT)
+    hides_payload = True
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         return ({"aes": "aes-256-gcm", "chachapoly": "chacha20-poly1305"}[options.cipher],)
 
-    @property
-    def outer(self) -> Outer:
-        return Outer("udp", PORT)
-
-    @property
-    def hides_payload(self) -> bool:
-        return True
-
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + HEADER_BYTES + inner_packet_bytes + TAG_BYTES
+        return udp_packet_bytes(NEBULA_HEADER_BYTES + inner_packet_bytes + AEAD_TAG_BYTES)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {"nebula": version_of(end.host, ["nebula", "-version"], r"Version: (\S+)")}
 
     def negotiated(self) -> tuple[Check, ...]:
-        """Nothing is negotiated: ends of two ciphers do not understand each other. A handshake is what counts."""
+        """Check that a handshake took place; ends with different ciphers do not understand each other."""
         happened = "Handshake message received" in self.router_daemons[0].output()
-        verdict = Verdict.OK if happened else Verdict.VOID
-        return (Check("handshake", verdict, "handshake done" if happened else "no handshake took place", rule=3),)
+        return (is_so("handshake", happened, "handshake done" if happened else "no handshake took place"),)
 
     def _up(self) -> None:
         certificates = self._certificates()
@@ -92,11 +79,9 @@ class Nebula(Tunnel[Options]):
                 "cert": self._write(end, "end.crt", certificate),
                 "key": self._write(end, "end.key", key, secret=True),
             }
-            # JSON is YAML, too.
+            # JSON is a part of YAML.
             config = self._write(end, "nebula.yaml", json.dumps(self._config(end, other, files), indent=1) + "\n")
-            self._require(
-                self._start(end, ["nebula", "-config", config]), "Nebula interface is active", timeout_s=START_LIMIT_S
-            )
+            self._require(self._start(end, ["nebula", "-config", config]), "Nebula interface is active")
 
     def _config(self, end: End, other: End, files: Mapping[str, str]) -> Mapping[str, object]:
         anything = [{"port": "any", "proto": "any", "host": "any"}]
@@ -110,7 +95,7 @@ class Nebula(Tunnel[Options]):
             "tun": {
                 "dev": self.device,
                 "mtu": self.options.mtu,
-                # It makes the route itself; ours, without a metric, goes before it.
+                # nebula makes this route itself; the route of the base class has no metric and is preferred.
                 "unsafe_routes": [{"route": _network(end.reaches), "via": other.inner_address, "metric": 100}],
             },
             "logging": {"level": "info", "format": "text"},
@@ -118,7 +103,7 @@ class Nebula(Tunnel[Options]):
         }
 
     def _certificates(self) -> dict[str, tuple[str, str]]:
-        """Certificate and key of each end, and the authority's certificate; its key is gone when this returns."""
+        """Return certificate and key of each end, and the authority's certificate, whose key is deleted."""
         local = self.ends.local
         with tempfile.TemporaryDirectory(dir=local.folder) as folder_name:
             folder = Path(folder_name)
@@ -140,5 +125,5 @@ class Nebula(Tunnel[Options]):
 
 
 def _network(destination: str) -> str:
-    """An address as the network that it is."""
+    """Return an address or network as a network."""
     return destination if "/" in destination else f"{destination}/32"

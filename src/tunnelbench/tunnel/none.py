@@ -1,42 +1,30 @@
-"""No tunnel: plain forwarding, the baseline that every share is a share of."""
+"""Plain forwarding without a tunnel, which is the baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tunnelbench.tunnel.base import End, Outer, Requirement, Tunnel, TunnelOptions
-from tunnelbench.tunnel.versions import kernel_version
+from tunnelbench.tunnel.base import End, Outer, TunnelOptions
+from tunnelbench.tunnel.kernel import KernelTunnel
 
 
 class Options(TunnelOptions):
-    """There is nothing to set."""
+    """Options of the baseline, which has none."""
 
 
-class NoTunnel(Tunnel[Options]):
-    """Plan entry: `kind = "none"`. It is in every plan, named or not. Any Linux."""
+class NoTunnel(KernelTunnel[Options]):
+    """Plan entry: `kind = "none"`. Every plan has the baseline, even if it does not name it. Any Linux can forward."""
 
     kind = "none"
     title = "no tunnel: plain forwarding, the baseline"
     options_type = Options
     tested_with = "Linux 6.18"
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return ()
-
-    @property
-    def outer(self) -> Outer:
-        return Outer("plain")
-
-    @property
-    def hides_payload(self) -> bool:
-        return False
+    plans = {"all": {"name": "no tunnel"}, "userspace": {"name": "no tunnel"}}
+    added_bytes = {"": "0: the baseline has no tunnel"}
+    weight = 0
+    needs = ()
+    outer = Outer("plain")
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         return inner_packet_bytes
-
-    def versions(self, end: End) -> Mapping[str, str]:
-        return kernel_version(end.host)
 
     def device_at(self, end: End) -> str:
         return end.wan_device
@@ -48,4 +36,4 @@ class NoTunnel(Tunnel[Options]):
         pass
 
     def _prepare_device(self, end: End) -> None:
-        """The testbed has prepared its own devices."""
+        """Do nothing, because the testbed has prepared its own devices."""

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
+from tunnelbench.model.frames import AEAD_TAG_BYTES, tcp_packet_bytes, udp_packet_bytes
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel import certificates
-from tunnelbench.tunnel.base import (
-    IPV4_HEADER_BYTES,
-    START_LIMIT_S,
-    TCP_HEADER_BYTES,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    equals,
-    key_maker,
-    program,
-    tun_device,
-)
+from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
+from tunnelbench.tunnel.requirements import key_maker, program, tun_device
 from tunnelbench.tunnel.versions import UNKNOWN, version_of
 
 PORT = 443
 
 TLS_RECORD_BYTES, DTLS_RECORD_BYTES = 5, 13
-"""RFC 5246, 6.2; RFC 6347, 4.1."""
+"""Length of a record's header (RFC 5246, section 6.2; RFC 6347, section 4.1)."""
 
 EXPLICIT_NONCE_BYTES = {"aes-128-gcm": 8, "aes-256-gcm": 8, "chacha20-poly1305": 0}
-"""In each record of TLS 1.2 (RFC 5288; RFC 7905)."""
-
-TAG_BYTES = 16
+"""Length of the nonce in each record of TLS 1.2 (RFC 5288; RFC 7905)."""
 
 CSTP_HEADER_BYTES, CSTP_DTLS_HEADER_BYTES = 8, 1
-"""The OpenConnect VPN protocol, draft-mavrogiannopoulos-openconnect, 2.3 and 2.4."""
+"""Length of the header inside a record (draft-mavrogiannopoulos-openconnect, sections 2.3 and 2.4)."""
 
 LEASES = ("198.18.6.0", "255.255.255.0")
-"""From which ocserv gives addresses; both devices get the tunnel's own instead."""
+"""Network and mask from which ocserv gives addresses; both devices get the tunnel's own addresses instead."""
 
 
 class Options(TunnelOptions):
-    """Options of `openconnect`."""
-
     mode: Literal["dtls", "tls"] = Field(default="dtls", description="what carries the packets: UDP, or TCP")
     cipher: Literal["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305"] = Field(
         default="aes-256-gcm", description="cipher of DTLS 1.2 or TLS 1.2"
@@ -61,11 +43,23 @@ class OpenConnect(Tunnel[Options]):
     title = "ocserv and openconnect in user space: DTLS or TLS"
     options_type = Options
     tested_with = "ocserv 1.1.6 and openconnect 9.01 with GnuTLS 3.7"
+    plans = {
+        "all": {"name": "AnyConnect over DTLS, AES-128-GCM", "cipher": "aes-128-gcm"},
+        "userspace": {
+            "name": "AnyConnect over {mode}, AES-128-GCM",
+            "mode": ["dtls", "tls"],
+            "cipher": "aes-128-gcm",
+        },
+    }
+    added_bytes = {"DTLS, GCM / ChaCha20": "66 / 58", "TLS, GCM / ChaCha20": "89 / 81"}
     signs_of_restart = ("dead peer", "reconnect", "DTLS handshake timed out", "DTLS handshake failed")
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("ocserv"), program("openconnect"), key_maker("openssl"))
+    needs = (
+        tun_device(),
+        program("ocserv", openwrt="ocserv"),
+        program("openconnect", openwrt="openconnect"),
+        key_maker("openssl"),
+    )
+    hides_payload = True
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
@@ -75,15 +69,11 @@ class OpenConnect(Tunnel[Options]):
     def outer(self) -> Outer:
         return Outer("udp" if self.options.mode == "dtls" else "tcp", PORT)
 
-    @property
-    def hides_payload(self) -> bool:
-        return True
-
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        sealed = EXPLICIT_NONCE_BYTES[self.options.cipher] + inner_packet_bytes + TAG_BYTES
+        sealed = EXPLICIT_NONCE_BYTES[self.options.cipher] + inner_packet_bytes + AEAD_TAG_BYTES
         if self.options.mode == "dtls":
-            return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + DTLS_RECORD_BYTES + CSTP_DTLS_HEADER_BYTES + sealed
-        return IPV4_HEADER_BYTES + TCP_HEADER_BYTES + TLS_RECORD_BYTES + CSTP_HEADER_BYTES + sealed
+            return udp_packet_bytes(DTLS_RECORD_BYTES + CSTP_DTLS_HEADER_BYTES + sealed)
+        return tcp_packet_bytes(TLS_RECORD_BYTES + CSTP_HEADER_BYTES + sealed)
 
     def device_at(self, end: End) -> str:
         return "tun0" if end is self.ends.router else "vpns0"
@@ -97,51 +87,43 @@ class OpenConnect(Tunnel[Options]):
         return {name: version_of(end.host, argv, pattern), "gnutls": library}
 
     def negotiated(self) -> tuple[Check, ...]:
-        """What the router's client says of the connection that carries the packets."""
+        """Compare the cipher in the router's log with what was asked for."""
         found = parse_cipher(self.router_daemons[0].output(), self.options.mode)
         return (equals("cipher", self.options.cipher, found),)
 
     def _up(self) -> None:
-        authority = certificates.new_authority(self.ends.local, [end.host.name for end, _ in self.ends])
-        files = {}
-        for end, _ in self.ends:
-            issued = authority.issued[end.host.name]
-            files[end.host.name] = (
-                self._write(end, "ca.crt", authority.certificate),
-                self._write(end, "end.crt", issued.certificate),
-                self._write(end, "end.key", issued.key, secret=True),
-            )
+        files = self._write_certificates()
         router, server = self.ends.router, self.ends.server
-        config = self._write(server, "ocserv.conf", self._server_config(*files[server.host.name]))
+        config = self._write(server, "ocserv.conf", self._server_config(**files[server.host.name]))
         pid_file = str(server.host.folder / "ocserv.pid")
         ocserv = self._start(
             server, ["ocserv", "--foreground", "--debug", "2", "--config", config, "--pid-file", pid_file]
         )
-        self._require(ocserv, "initialized ocserv", timeout_s=START_LIMIT_S)
-        client = self._start(router, self._client_command(*files[router.host.name]))
+        self._require(ocserv, "initialized ocserv")
+        client = self._start(router, self._client_command(**files[router.host.name]))
         if self.options.mode == "dtls":
-            self._require(client, "Established DTLS connection", timeout_s=START_LIMIT_S)
-        self._require(client, "Configured as", timeout_s=START_LIMIT_S)
+            self._require(client, "Established DTLS connection")
+        self._require(client, "Configured as")
         for end, _ in self.ends:
             device = self.device_at(end)
-            self._await_device(end, timeout_s=START_LIMIT_S)
+            self._await_device(end)
             end.host.ip("addr", "flush", "dev", device)
             end.host.ip("link", "set", device, "mtu", str(self.options.mtu))
             self._address_device(end)
 
     @property
     def _priority(self) -> str:
-        """One cipher and one version, as GnuTLS has them."""
+        """GnuTLS priorities of one cipher and one version."""
         cipher = {"aes-128-gcm": "AES-128-GCM", "aes-256-gcm": "AES-256-GCM", "chacha20-poly1305": "CHACHA20-POLY1305"}
         return f"NORMAL:-CIPHER-ALL:+{cipher[self.options.cipher]}:-VERS-ALL:+VERS-TLS1.2:+VERS-DTLS1.2"
 
-    def _server_config(self, ca: str, certificate: str, key: str) -> str:
+    def _server_config(self, ca: str, cert: str, key: str) -> str:
         folder = self.ends.server.host.folder
         lines = [
             'auth = "certificate"',
             "cert-user-oid = 2.5.4.3",
             f"ca-cert = {ca}",
-            f"server-cert = {certificate}",
+            f"server-cert = {cert}",
             f"server-key = {key}",
             f"listen-host = {self.ends.server.wan_address}",
             f"tcp-port = {PORT}",
@@ -165,13 +147,13 @@ class OpenConnect(Tunnel[Options]):
         ]
         return "\n".join(lines) + "\n"
 
-    def _client_command(self, ca: str, certificate: str, key: str) -> list[str]:
+    def _client_command(self, ca: str, cert: str, key: str) -> list[str]:
         server = self.ends.server
-        # Not --verbose: that prints the cookie of the session.
-        # `true` in place of the script that would set addresses, routes and the resolver.
+        # --verbose would print the cookie of the session. `true` takes the place of the script that sets addresses,
+        # routes and the resolver.
         # fmt: off
         return ["openconnect", "--protocol=anyconnect", "--non-inter",
-                "--no-system-trust", "--cafile", ca, "--certificate", certificate, "--sslkey", key,
+                "--no-system-trust", "--cafile", ca, "--certificate", cert, "--sslkey", key,
                 "--gnutls-priority", self._priority, "--resolve", f"{server.host.name}:{server.wan_address}",
                 "--interface", self.device_at(self.ends.router), "--script", "/bin/true",
                 "--mtu", str(self.options.mtu), *(["--no-dtls"] if self.options.mode == "tls" else []),
@@ -180,7 +162,11 @@ class OpenConnect(Tunnel[Options]):
 
 
 def parse_cipher(log: str, mode: str) -> str:
-    """The cipher of the last connection of a mode in openconnect's log, `unknown` where there is none."""
-    line = r"Established DTLS connection .*" if mode == "dtls" else r"Connected to HTTPS on .*"
-    found = re.findall(rf"{line}ciphersuite .*-\(([^)]+)\)", log, re.IGNORECASE)
-    return found[-1] if found else UNKNOWN
+    """Return the cipher of the last connection of a mode in openconnect's log, `unknown` if there is none."""
+    beginning = "established dtls connection " if mode == "dtls" else "connected to https on "
+    found = UNKNOWN
+    for line in log.splitlines():
+        _, _, suite = line.lower().partition(beginning)[2].partition("ciphersuite ")
+        if "-(" in suite:
+            found = line.rpartition("-(")[2].partition(")")[0]
+    return found

@@ -3,54 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
-from tunnelbench.host.command import Daemon
+from tunnelbench.host.daemon import Daemon
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.model.result import Check, Verdict
-from tunnelbench.tunnel import certificates
-from tunnelbench.tunnel.base import (
-    START_LIMIT_S,
-    TCP_HEADER_BYTES,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    equals,
-    ipv6,
-    key_maker,
-    program,
-    source_words,
-    tun_device,
-)
+from tunnelbench.model.frames import TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BYTES
+from tunnelbench.model.result import Check
+from tunnelbench.tunnel.base import End, Outer, Tunnel, equals, is_so, source_words
 from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
 from tunnelbench.tunnel.openvpn_packets import LEGACY_CIPHERS, Packets, is_aead
-from tunnelbench.tunnel.versions import version_of
+from tunnelbench.tunnel.requirements import Requirement, ipv6, key_maker, program, tun_device
+from tunnelbench.tunnel.versions import UNKNOWN, version_of
 
 PORT = 1194
 
 BUILT_IN_PROVIDERS = {"default", "base", "null"}
-"""Of OpenSSL 3, those that are no library of their own."""
+"""Providers of OpenSSL 3 that have no library of their own."""
 
 HASH_POLICY = "/proc/sys/net/ipv4/fib_multipath_hash_policy"
 HASH_BY_PORTS = "1"
-"""Documentation/networking/ip-sysctl.rst: 0 is by addresses alone, of which a trial has but two."""
+"""Value of the hash policy that uses ports (Documentation/networking/ip-sysctl.rst). The value 0 uses only addresses,
+and a trial has only two of them."""
 
 STREAM_LENGTH_BYTES = 2
-"""In TCP each record is led by its length."""
+"""Length of the field before each record in TCP that holds the record's length."""
 
 MASK = "OPENSSL_ia32cap=~0x200000200000000:~0x0"
-"""Takes AES and carry-less multiplication, and nothing else, from what OpenSSL sees of the CPU (OPENSSL_ia32cap(3));
-without the colon it would lose AVX2 and SHA, too."""
+"""Mask that hides AES and carry-less multiplication, and nothing else, from OpenSSL (OPENSSL_ia32cap(3)). Without the
+colon it would hide AVX2 and SHA, too."""
 
 X86_64 = Requirement(
     "a CPU of x86-64",
     lambda host: host.run(["uname", "-m"]).stdout.strip() == "x86_64",
-    "leave aes_instructions out, or take a machine that is one",
+    fix="leave aes_instructions out, or use an x86-64 machine",
 )
+
+PLAN_ENTRY = {"name": "OpenVPN AES-128-GCM", "cipher": "AES-128-GCM"}
 
 
 class OpenVpn(Tunnel[Options]):
@@ -60,17 +50,29 @@ class OpenVpn(Tunnel[Options]):
     """
 
     kind = "openvpn"
+    weight = 4
+    is_on_virtual_router = True
     title = "OpenVPN in user space: TLS or static key, UDP or TCP, tun or tap"
     options_type = Options
     tested_with = "OpenVPN 2.6.14 with OpenSSL 3.0"
+    plans = {"all": PLAN_ENTRY, "userspace": PLAN_ENTRY}
+    added_bytes = {
+        "TLS, GCM and ChaCha20-Poly1305": "52",
+        "TLS, CBC": "32 and the digest, a block, and 4 padded with the packet to the block by at least 1",
+        "TLS, no cipher": "36 and the digest",
+        "static key": "4 less before the cipher, 4 more inside it",
+        '`dev = "tap"`': "14 more, inside the cipher",
+        "`fragment`": "4 more, inside the cipher, in each piece",
+        "TCP": "26 more",
+    }
     _agreed = ""
-    """The cipher that the ends agreed on, as the router's daemon told it."""
+    """Cipher that the ends agreed on, by the router's log."""
     signs_of_restart = ("process restarting", "Inactivity timeout")
     signs_of_rekey = ("Control Channel: TLS",)
 
     @classmethod
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        needs = [tun_device(), program(options.program, "openvpn"), key_maker("openssl")]
+        needs = [tun_device(), program(options.program, "openvpn", openwrt="openvpn-openssl"), key_maker("openssl")]
         needs += [] if options.aes_instructions else [X86_64]
         needs += [ipv6()] if options.outside == "ipv6" else []
         needs += [_engines(options.program)] if options.engine is not None else []
@@ -79,9 +81,9 @@ class OpenVpn(Tunnel[Options]):
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         if options.cipher == NEGOTIATED:
-            return ()  # nobody knows beforehand
+            return ()  # unknown before the tunnel is up
         names = [options.cipher] if is_aead(options.cipher) else [options.cipher, options.auth]
-        if not options.aes_instructions:  # by itself the cipher is measured with them
+        if not options.aes_instructions:  # the cipher on its own is measured with these instructions
             names = [name for name in names if not name.startswith("AES-")]
         return tuple(name.lower() for name in names if name != "none")
 
@@ -95,7 +97,7 @@ class OpenVpn(Tunnel[Options]):
 
     @property
     def cipher(self) -> str:
-        """The cipher of the data channel; of those that are offered the one in use, before it is known the first."""
+        """Cipher of the data channel; if the ends negotiate it, the one in use, and before that the first offered."""
         return self._agreed or self.options.offered[0]
 
     @property
@@ -103,13 +105,14 @@ class OpenVpn(Tunnel[Options]):
         return self.options.cipher != "none"
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        """With `fragment`: of the longest piece."""
+        """Return the length of the outer packet; with `fragment` the longest piece's."""
         return max(self.outer_packets_bytes(inner_packet_bytes))
 
     def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
         options = self.options
         packets = Packets(self.cipher, options.auth, options.mode == "tls", options.dev == "tap", options.fragment)
-        transport_bytes = TCP_HEADER_BYTES + STREAM_LENGTH_BYTES if options.transport == "tcp" else UDP_HEADER_BYTES
+        is_tcp = options.transport == "tcp"
+        transport_bytes = TIMESTAMPED_TCP_HEADER_BYTES + STREAM_LENGTH_BYTES if is_tcp else UDP_HEADER_BYTES
         head_bytes = self.outer.ip_header_bytes + transport_bytes
         return tuple(head_bytes + record for record in packets.records_bytes(inner_packet_bytes))
 
@@ -121,13 +124,15 @@ class OpenVpn(Tunnel[Options]):
         }
 
     def negotiated(self) -> tuple[Check, ...]:
-        """What the router's daemon says of its data channel (verb 4)."""
+        """Compare the data channel in the router's log (verb 4) with what was asked for."""
         return tuple(check for daemon in self.router_daemons for check in self._negotiated_by(daemon))
 
     def _negotiated_by(self, daemon: Daemon) -> tuple[Check, ...]:
         cipher, auth = parse_data_channel(daemon.output())
         if self.options.cipher == NEGOTIATED:
-            checks = [_is_among("cipher", self.options.offered, cipher)]
+            offered = self.options.offered
+            reason = f"asked for one of {', '.join(offered)}, in use: {cipher}"
+            checks = [is_so("cipher", cipher in offered, reason)]
         else:
             checks = [equals("cipher", self.options.cipher, cipher)]
         if not is_aead(self.cipher):
@@ -140,7 +145,7 @@ class OpenVpn(Tunnel[Options]):
         return tuple(checks)
 
     def _loaded(self, daemon: Daemon) -> list[Check]:
-        """Engine and providers: by the daemon's word, and by the libraries that the running program holds."""
+        """Check the engine by the log, and the providers by the libraries that the running program has mapped."""
         checks = []
         if self.options.engine is not None:
             checks.append(equals("engine", self.options.engine, parse_engine(daemon.output())))
@@ -152,7 +157,7 @@ class OpenVpn(Tunnel[Options]):
 
     def _up(self) -> None:
         if self.options.mode == "tls":
-            files = self._tls_files()
+            files = self._write_certificates()
             if self.options.tls_wrap != "none":
                 text = self._new_static_key()
                 for end, _ in self.ends:
@@ -162,7 +167,7 @@ class OpenVpn(Tunnel[Options]):
             files = {
                 end.host.name: {"secret": self._write(end, "static.key", text, secret=True)} for end, _ in self.ends
             }
-        # The server first: a client that finds nobody waits seconds before it tries again.
+        # The server starts first: a client that finds no server waits seconds before it tries again.
         for end, other in reversed(list(self.ends)):
             for number in range(self.options.processes):
                 daemon = self._start_one(end, self._config(end, other, files[end.host.name], number), number)
@@ -170,16 +175,16 @@ class OpenVpn(Tunnel[Options]):
                     self._await(
                         daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP"
                     )
-        # With a static key there is no handshake, and OpenVPN calls itself initialised at the peer's first packet only.
+        # With a static key there is no handshake, and OpenVPN reports "Initialization" only at the peer's first packet.
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
-        for daemon in (*self.router_daemons, *self.server_daemons):
+        for daemon in self.daemons:
             self._await(daemon, ready)
         if self.options.cipher == NEGOTIATED:
             agreed, _ = parse_data_channel(self.router_daemons[0].output())
             self._agreed = agreed if agreed in self.options.offered else ""
 
     def _start_one(self, end: End, text: str, number: int) -> Daemon:
-        """One process; the first is called as the program is, the others by their number, too."""
+        """Start one process; the first has the program's name, each other also its number."""
         mark = f"-{number + 1}" if number else ""
         config = self._write(end, f"openvpn{mark}.conf", text)
         masked = [] if self.options.aes_instructions else ["env", MASK]
@@ -187,7 +192,7 @@ class OpenVpn(Tunnel[Options]):
         return self._start(end, [*masked, self.options.program, "--config", config], name=name)
 
     def _route(self) -> None:
-        """Where there are several processes, each connection takes one of them, chosen by addresses and ports."""
+        """Add the routes. With several processes, the kernel selects one for each connection by addresses and ports."""
         if self.options.processes == 1:
             super()._route()
             return
@@ -203,9 +208,9 @@ class OpenVpn(Tunnel[Options]):
             end.host.ip("route", "add", end.reaches, *source_words(end), *ways)
             self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
 
-    def _await(self, daemon: Daemon, text: str, timeout_s: float = START_LIMIT_S) -> None:
+    def _await(self, daemon: Daemon, text: str) -> None:
         try:
-            self._require(daemon, text, timeout_s)
+            self._require(daemon, text)
         except TunnelRefused as error:
             raise TunnelRefused(first_complaint(daemon.output()) or error.message) from None
 
@@ -215,18 +220,6 @@ class OpenVpn(Tunnel[Options]):
         text = key.read_text()
         key.unlink()
         return text
-
-    def _tls_files(self) -> dict[str, dict[str, str]]:
-        """Certificates of a new CA; its key is gone when this returns."""
-        authority = certificates.new_authority(self.ends.local, [end.host.name for end, _ in self.ends])
-        return {
-            end.host.name: {
-                "ca": self._write(end, "ca.crt", authority.certificate),
-                "cert": self._write(end, "end.crt", authority.issued[end.host.name].certificate),
-                "key": self._write(end, "end.key", authority.issued[end.host.name].key, secret=True),
-            }
-            for end, _ in self.ends
-        }
 
     def _config(self, end: End, other: End, files: Mapping[str, str], number: int = 0) -> str:
         options = self.options
@@ -252,7 +245,7 @@ class OpenVpn(Tunnel[Options]):
         ]
         if options.mode == "tls":
             lines += ["tls-server", "dh none"] if is_server else ["tls-client"]
-            # Unless they are to negotiate, both ends name one cipher only, so that there is nothing to fall back to.
+            # Unless they negotiate, both ends name only one cipher, so that there is nothing to fall back to.
             lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {options.offered[0]}"]
             lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
         else:
@@ -272,47 +265,43 @@ class OpenVpn(Tunnel[Options]):
 
 
 def inner_address(end: End, number: int) -> str:
-    """The address of one end of a process's tunnel: each has a pair of its own."""
+    """Return the address of one end of a process's tunnel; each process has a pair of its own."""
     return str(ip_address(end.inner_address) + 2 * number)
 
 
 def _engines(name: str) -> Requirement:
-    """Built without them, as Debian's is, OpenVPN notes that and goes on as if none had been asked for."""
+    """Return the requirement of OpenSSL engines; without them, as in Debian's build, OpenVPN only logs a warning."""
     return Requirement(
         f"OpenSSL engines in {name}",
         lambda host: "Sorry" not in host.run([name, "--show-engines"], check=False).stdout,
-        "an OpenVPN built with --with-openssl-engine, as program",
+        fix="an OpenVPN built with --with-openssl-engine, as program",
+        starts_program=True,
     )
 
 
 def parse_data_channel(log: str) -> tuple[str, str]:
-    """Cipher and digest that OpenVPN 2.4 to 2.6 says it sends with, `unknown` where it says nothing.
+    """Return the cipher and the digest with which OpenVPN 2.4 to 2.6 sends, by its log; `unknown` if it has none.
 
-    A cipher or digest of none is told by a warning (2.4, 2.5) or by name (2.6).
+    The log reports a cipher or digest of none by a warning (2.4, 2.5) or by name (2.6).
     """
     cipher = re.findall(r"Outgoing (?:Data Channel|Static Key Encryption): Cipher '([^']+)' initialized", log)
     auth = re.findall(r"Outgoing (?:Data Channel|Static Key Encryption): Using \d+ bit message hash '([^']+)'", log)
     summary = re.findall(r"Data Channel: (?:using negotiated )?cipher '([^']+)'(?:, auth '([^']+)')?", log)
     no_cipher = ["none"] if "'--cipher none' was specified" in log else []
     no_auth = ["none"] if "'--auth none' was specified" in log else []
-    told_ciphers = cipher or no_cipher or [name for name, _ in summary]
-    told_auths = auth or no_auth or [name for _, name in summary if name]
-    return (told_ciphers or ["unknown"])[-1], (told_auths or ["unknown"])[-1]
+    ciphers = cipher or no_cipher or [name for name, _ in summary]
+    auths = auth or no_auth or [name for _, name in summary if name]
+    return (ciphers or [UNKNOWN])[-1], (auths or [UNKNOWN])[-1]
 
 
 def parse_engine(log: str) -> str:
-    """The engine that OpenVPN says it has set up, `none` where it says nothing."""
+    """Return the engine that OpenVPN has set up, by its log; `none` if it has none."""
     found = re.findall(r"Initializing OpenSSL support for engine '([^']+)'", log)
     return found[-1] if found else "none"
 
 
-def _is_among(name: str, asked: Sequence[str], found: str) -> Check:
-    verdict = Verdict.OK if found in asked else Verdict.VOID
-    return Check(name, verdict, f"asked for one of {', '.join(asked)}, in use: {found}", rule=3)
-
-
 def first_complaint(log: str) -> str:
-    """The line of a log that says why OpenVPN gave up, in a sentence; empty where there is none."""
+    """Return a sentence with the line of a log that says why OpenVPN ended; empty if there is none."""
     for line in log.splitlines():
         if any(words in line for words in ("Options error:", "ERROR", "Cannot", "unsupported", "not supported")):
             return f"openvpn gave up: {line.strip()}"

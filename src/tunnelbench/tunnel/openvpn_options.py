@@ -1,4 +1,4 @@
-"""What a plan may say of OpenVPN."""
+"""Options of OpenVPN in a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tunnelbench.tunnel.base import TunnelOptions
 from tunnelbench.tunnel.openvpn_packets import is_aead
 
 NEGOTIATED = "negotiated"
-"""Stands for a cipher that the ends agree on."""
+"""Value of `cipher` if the ends agree on one."""
 
 Cipher = Literal[
     "AES-128-GCM", "AES-192-GCM", "AES-256-GCM", "CHACHA20-POLY1305",
@@ -21,8 +21,6 @@ Cipher = Literal[
 
 
 class Options(TunnelOptions):
-    """Options of `openvpn`."""
-
     mode: Literal["tls", "static-key"] = Field(default="tls", description="how the ends agree on keys")
     transport: Literal["udp", "tcp"] = Field(default="udp", description="what carries the tunnel's packets")
     dev: Literal["tun", "tap"] = Field(default="tun", description="IP packets, or Ethernet frames")
@@ -33,11 +31,11 @@ class Options(TunnelOptions):
     )
     data_ciphers: str | None = Field(
         default=None,
-        description="with cipher = negotiated: what both ends offer, the most wanted first, with colons between them, "
-        "such as AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305 (OpenVPN's default)",
+        description="with cipher = negotiated: ciphers that both ends offer, the preferred one first, with colons "
+        "between them, such as AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305 (OpenVPN's default)",
     )
     auth: Literal["SHA1", "SHA224", "SHA256", "SHA384", "SHA512", "MD5", "none"] = Field(
-        default="SHA1", description="digest of the data channel; AEAD ciphers (GCM, Poly1305) have none beside them"
+        default="SHA1", description="digest of the data channel; AEAD ciphers (GCM, Poly1305) need none"
     )
     mssfix: int | None = Field(
         default=None, ge=0, le=65535, description="OpenVPN's mssfix [bytes], 0 for off; left out: its own default"
@@ -61,10 +59,13 @@ class Options(TunnelOptions):
         default=None, ge=2048, le=16_777_216, description="receive buffer of the socket [bytes]; left out: the system's"
     )
     reneg_sec: int | None = Field(
-        default=None, ge=0, le=604_800, description="new keys after so many seconds, 0 for never; left out: 3600"
+        default=None, ge=0, le=604_800, description="interval between changes of keys [s], 0 for never; left out: 3600"
     )
     reneg_bytes: int | None = Field(
-        default=None, ge=0, le=2**62, description="new keys after so many bytes; left out: its own default"
+        default=None,
+        ge=0,
+        le=2**62,
+        description="number of bytes between changes of keys; left out: OpenVPN's own default",
     )
     aes_instructions: bool = Field(
         default=True, description="false: OpenSSL does without the CPU's AES instructions (x86-64 only)"
@@ -75,20 +76,20 @@ class Options(TunnelOptions):
     providers: str | None = Field(
         default=None,
         description="OpenSSL providers to load, with colons between them, as legacy:default; left out: the default "
-        "one, and the legacy one for the ciphers that need it",
+        "one, and the legacy one for ciphers that need it",
     )
     processes: int = Field(
         default=1,
         ge=1,
         le=8,
         description="tunnels side by side, a process each at both ends; connections are shared out by address and port "
-        "(ECMP), so that with fewer tcp.streams than that some idle",
+        "(ECMP), so that some idle if tcp.streams is lower",
     )
     program: str = Field(default="openvpn", description="name or path of the program at both ends")
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """The ciphers that both ends offer."""
+        """Ciphers that both ends offer."""
         return tuple(self.data_ciphers.split(":")) if self.data_ciphers else (self.cipher,)
 
     @field_validator("data_ciphers")
@@ -96,13 +97,13 @@ class Options(TunnelOptions):
     def _is_a_list_of_ciphers(cls, value: str | None) -> str | None:
         for name in value.split(":") if value is not None else ():
             if name not in get_args(Cipher) or name == "none":
-                raise ValueError(f"must be ciphers with colons between them, and there is none called {name!r:.40}")
+                raise ValueError(f"must be ciphers with colons between them; there is no cipher {name!r:.40}")
         return value
 
     @field_validator("engine", "providers")
     @classmethod
     def _is_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
-        # It becomes a word of a configuration that root's OpenVPN reads: names only, no paths and no second option.
+        # The value becomes a word of a configuration that root's OpenVPN reads: no path and no second option.
         word = "[A-Za-z0-9][A-Za-z0-9_-]*"
         pattern = word if info.field_name == "engine" else f"{word}(:{word})*"
         if value is not None and not re.fullmatch(pattern, value):
@@ -116,7 +117,7 @@ class Options(TunnelOptions):
     @field_validator("program")
     @classmethod
     def _is_a_program(cls, value: str) -> str:
-        # It becomes the first word of a command that root runs: nothing that could pass for an option or a second word.
+        # The value becomes the first word of a command that root runs: no option and no second word.
         if not re.fullmatch(r"(/[A-Za-z0-9._+/-]+|[A-Za-z0-9._+][A-Za-z0-9._+-]*)", value):
             raise ValueError("must be a plain name such as openvpn, or a full path such as /opt/openvpn/sbin/openvpn")
         return value
@@ -124,17 +125,19 @@ class Options(TunnelOptions):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if (self.cipher == NEGOTIATED) != (self.data_ciphers is not None):
-            raise ValueError('cipher = "negotiated" and data_ciphers go together: one without the other means nothing')
+            raise ValueError('cipher = "negotiated" and data_ciphers need each other; set both or neither')
         if self.processes > 1 and self.dev == "tap":
-            raise ValueError('several processes are routed to, which takes dev = "tun"')
+            raise ValueError('several processes need IP routes; set dev = "tun"')
         if self.mode == "static-key" and self.cipher == NEGOTIATED:
-            raise ValueError('with a static key nothing is negotiated; take mode = "tls"')
+            raise ValueError('a static key allows no negotiation; set mode = "tls"')
         if self.fragment is not None and self.transport == "tcp":
-            raise ValueError('fragment splits datagrams, and TCP has none; take transport = "udp"')
+            raise ValueError('fragment splits UDP datagrams; set transport = "udp"')
         if self.mode == "static-key" and is_aead(self.cipher):
             raise ValueError(f'OpenVPN refuses {self.cipher} with a static key; take a CBC cipher, or mode = "tls"')
         if self.mode == "static-key" and self.tls_wrap != "none":
-            raise ValueError(f'there is no control channel for {self.tls_wrap} to wrap; take mode = "tls"')
+            raise ValueError(
+                f'{self.tls_wrap} needs a control channel, which a static key does not have; set mode = "tls"'
+            )
         if self.mode == "static-key" and (self.reneg_sec, self.reneg_bytes) != (None, None):
-            raise ValueError('a static key is never renegotiated; take mode = "tls"')
+            raise ValueError('a static key is never renegotiated; set mode = "tls"')
         return self

@@ -1,53 +1,52 @@
-"""How long OpenVPN's packets are, and into what pieces it splits them."""
+"""Lengths of OpenVPN's packets, and of the pieces into which it splits them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tunnelbench.tunnel.base import ETHERNET_HEADER_BYTES
+from tunnelbench.model.frames import AEAD_TAG_BYTES, ETHERNET_HEADER_BYTES
 
 CIPHER_BLOCK_BYTES = {
     "AES-128-CBC": 16, "AES-192-CBC": 16, "AES-256-CBC": 16,
     "CAMELLIA-128-CBC": 16, "CAMELLIA-256-CBC": 16,
     "BF-CBC": 8, "CAST5-CBC": 8, "DES-EDE3-CBC": 8,
 }  # fmt: skip
-"""Block, and so IV, of the ciphers in CBC mode."""
+"""Length of the block, and so of the IV, of ciphers in CBC mode."""
 
 DIGEST_BYTES = {"none": 0, "MD5": 16, "SHA1": 20, "SHA224": 28, "SHA256": 32, "SHA384": 48, "SHA512": 64}
 
 LEGACY_CIPHERS = {"BF-CBC", "CAST5-CBC"}
-"""What OpenSSL 3 keeps in its legacy provider."""
+"""Ciphers that OpenSSL 3 keeps in its legacy provider."""
 
 OPCODE_AND_PEER_ID_BYTES = 4
-"""P_DATA_V2; a static key's packets have neither."""
+"""Length of opcode and peer id (P_DATA_V2); packets with a static key have neither."""
 
 PACKET_ID_BYTES = 4
 STATIC_KEY_PACKET_ID_BYTES = 8
-"""With a static key the packet number comes with a time stamp."""
-
-AEAD_TAG_BYTES = 16
+"""Length of packet number and time stamp; the time stamp is there only with a static key."""
 
 FRAGMENT_HEADER_BYTES = 4
-"""fragment.h: in every packet where `fragment` is set, whole ones too."""
+"""Length of the header that each packet has if `fragment` is set, whole packets included (fragment.h)."""
 
 FRAGMENT_ROUND_BYTES = 4
-"""fragment.h: all pieces but the last are a multiple of it."""
+"""Unit of length of pieces: the length of each piece except the last is a multiple of it (fragment.h)."""
 
 
 @dataclass(frozen=True)
 class Packets:
-    """What becomes of inner packets with one set of options."""
+    """Rules by which one set of options turns inner packets into records."""
 
     cipher: str
     auth: str
     is_tls: bool
-    """Or else with a static key."""
+    """True with TLS, False with a static key."""
     is_tap: bool
     fragment: int | None
-    """The largest datagram [bytes]; None: nothing is split."""
+    """Length of the largest datagram [bytes]; None: nothing is split."""
 
     def records_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
-        """What an inner IP packet becomes, piece by piece: all that is behind UDP, or behind the length in TCP."""
+        """Return the lengths of the records of an inner IP packet [bytes], without the UDP header or the length field
+        in TCP."""
         plain = inner_packet_bytes + (ETHERNET_HEADER_BYTES if self.is_tap else 0)
         if self.fragment is None:
             return (self._sealed_bytes(plain),)
@@ -73,7 +72,7 @@ class Packets:
         return head_bytes + block + (plain_bytes // block + 1) * block  # PKCS #7 always adds at least one byte
 
     def _largest_piece_bytes(self, datagram_bytes: int) -> int:
-        """The longest plain piece whose datagram is no longer than asked for (mss.c, frame_calculate_fragment)."""
+        """Return the length of the longest plain piece that fits the datagram (mss.c, frame_calculate_fragment)."""
         if is_aead(self.cipher) or self.cipher == "none":
             return datagram_bytes - self._sealed_bytes(0) - FRAGMENT_HEADER_BYTES
         block = CIPHER_BLOCK_BYTES[self.cipher]
@@ -82,15 +81,15 @@ class Packets:
 
 
 def is_aead(cipher: str) -> bool:
-    """Whether a cipher authenticates, too, and so has no digest beside it."""
+    """Return True if a cipher also authenticates, so that it needs no digest."""
     return cipher.endswith(("-GCM", "-POLY1305"))
 
 
 def fragments(plain_bytes: int, largest_bytes: int) -> tuple[int, ...]:
-    """Lengths of the pieces that OpenVPN makes of a packet, none above `largest_bytes`.
+    """Return the lengths of the pieces that OpenVPN makes of a packet, none above `largest_bytes` [bytes].
 
-    fragment.c, optimal_fragment_size: no more pieces than it takes, and the last as long as the others where that can
-    be; all but the last are a multiple of four.
+    It makes as few pieces as possible, the last about as long as the others; all but the last are a multiple of four
+    (fragment.c, optimal_fragment_size).
     """
     if plain_bytes <= largest_bytes:
         return (plain_bytes,)

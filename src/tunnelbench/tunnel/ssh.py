@@ -10,97 +10,93 @@ from typing import Literal
 
 from pydantic import Field
 
+from tunnelbench.model.frames import AEAD_TAG_BYTES, tcp_packet_bytes
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import (
-    IPV4_HEADER_BYTES,
-    START_LIMIT_S,
-    TCP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    equals,
-    path,
-    tun_device,
-)
+from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
 from tunnelbench.tunnel.private_run import FOLDER, private_run, private_run_programs
-from tunnelbench.tunnel.versions import version_of
+from tunnelbench.tunnel.requirements import Requirement, path, tun_device
+from tunnelbench.tunnel.versions import UNKNOWN, version_of
 
 PORT = 22
 SSHD = "/usr/sbin/sshd"
 
 LENGTH_BYTES = 4
-"""Of the packet (RFC 4253, 6); not padded to the block where it is not enciphered with the rest."""
+"""Size of the packet length field (RFC 4253, section 6), which AEAD and EtM ciphers leave out of the padding."""
 
 MESSAGE_BYTES = 1 + 1 + 4 + 4 + 4
-"""Length of the padding, type of the message, channel, length of the data (RFC 4254, 5.2), and the address family that
-leads a packet in OpenSSH's tunnel (its PROTOCOL, 2.3)."""
+"""Bytes of padding length, message type, channel, data length (RFC 4254, section 5.2) and, in OpenSSH's tunnel, the
+address family before a packet (OpenSSH's PROTOCOL, section 2.3)."""
 
 SMALLEST_PADDING_BYTES = 4
 
-BLOCK_BYTES = {"aes128-gcm": 16, "aes256-gcm": 16, "chacha20-poly1305": 8, "aes128-ctr": 16, "aes256-ctr": 16}
-AEAD_TAG_BYTES = 16
+PACKET_BLOCK_BYTES = {"aes128-gcm": 16, "aes256-gcm": 16, "chacha20-poly1305": 8, "aes128-ctr": 16, "aes256-ctr": 16}
 MAC_BYTES = {"hmac-sha1-etm": 20, "hmac-sha2-256-etm": 32, "hmac-sha2-512-etm": 64}
 
 Cipher = Literal["aes128-gcm", "aes256-gcm", "chacha20-poly1305", "aes128-ctr", "aes256-ctr"]
 
 
 class Options(TunnelOptions):
-    """Options of `ssh`."""
-
     cipher: Cipher = Field(default="chacha20-poly1305", description="cipher of the connection")
     mac: Literal["hmac-sha1-etm", "hmac-sha2-256-etm", "hmac-sha2-512-etm"] = Field(
-        default="hmac-sha2-256-etm", description="MAC of the connection; GCM and Poly1305 have none beside them"
+        default="hmac-sha2-256-etm", description="MAC of the connection; GCM and Poly1305 need none"
     )
 
     @property
     def is_aead(self) -> bool:
+        """True if the cipher also authenticates."""
         return not self.cipher.endswith("-ctr")
 
 
+PLAN_ENTRY = {"name": "SSH AES-128-GCM", "cipher": "aes128-gcm"}
+
+
 class Ssh(Tunnel[Options]):
-    """Plan entry: `kind = "ssh"`, `cipher = "aes128-gcm"`. TCP in TCP: a loss outside stalls all inside."""
+    """Plan entry: `kind = "ssh"`, `cipher = "aes128-gcm"`.
+
+    The tunnel is TCP in TCP: a lost outer packet stalls all inner connections.
+    """
 
     kind = "ssh"
     title = "OpenSSH's tunnel in user space: IP packets over TCP"
     options_type = Options
     tested_with = "OpenSSH 9.2p1 with OpenSSL 3.0"
+    plans = {"all": PLAN_ENTRY, "userspace": PLAN_ENTRY}
+    added_bytes = {
+        "GCM": "72, and 18 padded with the packet to 16",
+        "ChaCha20": "72, and 18 padded with the packet to 8",
+        "CTR with SHA-1 / SHA-256 / SHA-512 (ETM)": "76 / 88 / 120, and 18 padded with the packet to 16",
+    }
     signs_of_restart = ("Connection closed", "Broken pipe", "Timeout, server")
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        # Not as programs, whose versions `doctor` asks for by --version: they know no such word.
-        client = Requirement(
+    needs = (
+        tun_device(),
+        # `doctor` asks a program for its version by --version, which ssh-keygen and sshd do not know.
+        Requirement(
             "OpenSSH's client",
             lambda host: host.has_program("ssh") and host.has_program("ssh-keygen"),
-            "apt-get install openssh-client",
-        )
-        return (tun_device(), client, path("OpenSSH's server", SSHD, "openssh-server"), *private_run_programs())
+            debian="openssh-client",
+            openwrt="openssh-client openssh-keygen",
+        ),
+        path("OpenSSH's server", SSHD, "openssh-server", openwrt="openssh-server"),
+        *private_run_programs(),
+    )
+    outer = Outer("tcp", PORT)
+    hides_payload = True
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
-        # OpenSSH's ChaCha20 is its own, and a MAC of it has no name in OpenSSL.
+        # OpenSSH has a ChaCha20 of its own, and its MACs have no name in OpenSSL.
         return {"aes128-gcm": ("aes-128-gcm",), "aes256-gcm": ("aes-256-gcm",)}.get(options.cipher, ())
-
-    @property
-    def outer(self) -> Outer:
-        return Outer("tcp", PORT)
-
-    @property
-    def hides_payload(self) -> bool:
-        return True
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         options = self.options
-        block = BLOCK_BYTES[options.cipher]
+        block = PACKET_BLOCK_BYTES[options.cipher]
         unpadded = MESSAGE_BYTES + inner_packet_bytes + SMALLEST_PADDING_BYTES
         padded = -(-unpadded // block) * block
         tag = AEAD_TAG_BYTES if options.is_aead else MAC_BYTES[options.mac]
-        return IPV4_HEADER_BYTES + TCP_HEADER_BYTES + LENGTH_BYTES + padded + tag
+        return tcp_packet_bytes(LENGTH_BYTES + padded + tag)
 
     def versions(self, end: End) -> Mapping[str, str]:
-        # The server is of the same version, being of the same source package; asked for it, it prints its usage.
+        # The server has the same version, for it is of the same source package; it cannot be asked.
         argv = ["ssh", "-V"]
         return {
             "openssh": version_of(end.host, argv, r"OpenSSH_([^ ,]+)"),
@@ -108,7 +104,7 @@ class Ssh(Tunnel[Options]):
         }
 
     def negotiated(self) -> tuple[Check, ...]:
-        """What the router's client says of what it sends with."""
+        """Compare the algorithms in the router's log with what was asked for."""
         cipher, mac = parse_keys(self.router_daemons[0].output())
         checks = [equals("cipher", cipher_name(self.options.cipher), cipher)]
         if not self.options.is_aead:
@@ -121,21 +117,21 @@ class Ssh(Tunnel[Options]):
         self._write(server, f"{FOLDER}/host.key", keys["host"][0], secret=True)
         self._write(server, f"{FOLDER}/authorized_keys", keys["user"][1])
         self._write(server, f"{FOLDER}/sshd_config", self._server_config())
-        self._write(server, f"{FOLDER}/sshd/empty", "")  # the folder that sshd empties itself into
+        self._write(server, f"{FOLDER}/sshd/empty", "")  # makes the folder into which sshd locks itself (chroot)
         enter = private_run(server, self._stack)
         sshd = self._start(server, [*enter, SSHD, "-D", "-e", "-f", "/run/sshd_config"], name="sshd")
-        self._require(sshd, "Server listening", timeout_s=START_LIMIT_S)
+        self._require(sshd, "Server listening")
 
         user_key = self._write(router, "user.key", keys["user"][0], secret=True)
         known_hosts = self._write(router, "known_hosts", f"{server.wan_address} {keys['host'][1]}")
         ssh = self._start(router, self._client_command(user_key, known_hosts))
         for daemon in (ssh, sshd):
-            self._require(daemon, "Tunnel forwarding using interface", timeout_s=START_LIMIT_S)
+            self._require(daemon, "Tunnel forwarding using interface")
         for end, _ in self.ends:
             self._address_device(end)
 
     def _new_key(self) -> tuple[str, str]:
-        """A private key and its public one."""
+        """Return a new private key and its public key."""
         local = self.ends.local
         with tempfile.TemporaryDirectory(dir=local.folder) as folder:
             key = Path(folder, "key")
@@ -179,11 +175,11 @@ MACs {self.options.mac}@openssh.com
 
 
 def cipher_name(cipher: str) -> str:
-    """As OpenSSH has it."""
+    """Return OpenSSH's name of a cipher."""
     return cipher if cipher.endswith("-ctr") else f"{cipher}@openssh.com"
 
 
 def parse_keys(log: str) -> tuple[str, str]:
-    """Cipher and MAC that the client sends with, of `ssh -v`; `unknown` where it tells none."""
+    """Return the cipher and the MAC with which the client sends, by the log of `ssh -v`; `unknown` if it has none."""
     found = re.findall(r"kex: client->server cipher: (\S+) MAC: (\S+)", log)
-    return found[-1] if found else ("unknown", "unknown")
+    return found[-1] if found else (UNKNOWN, UNKNOWN)

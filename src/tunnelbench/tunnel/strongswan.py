@@ -1,6 +1,6 @@
-"""strongSwan, as both kinds of IPsec use it: IKEv2 with a key that both ends know, and one proposal for ESP.
+"""Base of both kinds of IPsec by strongSwan: IKEv2 with a key that both ends know, and one proposal for ESP.
 
-What differs is who makes the ESP packets: charon itself, or the kernel.
+In one kind charon itself makes the ESP packets, in the other the kernel.
 """
 
 from __future__ import annotations
@@ -15,62 +15,56 @@ from pydantic import Field
 
 from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed
 from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.model.frames import AEAD_TAG_BYTES, IPV4_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import (
-    IPV4_HEADER_BYTES,
-    START_LIMIT_S,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    equals,
-    key_maker,
-    path,
-    program,
-)
+from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
 from tunnelbench.tunnel.private_run import FOLDER, private_run, private_run_programs
+from tunnelbench.tunnel.requirements import key_maker, path, program
 from tunnelbench.tunnel.versions import UNKNOWN, openssl_version, version_of
 
 PORT = 4500
-"""Of ESP in UDP (RFC 3948)."""
+"""Port of ESP in UDP (RFC 3948)."""
 
 CHARON = "/usr/lib/ipsec/charon"
-PLUGINS = "/usr/lib/ipsec/plugins"
+CHARON_PLUGINS = "/usr/lib/ipsec/plugins"
+OPENWRT_CHARON = (
+    "strongswan-charon strongswan-mod-kdf strongswan-mod-kernel-netlink strongswan-mod-random "
+    "strongswan-mod-socket-default strongswan-mod-vici"
+)
 
 ESP_HEADER_BYTES = 8
-"""SPI and sequence number (RFC 4303)."""
+"""Length of SPI and sequence number (RFC 4303)."""
 
 PADDING_TRAILER_BYTES = 2
-"""Length of the padding, and next header."""
+"""Bytes of padding length and next header."""
 
 ESP_ALIGNMENT_BYTES = 4
 
-AEAD_IV_BYTES, AEAD_TAG_BYTES = 8, 16
-"""RFC 4106 (GCM) and RFC 7634 (ChaCha20-Poly1305)."""
+AEAD_IV_BYTES = 8
+"""Length of the IV in each packet (RFC 4106 for GCM, RFC 7634 for ChaCha20-Poly1305)."""
 
 CBC_BLOCK_BYTES = 16
 
 DIGEST_BYTES = {"sha1": 12, "sha256": 16, "sha512": 32}
-"""Cut to this (RFC 2404, RFC 4868)."""
+"""Length to which digests are cut (RFC 2404, RFC 4868)."""
 
 PROPOSALS = {
     "aes-128-gcm": "aes128gcm16", "aes-256-gcm": "aes256gcm16", "chacha20-poly1305": "chacha20poly1305",
     "aes-128-cbc": "aes128", "aes-256-cbc": "aes256", "none": "null",
 }  # fmt: skip
-"""As swanctl.conf has them."""
+"""Names of the ciphers in swanctl.conf."""
 
 CIPHER_NAMES = {
     "aes-128-gcm": "AES_GCM_16-128", "aes-256-gcm": "AES_GCM_16-256", "chacha20-poly1305": "CHACHA20_POLY1305",
     "aes-128-cbc": "AES_CBC-128", "aes-256-cbc": "AES_CBC-256", "none": "NULL",
 }  # fmt: skip
 DIGEST_NAMES = {"sha1": "HMAC_SHA1_96", "sha256": "HMAC_SHA2_256_128", "sha512": "HMAC_SHA2_512_256"}
-"""As charon has them in its list of security associations."""
+"""Names of ciphers and digests in charon's list of security associations."""
 
 
 INITIATE_LIMIT_S = 40.0
-"""A kernel loads and tests its ciphers when the first association asks for them: 15 s in an emulated guest."""
+"""Limit for the first association [s]. For it, the kernel loads and tests its ciphers, which takes 15 s in an emulated
+guest."""
 
 
 class EspOptions(TunnelOptions):
@@ -80,11 +74,12 @@ class EspOptions(TunnelOptions):
         default="aes-128-gcm", description="cipher of ESP"
     )
     digest: Literal["sha1", "sha256", "sha512"] = Field(
-        default="sha256", description="digest of ESP; GCM and Poly1305 have none beside them"
+        default="sha256", description="digest of ESP; GCM and Poly1305 need none"
     )
 
     @property
     def is_aead(self) -> bool:
+        """True if the cipher also authenticates."""
         return self.cipher.endswith(("-gcm", "-poly1305"))
 
 
@@ -92,25 +87,27 @@ OptionsT = TypeVar("OptionsT", bound=EspOptions)
 
 
 class StrongSwan(Tunnel[OptionsT]):
-    """A tunnel that two charons agree on."""
+    """A tunnel that two charon daemons negotiate."""
 
     signs_of_restart = ("deleting IKE_SA", "initiating IKE_SA", "giving up after", "retransmit ")
     device = "ipsec0"
+    needs = (
+        path("charon", CHARON, "strongswan-charon", openwrt=OPENWRT_CHARON),
+        path(
+            "charon's OpenSSL",
+            f"{CHARON_PLUGINS}/libstrongswan-openssl.so",
+            "libstrongswan-standard-plugins",
+            openwrt="strongswan-mod-openssl",
+        ),
+        program("swanctl", "strongswan-swanctl", openwrt="strongswan-swanctl"),
+        key_maker("openssl"),
+        *private_run_programs(),
+    )
 
     plugins: ClassVar[str]
-    """Of charon, beside those that every charon here has."""
+    """Plugins of charon, in addition to those that both kinds need."""
     settings: ClassVar[str] = ""
-    """More lines of its section of strongswan.conf."""
-
-    @classmethod
-    def requirements(cls, options: OptionsT) -> tuple[Requirement, ...]:
-        return (
-            path("charon", CHARON, "strongswan-charon"),
-            path("charon's OpenSSL", f"{PLUGINS}/libstrongswan-openssl.so", "libstrongswan-standard-plugins"),
-            program("swanctl", "strongswan-swanctl"),
-            key_maker("openssl"),
-            *private_run_programs(),
-        )
+    """Additional lines of charon's section of strongswan.conf."""
 
     @classmethod
     def algorithms(cls, options: OptionsT) -> tuple[str, ...]:
@@ -120,7 +117,7 @@ class StrongSwan(Tunnel[OptionsT]):
     @property
     @abstractmethod
     def in_udp(self) -> bool:
-        """Whether ESP travels in UDP."""
+        """True if ESP travels in UDP."""
 
     @property
     def outer(self) -> Outer:
@@ -149,7 +146,7 @@ class StrongSwan(Tunnel[OptionsT]):
         }
 
     def negotiated(self) -> tuple[Check, ...]:
-        """What the router's charon says of its security association."""
+        """Compare the association in charon's list on the router with what was asked for."""
         asked = CIPHER_NAMES[self.options.cipher]
         if not self.options.is_aead:
             asked += f"/{DIGEST_NAMES[self.options.digest]}"
@@ -157,24 +154,24 @@ class StrongSwan(Tunnel[OptionsT]):
         return (equals("esp", asked, parse_esp(listing, in_udp=self.in_udp)),)
 
     def _prepare_end(self, end: End) -> None:
-        """What charon needs at one end before it is told of the connection."""
+        """Make what charon needs at one end before it loads the connection."""
 
     def _child_lines(self) -> str:
-        """More lines of the child's section of swanctl.conf, indented as that is."""
+        """Return additional lines of the child's section of swanctl.conf, indented as the section."""
         return ""
 
     def _up(self) -> None:
         shared = secrets.token_hex(32)
         for end, other in reversed(list(self.ends)):
             self._prepare_end(end)
-            self._write(end, f"{FOLDER}/strongswan.conf", strongswan_conf(self.plugins, self.settings))
+            self._write(end, f"{FOLDER}/strongswan.conf", strongswan_conf(end, self.plugins, self.settings))
             key = self._write(end, "secrets.key", secrets_text(shared), secret=True)
             connections = self._write(end, "swanctl.conf", self._connections(end, other))
-            # Its plugins: those of charon's build, not those that swanctl would look for.
+            # swanctl loads plugins of charon's build, not those that it would look for.
             self._write(end, "swanctl-program.conf", "swanctl {\n    load = random openssl\n}\n")
             enter = private_run(end, self._stack)
             charon = [*enter, "env", "STRONGSWAN_CONF=/run/strongswan.conf", CHARON]
-            self._require(self._start(end, charon, name="charon"), "worker threads", timeout_s=START_LIMIT_S)
+            self._require(self._start(end, charon, name="charon"), "worker threads")
             self._swanctl(end, "--load-creds", "--file", key)
             self._swanctl(end, "--load-conns", "--file", connections)
             self._address_device(end)
@@ -191,7 +188,7 @@ class StrongSwan(Tunnel[OptionsT]):
 
     def _connections(self, end: End, other: End) -> str:
         proposal = PROPOSALS[self.options.cipher] + ("" if self.options.is_aead else f"-{self.options.digest}")
-        # One proposal each, so that there is nothing to fall back to; no new keys in the middle of a trial.
+        # Each end has one proposal, so that there is nothing to fall back to, and no new keys in mid-trial.
         return f"""\
 connections {{
     tunnel {{
@@ -223,11 +220,12 @@ connections {{
 """
 
 
-def strongswan_conf(plugins: str, settings: str) -> str:
-    """Charon's own settings; what it logs goes to stderr, for on stdout it is not flushed."""
+def strongswan_conf(end: End, plugins: str, settings: str) -> str:
+    """Return charon's settings. It uses only the WAN's device, and logs to stderr, because it does not flush stdout."""
     return f"""\
 charon {{
     load = random nonce openssl kdf {plugins} socket-default vici
+    interfaces_use = {end.wan_device}
 {settings}    filelog {{
         stderr {{
             default = 1
@@ -243,12 +241,12 @@ charon {{
 
 
 def secrets_text(shared: str) -> str:
-    """The key that both ends know, as swanctl reads it."""
+    """Return the key that both ends know, as a file of swanctl."""
     return f'secrets {{\n    ike-tunnel {{\n        secret = "{shared}"\n    }}\n}}\n'
 
 
 def parse_esp(listing: str, *, in_udp: bool) -> str:
-    """Cipher and digest of the installed association in `swanctl --list-sas`, `unknown` where there is none."""
+    """Return cipher and digest of the installed association by `swanctl --list-sas`, `unknown` if there is none."""
     mode = "TUNNEL-in-UDP" if in_udp else "TUNNEL"
     found = re.findall(rf"INSTALLED, {mode}, ESP:(\S+)", listing)
     return found[-1] if found else UNKNOWN

@@ -1,4 +1,4 @@
-"""tinc 1.0: a mesh of two."""
+"""tinc 1.0: a mesh, here with two members."""
 
 from __future__ import annotations
 
@@ -11,42 +11,32 @@ from typing import Literal
 
 from pydantic import Field
 
-from tunnelbench.host.command import Daemon
+from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.parsing import count, parsing, whole
+from tunnelbench.model.frames import ethernet_bytes, udp_packet_bytes
 from tunnelbench.model.result import Check, Verdict
-from tunnelbench.tunnel.base import (
-    ETHERNET_HEADER_BYTES,
-    IPV4_HEADER_BYTES,
-    START_LIMIT_S,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    equals,
-    key_maker,
-    program,
-    tun_device,
-)
-from tunnelbench.tunnel.versions import openssl_version, version_of
+from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
+from tunnelbench.tunnel.requirements import key_maker, program, tun_device
+from tunnelbench.tunnel.versions import UNKNOWN, openssl_version, version_of
 
 PORT = 655
 
 SEQUENCE_BYTES = 4
 
 MAC_BYTES = 4
-"""MACLength's default: the digest is cut to so many bytes."""
+"""Length to which the digest is cut: the default of MACLength."""
 
 ZLIB_BEST = 9
-"""The highest of zlib's levels; tinc takes the numbers above it for LZO (tinc.conf(5), Compression)."""
+"""Highest level of zlib; higher numbers select LZO (tinc.conf(5), Compression)."""
 
 ZLIB_GROWTH_BYTES = 11
-"""Of what does not compress: a header of 2, a stored block's of 5, a checksum of 4 (RFC 1950; RFC 1951, 3.2.4)."""
+"""Bytes that zlib adds to data that do not compress: a header of 2, a stored block's of 5, a checksum of 4 (RFC 1950;
+RFC 1951, section 3.2.4)."""
 
 LZO_GROWTH_BYTES = 3 + 2
 LZO_RUN_BYTES = 255
-"""LZO1X where it finds nothing to shorten: a mark of the end, and the length of what is copied, which takes a byte and
-another for each 255 that go beyond 18."""
+"""Bytes that LZO1X adds to data that do not compress: a mark of the end, and the length of the copied run, which takes
+a byte and another for each 255 beyond 18."""
 
 CIPHER_BLOCK_BYTES = {
     "aes-128-cbc": 16, "aes-192-cbc": 16, "aes-256-cbc": 16,
@@ -73,12 +63,14 @@ legacy = active
 [active]
 activate = 1
 """
-"""For OPENSSL_CONF (config(5)); the default provider must be named, too, once another is."""
+"""File for OPENSSL_CONF (config(5)). It also names the default provider, because OpenSSL does not load that one if the
+file names another."""
 
 MTU_PROBING_LIMIT_S = 40.0
-"""tinc takes what it has after thirty rounds of probes, of some more than a second; with compression it needs them."""
+"""Limit for finding the path's MTU [s]. tinc stops after thirty rounds of probes, each a little over a second; with
+compression it needs them all."""
 FIRST_PROBE_LIMIT_S = 3.0
-"""For the first probe that arrives."""
+"""Limit for the first probe to arrive [s]."""
 
 
 class Options(TunnelOptions):
@@ -97,47 +89,59 @@ class Options(TunnelOptions):
         ge=0,
         le=11,
         description="0 none, 1 to 9 zlib's levels, 10 and 11 LZO's fast and best; the traffic of a trial is random and "
-        "does not shrink: this measures what trying costs",
+        "does not shrink, so that only the cost of the attempt is measured",
     )
     legacy: bool = Field(default=False, description="activate OpenSSL's legacy provider, where OpenSSL 3 keeps bf-cbc")
+
+
+PLAN_ENTRY = {"name": "tinc AES-128-CBC, SHA-1", "cipher": "aes-128-cbc", "digest": "sha1"}
 
 
 class Tinc(Tunnel[Options]):
     """Plan entry: `kind = "tinc"`, `cipher = "aes-128-cbc"`, `digest = "sha1"`."""
 
     kind = "tinc"
+    weight = 4
+    is_on_virtual_router = True
     title = "tinc 1.0 in user space: router or switch"
     options_type = Options
     tested_with = "tinc 1.0.36 with OpenSSL 3.0"
+    plans = {"all": PLAN_ENTRY, "userspace": PLAN_ENTRY}
+    added_bytes = {
+        "CBC": "28, 4 of the digest, and 18 padded with the packet to the block by at least 1",
+        "no cipher": "46, and 4 of the digest",
+        "`compression` 1-9, random content": "11 more, inside the cipher",
+        "`compression` 10, 11, random content": "5 more, and one for each 255 bytes of the frame, inside the cipher",
+    }
+    signs_of_restart = ("Closing connection with", "Connection closed by", "didn't respond to PING")
+    """The control connection was cut, without which neither end finds the other again."""
     signs_of_rekey = ("Expiring symmetric keys",)
-    """Told from -d2 on; KeyExpire's default is an hour."""
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("tincd", "tinc"), key_maker("openssl"))
+    """tinc logs a change of keys from -d2 on; by default, keys change every hour (KeyExpire)."""
+    needs = (tun_device(), program("tincd", "tinc", openwrt="tinc"), key_maker("openssl"))
+    outer = Outer("udp", PORT)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         return tuple(name for name in (options.cipher, options.digest) if name != "none")
 
     @property
-    def outer(self) -> Outer:
-        return Outer("udp", PORT)
+    def hides_payload(self) -> bool:
+        # zlib's output is a stream of bits in which no byte of the packet appears; LZO copies literals.
+        return self.options.cipher != "none" or 1 <= self.options.compression <= ZLIB_BEST
 
     @property
-    def hides_payload(self) -> bool:
-        # What zlib makes of a packet is bits, of which no byte is one of the packet's; LZO copies literals.
-        return self.options.cipher != "none" or 1 <= self.options.compression <= ZLIB_BEST
+    def is_encrypted(self) -> bool:
+        return self.options.cipher != "none"
 
     @property
     def compresses(self) -> bool:
         return self.options.compression > 0
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        """With compression, of content that does not compress, from some 300 bytes on."""
-        # In router mode, too, the packet keeps the Ethernet header that it has inside tinc (net_packet.c: a VPN packet
+        """Return the length; with compression, that of content of 300 bytes or more that does not compress."""
+        # The packet keeps the Ethernet header that it has inside tinc in router mode, too (net_packet.c: a VPN packet
         # begins with it in protocol 17).
-        frame = ETHERNET_HEADER_BYTES + inner_packet_bytes
+        frame = ethernet_bytes(inner_packet_bytes)
         if self.options.compression > ZLIB_BEST:
             frame += LZO_GROWTH_BYTES + max(0, frame - 19) // LZO_RUN_BYTES
         elif self.compresses:
@@ -146,7 +150,7 @@ class Tinc(Tunnel[Options]):
         block = CIPHER_BLOCK_BYTES[self.options.cipher]
         sealed = (plain // block + 1) * block if block else plain
         mac = 0 if self.options.digest == "none" else MAC_BYTES
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + sealed + mac
+        return udp_packet_bytes(sealed + mac)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {
@@ -155,7 +159,7 @@ class Tinc(Tunnel[Options]):
         }
 
     def negotiated(self) -> tuple[Check, ...]:
-        """What tinc's list of nodes says of the peer."""
+        """Compare tinc's list of nodes with what was asked for."""
         router = self.router_daemons[0]
         node = parse_node(self._nodes(router), self.ends.server.host.name)
         checks = [
@@ -169,10 +173,10 @@ class Tinc(Tunnel[Options]):
         return tuple(checks)
 
     def settle(self) -> None:
-        """Wait until both daemons have found the path's MTU: until then they send what is larger than proven by TCP.
+        """Wait until both daemons have found the path's MTU; until then they send larger packets by TCP.
 
-        They probe three random sizes a second, which takes some seconds. One whose probes do not arrive at all, or
-        that finds no end, is left to the proof, which sees on what way its data go.
+        tinc probes three random sizes a second, for some seconds. If the probes do not arrive or do not end, the wait
+        ends and the proof decides, because it detects the protocol that carries the data.
         """
         started_s = time.monotonic()
         watched = (
@@ -187,7 +191,7 @@ class Tinc(Tunnel[Options]):
                 time.sleep(0.1)
 
     def _nodes(self, daemon: Daemon) -> str:
-        """The list of nodes that tinc prints on SIGUSR2."""
+        """Return the list of nodes that tinc prints on SIGUSR2."""
         seen = len(daemon.output())
         daemon.signal(signal.SIGUSR2)
         deadline = time.monotonic() + 2
@@ -211,9 +215,9 @@ class Tinc(Tunnel[Options]):
             if self.options.legacy:
                 argv = ["env", "OPENSSL_CONF=" + self._write(end, "openssl.cnf", LEGACY_CONF), *argv]
             daemon = self._start(end, argv, name="tincd")
-            self._require(daemon, "Ready", timeout_s=START_LIMIT_S)
+            self._require(daemon, "Ready")
             self._address_device(end)
-        self._require(self.router_daemons[0], "activated", timeout_s=START_LIMIT_S)
+        self._require(self.router_daemons[0], "activated")
 
     def _config(self, end: End, other: End) -> str:
         is_switch = self.options.mode == "switch"
@@ -230,7 +234,8 @@ class Tinc(Tunnel[Options]):
         return "\n".join(lines) + "\n"
 
     def _host_file(self, end: End, public_key: str) -> str:
-        """What both ends know of this one; tinc sends to a node as the node's own file asks."""
+        """Return the host file of this end, which both ends have; tinc sends to a node with the settings of the node's
+        file."""
         (other,) = (other for one, other in self.ends if one is end)
         lines = [
             f"Address = {end.wan_address}",
@@ -246,25 +251,26 @@ class Tinc(Tunnel[Options]):
 
 @dataclass(frozen=True)
 class Node:
-    """What tinc says of another node."""
+    """Another node in tinc's list."""
 
     cipher: str
     digest: str
     minimum_mtu_bytes: int
     maximum_mtu_bytes: int
     compression: int = -1
-    """Of what is sent to it; -1: not told."""
+    """Level of compression of data sent to it; -1: unknown."""
 
     @property
     def mtu_is_known(self) -> bool:
         return 0 < self.maximum_mtu_bytes <= self.minimum_mtu_bytes
 
 
+@parsing("tinc's list of nodes")
 def parse_node(listing: str, name: str) -> Node:
-    """A node in tinc 1.0's list of nodes; cipher and digest are `unknown` where it is not listed.
+    """Return a node of tinc 1.0's list; cipher and digest are `unknown` if it is not listed.
 
-    A line: ` server at 198.18.2.2 port 655 cipher 419 digest 64 maclength 4 compression 0 options c status 001a
-    nexthop server via server pmtu 1443 (min 1443 max 1443)`
+    A line looks like ` server at 198.18.2.2 port 655 cipher 419 digest 64 maclength 4 compression 0 options c status
+    001a nexthop server via server pmtu 1443 (min 1443 max 1443)`.
     """
     match = re.search(
         rf"^.*?\b{re.escape(name)} at .* cipher (-?\d+) digest (-?\d+) .*compression (\d+) .*\(min (\d+) max (\d+)\)",
@@ -272,7 +278,7 @@ def parse_node(listing: str, name: str) -> Node:
         re.MULTILINE,
     )
     if not match:
-        return Node("unknown", "unknown", 0, 0)
+        return Node(UNKNOWN, UNKNOWN, 0, 0)
     names = {number: name for name, number in OPENSSL_NIDS.items()}
-    cipher, digest = (names.get(int(number), f"OpenSSL NID {number}") for number in match.group(1, 2))
-    return Node(cipher, digest, int(match[4]), int(match[5]), int(match[3]))
+    cipher, digest = (names.get(whole(number), f"OpenSSL NID {number}") for number in match.group(1, 2))
+    return Node(cipher, digest, count(match[4]), count(match[5]), count(match[3]))

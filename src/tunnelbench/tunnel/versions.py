@@ -1,4 +1,4 @@
-"""How programs tell their version."""
+"""Versions of kernels, programs and libraries."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ UNKNOWN = "unknown"
 
 
 def kernel_version(host: Host) -> Mapping[str, str]:
-    """{"linux": release} of a host."""
+    """Return {"linux": release} of a host."""
     return {"linux": host.run(["uname", "-r"]).stdout.strip()}
 
 
 def version_of(host: Host, argv: Sequence[str], pattern: str) -> str:
-    """What the first group of `pattern` finds in a program's output; `unknown` where it finds nothing.
+    """Return the match of the first group of `pattern` in a program's output; `unknown` if there is none.
 
-    The exit status is not looked at: `openvpn --version` ends with 1.
+    The exit status does not matter: `openvpn --version` ends with 1.
     """
     completed = host.run(argv, check=False)
     match = re.search(pattern, completed.stdout + completed.stderr)
@@ -26,14 +26,14 @@ def version_of(host: Host, argv: Sequence[str], pattern: str) -> str:
 
 
 def openssl_version(host: Host) -> str:
-    """Version of the OpenSSL that the distribution's programs share."""
+    """Return the version of the OpenSSL that the distribution's programs share."""
     return version_of(host, ["openssl", "version"], r"^OpenSSL (\S+)")
 
 
 def library_version(host: Host, program: str, library: str) -> str:
-    """Version of a shared library that a program is linked with, as in the library's file name: `23.3.0`."""
+    """Return the version of a shared library of a program, as in the library's file name: `23.3.0`."""
     path = host.run(["which", program], check=False).stdout.strip()
-    linked = re.search(rf"{re.escape(library)}\.so\S* => (\S+)", host.run(["ldd", path], check=False).stdout)
+    linked = re.search(rf"(?<!\S){re.escape(library)}\.so\S* => (\S+)", host.run(["ldd", path], check=False).stdout)
     if not linked:
         return UNKNOWN
-    return version_of(host, ["readlink", "-f", linked[1]], r"\.so\.(\S+)$")
+    return version_of(host, ["readlink", "-f", linked[1]], r"\.so\.([\d.]+)$")

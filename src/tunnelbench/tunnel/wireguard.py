@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import sysconfig
 import time
 from abc import abstractmethod
@@ -12,42 +11,32 @@ from pathlib import Path
 
 from pydantic import Field
 
+from tunnelbench.host.parsing import count, parsing
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.model.result import Check, Verdict
-from tunnelbench.tunnel.base import (
-    IPV4_HEADER_BYTES,
-    START_LIMIT_S,
-    UDP_HEADER_BYTES,
-    End,
-    Outer,
-    Requirement,
-    Tunnel,
-    TunnelOptions,
-    link_type,
-    program,
-    tun_device,
-)
+from tunnelbench.model.frames import AEAD_TAG_BYTES, udp_packet_bytes
+from tunnelbench.model.result import Check
+from tunnelbench.tunnel.base import START_LIMIT_S, End, Outer, Tunnel, TunnelOptions, is_so
+from tunnelbench.tunnel.requirements import Requirement, link_type, program, tun_device
 from tunnelbench.tunnel.versions import kernel_version, version_of
 
 DATA_HEADER_BYTES = 16
-"""Type, receiver and counter of a data message (WireGuard protocol, section 5.4.6)."""
-
-TAG_BYTES = 16
-"""Poly1305."""
+"""Length of type, receiver and counter of a data message (WireGuard protocol, section 5.4.6)."""
 
 PADDING_BYTES = 16
-"""The inner packet is padded to a multiple of this before it is sealed, but never beyond the device's MTU."""
+"""Multiple to which the inner packet is padded before encryption, but never beyond the device's MTU."""
 
 CONTROL_SOCKETS = Path("/var/run/wireguard")
-"""Where user space implementations put their control sockets, whatever namespace they are in."""
+"""Folder of the control sockets of implementations in user space, the same in all namespaces."""
+
+WG = program("wg", "wireguard-tools", openwrt="wireguard-tools")
 
 BORINGTUN, BORINGTUN_VERSION = "boringtun-cli", "0.7.1"
 
 SOCKET_LISTENS_S = 0.05
-"""From the socket's file being there to somebody listening on it, which takes microseconds."""
+"""Time to wait for a listener after the socket's file exists [s]; it takes microseconds."""
 
 HANDSHAKE_POLL_S = 10.0
-"""Between two looks for a new handshake: each starts a program."""
+"""Interval between two frequent queries for a new handshake [s]; each query starts a program."""
 
 
 class Options(TunnelOptions):
@@ -58,11 +47,19 @@ class Options(TunnelOptions):
 
 
 class WireGuardFamily(Tunnel[Options]):
-    """What the implementations of WireGuard share: all but how the device is made."""
+    """Base of the implementations of WireGuard, which differ in how they make the device.
+
+    All three listen on every address of the machine, because the protocol's tools have no option for one (wg(8)). They
+    answer only who knows the public key, which is new for each tunnel (`open_ports`).
+    """
 
     options_type = Options
-    _handshake = 0
+    added_bytes = {"": "60, and padding to 16 that never exceeds the MTU"}
+    listens_on_all_addresses = True
+    _handshake = (0.0, 0.0)
+    """The latest handshake at the last query, as `_handshake_at` returns it."""
     _asked_s = 0.0
+    hides_payload = True
 
     @abstractmethod
     def _create_device(self, end: End) -> None:
@@ -76,43 +73,45 @@ class WireGuardFamily(Tunnel[Options]):
     def outer(self) -> Outer:
         return Outer("udp", self.options.port)
 
-    @property
-    def hides_payload(self) -> bool:
-        return True
-
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         padded = -(-inner_packet_bytes // PADDING_BYTES) * PADDING_BYTES
         sealed = max(inner_packet_bytes, min(padded, self.options.mtu))
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + DATA_HEADER_BYTES + sealed + TAG_BYTES
+        return udp_packet_bytes(DATA_HEADER_BYTES + sealed + AEAD_TAG_BYTES)
 
     def device_at(self, end: End) -> str:
         # The control sockets of user space implementations lie in one folder for all namespaces.
         return f"wg{end.host.name[0]}-{self.ends.mark}"
 
     def negotiated(self) -> tuple[Check, ...]:
-        """WireGuard negotiates nothing (it is always ChaCha20-Poly1305); that a handshake took place is what counts."""
-        happened = self._handshake_at(self.ends.router) > 0
-        verdict = Verdict.OK if happened else Verdict.VOID
-        return (Check("handshake", verdict, "handshake done" if happened else "no handshake took place", rule=3),)
+        """Check that a handshake took place; there is nothing to negotiate, for the cipher is ChaCha20-Poly1305."""
+        happened = self._handshake_at(self.ends.router) > (0, 0)
+        return (is_so("handshake", happened, "handshake done" if happened else "no handshake took place"),)
 
-    def rekeys_since(self, sizes: tuple[int, ...]) -> list[str]:
-        """Asked of the server, so that the router does not pay for it; handshakes are two minutes apart (WireGuard
-        protocol, section 6.2, REKEY_AFTER_TIME)."""
-        if time.monotonic() - self._asked_s < HANDSHAKE_POLL_S:
+    def rekeys_since(self, sizes: tuple[int, ...], *, is_frequent: bool = False) -> list[str]:
+        """Return a line for a new handshake since the last query. The query runs on the server, so that it costs the
+        router no CPU time. Handshakes are two minutes apart (WireGuard protocol, section 6.2, REKEY_AFTER_TIME).
+        """
+        if is_frequent and time.monotonic() - self._asked_s < HANDSHAKE_POLL_S:
             return []
         self._asked_s = time.monotonic()
         before, self._handshake = self._handshake, self._handshake_at(self.ends.server)
-        if not before or self._handshake == before:
+        (_, latest_before), (earliest, latest) = before, self._handshake
+        if not latest_before or earliest <= latest_before:
             return []
-        return [f"handshake at {datetime.fromtimestamp(self._handshake, UTC):%H:%M:%S} UTC"]
+        return [f"handshake at {datetime.fromtimestamp(latest, UTC):%H:%M:%S} UTC"]
 
-    def _handshake_at(self, end: End) -> int:
-        """When the latest was [s since 1970]; 0: there was none."""
+    def _handshake_at(self, end: End) -> tuple[float, float]:
+        """Return the earliest and the latest possible time of the last handshake [s since 1970]; 0 if none was."""
+        seconds = self._printed_handshake_s(end)
+        return seconds, seconds
+
+    def _printed_handshake_s(self, end: End) -> int:
         said = end.host.run(["wg", "show", self.device_at(end), "latest-handshakes"]).stdout.split()
-        return int(said[1]) if len(said) == 2 else 0
+        with parsing("the time of the handshake that `wg show` prints"):
+            return count(said[1]) if len(said) == 2 else 0
 
     def _up(self) -> None:
-        private_keys = {end.host.name: self._new_key() for end, _ in self.ends}
+        private_keys = {end.host.name: self.ends.local.run(["wg", "genkey"]).stdout for end, _ in self.ends}
         public_keys = {
             name: self.ends.local.run(["wg", "pubkey"], stdin=key).stdout.strip() for name, key in private_keys.items()
         }
@@ -130,28 +129,25 @@ class WireGuardFamily(Tunnel[Options]):
             end.host.ip("link", "set", device, "mtu", str(self.options.mtu))
             self._address_device(end)
 
-    def _new_key(self) -> str:
-        return self.ends.local.run(["wg", "genkey"]).stdout
-
 
 class WireGuard(WireGuardFamily):
-    """Plan entry: `kind = "wireguard"`. The kernel spreads its ciphers over all CPUs of the machine."""
+    """Plan entry: `kind = "wireguard"`. The kernel distributes its ciphers over all CPUs of the machine."""
 
     kind = "wireguard"
+    bytes_per_packet = 60  # 20 IP, 8 UDP, 16 header, 16 tag
+    is_on_virtual_router = True
     title = "WireGuard of the kernel"
     tested_with = "Linux 6.1 (Debian 12)"
+    plans = {"all": {"name": "WireGuard"}}
     works_on_all_cpus = True
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (link_type("wireguard"), program("wg", "wireguard-tools"))
+    needs = (link_type("wireguard", openwrt="kmod-wireguard"), WG)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return kernel_version(end.host)
 
     def counted_bytes(self, inner_packet_bytes: int) -> int:
-        """The whole message (drivers/net/wireguard/receive.c)."""
-        message_bytes = self.outer_packet_bytes(inner_packet_bytes) - IPV4_HEADER_BYTES - UDP_HEADER_BYTES
+        """Return the length of the whole message (drivers/net/wireguard/receive.c)."""
+        message_bytes = self.outer_packet_bytes(inner_packet_bytes) - udp_packet_bytes(0)
         return max(message_bytes, super().counted_bytes(inner_packet_bytes))
 
     def _create_device(self, end: End) -> None:
@@ -163,7 +159,7 @@ class UserSpaceWireGuard(WireGuardFamily):
 
     @abstractmethod
     def _command(self, device: str) -> list[str]:
-        """What makes the device and stays in the foreground."""
+        """Return the command that makes the device and stays in the foreground."""
 
     @classmethod
     def left_files(cls, mark: str) -> Iterable[Path]:
@@ -171,13 +167,18 @@ class UserSpaceWireGuard(WireGuardFamily):
 
     def _create_device(self, end: End) -> None:
         device = self.device_at(end)
+        socket = CONTROL_SOCKETS / f"{device}.sock"
+        self._stack.callback(end.host.remove, socket)  # a program that is killed leaves it
         daemon = self._start(end, self._command(device))
         deadline = time.monotonic() + START_LIMIT_S
-        while not end.host.has_path(str(CONTROL_SOCKETS / f"{device}.sock")):
-            if not daemon.is_running or time.monotonic() > deadline:
-                raise TunnelRefused(f"{daemon.name} did not come up; last: {daemon.last_line()}")
+        while not end.host.has_path(str(socket)):
+            if ended := self._deaths():
+                raise TunnelRefused(f"{self.kind}: {ended}")
+            if time.monotonic() > deadline:
+                reason = f"no socket {socket} on the {end.host.name} in {START_LIMIT_S:g} s"
+                raise TunnelRefused(f"{self.kind}: {reason}; last of {daemon.name}: {daemon.last_lines()}")
             time.sleep(0.01)
-        # Not asked by `wg` whether it is ready: that deletes a socket on which nobody listens yet.
+        # `wg` cannot be asked if it is ready: it deletes a socket without a listener.
         time.sleep(SOCKET_LISTENS_S)
 
 
@@ -187,10 +188,8 @@ class WireGuardGo(UserSpaceWireGuard):
     kind = "wireguard-go"
     title = "WireGuard in user space, in Go"
     tested_with = "wireguard-go 0.0.20220316"
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        return (tun_device(), program("wireguard-go"), program("wg", "wireguard-tools"))
+    plans = {"all": {}, "userspace": {}}
+    needs = (tun_device(), program("wireguard-go"), WG)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {"wireguard-go": version_of(end.host, ["wireguard-go", "--version"], r"wireguard-go v?(\S+)")}
@@ -205,37 +204,41 @@ class BoringTun(UserSpaceWireGuard):
     kind = "boringtun"
     title = "WireGuard in user space, in Rust"
     tested_with = "boringtun-cli 0.7.1"
-
-    @classmethod
-    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
-        built = Requirement(
-            BORINGTUN,
-            lambda host: host.has_program(boringtun()),
-            f"cargo install --locked --version {BORINGTUN_VERSION} --root {sys.prefix} {BORINGTUN}",
-        )
-        return (tun_device(), built, program("wg", "wireguard-tools"))
+    plans = {"all": {}, "userspace": {}}
+    added_bytes = {"": "60: it does not pad"}
+    needs = (
+        tun_device(),
+        Requirement(BORINGTUN, lambda host: host.has_program(boringtun()), crate=f"{BORINGTUN}@{BORINGTUN_VERSION}"),
+        WG,
+    )
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         # Section 5.4.6 asks for padding; boringtun sends packets as long as they are.
-        return IPV4_HEADER_BYTES + UDP_HEADER_BYTES + DATA_HEADER_BYTES + inner_packet_bytes + TAG_BYTES
+        return udp_packet_bytes(DATA_HEADER_BYTES + inner_packet_bytes + AEAD_TAG_BYTES)
 
     def negotiated(self) -> tuple[Check, ...]:
-        """It tells the age of its handshake where others tell its time: what it has unsealed is asked for."""
+        """Check that boringtun has decrypted data; it reports the age of its handshake in place of the time."""
         device = self.device_at(self.ends.router)
         columns = self.ends.router.host.run(["wg", "show", device, "transfer"]).stdout.split()
-        unsealed_bytes = int(columns[1]) if len(columns) == 3 else 0
-        verdict = Verdict.OK if unsealed_bytes else Verdict.VOID
-        return (Check("handshake", verdict, f"{unsealed_bytes} bytes unsealed with the session's key", rule=3),)
+        with parsing("the number of bytes that `wg show` prints"):
+            unsealed_bytes = count(columns[1]) if len(columns) == 3 else 0
+        return (is_so("handshake", unsealed_bytes > 0, f"{unsealed_bytes} bytes decrypted with the session's key"),)
+
+    def _handshake_at(self, end: End) -> tuple[float, float]:
+        # boringtun reports the age in place of the time, in whole seconds; `wg` may start slowly on a busy machine.
+        asked_at = time.time()
+        age_s = self._printed_handshake_s(end)
+        return asked_at - age_s - 1, time.time() - age_s
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {"boringtun": version_of(end.host, [boringtun(), "--version"], r"boringtun (\S+)")}
 
     def _command(self, device: str) -> list[str]:
-        # It would give up root for the user who called sudo, and then could not make the device.
+        # By default it gives up root for the user who called sudo, and then cannot make the device.
         return [boringtun(), "--foreground", "--disable-drop-privileges", device]
 
 
 def boringtun() -> str:
-    """The program: that of this installation, else the one on the PATH."""
+    """Return the program: this installation's, else the one on the PATH."""
     ours = Path(sysconfig.get_path("scripts"), BORINGTUN)
     return str(ours) if ours.is_file() else BORINGTUN

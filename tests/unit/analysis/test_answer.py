@@ -1,107 +1,287 @@
-"""Two sentences that say no more than the figures do."""
+"""The answer of a run: its verdict, figures, warnings, advice and commands."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from tests.unit.builders import make_records, make_run, make_spec, make_tcp, make_trial
+import pytest
+from tests.unit.builders import make_records, make_run, make_spec, make_speeds, make_tcp, make_trial
 from tests.unit.udp_builders import make_udp_records
 
-from tunnelbench.analysis.answer import NOTHING, Answer
-from tunnelbench.model.plan import Direction, Test
-from tunnelbench.model.result import Outcome, TrialRecord
+from tunnelbench.analysis.answer import NO_ENCRYPTED, NO_TRIAL, Answer
+from tunnelbench.analysis.answer.doubts import CHECKS_IN_WORDS
+from tunnelbench.analysis.answer.warnings import MOST_WARNINGS
+from tunnelbench.model.plan import Direction
+from tunnelbench.model.result import IMPORTED, Check, Outcome, TrialRecord, TunnelProof, Verdict
 from tunnelbench.report.document import compose
 
+SEALED, OTHER, PLAIN = "wireguard-go", "openvpn AES-128-GCM", "vxlan"
 
-def answered(records: Sequence[TrialRecord], target_mbps: float | None = None, **changes: object) -> Answer:
-    return compose(make_run(**changes), records, target_mbps).answer
+
+def answered(
+    records: Sequence[TrialRecord], target_mbps: float | None = None, *, plaintext: bool = False, **changes: object
+) -> Answer:
+    return compose(make_run(**changes), records, target_mbps, allow_plaintext=plaintext).answer
 
 
 def trials(costs: dict[str, tuple[float, ...]], direction: Direction = Direction.IN) -> list[TrialRecord]:
-    """Of each tunnel some trials, by what a packet costs [us]."""
+    """Return some trials of each tunnel, given the cost of a packet [us]."""
     return [
         make_trial(
             make_spec(10 * place + number, number, tunnel, 1448, direction),
             make_tcp(1e8, cpu_s_per_million_packets=cost),
+            proof=TunnelProof((), is_encrypted=tunnel in {SEALED, OTHER}),
         )
         for place, (tunnel, own) in enumerate(costs.items())
         for number, cost in enumerate(own, start=1)
     ]
 
 
-def test_the_cheapest_tunnel_is_named_with_its_cost_and_the_baselines_for_each_direction() -> None:
-    said = answered(make_records()).tunnel
-    assert said.startswith("Of 5 tunnels this costs the router least CPU per packet with 1448 bytes of payload, ")
-    assert "in: vxlan (6.33 us), without a tunnel 3.10 us" in said
-    assert "out: vxlan (6.34 us)" in said
-    assert "single" not in said
-
-
-def test_tunnels_that_tie_are_named_together() -> None:
-    said = answered(
-        trials({"none": (3, 3), "vxlan": (6.0, 6.4), "wireguard-go": (6.2, 6.6), "openvpn none, none": (20, 21)})
+def test_the_cheapest_encrypted_tunnel_is_named_with_cost_and_rates() -> None:
+    found = answered(make_records())
+    assert found.recommended == SEALED
+    assert found.verdict == (
+        "wireguard-go takes the least CPU of 3 encrypted tunnels, down and up.",
+        "wireguard-go takes 28 % of one CPU of the router down and 29 % up at 100 Mbit/s.",
+        "wireguard-go carries 337 Mbit/s down and 329 up.",
+        "openvpn AES-128-GCM is second by its medians: it takes 1.2 times as much CPU down and up.",
     )
-    assert "in: vxlan (6.20 us) and wireguard-go (6.40 us), without a tunnel 3.00 us" in said.tunnel
 
 
-def test_single_trials_are_called_so() -> None:
-    assert "by single trials, which show no spread" in answered(make_records(rounds=1)).tunnel
+def test_plaintext_is_never_first_unless_it_is_allowed() -> None:
+    found = answered(make_records())
+    ranks = [((True, False, None).index(each.is_encrypted), each.tunnel.is_baseline) for each in found.tunnels]
+    assert ranks == sorted(ranks)
+    assert (0, False) in ranks
+    assert (1, True) in ranks
+    assert not any(PLAIN in text for text in (*found.verdict, *found.advice))
+    allowed = answered(make_records(), plaintext=True)
+    assert allowed.recommended == PLAIN
+    assert allowed.tunnels[0].name == PLAIN
+    assert allowed.tunnels[-1].tunnel.is_baseline
 
 
-def test_one_tunnel_alone_is_not_called_the_cheapest() -> None:
-    said = answered(trials({"none": (3, 3), "vxlan": (6.0, 6.4)})).tunnel
-    assert said.startswith("CPU that the router needs per packet with 1448 bytes of payload: in: vxlan (6.20 us)")
-    assert "least" not in said
+def test_a_tunnel_of_unknown_encryption_is_not_recommended() -> None:
+    unproven = [replace(record, proof=None) for record in trials({"none": (3, 3), SEALED: (6.0, 6.4)})]
+    found = answered(unproven)
+    assert [tunnel.is_encrypted for tunnel in found.tunnels] == [False, None]
+    assert found.recommended is None
+    assert found.verdict == (NO_ENCRYPTED,)
 
 
-def test_tunnels_that_have_no_direction_in_common_are_not_compared() -> None:
-    records = [*trials({"none": (3,), "vxlan": (6,)}), *trials({"tinc AES-128-CBC, SHA-1": (5,)}, Direction.OUT)]
-    numbered = [
-        make_trial(make_spec(n, 1, r.spec.tunnel.name, 1448, r.spec.direction), r.tcp) for n, r in enumerate(records, 1)
+def test_the_options_state_the_encryption_of_a_trial_without_proof() -> None:
+    spec = make_spec(1, 1, OTHER)
+    for cipher, expected in (("AES-128-GCM", True), ("none", False)):
+        tunnel = replace(spec.tunnel, options={"cipher": cipher})
+        (found,) = answered([make_trial(replace(spec, tunnel=tunnel))]).tunnels
+        assert found.is_encrypted is expected
+
+
+def test_tunnels_that_tie_are_too_close_to_call() -> None:
+    found = answered(trials({"none": (3, 3), SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}))
+    assert found.verdict[0] == (
+        "wireguard-go probably takes the least CPU of 2 encrypted tunnels; "
+        "down, it and openvpn AES-128-GCM are too close to call."
+    )
+    assert [(each.is_best, each.too_close) for each in found.comparisons] == [(False, (OTHER,))]
+    assert not any("times" in text for text in (*found.verdict, *found.advice))
+
+
+def both_ways(down: dict[str, tuple[float, ...]], up: dict[str, tuple[float, ...]]) -> list[TrialRecord]:
+    """Return the trials of both directions, given the costs of a packet in each [us]."""
+    back = [
+        replace(record, spec=replace(record.spec, sequence=50 + record.spec.sequence))
+        for record in trials(up, Direction.OUT)
     ]
-    assert answered(numbered).tunnel == "No two tunnels have figures that can be compared with 1448 bytes of payload."
+    return [*trials(down), *back]
 
 
-def test_the_limits_are_counted_and_what_is_not_known_is_said() -> None:
-    said = answered(make_records()).limit
-    assert said.startswith("Of 24 rows the throughput was limited in ")
-    assert "in 8 by the testers, not the router" in said
-    assert said.endswith("all of it holds for this machine, not for a device.")
+def test_the_verdict_claims_only_the_direction_that_the_spreads_show() -> None:
+    found = answered(both_ways({SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}, {SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}))
+    assert found.verdict[0] == (
+        "wireguard-go takes the least CPU up of 2 encrypted tunnels; "
+        "down, it and openvpn AES-128-GCM are too close to call."
+    )
+    assert found.verdict[-1] == "openvpn AES-128-GCM is second by its medians: it takes 2.0 times as much CPU up."
 
 
-def test_a_machine_of_its_own_is_not_called_shared() -> None:
-    said = answered(make_records(), testbed_text='kind = "ssh"\n', host_facts={}).limit
-    assert "this machine" not in said
+def test_the_verdict_names_a_tunnel_that_is_better_in_one_direction() -> None:
+    found = answered(both_ways({SEALED: (6.0, 6.4), OTHER: (4.0, 4.1)}, {SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}))
+    assert found.verdict[0] == (
+        "wireguard-go takes the least CPU up of 2 encrypted tunnels; down, openvpn AES-128-GCM takes less."
+    )
+    assert [each.better for each in found.comparisons] == [(OTHER,), ()]
 
 
-def test_a_target_is_answered_by_the_tunnel_with_most_headroom() -> None:
-    assert answered(make_records(), 100).tunnel.startswith("Of the tunnels that carry 100 Mbit/s, vxlan leaves")
+def test_single_trials_are_no_proof() -> None:
+    found = answered(trials({SEALED: (6.0,), OTHER: (12.0,)}))
+    assert found.verdict[0] == (
+        "wireguard-go probably takes the least CPU of 2 encrypted tunnels; single trials show no difference."
+    )
+    assert found.advice == ()
 
 
-def test_a_target_that_nothing_carries_is_said_to_be_so() -> None:
-    said = answered(make_records(), 90_000).tunnel
-    assert said == "Nothing was shown to carry 90000 Mbit/s both ways; the advice has why."
+def small_packets(rates: dict[str, tuple[float, ...]], *, limited: str = "") -> list[TrialRecord]:
+    """Return trials with small packets, given the throughput in Mbit/s; the testers limit those of one tunnel."""
+    checks = (Check("tester-limited", Verdict.DOUBTFUL, "a tester was busy", rule=6),)
+    return [
+        make_trial(
+            make_spec(100 + 10 * place + number, number, tunnel, 76, Direction.OUT),
+            make_tcp(rate * 1e6, payload_bytes=76),
+            proof=TunnelProof((), is_encrypted=True),
+            checks=checks if tunnel == limited else (),
+        )
+        for place, (tunnel, own) in enumerate(rates.items())
+        for number, rate in enumerate(own, start=1)
+    ]
 
 
-def test_a_target_that_the_baseline_alone_carries_is_left_to_the_advice() -> None:
-    said = answered(make_records(), 1_500).tunnel
-    assert said == "What carries 1500 Mbit/s, and what was not shown to, is in the advice."
+def test_advice_names_the_tunnel_that_carries_more_small_packets() -> None:
+    large = trials({SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}, Direction.OUT)
+    said = answered([*large, *small_packets({SEALED: (10, 11), OTHER: (20, 21)})]).advice
+    assert said == ("openvpn AES-128-GCM carries the most small packets up: 33.7, wireguard-go 17.3 thousand/s.",)
+    assert answered([*large, *small_packets({SEALED: (10, 20), OTHER: (19, 21)})]).advice == ()
+    limited = answered([*large, *small_packets({SEALED: (10, 11), OTHER: (20, 21)}, limited=SEALED)])
+    assert limited.advice == ()  # the testers limited the first, which may carry more
+
+
+def test_doubts_of_nearly_all_figures_are_stated_once_in_words() -> None:
+    steal = (Check("steal", Verdict.DOUBTFUL, "the hypervisor took up to 6% of a CPU", rule=14),)
+    records = trials({SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)})
+    some = [replace(record, checks=steal) for record in records if record.spec.tunnel.name == SEALED]
+    found = answered([*some, *(record for record in records if record.spec.tunnel.name == OTHER)])
+    sentence = "1 of 2 figures of Mbit/s is doubtful: the hypervisor took CPU time (1)."
+    assert sentence in [each.text for each in found.warnings]
+    assert not found.is_nearly_all_doubtful
+    found = answered([replace(record, checks=steal) for record in records])
+    assert found.verdict[1] == "2 of 2 figures of Mbit/s are doubtful: the hypervisor took CPU time (2)."
+    assert found.is_nearly_all_doubtful
+    assert not any("doubtful" in each.text for each in found.warnings)
+
+
+def test_every_check_that_makes_a_figure_doubtful_has_words() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "methodology.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+) \| \d+\w? \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE)
+    pairs = [(re.findall("`(.+?)`", checks), verdict.split("; ")) for checks, verdict in rows]
+    each = [
+        (name, verdicts[place] if len(checks) == len(verdicts) > 1 else " ".join(verdicts))
+        for checks, verdicts in pairs
+        for place, name in enumerate(checks)
+    ]
+    names = {name for name, verdict in each if re.search("doubtful|void", verdict)}
+    assert "steal" in names
+    assert sorted(names - CHECKS_IN_WORDS.keys()) == []
+
+
+def test_one_encrypted_tunnel_alone_is_not_called_the_cheapest() -> None:
+    found = answered(trials({"none": (3, 3), SEALED: (6.0, 6.4), PLAIN: (5, 5)}))
+    assert found.verdict[0].startswith("wireguard-go is the only encrypted tunnel with figures.")
+
+
+def test_the_cpu_share_is_the_cost_of_a_gigabit_at_100_mbps() -> None:
+    found = answered(trials({"none": (3, 3), SEALED: (6.0, 6.0)})).tunnels[0].down
+    # 100 Mbit/s are 8,633 data packets of 1448 bytes and half as many acknowledgements each second.
+    assert found.cpu_share is not None
+    assert found.cpu_share.median == pytest.approx(8633 * 1.5 * 6.0e-6, rel=1e-3)
+    assert not found.is_cpu_measured
+
+
+def test_down_is_server_to_client() -> None:
+    found = answered(trials({"none": (3, 3), SEALED: (6.0, 6.0)}, Direction.IN)).tunnels[0]
+    assert found.down.throughput_bps is not None
+    assert found.up.throughput_bps is None
+
+
+def test_rows_of_busy_testers_are_lower_bounds() -> None:
+    found = {tunnel.name: tunnel for tunnel in answered(make_records()).tunnels}
+    assert found[OTHER].down.is_lower_bound
+    assert found[OTHER].up.is_small_lower_bound
+    assert not found[SEALED].down.is_lower_bound
+
+
+def test_a_target_is_answered_by_the_encrypted_tunnel_with_most_free_cpu() -> None:
+    found = answered(make_records(), 100)
+    assert found.verdict[0].startswith("Of the tunnels that carry 100 Mbit/s, wireguard-go leaves")
+    assert answered(make_records(), 100, plaintext=True).recommended == PLAIN
+
+
+def test_a_target_that_plaintext_alone_carries_is_not_answered_by_it() -> None:
+    found = answered(make_records(), 500)
+    assert found.verdict == ("No encrypted tunnel was shown to carry 500 Mbit/s in both directions.",)
+    assert found.recommended is None
+
+
+def test_at_most_four_warnings_each_have_a_command() -> None:
+    found = answered(make_records()).warnings
+    assert [warning.text for warning in found] == [
+        "8 of 24 figures of Mbit/s and packets/s are lower bounds on 2 CPUs: the testers were the limit.",
+        "2 tunnels without figures: tinc BF-CBC, SHA-1 (refused) and wireguard (unavailable).",
+        "3 trials dropped, 2 of them because of background load.",
+        "3 rounds cannot prove a small difference.",
+    ]
+    assert len(found) == MOST_WARNINGS
+    assert all(warning.command.startswith("tunnelbench ") for warning in found)
+
+
+def test_an_interrupted_run_is_resumed_next_and_an_imported_one_is_not() -> None:
+    some = make_records()[:40]
+    assert answered(some).next_commands[0].command == "tunnelbench run --resume 20250314-092653-quick"
+    assert all("--resume" not in each.command for each in answered(some, status=IMPORTED).next_commands)
+
+
+def test_commands_name_the_testbed() -> None:
+    found = answered(make_records(), testbed_name="malta").warnings
+    assert any("--on malta" in warning.command for warning in found)
+
+
+def test_advice_has_the_largest_effect_first() -> None:
+    assert answered(make_records()).advice == (
+        "tinc AES-128-CBC, SHA-1 takes 1.3 times as much CPU down and up as wireguard-go.",
+    )
+    several = both_ways({SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}, {SEALED: (4.5, 4.6), OTHER: (12.0, 12.1)})
+    assert answered(several).advice == (
+        "openvpn AES-128-GCM takes 2.0 times as much CPU down and 2.6 times as much up as wireguard-go.",
+        "wireguard-go takes 1.3 times as much CPU down as up.",
+    )
+
+
+def test_figures_of_a_machine_of_its_own_have_no_scope() -> None:
+    assert answered(make_records()).scope.endswith("the figures apply to this machine, not to a device.")
+    assert answered(make_records(), testbed_text='kind = "ssh"\n', host_facts={}).scope == ""
 
 
 def test_udp_is_answered_by_the_pdr_of_the_smallest_packets() -> None:
-    said = answered(make_udp_records())
-    assert (
-        "forwarded most UDP packets of 18 bytes of payload, with at most 0.5 % lost: out: vxlan (146,000" in said.tunnel
+    found = answered(make_udp_records())
+    assert found.recommended == OTHER
+    assert found.verdict == (
+        "openvpn AES-128-GCM is the only encrypted tunnel with figures of UDP.",
+        "With at most 0.5 % loss, openvpn AES-128-GCM carries 36.4 thousand/s up (UDP packets of 18 bytes).",
     )
-    assert said.limit.startswith("In 4 of ")
+    assert [each.name for each in found.udp] == [OTHER, "tinc BF-CBC, SHA-1", PLAIN, "none"]
+    assert found.udp[0].up.is_refuted
+    assert found.udp[1].reason
 
 
-def test_udp_at_a_given_rate_names_the_load() -> None:
-    records = [record for record in make_udp_records() if record.spec.test is Test.RATE and record.spec.load == "5000"]
-    assert "at the load 5000: out: " in answered(records).tunnel
+def test_ciphers_alone_are_answered_by_the_fastest() -> None:
+    found = compose(make_run(), [], speeds=make_speeds()).answer
+    assert found.verdict == ("aes-128-gcm is the fastest algorithm: 800 MB/s with blocks of 1420 bytes.",)
 
 
 def test_a_run_in_which_nothing_counts_answers_nothing() -> None:
     void = [make_trial(make_spec(), outcome=Outcome.VOID, reason="the cable was cut")]
-    assert answered(void).tunnel == NOTHING
-    assert answered([]).tunnel == NOTHING
+    for found in (answered(void), answered([])):
+        assert found.verdict == (NO_TRIAL,)
+        assert found.scope == ""
+
+
+def test_a_second_run_that_helps_is_one_command() -> None:
+    found = answered(make_records())
+    commands = [each.command for each in found.next_commands]
+    assert commands[0] == "tunnelbench run quick --router root@192.168.1.1 --set rounds=8"
+    assert found.next_commands[0].aim == "find the router's own limit and to show small differences"
+    assert found.next_commands[0].note == "Use your router's address, or --on malta (a virtual router)."
+    assert len(set(commands)) == len(commands)
+    assert sum(warning.command == commands[0] for warning in found.warnings) == 2

@@ -1,4 +1,4 @@
-"""What follows from the speeds of ciphers, in sentences."""
+"""Statements that follow from the speeds of ciphers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from tests.unit.builders import make_records, make_speeds
 
-from tunnelbench.analysis.ciphers import remarks
+from tunnelbench.analysis.ciphers import cipher_remarks
 from tunnelbench.analysis.summary import summarise
 from tunnelbench.model.cipher_speed import MASKED, PLAIN, CipherSpeed
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.reference import read_reference
-from tunnelbench.report.annexes import cipher_annex
+from tunnelbench.report.sections import cipher_section
 
 
 def published(acceleration: str) -> CipherSpeed:
@@ -23,48 +23,48 @@ def published(acceleration: str) -> CipherSpeed:
     return CipherSpeed("alix", ("router",), "aes-128-cbc", acceleration, 1, figures)
 
 
-def test_what_the_machine_tells_and_what_the_instructions_give() -> None:
-    said = remarks(make_speeds(), ())
+def test_facts_of_the_machine_and_of_its_instructions() -> None:
+    said = cipher_remarks(make_speeds(), ())
     assert said == (
         "bf-cbc, as it comes, threads: 1: unsupported",
-        "this machine (router, client, server), OpenSSL 3.0.19: its CPU tells aes pclmulqdq",
+        "this machine (router, client, server), OpenSSL 3.0.19: cipher instructions of the CPU: aes pclmulqdq",
         "aes-128-gcm on this machine: 5.00 times as fast with the AES instructions as without, at 1420 bytes",
     )
 
 
 def test_instructions_that_change_nothing_were_not_used() -> None:
     plain, masked, _ = make_speeds()
-    said = remarks((plain, replace(masked, bytes_per_s=plain.bytes_per_s)), ())
+    said = cipher_remarks((plain, replace(masked, bytes_per_s=plain.bytes_per_s)), ())
     assert said[-1].endswith("at 1420 bytes, so they were not used")
 
 
-def test_a_cpu_without_instructions_is_said_to_have_none() -> None:
+def test_a_cpu_without_cipher_instructions_is_reported() -> None:
     plain = replace(make_speeds()[0], flags=())
-    said = remarks((plain,), ())
-    assert said[0].endswith("its CPU tells no instructions for ciphers")
-    assert said[1] == "this machine: nothing to mask, AES is done without instructions of its own"
+    said = cipher_remarks((plain,), ())
+    assert said[0].endswith("cipher instructions of the CPU: none")
+    assert said[1] == "this machine: the CPU has no AES instructions, so none were masked"
     assert not any(MASKED in each for each in said)
 
 
-def test_offload_that_loses_at_small_blocks_is_told_with_its_blocks() -> None:
-    said = remarks((published(PLAIN), published("engine cryptodev")), ())
+def test_offload_that_is_slower_is_reported_with_its_blocks() -> None:
+    said = cipher_remarks((published(PLAIN), published("engine cryptodev")), ())
     assert (
         "aes-128-cbc, engine cryptodev, threads: 1: slower than without at 16, 64 bytes; 11.8% of the speed at 16 bytes"
         in said
     )
 
 
-def test_the_cipher_stands_beside_the_packets_of_the_tunnels_that_use_it() -> None:
-    said = [each for each in remarks(make_speeds(), summarise(make_records())) if "alone would take" in each]
+def test_the_time_of_a_cipher_is_compared_with_the_cost_of_a_packet() -> None:
+    said = [each for each in cipher_remarks(make_speeds(), summarise(make_records())) if "alone takes" in each]
     assert len(said) == 2, "the largest payload, each way"
-    assert said[0].startswith("openvpn AES-128-GCM, 1448 in: aes-128-gcm alone would take 1.77 us for a full packet;")
+    assert said[0].startswith("openvpn AES-128-GCM, 1448 in: aes-128-gcm alone takes 1.77 µs for a full packet;")
 
 
-def test_waiting_and_doubtful_speeds_are_told() -> None:
+def test_waits_and_doubtful_speeds_are_reported() -> None:
     check = Check("foreign-load", Verdict.DOUBTFUL, "other processes took 7.0% of a CPU (x 0.42 s)", 12)
     first, second, _ = make_speeds()
-    said = remarks((replace(first, waited_for_quiet_s=12.0), replace(second, checks=(check,))), ())
-    assert said[0] == "12 s went by in waiting for other load to end"
+    said = cipher_remarks((replace(first, waited_for_quiet_s=12.0), replace(second, checks=(check,))), ())
+    assert said[0] == "The run waited 12 s for background load to end"
     assert said[1] == f"aes-128-gcm, AES instructions masked, threads: 1: doubtful: {check.reason} (rule 12)"
-    (annex,) = cipher_annex((first, replace(second, checks=(check,))), ())
-    assert [row[1] for row in annex.rows] == [PLAIN, f"{MASKED} (doubtful)"]
+    (section,) = cipher_section((first, replace(second, checks=(check,))), ())
+    assert [row[1] for row in section.rows] == [PLAIN, f"{MASKED} (doubtful)"]

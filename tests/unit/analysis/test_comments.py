@@ -1,4 +1,4 @@
-"""Remarks beside a row."""
+"""Remarks on a row."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def test_a_row_that_ended_in_several_ways_says_each() -> None:
     assert comments_on(first, second) == ("void and refused: iperf3 died; went over TCP",)
 
 
-def test_line_speed_and_what_lies_above_it_are_told_apart() -> None:
+def test_line_speed_and_a_rate_above_it_have_different_comments() -> None:
     assert comments_on(make_trial(tcp=make_tcp(94e6, physical_limit_bps=94.15e6))) == ("line speed",)
     (remark,) = comments_on(make_trial(tcp=make_tcp(95.562e6, physical_limit_bps=94.15e6)))
-    assert remark == "doubtful: 1.50% above what the line can carry"
+    assert remark == "doubtful: 1.50% above the limit of the line"
 
 
 def test_a_tester_limited_row_gives_an_extrapolated_capacity_and_calls_it_so() -> None:
@@ -48,11 +48,11 @@ def test_the_payload_in_effect_is_named_where_it_is_another() -> None:
 
 def test_the_calibration_is_called_so() -> None:
     remarks = {comments(row) for row in summarise(make_records()) if row.is_calibration}
-    assert remarks == {("calibration: the most that the testers can do",)}
+    assert remarks == {("calibration: maximum of the testers",)}
 
 
 def test_a_missing_baseline_is_named() -> None:
-    assert comments_on(make_trial(make_spec(1, 1, "vxlan"))) == ("no baseline that counts",)
+    assert comments_on(make_trial(make_spec(1, 1, "vxlan"))) == ("no baseline trial counts",)
 
 
 def test_trials_left_out_and_doubtful_ones_are_counted_and_their_checks_named() -> None:
@@ -61,7 +61,7 @@ def test_trials_left_out_and_doubtful_ones_are_counted_and_their_checks_named() 
         make_trial(make_spec(2, 2), checks=(STALL,)),
         make_trial(make_spec(3, 3), outcome=Outcome.VOID, reason="iperf3 died"),
     )
-    assert comments_on(*trials) == ("2 of 3 trials count", "doubts: stalls")
+    assert comments_on(*trials) == ("1 of 3 trials left out", "warnings: stalls")
 
 
 def test_every_row_without_figures_has_a_remark() -> None:

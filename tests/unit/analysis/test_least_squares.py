@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import linalg, special, stats
+from scipy import linalg, stats
 
-from tunnelbench.analysis.least_squares import fit, incomplete_beta, student_t_quantile
+from tunnelbench.analysis.least_squares import fit, student_t_quantile
 
 FACTORS = st.floats(-50, 50).map(lambda value: round(value, 3))
 
@@ -72,11 +72,6 @@ def test_what_does_not_determine_the_values_is_refused(rows: list[list[float]]) 
 def test_the_quantile_of_student_is_that_of_scipy(probability: float, freedom: int) -> None:
     expected = float(stats.t.ppf(probability, freedom))
     assert math.isclose(student_t_quantile(probability, freedom), expected, rel_tol=1e-7, abs_tol=1e-7)
-
-
-@given(st.floats(0, 1), st.floats(0.5, 200), st.floats(0.5, 200))
-def test_the_incomplete_beta_function_is_that_of_scipy(x: float, a: float, b: float) -> None:
-    assert math.isclose(incomplete_beta(x, a, b), float(special.betainc(a, b, x)), rel_tol=1e-8, abs_tol=1e-12)
 
 
 @pytest.mark.parametrize(("probability", "freedom"), [(0.4, 3), (1.0, 3), (0.9, 0)])

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.soak_builders import PPS, make_chunks, make_part, make_reading, make_soak, sample_soak
 from tests.unit.udp_builders import make_counts
 
-from tunnelbench.analysis.memory import Growth, Samples
+from tunnelbench.analysis.memory import Growth, MemorySamples
 from tunnelbench.analysis.soak import SoakSummary, in_words, summarise_soak
 from tunnelbench.model.soak import SoakEvent, SoakReading
 
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 def summary_of(*readings: SoakReading, lost: int | None = None) -> SoakSummary:
-    """Of one part; `lost`: in all, by the counts of its end, which nobody noted where it is None."""
+    """Return a soak of one part; `lost` is the total in its final counts, and None if these are missing."""
     counts = None
     if lost is not None:
         sent = sum(reading.sent_packets for reading in readings)
@@ -97,7 +97,7 @@ def test_a_gap_is_no_loss_and_ends_a_stretch() -> None:
 
 def trend(growth_bytes_per_s: float, duration_s: int, noise_bytes: int = 0) -> Growth:
     random = Random(1)
-    samples = Samples()
+    samples = MemorySamples()
     for second in range(0, duration_s, 5):
         size = 9 * MIB + growth_bytes_per_s * second + random.uniform(-noise_bytes, noise_bytes)
         samples.take(second, {"router/openvpn": int(size) // 4096 * 4096})
@@ -116,14 +116,14 @@ def trend(growth_bytes_per_s: float, duration_s: int, noise_bytes: int = 0) -> G
         (4.0, 604_800, 40_000, Growth.GROWS),
     ],
 )
-def test_memory_grows_or_does_not_or_nobody_can_tell(
+def test_memory_grows_or_does_not_or_the_trend_is_unknown(
     growth_bytes_per_s: float, duration_s: int, noise_bytes: int, expected: Growth
 ) -> None:
     assert trend(growth_bytes_per_s, duration_s, noise_bytes) is expected
 
 
 def test_what_a_program_takes_while_it_warms_up_is_no_growth() -> None:
-    samples = Samples()
+    samples = MemorySamples()
     for second in range(0, 10_000, 5):
         samples.take(second, {"router/openvpn": 9 * MIB + min(second, 600) * 1000})
     (found,) = samples.trends()

@@ -17,7 +17,6 @@ from tunnelbench.analysis.statistics import (
     bootstrap_interval,
     estimate,
     median,
-    tie,
 )
 
 values = st.floats(min_value=-1e12, max_value=1e12)
@@ -62,13 +61,13 @@ def test_the_interval_of_many_repeats_is_narrower_than_their_range() -> None:
 
 @given(st.lists(values, min_size=1, max_size=12), st.lists(values, min_size=1, max_size=12))
 def test_a_tie_is_mutual(first: list[float], second: list[float]) -> None:
-    assert tie(first, second) == tie(second, first)
+    assert estimate(first).ties_with(estimate(second)) == estimate(second).ties_with(estimate(first))
 
 
 @given(st.lists(values, min_size=1, max_size=12), st.integers(min_value=1, max_value=100))
 def test_a_sample_ties_with_itself_and_not_with_one_beyond_its_range(sample: list[float], distance: int) -> None:
-    assert tie(sample, sample)
-    assert not tie(sample, [max(sample) + distance] * len(sample))
+    assert estimate(sample).ties_with(estimate(sample))
+    assert not estimate(sample).ties_with(estimate([max(sample) + distance] * len(sample)))
 
 
 @pytest.mark.parametrize(
@@ -82,4 +81,4 @@ def test_a_sample_ties_with_itself_and_not_with_one_beyond_its_range(sample: lis
     ],
 )
 def test_a_difference_inside_the_spread_is_a_tie(first: list[float], second: list[float], expected: bool) -> None:
-    assert tie(first, second) is expected
+    assert estimate(first).ties_with(estimate(second)) is expected

@@ -9,8 +9,9 @@ from tests.unit.builders import make_plan, make_proof, make_records, make_spec, 
 
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row, TrialClass, summarise, trial_class
+from tunnelbench.model.counters import Ping
 from tunnelbench.model.plan import Direction
-from tunnelbench.model.result import Check, Outcome, Ping, TcpMeasurement, TrialRecord, Verdict
+from tunnelbench.model.result import Check, Outcome, TcpMeasurement, TrialRecord, Verdict
 
 LIMITED = Check("tester-limited", Verdict.DOUBTFUL, "the testers' CPU was 97% busy", 6)
 FOREIGN = Check("foreign-load", Verdict.VOID, "other processes took 9% of a CPU", 12)
@@ -224,7 +225,7 @@ class TestBestOfAGroup:
     def test_a_tunnel_without_rivals_is_not_the_best(self) -> None:
         assert row_of(summarise(rounds_of("vxlan", [300e6])), "vxlan").best == frozenset()
 
-    def test_throughput_is_not_ranked_beside_a_tester_limited_row(self) -> None:
+    def test_throughput_is_not_ranked_in_a_group_with_a_tester_limited_row(self) -> None:
         rows = summarise(
             rounds_of("vxlan", [300e6] * 2, cpu_s_per_million_packets=6)
             + rounds_of("wireguard-go", [100e6] * 2, first=11, checks=(LIMITED,), cpu_s_per_million_packets=20)

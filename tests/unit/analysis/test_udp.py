@@ -24,7 +24,7 @@ def row(rows: tuple[UdpRow, ...], tunnel: str, test: Test, load: str = "", paylo
 
 def trial(udp: UdpMeasurement, test: Test, load: str = "", tunnel: str = "none", round_number: int = 1) -> TrialRecord:
     spec = replace(make_spec(round_number, round_number, tunnel, 18), test=test, load=load)
-    return replace(make_trial(spec), tcp=None, udp=udp)
+    return replace(make_trial(spec), measurement=udp)
 
 
 def test_each_test_and_load_has_a_row_and_tcp_none() -> None:
@@ -118,7 +118,7 @@ def test_trials_without_a_figure_say_why() -> None:
     assert refused.classes[Outcome.REFUSED] == 1  # type: ignore[index]
 
 
-def test_rates_are_told_in_payload_and_on_the_cable() -> None:
+def test_rates_are_given_as_payload_and_on_the_cable() -> None:
     found = row(summarise_udp(make_udp_records()), "none", Test.RATE, "5000")
     assert found.frame_bytes == 64
     assert found.payload_bps(1000) == 18 * 8 * 1000

@@ -1,13 +1,19 @@
-"""`clean` and the store: runs that were killed are marked, those of others are not."""
+"""`clean`: runs that were killed are marked and removed, and odd entries among their files do no harm."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.postgresql import cluster
 from tests.unit.builders import make_run
 
+from tunnelbench import cli
 from tunnelbench.cli.clean import clean_run, mark_as_killed, store_of
 from tunnelbench.store import Store
 
@@ -20,7 +26,8 @@ def statuses(place: str) -> dict[str, str]:
 def begin(place: str, *run_ids: str) -> None:
     with Store.open(place) as store:
         for run_id in run_ids:
-            store.begin_run(make_run(run_id=run_id, status="running", ended_at=None))
+            started_at = "2125-03-14T10:00:00+00:00"  # after the start of a server
+            store.begin_run(make_run(run_id=run_id, started_at=started_at, status="running", ended_at=None))
 
 
 def test_runs_under_way_in_a_file_were_killed_for_nobody_else_measures_here(tmp_path: Path) -> None:
@@ -33,12 +40,17 @@ def test_runs_under_way_in_a_file_were_killed_for_nobody_else_measures_here(tmp_
     assert mark_as_killed(place, []) == []
 
 
-def test_on_a_server_only_runs_that_were_left_here_are_marked() -> None:
+def test_on_a_server_runs_that_other_machines_measure_stay_as_they_are() -> None:
     with cluster() as server:
         url = server.new_database()
-        begin(url, "a", "b")
-        assert mark_as_killed(url, ["a"]) == ["a"]
-        assert statuses(url) == {"a": "killed", "b": "running"}
+        begin(url, "a", "b", "c")
+        with Store.open(url) as left_here, Store.open(url) as elsewhere:
+            with left_here.holding("a"), elsewhere.holding("b"):  # of "a", the server has not noticed the end
+                assert mark_as_killed(url, ["a"]) == ["c", "a"]
+                assert statuses(url) == {"a": "killed", "b": "running", "c": "killed"}
+            listed = CliRunner().invoke(cli.main, ["list", "runs", "--store", url])
+            assert "run b was killed; tunnelbench run --resume b on its machine measures the rest" in listed.stderr
+            assert statuses(url)["b"] == "killed"
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
@@ -47,7 +59,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not place.exists()
 
 
-def test_a_folder_is_emptied_but_for_the_name_of_its_store_and_links_are_not_followed(
+def test_a_folder_is_emptied_except_its_store_name_and_links_are_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tunnelbench.cli.clean.RUN_FOLDER", tmp_path / "run")
@@ -67,3 +79,150 @@ def test_a_folder_is_emptied_but_for_the_name_of_its_store_and_links_are_not_fol
     assert "with its keys and configurations" in said
     assert [entry.name for entry in folder.iterdir()] == ["store"]
     assert (elsewhere / "precious").read_text() == "somebody's"
+
+
+RUN_ID = "20250314-092653-abcdef"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of all runs, with one that was killed after the odd one."""
+    place = tmp_path / "runs"
+    for module in ("clean", "run_lock", "run"):
+        monkeypatch.setattr(f"tunnelbench.cli.{module}.RUN_FOLDER", place)
+    (place / "20250314-100000-fedcba").mkdir(parents=True)
+    return place
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A folder of somebody else, which must be the same after the test."""
+    place = tmp_path / "elsewhere"
+    (place / "inner").mkdir(parents=True)
+    (place / "inner" / "precious").write_text("somebody's")
+    (place / "changes").write_text('[["touch", "' + str(tmp_path / "touched") + '"]]\n')
+    yield place
+    assert (place / "inner" / "precious").read_text() == "somebody's"
+    assert (place / "changes").exists()
+    assert not (tmp_path / "touched").exists()
+
+
+def clean(folder: Path) -> Result:
+    return CliRunner().invoke(cli.main, ["clean", "--store", str(folder.parent / "results.sqlite")])
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("target", ["", "inner/precious", "no such file"])
+def test_a_link_among_the_runs_is_deleted_and_its_target_stays(folder: Path, elsewhere: Path, target: str) -> None:
+    (folder / RUN_ID).symlink_to(elsewhere / target)
+    cleaned = clean(folder)
+    assert (cleaned.exit_code, cleaned.exception) == (0, None)
+    assert [entry.name for entry in folder.iterdir()] == ["lock"]
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("kind", ["fifo", "file", "store is a fifo", "store is a link", "bytes", "store of bytes",
+                                  "changes of bytes", "immense name"])  # fmt: skip
+def test_an_odd_entry_among_the_runs_is_deleted_like_others(folder: Path, elsewhere: Path, kind: str) -> None:
+    run = folder / RUN_ID
+    if kind in {"fifo", "file"}:
+        os.mkfifo(run) if kind == "fifo" else run.write_text("a file")
+    else:
+        run.mkdir()
+        if kind == "store is a fifo":
+            os.mkfifo(run / "store")
+        elif kind == "store is a link":
+            (run / "store").symlink_to(elsewhere / "inner" / "precious")
+        elif kind == "bytes":
+            Path(os.fsdecode(bytes(run) + b"/\xff\xfe")).write_text("a file")
+            Path(os.fsdecode(bytes(folder) + b"/\xff")).mkdir()
+        elif kind == "immense name":
+            (run / ("n" * 255)).mkdir()
+        else:
+            (run / kind.split(maxsplit=1)[0]).write_bytes(b"/\xff\xfe\n")
+    cleaned = clean(folder)
+    assert (cleaned.exit_code, cleaned.exception) == (0, None), cleaned.stderr
+    assert {entry.name for entry in folder.iterdir()} <= {"lock", "\udcff"}
+
+
+@pytest.mark.lab
+def test_a_mount_among_the_files_of_a_run_is_named_and_the_rest_is_cleaned(folder: Path, elsewhere: Path) -> None:
+    mounted = folder / RUN_ID / "a mount"
+    mounted.mkdir(parents=True)
+    subprocess.run(["mount", "--bind", elsewhere, mounted], check=True)
+    try:
+        cleaned = clean(folder)
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+    assert cleaned.exit_code == 3
+    assert f"tunnelbench: {mounted} is a mount point in the folder of a run\nhint: umount" in cleaned.stderr
+    assert cleaned.stderr.count("mount point") == 1
+    assert {entry.name for entry in folder.iterdir()} == {"lock", RUN_ID}
+    assert clean(folder).exit_code == 0
+    assert [entry.name for entry in folder.iterdir()] == ["lock"]
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_a_lock_that_is_no_file_is_refused_in_a_sentence(folder: Path, elsewhere: Path, kind: str) -> None:
+    lock = folder / "lock"
+    if kind == "link":
+        lock.symlink_to(elsewhere / "inner" / "precious")
+    elif kind == "fifo":
+        os.mkfifo(lock)
+    else:
+        lock.mkdir()
+    refused = clean(folder)
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert refused.stderr.startswith(f"tunnelbench: {lock} ")
+    assert refused.stderr.endswith("hint: move it away\n")
+
+
+def fill(path: Path) -> None:
+    """Write a file until its file system has no room."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+
+
+@pytest.mark.lab
+def test_a_run_folder_without_room_can_be_cleaned(folder: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", folder], check=True)
+    try:
+        run = folder / RUN_ID
+        run.mkdir()
+        fill(run / "filler")
+        cleaned = clean(folder)
+        assert (cleaned.exit_code, cleaned.exception) == (0, None), cleaned.stderr
+        assert [entry.name for entry in folder.iterdir()] == ["lock"]
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("room_bytes", [0, 8192])
+def test_a_run_without_room_for_its_files_ends_in_a_sentence(folder: Path, room_bytes: int) -> None:
+    (folder / "20250314-100000-fedcba").rmdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", folder], check=True)
+    try:
+        fill(folder / "filler")
+        os.truncate(folder / "filler", (folder / "filler").stat().st_size - room_bytes)
+        place = str(folder.parent / "results.sqlite")
+        ended = CliRunner().invoke(cli.main, ["run", "quick", "--set", "quiet_wait_s=0", "--store", place])
+        assert ended.exit_code == 3, ended.stderr
+        assert "No space left on device" in ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert {entry.name for entry in folder.iterdir()} == {"lock", "filler"}
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.lab
+def test_undo_commands_in_a_folder_that_others_could_write_are_not_run(folder: Path, tmp_path: Path) -> None:
+    (folder / RUN_ID).mkdir()
+    (folder / RUN_ID / "changes").write_text('[["touch", "' + str(tmp_path / "touched") + '"]]\n')
+    folder.chmod(0o777)
+    cleaned = clean(folder)
+    assert cleaned.exit_code == 3
+    assert "others can write to it" in cleaned.stderr
+    assert not (tmp_path / "touched").exists()

@@ -1,4 +1,4 @@
-"""`tunnelbench compare` sets two results side by side and fails where it was told to."""
+"""`tunnelbench compare` compares two results, and fails at a regression if asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.builders import make_records, make_run, make_tcp
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 
 from tunnelbench.model.result import TrialRecord
-from tunnelbench.report.sheet import SHEET_FORMATS
+from tunnelbench.report.formats import sheet_format_names
 
 EARLY, LATE = "20250601-000000-early", "20250602-000000-late"
 
@@ -23,7 +23,7 @@ def slower(record: TrialRecord) -> TrialRecord:
         return record
     cost = record.tcp.cpu_s_per_million_packets or 0.0
     bps, payload = record.tcp.throughput_bps * 0.9, record.tcp.mss_bytes or 0
-    return replace(record, tcp=make_tcp(bps, payload_bytes=payload, cpu_s_per_million_packets=cost / 0.9))
+    return replace(record, measurement=make_tcp(bps, payload_bytes=payload, cpu_s_per_million_packets=cost / 0.9))
 
 
 @pytest.fixture
@@ -37,14 +37,17 @@ def runs(home: Path) -> Path:
     return home
 
 
-@pytest.mark.parametrize("name", SHEET_FORMATS)
+@pytest.mark.parametrize("name", sheet_format_names())
 def test_every_format_says_the_same(
     type_in: CommandLine, runs: Path, tmp_path: Path, file_regression: FileRegressionFixture, name: str
 ) -> None:
     out = tmp_path / "out"
-    result = type_in("compare", EARLY, LATE, "--fail-on-regression", "5", "--format", name, "-o", out)
+    result = type_in("compare", EARLY, LATE, "--fail-on-regression", "5", "--full", "--format", name, "-o", out)
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "")
-    file_regression.check(out.read_bytes().decode().replace("\r\n", "\n"), extension=f".{name}")
+    text = out.read_bytes().decode()
+    if name == "html":  # without the scripts and the style
+        text = text[text.index("<body>") : text.index('<script type="application/json" id="chart-config">')]
+    file_regression.check(text.replace("\r\n", "\n"), extension=f".{name}")
 
 
 def test_only_what_is_worse_by_more_than_was_allowed_fails(type_in: CommandLine, runs: Path) -> None:
@@ -80,7 +83,7 @@ def test_two_tunnels_of_one_run_are_compared_round_by_round(type_in: CommandLine
     tested = [row for row in found["rows"] if row["p"] is not None]
     assert {(row["tunnel"], row["tunnel_in_b"]) for row in tested} == {("vxlan", "tinc AES-128-CBC, SHA-1")}
     assert all(row["verdict"] in {"slower", "dearer"} for row in tested)
-    text = type_in("compare", "last#vxlan", "last#tinc AES-128-CBC, SHA-1").stdout
+    text = type_in("compare", "last#vxlan", "last#tinc AES-128-CBC, SHA-1", "--full").stdout
     assert "Two tunnels of one run" in text
     assert "signed-rank" in text
 
@@ -102,16 +105,50 @@ def test_a_gate_over_too_few_rounds_of_one_run_says_how_many_it_needs(type_in: C
 def test_a_gate_that_could_not_fail_is_refused(type_in: CommandLine, store: Path) -> None:
     result = type_in("compare", RUN_ID, RUN_ID, "--fail-on-regression", "5")
     assert result.exit_code == 2
-    assert "no row can be tested" in result.stderr
+    assert "no row can be tested: the runs have too few rounds" in result.stderr
     assert "Nothing is tested" in result.stdout
 
 
 def test_a_run_stands_beside_a_published_result(
     type_in: CommandLine, store: Path, file_regression: FileRegressionFixture
 ) -> None:
-    result = type_in("compare", "last", "wr841n-2014", columns=100)
+    result = type_in("compare", "last", "wr841n-2014", "--full", columns=100)
     assert result.exit_code == 0
     file_regression.check(result.stdout, extension=".txt")
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize(("a", "b"), [(EARLY, LATE), (f"{LATE}#openvpn", f"{LATE}#tinc"), (LATE, "wr841n-2014")])
+def test_the_first_screen_has_at_most_40_lines(  # noqa: PLR0917 - fixtures and parameters
+    type_in: CommandLine, runs: Path, file_regression: FileRegressionFixture, a: str, b: str, columns: int
+) -> None:
+    text = type_in("compare", a, b, columns=columns).stdout
+    assert len(text.splitlines()) <= 40
+    assert max(map(len, text.splitlines())) <= columns
+    file_regression.check(text, extension=".txt")
+
+
+def test_the_first_screen_explains_pairs_and_limited_rates(type_in: CommandLine, runs: Path) -> None:
+    paired = " ".join(type_in("compare", f"{LATE}#wireguard-go", f"{LATE}#vxlan").stdout.split())
+    assert "B against A: median of the quotients of all rounds." in paired
+    assert "all rounds agree" in paired
+    assert "spreads" not in paired
+    unpaired = " ".join(type_in("compare", EARLY, LATE).stdout.split())
+    assert "Medians." in unpaired
+    assert "tester-limited on both sides" in unpaired
+
+
+@pytest.mark.parametrize(("wanted", "name"), [
+    ("openvpn", "openvpn AES-128-GCM"), ("OpenVPN", "openvpn AES-128-GCM"), ("tinc aes", "tinc AES-128-CBC, SHA-1"),
+    ("openvpn none, none", "openvpn none, none"),
+])  # fmt: skip
+def test_a_tunnel_is_found_by_kind_or_the_beginning_of_its_name(
+    type_in: CommandLine, store: Path, wanted: str, name: str
+) -> None:
+    found = json.loads(type_in("compare", "last#vxlan", f"last#{wanted}", "--json").stdout)
+    assert {row["tunnel_in_b"] for row in found["rows"]} == {name}
+    is_ambiguous = wanted.lower() == "openvpn"
+    assert any("fits 2 tunnels, and this is" in remark for remark in found["b"]["remarks"]) == is_ambiguous
 
 
 def test_two_published_results_need_no_store(type_in: CommandLine, home: Path) -> None:
@@ -130,13 +167,13 @@ def test_what_is_not_comparable_is_refused(type_in: CommandLine, store: Path) ->
 def test_nan_is_no_percentage(type_in: CommandLine, store: Path) -> None:
     result = type_in("compare", "last", "last", "--fail-on-regression", "nan")
     assert result.exit_code == 2
-    assert "nan is no finite number" in result.stderr
+    assert "nan is not a finite number" in result.stderr
 
 
 def test_a_reference_is_not_denied_where_it_cannot_be_taken_apart(type_in: CommandLine, store: Path) -> None:
     apart = type_in("compare", "wr841n-2014#openvpn", "last")
     assert apart.exit_code == 2
-    assert "is a reference: RUN#TUNNEL takes a run" in apart.stderr
+    assert "is a reference: RUN#TUNNEL needs a run" in apart.stderr
     no_run = type_in("compare", "run:wr841n-2014", "last")
     assert no_run.exit_code == 2
     assert "is no run" in no_run.stderr

@@ -1,25 +1,30 @@
-"""`tunnelbench doctor` tells what is missing and what mends it, and never fails for what is missing."""
+"""`tunnelbench doctor` lists what is missing and how to get it, and never fails for what is missing."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.unit.cli.conftest import CommandLine
+from tests.unit.tunnel.fakes import FakeHost
 
-from tunnelbench.cli import doctor
-from tunnelbench.cli.elsewhere import OPENWRT_PACKAGES
-from tunnelbench.cli.needs import requirements
-from tunnelbench.host import readiness
+from tunnelbench.cli import doctor, doctor_remote
+from tunnelbench.cli.availability import needs
+from tunnelbench.host import preflight
 from tunnelbench.host.facts import machine_facts
+from tunnelbench.host.leased_host import LeasedHost
+from tunnelbench.host.preflight import PreflightResult, Status
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
-from tunnelbench.host.readiness import Finding, Status
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.plan import read_testbed
+from tunnelbench.qemu import image as images
+from tunnelbench.qemu.image import Image
+from tunnelbench.testbed import KINDS
 from tunnelbench.traffic import engine
-from tunnelbench.tunnel import adapters
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +53,7 @@ def test_a_machine_that_can_run_everything_is_ready(type_in: CommandLine) -> Non
 def test_what_only_other_tunnels_need_is_absent_and_no_failure(
     type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lacks(_host: object, link_type: str) -> bool:
+    def lacks(_host: object, link_type: str, *_: str) -> bool:
         return link_type != "wireguard"
 
     monkeypatch.setattr("tunnelbench.host.host.Host.has_link_type", lacks)
@@ -60,10 +65,10 @@ def test_what_only_other_tunnels_need_is_absent_and_no_failure(
 
 @pytest.mark.lab
 def test_a_feature_that_the_quick_plan_needs_is_missing(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunnelbench.host.host.Host.has_link_type", lambda _host, link_type: link_type != "vxlan")
+    monkeypatch.setattr("tunnelbench.host.host.Host.has_link_type", lambda _host, link_type, *_: link_type != "vxlan")
     result = type_in("doctor")
     assert result.exit_code == 3
-    assert "Not ready for a run of the plan quick; missing: vxlan\n" in result.stdout
+    assert result.stdout.splitlines()[-2:] == ["Not ready for tunnelbench run quick", "Missing: vxlan"]
 
 
 def test_on_a_bare_machine_one_command_installs_it_all(
@@ -73,8 +78,53 @@ def test_on_a_bare_machine_one_command_installs_it_all(
     result = type_in("doctor", columns=300)
     assert result.exit_code == 3
     last = result.stdout.splitlines()[-1]
-    assert last.startswith("mend: apt-get install ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn")
-    assert set(last.split()[3:]) >= set(REQUIRED_PROGRAMS.values())
+    assert last.startswith("apt-get install ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn")
+    assert set(last.split()[2:]) >= set(REQUIRED_PROGRAMS.values())
+
+
+def test_a_virtual_router_without_qemu_is_not_ready(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    result = type_in("doctor", "wr841n", "--on", "malta", columns=300)
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 3
+    assert lines[-3] == "Not ready for tunnelbench run wr841n --on malta"
+    assert {"openssh-client", "qemu-system-mips", "openssl"} <= set(lines[-1].split())
+    assert "xl2tpd" not in lines[-1], "both ends of the tunnel are virtual machines"
+    here = type_in("doctor", columns=300).stdout
+    assert "qemu-system-mips" not in here, "the plan quick runs without a virtual router"
+
+
+def test_an_image_of_another_recipe_is_built_again_so_that_its_programs_are_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cached = Image(tmp_path, "6.1", (), "recipe of an earlier version")
+    monkeypatch.setattr(images, "cached_image", lambda _: cached)
+    status = {each.name: each.status for each in doctor.guest_programs(read_testbed("malta", KINDS).testbed)}
+    assert {status[name] for name in images.BUILD_PROGRAMS} == {Status.MISSING}
+
+
+def test_only_what_is_missing_is_listed_unless_all_is_asked_for(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    short, whole = (type_in("doctor", *words, columns=300).stdout for words in ([], ["--all"]))
+    assert short.splitlines()[3] == "Missing"
+    assert " absent " not in short
+    assert " absent " in whole
+    assert "; --all lists them." in short
+
+
+def test_a_plan_of_udp_needs_the_engine(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise CannotHere("it is missing", "install TunnelBench from its wheel")
+
+    monkeypatch.setattr(engine, "locate", nowhere)
+    for plan, status in (("quick", "absent"), ("udp", "missing")):
+        assert findings(type_in("doctor", plan, "--json").stdout)[engine.PROGRAM]["status"] == status
 
 
 def test_a_testbed_that_was_asked_for_is_what_it_is_ready_for_and_takes_no_cpu_here(
@@ -84,16 +134,18 @@ def test_a_testbed_that_was_asked_for_is_what_it_is_ready_for_and_takes_no_cpu_h
     file.write_text('kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n')
     asked: list[TestbedSpec] = []
 
-    def examine(spec: TestbedSpec) -> dict[str, list[Finding]]:
+    def examine(spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
         asked.append(spec)
         return {}
 
-    monkeypatch.setattr("tunnelbench.cli.elsewhere.examine", examine)
+    monkeypatch.setattr("tunnelbench.cli.doctor_remote.examine", examine)
+    monkeypatch.setattr(doctor, "lacking", lambda _: [])
     found = json.loads(type_in("doctor", "--json", "--on", str(file)).stdout)
     assert "CPUs" not in {each["name"] for each in found["machine"]}
     assert [spec.router.access.host for spec in asked if spec.router] == ["root@192.168.1.1"]
-    (line,) = doctor.verdict([Finding("root", Status.OK, "", "")], "my.toml")
-    assert str(line) == "Ready for a run of the plan quick: tunnelbench run quick --on my.toml"
+    assert found["run"] == f"tunnelbench run quick --on {file}"
+    (line,) = doctor.verdict([PreflightResult("root", Status.OK, "", "")], "tunnelbench run")
+    assert str(line) == "Ready: tunnelbench run"
 
 
 def test_without_root_it_says_so_and_the_kernel_is_unknown(
@@ -121,8 +173,8 @@ def test_too_few_cpus_are_said(cpus: list[int], status: Status, found: str) -> N
 
 
 def test_a_program_s_name_cannot_steer_the_terminal(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    hostile = Finding("other load", Status.WARNING, "50%", "a\x1b[31mb\nc", "kill\x07 it")
-    monkeypatch.setattr(readiness, "foreign_load", lambda *_: hostile)
+    hostile = PreflightResult("other load", Status.WARNING, "50%", "a\x1b[31mb\nc", "kill\x07 it")
+    monkeypatch.setattr(preflight, "foreign_load", lambda *_: hostile)
     text = type_in("doctor").stdout
     assert text.replace("\n", "").isprintable()
     assert "50%; a [31mb c" in text
@@ -151,15 +203,15 @@ def test_an_engine_that_is_missing_is_absent_with_what_brings_it(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         ("exit 3", "ended with status 3"),
-        ("echo hello", "does not say what it is"),
+        ("echo hello", "does not report its version"),
         ("""echo '{"type": "hello", "protocol": 99}'""", "speaks protocol 99, not 1"),
     ],
 )
-def test_an_engine_that_does_not_answer_as_it_should_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+def test_an_engine_that_does_not_answer_as_it_should_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: str
 ) -> None:
     path = tmp_path / "engine"
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -167,13 +219,33 @@ def test_an_engine_that_does_not_answer_as_it_should_is_told(
     monkeypatch.setattr(engine, "locate", lambda: str(path))
     found = doctor.packet_engine()
     assert found.status is Status.ABSENT
-    assert told in found.found
-    assert found.remedy.startswith("install TunnelBench anew")
+    assert expected in found.found
+    assert found.remedy.startswith("reinstall TunnelBench")
 
 
-def test_every_requirement_of_a_tunnel_has_a_package_of_openwrt_or_is_known_to_have_none() -> None:
-    needed = {each.what for kind in adapters() for each in requirements(kind) if not each.makes_keys}
-    of_busybox, of_version_1 = {"/sbin/ifconfig"}, {"the program edge", "the program supernode"}
-    nowhere = {"the program wireguard-go", "boringtun-cli"}
-    assert needed - OPENWRT_PACKAGES.keys() == nowhere | of_busybox | of_version_1
-    assert OPENWRT_PACKAGES.keys() - needed == set()
+def test_a_requirement_names_the_packages_that_bring_it_on_openwrt() -> None:
+    named = {requirement.what: requirement.openwrt for requirement, _ in needs(is_controller=False)}
+    assert named["/dev/net/tun"] == "kmod-tun"
+    assert named["the program openvpn"] == "openvpn-openssl"
+    assert named["the kernel's vxlan"] == "kmod-vxlan ip-full"
+    assert named["the kernel's wireguard"] == "kmod-wireguard"
+    assert (named["the program wireguard-go"], named["boringtun-cli"]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("manager", "requirement", "remedy"),
+    [
+        ("opkg", "the program openvpn", "opkg update && opkg install openvpn-openssl"),
+        ("apk", "the kernel's gre", "apk add kmod-gre ip-full"),
+        ("opkg", "the program wireguard-go", "no OpenWrt package with it is known"),
+        ("apt-get", "the program openvpn", "apt-get install openvpn"),
+    ],
+)
+def test_a_host_without_a_requirement_is_given_the_command_of_its_system(
+    manager: str, requirement: str, remedy: str, tmp_path: Path
+) -> None:
+    bare = FakeHost("router", tmp_path)
+    bare.programs, bare.link_types = set(), set()
+    found = {each.name: each for each in doctor_remote.tunnels(cast("LeasedHost", bare), manager)}
+    assert found[requirement].remedy == remedy
+    assert "the program openssl" not in found, "it only makes keys"

@@ -29,7 +29,7 @@ def test_what_is_left_out_is_said_and_the_file_is_imported_once(
     file, other = tmp_path / "run.json", tmp_path / "other.sqlite"
     result = type_in("export", "last", "--store", store, "-o", file)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "host name: 1 times, 1 different, such as attic.example.org" in result.stderr
+    assert "host name: 1 time, 1 different, such as attic.example.org" in result.stderr
     assert "output of a program:" in result.stderr
     assert "attic" not in file.read_text()
 
@@ -37,13 +37,13 @@ def test_what_is_left_out_is_said_and_the_file_is_imported_once(
     assert result.exit_code == 0, result.stderr
     run_id = result.stdout.strip()
     assert run_id.startswith("imported-")
-    assert "checksum and shape are right" in result.stderr
-    assert "by whom it was measured is not known" in result.stderr
-    assert "the audit found nothing wrong in its figures" in result.stderr
+    assert "checksum and shape are correct" in result.stderr
+    assert "the author is unknown" in result.stderr
+    assert "the audit found no error in the figures" in result.stderr
 
     again = type_in("import", file, "--store", other)
     assert again.exit_code == 2
-    assert f"it is stored already, as run {run_id}" in again.stderr
+    assert f"this run is already stored as {run_id}" in again.stderr
 
     assert json.loads(type_in("list", "runs", "--json", "--store", other).stdout)[0]["status"] == "imported"
     report = type_in("report", run_id, "--store", other)
@@ -70,7 +70,7 @@ def test_an_imported_run_does_not_go_on_here(type_in: CommandLine, tmp_path: Pat
     imported = type_in("import", file, "--store", store).stdout.strip()
     result = type_in("run", "--resume", imported, "--store", store)
     assert result.exit_code in {2, 3}
-    assert "was measured elsewhere" in result.stderr or result.exit_code == 3
+    assert "was measured on another machine" in result.stderr or result.exit_code == 3
 
 
 def test_an_export_without_a_file_goes_to_standard_output(type_in: CommandLine, store: Path) -> None:

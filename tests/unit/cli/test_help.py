@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tunnelbench import cli
+from tunnelbench.host.signals import AskedToEnd
 from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
 
 BUDGET_S = 0.150
@@ -31,10 +32,10 @@ def test_help_imports_nothing_heavy() -> None:
     modules = set(result.stderr.split())
     assert "click" in modules
     assert modules & HEAVY == set()
-    assert {name for name in modules if name.startswith("tunnelbench.cli.")} == {"tunnelbench.cli.telling"}
+    assert {name for name in modules if name.startswith("tunnelbench.cli.")} == {"tunnelbench.cli.stderr_messages"}
 
 
-def test_help_names_every_verb_and_its_time_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_verb_and_its_time_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     started = time.perf_counter()
     command = [sys.executable, "-c", "from tunnelbench.cli import main; main(['--help'])"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -48,11 +49,24 @@ def test_help_names_every_verb_and_its_time_is_told(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("name", sorted(cli.main.commands))
-def test_every_verb_is_there(name: str) -> None:
+def test_every_verb_is_there_and_states_the_exit_codes(name: str) -> None:
     result = CliRunner().invoke(cli.main, [name, "--help"])
     assert result.exception is None
     assert result.exit_code == ExitCode.DONE
     assert f"main {name}" in result.stdout
+    assert all(f"{code.value} " in result.stdout.split("Exit status: ")[1] for code in ExitCode)
+    assert CliRunner().invoke(cli.main, ["help", name]).stdout == result.stdout
+
+
+def test_help_without_a_verb_is_the_list_of_verbs() -> None:
+    assert CliRunner().invoke(cli.main, ["help"]).stdout == CliRunner().invoke(cli.main, ["--help"]).stdout
+    wrong = CliRunner().invoke(cli.main, ["help", "dance"])
+    assert (wrong.exit_code, wrong.stderr.splitlines()[0]) == (2, 'tunnelbench: there is no verb "dance"')
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_the_version_has_a_short_option(option: str) -> None:
+    assert CliRunner().invoke(cli.main, [option]).stdout.startswith("tunnelbench 0.")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +75,7 @@ def test_every_verb_is_there(name: str) -> None:
         (WrongInput("no such plan: quik", hint="see tunnelbench list plans"), 2,
          "tunnelbench: no such plan: quik\nhint: see tunnelbench list plans\n"),
         (CannotHere("openvpn is missing"), 3, "tunnelbench: openvpn is missing\n"),
-        (KeyboardInterrupt(), 130, "tunnelbench: interrupted\n"),
+        (AskedToEnd(), 130, "tunnelbench: interrupted\n"),
     ],
 )  # fmt: skip
 def test_a_user_error_is_a_sentence_a_hint_and_an_exit_code(
@@ -87,8 +101,9 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sigterm_unwinds_and_exits_with_143() -> None:
     script = """
-import os, signal, click
+import os, signal, sys, click
 from tunnelbench import cli
+from tunnelbench.host.signals import AskedToEnd
 
 @click.command()
 def command():
@@ -99,7 +114,8 @@ def command():
         print("taken down")
 
 cli.Verb.load = lambda self: command
-cli.main(["run"])
+sys.argv[1:] = ["run"]
+cli.main()
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (ExitCode.TERMINATED, "taken down\n")

@@ -65,7 +65,7 @@ def test_without_root_the_kernel_s_tunnels_are_unknown(type_in: CommandLine, mon
     as_user(monkeypatch)
     text = type_in("list", "tunnels", columns=120).stdout
     assert row(text, "vxlan")[1] == "unknown"
-    assert "the kernel's vxlan: unknown (only root can try it)" in text
+    assert "the kernel's vxlan: unknown (only root can test this)" in text
 
 
 def test_runs_come_newest_first(type_in: CommandLine, store: Path) -> None:
@@ -115,3 +115,10 @@ def test_a_hostile_run_is_one_harmless_line(type_in: CommandLine, home: Path) ->
     text = type_in("list", "runs", columns=100_000).stdout
     assert len(text.splitlines()) == 2
     assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("verb", [("list", "runs"), ("show", "last"), ("report", "last")])
+def test_a_store_in_the_home_of_an_unknown_user_is_a_users_error(type_in: CommandLine, verb: tuple[str, str]) -> None:
+    result = type_in(*verb, "--store", "~no-such-user/results.sqlite")
+    assert result.exit_code == 2
+    assert "~no-such-user/results.sqlite" in result.stderr

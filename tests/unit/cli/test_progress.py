@@ -1,11 +1,14 @@
-"""How long a run may still take."""
+"""The view of a run, and its expected time left."""
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 from tests.unit.builders import make_trial, make_tunnel
 
-from tunnelbench.cli.progress import Lines
+from tunnelbench.cli.progress import LiveView, PlainProgress
 from tunnelbench.model.plan import Plan, SoakTraffic, Test, UdpTraffic
 
 WEEK_S = 604_800.0
@@ -15,7 +18,7 @@ PLAN = Plan(
 
 
 def test_a_soak_that_is_to_come_counts_for_as_long_as_it_is() -> None:
-    progress = Lines(PLAN, to_stderr=True)
+    progress = PlainProgress(PLAN, to_stderr=True)
     assert progress.left_s == pytest.approx(PLAN.expected_duration_s())
     searches = [spec for spec in (*PLAN.calibrations(), *PLAN.trials()) if spec.test is not Test.SOAK]
     progress.know([make_trial(spec) for spec in searches])
@@ -23,7 +26,7 @@ def test_a_soak_that_is_to_come_counts_for_as_long_as_it_is() -> None:
 
 
 def test_the_time_of_the_present_trial_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    progress = Lines(PLAN, to_stderr=True)
+    progress = PlainProgress(PLAN, to_stderr=True)
     now_s = [1000.0]
     monkeypatch.setattr("tunnelbench.cli.progress.time.monotonic", lambda: now_s[0])
     before_s = progress.left_s
@@ -33,6 +36,18 @@ def test_the_time_of_the_present_trial_passes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_nothing_is_left_of_a_run_that_is_done() -> None:
-    progress = Lines(PLAN, to_stderr=True)
+    progress = PlainProgress(PLAN, to_stderr=True)
     progress.know([make_trial(spec) for spec in (*PLAN.calibrations(), *PLAN.trials())])
     assert progress.left_s == 0
+
+
+def test_the_live_view_escapes_what_a_program_has_printed() -> None:
+    view = LiveView(PLAN)
+    view.recent.append("void: it printed \x1b[2J\x1b]0;title\x07")
+    view.cipher_starts("aes \x9b2J")
+    output = io.StringIO()
+    Console(file=output, width=100, force_terminal=False).print(view._draw())
+    drawn = output.getvalue()
+    assert r"\x1b[2J\x1b]0;title\x07" in drawn
+    assert r"aes \x9b2J" in drawn
+    assert not {"\x1b", "\x07", "\x9b"} & set(drawn)

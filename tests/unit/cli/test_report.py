@@ -12,21 +12,31 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 from tests.unit.report.hostile import hostile_run
 
-from tunnelbench.report import FORMATS, render
+from tunnelbench.report import render
+from tunnelbench.report.formats import format_names
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", format_names())
 def test_every_format_is_what_the_renderer_makes(type_in: CommandLine, store: Path, name: str) -> None:
-    result = type_in("report", "last", "--format", name, columns=100)
-    assert result.exit_code == 0
-    assert result.stdout_bytes.decode() == render(make_run(), make_records(), name, 100)
+    for words, full in (([], False), (["--full"], True)):
+        result = type_in("report", "last", "--format", name, *words, columns=100)
+        assert result.exit_code == 0
+        assert result.stdout_bytes.decode() == render(make_run(), make_records(), name, 100, full=full)
 
 
 def test_the_terminal_is_the_default_and_json_has_a_flag(type_in: CommandLine, store: Path) -> None:
     assert type_in("report", RUN_ID).stdout == type_in("report", "last", "--format", "terminal").stdout
+    assert type_in("report").stdout == type_in("report", "last").stdout
     assert type_in("report", "last", "--json").stdout == type_in("report", "last", "--format", "json").stdout
     assert json.loads(type_in("report", "last", "--json").stdout)["trials"][0]["raw"]["ping"] == "100 received"
     assert type_in("report", "last", "--json", "--format", "csv").exit_code == 2
+
+
+def test_plaintext_is_recommended_only_if_it_is_allowed(type_in: CommandLine, store: Path) -> None:
+    for words, name in (([], "wireguard-go"), (["--allow-plaintext"], "vxlan")):
+        found = json.loads(type_in("report", "--json", "--target-mbps", "100", *words).stdout)["answer"]
+        assert found["recommended"] == name
+        assert name in type_in("report", "--target-mbps", "100", *words).stdout.splitlines()[3]
 
 
 def test_another_store_can_be_named(type_in: CommandLine, home: Path, tmp_path: Path) -> None:
@@ -38,10 +48,10 @@ def test_another_store_can_be_named(type_in: CommandLine, home: Path, tmp_path: 
 def test_an_unknown_format_lists_the_known_ones(type_in: CommandLine, store: Path) -> None:
     result = type_in("report", "last", "--format", "pdf")
     assert result.exit_code == 2
-    assert all(name in result.stderr for name in FORMATS)
+    assert all(name in result.stderr for name in format_names())
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", format_names())
 def test_a_file_has_the_same_text_and_nothing_is_left_beside_it(
     type_in: CommandLine, store: Path, tmp_path: Path, name: str
 ) -> None:
@@ -49,7 +59,7 @@ def test_a_file_has_the_same_text_and_nothing_is_left_beside_it(
     folder.mkdir()
     result = type_in("report", "last", "--format", name, "-o", folder / "report")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
-    assert (folder / "report").read_bytes().decode() == render(make_run(), make_records(), name)
+    assert (folder / "report").read_bytes().decode() == render(make_run(), make_records(), name, full=False)
     assert list(folder.iterdir()) == [folder / "report"]
 
 
@@ -127,8 +137,21 @@ def test_a_hostile_run_is_harmless(type_in: CommandLine, home: Path) -> None:
     assert type_in("report", "last").stdout.replace("\n", "").isprintable()
 
 
-def test_a_target_is_answered_for_every_tunnel(type_in: CommandLine, store: Path) -> None:
+def test_a_target_is_answered_for_every_encrypted_tunnel(type_in: CommandLine, store: Path) -> None:
     text = type_in("report", "last", "--target-mbps", "100", "--format", "markdown").stdout
-    assert "100 Mbit/s through vxlan: yes" in text
+    assert "100 Mbit/s through wireguard-go: yes" in text
+    assert "100 Mbit/s through vxlan" not in text
     assert "100 Mbit/s through" not in type_in("report", "last", "--format", "markdown").stdout
     assert type_in("report", "last", "--target-mbps", "0").exit_code == 2
+
+
+def test_output_into_a_current_folder_that_was_deleted_is_a_users_error(
+    type_in: CommandLine, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "current"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    result = type_in("report", "last", "--store", store, "--format", "html", "-o", "page.html")
+    assert result.exit_code == 3
+    assert "page.html cannot be written: there is no folder" in result.stderr

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine, keep
 
+from tunnelbench.host.python_packages import install_hint
 from tunnelbench.report.charts import charts
 from tunnelbench.report.document import compose
 
@@ -58,14 +59,14 @@ def test_a_file_in_place_of_the_folder_is_left_alone(type_in: CommandLine, few: 
     (tmp_path / "file").write_text("mine")
     result = type_in("report", "last", "--format", "svg", "-o", tmp_path / "file")
     assert result.exit_code == 2
-    assert "is no folder" in result.stderr
+    assert "is not a folder" in result.stderr
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_folder_that_cannot_be_made_is_named(type_in: CommandLine, few: set[str], tmp_path: Path) -> None:
     result = type_in("report", "last", "--format", "svg", "-o", tmp_path / "no" / "such")
     assert result.exit_code == 3
-    assert "cannot be made" in result.stderr
+    assert "cannot be created" in result.stderr
 
 
 def test_without_the_library_one_sentence_says_what_to_install(
@@ -75,5 +76,5 @@ def test_without_the_library_one_sentence_says_what_to_install(
     result = type_in("report", "last", "--format", "png", "-o", tmp_path / "charts")
     assert result.exit_code == 3
     assert "vl-convert-python, which is not installed" in result.stderr
-    assert "pip install 'tunnelbench[charts]'" in result.stderr
+    assert f"hint: {install_hint('vl-convert-python')}, or use --format html" in result.stderr
     assert not (tmp_path / "charts").exists()

@@ -14,22 +14,14 @@ from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 from tests.unit.report.hostile import hostile_run
 
 from tunnelbench.cli import show
+from tunnelbench.cli.availability import Availability, carried_by
 from tunnelbench.cli.details import plan as plan_details
 from tunnelbench.cli.details.tunnel import type_text
-from tunnelbench.cli.needs import Availability, carried_by
 from tunnelbench.guest.kernel import Kernel
-from tunnelbench.host.readiness import Finding, Status
+from tunnelbench.host.preflight import PreflightResult, Status
+from tunnelbench.model.counters import CpuUsage, PathCounters, Ping, Window
 from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, TcpTraffic, TunnelSpec
-from tunnelbench.model.result import (
-    Check,
-    CpuUsage,
-    Outcome,
-    PathCounters,
-    Ping,
-    TcpMeasurement,
-    Verdict,
-    Window,
-)
+from tunnelbench.model.result import Check, Outcome, TcpMeasurement, TrialRecord, Verdict
 from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.tunnel import PLANNED, adapters
 
@@ -56,7 +48,7 @@ def test_a_tunnel_that_is_not_available_says_what_it_lacks(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     text = type_in("show", "tinc").stdout
-    assert "Available here      no\n" in text
+    assert re.search(r"^ *Available here +no$", text, re.MULTILINE)
     assert "missing  the program tincd    apt-get install tinc\n" in text
 
 
@@ -70,7 +62,7 @@ def test_a_tunnel_that_is_not_available_says_what_it_lacks(
         ({}, "value"),
     ],
 )
-def test_a_type_is_told_in_words(schema: dict[str, object], words: str) -> None:
+def test_a_type_is_described_in_words(schema: dict[str, object], words: str) -> None:
     assert type_text(schema) == words
 
 
@@ -111,7 +103,7 @@ def test_a_file_is_a_plan_or_a_testbed_by_what_it_holds(type_in: CommandLine, tm
     assert "CPUs here     router_cpu = 99 is not a CPU" in text
 
 
-def test_a_wrong_file_is_told_with_all_its_errors(type_in: CommandLine, tmp_path: Path) -> None:
+def test_a_wrong_file_is_reported_with_all_its_errors(type_in: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text('rounds = 0\n[[tunnel]]\nkind = "vxlam"\n')
     result = type_in("show", tmp_path / "p.toml")
     assert (result.exit_code, result.stdout, result.stderr.count("p.toml:")) == (2, "", 2)
@@ -128,7 +120,7 @@ def test_a_testbed_is_shown_by_its_name(type_in: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("name", reference_names())
-def test_a_reference_is_shown_with_its_source_its_method_and_what_it_may_be_compared_with(
+def test_a_reference_is_shown_with_its_source_method_and_comparable_figures(
     type_in: CommandLine, home: Path, name: str
 ) -> None:
     reference = read_reference(name)
@@ -150,7 +142,7 @@ def test_figures_of_a_device_itself_are_labelled_wherever_they_are_shown(type_in
 # What a name means
 
 
-def test_an_unknown_name_is_told_with_what_is_near(type_in: CommandLine, home: Path) -> None:
+def test_an_unknown_name_is_reported_with_similar_names(type_in: CommandLine, home: Path) -> None:
     result = type_in("show", "OpenVPM")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(
@@ -170,7 +162,10 @@ def test_a_name_of_two_things_asks_which(type_in: CommandLine, monkeypatch: pyte
     monkeypatch.setattr(show, "shipped_plans", lambda: ["vxlan"])
     result = type_in("show", "vxlan")
     assert result.exit_code == 2
-    assert result.stderr == "tunnelbench: vxlan is a tunnel and a plan\nhint: say which one: tunnel:vxlan, plan:vxlan\n"
+    assert (
+        result.stderr
+        == "tunnelbench: vxlan is the name of a tunnel and of a plan\nhint: say which one: tunnel:vxlan, plan:vxlan\n"
+    )
     assert type_in("show", "tunnel:vxlan").exit_code == 0
 
 
@@ -225,6 +220,32 @@ def test_a_run_has_every_trial_with_every_check_and_figure(type_in: CommandLine,
         assert words in text
 
 
+@pytest.mark.parametrize(
+    "failed",
+    [
+        make_trial(outcome=Outcome.REFUSED, reason="no device"),
+        replace(make_trial(), checks=(Check("merged-frames", Verdict.VOID, "frames of 64 kB", rule=4),)),
+    ],
+    ids=["by an error", "by a check"],
+)
+def test_a_run_shows_the_last_lines_of_the_daemons_of_its_failed_trials(
+    type_in: CommandLine, home: Path, failed: TrialRecord
+) -> None:
+    log = "".join(f"line {number}\n" for number in range(8)) + "\033[2Jbad\n" + "x" * 1000
+    raw = {"router.0001-openvpn.log": log, "server.0002-openvpn.log": "", "client": "iperf3's JSON"}
+    good = replace(make_trial(make_spec(2)), raw={"router.0001-openvpn.log": "all is well"})
+    keep(home, make_run(), (replace(failed, raw=raw), good))
+    text = type_in("show", "last").stdout
+    shown = text[text.index("  end of router.0001-openvpn.log\n") :]
+    assert shown.startswith(
+        "  end of router.0001-openvpn.log\n    line 5\n    line 6\n    line 7\n    \\x1b[2Jbad\n    "
+        + "x" * 300
+        + "\n  end of server.0002-openvpn.log\n    no output\n"
+    )
+    assert not re.search("iperf3's JSON|all is well|line 4", text)
+    assert "line 0\n" in type_in("show", "last", "--trial", "1").stdout
+
+
 def test_every_field_of_a_measurement_is_shown(type_in: CommandLine, home: Path) -> None:
     keep(home, make_run(), (make_trial(),))
     text = type_in("show", "last").stdout
@@ -248,7 +269,7 @@ def test_a_trial_of_the_calibration_has_a_number_below_one(type_in: CommandLine,
     assert "Before the rounds: testers\n" in type_in("show", "last", "--trial", "-3").stdout
 
 
-def test_a_trial_that_is_not_there_is_told_with_those_that_are(type_in: CommandLine, store: Path) -> None:
+def test_a_missing_trial_is_reported_with_those_that_exist(type_in: CommandLine, store: Path) -> None:
     numbers = [record.spec.sequence for record in make_records()]
     result = type_in("show", "last", "--trial", "970")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -279,7 +300,7 @@ def test_a_hostile_run_is_harmless(type_in: CommandLine, home: Path) -> None:
 @pytest.mark.parametrize(
     ("modules", "words"),
     [
-        (None, "perhaps Debian's: run on the testbed netns-debian, which fetches it, and see"),
+        (None, "perhaps Debian's: a run on the testbed netns-debian fetches that kernel and shows it"),
         ("kernel/net/ipv4/ip_gre.ko:\n", "Debian's, 6.1.0-1-amd64, inside a guest: run on the testbed netns-debian"),
         ("kernel/net/ipv4/ipip.ko:\n", "neither this machine's nor Debian's, 6.1.0-1-amd64"),
     ],
@@ -290,13 +311,13 @@ def test_a_tunnel_whose_module_is_missing_here_says_which_kernel_would_carry_it(
     kernel = Kernel("6.1.0-1-amd64", tmp_path / "vmlinuz", tmp_path)
     kernel.modules.mkdir(parents=True)
     (kernel.modules / "modules.dep").write_text(modules or "")
-    monkeypatch.setattr("tunnelbench.cli.needs.cached_kernel", lambda: kernel if modules else None)
-    missing = Finding("the kernel's gre", Status.MISSING, "", "for gre", "modprobe ip_gre")
+    monkeypatch.setattr("tunnelbench.cli.availability.cached_kernel", lambda: kernel if modules else None)
+    missing = PreflightResult("the kernel's gre", Status.MISSING, "", "for gre", "modprobe ip_gre")
     assert carried_by("gre", Availability("no", (missing,))) == words
 
 
 def test_a_tunnel_that_can_be_had_here_is_carried_by_this_machines_kernel() -> None:
     assert carried_by("gre", Availability("yes")).startswith("this machine's, ")
     assert carried_by("openvpn-dco", Availability("no adapter yet")) == "none: there is no adapter yet"
-    missing = Finding("the program tincd", Status.MISSING, "", "for tinc", "apt-get install tinc")
-    assert carried_by("tinc", Availability("no", (missing,))) == "this machine's, or another, once the rest is here"
+    missing = PreflightResult("the program tincd", Status.MISSING, "", "for tinc", "apt-get install tinc")
+    assert carried_by("tinc", Availability("no", (missing,))) == "unknown until the other requirements are installed"

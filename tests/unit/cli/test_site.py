@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
+from tunnelbench.cli.site import LIST
 from tunnelbench.report.exchange import export
 
 
@@ -34,7 +36,7 @@ def test_the_same_files_give_the_same_site_in_place_of_the_old_one(
     result = type_in("site", folder, *files)
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"{folder}/index.html\n"
-    assert "9 runs, 8 published results; 1 files hold a run that another one holds, too" in result.stderr
+    assert "9 runs, 8 published results; 1 files were left out: another file has the same run" in result.stderr
     before = content(folder)
     assert len([name for name in before if name.startswith("runs/") and name.endswith(".html")]) == 9
     assert type_in("site", folder, *reversed(files)).exit_code == 0
@@ -45,19 +47,54 @@ def test_the_same_files_give_the_same_site_in_place_of_the_old_one(
 
 
 @pytest.mark.parametrize("number", [0, 9])
-def test_a_file_that_is_wrong_leaves_the_old_site(
+def test_a_file_that_is_wrong_is_named_and_left_out(
     type_in: CommandLine, tmp_path: Path, files: list[Path], number: int
+) -> None:
+    folder = tmp_path / "site"
+    wrong = files[number]
+    wrong.write_text(wrong.read_text().replace("quick", "slick"), encoding="utf-8")
+    result = type_in("site", folder, *files)
+    assert result.exit_code == 1
+    assert f"skipped: {wrong}: its checksum does not match" in result.stderr
+    assert len([name for name in content(folder) if name.startswith("runs/")]) == 2 * (8 if number == 0 else 9)
+
+
+def test_a_site_of_wrong_files_alone_leaves_the_old_site(
+    type_in: CommandLine, tmp_path: Path, files: list[Path]
 ) -> None:
     folder = tmp_path / "site"
     assert type_in("site", folder, files[0]).exit_code == 0
     before = content(folder)
-    wrong = files[number]
-    wrong.write_text(wrong.read_text().replace("quick", "slick"), encoding="utf-8")
-    result = type_in("site", folder, *files)
+    files[1].write_text("{}", encoding="utf-8")
+    result = type_in("site", folder, files[1])
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"tunnelbench: {wrong}: its checksum does not match")
     assert content(folder) == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".site")] == []
+
+
+@pytest.mark.parametrize("name", ["letter.txt", "index.html", "runs/mine.html"])
+def test_a_planted_list_does_not_make_files_of_others_a_site(
+    type_in: CommandLine, tmp_path: Path, files: list[Path], name: str
+) -> None:
+    folder = tmp_path / "home"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text("dear", encoding="utf-8")
+    for entry in (name, f"{name} ", f"{name} {'0' * 64}", f"letter.txt {sha256(b'dear').hexdigest()}"):
+        (folder / LIST).write_text(f"{entry}\n", encoding="utf-8")
+        result = type_in("site", folder, files[0])
+        assert result.exit_code == 2
+        assert f"not part of a site: {name}" in result.stderr
+        assert (folder / name).read_text(encoding="utf-8") == "dear"
+
+
+def test_a_page_that_was_changed_by_hand_is_not_deleted(
+    type_in: CommandLine, tmp_path: Path, files: list[Path]
+) -> None:
+    folder = tmp_path / "site"
+    assert type_in("site", folder, files[0]).exit_code == 0
+    (folder / "index.html").write_text("mine", encoding="utf-8")
+    assert "not part of a site: index.html" in type_in("site", folder, files[0]).stderr
+    assert (folder / "index.html").read_text(encoding="utf-8") == "mine"
 
 
 def test_a_folder_with_files_of_others_is_refused(type_in: CommandLine, tmp_path: Path, files: list[Path]) -> None:
@@ -66,7 +103,7 @@ def test_a_folder_with_files_of_others_is_refused(type_in: CommandLine, tmp_path
     (folder / "letters" / "mother.txt").write_text("dear", encoding="utf-8")
     result = type_in("site", folder, files[0])
     assert result.exit_code == 2
-    assert "holds files that are no part of a site: letters/mother.txt" in result.stderr
+    assert "has files that are not part of a site: letters/mother.txt" in result.stderr
     assert content(folder) == {"letters/mother.txt": b"dear"}
 
 
@@ -78,17 +115,17 @@ def test_a_file_that_somebody_put_into_a_site_is_not_deleted(
     (folder / "runs" / "mine.html").symlink_to(files[1])
     result = type_in("site", folder, files[0])
     assert result.exit_code == 2
-    assert "no part of a site: runs/mine.html" in result.stderr
+    assert "not part of a site: runs/mine.html" in result.stderr
     assert (folder / "runs" / "mine.html").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(type_in: CommandLine, tmp_path: Path, files: list[Path]) -> None:
     result = type_in("site", tmp_path / "no" / "site", files[0])
     assert result.exit_code == 3
-    assert "there is no folder to make it in" in result.stderr
+    assert "its parent folder does not exist" in result.stderr
     result = type_in("site", files[1], files[0])
     assert result.exit_code == 2
-    assert "is no folder" in result.stderr
+    assert "is not a folder" in result.stderr
 
 
 def test_what_is_given_of_devices_is_read_from_a_file(type_in: CommandLine, tmp_path: Path, files: list[Path]) -> None:
@@ -96,7 +133,7 @@ def test_what_is_given_of_devices_is_read_from_a_file(type_in: CommandLine, tmp_
     given.write_text('["AMD EPYC 7B13 (virtual)"]\nprice = "5 EUR"\n["Nobody\'s"]\nwatts = "1 W"\n', encoding="utf-8")
     result = type_in("site", tmp_path / "site", files[0], "--devices", given)
     assert result.exit_code == 0, result.stderr
-    assert "no run is of Nobody's" in result.stderr
+    assert "names the device Nobody's, but no run was measured on it" in result.stderr
     (page,) = (tmp_path / "site" / "devices").glob("amd-epyc-7b13-virtual-*.html")
     assert "5 EUR" in page.read_text()
     for text in ("x = 1", "[box]\nprice = 5", "[box]\ncolour = 'red'", "[["):

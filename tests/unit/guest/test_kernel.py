@@ -11,6 +11,7 @@ import pytest
 from tunnelbench.guest import kernel as kernels
 from tunnelbench.guest.kernel import Kernel, cached_kernel, find_kernel
 from tunnelbench.guest.machine import INIT, Accelerator, _adapted, left_guests
+from tunnelbench.host.cache import COMPLETE_FILE
 from tunnelbench.model.errors import CannotHere
 
 
@@ -53,7 +54,7 @@ def mark(kernel: Kernel) -> None:
         "image": f"boot/{kernel.image.name}",
         "sha256": kernels._fingerprint(kernel),
     }
-    (kernel.root / kernels.MARK).write_text(json.dumps(content))
+    (kernel.root / COMPLETE_FILE).write_text(json.dumps(content))
 
 
 def test_a_kernel_is_found_in_the_cache_only_when_it_is_there_whole(cache: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_kernel_is_found_in_the_cache_only_when_it_is_there_whole(cache: Path)
 
 
 @pytest.mark.parametrize(
-    "damaged", ["boot/vmlinuz-6.1.0-1-amd64", "lib/modules/6.1.0-1-amd64/modules.dep", kernels.MARK]
+    "damaged", ["boot/vmlinuz-6.1.0-1-amd64", "lib/modules/6.1.0-1-amd64/modules.dep", COMPLETE_FILE]
 )
 def test_a_damaged_kernel_is_as_good_as_none(cache: Path, damaged: str) -> None:
     kernel = put_kernel(cache)
@@ -102,8 +103,17 @@ WRONG = {
 }
 
 
+def test_a_kernel_in_a_folder_with_a_blank_is_refused(tmp_path: Path) -> None:
+    boot = tmp_path / "my kernels" / "boot"
+    boot.mkdir(parents=True)
+    (boot / "vmlinuz-1").write_bytes(image_of("1"))
+    (boot.parent / "lib/modules/1").mkdir(parents=True)
+    with pytest.raises(CannotHere, match="a blank in its path"):
+        find_kernel(str(boot / "vmlinuz-1"))
+
+
 @pytest.mark.parametrize("name", WRONG)
-def test_a_path_that_cannot_be_booted_is_told_in_a_sentence(name: str, tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_booted_is_reported_in_a_sentence(name: str, tmp_path: Path) -> None:
     boot = tmp_path / "boot"
     boot.mkdir()
     boot.joinpath("text").write_text("vmlinuz\n" * 200)
@@ -116,7 +126,7 @@ def test_a_path_that_cannot_be_booted_is_told_in_a_sentence(name: str, tmp_path:
     assert caught.value.hint
 
 
-def test_modules_that_no_guest_would_see_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_that_no_guest_would_see_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
     monkeypatch.setattr(kernels, "UNSEEN", (str(tmp_path),))
     kernel = put_kernel(tmp_path)
@@ -130,7 +140,7 @@ def test_without_apt_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPa
         find_kernel("debian")
 
 
-def test_qemu_is_told_kvm_or_nothing_our_first_process_and_to_write_no_status() -> None:
+def test_qemu_gets_kvm_or_nothing_our_first_process_and_no_status_file() -> None:
     assert _adapted("accel=kvm:tcg", INIT, {}) == "accel=kvm"
     assert _adapted("file,id=ret,path=/tmp/x", INIT, {}) == "null,id=ret"
     assert _adapted("file,id=stdout,path=/proc/self/fd/1", INIT, {}) == "file,id=stdout,path=/proc/self/fd/1"

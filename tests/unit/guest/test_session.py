@@ -1,4 +1,4 @@
-"""A run whose testbed is inside a guest, with guests that say what they are told to."""
+"""A run whose testbed is inside a guest, with guests that send given messages."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.lab.bench import Watcher
 from tests.unit.builders import make_tcp
+from tests.watcher import Watcher
 
-from tunnelbench.guest import wire
+from tunnelbench.guest import protocol
 from tunnelbench.guest.kernel import Kernel
 from tunnelbench.guest.machine import Accelerator, CpuWait, Guest, GuestDied
 from tunnelbench.guest.session import GuestKernel, GuestRun, check_guest_cpus
+from tunnelbench.measure.request import ResultsInMemory, RunRequest, RunSink
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.plan import Direction, Plan, TcpTraffic, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.testbed import open_testbed
 
 PLAN = Plan(
     "p",
@@ -38,18 +40,18 @@ class FakeGuest:
 
     def __init__(self, words: Words) -> None:
         self.words = words
-        self.sent: list[wire.Job] = []
+        self.sent: list[protocol.GuestJob] = []
 
     def send(self, text: bytes) -> None:
-        message = wire.message(text)
+        message = protocol.message(text)
         assert message is not None
-        self.sent.append(wire.load(wire.JOB, message["job"]))
+        self.sent.append(protocol.load(protocol.JOB, message["job"]))
 
-    def messages(self) -> Iterator[wire.Message]:
+    def messages(self) -> Iterator[protocol.Message]:
         for word in self.words:
             if isinstance(word, GuestDied):
                 raise word
-            message = wire.message(word)
+            message = protocol.message(word)
             assert message is not None
             yield message
 
@@ -76,31 +78,28 @@ def measured(spec: TrialSpec) -> TrialRecord:
 
 
 def word(record: TrialRecord) -> bytes:
-    return wire.line(wire.RECORD, record=wire.dump(wire.TRIAL, record))
+    return protocol.line(protocol.RECORD, record=protocol.dump(protocol.TRIAL, record))
 
 
-DONE = wire.line(wire.DONE)
+DONE = protocol.line(protocol.DONE)
 
 
 def make_run(*guests: FakeGuest, known: list[TrialRecord] | None = None) -> tuple[FakeRun, list[TrialRecord], Watcher]:
-    stored: list[TrialRecord] = []
-    watcher = Watcher()
-    testbed = TestbedSpec("t", "netns", kernel="debian")
-    run = FakeRun(
-        PLAN, testbed, GUEST, "20250314-092653-abcdef", Path("/nowhere"), stored.append, watcher,
-        lambda _: None, known or [], [], list(guests),
-    )  # fmt: skip
-    return run, stored, watcher
+    results, watcher = ResultsInMemory(), Watcher()
+    spec = TestbedSpec("t", "netns", kernel="debian")
+    testbed = open_testbed(spec, "20250314-092653-abcdef", Path("/nowhere"))
+    run = FakeRun(GUEST, RunRequest(PLAN, testbed, known or ()), RunSink(results, watcher), list(guests))
+    return run, results.trials, watcher
 
 
 def test_each_trial_is_stored_when_it_arrives_and_the_observer_hears_of_everything() -> None:
     records = [measured(spec) for spec in all_specs()]
     said: Words = [
-        wire.line(wire.ALIVE),
-        wire.line(wire.COMES_UP, tunnel="gre", round=2),
-        wire.line(wire.SECOND, rate_bps=5.0),
-        wire.line(wire.WAITED, seconds=1.5),
-        wire.line(wire.CIPHER, cipher="aes"),
+        protocol.line(protocol.ALIVE),
+        protocol.line(protocol.COMES_UP, tunnel="gre", round=2),
+        protocol.line(protocol.SECOND, rate_bps=5.0),
+        protocol.line(protocol.WAITED, seconds=1.5),
+        protocol.line(protocol.CIPHER, cipher="aes"),
         *(word(record) for record in records),
         DONE,
     ]
@@ -152,15 +151,15 @@ def test_what_was_measured_before_is_handed_to_the_guest_without_raw_output() ->
     assert guest.sent[0].known == (first,)
 
 
-def test_what_a_guest_cannot_do_is_told_as_if_it_were_here() -> None:
-    run, _, _ = make_run(FakeGuest([wire.line(wire.CANNOT, message="no veth", hint="get one")]))
+def test_an_error_of_a_guest_is_reported_like_one_of_this_machine() -> None:
+    run, _, _ = make_run(FakeGuest([protocol.line(protocol.CANNOT, message="no veth", hint="get one")]))
     with pytest.raises(CannotHere, match="no veth") as caught:
         run.run()
     assert caught.value.hint == "get one"
 
 
 def test_a_bug_inside_keeps_its_traceback() -> None:
-    run, _, _ = make_run(FakeGuest([wire.line(wire.BUG, traceback="Traceback: ZeroDivisionError")]))
+    run, _, _ = make_run(FakeGuest([protocol.line(protocol.BUG, traceback="Traceback: ZeroDivisionError")]))
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         run.run()
 
@@ -176,9 +175,9 @@ def test_a_measured_trial_has_that_check_and_one_without_figures_has_not() -> No
     specs = all_specs()
     failed = TrialRecord(specs[0], Outcome.VOID, "no", "a", "b")
     said: Words = [
-        wire.line(wire.STARTS, sequence=specs[0].sequence),
+        protocol.line(protocol.STARTS, sequence=specs[0].sequence),
         word(failed),
-        wire.line(wire.STARTS, sequence=specs[1].sequence),
+        protocol.line(protocol.STARTS, sequence=specs[1].sequence),
         word(measured(specs[1])),
         *(word(measured(spec)) for spec in specs[2:]),
         DONE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tunnelbench.host.command import CommandFailed, Daemon, run_command, undisturbed
+from tunnelbench.host.command import CommandFailed, page, run_command
+from tunnelbench.host.daemon import Daemon, deaths
+from tunnelbench.host.signals import undisturbed
 from tunnelbench.model.errors import CannotHere, ExitCode
 
 DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
@@ -78,7 +81,7 @@ def test_output_that_is_no_utf_8_is_still_read() -> None:
     assert run_command(["printf", r"a\377b"]).stdout == "a\ufffdb"
 
 
-def test_a_command_that_fails_is_told_with_its_last_words_so_that_a_person_can_paste_it() -> None:
+def test_a_failed_command_is_reported_with_its_last_output_ready_to_paste() -> None:
     script = "for n in 1 2 3 4 5; do echo line $n >&2; done; exit 3"
     with pytest.raises(CommandFailed) as caught:
         run_command(["sh", "-c", script])
@@ -87,7 +90,7 @@ def test_a_command_that_fails_is_told_with_its_last_words_so_that_a_person_can_p
     assert caught.value.exit_code is ExitCode.CANNOT
 
 
-def test_a_command_that_fails_in_silence_is_told_so() -> None:
+def test_a_command_that_fails_without_output_is_reported_as_such() -> None:
     with pytest.raises(CommandFailed, match="`false` ended with status 1: no output"):
         run_command(["false"])
 
@@ -100,6 +103,16 @@ def test_a_program_that_is_missing_is_named() -> None:
     with pytest.raises(CannotHere, match="the program `no-such-program` is missing") as caught:
         run_command(["no-such-program", "--help"])
     assert caught.value.hint
+
+
+def test_a_program_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF of another machine")
+    program.chmod(0o755)
+    with pytest.raises(CannotHere, match=f"the program `{program}` cannot be started: Exec format error"):
+        run_command([program.as_posix()])
+    with pytest.raises(CannotHere, match="the program `true` cannot be started: Argument list too long"):
+        run_command(["true", "x" * 3_000_000])
 
 
 def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
@@ -142,12 +155,47 @@ def test_commands_are_logged_so_that_a_person_can_paste_them(
     caplog: pytest.LogCaptureFixture, log_path: Path, daemons: list[Daemon]
 ) -> None:
     with caplog.at_level(logging.INFO, "tunnelbench.command"):
-        run_command(["echo", "two words", "$HOME"])
-        daemons.append(Daemon(["sleep", "60"], log_path))
-    assert [record.getMessage() for record in caplog.records] == [
-        "echo 'two words' '$HOME'",
-        f"sleep 60 >{log_path} 2>&1 &",
+        run_command(["echo", "two words", "$HOME"], stdin="a secret", host="router")
+        run_command(["sh", "-c", "exit 3"], check=False)
+        with pytest.raises(CommandFailed):
+            run_command(["sleep", "60"], timeout_s=0.2)
+        with pytest.raises(CannotHere):
+            run_command(["no-such-program"])
+        daemon = Daemon(["sleep", "60"], log_path, "sleeper", host="server")
+        pid = daemon.process.pid
+        daemon.kill()
+    said = [re.sub(r"\d+\.\d{3} s$", "TIME", record.getMessage()) for record in caplog.records]
+    assert said == [
+        "echo 'two words' '$HOME'  # router: status 0, TIME",
+        "sh -c 'exit 3'  # controller: status 3, TIME",
+        "sleep 60  # controller: did not end in 0.2 s, TIME",
+        "no-such-program  # controller: did not start, or was interrupted, TIME",
+        f"sleep 60 >{log_path} 2>&1 &  # server: process {pid}",
+        f"# server: sleeper, process {pid}: signal 9, TIME",
     ]
+    assert all(subprocess.run(["bash", "-n", "-c", line], check=False).returncode == 0 for line in said)
+
+
+def test_daemons_that_have_ended_are_named_in_the_order_of_their_deaths(tmp_path: Path, daemons: list[Daemon]) -> None:
+    waits_s = {"later": "0.6", "alive": "60", "first": "0.1"}
+    daemons += [
+        Daemon(["sh", "-c", f"seq 4; sleep {wait_s}"], tmp_path / f"{name}.log", name)
+        for name, wait_s in waits_s.items()
+    ]
+    assert deaths("now", ("router", daemons[1:2]), ("server", ())) == ""
+    assert all(daemons[number].wait(10) for number in (0, 2))
+    said = deaths("now", ("router", daemons[:2]), ("server", daemons[2:]))
+    assert re.fullmatch(
+        r"first on the server ended now; last: 2 / 3 / 4; "
+        r"later on the router ended 0\.\d\d s later; last: 2 / 3 / 4",
+        said,
+    )
+
+
+def test_the_last_lines_of_a_failed_program_cannot_steer_a_terminal() -> None:
+    with pytest.raises(CommandFailed) as caught:
+        run_command(["sh", "-c", r"printf 'a\n\033[2Jb\n' >&2; exit 1"])
+    assert caught.value.message.endswith("status 1: a / \\x1b[2Jb")
 
 
 def test_what_a_daemon_prints_is_waited_for(log_path: Path, daemons: list[Daemon]) -> None:
@@ -188,6 +236,22 @@ def test_only_the_end_of_a_long_output_is_kept_in_view(log_path: Path) -> None:
     assert len(daemon.output()) == 100_004
 
 
+def test_an_output_of_megabytes_is_read_whole(log_path: Path) -> None:
+    daemon = Daemon(["sh", "-c", "echo first; yes | head -c 3000000"], log_path)
+    assert daemon.wait(10)
+    assert daemon.output() == "first\n" + "y\n" * 1_500_000
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [("kill -KILL $$", "SIGKILL"), ("exit 137", "SIGKILL"), ("exit 3", ""), ("exit 255", ""), ("true", "")],
+)
+def test_the_signal_that_ended_a_daemon_is_known_by_name(script: str, name: str, log_path: Path) -> None:
+    daemon = Daemon(["sh", "-c", script], log_path)
+    assert daemon.wait(10)
+    assert daemon.killed_by == name
+
+
 def test_a_daemon_whose_program_is_missing_says_so_in_its_output(log_path: Path) -> None:
     daemon = Daemon(["no-such-program"], log_path)
     assert daemon.wait(10)
@@ -199,7 +263,7 @@ def test_a_daemon_is_called_by_its_name_or_else_by_its_log(log_path: Path, daemo
     assert [daemon.name for daemon in daemons] == ["0001-program", "sleeper"]
 
 
-def test_waiting_for_the_end_of_a_daemon_tells_whether_it_came(log_path: Path, daemons: list[Daemon]) -> None:
+def test_waiting_for_the_end_of_a_daemon_returns_true_if_it_came(log_path: Path, daemons: list[Daemon]) -> None:
     daemons.append(
         Daemon(["sh", "-c", "trap 'echo interrupted; exit' INT; echo ready; while :; do sleep 0.05; done"], log_path)
     )
@@ -237,14 +301,15 @@ def test_stopping_a_daemon_ends_its_children_too_and_twice_does_no_harm(tmp_path
     assert not daemon.is_running
 
 
-def test_a_daemon_that_never_ends_to_print_is_ended_and_that_is_told(
+def test_a_daemon_that_never_stops_printing_is_ended_and_reported(
     log_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunnelbench.host.command.FILE_LIMIT_BYTES", 3_000_000)
+    for module in ("command", "daemon"):
+        monkeypatch.setattr(f"tunnelbench.host.{module}.FILE_LIMIT_BYTES", 3_000_000)
     daemon = Daemon(["yes", "some words"], log_path)
     assert daemon.wait(20)
     assert log_path.stat().st_size < 1_000_000_000  # the limit is set once it runs; without it that takes a second
-    assert daemon.last_line() == "it printed more than 3 MB"
+    assert daemon.last_line() == "it was ended because it printed more than 3 MB"
 
 
 def test_a_daemons_last_line_cannot_steer_a_terminal_or_fill_it(log_path: Path) -> None:
@@ -254,7 +319,7 @@ def test_a_daemons_last_line_cannot_steer_a_terminal_or_fill_it(log_path: Path) 
     assert len(daemon.last_line()) < 320
 
 
-def test_what_a_daemon_printed_after_a_mark_is_told(log_path: Path) -> None:
+def test_the_output_of_a_daemon_after_a_mark_is_returned(log_path: Path) -> None:
     daemon = Daemon(["sh", "-c", "echo before; read _ || echo after"], log_path)
     assert daemon.wait(5)
     size_bytes = len("before\n")
@@ -278,7 +343,7 @@ def test_a_daemon_dies_with_its_controller_though_that_is_killed_outright(tmp_pa
     script = """
 import sys, time
 from pathlib import Path
-from tunnelbench.host.command import Daemon
+from tunnelbench.host.daemon import Daemon
 daemon = Daemon(["sleep", "60"], Path(sys.argv[1]))
 while Path(f"/proc/{daemon.pid}/comm").read_text() != "sleep\\n":
     time.sleep(0.01)
@@ -300,7 +365,7 @@ def test_signals_that_ask_to_end_are_heard_only_after_the_taking_down(number: si
     heard: list[str] = []
     previous = signal.signal(number, lambda *_: heard.append("signal"))
     try:
-        with undisturbed():
+        with undisturbed:
             signal.raise_signal(number)
             heard.append("taken down")
         assert heard == ["taken down", "signal"]
@@ -314,7 +379,7 @@ def test_a_ctrl_c_while_an_error_takes_everything_down_is_heard_after_it() -> No
     reached = []
 
     def fail() -> None:
-        with undisturbed():
+        with undisturbed:
             try:
                 raise ValueError("the error")
             finally:
@@ -331,8 +396,8 @@ def test_one_taking_down_inside_another_holds_signals_back_until_the_outer_is_do
     reached = []
 
     def take_down() -> None:
-        with undisturbed():
-            with undisturbed():
+        with undisturbed:
+            with undisturbed:
                 signal.raise_signal(signal.SIGINT)
                 reached.append("inner")
             reached.append("outer")
@@ -347,7 +412,7 @@ def test_a_thread_that_is_not_the_main_one_takes_down_without_touching_signals()
     inside = []
 
     def take_down() -> None:
-        with undisturbed():
+        with undisturbed:
             inside.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=take_down)
@@ -370,3 +435,28 @@ def test_a_number_that_is_a_strangers_by_now_is_not_killed(log_path: Path) -> No
         daemon.stop()
         assert stranger.poll() is None
         stranger.kill()
+
+
+def test_programs_start_in_the_root_folder(
+    tmp_path: Path, log_path: Path, daemons: list[Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["pwd", "-P"]).stdout == "/\n"
+    daemons.append(Daemon(["pwd", "-P"], log_path))
+    assert daemons[0].wait(20)
+    assert daemons[0].output() == "/\n"
+
+
+def test_ctrl_c_in_a_pager_reaches_the_pager_alone(tmp_path: Path) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\nkill -INT $PPID\ncat >{tmp_path}/read\ngrep SigIgn /proc/$$/status >{tmp_path}/end\n")
+    pager.chmod(0o700)
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    page([str(pager)], "a line\n", {})
+    assert heard == []
+    assert (tmp_path / "read").read_text() == "a line\n"
+    ignored = int((tmp_path / "end").read_text().split()[1], 16)
+    assert not ignored & 1 << (signal.SIGINT - 1), "Ctrl-C ends a pager that does not handle it"
+    signal.raise_signal(signal.SIGINT)
+    assert heard == [signal.SIGINT]

@@ -1,4 +1,4 @@
-"""What is told of a machine."""
+"""Facts of a machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def facts_with(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> dict[s
     return machine_facts()
 
 
-def test_a_machine_tells_its_kernel_and_cpus_and_nothing_that_names_it() -> None:
+def test_facts_have_kernel_and_cpus_and_no_name_of_the_machine() -> None:
     found = machine_facts()
     assert found["kernel"] == platform.release()
     assert found["cpus"] >= 1
@@ -44,7 +44,7 @@ def test_crypto_instructions_and_virtualisation_are_read_from_cpuinfo(monkeypatc
     assert found["cpu_mhz"] == 2200.214
 
 
-def test_a_machine_that_tells_little_gives_few_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_reports_little_gives_few_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     found = facts_with(monkeypatch, {"/proc/cpuinfo": MIPS})
     assert found["cpu_model"] == "MIPS 24Kc V7.4"
     assert "crypto_instructions" not in found

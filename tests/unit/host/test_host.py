@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tunnelbench.host.host import LocalHost, NamespaceHost
+from tunnelbench.host.host import LocalHost, make_private
+from tunnelbench.host.namespace import NamespaceHost
+from tunnelbench.model.errors import CannotHere
 
 
 def mode(path: Path) -> int:
@@ -68,3 +71,57 @@ def test_commands_run_in_the_namespace_on_the_cpus_of_the_host(tmp_path: Path) -
         "ip", "netns", "exec", "tb-abc-router", "taskset", "-c", "2,3", "iperf3", "-s",
     ]  # fmt: skip
     assert host.command(["ip", "link"]) == ["ip", "-n", "tb-abc-router", "link"]
+
+
+def test_a_private_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    before = os.umask(0)
+    try:
+        make_private(folder)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o755)
+    make_private(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def others_can_write(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def group_can_write(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o770)
+
+
+def is_a_link(folder: Path) -> None:
+    folder.symlink_to(folder.parent)
+
+
+@pytest.mark.parametrize("plant", [others_can_write, group_can_write, is_a_link, Path.touch])
+def test_a_folder_of_runs_that_others_could_have_filled_is_refused(
+    tmp_path: Path, plant: Callable[[Path], None]
+) -> None:
+    plant(tmp_path / "runs")
+    with pytest.raises(CannotHere, match="is not used, because"):
+        make_private(tmp_path / "runs")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a folder of root's")
+def test_a_user_hears_that_only_root_can_use_the_folder_of_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_private(tmp_path / "runs")
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    with pytest.raises(CannotHere, match="only root can use"):
+        make_private(tmp_path / "runs")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_runs_of_another_user_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir(mode=0o700)
+    os.chown(tmp_path / "runs", 65534, 65534)
+    with pytest.raises(CannotHere, match="belongs to another user"):
+        make_private(tmp_path / "runs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -24,9 +25,12 @@ from tunnelbench.host.procfs import (
     DeviceCounters,
     ProcessCpu,
     all_processes,
+    allowed_cpus,
     descendants,
     foreign_cpu_s,
+    hidden_user_s,
     parse_cpu_list,
+    parse_cpu_mask,
     parse_net_dev,
     parse_snmp,
     parse_stat,
@@ -54,7 +58,7 @@ def test_cpu_numbers_have_gaps_and_several_digits() -> None:
     ]
 
 
-def test_times_are_told_in_seconds() -> None:
+def test_times_are_in_seconds() -> None:
     ticks_in_a_second = os.sysconf("SC_CLK_TCK")
     line = "cpu0 " + " ".join(str(count * ticks_in_a_second) for count in (1, 2, 3, 4, 5, 6, 7, 8))
     assert parse_stat(line)[0] == CpuTimes(user_s=3, system_s=3, idle_s=9, softirq_s=13, steal_s=8)
@@ -245,7 +249,7 @@ def act(machine: Machine, actions: list[tuple[str, int, int]]) -> None:
 # A child that has waited for one of its own before the first reading ends after it.
 @example([("fork", 3, 1), ("fork", 4, 1), ("run", 5, 200), ("run", 4, 100), ("end", 5, 1)], [("end", 4, 1)])
 @given(ACTIONS, ACTIONS)
-def test_foreign_time_is_what_strangers_used_between_the_readings_whoever_began_or_ended(
+def test_background_load_counts_processes_that_start_or_end_between_readings(
     earlier: list[tuple[str, int, int]], meanwhile: list[tuple[str, int, int]]
 ) -> None:
     machine = Machine.booted()
@@ -262,7 +266,7 @@ def test_a_child_that_began_and_ended_in_between_is_found_under_its_parents_name
     child = machine.fork(STRANGER)
     machine.run(child, 0.7)
     machine.end(child)
-    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"shell": pytest.approx(0.7)}
+    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"ended children of shell": pytest.approx(0.7)}
 
 
 def test_what_a_child_had_used_before_is_not_counted_when_it_ends() -> None:
@@ -272,7 +276,7 @@ def test_what_a_child_had_used_before_is_not_counted_when_it_ends() -> None:
     before = dict(machine.processes)
     machine.run(child, 0.2)
     machine.end(child)
-    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"shell": pytest.approx(0.2)}
+    assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"ended children of shell": pytest.approx(0.2)}
 
 
 def test_a_child_whose_parent_does_not_wait_for_it_makes_nothing_negative() -> None:
@@ -308,6 +312,23 @@ def test_only_processes_seen_on_the_cpus_in_question_count() -> None:
     assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"moved": 1.0, "0": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("user_s", "cpu", "hidden_s"),
+    [(1.5, 0, 0.5), (1.0, 0, 0.0), (0.4, 0, 0.0), (1.5, 3, 1.5)],
+    ids=["more-than-seen", "as-seen", "less-than-seen", "seen-elsewhere"],
+)
+def test_user_time_of_a_cpu_that_no_process_explains_is_hidden(user_s: float, cpu: int, hidden_s: float) -> None:
+    before = {7: ProcessCpu(INIT, 5.0, 0.0, cpu, "seen", user_s=4.0)}
+    after = {7: ProcessCpu(INIT, 9.0, 0.0, cpu, "seen", user_s=5.0)}
+    assert hidden_user_s(before, after, user_s, [0]) == pytest.approx(hidden_s)
+
+
+def test_children_that_have_ended_anywhere_explain_user_time() -> None:
+    before = {7: ProcessCpu(INIT, 5.0, 1.0, 3, "parent", user_s=4.0, children_user_s=1.0)}
+    after = {7: ProcessCpu(INIT, 5.0, 3.0, 3, "parent", user_s=4.0, children_user_s=1.6)}
+    assert hidden_user_s(before, after, 1.0, [0]) == pytest.approx(0.4)
+
+
 def test_a_real_busy_stranger_is_found_and_our_own_is_not() -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass"
     before = all_processes()
@@ -318,8 +339,21 @@ def test_a_real_busy_stranger_is_found_and_our_own_is_not() -> None:
     as_ours = sum(foreign_cpu_s(before, after, os.getpid(), everywhere).values())
     as_stranger = foreign_cpu_s(before, after, -1, everywhere)
     own_name = after[os.getpid()].name
-    assert as_stranger.get(own_name, 0.0) >= 0.25
+    assert as_stranger.get(f"ended children of {own_name}", 0.0) >= 0.25
     assert sum(as_stranger.values()) - as_ours >= 0.25
+
+
+def test_a_process_in_a_hosts_network_is_named_with_it_and_its_sockets() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+        held.bind(("127.0.0.1", 0))
+        me = ProcessCpu(INIT, 1.0, 0.0, 0, "forwarder")
+        network = Path("/proc/self/ns/net").stat().st_ino
+        before, after = {os.getpid(): replace(me, own_s=0.0)}, {os.getpid(): me}
+        (name,) = foreign_cpu_s(before, after, -1, [0], {network: "router"})
+        port = held.getsockname()[1]
+    assert name.startswith("forwarder in the router's network with ")
+    assert f"udp port {port}" in name
+    assert set(foreign_cpu_s(before, after, -1, [0], {1: "router"})) == {"forwarder"}
 
 
 def test_a_process_is_taken_with_the_children_that_do_its_work() -> None:
@@ -333,3 +367,19 @@ def test_a_process_is_taken_with_the_children_that_do_its_work() -> None:
     assert len(family) == 2
     assert family[0] == parent.pid
     assert with_children(parent.pid) == [parent.pid], "it has ended"
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("2\n", {1}), ("00000001,80000000\n", {31, 32}), ("0\n", set())])
+def test_a_mask_of_cpus_is_read_in_groups(text: str, cpus: set[int]) -> None:
+    assert parse_cpu_mask(text) == cpus
+
+
+def test_the_cpus_of_a_process_are_those_of_all_its_threads() -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    with running("taskset", "-c", str(allowed[0]), "sleep", "60") as bound:
+        assert seen(bound.pid, "sleep").name == "sleep"
+        assert allowed_cpus([bound.pid]) == {allowed[0]}
+        assert allowed_cpus([bound.pid, os.getpid()]) == set(allowed)
+        bound.kill()
+        bound.wait()
+        assert allowed_cpus([bound.pid]) == set()

@@ -54,7 +54,7 @@ def router(*ports: str) -> dict[str, str]:
     }
 
 
-def test_both_ends_tell_channel_rates_and_signal() -> None:
+def test_both_ends_report_channel_rates_and_signal() -> None:
     assert parse(INFO, LINK) == Radio(2437, 6, 20, tx_mbps=104.0, rx_mbps=78.0, signal_dbm=-30)
     assert parse(ROUTER_INFO, stations(STATIONS)[CLIENT_MAC]) == Radio(2437, 6, 20, 19.5, 13.0, -30)
 
@@ -86,7 +86,7 @@ TWO_PARTS = "channel 36 (5180 MHz), width: 80+80 MHz, center1: 5210 MHz, center2
         ("", CHAINS, Radio(tx_mbps=72.2, signal_dbm=-61), ""),
     ],
 )  # fmt: skip
-def test_what_is_told_is_read_and_nothing_else(channel: str, link: str, expected: Radio, band: str) -> None:
+def test_only_reported_values_are_read(channel: str, link: str, expected: Radio, band: str) -> None:
     info = f"Interface wlan0\n\tssid channel 99 (9999 MHz)\n\ttype managed\n\t{channel}\n"
     assert parse(info, link) == expected
     assert expected.band == band
@@ -110,7 +110,7 @@ def test_names_and_addresses_are_left_out_and_figures_kept() -> None:
         assert name not in kept
 
 
-def test_facts_have_units_and_what_is_not_told_is_not_there() -> None:
+def test_facts_have_units_and_unknown_facts_are_missing() -> None:
     assert parse(INFO, "").facts("client_radio_") == {
         "client_radio_band": "2.4 GHz",
         "client_radio_channel": 6,

@@ -86,13 +86,13 @@ def test_options_of_a_header_are_passed_over() -> None:
     assert (found.ports, found.length_bytes) == ((1, 2), 36)
 
 
-def test_a_packet_that_ends_behind_its_ports_has_them_and_one_that_ends_within_has_none() -> None:
+def test_ports_are_read_from_a_truncated_packet_only_if_they_are_complete() -> None:
     whole = ipv4("udp", b"", (7, 8))
     assert parse_ipv4(whole).ports == (7, 8)
     assert parse_ipv4(whole[:-1]).ports is None
 
 
-def test_a_protocol_without_a_name_is_told_by_its_number() -> None:
+def test_a_protocol_without_a_name_is_shown_by_its_number() -> None:
     packet = bytearray(ipv4("esp", b"secret"))
     assert parse_ipv4(bytes(packet)).protocol == "esp"
     packet[9] = 99

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.unit.builders import make_spec, make_tcp
 
-from tunnelbench.measure.checks import check_calibration, check_trial, kept_alive, sharing
-from tunnelbench.model.result import Check, CpuUsage, Interval, Ping, TcpMeasurement, Verdict
+from tunnelbench.measure.checks import TrialContext, check_trial, kept_alive, sharing
+from tunnelbench.model.counters import CpuUsage, Ping
+from tunnelbench.model.result import Check, Interval, Sender, TcpMeasurement, Verdict
 
 OK, NOTE, DOUBTFUL, VOID = Verdict.OK, Verdict.NOTE, Verdict.DOUBTFUL, Verdict.VOID
 CLEAN = make_tcp()
@@ -17,6 +18,10 @@ RULES = {
     "merged-frames": 1,
     "outer-protocol-in-trial": 3,
     "restart": 3,
+    "rekeys": 3,
+    "offloads": 1,
+    "router-setup": 12,
+    "cpu-quota": 14,
     "fragments": 4,
     "drops": 9,
     "tester-limited": 6,
@@ -25,6 +30,8 @@ RULES = {
     "steal": 14,
     "payload": 15,
     "packet-rate": 16,
+    "acks": 16,
+    "sender": 7,
     "physical-limit": 17,
     "stalls": 8,
     "responsiveness": 22,
@@ -36,11 +43,9 @@ def checks(tcp: TcpMeasurement, rules: dict[str, int] = RULES, **circumstances: 
         "outer": "udp port 1194",
         "exact_outer_packets": True,
         "foreign": {},
-        "router_cpu_doubt": "",
-        "testers_bps": None,
-        "restart": "",
     }
-    found = check_trial(make_spec(), tcp, **{**usual, **circumstances})
+    testers_bps = circumstances.pop("testers_bps", None)
+    found = check_trial(make_spec(), tcp, TrialContext(10.0, **{**usual, **circumstances}), testers_bps)
     assert {check.name: check.rule for check in found} == rules
     return {check.name: check for check in found}
 
@@ -60,6 +65,42 @@ def test_a_tunnel_that_began_anew_makes_a_trial_void() -> None:
     assert check.reason.endswith("process restarting\\x1b")
 
 
+def test_a_change_of_keys_is_noted_with_the_daemons_line() -> None:
+    check = checks(CLEAN, rekeys=["openvpn on the router: Control Channel: TLSv1.3"])["rekeys"]
+    assert check.verdict is NOTE
+    assert check.reason.endswith("1 times during the trial; first: openvpn on the router: Control Channel: TLSv1.3")
+
+
+@pytest.mark.parametrize(
+    ("names", "verdict"),
+    [(["tx-checksum-ip-generic"], DOUBTFUL), (["tx-checksum-ip-generic", "tcp-segmentation-offload"], VOID)],
+)
+def test_an_offload_that_is_on_after_the_trial_is_named(names: list[str], verdict: Verdict) -> None:
+    check = checks(CLEAN, late_offloads={"wan on the server": names})["offloads"]
+    assert (check.verdict, check.reason) == (verdict, f"on after the trial: {', '.join(names)} of wan on the server")
+
+
+@pytest.mark.parametrize(
+    ("late", "verdict", "reason"),
+    [
+        ({"misplaced": ["openvpn on the router may run on CPU 0"], "late_rules": 3}, VOID, "may run on CPU 0"),
+        (
+            {"late_rules": 3},
+            DOUBTFUL,
+            "a packet filter of 3 lines, which costs CPU time for each packet",
+        ),
+    ],
+)
+def test_a_router_that_is_not_as_it_was_set_up_is_found(late: dict[str, Any], verdict: Verdict, reason: str) -> None:
+    check = checks(CLEAN, **late)["router-setup"]
+    assert (check.verdict, check.reason.endswith(reason)) == (verdict, True), check
+
+
+@pytest.mark.parametrize(("stopped_s", "verdict"), [(0.09, OK), (0.11, DOUBTFUL)])
+def test_a_quota_that_stops_the_programs_of_the_run_is_doubtful(stopped_s: float, verdict: Verdict) -> None:
+    assert checks(CLEAN, throttled_s=stopped_s)["cpu-quota"].verdict is verdict
+
+
 def test_what_a_tunnels_device_counts_beside_the_packet_is_no_merged_frame() -> None:
     larger = counted(data_bytes=CLEAN.counters.data_packets * 30)
     assert checks(larger)["merged-frames"].verdict is VOID
@@ -68,7 +109,7 @@ def test_what_a_tunnels_device_counts_beside_the_packet_is_no_merged_frame() -> 
     assert checks(twice, counted_bytes=lambda packet: packet + 14 + 30)["merged-frames"].verdict is VOID
 
 
-def test_keep_alives_without_an_answer_are_noted_and_asked_for_only_where_there_are_any() -> None:
+def test_unanswered_keep_alives_are_noted_only_where_a_tunnel_has_keep_alives() -> None:
     (lost,) = kept_alive((True, False, True))
     assert (lost.verdict, lost.rule) == (Verdict.NOTE, 22)
     assert lost.reason == "the tunnel's other end answered 2 of 3 keep-alives"
@@ -77,7 +118,7 @@ def test_keep_alives_without_an_answer_are_noted_and_asked_for_only_where_there_
     assert kept_alive(()) == ()
 
 
-def test_a_trial_of_a_tunnel_that_asks_for_keep_alives_tells_of_them() -> None:
+def test_a_trial_of_a_tunnel_with_keep_alives_reports_them() -> None:
     keep_alives = {"keep-alives": 22}
     assert checks(CLEAN, RULES | keep_alives, keep_alives=(True,))["keep-alives"].verdict is Verdict.OK
 
@@ -101,6 +142,14 @@ def test_frames_larger_than_a_segment_are_merged_ones(mean_bytes: float, verdict
     check = checks(tcp)["merged-frames"]
     assert check.verdict is verdict
     assert f"frames of {mean_bytes:.0f} bytes on average where one segment makes 1514" in check.reason
+
+
+def test_a_short_trial_may_have_frames_of_the_control_connection_next_to_it() -> None:
+    few = make_tcp(payload_bytes=76)
+    few = replace(few, counters=replace(few.counters, data_packets=2000, data_bytes=2000 * (76 + 52 + 14)))
+    for other_bytes, verdict in ((19_000, OK), (24_000, VOID)):
+        counters = replace(few.counters, data_bytes=few.counters.data_bytes + other_bytes, forwarded_packets=10**7)
+        assert checks(replace(few, counters=counters))["merged-frames"].verdict is verdict
 
 
 def test_frames_are_held_against_the_segments_of_the_trial() -> None:
@@ -164,6 +213,14 @@ def test_fewer_outer_packets_than_inner_ones_are_for_streams_only(share: float, 
         assert check.reason.endswith(f"({round(CARRIED * share)} frames for {CARRIED} inner packets)")
 
 
+@pytest.mark.parametrize(("more", "verdict"), [(0, OK), (2, VOID)])
+def test_small_packets_outside_the_tunnel_are_counted_as_packets(more: int, verdict: Verdict) -> None:
+    other = int((CARRIED * 0.01 + 60) / 0.99) + more
+    check = checks(counted(outer_other_packets=other))["outer-protocol-in-trial"]
+    assert check.verdict is verdict
+    assert (f"and {other} of {CARRIED + other} packets were not" in check.reason) is (verdict is VOID)
+
+
 # rule 4
 
 
@@ -201,7 +258,7 @@ def test_a_tester_without_a_cpu_to_spare_was_the_limit(share: float, verdict: Ve
 def test_a_figure_that_the_testers_hardly_exceed_back_to_back_is_theirs(reached: float, verdict: Verdict) -> None:
     check = checks(CLEAN, testers_bps=CLEAN.throughput_bps / reached)["tester-limited"]
     assert check.verdict is verdict
-    assert f"{reached:.0%} of what the testers do back to back" in check.reason
+    assert f"{reached:.0%} of the throughput of the testers without a router" in check.reason
 
 
 # rule 12
@@ -260,7 +317,7 @@ def test_segments_that_carried_something_else_than_asked_for_are_noted(mss_bytes
     check = checks(replace(CLEAN, mss_bytes=mss_bytes))["payload"]
     assert check.verdict is verdict
     if verdict is NOTE:
-        assert check.reason == f"asked for 1448 bytes, segments carried {mss_bytes}"
+        assert check.reason == f"the plan asks for segments of 1448 bytes of payload; the kernel used {mss_bytes}"
 
 
 LOWEST = CLEAN.bytes_received / 1448
@@ -283,7 +340,7 @@ def test_counted_packets_agree_with_those_that_the_payload_takes(data_packets: f
     check = checks(tcp)["packet-rate"]
     assert check.verdict is verdict
     assert check.reason == (
-        f"{round(data_packets)} data packets counted, {LOWEST:.0f} take the payload "
+        f"{round(data_packets)} data packets counted; the payload needs at least {LOWEST:.0f} "
         f"(ratio {round(data_packets) / LOWEST:.3f})"
     )
 
@@ -295,8 +352,25 @@ def test_without_throughput_there_is_nothing_to_compare_packets_with(tcp: TcpMea
     assert checks(tcp)["packet-rate"].verdict is DOUBTFUL
 
 
-def test_a_receiver_that_tells_more_than_was_sent_is_believed() -> None:
+def test_a_receiver_that_counts_more_than_was_sent_is_believed() -> None:
     assert checks(replace(CLEAN, bytes_sent=0, retransmits=None))["packet-rate"].verdict is OK
+
+
+@pytest.mark.parametrize(("acks", "verdict"), [(PACKETS // 1000 + 1, OK), (PACKETS // 1000 - 1, VOID), (0, VOID)])
+def test_data_without_acks_on_the_path_are_void(acks: int, verdict: Verdict) -> None:
+    check = checks(counted(ack_packets=acks - CLEAN.counters.ack_packets, forwarded_packets=PACKETS))["acks"]
+    assert check.verdict is verdict
+    assert check.reason.startswith(f"{acks} ACKs came back through the path for {PACKETS} data packets")
+
+
+# rule 7
+
+
+@pytest.mark.parametrize(("busy_s", "verdict"), [(4.9, OK), (1.01, OK), (0.99, DOUBTFUL), (0.1, DOUBTFUL)])
+def test_a_sender_that_mostly_has_no_data_in_flight_is_doubtful(busy_s: float, verdict: Verdict) -> None:
+    check = checks(replace(CLEAN, sender=Sender(busy_s, 0.0, 0.0, 1.0)))["sender"]
+    assert check.verdict is verdict
+    assert ("application-limited" in check.reason) is (verdict is DOUBTFUL)
 
 
 # rule 17
@@ -335,6 +409,18 @@ def test_the_last_milliseconds_of_a_series_are_too_short_to_be_a_stall(length_s:
     assert checks(series((0, 1, 1), (1, 2, 1), (2, 2 + length_s, 0)))["stalls"].verdict is verdict
 
 
+@pytest.mark.parametrize(("least", "verdict"), [(51, OK), (49, DOUBTFUL)])
+def test_an_interval_below_half_the_median_is_doubtful(least: int, verdict: Verdict) -> None:
+    check = checks(series((0, 1, 5), (1, 2, 100), (2, 3, least), (3, 4, 100), (4, 4.001, 0)))["stalls"]
+    assert check.verdict is verdict
+    if verdict is DOUBTFUL:
+        assert check.reason == "an interval carried 49% of the median of all"
+
+
+def test_two_intervals_after_the_first_have_no_median_to_compare_with() -> None:
+    assert checks(series((0, 1, 100), (1, 2, 10), (2, 3, 100)))["stalls"].verdict is OK
+
+
 # rule 22
 
 
@@ -362,20 +448,34 @@ def test_testers_back_to_back_are_not_blamed_for_being_the_limit() -> None:
         counters=replace(CLEAN.counters, forwarded_packets=0, outer_expected_packets=0, outer_expected_bytes=0),
         window=replace(CLEAN.window, busiest_tester_share=1.0),
     )
-    found = check_calibration(make_spec(), alone, {})
-    assert {check.name for check in found} == {"foreign-load", "steal", "payload", "packet-rate", "stalls"}
+    found = check_trial(make_spec(), alone, TrialContext(10.0, {}, is_calibration=True))
+    assert {check.name for check in found} == {
+        "foreign-load",
+        "steal",
+        "payload",
+        "packet-rate",
+        "acks",
+        "stalls",
+        "sender",
+    }
     assert {check.verdict for check in found} == {OK}
 
 
 def test_testers_back_to_back_beside_foreign_load_are_void() -> None:
-    found = check_calibration(make_spec(), replace(CLEAN, foreign_cpu_s=5.0), {"cc1": 5.0})
+    found = check_trial(
+        make_spec(), replace(CLEAN, foreign_cpu_s=5.0), TrialContext(10.0, {"cc1": 5.0}, is_calibration=True)
+    )
     assert [check.name for check in found if check.verdict is VOID] == ["foreign-load"]
 
 
 @pytest.mark.parametrize(
     ("packets", "verdict", "reason"),
     [
-        ({"tun0": 6000, "tun1": 4000}, Verdict.OK, "of the data packets took tun0 60%, tun1 40%"),
+        (
+            {"tun0": 6000, "tun1": 4000},
+            Verdict.OK,
+            "each parallel tunnel carried data; shares of the packets: tun0 60%, tun1 40%",
+        ),
         ({"tun0": 9941, "tun1": 59}, Verdict.VOID, "tun1 carried no data (tun0 99%, tun1 1%)"),
         ({"tun0": 0, "tun1": 0}, Verdict.VOID, "tun0 and tun1 carried no data (tun0 0%, tun1 0%)"),
     ],

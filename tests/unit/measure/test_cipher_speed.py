@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from tests.unit.tunnel.fakes import FakeHost, commands
 
 from tunnelbench.measure import cipher_speed
-from tunnelbench.measure.cipher_speed import Machine, machines, measure_all
+from tunnelbench.measure.cipher_speed import CipherMachine, machines, measure_all
+from tunnelbench.measure.cpu import BackgroundLoad
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
 from tunnelbench.model.result import Verdict
 
@@ -32,13 +34,13 @@ def answer(argv: Sequence[str]) -> str:
     return f"+H:{block}\n+F:25:NAME:{block * 1e6:.2f}\n"
 
 
-def measured(*every: Machine, known: Sequence[CipherSpeed] = ()) -> list[CipherSpeed]:
+def measured(*every: CipherMachine, known: Sequence[CipherSpeed] = ()) -> list[CipherSpeed]:
     return list(measure_all(every, USERS, 1, {speed.key for speed in known}, lambda _: None, wait=lambda _: 0.0))
 
 
-def machine(folder: Path, *, flags: tuple[str, ...] = ("aes",), cpus: tuple[int, ...] = (0, 1)) -> Machine:
+def machine(folder: Path, *, flags: tuple[str, ...] = ("aes",), cpus: tuple[int, ...] = (0, 1)) -> CipherMachine:
     host = FakeHost("router", folder, answer)
-    return Machine("this machine", (host,), cpus, flags, "OpenSSL 3.0.19", ())
+    return CipherMachine("this machine", (host,), cpus, flags, "OpenSSL 3.0.19", ())
 
 
 def test_hosts_of_one_machine_are_one_and_another_machine_is_another(tmp_path: Path) -> None:
@@ -72,9 +74,9 @@ def test_every_cipher_is_measured_each_way_at_every_block(tmp_path: Path) -> Non
     assert found[0].tunnels == ("OpenVPN",)
 
 
-def test_without_aes_instructions_there_is_nothing_to_mask_and_an_engine_is_a_way_of_its_own(tmp_path: Path) -> None:
+def test_without_aes_instructions_nothing_is_masked_and_an_engine_counts_apart(tmp_path: Path) -> None:
     host = FakeHost("router", tmp_path, answer)
-    own = Machine("this machine", (host,), (0,), (), "OpenSSL 3.0.19", ("padlock",))
+    own = CipherMachine("this machine", (host,), (0,), (), "OpenSSL 3.0.19", ("padlock",))
     assert [speed.acceleration for speed in measured(own)] == [PLAIN, "engine padlock"] * 2
     assert sum("-engine padlock" in line for line in commands(host)) == 2 * len(BLOCK_BYTES)
 
@@ -100,7 +102,7 @@ def test_what_is_known_is_not_measured_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("said", ["", "+H:16\n"])
 def test_a_cipher_that_gives_no_figure_has_a_reason(tmp_path: Path, said: str) -> None:
     host = FakeHost("router", tmp_path, lambda _: said)
-    own = Machine("this machine", (host,), (0,), (), "OpenSSL 3.0.19", ())
+    own = CipherMachine("this machine", (host,), (0,), (), "OpenSSL 3.0.19", ())
     found = measured(own)
     assert [(speed.bytes_per_s, speed.reason) for speed in found] == [({}, "openssl speed printed no figure")] * 2
 
@@ -108,9 +110,8 @@ def test_a_cipher_that_gives_no_figure_has_a_reason(tmp_path: Path, said: str) -
 def strangers(monkeypatch: pytest.MonkeyPatch, *shares: float) -> None:
     """Other processes take so much of a CPU, measurement by measurement; every bracket has 10 seconds."""
     left = iter(shares)
-    clock = iter(range(0, 10_000, 10))
-    monkeypatch.setattr(cipher_speed, "foreign_by_name", lambda *_: {"compiler": next(left) * 10})
-    monkeypatch.setattr("tunnelbench.measure.cipher_speed.time.monotonic", lambda: float(next(clock)))
+    watch = Mock(load=lambda: BackgroundLoad(10.0, {"compiler": next(left) * 10}))
+    monkeypatch.setattr(cipher_speed, "BackgroundWatch", lambda _: watch)
 
 
 def test_foreign_load_is_kept_as_evidence_and_above_five_percent_doubtful(

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.output.samples import sample
+from tests.unit.tunnel.cases import make_tunnel
 from tests.unit.tunnel.fakes import FakeHost
 
 from tunnelbench.host.procfs import DeviceCounters
+from tunnelbench.measure import live_tunnel
 from tunnelbench.measure.counters import (
     PING_FRAME_BYTES,
     Arrivals,
+    CountingPoints,
     HostCounters,
-    Place,
     Snapshot,
     arrivals,
+    closed_ports,
     data_shares,
     direct_counters,
     direct_place,
     path_counters,
+    place_of,
     read_host,
+    read_path,
 )
-from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.plan import Direction
+from tunnelbench.measure.live_tunnel import LiveTunnel
+from tunnelbench.model.errors import TrialFailed, TunnelRefused
+from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.testbed.base import BackToBack
+from tunnelbench.testbed.netns import NetnsTestbed
 
 COUNTS = st.integers(0, 2**40)
-IN = Place(Direction.IN, ("lan",), ("tun0",), "wan")
+IN = CountingPoints(Direction.IN, ("lan",), ("tun0",), "wan")
 OUT = replace(IN, direction=Direction.OUT)
 SNMP = {"Ip.ForwDatagrams": 0, "Ip.FragCreates": 0, "Ip.ReasmOKs": 0, "Icmp.InEchoReps": 0}
 
@@ -52,7 +61,7 @@ NOTHING = Snapshot(
 
 
 @given(COUNTS, COUNTS, st.integers(0, 1000))
-def test_data_and_acks_are_counted_where_they_arrive_and_answers_to_pings_are_neither(
+def test_data_and_acks_are_counted_on_arrival_and_ping_replies_are_neither(
     to_client: int, to_server: int, answers: int
 ) -> None:
     client = host(
@@ -98,8 +107,46 @@ def test_the_counters_of_a_trial_are_what_changed() -> None:
     assert found.dropped_packets == 2 * (1 + 2 + 3 + 4)
 
 
-def test_where_the_tunnel_ends_before_the_server_its_far_end_counts_the_wan_and_the_server_what_arrives() -> None:
-    place = Place(Direction.OUT, ("lan",), ("far",), "wan", far_devices=("tun0",))
+def test_a_frame_that_a_veth_dropped_is_counted_once_although_both_ends_count_it() -> None:
+    after = replace(
+        NOTHING,
+        client=host({"lan": DeviceCounters(0, 0, 0, 0, 0, tx_dropped=5)}),
+        router=host({"lan": DeviceCounters(0, 0, 5, 0, 0, 0), "wan": DeviceCounters(0, 0, 0, 0, 0, tx_dropped=7)}),
+        server=host({"wan": DeviceCounters(0, 0, 7, 0, 0, 0), "tun0": device(dropped=2)}),
+        link_dropped_packets=100,
+        link_unsent_packets=30,
+    )
+    assert path_counters(NOTHING, after, replace(IN, veths=("lan", "wan"))).dropped_packets == 5 + 7 + 2 * 2 + 30
+    place = direct_place(BackToBack("198.18.5.1", "198.18.5.2", "direct", "direct", is_veth=True), Direction.OUT)
+    none = host({"direct": device()})
+    full = host({"direct": DeviceCounters(0, 0, 0, 0, 0, 4)}), host({"direct": DeviceCounters(0, 0, 4, 0, 0, 0)})
+    assert direct_counters((none, none), full, place).dropped_packets == 4
+
+
+def test_frames_that_a_shaped_cable_does_not_deliver_are_read_from_its_devices(tmp_path: Path) -> None:
+    table = "|\n|\n near: 0 9 0 9 0 0 0 0 0 8 0 3 0 0 0 0\n far: 0 9 0 9 0 0 0 0 0 8 1 4 0 0 0 0\n"
+    table += " bridge: 0 9 0 9 0 0 0 0 0 8 0 50 0 0 0 0\nIp: A\nIp: 1\n"
+    listed = "".join(f', {{"counter": {{"name": "{name}", "packets": 0, "bytes": 0}}}}' for name in NOTHING.outer)
+    tester = FakeHost("server", tmp_path, lambda argv: f'{{"nftables": [{{}}{listed}]}}' if argv[0] == "nft" else table)
+    other = FakeHost("other", tmp_path, lambda _: table)
+    testbed = Mock(
+        tunnel_cable=(tester, "wan"), client=other, router=other, server=tester, cables=[other, other],
+        has_own_far_end=False, cable_devices=NetnsTestbed.cable_devices,
+    )  # fmt: skip
+    assert read_path(testbed).link_unsent_packets == 2 * (3 + 5)
+
+
+@pytest.mark.parametrize("topology", ["road warrior", "gateway", "router and server"])
+def test_the_veths_of_a_testbed_are_known_where_its_packets_are_counted(topology: str) -> None:
+    testbed = Mock(
+        lan_device="lan", wan_device="wan", is_road_warrior=topology == "road warrior",
+        has_own_far_end=topology == "gateway", veths=NetnsTestbed.veths,
+    )  # fmt: skip
+    assert set(place_of(testbed, make_tunnel("vxlan", {}), Direction.IN).veths) == {"lan", "wan"}
+
+
+def test_with_a_gateway_the_far_end_counts_the_wan_and_the_server_arrivals() -> None:
+    place = CountingPoints(Direction.OUT, ("lan",), ("far",), "wan", far_devices=("tun0",))
     far = host({"wan": device(), "tun0": device()})
     before = replace(NOTHING, server=host({"far": device()}), far=far)
     after = replace(
@@ -132,8 +179,8 @@ def test_between_testers_alone_nothing_is_forwarded_and_there_is_no_tunnel() -> 
     assert (found.forwarded_packets, found.outer_expected_packets, found.outer_other_packets) == (0, 0, 0)
 
 
-def test_of_a_road_warriors_tunnel_the_lan_is_counted_and_the_pings_beside_it_are_not() -> None:
-    place = Place(Direction.IN, ("tun0",), ("wan",), "lan", is_lan=True, has_pings=False)
+def test_a_road_warriors_tunnel_is_counted_on_the_lan_without_pings_outside_it() -> None:
+    place = CountingPoints(Direction.IN, ("tun0",), ("wan",), "lan", is_lan=True, has_pings=False)
     none = host({"lan": device(), "tun0": device()}), host({"wan": device()})
     client = host(
         {"lan": device(1004, tx_packets=504), "tun0": device(1000, 1_500_000)}, Icmp_InEchoReps=4
@@ -147,7 +194,7 @@ def test_of_a_road_warriors_tunnel_the_lan_is_counted_and_the_pings_beside_it_ar
 @pytest.mark.parametrize("is_client", [True, False])
 def test_shares_are_of_the_packets_in_the_direction_of_the_data(direction: Direction, is_client: bool) -> None:
     several, one = ("tun0", "tun1"), ("lan",)
-    place = Place(direction, several if is_client else one, one if is_client else several, "wan")
+    place = CountingPoints(direction, several if is_client else one, one if is_client else several, "wan")
     before = host({"tun0": device(), "tun1": device()})
     after = host({"tun0": device(10, tx_packets=30), "tun1": device(20, tx_packets=40)})
     first, last = (replace(NOTHING, client=each, server=each) for each in (before, after))
@@ -173,8 +220,73 @@ def captured(tmp_path: Path) -> Files:
     return Files("router", tmp_path)
 
 
-def test_devices_and_statistics_are_told_apart_in_one_reading(captured: Files) -> None:
+def test_devices_and_statistics_are_separated_in_one_reading(captured: Files) -> None:
     found = read_host(captured)
     assert set(found.devices) == {"lan", "lo", "wan"}
     assert found.snmp["Ip.ForwDatagrams"] > 1_000_000
     assert "Udp.InErrors" in found.snmp
+
+
+class Ruled(FakeHost):
+    """A host that keeps the rules that it got, and the commands that undo them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("server", folder)
+        self.rules: list[tuple[str, list[str]]] = []
+
+    def run_undoable(self, argv: Sequence[str], undo: Sequence[str], *, stdin: str = "") -> None:
+        self.rules.append((stdin, list(undo)))
+
+
+REMOVE_GUARD = ["nft", "delete", "table", "inet", "tunnelbench-guard"]
+
+
+@pytest.mark.parametrize(("kind", "ports"), [("n2n", "7654, 7655"), ("wireguard-go", "51820"), ("vxlan", "4789")])
+def test_ports_that_are_open_on_all_addresses_are_closed_while_the_tunnel_is_up(
+    kind: str, ports: str, tmp_path: Path
+) -> None:
+    server = Ruled(tmp_path)
+    with closed_ports(Mock(tunnel_cable=(server, "nic1")), make_tunnel(kind, {})):
+        ((ruleset, undo),) = server.rules
+        assert f'iifname != {{ "nic1", "lo" }} udp dport {{ {ports} }} drop' in ruleset
+        assert undo == REMOVE_GUARD
+        assert REMOVE_GUARD not in server.commands
+    assert REMOVE_GUARD in server.commands
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"), [(TrialFailed("no answer"), True), (KeyboardInterrupt(), False), (LookupError(), False)]
+)
+def test_ports_of_a_failed_tunnel_stay_closed_only_if_it_is_kept(
+    error: BaseException, is_kept: bool, tmp_path: Path
+) -> None:
+    for keep in (True, False):
+        server, tunnel = Ruled(tmp_path), make_tunnel("vxlan", {})
+        tunnel.ends = replace(tunnel.ends, keep=keep)
+        with pytest.raises(type(error)), closed_ports(Mock(tunnel_cable=(server, "nic1")), tunnel):
+            raise error
+        assert (REMOVE_GUARD in server.commands) is not (keep and is_kept)
+
+
+def test_ports_are_open_again_after_a_tunnel_that_did_not_come_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, tunnel = Ruled(tmp_path), make_tunnel("vxlan", {})
+    monkeypatch.setattr(tunnel, "_up", Mock(side_effect=TunnelRefused("no device")))
+    monkeypatch.setattr(live_tunnel, "create", lambda *_: tunnel)
+    monkeypatch.setattr(live_tunnel, "tunnel_ends", Mock())
+    with (
+        pytest.raises(TunnelRefused),
+        LiveTunnel(Mock(tunnel_cable=(server, "nic1")), TunnelSpec("vxlan", "vxlan", {})),
+    ):
+        pass
+    assert REMOVE_GUARD in server.commands
+
+
+def test_ports_in_a_namespace_and_ports_that_are_bound_need_no_rule(tmp_path: Path) -> None:
+    server = Ruled(tmp_path)
+    for namespace, kind in (("", "openvpn"), ("tb-server", "vxlan")):
+        server.namespace = namespace
+        with closed_ports(Mock(tunnel_cable=(server, "wan")), make_tunnel(kind, {})):
+            pass
+    assert (server.rules, server.commands) == ([], [])

@@ -12,8 +12,8 @@ from tests.unit.builders import make_spec, make_tcp
 from tunnelbench.host.radio import Radio
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.measure import radio
+from tunnelbench.measure.meter import TrialFindings
 from tunnelbench.measure.radio import RadioWatch, check_radios
-from tunnelbench.measure.tcp_trial import TrialFindings
 from tunnelbench.model.plan import CALIBRATION_KIND
 from tunnelbench.model.result import Check, Verdict
 
@@ -27,7 +27,7 @@ def check(before: Radio, after: Radio) -> Check:
     return found
 
 
-def test_a_radio_that_stayed_as_it_was_is_told() -> None:
+def test_a_radio_that_stayed_as_it_was_is_reported() -> None:
     found = check(FAST, FAST)
     assert found.verdict is Verdict.OK
     assert found.reason == (
@@ -81,12 +81,12 @@ def test_a_trial_gets_the_check_and_what_iw_said(monkeypatch: pytest.MonkeyPatch
     assert found.checks[-1].verdict is Verdict.NOTE
     assert found.raw["radio_after"] == {"client": "signal: -45 dBm"}
     assert found.raw["ping"] == "x"
-    assert found.tcp == FOUND.tcp
+    assert found.measurement == FOUND.measurement
 
 
 def test_a_host_that_is_lost_after_the_trial_costs_it_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     found = watch(monkeypatch, FAST).around(make_spec(), lambda: FOUND)()
-    assert found.tcp == FOUND.tcp
+    assert found.measurement == FOUND.measurement
     assert [each.name for each in found.checks] == ["steal"]
 
 

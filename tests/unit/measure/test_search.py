@@ -31,7 +31,7 @@ def search(router: SimulatedRouter, highest_pps: float = HIGHEST_PPS, **settings
 
 @pytest.mark.parametrize("stall_probability", [0.0, 0.1], ids=["steady", "stalling"])
 @pytest.mark.parametrize("limit_pps", [7_300, 20_000, 61_000])
-def test_pdr_is_within_one_per_cent_of_the_limit_in_nine_of_ten_searches_of_fifteen_seconds(
+def test_pdr_is_within_1_percent_in_nine_of_ten_searches_of_fifteen_seconds(
     limit_pps: float, stall_probability: float
 ) -> None:
     runs = [
@@ -119,12 +119,12 @@ class Clock:
 
 
 @pytest.mark.parametrize("limit_s", [0.1, 0.6, 1.1, 2.1, 4.1])
-def test_bounds_are_told_when_time_runs_out(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
+def test_bounds_are_returned_when_time_runs_out(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
     router = SimulatedRouter(20_000)
     monkeypatch.setattr("tunnelbench.measure.search.time", Clock(router))
     run = search(router, time_limit_s=limit_s)
     assert not run.is_complete
-    assert f"in {limit_s:g} s" in run.ended
+    assert f"after {limit_s:g} s" in run.ended
     assert run.points == tuple(router.trials)
     found = run.bounds(PDR_LOSS_RATIO)
     assert found.upper_pps is not None
@@ -154,17 +154,17 @@ GOALS = st.sampled_from([NDR_LOSS_RATIO, PDR_LOSS_RATIO])
 def test_the_bounds_are_those_of_mlrsearch_itself(router: SimulatedRouter) -> None:
     from MLRsearch import MultipleLossRatioSearch
 
-    told: list[Any] = []
+    returned: list[Any] = []
     original = MultipleLossRatioSearch.search
 
     def remembered(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        told.append(original(self, *arguments, **keywords))
-        return told[-1]
+        returned.append(original(self, *arguments, **keywords))
+        return returned[-1]
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(MultipleLossRatioSearch, "search", remembered)
         run = search(router)
-    for goal, result in told[0].items():
+    for goal, result in returned[0].items():
         found = run.bounds(goal.loss_ratio)
         if result.relevant_lower_bound is not None:
             assert found.lower_pps == float(result.relevant_lower_bound)

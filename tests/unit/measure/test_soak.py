@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from tests.unit.soak_builders import make_chunks, make_part, make_reading, make_soak, sample_soak
 from tests.unit.udp_builders import make_udp_records
 
+from tunnelbench.analysis.soak import check_soak
+from tunnelbench.host.host import LocalHost
 from tunnelbench.measure import soak as soak_module
+from tunnelbench.measure.live_tunnel import LiveTunnel
 from tunnelbench.measure.soak import SoakMeter
-from tunnelbench.measure.soak_part import PartCut
-from tunnelbench.measure.udp_trial import UdpMeter
+from tunnelbench.measure.soak_segment import PartCut
 from tunnelbench.model.errors import NotBegun, TrialFailed
 from tunnelbench.model.plan import SoakTraffic, Test, TrialSpec
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO
 from tunnelbench.model.soak import Soak, SoakChunk, SoakPart
-from tunnelbench.tunnel.base import Tunnel
+from tunnelbench.testbed.base import Testbed
 
-TUNNEL = cast("Tunnel[Any]", None)
+HERE = LocalHost("tester", Path("/nowhere"), ())
 
 
 @dataclass
@@ -50,7 +55,7 @@ class Kept:
 class FakePart:
     """Instead of traffic: all of its time is counted at once."""
 
-    way: Any
+    path: Any
     soak: Soak
     number: int
     duration_s: float
@@ -64,15 +69,19 @@ class FakePart:
 
 @pytest.fixture(autouse=True)
 def _no_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak_module, "Part", FakePart)
+    monkeypatch.setattr("tunnelbench.traffic.engine.locate", lambda: "engine")
+    monkeypatch.setattr(soak_module, "path_through", Mock())
+    monkeypatch.setattr(soak_module, "SoakSegment", FakePart)
 
 
 def meter(journal: Kept, **traffic: Any) -> SoakMeter:
-    return SoakMeter(SoakTraffic(**{"duration_s": 60.0, "rate": "1000", **traffic}), cast("UdpMeter", None), journal)
+    asked = SoakTraffic(**{"duration_s": 60.0, "rate": "1000", **traffic})
+    testbed = cast("Testbed", SimpleNamespace(client=HERE, server=HERE))
+    return SoakMeter(testbed, asked, lambda _: None, journal, check_soak)
 
 
 def measure(found: SoakMeter, spec: TrialSpec) -> tuple[Check, ...]:
-    return found.measure(spec, TUNNEL, lambda: TUNNEL).checks
+    return found.measure(spec, cast("LiveTunnel", Mock())).checks
 
 
 def test_a_resumed_soak_goes_on_for_the_time_that_is_left() -> None:
@@ -82,17 +91,17 @@ def test_a_resumed_soak_goes_on_for_the_time_that_is_left() -> None:
     assert journal.known is not None
     assert [part.number for part in journal.known.parts] == [1, 2, 3]
     assert sum(len(chunk.readings) for part, chunk in journal.pieces if part == 3) == 40
-    (told,) = checks
-    assert (told.name, told.verdict) == ("soak", Verdict.NOTE)
-    assert told.reason.startswith("60 of 60 s at 1000 packets/s, 30 of 60000 packets lost")
-    assert told.reason.endswith("1 rekey, 2 gaps")
+    (check,) = checks
+    assert (check.name, check.verdict) == ("soak", Verdict.NOTE)
+    assert check.reason.startswith("60 of 60 s at 1000 packets/s, 30 of 60000 packets lost")
+    assert check.reason.endswith("1 rekey, 2 gaps")
 
 
 def test_a_soak_that_has_all_its_time_needs_no_more_traffic() -> None:
     soak = make_soak(duration_s=10)
     journal = Kept(soak, [(1, chunk) for chunk in make_chunks(map(make_reading, range(10)))])
-    (told,) = measure(meter(journal), soak.spec)
-    assert (told.verdict, len(journal.pieces)) == (Verdict.OK, 2)
+    (check,) = measure(meter(journal), soak.spec)
+    assert (check.verdict, len(journal.pieces)) == (Verdict.OK, 2)
 
 
 def test_the_rate_is_a_share_of_the_ndr_that_the_searches_found() -> None:
@@ -106,11 +115,11 @@ def test_the_rate_is_a_share_of_the_ndr_that_the_searches_found() -> None:
     measure(asked, spec)
     assert journal.known is not None
     assert journal.known.rate_pps == pytest.approx(found[len(found) // 2] / 2)
-    with pytest.raises(NotBegun, match="no search of this run told the NDR"):
+    with pytest.raises(NotBegun, match="no search of this run found the NDR"):
         measure(meter(Kept(), rate="50%"), spec)
 
 
-def test_the_gravest_of_each_check_is_told_with_its_part() -> None:
+def test_the_gravest_verdict_of_each_check_is_reported_with_its_part() -> None:
     fine = Check("offered", Verdict.OK, "all", rule=7)
     parts = (
         make_part(1, checks=(fine,)),

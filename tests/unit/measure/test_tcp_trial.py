@@ -1,7 +1,10 @@
-"""What the sender's kernel tells of the test's connection."""
+"""The state of the test's connection, read from the sender's kernel."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -9,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.output.samples import samples
 
-from tunnelbench.measure.tcp_trial import TrialFindings, blaming_restart, parse_mss, parse_sender
+from tunnelbench.host.host import THIS_MACHINE
+from tunnelbench.measure.meter import blaming_restart, throttled_s_by_group
+from tunnelbench.measure.tcp_trial import parse_mss, parse_sender, require_data
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.result import Sender
+from tunnelbench.traffic.iperf3 import Iperf3Result
 
 LISTS = samples("iproute2-*/ss-*-sender.txt")
 
@@ -39,7 +45,7 @@ def test_the_connection_that_sent_most_carries_the_test_in_whatever_order(name: 
         "0 0 198.18.1.2:40000 198.18.4.1:5201 cubic rcvmss:536 advmss:1448 bytes_sent:1000\n",
     ],
 )
-def test_where_the_kernel_does_not_tell_there_is_no_size(sockets: str) -> None:
+def test_without_the_kernels_value_there_is_no_size(sockets: str) -> None:
     assert parse_mss(sockets, 1448) is None
 
 
@@ -52,7 +58,7 @@ def test_a_control_connection_that_is_left_alone_is_not_taken_for_the_test(name:
 
 
 @pytest.mark.parametrize("sockets", ["", "0 0 198.18.1.2:40000 198.18.4.1:22 cubic rtt:1/1 bytes_sent:1000\n"])
-def test_where_the_kernel_does_not_tell_nothing_is_known_of_the_sender(sockets: str) -> None:
+def test_without_the_kernels_values_the_state_of_the_sender_is_unknown(sockets: str) -> None:
     assert parse_sender(sockets, 1448) is None
 
 
@@ -69,26 +75,45 @@ def test_any_list_can_be_read(sockets: str) -> None:
     parse_sender(sockets, 1448)
 
 
+def test_a_test_that_transferred_nothing_fails_with_its_bytes() -> None:
+    empty = Iperf3Result(2.0, 0, 131_072, 4, (), "cubic")
+    with pytest.raises(TrialFailed, match=r"iperf3 received 0 bytes in 2\.0 s: .* \(MTU\)"):
+        require_data(empty)
+    require_data(replace(empty, bytes_received=1))
+
+
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("said", "too_long", "reason"),
     [
-        ("", "the device ppp0 has gone"),
-        ("xl2tpd on the router: pppd exited\x1b", "the device ppp0 has gone; xl2tpd on the router: pppd exited\\x1b"),
+        ("", "", "the device ppp0 has gone"),
+        (
+            "xl2tpd on the router: pppd exited\x1b",
+            "",
+            "the device ppp0 has gone; xl2tpd on the router: pppd exited\\x1b",
+        ),
+        (
+            "",
+            "openvpn on the router: Message too long",
+            "the device ppp0 has gone; openvpn on the router: Message too long",
+        ),
     ],
 )
-def test_a_trial_that_fails_says_what_became_of_the_tunnel(said: str, reason: str) -> None:
-    def trial() -> TrialFindings:
-        error = TrialFailed("the device ppp0 has gone")
-        error.raw = {"ping": "1 packet"}
+def test_a_trial_that_fails_says_what_became_of_the_tunnel(said: str, too_long: str, reason: str) -> None:
+    error = TrialFailed("the device ppp0 has gone")
+    error.raw = {"ping": "1 packet"}
+    tunnel = Mock(restart_since=Mock(return_value=said), too_long_since=Mock(return_value=too_long))
+    with pytest.raises(TrialFailed) as caught, blaming_restart(tunnel):
         raise error
-
-    tunnel = Mock(restart_since=Mock(return_value=said))
-    with pytest.raises(TrialFailed) as caught:
-        blaming_restart(tunnel, trial)
     assert str(caught.value) == reason
     assert caught.value.raw == {"ping": "1 packet"}
 
 
-def test_a_trial_that_does_not_fail_is_what_it_found() -> None:
-    found = TrialFindings(None, (), {})
-    assert blaming_restart(Mock(), lambda: found) is found
+@pytest.mark.parametrize(("machine", "asked"), [(THIS_MACHINE, ["self", "77", "78"]), ("router.lan", ["self", "78"])])
+def test_quotas_are_read_of_programs_on_this_machine_only(
+    machine: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelbench.host.cgroup.throttled_s_by_group", lambda pids: {Path(each): 0.0 for each in pids})
+    hosts = SimpleNamespace(machine=machine), SimpleNamespace(machine=THIS_MACHINE)
+    ends = Mock(router=Mock(host=hosts[0]), server=Mock(host=hosts[1]))
+    tunnel = Mock(ends=ends, router_daemons=[Mock(pid=77)], server_daemons=[Mock(pid=78)])
+    assert [str(path) for path in throttled_s_by_group(tunnel)] == asked

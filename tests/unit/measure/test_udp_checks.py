@@ -9,10 +9,12 @@ import pytest
 from tests.unit.builders import make_spec, make_tcp
 from tests.unit.udp_builders import make_counts, make_point, make_search
 
-from tunnelbench.measure.udp_checks import check_delays, check_packet_state, check_udp_calibration, check_udp_trial
-from tunnelbench.model.frames import udp_limit_pps, wire_bytes
-from tunnelbench.model.plan import FLAT_OUT, IMIX, Direction, Test, TrialSpec
-from tunnelbench.model.result import Check, PathCounters, Verdict
+from tunnelbench.measure.checks import TrialContext
+from tunnelbench.measure.udp_checks import check_delays, check_packet_state, check_udp_trial
+from tunnelbench.model.counters import PathCounters
+from tunnelbench.model.frames import IMIX, udp_limit_pps, wire_bytes
+from tunnelbench.model.plan import FLAT_OUT, Direction, Test, TrialSpec
+from tunnelbench.model.result import Check, Verdict
 from tunnelbench.model.search import SearchRun
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement
 
@@ -48,15 +50,14 @@ def measured(counts: UdpCounts | None = None, **changes: Any) -> UdpMeasurement:
 
 def verdicts(udp: UdpMeasurement, spec: TrialSpec | None = None, **changes: Any) -> dict[str, Check]:
     arguments: dict[str, Any] = {
-        "received_packets": PACKETS,
         "outer": "udp port 4789",
         "exact_outer_packets": True,
         "foreign": {},
-        "router_cpu_doubt": "",
-        "restart": "",
-        "testers_pps": 600_000.0,
     }
-    return {check.name: check for check in check_udp_trial(spec or spec_of(), udp, **{**arguments, **changes})}
+    received_packets, testers_pps = changes.pop("received_packets", PACKETS), changes.pop("testers_pps", 600_000.0)
+    context = TrialContext(udp.bracket_s, **{**arguments, **changes})
+    found = check_udp_trial(spec or spec_of(), udp, context, received_packets, testers_pps)
+    return {check.name: check for check in found}
 
 
 def test_a_trial_without_fault_is_ok_in_every_check() -> None:
@@ -125,17 +126,17 @@ def test_a_search_that_ran_out_of_time_is_doubtful() -> None:
     cut = replace(make_search(90_000, 95_000), ended="no bounds in 120 s")
     found = of_search(searches=(make_search(90_000, 95_000), cut))["search"]
     assert found.verdict is Verdict.DOUBTFUL
-    assert found.reason == "1 of 2 searches came to their end; no bounds in 120 s"
+    assert found.reason == "1 of 2 searches ended within their time limit; no bounds in 120 s"
 
 
 def test_a_bound_at_which_the_testers_failed_is_theirs() -> None:
     points = (make_point(90_000), make_point(90_000), make_point(91_000, offered_packets=80_000))
     found = of_search(searches=(SearchRun((*points, points[-1])),))["tester-limited"]
     assert found.verdict is Verdict.DOUBTFUL
-    assert "2 of 2 upper bounds are loads that the testers failed at" in found.reason
+    assert "the testers could not send or receive 2 of 2 upper bounds" in found.reason
 
 
-def test_what_two_clocks_cannot_tell_is_said_to_be_unknown() -> None:
+def test_a_delay_between_two_clocks_is_unknown() -> None:
     assert "an unknown number late" in check_packet_state(make_counts(late_packets=None)).reason
     assert "0 late" in check_packet_state(make_counts(late_packets=0)).reason
     spec = replace(make_spec(1, 1, "vxlan", 18, Direction.OUT), test=Test.LATENCY)
@@ -145,7 +146,12 @@ def test_what_two_clocks_cannot_tell_is_said_to_be_unknown() -> None:
 
 
 def test_a_calibration_is_not_held_to_a_router() -> None:
-    found = {check.name for check in check_udp_calibration(spec_of(load=FLAT_OUT), measured(make_counts()), {})}
+    found = {
+        check.name
+        for check in check_udp_trial(
+            spec_of(load=FLAT_OUT), measured(make_counts()), TrialContext(1.0, {}, is_calibration=True)
+        )
+    }
     assert "offered" in found
     assert found.isdisjoint({"merged-frames", "router-cpu", "tester-limited"})
 

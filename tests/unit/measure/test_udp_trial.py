@@ -17,8 +17,10 @@ from tests.unit.udp_builders import make_counts, make_search
 from tunnelbench.host.host import LocalHost
 from tunnelbench.measure import udp_trial
 from tunnelbench.measure.counters import Arrivals
+from tunnelbench.measure.meter import without
 from tunnelbench.measure.udp_exchange import Exchanger, as_point
-from tunnelbench.measure.udp_trial import Traffic, UdpMeter
+from tunnelbench.measure.udp_trial import OfferedUdp, UdpMeter
+from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.errors import NotBegun
 from tunnelbench.model.plan import (
     CALIBRATION_KIND,
@@ -31,11 +33,11 @@ from tunnelbench.model.plan import (
     TunnelSpec,
     UdpTraffic,
 )
-from tunnelbench.model.result import Check, PathCounters, TrialRecord, Verdict
+from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement
 from tunnelbench.testbed.base import Testbed
-from tunnelbench.traffic.engine import Load
+from tunnelbench.traffic.engine import SenderLoad
 
 HERE = LocalHost("tester", Path("/nowhere"), ())
 TRAFFIC = UdpTraffic(repeats=2, confirm_s=5.0)
@@ -46,13 +48,13 @@ class SimulatedExchanger:
     """Offers loads to a simulated router, bursts to its bucket."""
 
     router: SimulatedRouter
-    loads: list[Load] = field(default_factory=list)
+    loads: list[SenderLoad] = field(default_factory=list)
     sizes: str = "18"
     sender_pps: float = 1e6
     path: Any = field(default_factory=lambda: SimpleNamespace(place=None))
     log: list[Any] = field(default_factory=list)
 
-    def exchange(self, load: Load, accompany: Callable[[Any], None] | None = None) -> UdpCounts:
+    def exchange(self, load: SenderLoad, accompany: Callable[[Any], None] | None = None) -> UdpCounts:
         self.loads.append(load)
         if load.burst_packets is not None:
             lost = max(0, load.burst_packets - self.router.burst_packets)
@@ -78,14 +80,14 @@ class SimulatedExchanger:
         """It is the same one."""
 
     def point(self, duration_s: float, offered_pps: float) -> SearchPoint:
-        return as_point(self.exchange(Load("18", duration_s, offered_pps)))
+        return as_point(self.exchange(SenderLoad("18", duration_s, offered_pps)))
 
     @property
     def as_exchanger(self) -> Exchanger:
         return cast("Exchanger", self)
 
 
-class QuietCompanion:
+class QuietMonitor:
     """Stands beside a timed trial and sees what a window would."""
 
     def __init__(self, *_: Any) -> None:
@@ -97,7 +99,7 @@ class QuietCompanion:
     def window(self) -> Any:
         return make_tcp().window
 
-    sampling_cost_s = None
+    sampling = ()
 
     def close(self) -> None:
         """It started nothing."""
@@ -105,7 +107,7 @@ class QuietCompanion:
 
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> UdpMeter:
-    monkeypatch.setattr(udp_trial, "Companion", QuietCompanion)
+    monkeypatch.setattr(udp_trial, "TrialMonitor", QuietMonitor)
     monkeypatch.setattr(udp_trial, "read_arrivals", lambda *_: Arrivals(0, 0, 0))
     monkeypatch.setattr("tunnelbench.traffic.engine.locate", lambda: "engine")
     monkeypatch.setattr(UdpMeter, "_pinged", lambda *_: nullcontext(None))
@@ -116,14 +118,16 @@ def spec_of(test: Test, load: str = "", tunnel: str = "vxlan", round_number: int
     return replace(make_spec(1, round_number, tunnel, 18, Direction.OUT), test=test, load=load)
 
 
-def traffic_of(meter: UdpMeter, router: SimulatedRouter, test: Test, load: str = "") -> tuple[Traffic, list[Load]]:
+def traffic_of(
+    meter: UdpMeter, router: SimulatedRouter, test: Test, load: str = ""
+) -> tuple[OfferedUdp, list[SenderLoad]]:
     exchanger = SimulatedExchanger(router)
     return meter._traffic(spec_of(test, load), exchanger.as_exchanger), exchanger.loads
 
 
 def record_of(spec: TrialSpec, udp: UdpMeasurement, verdict: Verdict = Verdict.OK) -> TrialRecord:
     record = make_trial(spec, checks=(Check("foreign-load", verdict, "", 12),))
-    return replace(record, tcp=None, udp=udp)
+    return replace(record, measurement=udp)
 
 
 def calibrated(meter: UdpMeter, pps: float, verdict: Verdict = Verdict.OK) -> None:
@@ -177,11 +181,11 @@ def test_delays_are_taken_idle_and_at_shares_of_the_pdr(meter: UdpMeter) -> None
 def test_a_pdr_holds_for_its_own_tunnel_and_round(meter: UdpMeter, change: dict[str, Any]) -> None:
     found = UdpMeasurement(None, searches=(make_search(90_000, 100_000),))
     meter.remember(record_of(spec_of(Test.SEARCH, **change), found))
-    with pytest.raises(NotBegun, match="no search of this round told the PDR of which to take 50%"):
+    with pytest.raises(NotBegun, match="the load is 50%, but no search of this round found the PDR"):
         traffic_of(meter, SimulatedRouter(1e6), Test.LATENCY, "50%")
 
 
-def test_a_void_search_tells_no_pdr(meter: UdpMeter) -> None:
+def test_a_void_search_has_no_pdr(meter: UdpMeter) -> None:
     found = UdpMeasurement(None, searches=(make_search(90_000, 100_000),))
     meter.remember(record_of(spec_of(Test.SEARCH), found, Verdict.VOID))
     with pytest.raises(NotBegun):
@@ -230,7 +234,5 @@ def test_bursts_end_where_one_takes_too_long_to_send_that_comes_through_whole(me
 
 
 def test_what_arrived_before_and_after_the_traffic_is_not_counted_as_its_own() -> None:
-    counted = udp_trial.without(
-        PathCounters(100, 9000, 50, 0, 0, 0, 0, 0, 0, 0, 0, 0), (Arrivals(5, 700, 4), Arrivals(1, 80, 0))
-    )
+    counted = without(PathCounters(100, 9000, 50, 0, 0, 0, 0, 0, 0, 0, 0, 0), (Arrivals(5, 700, 4), Arrivals(1, 80, 0)))
     assert (counted.data_packets, counted.data_bytes, counted.ack_packets) == (94, 8220, 46)

@@ -1,4 +1,4 @@
-"""What a plan says of its own length."""
+"""The expected duration of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a plan file to its tunnels and trials."""
+"""Reading of a plan file into tunnels and trials."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from tunnelbench.host.command import FILE_LIMIT_BYTES
 from tunnelbench.model.errors import ExitCode, WrongInput
-from tunnelbench.model.plan import Direction, Plan, TcpTraffic, TunnelSpec
+from tunnelbench.model.plan import LARGEST_RESULT_BYTES, Direction, Plan, TcpTraffic, TunnelSpec
 from tunnelbench.plan import FileErrors, LoadedPlan, read_plan, shipped_plans
-from tunnelbench.tunnel import PLANNED, option_schemas
+from tunnelbench.tunnel import PLANNED, option_schemas, plan_entries
 
 Schemas = Mapping[str, type[BaseModel]]
 Load = Callable[..., LoadedPlan]
 
-TOO_SMALL = "must be at least 76, not 10: Linux takes no MSS under 88, of which time stamps take 12"
+TOO_SMALL = (
+    "must be at least 76, not 10: the smallest MSS of Linux is 88, and the TCP timestamp option needs 12 bytes of it"
+)
 
 
 @pytest.fixture
@@ -61,6 +64,21 @@ def test_every_key_of_a_plan_is_taken(load: Load) -> None:
     assert plan.tcp == TcpTraffic((8948, 76), (Direction.OUT,), 86400, 60.0, 128, "bbr")
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "duration_s = 86400",
+        "duration_s = 86400\nstreams = 2\ninterval_s = 2",
+        "duration_s = 86400\nstreams = 128\ninterval_s = 60",
+        "duration_s = 22\nstreams = 16\ninterval_s = 0.1",
+    ],
+)
+def test_the_readings_of_a_trial_of_a_day_are_held(keys: str, load: Load) -> None:
+    tcp = load(f'[tcp]\n{keys}\n[[tunnel]]\nkind = "vxlan"\n').plan.tcp
+    assert tcp is not None
+    assert tcp.result_bytes <= LARGEST_RESULT_BYTES < FILE_LIMIT_BYTES
+
+
 def test_the_baseline_comes_first_wherever_the_file_has_it(load: Load) -> None:
     plan = load('[[tunnel]]\nkind = "vxlan"\n[[tunnel]]\nkind = "none"\nname = "no tunnel"\n').plan
     assert [tunnel.name for tunnel in plan.tunnels] == ["no tunnel", "vxlan"]
@@ -76,7 +94,7 @@ def test_lists_of_options_expand_with_the_first_of_the_file_outermost(load: Load
     ]
 
 
-def test_options_come_with_the_defaults_of_the_schema_and_without_those_that_are_unset(load: Load) -> None:
+def test_options_include_the_schemas_defaults_and_leave_out_unset_ones(load: Load) -> None:
     tunnel = load('[[tunnel]]\nkind = "openvpn"\ntransport = "tcp"\n').plan.tunnels[1]
     assert tunnel.options == {
         "mode": "tls",
@@ -125,7 +143,7 @@ def test_a_kind_without_an_adapter_keeps_its_options_as_given(load: Load) -> Non
     )
 
 
-def test_combinations_are_checked_one_by_one_and_told_once(load: Load, tmp_path: Path) -> None:
+def test_combinations_are_checked_one_by_one_and_reported_once(load: Load, tmp_path: Path) -> None:
     with pytest.raises(FileErrors) as caught:
         load(
             '[[tunnel]]\nkind = "openvpn"\nmode = ["tls", "static-key"]\n'
@@ -214,9 +232,9 @@ def test_faults_of_flags_name_the_flag_and_come_after_those_of_the_file(load: Lo
     assert caught.value.message.splitlines() == [
         f"{tmp_path}/mine.toml:4:1: tcp.streams: must be at least 1, not 0",
         "--set tcp: is written --set key=value, such as --set tcp.duration_s=2",
-        '--set tcp.direction=[in: "[in" is no TOML value: quotes or brackets are not closed',
+        '--set tcp.direction=[in: "[in" is not a TOML value: quotes or brackets are not closed',
         "--set tunnel[1].kind=gre: tunnels are changed in the plan file, not by --set",
-        '--set tcp..x=1: "tcp..x" is no key; one is written as tcp.duration_s',
+        '--set tcp..x=1: "tcp..x" is not a key; write it as tcp.duration_s',
         r"--set tcp.congestion_control=\x1b[31m: the value holds a character that cannot be printed",
         "--set title.text=2: must be a string, not a table",
         '--set rounds=x: must be a whole number, not the string "x"',
@@ -246,7 +264,7 @@ def test_wrong_files_are_wrong_input(load: Load) -> None:
         load("rounds = ")
     assert caught.value.exit_code is ExitCode.WRONG_INPUT
     assert isinstance(caught.value, FileErrors)
-    assert [(error.line, error.column, error.key) for error in caught.value.errors] == [(1, 10, "rounds")]
+    assert [(error.line, error.column, error.key) for error in caught.value.errors] == [(1, 10, "TOML")]
 
 
 def test_a_name_that_is_not_shipped_gets_the_nearest_one(schemas: Schemas) -> None:
@@ -307,7 +325,7 @@ def test_the_wr841n_plan_has_the_48_rows_in_the_order_of_the_table(
 def test_every_shipped_plan_loads() -> None:
     assert shipped_plans() == ["all", "cost", "quick", "soak", "udp", "userspace", "wr841n"]
     for name in shipped_plans():
-        loaded = read_plan(name, option_schemas(), (), PLANNED)
+        loaded = read_plan(name, option_schemas(), (), PLANNED, plan_entries())
         assert loaded.plan.name == name
         assert loaded.plan.title
         assert all(tunnel.name.isprintable() for tunnel in loaded.plan.tunnels)

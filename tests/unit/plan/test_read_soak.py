@@ -1,4 +1,4 @@
-"""From the section `[soak]` of a plan to its trials."""
+"""Reading of the section `[soak]` of a plan into trials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(tmp_path: Path, schemas: Mapping[str, type[BaseModel]]) -> Load:
     return load
 
 
-def test_what_soaks_comes_last_and_once_whatever_the_rounds(load: Load) -> None:
+def test_soaks_come_last_and_once_for_any_number_of_rounds(load: Load) -> None:
     plan = load(f"rounds = 3\n{SEARCH}{SOAK}").plan
     assert plan.soak == SoakTraffic()
     soaks = [spec for spec in plan.trials() if spec.test is Test.SOAK]
@@ -75,7 +75,7 @@ def test_a_duration_has_its_unit_or_is_in_seconds(load: Load, text: str, seconds
         (f"{SEARCH}{SOAK}direction = 'in'", '[udp] searches none of direction "in"'),
     ],
 )
-def test_what_cannot_soak_is_refused(load: Load, text: str, message: str) -> None:
+def test_a_soak_without_its_search_or_range_is_refused(load: Load, text: str, message: str) -> None:
     with pytest.raises(FileErrors) as caught:
         load(text)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""From the section `[udp]` of a plan to its trials."""
+"""Reading of the section `[udp]` of a plan into trials."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_plan_may_have_both(load: Load) -> None:
     assert [spec.what for spec in plan.trials()[:4]] == ["76 in", "76 out", "18 in search", "18 out search"]
 
 
-def test_what_needs_the_pdr_comes_after_the_search_whatever_the_order_of_the_file(load: Load) -> None:
+def test_tests_that_need_the_pdr_come_after_the_search_in_any_order_of_the_file(load: Load) -> None:
     plan = load(
         f'{UDP}payload_bytes = 18\ndirection = "in"\nrate = [5000, "flat-out"]\ntest = ["rate", "latency", "search"]\n'
     ).plan
@@ -90,7 +90,7 @@ def test_the_mix_is_a_payload_by_its_name(load: Load) -> None:
         ("repeat = 3", "udp.repeat: unknown key; did you mean udp.repeats?"),
     ],
 )
-def test_what_is_wrong_with_udp_is_told_at_its_key(load: Load, text: str, message: str) -> None:
+def test_an_error_of_udp_is_reported_at_its_key(load: Load, text: str, message: str) -> None:
     with pytest.raises(FileErrors) as caught:
         load(f"{UDP}{text}\n")
     assert message in caught.value.message

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tunnelbench.analysis.compare.references import side_of_reference
-from tunnelbench.analysis.compare.sides import Figure
+from tunnelbench.analysis.compare.sides import ComparedFigure
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.reference import Comparable
 from tunnelbench.reference import read_reference, reference_names
@@ -59,10 +59,12 @@ def test_all_of_fastds_methods_and_routers_are_there() -> None:
 
 def test_packet_rates_are_used_only_where_there_is_no_throughput() -> None:
     rows = side_of_reference(read_reference("apu1d-2014")).rows
-    assert all(set(row.figures) - {Figure.SHARE} == {Figure.THROUGHPUT} for row in rows)
+    assert all(set(row.figures) - {ComparedFigure.SHARE} == {ComparedFigure.THROUGHPUT} for row in rows)
     # Of the others no row without a tunnel has the same payload.
-    assert {row.payload_bytes for row in rows if Figure.SHARE in row.figures} == {112}
-    assert all(set(row.figures) == {Figure.PACKETS} for row in side_of_reference(read_reference("pentium3-it168")).rows)
+    assert {row.payload_bytes for row in rows if ComparedFigure.SHARE in row.figures} == {112}
+    assert all(
+        set(row.figures) == {ComparedFigure.PACKETS} for row in side_of_reference(read_reference("pentium3-it168")).rows
+    )
     assert side_of_reference(read_reference("cipher-speed")).rows == ()
 
 

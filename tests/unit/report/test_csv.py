@@ -11,7 +11,7 @@ from tests.unit.report.hostile import hostile_run
 
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report import render
-from tunnelbench.report.formats.csv import harmless
+from tunnelbench.report.formats.csv import csv_text, harmless
 
 
 def read(run: RunRecord, records: tuple[TrialRecord, ...]) -> list[dict[str, str]]:
@@ -42,6 +42,11 @@ def test_lines_end_as_rfc_4180_says() -> None:
 @pytest.mark.parametrize("beginning", ["=", "+", "-", "@", " =", "\t=", "\r\n@"])
 def test_no_text_is_a_formula(beginning: str) -> None:
     assert harmless(f"{beginning}1+1") == f"'{beginning.strip()}1+1"
+
+
+def test_a_formula_behind_a_semicolon_is_no_formula() -> None:
+    assert harmless("note ;=1+1; @a;b; 2") == "note ;'=1+1; '@a;b; 2"
+    assert csv_text(["a;=1"], [["x;+1"]]) == "a;'=1\r\nx;'+1\r\n"
 
 
 def test_harmless_text_is_left_as_it_is() -> None:

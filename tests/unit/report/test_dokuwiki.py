@@ -13,9 +13,12 @@ from tests.unit.builders import make_records, make_run, make_speeds
 from tests.unit.report.hostile import HOSTILE, hostile_run
 
 from tunnelbench.report import render
+from tunnelbench.report.figures import table_figures
 from tunnelbench.report.formats.dokuwiki import escape
-from tunnelbench.report.markup import COLUMNS
+from tunnelbench.report.markup import result_columns
 from tunnelbench.report.text import one_line
+
+COLUMNS = result_columns(table_figures("tcp"), has_tests=False)
 
 SHOWN_AS_IT_IS = re.compile(r"%%(.*?)%%|<nowiki>(.*?)</nowiki>")
 MARKUP = r"[|^*~<>{}@#\\&\"'`!$]|//|--|__|==|\.\.\.|%%|\(\(|\)\)|:::|:-|8-[)oO]|\[\[|\]\]|:\?|ww\."

@@ -1,4 +1,4 @@
-"""One run that shows every kind of row and every annex, in each format for people and as CSV."""
+"""One run that shows every kind of row and every section, in each format for people and as CSV."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_it_shows_everything() -> None:
     assert all(count_classes(RECORDS)[each] for each in TrialClass if each is not TrialClass.GIVEN_UP)
     assert document.rows
     assert document.udp_rows
-    titles = {annex.title for annex in document.annexes}
+    titles = {section.title for section in document.sections}
     assert {"Advice", "What limits", "What a packet costs the router", "Ciphers and digests by themselves"} <= titles
     assert any(title.startswith("Where a packet's time goes") for title in titles)
 

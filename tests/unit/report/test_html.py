@@ -18,10 +18,11 @@ from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.model.plan import Test
 from tunnelbench.report import render
-from tunnelbench.report.annexes import Annex
 from tunnelbench.report.document import Document, compose
+from tunnelbench.report.figures import table_figures
 from tunnelbench.report.formats import html
 from tunnelbench.report.formats.html import embedded_data, library, page
+from tunnelbench.report.sections import Section
 from tunnelbench.report.text import one_line
 
 MOST_BYTES = 2_000_000
@@ -112,17 +113,21 @@ def test_a_page_with_everything_in_it_is_small_enough_and_names_no_other_place()
 
 def test_every_row_has_all_columns_and_numbers_stand_to_the_right() -> None:
     found = Page(page(document(), **BESIDE))
-    results = found.tables[0]
-    assert results[0] == list(html.TCP_COLUMNS)
+    results = next(table for table in found.tables if table[0][-1] == "Comment")
+    columns = ["Tunnel", "Payload [bytes]", "Direction", *(each.heading for each in table_figures("tcp")), "Comment"]
+    assert results[0] == columns
     assert len(results) == 1 + 36
-    assert {len(row) for table in found.tables for row in table} >= {len(html.TCP_COLUMNS)}
-    assert all(len(row) == len(table[0]) for table in found.tables for row in table)
+    assert {len(row) for table in found.tables for row in table} >= {len(columns)}
+    # The heading of a group spans all columns.
+    assert all(len(row) in {1, len(table[0])} for table in found.tables for row in table)
     assert html.number_columns([("a", "1.5", "in", "-"), ("b", "", "out", "not known")]) == {1, 3}
 
 
 def test_a_run_of_udp_has_its_own_table_and_no_empty_one_of_tcp() -> None:
     found = Page(page(compose(make_run(), make_udp_records()), **BESIDE))
-    assert found.tables[0][0] == list(html.UDP_COLUMNS)
+    headings = [each.heading for each in table_figures("udp")]
+    heads = [table[0] for table in found.tables]
+    assert ["Tunnel", "Payload [bytes]", "Direction", "Test", *headings, "Comment"] in heads
     assert ("table", {"class": "results", "id": "tcp"}) not in found.elements
 
 
@@ -131,6 +136,7 @@ def test_sections_come_in_the_order_in_which_they_are_asked_for() -> None:
     order = [
         "answer",
         "table",
+        "rows",
         "throughput",
         "packets",
         "cost",
@@ -167,15 +173,15 @@ def test_the_data_are_those_of_the_json_report_without_what_programs_printed() -
     assert json.loads(data) == whole
 
 
-def test_trials_that_would_make_the_page_too_large_are_left_out_of_its_data_and_it_says_so(
+def test_a_page_leaves_out_trials_beyond_its_size_limit_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(html, "MOST_DATA_BYTES", 50_000)
-    told = "too large for this page"
+    remark = "too large for this page"
     assert json.loads(embedded_data(document()).text)["trials"] == []
-    assert told in page(document())
+    assert remark in page(document())
     monkeypatch.undo()
-    assert told not in page(document())
+    assert remark not in page(document())
 
 
 def test_the_browser_is_allowed_our_two_scripts_and_nothing_else() -> None:
@@ -201,7 +207,7 @@ def test_pages_that_stand_together_share_the_library_and_lead_back_to_their_inde
     assert library().count("vega") > 10
 
 
-def test_the_library_is_told_with_its_licences_and_cannot_end_its_element() -> None:
+def test_the_library_has_its_licences_and_cannot_end_its_element() -> None:
     text = library()
     assert text.count("Redistributions in binary form") == len(html.LIBRARIES)
     assert "</script" not in text.lower()
@@ -246,9 +252,9 @@ def test_names_versions_and_comments_do_not_leave_their_place(text: str) -> None
     assert found.text.count(text) > 4
 
 
-def test_an_annex_that_the_page_does_not_know_stands_in_a_section_of_its_own() -> None:
+def test_an_section_that_the_page_does_not_know_stands_in_a_section_of_its_own() -> None:
     found = document()
-    text = page(replace(found, annexes=(*found.annexes, Annex("Weather", items=("It rained.",)))), **BESIDE)
+    text = page(replace(found, sections=(*found.sections, Section("Weather", items=("It rained.",)))), **BESIDE)
     assert "It rained." in text.partition('<section id="more">')[2].partition("</section>")[0]
 
 

@@ -21,6 +21,7 @@ def test_it_holds_the_run_the_rows_what_load_cost_the_doubts_and_the_trials() ->
     found = read(render(make_run(), make_records(), "json"))
     assert list(found) == [
         "run",
+        "answer",
         "rows",
         "advice",
         "cost_models",

@@ -11,9 +11,12 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.report.hostile import HOSTILE, hostile_run
 
 from tunnelbench.report import render
+from tunnelbench.report.figures import table_figures
 from tunnelbench.report.formats.markdown import escape
-from tunnelbench.report.markup import COLUMNS
+from tunnelbench.report.markup import result_columns
 from tunnelbench.report.text import one_line
+
+COLUMNS = result_columns(table_figures("tcp"), has_tests=False)
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 OURS = {"h1", "h2", "h3", "ul", "li", "strong", "blockquote", "p", "table", "thead", "tbody", "tr", "th", "td", "br"}

@@ -1,4 +1,4 @@
-"""The annex of a packet's parts in every format."""
+"""The section of a packet's parts in every format."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_json_has_every_part_at_every_size() -> None:
     assert digest["by_calculation_s"] == pytest.approx(2.8e-6)
 
 
-def test_a_report_says_what_is_not_told_apart() -> None:
+def test_a_report_names_costs_that_are_not_distinguishable() -> None:
     together = render(RUN, run((BASELINE, FOUR[0], FOUR[3])), "markdown")
-    assert "no variant has one without the other: cipher AES-128-CBC and digest SHA1." in together
-    assert "No error is known" in together
+    assert "because no variant has one without the other: cipher AES-128-CBC and digest SHA1." in together
+    assert "The error is unknown" in together
     aead = render(RUN, run((BASELINE, FOUR[0], variant("AES-128-GCM", "SHA1"))), "markdown")
-    assert "No digest beside AES-128-GCM: the cipher's part is its authentication, too." in aead
+    assert "No digest with AES-128-GCM: the cipher's part contains its authentication." in aead
     one_size = render(RUN, run(payloads=(1448,)), "textile")
-    assert "Not known: one size makes no line." in one_size
+    assert "Unknown: a line needs two sizes, and one was measured." in one_size
     (parts,) = json.loads(render(RUN, run(payloads=(1448,)), "json"))["cost_parts"]
-    assert parts["reason"] == "one size makes no line"
+    assert parts["reason"] == "a line needs two sizes, and one was measured"

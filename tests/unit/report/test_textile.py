@@ -13,9 +13,12 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.report.hostile import HOSTILE, hostile_run
 
 from tunnelbench.report import render
+from tunnelbench.report.figures import table_figures
 from tunnelbench.report.formats.textile import escape
-from tunnelbench.report.markup import COLUMNS
+from tunnelbench.report.markup import result_columns
 from tunnelbench.report.text import one_line
+
+COLUMNS = result_columns(table_figures("tcp"), has_tests=False)
 
 CELL = re.compile(r"\|(?P<attributes>_?(?:/\d+)?[<>=]*\. )?(?P<text>[^|]*)(?=\|)")
 
@@ -126,7 +129,7 @@ def test_hostile_text_changes_neither_the_table_nor_the_page() -> None:
 def test_a_note_is_a_paragraph_whatever_it_begins_with(note: str) -> None:
     text = render(make_run(notes=(note,)), make_records(), "textile")
     assert f"\n\np. {escape(note)}\n\n" in text
-    assert all(table[0][0].text == "Technology" for table in tables(text))
+    assert all(table[0][0].text == "Tunnel" for table in tables(text))
 
 
 @given(st.text())

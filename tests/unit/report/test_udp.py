@@ -64,5 +64,5 @@ def test_csv_has_one_row_a_trial_with_the_same_columns_for_both_kinds() -> None:
     assert len(rows) == len(records)
     assert {row["test"] for row in rows} >= {"tcp", "search", "latency"}
     searches = [row for row in rows if row["test"] == "search" and row["udp_ndr_pps"]]
-    assert {row["udp_ndr_refuted"] for row in searches} == {"yes", "no"}
+    assert {row["udp_is_refuted"] for row in searches} == {"yes", "no"}
     assert all(not row["udp_sent_packets"] for row in rows if row["test"] == "tcp")

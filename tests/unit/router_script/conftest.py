@@ -113,6 +113,12 @@ def make_router(base: Path, shell: str, more: str = "") -> Router:
     return Router(tmp, {"PATH": str(programs), "TUNNELBENCH_DUT_ROOT": str(tmp), "TUNNELBENCH_DUT_UNDO_LIMIT_S": "1"})
 
 
+@pytest.fixture(autouse=True)
+def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test in a folder of its own: a script that writes to a wrong path leaves no file in the repository."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(params=SHELLS)
 def router(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Router]:
     """One for each shell; afterwards nothing of it is left."""

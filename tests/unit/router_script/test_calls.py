@@ -10,9 +10,10 @@ from tests.unit.router_script.conftest import Router, eventually, runs
 
 def test_programs_end_with_what_they_started_and_their_output_is_kept(router: Router) -> None:
     router.take()
-    pid = int(router.ok("start", router.folder, "daemon", "sh", "-c", "echo told; trap '' TERM; sleep 50; sleep 50"))
-    assert Path(f"/proc/{pid}/comm").read_text() == "sh\n"
-    assert eventually(lambda: (router.folder / "daemon.log").read_text() == "told\n")
+    pid = int(router.ok("start", router.folder, "daemon", "sh", "-c", "echo started; trap '' TERM; sleep 50; sleep 50"))
+    # BusyBox runs its programs as /proc/self/exe, and then names them.
+    assert eventually(lambda: Path(f"/proc/{pid}/comm").read_text() == "sh\n")
+    assert eventually(lambda: (router.folder / "daemon.log").read_text() == "started\n")
     router.ok("clean", router.folder)
     assert not runs(pid)
 
@@ -63,10 +64,22 @@ def test_a_folder_that_is_not_its_own_is_refused(router: Router) -> None:
 def test_a_link_is_not_followed(router: Router, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     router.folder.symlink_to(tmp_path / "precious")
-    assert router.run("lease", "take", router.folder, "anna", 5).returncode == 6
+    assert router.run("lease", "take", router.folder, "anna", 5).returncode == 1
     router.ok("clean", "--force", router.folder)
     assert (tmp_path / "precious").is_dir()
     router.folder.unlink()
+
+
+def test_a_folder_that_others_can_write_to_is_refused(router: Router) -> None:
+    router.folder.mkdir()
+    (router.folder / "undo").mkdir()
+    for mode in (0o770, 0o707, 0o1777):
+        router.folder.chmod(mode)
+        for words in (["lease", "take", router.folder, "anna", 5], ["clean", router.folder]):
+            refused = router.run(*words)
+            assert refused.returncode == 1, words
+            assert "can be written by others" in refused.stderr
+    router.folder.chmod(0o700)
 
 
 WRONG_CALLS = (

@@ -100,7 +100,7 @@ HOSTILE = (
     (b"first\nsecond", "first"),
     (b"cpu_mhz\t1\tx", "cpu_mhz\t1\tx"),
 )
-"""What a file holds, and what is told of it."""
+"""Content of a file, and the fact that is read from it."""
 
 
 def test_whatever_a_file_holds_the_facts_are_json(router: Router, tmp_path: Path) -> None:

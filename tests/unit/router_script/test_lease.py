@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.unit.router_script.conftest import SCRIPT, Router, eventually
 
 
-def test_a_second_controller_is_refused_and_told_by_whom(router: Router) -> None:
+def test_a_second_controller_is_refused_with_the_name_of_the_first(router: Router) -> None:
     router.take()
     second = router.tmp / "tunnelbench-dut-second"
     refused = router.run("lease", "take", second, "bert", 60)
@@ -77,9 +79,9 @@ def test_a_lease_that_is_extended_does_not_end(router: Router) -> None:
     assert router.lease()["state"] == "held"
 
 
-def test_a_watchdog_that_was_killed_makes_the_lease_stale_and_comes_back_when_it_is_extended(router: Router) -> None:
+def test_a_killed_watchdog_makes_the_lease_stale_and_an_extension_restarts_it(router: Router) -> None:
     router.take()
-    assert len(router.processes()) == 2, "the watchdog and its sleep"
+    assert eventually(lambda: len(router.processes()) == 2), "the watchdog and its sleep"
     for pid in router.processes():
         os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: router.lease()["state"] == "stale")
@@ -97,3 +99,60 @@ def test_a_lease_of_before_a_reboot_is_removed_and_nothing_of_it_run(router: Rou
     router.ok("clean", "--all")
     assert router.lease() == {"state": "free"}
     assert not (tmp_path / "undone").exists()
+
+
+NOBODY = 65534
+
+
+def plant_link(lock: Path) -> None:
+    lock.symlink_to(f"/proc/{os.getpid()}/cwd/owner")
+
+
+PLANTED: dict[str, Callable[[Path], None]] = {"link": plant_link, "file": Path.touch, "folder": Path.mkdir}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_a_lock_that_another_user_planted_holds_nothing(router: Router, plant: Callable[[Path], None]) -> None:
+    lock = router.tmp / "tunnelbench-dut.lock"
+    plant(lock)
+    os.chown(lock, NOBODY, NOBODY, follow_symlinks=False)
+    assert router.lease() == {"state": "free"}
+    router.take()
+    assert router.lease()["state"] == "held"
+    assert lock.readlink() == router.folder / "owner"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_a_planted_lock_that_cannot_be_removed_is_named(router: Router) -> None:
+    lock = router.tmp / "tunnelbench-dut.lock"
+    (lock / "full").mkdir(parents=True)
+    os.chown(lock, NOBODY, NOBODY)
+    refused = router.run("lease", "take", router.folder, "anna", 60)
+    assert (refused.returncode, "remove it" in refused.stderr) == (6, True)
+    assert not router.folder.exists()
+    (lock / "full").rmdir()
+    lock.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+@pytest.mark.parametrize("what", ["--all", "FOLDER"])
+def test_a_folder_of_another_user_hinders_neither_lease_nor_clean(router: Router, what: str) -> None:
+    planted = router.tmp / "tunnelbench-dut-planted"
+    for name, text in (("owner", "\x1b[2J"), ("expires", "99999999")):
+        planted.mkdir(exist_ok=True)
+        (planted / name).write_text(f"{text}\n")
+    (planted / "undo").mkdir()
+    (planted / "undo" / "100001").write_text(f"touch {router.tmp}/undone\n")
+    os.chown(planted, NOBODY, NOBODY)
+    (router.tmp / "tunnelbench-dut.lock").symlink_to(planted / "owner")  # of a folder that was there once
+    assert router.lease() == {"state": "stale", "folder": str(planted)}
+    router.ok("clean", what.replace("FOLDER", str(planted)))
+    assert router.lease() == {"state": "free"}
+    router.take()
+    router.ok("lease", "release", router.folder, "anna@laptop")
+    assert {path.name for path in router.tmp.iterdir()} == {planted.name}
+    for path in (planted / "undo" / "100001", planted / "owner", planted / "expires"):
+        path.unlink()
+    (planted / "undo").rmdir()
+    planted.rmdir()

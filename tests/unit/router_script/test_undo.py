@@ -19,7 +19,9 @@ def test_what_was_undone_by_hand_is_not_undone_again(router: Router, tmp_path: P
     assert log.read_text() == "a\nc\n"
 
 
-def test_what_cannot_be_undone_is_kept_and_told_and_the_rest_is_done(router: Router, tmp_path: Path) -> None:
+def test_a_change_that_cannot_be_undone_is_kept_and_reported_and_the_rest_is_done(
+    router: Router, tmp_path: Path
+) -> None:
     router.take()
     for piece in (
         f"touch {tmp_path}/first",

@@ -1,6 +1,6 @@
-"""Writes the sample store of the present format: `python -m tests.unit.store.make_sample`.
+"""Write the sample store of the present format: `python -m tests.unit.store.make_sample`.
 
-Once a format is released its sample is never made again: it stands for the files that users have.
+The sample of a released format stays as it is, because it stands for the files that users have.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from tests.unit.builders import make_records, make_run, make_speeds
 from tests.unit.soak_builders import sample_soak
 
 from tunnelbench.store import Store
-from tunnelbench.store.schema import FORMAT
+from tunnelbench.store.schema import STORE_FORMAT
 
 SAMPLES = Path(__file__).with_name("samples")
 TUNNELS = {"testers back to back", "none", "openvpn AES-128-GCM", "tinc BF-CBC, SHA-1", "wireguard"}
 
 
 def put_soak(store: Store, run_id: str) -> None:
-    """The sample soak, part by part."""
+    """Store the sample soak part by part."""
     soak, chunks = sample_soak()
     tables = store.soaks(run_id)
     for part in soak.parts:
@@ -32,8 +32,8 @@ def put_soak(store: Store, run_id: str) -> None:
 
 
 def main() -> None:
-    """One run of one round: measured, refused and unavailable trials."""
-    path = SAMPLES / f"format-{FORMAT}.sqlite"
+    """Store one run of one round with measured, refused and unavailable trials."""
+    path = SAMPLES / f"format-{STORE_FORMAT}.sqlite"
     run, records = make_run(), make_records(rounds=1)
     path.unlink(missing_ok=True)
     with Store.open(path) as store:

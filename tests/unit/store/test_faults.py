@@ -1,10 +1,13 @@
-"""What can be wrong with the file, told in a sentence that names it and a remedy."""
+"""Each failure of the file is one sentence that names the file and a remedy."""
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +17,10 @@ import pytest
 from sqlalchemy import Engine, event
 from tests.unit.builders import make_proof, make_run, make_spec, make_trial
 
+from tunnelbench.host.python_packages import POSTGRESQL, install_hint
 from tunnelbench.model.errors import CannotHere, UserError, WrongInput
 from tunnelbench.store import Store
+from tunnelbench.store.sqlite import SqliteDatabase
 
 NOBODY = 65534
 
@@ -32,7 +37,7 @@ def fill(path: Path, trials: int = 40) -> None:
             store.add_trial("a", make_trial(make_spec(sequence), proof=make_proof()))
 
 
-def told(caught: pytest.ExceptionInfo[UserError]) -> str:
+def sentence(caught: pytest.ExceptionInfo[UserError]) -> str:
     return f"{caught.value.message} | {caught.value.hint}"
 
 
@@ -41,7 +46,7 @@ def test_a_file_that_is_no_sqlite_is_refused_untouched(path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(WrongInput) as caught:
         Store.open(path)
-    assert told(caught) == (
+    assert sentence(caught) == (
         f"{path}: not a store of TunnelBench: file is not a database | name another file, or move this one away"
     )
     assert path.read_bytes() == before
@@ -58,7 +63,7 @@ def test_the_sqlite_file_of_another_program_is_refused_untouched(path: Path, tab
     assert path.read_bytes() == before
 
 
-def test_a_damaged_file_is_told_with_how_to_save_what_it_holds(path: Path) -> None:
+def test_a_damaged_file_is_reported_with_how_to_save_what_it_holds(path: Path) -> None:
     fill(path)
     content = bytearray(path.read_bytes())
     content[3 * 4096 :] = b"\xa5" * (len(content) - 3 * 4096)
@@ -69,7 +74,7 @@ def test_a_damaged_file_is_told_with_how_to_save_what_it_holds(path: Path) -> No
     assert f"sqlite3 {path} .recover" in caught.value.hint
 
 
-def test_a_damaged_row_is_told_too(path: Path) -> None:
+def test_a_damaged_row_is_reported_too(path: Path) -> None:
     fill(path, trials=1)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE trial SET tcp = '{\"duration_s\": 1'")
@@ -86,7 +91,7 @@ def test_a_damaged_row_is_told_too(path: Path) -> None:
         "UPDATE trial SET checksum = CAST(checksum AS BLOB)",
     ],
 )
-def test_a_text_that_became_bytes_is_told_too(path: Path, statement: str) -> None:
+def test_a_text_that_became_bytes_is_reported_too(path: Path, statement: str) -> None:
     fill(path, trials=1)
     with sqlite3.connect(path) as connection:
         connection.execute(statement)
@@ -110,7 +115,7 @@ def without_privileges() -> Iterator[Path]:
             Path(directory).chmod(0o700)
 
 
-def test_a_directory_that_may_not_be_written_is_told_with_the_way_out() -> None:
+def test_a_directory_that_may_not_be_written_is_reported_with_the_way_out() -> None:
     with without_privileges() as directory:
         (directory / "closed").mkdir()
         (directory / "closed").chmod(0o555)
@@ -123,7 +128,7 @@ def test_a_directory_that_may_not_be_written_is_told_with_the_way_out() -> None:
 
 
 @pytest.mark.parametrize(("file_mode", "directory_mode"), [(0o600, 0o555), (0o400, 0o755), (0o000, 0o755)])
-def test_a_store_that_may_not_be_written_is_told_with_the_way_out(file_mode: int, directory_mode: int) -> None:
+def test_a_store_that_may_not_be_written_is_reported_with_the_way_out(file_mode: int, directory_mode: int) -> None:
     with without_privileges() as directory:
         path = directory / "kept" / "results.sqlite"
         fill(path, trials=1)
@@ -136,16 +141,67 @@ def test_a_store_that_may_not_be_written_is_told_with_the_way_out(file_mode: int
         path.parent.chmod(0o755)
 
 
-def test_a_path_through_a_file_is_told(path: Path) -> None:
+def test_a_path_through_a_file_is_reported(path: Path) -> None:
     path.write_text("")
     with pytest.raises(CannotHere, match="Not a directory"):
         Store.open(path / "results.sqlite")
 
 
-def test_a_directory_in_place_of_the_file_is_told(path: Path) -> None:
-    path.mkdir()
-    with pytest.raises(CannotHere, match="unable to open database file"):
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("kind", ["fifo", "link to a fifo", "socket", "/dev/zero", "/dev/full", "folder"])
+def test_what_is_no_file_is_refused_as_a_store_without_reading_it(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, create: bool
+) -> None:
+    place = Path(kind) if kind.startswith("/") else path
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        monkeypatch.chdir(tmp_path)
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(path.name)
+    elif "fifo" in kind:
+        os.mkfifo(tmp_path / "fifo")
+        path.symlink_to("fifo") if "link" in kind else (tmp_path / "fifo").rename(path)
+    with pytest.raises(WrongInput) as caught:
+        Store.open(place, create=create)
+    why = "it is a folder" if kind == "folder" else "it is no regular file"
+    assert sentence(caught) == f"{place}: not a store of TunnelBench: {why} | name another file, or move this one away"
+
+
+def test_a_store_that_was_cut_to_nothing_is_damaged(path: Path) -> None:
+    fill(path, trials=1)
+    path.write_bytes(b"")
+    with pytest.raises(CannotHere) as caught:
+        Store.open(path, create=False)
+    assert caught.value.message == f"{path}: the store is damaged: the file has 0 bytes"
+    assert path.read_bytes() == b""
+
+
+def test_the_log_of_a_store_that_was_cut_to_nothing_stays(path: Path) -> None:
+    path.write_bytes(b"")
+    log = Path(f"{path}-wal")
+    log.write_bytes(b"the last trials")
+    with pytest.raises(CannotHere, match="the file has 0 bytes"):
         Store.open(path)
+    assert log.read_bytes() == b"the last trials"
+
+
+def test_a_store_on_a_read_only_file_system_is_reported_with_the_way_out(path: Path, tmp_path: Path) -> None:
+    fill(path, trials=1)
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    subprocess.run(["mount", "--bind", str(tmp_path), str(tmp_path)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(tmp_path)], check=True)
+        for place, create in ((path, False), (path, True), (tmp_path / "new" / "results.sqlite", True)):
+            with pytest.raises(CannotHere) as caught:
+                Store.open(place, create=create).runs()
+            assert caught.value.message == (
+                f"{place}: the store cannot be opened or written: its file system is read-only"
+            )
+            assert "name the copy with --store" in caught.value.hint
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 @pytest.fixture
@@ -174,13 +230,26 @@ def test_a_full_disk_loses_no_trial_that_was_stored(path: Path) -> None:
         store.begin_run(make_run(run_id="a"))
         with pytest.raises(CannotHere) as caught:
             fill_up(store)
-        assert told(caught) == (
+        assert sentence(caught) == (
             f"{path}: database or disk is full | make room on that file system; the trials stored so far are safe"
         )
         assert 0 < stored == len(store.trials("a"))
 
 
-def test_a_store_that_another_process_keeps_locked_is_told_after_a_bounded_wait(path: Path) -> None:
+def test_another_process_that_reads_and_closes_the_store_takes_nothing_away(path: Path) -> None:
+    reader = "import sys, pathlib, tunnelbench.store as s; print(len(s.Store.open(pathlib.Path(sys.argv[1])).runs()))"
+    with Store.open(path) as store:
+        store.begin_run(make_run(run_id="a"))
+        for sequence in (1, 2):
+            store.add_trial("a", make_trial(make_spec(sequence)))
+            read = subprocess.run([sys.executable, "-c", reader, path], check=True, capture_output=True, text=True)
+            assert read.stdout == "1\n"
+            assert Path(f"{path}-wal").exists()  # SQLite deletes it when the last process closes the store
+    with Store.open(path) as store:
+        assert len(store.trials("a")) == 2
+
+
+def test_a_store_that_another_process_locks_is_reported_after_a_bounded_wait(path: Path) -> None:
     fill(path, trials=1)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -195,15 +264,87 @@ def test_a_store_that_another_process_keeps_locked_is_told_after_a_bounded_wait(
 
 
 def test_a_database_server_of_an_unknown_kind_is_wrong_input() -> None:
-    with pytest.raises(WrongInput, match="no database of the kind nonsense"):
+    with pytest.raises(WrongInput, match="no database of the kind nonsense is supported"):
         Store.open("nonsense://host/results")
     with pytest.raises(WrongInput, match="not a database URL"):
         Store.open("://")
 
 
-def test_a_driver_that_is_missing_is_told_without_the_password() -> None:
+def test_a_driver_that_is_missing_is_reported_without_the_password() -> None:
     with pytest.raises(CannotHere) as caught:
         Store.open("postgresql+pg8000://me:secret@host/results")
-    assert told(caught) == (
-        "postgresql+pg8000://me:***@host/results: the Python package pg8000 is missing | pip install pg8000"
+    assert sentence(caught) == (
+        "postgresql+pg8000://me:***@host/results: the Python package pg8000 is missing | "
+        "write postgresql:// at its beginning, which uses the driver psycopg"
     )
+
+
+def test_without_psycopg_the_hint_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(CannotHere) as caught:
+        Store.open("postgresql://me@host/results")
+    assert sentence(caught) == (
+        f"postgresql://me@host/results: the Python package psycopg is missing | {install_hint(POSTGRESQL)}"
+    )
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT run_old.* FROM n, run_old"
+PROGRAMS = {
+    "a view in place of a table": ("ALTER TABLE run RENAME TO run_old", f"CREATE VIEW run AS {ENDLESS}"),
+    "a view that SQLite's schema calls a table": (
+        "ALTER TABLE run RENAME TO run_old",
+        f"CREATE VIEW run AS {ENDLESS}",
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_schema SET type = 'table' WHERE name = 'run'",
+    ),
+    "a virtual table": ("DROP TABLE soak_chunk", "CREATE VIRTUAL TABLE soak_chunk USING fts5(run_id)"),
+    "a trigger": ("CREATE TRIGGER run_more AFTER UPDATE ON run BEGIN DELETE FROM trial; END",),
+    "a trigger that SQLite's schema calls a table": (
+        "CREATE TRIGGER run_more AFTER UPDATE ON run BEGIN DELETE FROM trial; END",
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_schema SET type = 'table' WHERE name = 'run_more'",
+    ),
+}
+
+
+@pytest.mark.parametrize("statements", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_store_with_views_in_place_of_tables_or_with_triggers_is_refused(
+    path: Path, statements: tuple[str, ...]
+) -> None:
+    fill(path, trials=1)
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(UserError) as caught:
+        Store.open(path)
+    assert caught.value.message.startswith(f"{path}: ")
+
+
+def test_a_view_of_a_users_own_in_a_store_is_no_error(path: Path) -> None:
+    fill(path, trials=1)
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE VIEW fast AS SELECT * FROM trial")
+    connection.close()
+    with Store.open(path) as store:
+        assert len(store.trials("a")) == 1
+
+
+def test_an_sqlite_before_3_37_which_cannot_list_tables_opens_a_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_up = SqliteDatabase._set_up_connection
+
+    def of_an_older_sqlite(database: SqliteDatabase, connection: sqlite3.Connection, record: object) -> None:
+        set_up(database, connection, record)
+
+        def has(action: int, name: str | None, *_: str | None) -> int:
+            is_missing = action == sqlite3.SQLITE_PRAGMA and name == "table_list"
+            return sqlite3.SQLITE_DENY if is_missing else sqlite3.SQLITE_OK
+
+        connection.set_authorizer(has)
+
+    monkeypatch.setattr(SqliteDatabase, "_set_up_connection", of_an_older_sqlite)
+    fill(path, trials=1)
+    with Store.open(path) as store:
+        assert len(store.trials("a")) == 1

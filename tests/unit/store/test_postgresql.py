@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import threading
@@ -9,16 +11,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 import pytest
-from sqlalchemy import Connection, MetaData, NullPool, create_engine, event, insert, inspect, select, text
+from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 from tests.postgresql import Cluster, cluster
 from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_trial
-from tests.unit.store.make_sample import SAMPLES
+from tests.unit.store.test_format import add_operator, fail, name_operator
 
 from tunnelbench.model.errors import CannotHere, WrongInput
-from tunnelbench.store import Store, schema
-from tunnelbench.store.server import Server
+from tunnelbench.store import Store, migrations, schema
+from tunnelbench.store.postgresql import Server
+
+ENDED_AT = "2025-03-14T10:00:00+00:00"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ def server() -> Iterator[Cluster]:
 
 @contextmanager
 def connected(url: str) -> Iterator[Connection]:
-    """A connection beside the store's, its changes committed at the end."""
+    """A second connection, which commits its changes at the end."""
     engine = create_engine(url, poolclass=NullPool)
     with engine.begin() as connection:
         yield connection
@@ -126,7 +131,8 @@ def test_a_server_that_restarts_loses_no_acknowledged_trial_and_stores_none_twic
 def test_a_commit_whose_answer_was_lost_is_recognised(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store.open(url) as store:
         store.begin_run(make_run(run_id="a"))
-        engine = store._engine
+        transactions = store._transactions
+        engine = transactions.engine
         lost = iter([True])
 
         class AnswerLost:
@@ -148,14 +154,14 @@ def test_a_commit_whose_answer_was_lost_is_recognised(url: str, monkeypatch: pyt
                     with engine.begin() as connection:
                         connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
-        monkeypatch.setattr(store, "_engine", AnswerLost())
+        monkeypatch.setattr(transactions, "engine", AnswerLost())
         store.add_trial("a", make_trial(make_spec(1)))
-        monkeypatch.setattr(store, "_engine", engine)
+        monkeypatch.setattr(transactions, "engine", engine)
         assert next(lost, "none left") == "none left"
         assert len(store.trials("a")) == 1
 
 
-def test_a_server_that_stays_away_is_told_after_a_bounded_wait(
+def test_a_server_that_stays_away_is_reported_after_a_bounded_wait(
     server: Cluster, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Server, "patience_s", 1.0)
@@ -169,7 +175,7 @@ def test_a_server_that_stays_away_is_told_after_a_bounded_wait(
                 Store.open(url)
         finally:
             server.start()
-        assert "is the server up" in caught.value.hint
+        assert "check that the server is up" in caught.value.hint
         store.add_trial("a", make_trial(make_spec(1)))
 
 
@@ -180,7 +186,7 @@ def test_a_password_is_never_shown(server: Cluster) -> None:
     assert "me" in caught.value.message
 
 
-def test_a_user_without_rights_is_told_which(server: Cluster, url: str) -> None:
+def test_a_user_without_rights_gets_the_right_to_ask_for(server: Cluster, url: str) -> None:
     with connected(url) as connection:
         connection.execute(text("DROP ROLE IF EXISTS guest"))
         connection.execute(text("CREATE ROLE guest LOGIN"))
@@ -189,29 +195,17 @@ def test_a_user_without_rights_is_told_which(server: Cluster, url: str) -> None:
     assert "GRANT" in caught.value.hint
 
 
-def put_sample(url: str, number: int) -> None:
-    """The sample of a format, as tables of that format on the server."""
-    tables = MetaData()
-    # SQLite's names of types are not everybody's.
-    event.listen(tables, "column_reflect", lambda _inspector, _table, info: info.update(type=info["type"].as_generic()))
-    with connected(f"sqlite:///{SAMPLES}/format-{number}.sqlite") as source, connected(url) as target:
-        tables.reflect(source)
-        tables.create_all(target)
-        for table in tables.sorted_tables:
-            target.execute(insert(table), [dict(row) for row in source.execute(select(table)).mappings()])
-
-
-@pytest.mark.parametrize("number", range(1, schema.FORMAT))
-def test_an_older_format_is_brought_up_and_its_tables_are_kept(url: str, number: int) -> None:
-    put_sample(url, number)
+def test_an_older_format_is_upgraded_in_one_transaction(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store.open(url).close()
+    first = schema.STORE_FORMAT
+    monkeypatch.setattr(schema, "STORE_FORMAT", first + 2)
+    monkeypatch.setattr(migrations, "UPGRADES", (*migrations.UPGRADES, add_operator, fail))
+    with pytest.raises(RuntimeError, match="a bug in an upgrade"):
+        Store.open(url)
+    monkeypatch.setattr(migrations, "UPGRADES", (*migrations.UPGRADES[:-1], name_operator))
     with Store.open(url) as store:
-        assert f"brought from format {number} to {schema.FORMAT}" in store.change
-        assert len(store.trials("20250314-092653-quick")) == 20
-    with connected(url) as connection:
-        names = set(inspect(connection).get_table_names())
-        assert {f"trial_format_{number}", f"run_format_{number}", f"proof_format_{number}"} <= names
-        kept = {column["name"] for column in inspect(connection).get_columns(f"run_format_{number}")}
-        assert kept < {column["name"] for column in inspect(connection).get_columns("run")}
+        assert f"upgraded from format {first} to {first + 2}" in store.change
+        assert store.runs() == []
     with Store.open(url) as store:
         assert store.change == ""
 
@@ -263,24 +257,75 @@ def test_two_machines_cannot_measure_one_run(url: str) -> None:
             pass
 
 
-def test_tables_of_others_are_not_copied(url: str) -> None:
-    put_sample(url, 1)
-    with connected(url) as connection:
-        connection.execute(text("CREATE TABLE customers (name TEXT)"))
-    Store.open(url).close()
-    with connected(url) as connection:
-        assert "customers_format_1" not in inspect(connection).get_table_names()
+CONTROLLER = """
+import sys, time
+from tests.unit.builders import make_run
+from tunnelbench.store import Store
+with Store.open(sys.argv[1]) as store, store.holding("a"):
+    started_at = "2125-03-14T10:00:00+00:00"  # after the start of the server
+    store.begin_run(make_run(run_id="a", started_at=started_at, status="running", ended_at=None))
+    print("measuring", flush=True)
+    time.sleep(600)
+"""
 
 
-def test_a_server_that_hangs_is_told_and_a_request_to_end_is_heard(
+def test_a_run_is_marked_when_its_controller_was_killed_and_not_before(url: str) -> None:
+    argv = [sys.executable, "-c", CONTROLLER, url]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as controller, Store.open(url) as store:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == "measuring\n"
+        assert store.mark_abandoned(ENDED_AT) == []
+        assert store.run("a").status == "running"
+        controller.kill()
+        controller.wait()
+        deadline = time.monotonic() + 60
+        while not (marked := store.mark_abandoned(ENDED_AT)):  # until the server has noticed the end
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert marked == ["a"]
+        assert (store.run("a").status, store.run("a").ended_at) == ("killed", ENDED_AT)
+        assert store.mark_abandoned(ENDED_AT) == []
+        with store.holding("a"):
+            store.resume_run("a")
+            assert store.mark_abandoned(ENDED_AT) == []
+
+
+def test_a_run_keeps_its_lock_over_a_restart_of_the_server(
+    server: Cluster, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(url) as store, Store.open(url) as other:
+        with store.holding("a"):
+            store.begin_run(make_run(run_id="a", status="running", ended_at=None))
+            server.stop()
+            server.start()
+            assert other.mark_abandoned(ENDED_AT) == [], "its controller has not written since"
+            store.add_trial("a", make_trial(make_spec(1)))
+            monkeypatch.setattr("tunnelbench.store.postgresql.RETAKE_LIMIT_S", 0)
+            assert other.mark_abandoned(ENDED_AT) == []
+            with pytest.raises(CannotHere, match="run a is being measured by another"), other.holding("a"):
+                pass
+        assert other.mark_abandoned(ENDED_AT) == ["a"]
+
+
+def test_a_run_that_another_process_took_over_after_a_restart_ends(server: Cluster, url: str) -> None:
+    with Store.open(url) as store, Store.open(url) as other, store.holding("a"):
+        store.begin_run(make_run(run_id="a", status="running", ended_at=None))
+        server.stop()
+        server.start()
+        with other.holding("a"), pytest.raises(CannotHere, match="run a is being measured by another"):
+            store.add_trial("a", make_trial(make_spec(1)))
+
+
+def test_a_server_that_hangs_is_reported_and_signals_are_handled(
     server: Cluster, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tunnelbench.store.store.END_ANSWER_S", 0.5)
+    threads = threading.active_count()
     with Store.open(url) as store:
         store.begin_run(make_run(run_id="a"))
         with server.frozen(), pytest.raises(CannotHere, match="no answer"):
             store.end_run("a", "interrupted", "2025-03-14T00:00:00+00:00")
-        while threading.active_count() > 1:  # what was asked then is answered now
+        while threading.active_count() > threads:  # the write that timed out is answered now
             time.sleep(0.01)
     with Store.open(url) as store:
         assert store.runs()
@@ -293,3 +338,42 @@ def test_a_password_in_the_query_is_never_shown(server: Cluster) -> None:
     with pytest.raises(WrongInput) as wrong:
         Store.open("post gres://me:secret@host/results")
     assert "secret" not in wrong.value.message + wrong.value.hint
+
+
+def test_a_server_that_is_no_postgresql_is_a_users_error() -> None:
+    message = "Could not determine version from string '\x1b[2J'"  # of SQLAlchemy
+    with (
+        pytest.raises(CannotHere, match="the server is no PostgreSQL"),
+        Server(make_url("postgresql://u@h/n")).explained(),
+    ):
+        raise AssertionError(message)
+    with pytest.raises(AssertionError, match="a bug"), Server(make_url("postgresql://u@h/n")).explained():
+        raise AssertionError("a bug")
+
+
+@contextmanager
+def cut_off(store: Store) -> Iterator[None]:
+    """A network that breaks the connection of the run's lock; the server does not notice, and keeps its session."""
+    lock = cast("Server", store._transactions.database)._run_lock
+    assert lock is not None
+    assert lock._connection is not None
+    number = lock._connection.connection.driver_connection.fileno()  # type: ignore[union-attr]
+    kept, (broken, other_end) = os.dup(number), socket.socketpair()
+    with broken, other_end:
+        other_end.close()
+        os.dup2(broken.fileno(), number)
+    try:
+        yield
+    finally:
+        os.close(kept)
+
+
+def test_a_run_keeps_its_lock_if_the_network_breaks_and_the_server_does_not_notice(url: str) -> None:
+    with Store.open(url) as store, Store.open(url) as other, store.holding("a"):
+        store.begin_run(make_run(run_id="a", status="running", ended_at=None))
+        with cut_off(store):
+            store.add_trial("a", make_trial(make_spec(1)))
+            assert other.mark_abandoned(ENDED_AT) == []
+            with pytest.raises(CannotHere, match="run a is being measured by another"), other.holding("a"):
+                pass
+        assert len(other.trials("a")) == 1

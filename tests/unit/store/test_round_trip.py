@@ -10,22 +10,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tunnelbench.model.counters import CpuInterval, CpuUsage, PathCounters, Ping, Window
 from tunnelbench.model.plan import Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import (
     Check,
-    CpuInterval,
-    CpuUsage,
     Interval,
     Outcome,
-    PathCounters,
-    Ping,
     RunRecord,
     Sender,
     TcpMeasurement,
     TrialRecord,
     TunnelProof,
     Verdict,
-    Window,
 )
 from tunnelbench.model.search import Classification, SearchPoint, SearchRun
 from tunnelbench.model.udp import Burst, Delays, UdpCounts, UdpInterval, UdpMeasurement
@@ -53,12 +49,13 @@ OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "float | None": st.none() | numbers,
     "str": any_texts,
     "bool": st.booleans(),
+    "bool | None": st.none() | st.booleans(),
     "tuple[int, ...]": st.lists(st.integers(0, 255), max_size=3).map(tuple),
     "tuple[Check, ...]": checks,
     "Mapping[str, str]": text_mappings,
     "Mapping[str, float]": st.dictionaries(any_texts, numbers, max_size=3),
 }
-"""By the annotation of a field; a field of a new type must be given a strategy here."""
+"""Strategies by the annotation of a field; a field of a new type needs a strategy here."""
 
 
 def any_of(record: type[Any]) -> st.SearchStrategy[Any]:
@@ -103,10 +100,9 @@ records = st.builds(
     started_at=texts,
     ended_at=texts,
     checks=checks,
-    tcp=OF_TYPE["TcpMeasurement | None"],
+    measurement=OF_TYPE["TcpMeasurement | None"] | OF_TYPE["UdpMeasurement | None"],
     proof=OF_TYPE["TunnelProof | None"],
     raw=st.dictionaries(any_texts, json_values, max_size=3),
-    udp=OF_TYPE["UdpMeasurement | None"],
 )
 runs = st.builds(
     RunRecord,
@@ -128,7 +124,7 @@ runs = st.builds(
 
 
 def with_types(value: object) -> str:
-    """As text, in which 1, 1.0 and True differ; they are equal to Python."""
+    """Return the value as text, in which 1, 1.0 and True differ; Python compares them as equal."""
     return repr(value)
 
 

@@ -1,4 +1,4 @@
-"""The series of soaks: kept piece by piece, read piece by piece, and never damaged unnoticed."""
+"""The series of soaks is written and read chunk by chunk, and damage to it is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tunnelbench.store import Store
 RUN = "20250314-092653-quick"
 WEEK_S = 604_800
 MOST_GROWTH_BYTES = 16_000_000
-"""Of a process while a week goes through it; the series itself has over 200 MB in memory."""
+"""Largest growth of a process that reads or writes a week; the whole series has over 200 MB in memory."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_piece_is_never_stored_twice(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("UPDATE soak_chunk SET content = replace(content, '970', '971')", "is not what was stored"),
         ("DELETE FROM soak_chunk WHERE part = 1 AND chunk = 1", "is missing"),
@@ -57,11 +57,11 @@ def test_a_piece_is_never_stored_twice(path: Path) -> None:
         ("PRAGMA foreign_keys = OFF; DELETE FROM soak_part WHERE part = 2", "has recorded 2 parts"),
     ],
 )
-def test_a_series_that_was_changed_by_hand_is_told(path: Path, change: str, told: str) -> None:
+def test_a_series_that_was_changed_by_hand_is_reported(path: Path, change: str, message: str) -> None:
     with sqlite3.connect(path) as connection:
         connection.executescript(change)
     connection.close()
-    with Store.open(path) as store, pytest.raises(CannotHere, match=told):
+    with Store.open(path) as store, pytest.raises(CannotHere, match=message):
         list(store.soaks(RUN).chunks(store.soaks(RUN).all()[0].spec.sequence))
 
 
@@ -115,7 +115,7 @@ def test_a_week_goes_through_the_store_and_the_summary_in_constant_memory(tmp_pa
         summary = summarise_soak(soak, tables.chunks(soak.spec.sequence))
     read = resident_bytes(os.getpid()) or 0
     assert written - early < MOST_GROWTH_BYTES
-    assert read - written < 4 * MOST_GROWTH_BYTES  # 500 pieces of 300 readings are read at once
+    assert read - written < 4 * MOST_GROWTH_BYTES  # 500 pieces of 300 readings are read together
     assert (summary.measured_s, summary.sent_packets) == (WEEK_S, WEEK_S * 1000)
     assert (summary.lost_packets, summary.seconds_with_loss) == (1000 - PART, 1)
     assert summary.worst_second is not None

@@ -1,4 +1,4 @@
-"""What is put into the store comes out of it again, however the process ends."""
+"""The store returns what was stored, however the process ends."""
 
 from __future__ import annotations
 
@@ -156,6 +156,13 @@ class TestReference:
         assert [run.run_id for run in store.runs()] == ["b", "a", "c"]
         assert store.run("last").run_id == "b"
 
+    def test_last_is_the_last_run_that_ended(self, store: Store) -> None:
+        add_runs(store, "a", "b")
+        store.resume_run("b")
+        assert store.run("last").run_id == "a"
+        store.resume_run("a")
+        assert store.run("last").run_id == "b"  # none has ended
+
     def test_the_beginning_of_an_id_is_enough_where_it_is_the_only_one(self, store: Store) -> None:
         add_runs(store, "20250314-quick", "20250315-quick")
         assert store.run("20250314").run_id == "20250314-quick"
@@ -213,7 +220,7 @@ def test_a_trial_that_was_stored_survives_kill_9(tmp_path: Path) -> None:
 
 
 def test_each_commit_is_on_the_disk_before_it_returns(store: Store) -> None:
-    with store._engine.connect() as connection:
+    with store._transactions.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
@@ -222,7 +229,7 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     with Store.open(path) as writer, Store.open(path, lock_wait_s=0.1) as reader:
         add_runs(writer, "a")
-        with writer._engine.execution_options(**{WRITES: True}).begin() as connection:
+        with writer._transactions.engine.execution_options(**{WRITES: True}).begin() as connection:
             connection.exec_driver_sql("DELETE FROM run")
             assert [run.run_id for run in reader.runs()] == ["a"]
         assert reader.runs() == []
@@ -272,7 +279,7 @@ def test_results_are_kept_where_the_user_keeps_data(
 
 
 def rows_in(store: Store, table: str) -> int:
-    with store._engine.connect() as connection:
+    with store._transactions.engine.connect() as connection:
         return int(connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one())  # noqa: S608
 
 
@@ -298,7 +305,7 @@ def test_what_disturbed_a_speed_comes_back_with_it(tmp_path: Path) -> None:
         assert store.cipher_speeds("a") == [speed]
 
 
-def test_a_speed_that_is_missing_or_changed_is_told(tmp_path: Path) -> None:
+def test_a_speed_that_is_missing_or_changed_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     with Store.open(path) as store:
         store.begin_run(make_run(run_id="a"))
@@ -309,8 +316,17 @@ def test_a_speed_that_is_missing_or_changed_is_told(tmp_path: Path) -> None:
             connection.execute("DELETE FROM cipher_speed WHERE algorithm = 'bf-cbc'")
         with pytest.raises(CannotHere, match="recorded 3 speeds of ciphers, and 2 are there"):
             store.cipher_speeds("a")
-        with connection:  # a row that is not intact is told before one that is missing
+        with connection:  # a row that is not intact is reported before a missing one
             connection.execute("UPDATE cipher_speed SET speed = replace(speed, '800', '900')")
         connection.close()
         with pytest.raises(CannotHere, match="is not what was stored"):
             store.cipher_speeds("a")
+
+
+def test_only_the_trials_that_are_asked_for_are_read(store: Store) -> None:
+    add_runs(store, "a")
+    records = [replace(make_trial(make_spec(number)), raw={"ping": f"{number} packets"}) for number in (1, 2, 3)]
+    for record in records:
+        store.add_trial("a", record)
+    assert store.trials("a", only=[2]) == [records[1]]
+    assert store.trials("a", only=[]) == []

@@ -15,19 +15,19 @@ from tests.output.samples import sample, samples
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.udp import UdpCounts
 from tunnelbench.traffic import engine
-from tunnelbench.traffic.engine import Load, far_end_command, locate, parse, parse_lines, sender_command
+from tunnelbench.traffic.engine import SenderLoad, far_end_command, locate, parse, parse_lines, sender_command
 
 VERSIONS = sorted({Path(name).parent.name for name in samples("tunnelbench-engine-*/*.jsonl")})
 LOADS = {
-    "paced": Load("18", 1.0, 1000.0, interval_s=0.25),
-    "delays": Load("64", 1.0, 1000.0, takes_delays=True, interval_s=0.25),
-    "echo": Load("18", 1.0, 1000.0, is_echo=True, takes_delays=True, interval_s=0.25),
-    "burst": Load("imix", burst_packets=24, interval_s=0.25),
+    "paced": SenderLoad("18", 1.0, 1000.0, interval_s=0.25),
+    "delays": SenderLoad("64", 1.0, 1000.0, takes_delays=True, interval_s=0.25),
+    "echo": SenderLoad("18", 1.0, 1000.0, is_echo=True, takes_delays=True, interval_s=0.25),
+    "burst": SenderLoad("imix", burst_packets=24, interval_s=0.25),
 }
 
 
 def both(version: str, name: str) -> tuple[str, str]:
-    """What sender and far end printed."""
+    """Return the output of sender and far end."""
     return sample(f"{version}/{name}-sender.jsonl"), sample(f"{version}/{name}-far.jsonl")
 
 
@@ -56,12 +56,12 @@ def test_the_series_adds_up_to_the_whole(version: str, name: str) -> None:
     assert counts.sending_s == pytest.approx(1, abs=0.05)
 
 
-def test_an_echo_tells_how_many_reached_the_far_end() -> None:
+def test_an_echo_has_the_number_of_packets_that_reached_the_far_end() -> None:
     assert counts_of("echo").reached_packets == counts_of("echo").sent_packets
     assert counts_of("paced").reached_packets is None
 
 
-def test_delays_are_told_only_where_packets_have_times_of_their_own() -> None:
+def test_delays_are_known_only_if_packets_have_times_of_their_own() -> None:
     assert counts_of("paced").delay is None
     one_way, there_and_back = counts_of("delays").delay, counts_of("echo").delay
     assert one_way is not None
@@ -96,8 +96,8 @@ def test_drops_of_a_socket_are_not_the_paths_loss() -> None:
     [
         ("sender", {"sent_packets": 0}, "the sender sent nothing"),
         ("sender", {"errors": {"ECONNREFUSED": 3}}, "the sender was refused: ECONNREFUSED 3 times"),
-        ("far", {"received_packets": 10_000}, "the receiver saw packets up to the 10000th"),
-        ("far", {"expected_packets": 10_000}, "the receiver saw packets up to the 10000th"),
+        ("far", {"received_packets": 10_000}, "the receiver saw packet number 10000, but the sender sent only"),
+        ("far", {"expected_packets": 10_000}, "the receiver saw packet number 10000, but the sender sent only"),
         ("far", {"start_ns": 2**62}, "the receiver was not ready before the first packet was sent"),
         ("far", {"received_packets": -1}, "not as expected"),
         ("far", {"received_packets": "many"}, "not as expected"),
@@ -119,7 +119,7 @@ def test_an_engine_that_was_cut_off_gives_no_figure() -> None:
         parse("", far, LOADS["paced"])
 
 
-def test_an_engines_error_is_told_in_its_words() -> None:
+def test_an_engines_error_is_reported_in_its_words() -> None:
     error = '{"type":"error","role":"receive","kind":"cannot-here","message":"cannot bind 10.9.9.9:5202","hint":""}\n'
     with pytest.raises(TrialFailed, match=r"the engine's receiver says: cannot bind 10\.9\.9\.9:5202"):
         parse(both(VERSIONS[-1], "paced")[0], error, LOADS["paced"])
@@ -161,7 +161,7 @@ def test_any_output_gives_a_reason(sender: str, far: str) -> None:
 
 
 def test_the_command_lines_of_a_rate_one_way() -> None:
-    load = Load("imix", 2.5, 12_345.678, interval_s=0.5)
+    load = SenderLoad("imix", 2.5, 12_345.678, interval_s=0.5)
     assert " ".join(far_end_command("engine", "198.18.4.1", "aa", load)) == (
         "engine receive --bind 198.18.4.1:5202 --session aa --interval-s 0.5 --silence-s 0 --payload-bytes imix "
         "--same-clock --late-s 1"
@@ -173,7 +173,7 @@ def test_the_command_lines_of_a_rate_one_way() -> None:
 
 
 def test_a_receiver_with_a_clock_of_its_own_is_asked_for_no_age_of_a_packet() -> None:
-    load = Load("18", 1.0, 200.0, takes_delays=True)
+    load = SenderLoad("18", 1.0, 200.0, takes_delays=True)
     far = far_end_command("engine", "b", "aa", load, has_one_clock=False)
     assert "--same-clock" not in far
     assert "--late-s" not in far
@@ -183,14 +183,18 @@ def test_a_receiver_with_a_clock_of_its_own_is_asked_for_no_age_of_a_packet() ->
 @pytest.mark.parametrize(
     ("load", "sender_has", "far_has"),
     [
-        (Load("18", 1.0), "--flat-out --duration-s 1", "receive"),
-        (Load("18", burst_packets=9), "--burst 9", "receive"),
-        (Load("18", 1.0, 200.0, takes_delays=True), "--rate-pps 200 --duration-s 1 --latency", "--late-s 1 --latency"),
-        (Load("18", 1.0, is_echo=True), "--flat-out --duration-s 1 --echo --timeout-s 1", "reflect"),
+        (SenderLoad("18", 1.0), "--flat-out --duration-s 1", "receive"),
+        (SenderLoad("18", burst_packets=9), "--burst 9", "receive"),
+        (
+            SenderLoad("18", 1.0, 200.0, takes_delays=True),
+            "--rate-pps 200 --duration-s 1 --latency",
+            "--late-s 1 --latency",
+        ),
+        (SenderLoad("18", 1.0, is_echo=True), "--flat-out --duration-s 1 --echo --timeout-s 1", "reflect"),
     ],
     ids=["flat out", "burst", "delays", "echo"],
 )
-def test_what_a_load_asks_of_both_ends(load: Load, sender_has: str, far_has: str) -> None:
+def test_what_a_load_asks_of_both_ends(load: SenderLoad, sender_has: str, far_has: str) -> None:
     sender = " ".join(sender_command("engine", "b", "aa", load, source="a"))
     assert sender.endswith(sender_has)
     assert far_has in " ".join(far_end_command("engine", "b", "aa", load))
@@ -201,9 +205,13 @@ def test_the_engine_of_this_installation_is_found() -> None:
     assert os.access(locate(), os.X_OK)
 
 
-def test_an_installation_without_the_engine_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_installation_without_the_engine_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(engine, "files", lambda _: [])
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotHere, match="the packet engine tunnelbench-engine is missing"):
         locate()
+
+
+def test_the_binary_has_less_than_one_mebibyte() -> None:
+    assert Path(locate()).stat().st_size < 2**20

@@ -48,7 +48,7 @@ def series(*, is_echo: bool = False) -> Series:
     return made
 
 
-def test_a_second_is_whole_when_both_ends_have_told() -> None:
+def test_a_second_is_complete_when_both_ends_have_reported_it() -> None:
     pairs = series()
     pairs.take_sender(sent(0))
     assert pairs.ready() == []
@@ -86,7 +86,7 @@ def test_what_arrives_after_the_last_second_is_not_forgotten() -> None:
     assert found[-1].end_s == found[-1].start_s
 
 
-def test_of_an_echo_the_sender_tells_all() -> None:
+def test_all_counts_of_an_echo_come_from_the_sender() -> None:
     pairs = series(is_echo=True)
     delays = {"p50": 40_000, "p99": 90_000, "max": 200_000}
     pairs.take_sender(sent(0, received_packets=998, lost_packets=2, rtt_ns=delays))

@@ -25,7 +25,7 @@ def test_threads_engines_masks_and_the_legacy_provider_are_asked_for() -> None:
     )
 
 
-def test_the_figure_is_read_whatever_the_status_was() -> None:
+def test_the_figure_is_read_for_any_exit_status() -> None:
     rate, reason = openssl_speed.parse(sample(f"{FOLDER}/speed-aes-128-cbc-1420.txt"), "")
     assert reason == ""
     assert rate is not None
@@ -51,7 +51,7 @@ def test_the_figure_of_an_engine_that_is_not_there_is_not_taken_for_its() -> Non
     assert "Invalid engine" in reason
 
 
-def test_nothing_printed_is_told() -> None:
+def test_empty_output_is_reported() -> None:
     assert openssl_speed.parse("", "") == (None, "openssl speed printed no figure")
 
 

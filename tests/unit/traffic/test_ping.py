@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.output.samples import samples
 
-from tunnelbench.model.result import Ping
+from tunnelbench.model.counters import Ping
 from tunnelbench.traffic.ping import command, parse
 
 EXPECTED = {"answered": (3, 3), "half-lost": (6, 3), "interrupted": (6, 6), "unanswered": (2, 0)}
@@ -15,7 +15,7 @@ SUMMARIES = samples("iputils-*/ping-*.txt")
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
-def test_a_summary_tells_how_many_were_sent_and_answered_and_the_worst(name: str) -> None:
+def test_a_summary_has_the_sent_and_answered_pings_and_the_worst_time(name: str) -> None:
     found = parse(SUMMARIES[name])
     kind = name.split("ping-")[1].removesuffix(".txt")
     assert (found.sent, found.answered) == EXPECTED[kind]
@@ -43,9 +43,7 @@ def test_other_summaries_of_iputils_are_read_too(text: str, expected: Ping) -> N
 
 
 @pytest.mark.parametrize(("received", "sent"), [(10, 10), (9, 9), (8, 9), (0, 9)])
-def test_the_last_ping_before_an_interrupt_may_still_be_under_way_and_is_not_counted_as_lost(
-    received: int, sent: int
-) -> None:
+def test_a_ping_under_way_at_an_interrupt_is_not_counted_as_lost(received: int, sent: int) -> None:
     summary = f"10 packets transmitted, {received} received, {10 - received}0% packet loss, time 900ms"
     assert parse(summary, interrupted=True) == Ping(sent, received, None)
 

@@ -1,4 +1,4 @@
-"""Hosts and daemons that only say what they are told to, for adapters without root."""
+"""Hosts and daemons that run nothing and give prepared output, for tests of adapters without root."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from tunnelbench.host.command import Completed, Daemon
+from tunnelbench.host.command import Completed, last_lines
+from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import LocalHost
 from tunnelbench.tunnel.base import End, Ends
 
@@ -42,7 +43,7 @@ class FakeHost(LocalHost):
     def read_machine(self, path: str) -> str:
         return "sleep\n" if path.startswith("/proc/0/") else super().read_machine(path)  # of a FakeDaemon
 
-    def has_link_type(self, link_type: str) -> bool:
+    def has_link_type(self, link_type: str, *arguments: str) -> bool:
         return link_type in self.link_types
 
 
@@ -52,8 +53,11 @@ class FakeDaemon:
     def __init__(self, log: str, name: str = "program") -> None:
         self.log = log
         self.name = name
+        self.host_name = "router"
+        self.log_path = Path(f"/run/0001-{name}.log")
         self.is_running = True
         self.is_stopped = False
+        self.ended_at_s = 0.0
         self.pid = 0
         self.process = self
 
@@ -67,8 +71,11 @@ class FakeDaemon:
     def output(self, limit_bytes: int = 0) -> str:
         return self.log
 
+    def last_lines(self, count: int = 3) -> str:
+        return last_lines(self.log, count)
+
     def last_line(self) -> str:
-        return self.log.strip().splitlines()[-1] if self.log.strip() else "no output"
+        return self.last_lines(1)
 
     def wait_for(self, text: str, timeout_s: float) -> bool:
         return text in self.log
@@ -91,5 +98,5 @@ def make_ends(folder: Path, answer: Answer = lambda _: "") -> Ends:
 
 
 def commands(host: Any) -> list[str]:
-    """What a fake host was to run, a line each."""
+    """Return the commands of a fake host, a line each."""
     return [" ".join(argv) for argv in host.commands]

@@ -1,4 +1,4 @@
-"""What all adapters share: how they are found, come up, go down, and say what is missing."""
+"""Behaviour of all adapters: discovery, coming up, going down, and messages about missing requirements."""
 
 from __future__ import annotations
 
@@ -6,43 +6,68 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.output.samples import sample, samples
+from tests.unit.tunnel.cases import tunnel_cases
 from tests.unit.tunnel.fakes import FakeDaemon, FakeHost, commands, make_ends
 
+from tunnelbench import tunnel as tunnel_package
+from tunnelbench.host.command import Completed
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TunnelRefused, TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
-from tunnelbench.tunnel import PLANNED, adapter, adapters, create, openvpn_options, wireguard
-from tunnelbench.tunnel.base import End, Ends, Outer, Requirement, Tunnel, equals
-from tunnelbench.tunnel.none import NoTunnel, Options
-from tunnelbench.tunnel.openvpn import OpenVpn
+from tunnelbench.tunnel import PLANNED, adapter, adapters, create, plan_entries, virtual_router_packages
+from tunnelbench.tunnel.base import End, Outer, Tunnel, equals
+from tunnelbench.tunnel.none import Options
+from tunnelbench.tunnel.requirements import Requirement, tun_device
 from tunnelbench.tunnel.versions import version_of
-from tunnelbench.tunnel.wireguard import BoringTun, WireGuardGo
 
 
-def test_every_adapter_is_found_by_its_kind_and_describes_itself() -> None:
-    assert set(adapters()) == {
-        "none", "vxlan", "wireguard", "wireguard-go", "boringtun", "tinc", "openvpn", "fastd",
-        "ipsec-userspace", "nebula", "openconnect", "ssh", "gre", "ipip", "sit", "geneve", "l2tpv3",
-        "ipsec", "l2tpv2-ppp", "n2n",
-    }  # fmt: skip
-    for kind in adapters():
-        found = adapter(kind)
-        assert found.kind == kind
-        assert found.title
-        assert found.tested_with
-        assert found.__doc__
-        assert f'`kind = "{kind}"`' in found.__doc__
+@pytest.mark.parametrize("kind", sorted(adapters()))
+def test_every_adapter_describes_itself(kind: str) -> None:
+    found = adapter(kind)
+    assert found.kind == kind
+    assert found.title
+    assert found.tested_with
+    assert found.added_bytes
+    assert found.__doc__
+    assert f'`kind = "{kind}"`' in found.__doc__
+
+
+def test_a_virtual_router_has_the_packages_of_its_tunnels_without_key_makers() -> None:
+    found = virtual_router_packages()
+    assert {"openvpn", "ppp", "tinc", "wireguard-tools", "xl2tpd"} <= {*found}
+    assert "openssl" not in found
+
+
+def test_every_module_with_a_kind_is_discovered_and_has_a_test_file() -> None:
+    defined = [
+        kind
+        for path in sorted(Path(tunnel_package.__file__).parent.glob("*.py"))
+        for kind in re.findall(r'^    kind = "(.*)"', path.read_text(), re.MULTILINE)
+    ]
+    assert sorted(defined) == sorted(adapters()) == sorted(tunnel_cases())
+
+
+def test_the_plan_all_has_every_kind_and_userspace_those_that_need_a_tun() -> None:
+    kinds = {plan: [entry["kind"] for entry in entries] for plan, entries in plan_entries().items()}
+    assert sorted(kinds["all"]) == sorted(adapters())
+    with_tun = {
+        kind
+        for kind, tunnel in adapters().items()
+        if any(each.what == tun_device().what for each in tunnel.requirements(tunnel.options_type()))
+    }
+    assert set(kinds["userspace"]) == {"none", *with_tun}
+    assert [entries[0] for entries in kinds.values()] == ["none", "none"]
 
 
 def test_a_kind_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(WrongInput, match="there is no tunnel of kind gre2") as caught:
         adapter("gre2")
-    assert "openvpn, sit, ssh, tinc" in caught.value.hint
+    assert caught.value.hint == f"known: {', '.join(sorted(adapters()))}"
 
 
 @pytest.mark.parametrize("kind", PLANNED)
@@ -60,7 +85,7 @@ def test_a_program_that_is_missing_is_named_with_its_package_and_its_host(tmp_pa
     )
 
 
-def test_what_the_server_lacks_is_told_too_and_all_of_it(tmp_path: Path) -> None:
+def test_everything_that_the_server_lacks_is_reported_too(tmp_path: Path) -> None:
     ends = make_ends(tmp_path)
     assert isinstance(ends.server.host, FakeHost)
     ends.server.host.programs = set()
@@ -72,7 +97,7 @@ def test_what_the_server_lacks_is_told_too_and_all_of_it(tmp_path: Path) -> None
     )
 
 
-def test_a_kernel_that_lacks_a_kind_of_device_is_told(tmp_path: Path) -> None:
+def test_a_kernel_that_lacks_a_kind_of_device_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TunnelUnavailable, match=r"the kernel's wireguard is missing \(modprobe wireguard"):
         create(TunnelSpec("wireguard", "wireguard"), make_ends(tmp_path))
 
@@ -151,7 +176,7 @@ def test_a_road_warrior_calls_the_router_which_is_under_test(tmp_path: Path) -> 
         assert (tunnel.daemons_under_test, tunnel.far_daemons) == (tunnel.router_daemons, tunnel.server_daemons)
 
 
-def test_the_testbed_prepares_the_tunnels_device_at_both_ends_before_anything_is_routed(tmp_path: Path) -> None:
+def test_the_testbed_prepares_the_device_at_both_ends_before_routing(tmp_path: Path) -> None:
     prepared: list[tuple[str, str, int]] = []
 
     def prepare(host: Host, device: str) -> None:
@@ -163,7 +188,7 @@ def test_the_testbed_prepares_the_tunnels_device_at_both_ends_before_anything_is
 
 
 def left(tunnel: Cable, folder: Path) -> list[str]:
-    """What is still there of a tunnel."""
+    """Return the files, daemons and devices of a tunnel that still exist."""
     files = [path.name for path in folder.rglob("*") if path.is_file()]
     daemons = [d.name for d in (*tunnel.router_daemons, *tunnel.server_daemons) if d.is_running]
     devices = [
@@ -194,6 +219,26 @@ def test_a_tunnel_that_fails_to_come_up_leaves_nothing(end: str, tmp_path: Path)
     assert left(tunnel, tmp_path) == []
 
 
+def test_a_daemon_that_dies_while_its_device_is_awaited_is_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with up(tmp_path) as tunnel:
+        tunnel.kind = "cable"  # type: ignore[misc]
+        hosts = [end.host for end, _ in tunnel.ends]
+        assert all(isinstance(host, FakeHost) for host in hosts)
+        monkeypatch.setattr(FakeHost, "run", lambda *_, **__: Completed((), 1, "", ""))
+        for host, ended_at_s in zip(hosts, (2.5, 2.0), strict=True):
+            daemon = cast("FakeHost", host).daemons[0]
+            daemon.is_running, daemon.ended_at_s, daemon.log = False, ended_at_s, f"1\n2\n3\n\033{host.name}\n"
+        with pytest.raises(TunnelRefused) as caught:
+            tunnel._await_device(tunnel.ends.router, timeout_s=3600)
+        assert caught.value.message == (
+            "cable: no device tun0 on the router: "
+            r"cabled on the server ended while the tunnel came up; last: 2 / 3 / \x1bserver; "
+            r"cabled on the router ended 0.50 s later; last: 2 / 3 / \x1brouter"
+        )
+
+
 def test_an_interrupt_while_a_tunnel_comes_up_leaves_nothing(tmp_path: Path) -> None:
     def interrupt(host: Host, device: str) -> None:
         raise KeyboardInterrupt
@@ -217,12 +262,6 @@ def test_a_tunnel_has_died_when_one_of_its_programs_has(tmp_path: Path) -> None:
         assert tunnel.has_died
 
 
-def test_without_a_tunnel_nothing_is_made_and_the_target_is_reached_over_the_wan(tmp_path: Path) -> None:
-    with NoTunnel(Options(), make_ends(tmp_path)) as tunnel:
-        assert commands(tunnel.ends.router.host) == ["ip route add 198.18.4.1 via 198.18.2.2 dev wan"]
-    assert commands(tunnel.ends.server.host)[-1] == "ip route del 198.18.1.0/24"
-
-
 @pytest.mark.parametrize(
     ("asked", "found", "verdict"),
     [
@@ -240,88 +279,31 @@ def test_algorithms_are_compared_by_name_whatever_its_case_and_punctuation(
     assert (check.verdict, check.reason) == (verdict, f"asked for {asked}, in use: {found}")
 
 
-VERSIONS = {name: text for name, text in samples("*/version.txt").items() if not name.startswith("ocserv")}
-KINDS = {"openssl": "tinc", "openssh": "ssh", "strongswan": "ipsec-userspace"}
-"""Whose adapter tells of a program that is called otherwise."""
-OTHER_NAMES = ("openssl", "ssh", "charon", "edge")
-"""Programs that are not called as the package whose version they tell."""
+VERSIONS = [
+    (kind, tool, command, name)
+    for kind, case in tunnel_cases().items()
+    for tool, command in (case.version_commands or {}).items()
+    for name in samples(f"{tool}-[0-9]*/version.txt")
+]
 
 
-@pytest.mark.parametrize("name", VERSIONS)
-def test_versions_are_read_from_what_programs_print(name: str, tmp_path: Path) -> None:
-    program, version = re.fullmatch(r"([a-z0-9-]+?)-(\d.*)/version\.txt", name).groups()  # type: ignore[union-attr]
-    text = VERSIONS[name]
-    programs = (program, f"{program}d", f"{program}-cli", *OTHER_NAMES)
-    ends = make_ends(tmp_path, lambda argv: text if Path(argv[0]).name in programs else "")
-    kind = KINDS.get(program, program)
-    found = adapter(kind)(adapter(kind).options_type(), ends).versions(ends.router)
-    assert found[program] == version
+@pytest.mark.parametrize(("kind", "tool", "command", "name"), VERSIONS)
+def test_versions_are_read_from_what_programs_print(
+    kind: str, tool: str, command: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
+    text = sample(name)
+    ends = make_ends(tmp_path, lambda argv: text if tuple(argv) == command else "")
+    tunnel = adapter(kind)(adapter(kind).options_type(), ends)
+    found = {**tunnel.versions(ends.router), **tunnel.versions(ends.server)}
+    assert name == f"{tool}-{found[tool]}/version.txt"
 
 
-def test_openvpn_tells_the_version_of_its_library_too(tmp_path: Path) -> None:
-    ends = make_ends(tmp_path, lambda _: sample("openvpn-2.6.14/version.txt"))
-    tunnel = OpenVpn(openvpn_options.Options(), ends)
-    assert tunnel.versions(ends.server) == {"openvpn": "2.6.14", "openssl": "3.0.19"}
+def test_every_captured_version_is_read_by_a_test() -> None:
+    assert set(samples("*/version.txt")) == {name for _, _, _, name in VERSIONS}
 
 
-def test_a_program_that_tells_no_version_has_an_unknown_one(tmp_path: Path) -> None:
+def test_a_program_that_prints_no_version_has_an_unknown_one(tmp_path: Path) -> None:
     assert version_of(FakeHost("router", tmp_path), ["oddvpn", "--version"], r"oddvpn (\S+)") == "unknown"
-
-
-def wireguard_go(ends: Ends) -> WireGuardGo:
-    return WireGuardGo(wireguard.Options(), ends)
-
-
-@pytest.mark.parametrize(
-    ("listing", "verdict"),
-    [
-        ("PUBLICKEY=\t1741944413\n", Verdict.OK),
-        ("PUBLICKEY=\t0\n", Verdict.VOID),
-        ("", Verdict.VOID),
-    ],
-)
-def test_wireguard_is_proven_by_a_handshake(listing: str, verdict: Verdict, tmp_path: Path) -> None:
-    (check,) = wireguard_go(make_ends(tmp_path, lambda _: listing)).negotiated()
-    assert check.verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("listing", "verdict"),
-    [
-        (sample("boringtun-0.7.1/transfer.txt"), Verdict.OK),
-        ("PUBLICKEY=\t0\t148\n", Verdict.VOID),
-        ("", Verdict.VOID),
-    ],
-)
-def test_boringtun_is_proven_by_what_it_has_unsealed(listing: str, verdict: Verdict, tmp_path: Path) -> None:
-    (check,) = BoringTun(wireguard.Options(), make_ends(tmp_path, lambda _: listing)).negotiated()
-    assert check.verdict is verdict
-
-
-def test_boringtun_where_it_is_missing_is_named_with_the_command_that_builds_it(tmp_path: Path) -> None:
-    with pytest.raises(
-        TunnelUnavailable, match=r"boringtun-cli is missing \(cargo install --locked --version 0\.7\.1 "
-    ):
-        create(TunnelSpec("boringtun", "boringtun"), make_ends(tmp_path))
-
-
-def test_wireguards_devices_have_names_of_their_own_since_one_folder_holds_all_their_sockets(tmp_path: Path) -> None:
-    ends = make_ends(tmp_path)
-    names = {wireguard_go(which).device_at(end) for which in (ends, replace(ends, mark="fedcba")) for end, _ in ends}
-    assert len(names) == 4
-    assert all(len(name) <= 15 for name in names), "the kernel takes 15 characters"
-
-
-def test_private_keys_of_wireguard_are_deleted_and_never_kept_with_the_results(tmp_path: Path) -> None:
-    def answer(argv: Any) -> str:
-        return "SECRET" if "genkey" in argv else "PUBLIC" if "pubkey" in argv else ""
-
-    with wireguard_go(make_ends(tmp_path, answer)) as tunnel:
-        assert len(list(tmp_path.rglob("private.key"))) == 2
-        assert "SECRET" not in "".join(tunnel.configuration.values())
-        for end, _ in tunnel.ends:
-            assert "SECRET" not in "".join(commands(end.host))
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_fake_daemon_stands_in_for_a_real_one() -> None:

@@ -25,7 +25,7 @@ def authority(folder: Path) -> Authority:
 
 @pytest.fixture
 def files(authority: Authority, tmp_path: Path) -> Path:
-    """What an end gets, as files."""
+    """Write the files of an end."""
     (tmp_path / "ca.crt").write_text(authority.certificate)
     for name, issued in authority.issued.items():
         (tmp_path / f"{name}.crt").write_text(issued.certificate)

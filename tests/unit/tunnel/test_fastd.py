@@ -8,11 +8,44 @@ from typing import get_args
 
 import pytest
 from tests.output.samples import samples
+from tests.unit.tunnel.cases import TunnelCase
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel.fastd import Fastd, Method, Options, parse_method
 from tunnelbench.tunnel.versions import library_version
+
+METHODS = ("null", "null@l2tp", "salsa2012+umac", "aes128-gcm", "null+aes128-gmac")
+
+TUNNELS = (
+    TunnelCase(
+        "fastd",
+        lengths=(
+            ({"method": "null"}, 268),
+            ({"method": "null@l2tp"}, 275),
+            ({"method": "null+aes128-gmac"}, 291),
+            ({"method": "salsa2012+umac"}, 291),
+            ({"method": "null", "mode": "tap"}, 282),
+            ({"method": "null@l2tp", "mode": "tap"}, 289),
+            ({"method": "salsa20+umac", "mode": "tap"}, 305),
+        ),
+        seen=(
+            ({}, "udp port 10000, exact, hidden"),
+            ({"method": "null@l2tp"}, "udp port 10000, exact, readable"),
+            ({"method": "null+aes128-gmac"}, "udp port 10000, exact, readable"),
+        ),
+        refused=({"method": "xsalsa20-poly1305"}, {"mode": "multitap"}, {"mtu": 575}),
+        exact=(
+            {"method": "null"},
+            {"method": "null@l2tp", "mode": "tap"},
+            {"method": "null+aes128-gmac"},
+            {"method": "salsa20+poly1305"},
+        ),
+        measured=({"method": "salsa2012+umac"},),
+        version_commands={"fastd": ("fastd", "--version")},
+        samples={method: {"method": method} for method in METHODS},
+    ),
+)
 
 LOGS = samples("fastd-*/*.log")
 
@@ -22,7 +55,7 @@ def test_the_method_is_read_from_the_log(name: str) -> None:
     assert parse_method(LOGS[name]) == Path(name).stem
 
 
-def test_a_log_without_a_session_tells_no_method() -> None:
+def test_a_log_without_a_session_has_no_method() -> None:
     assert parse_method("Info: fastd v22 starting") == "unknown"
 
 

@@ -1,4 +1,4 @@
-"""IPsec of the kernel: its associations as evidence beside charon's word, and its device."""
+"""IPsec of the kernel: its associations and charon's list as evidence, and its device."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from tests.output.samples import samples
+from tests.unit.tunnel.cases import TunnelCase
 from tests.unit.tunnel.fakes import FakeHost, commands, make_ends
 
 from tunnelbench.model.result import Verdict, worst
@@ -25,6 +26,30 @@ ASKED: dict[str, dict[str, Any]] = {
     "aes-256-gcm": {"cipher": "aes-256-gcm"},
     "none-sha1": {"cipher": "none", "digest": "sha1"},
 }
+TUNNELS = (
+    TunnelCase(
+        "ipsec",
+        lengths=(
+            ({}, 296),
+            ({"udp": True}, 304),
+            ({"cipher": "aes-128-cbc", "digest": "sha1"}, 312),
+            ({"cipher": "aes-256-cbc", "digest": "sha256"}, 316),
+            ({"cipher": "none", "digest": "sha1"}, 284),
+            ({"cipher": "none"}, 288),
+            ({"cipher": "chacha20-poly1305"}, 296),
+            ({"cipher": "aes-256-cbc", "digest": "sha512"}, 332),
+        ),
+        seen=(
+            ({}, "esp, exact, hidden"),
+            ({"udp": True}, "udp port 4500, exact, hidden"),
+            ({"cipher": "none"}, "esp, exact, readable"),
+        ),
+        refused=({"cipher": "3des"},),
+        exact=({"cipher": "aes-128-cbc", "digest": "sha1", "udp": True},),
+        needs_kernel=True,
+    ),
+)
+
 UP = "00[JOB] spawning 16 worker threads\n"
 
 

@@ -1,4 +1,4 @@
-"""strongSwan in user space: its list of associations as evidence, what it is told, and its secrets."""
+"""strongSwan in user space: its list of associations as evidence, its configuration and its secrets."""
 
 from __future__ import annotations
 
@@ -7,11 +7,36 @@ from typing import Any, get_args
 
 import pytest
 from tests.output.samples import samples
+from tests.unit.tunnel.cases import Captured, Ping, TunnelCase
 from tests.unit.tunnel.fakes import commands, make_ends
 
 from tunnelbench.model.result import Verdict
+from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.ipsec_userspace import IpsecUserspace, Options
-from tunnelbench.tunnel.strongswan import CIPHER_NAMES, DIGEST_BYTES, DIGEST_NAMES, PROPOSALS, parse_esp
+from tunnelbench.tunnel.strongswan import CHARON, CIPHER_NAMES, DIGEST_BYTES, DIGEST_NAMES, PROPOSALS, parse_esp
+
+
+def list_associations(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
+    assert isinstance(tunnel, IpsecUserspace)
+    yield f"list-sas-{name}.txt", tunnel._swanctl(tunnel.ends.router, "--list-sas")
+
+
+TUNNELS = (
+    TunnelCase(
+        "ipsec-userspace",
+        lengths=(({}, 304),),
+        seen=(
+            ({}, "udp port 4500, exact, hidden"),
+            ({"cipher": "none"}, "udp port 4500, exact, readable"),
+        ),
+        refused=({"cipher": "3des"},),
+        exact=({}, {"cipher": "aes-128-cbc", "digest": "sha1"}, {"cipher": "none"}),
+        may_change_machine=True,
+        version_commands={"strongswan": (CHARON, "--version")},
+        samples={name: {"cipher": name} for name in ("aes-128-gcm", "chacha20-poly1305", "aes-256-cbc", "none")},
+        capture=list_associations,
+    ),
+)
 
 LISTINGS = samples("strongswan-*/list-sas-*.txt")
 UP = "00[JOB] spawning 16 worker threads\n"
@@ -35,7 +60,7 @@ def test_an_association_by_anything_else_is_void(listing: str, tmp_path: Path) -
     assert check.verdict is Verdict.VOID
 
 
-def test_an_association_that_is_not_installed_tells_nothing() -> None:
+def test_an_association_that_is_not_installed_gives_nothing() -> None:
     listing = LISTINGS["strongswan-5.9.8/list-sas-aes-128-gcm.txt"].replace("INSTALLED", "REKEYED")
     assert parse_esp(listing, in_udp=True) == "unknown"
 
@@ -65,6 +90,9 @@ def test_one_proposal_is_made_and_what_lies_behind_each_end_is_its_traffic(
     options: dict[str, Any], proposal: str, tmp_path: Path
 ) -> None:
     with make_tunnel(tmp_path, **options) as tunnel:
+        for end, _ in tunnel.ends:
+            settings = tunnel.configuration[f"{end.host.name}/run/strongswan.conf"]
+            assert f"interfaces_use = {end.wan_device}\n" in settings
         router = [line.strip() for line in tunnel.configuration["router/swanctl.conf"].splitlines()]
         server = [line.strip() for line in tunnel.configuration["server/swanctl.conf"].splitlines()]
     for lines in (router, server):

@@ -1,4 +1,4 @@
-"""PPP over L2TPv2: the kernel's session as evidence, pppd's echoes, and what both programs are told."""
+"""PPP over L2TPv2: the kernel's session as evidence, pppd's echoes, and the configuration of both programs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from typing import Any
 
 import pytest
 from tests.output.samples import sample, samples
+from tests.unit.tunnel.cases import TunnelCase
 from tests.unit.tunnel.fakes import commands, make_ends
 
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel import l2tpv2_ppp
 from tunnelbench.tunnel.l2tpv2_ppp import L2tpV2Ppp, Options, parse_echoes, parse_session
+
+TUNNELS = (
+    TunnelCase(
+        "l2tpv2-ppp",
+        lengths=(({}, 277),),
+        seen=(({}, "udp port 1701, exact, readable"),),
+        refused=({"mtu": 575}, {"echo_interval_s": 0}, {"echo_failure": 0}),
+        needs_kernel=True,
+    ),
+)
 
 SESSIONS = samples("linux-*/proc-net-pppol2tp-*.txt")
 PPPD = samples("ppp-*/router-*.log")
@@ -70,7 +81,7 @@ def test_a_number_that_comes_again_is_another_echo() -> None:
     assert parse_echoes(log) == (True, False)
 
 
-def test_pppd_is_told_to_compress_nothing_and_only_the_router_asks_for_echoes(
+def test_pppd_compresses_nothing_and_only_the_router_asks_for_echoes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with come_up(monkeypatch, make_tunnel(tmp_path)) as tunnel:
@@ -128,3 +139,21 @@ def test_a_tunnel_whose_pppd_has_ended_is_dead_though_xl2tpd_lives(
     tunnel = L2tpV2Ppp(Options(), make_ends(tmp_path, lambda _: log))
     with come_up(monkeypatch, tunnel):
         assert tunnel.has_died is died
+
+
+def test_both_ends_listen_on_their_own_address_and_challenge_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        with come_up(monkeypatch, make_tunnel(tmp_path / folder)) as tunnel:
+            for end, _ in tunnel.ends:
+                text = tunnel.configuration[f"{end.host.name}/run/xl2tpd.conf"]
+                assert f"listen-addr = {end.wan_address}\n" in text
+                assert "challenge = yes\n" in text
+            (words,) = {path.read_text() for path in (tmp_path / folder).rglob("l2tp-secrets")}
+            assert not any(words.split()[-1] in text for text in tunnel.configuration.values())
+            found.append(words)
+    assert found[0] != found[1]
+    assert found[0].startswith("* * ")

@@ -4,15 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.output.samples import sample
+from tests.unit.tunnel.cases import Captured, Ping, TunnelCase
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
 from tunnelbench.model.errors import TunnelUnavailable
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel import n2n
+from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.n2n import N2n, Options
+
+
+def alone_and_direct(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
+    yield "alone.log", tunnel.router_daemons[0].output()
+    ping()
+    tunnel.settle()
+    yield "direct.log", tunnel.router_daemons[0].output()
+
+
+TUNNELS = (
+    TunnelCase(
+        "n2n",
+        lengths=(({}, 370),),
+        seen=(({}, "udp port 7655, exact, hidden"),),
+        refused=({"mtu": 1501}, {"cipher": "none"}),
+        exact=({"mtu": 1364},),
+        version_commands={"n2n": ("edge", "-h")},
+        samples={"default": {}},
+        capture=alone_and_direct,
+    ),
+)
 
 ALONE, DIRECT, VERSION = (sample(f"n2n-1.3.2/{name}") for name in ("alone.log", "direct.log", "version.txt"))
 
@@ -56,15 +80,18 @@ def test_both_edges_go_to_the_servers_supernode_from_ports_of_their_own(tmp_path
 def test_the_key_is_one_for_both_ends_deleted_and_in_no_command(tmp_path: Path) -> None:
     with make_tunnel(tmp_path) as tunnel:
         (words,) = {path.read_text() for path in tmp_path.rglob("n2n.key")}
-        key = words.removeprefix("-k ").strip()
-        assert len(key) == 32
+        community, key = (line.split(" ", 1)[1] for line in words.splitlines())
+        assert (len(community), len(key)) == (14, 32)
         for host in (tunnel.ends.router.host, tunnel.ends.server.host):
-            assert key not in "".join([*tunnel.configuration.values(), *commands(host)])
+            for secret in (community, key):
+                assert secret not in "".join([*tunnel.configuration.values(), *commands(host)])
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_another_version_than_the_first_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(TunnelUnavailable, match=r"on the router: its n2n is 3.1.1, and the adapter knows version 1"):
+def test_another_version_than_the_first_is_distinguished(tmp_path: Path) -> None:
+    with pytest.raises(
+        TunnelUnavailable, match=r"n2n on the router has version 3.1.1; TunnelBench supports version 1 only"
+    ):
         make_tunnel(tmp_path, VERSION.replace("v.1.3.2", "v.3.1.1")).__enter__()
 
 

@@ -9,11 +9,33 @@ from typing import Any
 
 import pytest
 from tests.output.samples import sample
+from tests.unit.tunnel.cases import Captured, Ping, TunnelCase
 from tests.unit.tunnel.fakes import FakeDaemon, FakeHost, commands, make_ends
 
 from tunnelbench.host.command import Completed
 from tunnelbench.model.result import Verdict
+from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.nebula import Nebula, Options
+
+
+def handshake(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
+    yield "without-handshake.log", tunnel.router_daemons[0].output()
+    ping()
+    yield "with-handshake.log", tunnel.router_daemons[0].output()
+
+
+TUNNELS = (
+    TunnelCase(
+        "nebula",
+        lengths=(({}, 299),),
+        seen=(({}, "udp port 4242, exact, hidden"),),
+        refused=({"cipher": "none"}, {"mtu": 575}),
+        exact=({}, {"cipher": "chachapoly"}),
+        version_commands={"nebula": ("nebula", "-version")},
+        samples={"default": {}},
+        capture=handshake,
+    ),
+)
 
 WITH, WITHOUT = (sample(f"nebula-1.6.1/{word}-handshake.log") for word in ("with", "without"))
 

@@ -1,4 +1,4 @@
-"""ocserv and openconnect: the client's log as evidence, what both are told, and their secrets."""
+"""ocserv and openconnect: the client's log as evidence, the configuration of both, and their secrets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,42 @@ from typing import Any
 
 import pytest
 from tests.output.samples import sample, samples
+from tests.unit.tunnel.cases import TunnelCase
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.certificates import Authority, Issued
 from tunnelbench.tunnel.openconnect import OpenConnect, Options, parse_cipher
+
+TUNNELS = (
+    TunnelCase(
+        "openconnect",
+        lengths=(
+            ({}, 305),
+            ({"cipher": "chacha20-poly1305"}, 297),
+            ({"mode": "tls"}, 328),
+            ({"mode": "tls", "cipher": "chacha20-poly1305"}, 320),
+        ),
+        seen=(
+            ({}, "udp port 443, exact, hidden"),
+            ({"mode": "tls"}, "tcp port 443, a stream, hidden"),
+        ),
+        refused=({"mode": "esp"}, {"mtu": 1435}),
+        exact=(
+            {"cipher": "aes-128-gcm"},
+            {"cipher": "chacha20-poly1305"},
+            {"mode": "tls", "cipher": "chacha20-poly1305"},
+        ),
+        may_change_machine=True,
+        version_commands={"openconnect": ("openconnect", "--version"), "ocserv": ("ocserv", "--version")},
+        samples={
+            f"{mode}-{cipher}": {"mode": mode, "cipher": cipher}
+            for mode in ("dtls", "tls")
+            for cipher in ("aes-128-gcm", "chacha20-poly1305")
+        },
+    ),
+)
 
 LOGS = samples("openconnect-*/*.log")
 UP = "initialized ocserv\nEstablished DTLS connection\nConfigured as\n"
@@ -84,7 +114,7 @@ def test_secrets_are_deleted_and_never_kept_with_the_results(tmp_path: Path) -> 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_each_end_tells_the_version_of_its_own_program_and_library(tmp_path: Path) -> None:
+def test_each_end_has_the_version_of_its_own_program_and_library(tmp_path: Path) -> None:
     texts = {name: sample(f"{name}/version.txt") for name in ("openconnect-9.01-3", "ocserv-1.1.6")}
     ends = make_ends(tmp_path, lambda argv: next(text for name, text in texts.items() if name.startswith(argv[0])))
     tunnel = OpenConnect(Options(), ends)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.output.samples import sample, samples
+from tests.unit.tunnel.cases import INNER_BYTES, Captured, Ping, TunnelCase, require_growth, router_log
+from tests.unit.tunnel.cases import make_tunnel as make_any
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
 from tunnelbench.model.errors import TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel import certificates, create
+from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.certificates import Authority, Issued
 from tunnelbench.tunnel.openvpn import MASK, OpenVpn, first_complaint, parse_data_channel, parse_engine
-from tunnelbench.tunnel.openvpn_options import Options
+from tunnelbench.tunnel.openvpn_options import Cipher, Options
+from tunnelbench.tunnel.openvpn_packets import CIPHER_BLOCK_BYTES, DIGEST_BYTES, fragments
 
 LOGS = samples("openvpn-*/*-*.log")
 ASKED = {
@@ -33,6 +39,92 @@ ASKED = {
     "static-key-aes-128-cbc-sha256": {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA256"},
     "static-key-none-none": {"mode": "static-key", "cipher": "none", "auth": "none"},
 }
+TAP = {"dev": "tap"}
+STATIC = {"mode": "static-key"}
+TLS_TCP = {"transport": "tcp"}
+GCM = {"cipher": "AES-128-GCM"}
+CBC_SHA1 = {"cipher": "AES-128-CBC", "auth": "SHA1"}
+CBC_NONE = {"cipher": "AES-128-CBC", "auth": "none"}
+BF_SHA1 = {"cipher": "BF-CBC", "auth": "SHA1"}
+NONE_SHA1 = {"cipher": "none", "auth": "SHA1"}
+NONE_NONE = {"cipher": "none", "auth": "none"}
+
+
+def log_and_refusal(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
+    yield from router_log(name, tunnel, ping)
+    if name == "static-key-none-none":
+        local = tunnel.ends.local
+        key = str(local.folder / "refused.key")
+        local.run(["openvpn", "--genkey", "secret", key])
+        argv = ["openvpn", "--dev", "null", "--secret", key, "--cipher", "AES-128-GCM"]
+        yield "static-key-aes-128-gcm-refused.log", local.run(argv, check=False).stdout
+
+
+TUNNELS = (
+    TunnelCase(
+        "openvpn",
+        lengths=(
+            (GCM, 291),
+            (CBC_SHA1, 324),
+            (NONE_SHA1, 295),
+            (NONE_NONE, 275),
+            (BF_SHA1, 308),
+            (CBC_NONE, 304),
+            (TAP | GCM, 305),
+            (TAP | CBC_SHA1, 340),
+            (TAP | NONE_SHA1, 309),
+            (TAP | NONE_NONE, 289),
+            (TLS_TCP | GCM, 317),
+            (TLS_TCP | CBC_SHA1, 350),
+            (STATIC | CBC_SHA1, 320),
+            (STATIC | NONE_SHA1, 295),
+            (STATIC | NONE_NONE, 275),
+            (STATIC | BF_SHA1, 304),
+            (STATIC | CBC_NONE, 300),
+            (STATIC | TAP | CBC_SHA1, 336),
+            (GCM | {"outside": "ipv6"}, 311),
+        ),
+        seen=(
+            ({}, "udp port 1194, exact, hidden"),
+            ({"cipher": "none"}, "udp port 1194, exact, readable"),
+            (TLS_TCP, "tcp port 1194, a stream, hidden"),
+        ),
+        refused=(
+            {"cipher": "AES-128-CTR"},
+            {"cipher": "AES-128-CBC\nscript-security 3"},
+            {"auth": "SHA1 "},
+            {"transport": "sctp"},
+            {"dev": "tun1"},
+            {"mssfix": -1},
+            {"mssfix": 65536},
+            {"tun_mtu": 575},
+            {"tun_mtu": 9001},
+            {"tls_wrap": "tls-crypt-v2"},
+            {"sndbuf": 2047},
+            {"rcvbuf": 16_777_217},
+            {"reneg_sec": -1},
+        ),
+        accepted=({"mssfix": 0, "tun_mtu": 576}, {"mssfix": 65535, "tun_mtu": 9000}),
+        exact=(
+            {},
+            {"cipher": "AES-128-CBC", "auth": "SHA256", "fragment": 500},
+            {"cipher": "BF-CBC", "auth": "SHA1", "mode": "static-key", "outside": "ipv6"},
+            {"cipher": "CHACHA20-POLY1305", "transport": "tcp", "dev": "tap", "outside": "ipv6"},
+            {"cipher": "negotiated", "data_ciphers": "CHACHA20-POLY1305:AES-256-GCM", "fragment": 401},
+            {"tls_wrap": "tls-crypt", "aes_instructions": False, "sndbuf": 262144, "providers": "legacy:default"},
+        ),
+        measured=(
+            {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA1", "mssfix": 1400},
+            {"transport": "tcp"},
+            {"dev": "tap", "cipher": "CHACHA20-POLY1305"},
+            {"cipher": "BF-CBC", "auth": "SHA1"},
+        ),
+        version_commands={"openvpn": ("openvpn", "--version")},
+        samples=ASKED,
+        capture=log_and_refusal,
+    ),
+)
+
 UP = "link local: x\nListening for incoming TCP\nlink remote: x\nInitialization Sequence Completed\n"
 
 
@@ -101,7 +193,7 @@ def test_any_log_can_be_read(log: str) -> None:
     first_complaint(log)
 
 
-def test_what_openvpn_complains_of_is_told() -> None:
+def test_complaints_of_openvpn_are_reported() -> None:
     log = sample("openvpn-2.6.14/static-key-aes-128-gcm-refused.log")
     assert first_complaint(log).endswith("Cipher 'AES-128-GCM' mode not supported")
 
@@ -241,7 +333,7 @@ def test_the_key_around_the_control_channel_is_at_both_ends_and_gone_with_the_tu
 
 
 @pytest.mark.usefixtures("authority")
-def test_without_aes_instructions_both_daemons_are_told_so_and_the_proof_asks_the_router(tmp_path: Path) -> None:
+def test_without_aes_instructions_both_daemons_get_the_mask_and_the_proof_checks(tmp_path: Path) -> None:
     with make_tunnel(tmp_path, aes_instructions=False) as tunnel:
         for end, _ in tunnel.ends:
             assert any(command.startswith(f"env {MASK} openvpn --config ") for command in commands(end.host))
@@ -252,7 +344,7 @@ def test_without_aes_instructions_both_daemons_are_told_so_and_the_proof_asks_th
 
 @pytest.mark.parametrize("option", [{"tls_wrap": "tls-auth"}, {"reneg_sec": 60}, {"reneg_bytes": 1000000}])
 def test_what_only_tls_can_do_is_refused_with_a_static_key(option: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match='take mode = "tls"'):
+    with pytest.raises(ValidationError, match='set mode = "tls"'):
         Options.model_validate({"mode": "static-key", "cipher": "AES-128-CBC", **option})
 
 
@@ -305,13 +397,13 @@ def test_the_cipher_that_the_ends_agreed_on_is_read_back_and_counts(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"cipher": "negotiated"}, "go together"),
-        ({"data_ciphers": "AES-128-GCM"}, "go together"),
-        ({"cipher": "negotiated", "data_ciphers": "AES-128-GCM:none"}, "none called 'none'"),
-        ({"cipher": "negotiated", "data_ciphers": "AES-128-GCM\nscript-security 3"}, "none called"),
-        ({"cipher": "negotiated", "data_ciphers": ""}, "none called ''"),
-        (OFFER | {"mode": "static-key"}, "nothing is negotiated"),
-        ({"fragment": 1000, "transport": "tcp"}, "TCP has none"),
+        ({"cipher": "negotiated"}, "need each other"),
+        ({"data_ciphers": "AES-128-GCM"}, "need each other"),
+        ({"cipher": "negotiated", "data_ciphers": "AES-128-GCM:none"}, "no cipher 'none'"),
+        ({"cipher": "negotiated", "data_ciphers": "AES-128-GCM\nscript-security 3"}, "there is no cipher"),
+        ({"cipher": "negotiated", "data_ciphers": ""}, "no cipher ''"),
+        (OFFER | {"mode": "static-key"}, "allows no negotiation"),
+        ({"fragment": 1000, "transport": "tcp"}, "splits UDP datagrams"),
         ({"engine": "/tmp/mine.so"}, "must be a name"),
         ({"engine": "afalg\nup id"}, "must be a name"),
         ({"providers": "legacy default"}, "colons between"),
@@ -322,7 +414,7 @@ def test_options_that_mean_nothing_or_could_do_harm_are_refused(options: dict[st
         Options.model_validate(options)
 
 
-def test_a_program_without_engines_is_told_before_it_would_go_on_without(tmp_path: Path) -> None:
+def test_a_program_without_engines_is_reported_before_it_starts(tmp_path: Path) -> None:
     sorry = "Sorry, OpenSSL hardware crypto engine functionality is not available.\n"
     with pytest.raises(TunnelUnavailable, match="OpenSSL engines in openvpn is missing"):
         create(TunnelSpec("openvpn", "afalg", {"engine": "afalg"}), make_ends(tmp_path, lambda _: sorry))
@@ -347,7 +439,7 @@ def test_a_provider_that_the_program_has_not_loaded_is_void(tmp_path: Path, monk
 
 
 @pytest.mark.usefixtures("authority")
-def test_several_processes_have_a_device_a_port_and_addresses_each_and_share_out_the_routes(tmp_path: Path) -> None:
+def test_each_of_several_processes_has_a_device_port_addresses_and_some_routes(tmp_path: Path) -> None:
     with make_tunnel(tmp_path, processes=2) as tunnel:
         assert [daemon.name for daemon in tunnel.router_daemons] == ["openvpn", "openvpn-2"]
         second = set(tunnel.configuration["router/openvpn-2.conf"].splitlines())
@@ -366,5 +458,128 @@ def test_several_processes_have_a_device_a_port_and_addresses_each_and_share_out
 
 
 def test_several_processes_take_a_tun() -> None:
-    with pytest.raises(ValidationError, match='takes dev = "tun"'):
+    with pytest.raises(ValidationError, match='set dev = "tun"'):
         Options.model_validate({"processes": 2, "dev": "tap"})
+
+
+def test_openvpn_prints_the_version_of_its_library_too(tmp_path: Path) -> None:
+    ends = make_ends(tmp_path, lambda _: sample("openvpn-2.6.14/version.txt"))
+    tunnel = OpenVpn(Options(), ends)
+    assert tunnel.versions(ends.server) == {"openvpn": "2.6.14", "openssl": "3.0.19"}
+
+
+@pytest.mark.parametrize("cipher", ["AES-128-GCM", "AES-256-GCM", "CHACHA20-POLY1305"])
+def test_openvpn_with_a_static_key_refuses_ciphers_that_authenticate(cipher: str) -> None:
+    with pytest.raises(ValidationError, match=f"refuses {cipher} with a static key; take a CBC cipher"):
+        Options.model_validate({"mode": "static-key", "cipher": cipher})
+
+
+def test_openvpn_with_a_static_key_must_name_its_cipher_since_the_default_cannot_be() -> None:
+    with pytest.raises(ValidationError, match="refuses AES-256-GCM"):
+        Options(mode="static-key")
+
+
+@pytest.mark.parametrize("cipher", ["AES-128-CBC", "BF-CBC", "none"])
+def test_openvpn_with_a_static_key_takes_others(cipher: str) -> None:
+    assert Options.model_validate({"mode": "static-key", "cipher": cipher}).mode == "static-key"
+
+
+@pytest.mark.parametrize("program", ["openvpn", "openvpn-2.7", "/usr/local/sbin/openvpn", "/opt/a+b/openvpn_x.y", "7z"])
+def test_another_program_may_be_named_or_be_a_path(program: str) -> None:
+    assert Options(program=program).program == program
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "", " ", "-openvpn", "--help", "open vpn", "openvpn ", " openvpn", "openvpn\n", "openvpn\nuser root",
+        "\nopenvpn", "openvpn\t", "openvpn\0", "bin/openvpn", "./openvpn", "../openvpn", "$HOME/openvpn",
+        "openvpn;reboot", "`reboot`", "/usr/bin/openvpn --up reboot", "/usr/bin/open\nvpn",
+        "öpenvpn", "openvpn\u2028", "/",
+    ],
+)  # fmt: skip
+def test_a_program_that_could_be_taken_for_something_else_is_refused(program: str) -> None:
+    with pytest.raises(ValidationError, match="program"):
+        Options(program=program)
+
+
+@given(st.text() | st.from_regex(r"[-/. \n]?[a-z0-9/._ +-]*\s?"))
+def test_no_program_is_taken_that_is_an_option_or_more_than_one_word(program: str) -> None:
+    try:
+        taken = Options(program=program).program
+    except ValidationError:
+        return
+    assert not taken.startswith("-")
+    assert taken.isascii()
+    assert re.fullmatch(r"\S+", taken)
+    assert not set(taken) & set("\0\n\"'`$;&|<>(){}*?!~#%\\")
+
+
+def test_ciphers_have_the_blocks_of_their_family() -> None:
+    blocks = {"aes": 16, "camellia": 16, "bf": 8, "cast5": 8, "des": 8}
+    assert {cipher: blocks[cipher.lower().split("-")[0]] for cipher in CIPHER_BLOCK_BYTES} == CIPHER_BLOCK_BYTES
+
+
+def test_the_longest_piece_of_a_split_packet_has_the_length_that_was_seen() -> None:
+    assert make_any("openvpn", GCM | {"fragment": 1000}).outer_packet_bytes(INNER_BYTES) == 295
+
+
+@given(
+    st.fixed_dictionaries({
+        "cipher": st.sampled_from(["AES-256-GCM", "CHACHA20-POLY1305", "AES-256-CBC", "BF-CBC", "none"]),
+        "auth": st.sampled_from(sorted(DIGEST_BYTES)),
+        "transport": st.sampled_from(["udp", "tcp"]),
+        "dev": st.sampled_from(["tun", "tap"]),
+    }),
+    st.integers(20, 8900),
+)  # fmt: skip
+def test_openvpn_adds_to_a_packet_and_more_to_a_longer_one(options: dict[str, Any], inner_bytes: int) -> None:
+    require_growth(make_any("openvpn", options), inner_bytes)
+
+
+@given(st.integers(20, 9000), st.sampled_from([GCM, CBC_SHA1, BF_SHA1, NONE_SHA1, STATIC | CBC_SHA1, TAP | GCM]))
+def test_no_piece_of_a_packet_is_a_longer_datagram_than_asked_for(inner_bytes: int, options: dict[str, Any]) -> None:
+    outers = make_any("openvpn", options | {"fragment": 500}).outer_packets_bytes(inner_bytes)
+    assert max(outers) <= 20 + 8 + 500
+
+
+def test_what_a_packet_takes_on_the_wan_is_that_of_all_its_outer_packets() -> None:
+    ethernet = 38
+    assert make_any("openvpn", GCM).wire_bytes(1000, 1500) == 1052 + ethernet
+    assert make_any("openvpn", GCM | {"outside": "ipv6"}).wire_bytes(1000, 1500) == 1072 + ethernet
+    split = make_any("openvpn", GCM | {"fragment": 600})
+    assert split.outer_packets_bytes(1000) == (56 + 500, 56 + 500)
+    assert split.wire_bytes(1000, 1500) == 2 * (56 + 500 + ethernet)
+    stream = make_any("openvpn", GCM | TLS_TCP | {"outside": "ipv6"})
+    assert stream.wire_bytes(1000, 1500) == pytest.approx((1000 + 2 + 24) * 1538 / (1500 - 40 - 32))
+
+
+@given(st.integers(1, 9000), st.integers(100, 2000))
+def test_pieces_make_up_the_packet_and_are_alike_but_for_the_last(plain_bytes: int, largest_bytes: int) -> None:
+    *others, last = fragments(plain_bytes, largest_bytes)
+    assert sum(others) + last == plain_bytes
+    assert len(set(others)) <= 1
+    assert 0 < last <= max([largest_bytes, *others])
+    assert all(piece % 4 == 0 for piece in others)
+
+
+@pytest.mark.parametrize("block", [8, 16])
+def test_a_cbc_cipher_adds_a_whole_block_where_the_packet_fills_its_blocks(block: int) -> None:
+    cipher = {8: "BF-CBC", 16: "AES-128-CBC"}[block]
+    tunnel = make_any("openvpn", {"cipher": cipher, "auth": "none"})
+    packet_id = 4
+    full = 10 * block - packet_id
+    assert tunnel.outer_packet_bytes(full) == tunnel.outer_packet_bytes(full - 1) + block
+
+
+def test_digests_are_as_long_as_they_are() -> None:
+    known = {name: 0 if name == "none" else hashlib.new(name.lower()).digest_size for name in DIGEST_BYTES}
+    assert known == DIGEST_BYTES
+
+
+def test_every_cipher_and_digest_of_a_plan_has_a_length() -> None:
+    ciphers = get_args(Cipher)
+    assert {cipher for cipher in ciphers if cipher.endswith("-CBC")} == set(CIPHER_BLOCK_BYTES)
+    for cipher in ciphers:
+        for digest in DIGEST_BYTES:
+            assert make_any("openvpn", {"cipher": cipher, "auth": digest}).outer_packet_bytes(100) > 100

@@ -1,4 +1,4 @@
-"""OpenSSH's tunnel: its log as evidence, what it is told, and its secrets."""
+"""OpenSSH's tunnel: its log as evidence, its configuration and its secrets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,29 @@ from typing import Any
 
 import pytest
 from tests.output.samples import samples
+from tests.unit.tunnel.cases import TunnelCase
 from tests.unit.tunnel.fakes import FakeDaemon, FakeHost, commands, make_ends
 
 from tunnelbench.host.command import Completed
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel.ssh import Options, Ssh, parse_keys
+
+TUNNELS = (
+    TunnelCase(
+        "ssh",
+        lengths=(({}, 336), ({"cipher": "aes128-gcm"}, 344), ({"cipher": "aes128-ctr"}, 360)),
+        seen=(({}, "tcp port 22, a stream, hidden"),),
+        refused=({"cipher": "none"},),
+        exact=(
+            {"cipher": "aes128-gcm"},
+            {"cipher": "chacha20-poly1305"},
+            {"cipher": "aes256-ctr", "mac": "hmac-sha1-etm"},
+        ),
+        may_change_machine=True,
+        version_commands={"openssh": ("ssh", "-V")},
+        samples={cipher: {"cipher": cipher} for cipher in ("aes128-gcm", "chacha20-poly1305", "aes128-ctr")},
+    ),
+)
 
 LOGS = samples("openssh-*/*.log")
 UP = "Server listening\nTunnel forwarding using interface tun0\n"
@@ -49,7 +67,7 @@ def test_a_connection_by_anything_else_is_void(log: str, tmp_path: Path) -> None
     assert {check.verdict for check in tunnel.negotiated()} == {Verdict.VOID}
 
 
-def test_a_log_without_a_connection_tells_nothing() -> None:
+def test_a_log_without_a_connection_gives_nothing() -> None:
     assert parse_keys("debug1: Connecting to 198.18.2.2") == ("unknown", "unknown")
 
 

@@ -12,16 +12,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.output.samples import sample, samples
+from tests.unit.tunnel.cases import Captured, Ping, TunnelCase, make_tunnel, require_growth
 from tests.unit.tunnel.fakes import FakeDaemon, make_ends
 
 from tunnelbench.model.result import Check, Verdict
-from tunnelbench.tunnel.tinc import OPENSSL_NIDS, Node, Options, Tinc, parse_node
+from tunnelbench.tunnel.base import Tunnel
+from tunnelbench.tunnel.tinc import CIPHER_BLOCK_BYTES, OPENSSL_NIDS, Node, Options, Tinc, parse_node
 
 ASKED = {
     "aes-128-cbc-sha1": {"cipher": "aes-128-cbc", "digest": "sha1"},
     "bf-cbc-sha1": {"cipher": "bf-cbc", "digest": "sha1"},
     "none-none": {"cipher": "none", "digest": "none"},
 }
+
+
+def log_and_nodes(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
+    assert isinstance(tunnel, Tinc)
+    ping()
+    yield f"router-{name}.log", tunnel.router_daemons[0].output()
+    tunnel.settle()
+    yield f"nodes-{name}.txt", tunnel._nodes(tunnel.router_daemons[0])
+
+
+TUNNELS = (
+    TunnelCase(
+        "tinc",
+        lengths=(({"cipher": "aes-128-cbc", "digest": "sha1"}, 304), ({"cipher": "none", "digest": "none"}, 285)),
+        seen=(
+            ({}, "udp port 655, exact, hidden"),
+            ({"cipher": "none"}, "udp port 655, exact, readable"),
+        ),
+        refused=({"cipher": "blowfish"}, {"digest": "SHA1"}, {"mode": "hub"}, {"compression": 12}),
+        exact=({"cipher": "aes-128-cbc", "digest": "sha1"}, {"cipher": "bf-cbc", "digest": "none", "legacy": True}),
+        measured=({"mode": "switch"},),
+        version_commands={"tinc": ("tincd", "--version"), "openssl": ("openssl", "version")},
+        samples=ASKED,
+        capture=log_and_nodes,
+    ),
+)
+
 LISTS = samples("tinc-*/nodes-*.txt")
 
 
@@ -76,7 +105,7 @@ def test_the_node_itself_has_no_cipher() -> None:
     assert parse_node(LISTS["tinc-1.0.36/nodes-aes-128-cbc-sha1.txt"], "router").cipher == "none"
 
 
-def test_a_number_that_is_not_known_is_told_as_such() -> None:
+def test_an_unknown_number_is_reported_as_unknown() -> None:
     listing = LISTS["tinc-1.0.36/nodes-aes-128-cbc-sha1.txt"].replace("cipher 419 digest 64", "cipher 1018 digest -1")
     assert parse_node(listing, "server") == Node("OpenSSL NID 1018", "OpenSSL NID -1", 1451, 1451, 0)
 
@@ -191,3 +220,20 @@ def test_the_legacy_provider_is_active_where_it_is_asked_for(tmp_path: Path) -> 
     assert "router/openssl.cnf" in files
     _, usual = bring_up(tmp_path, cipher="bf-cbc")
     assert "router/openssl.cnf" not in usual
+
+
+@given(
+    st.fixed_dictionaries({
+        "cipher": st.sampled_from(["aes-128-cbc", "aes-256-cbc", "bf-cbc", "none"]),
+        "digest": st.sampled_from(["sha1", "sha512", "none"]),
+        "mode": st.sampled_from(["router", "switch"]),
+    }),
+    st.integers(20, 8900),
+)  # fmt: skip
+def test_tinc_adds_to_a_packet_and_more_to_a_longer_one(options: dict[str, Any], inner_bytes: int) -> None:
+    require_growth(make_tunnel("tinc", options), inner_bytes)
+
+
+def test_ciphers_have_the_blocks_of_their_family() -> None:
+    blocks = {"aes": 16, "camellia": 16, "bf": 8, "des": 8, "none": 0}
+    assert {cipher: blocks[cipher.split("-")[0]] for cipher in CIPHER_BLOCK_BYTES} == CIPHER_BLOCK_BYTES

@@ -1,5 +1,5 @@
-"""Holds a published table against itself: packet rates, limits of the line, CPU sums, shares. Text in, findings out.
+"""Audit of a published table: it checks packet rates, limits of the line, CPU sums and shares against each other.
 
-`tables` reads, `headings` recognises columns, `quantities` reads cells, `rows` joins them, `rules` compute what ought
-to be there, `causes` look for the slip that gives what is, `verdict` puts it together.
+`tables` reads the text, `headings` recognises columns, `quantities` reads cells, and `rows` joins them. `rules` compute
+the expected figures, `causes` search for the mistake that gives the printed figure, and `verdict` joins the results.
 """

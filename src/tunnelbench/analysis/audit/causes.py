@@ -1,8 +1,8 @@
-"""Which slip gives exactly the figures that were published.
+"""Search for the mistake that gives exactly the published figures.
 
-A slip is one misreading, such as Mbit/s taken for MiB/s; what it makes of the other figures of the row is computed, and
-it explains a row when that is the printed figure, to the digit that is printed. Of the slips that explain a row the
-one that explains most rows of the same document is the likeliest.
+A slip is one mistake, such as Mbit/s taken for MiB/s. It explains a row if it turns the correct figure into the printed
+figure, to the last printed digit. If several slips explain a row, the likeliest is the one that explains most rows of
+the same document.
 """
 
 from __future__ import annotations
@@ -13,44 +13,39 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.audit.headings import Role
 from tunnelbench.analysis.audit.links import headers_bytes
-from tunnelbench.analysis.audit.rows import Entry
-from tunnelbench.analysis.audit.rules import Finding, Rule, cores
+from tunnelbench.analysis.audit.rows import AuditedRow
+from tunnelbench.analysis.audit.rules import AuditFinding, Rule, cores
 
 MEBI = 2.0**20 / 1e6
 
-LEAST_DIGITS_WORTH = 10
-"""A figure of one digit fits too many slips to speak for one."""
+LEAST_STEPS = 10
+"""Smallest figure in units of its last digit that a slip may explain. A figure of one digit fits too many slips."""
 
 
 @dataclass(frozen=True)
 class Slip:
-    """One misreading, and what it makes of a right figure."""
+    """A mistake, and the factor that it applies to a correct figure."""
 
     name: str
-    factor: Callable[[Entry], float | None]
-    """What the right figure is multiplied by; None: not in this row."""
+    factor: Callable[[AuditedRow], float | None]
+    """Factor of the wrong over the correct figure; None: the slip cannot occur in this row."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a figure is as it is, as far as the table tells."""
+    """Cause of a wrong figure, as far as the table shows it."""
 
     slip: str | None
-    """Name of the slip that explains it; None: no single one does."""
+    """Name of the slip that explains the figure; None: no single slip does."""
     words: str
 
 
-def _always(factor: float) -> Callable[[Entry], float]:
+def _always(factor: float) -> Callable[[AuditedRow], float]:
     return lambda _row: factor
 
 
-def _divided_by(more_bytes: int) -> Callable[[Entry], float | None]:
-    """The payload with these bytes added was divided by."""
-    return lambda row: row.size.bytes / (row.size.bytes + more_bytes) if row.size else None
-
-
-def _divided_by_headers(beyond_bytes: int) -> Callable[[Entry], float | None]:
-    def factor(row: Entry) -> float | None:
+def _divided_by_headers(beyond_bytes: int) -> Callable[[AuditedRow], float | None]:
+    def factor(row: AuditedRow) -> float | None:
         if row.size is None or row.size.role in {Role.PACKET, Role.FRAME}:
             return None
         return row.size.bytes / (row.size.bytes + headers_bytes(row) + beyond_bytes)
@@ -74,7 +69,10 @@ PACKET_SLIPS = (
     Slip("both directions counted", _always(2)),
     Slip("one direction of two counted", _always(0.5)),
     Slip("an ACK for every second packet counted with the data", _always(1.5)),
-    Slip("divided by the MSS, time stamps included, instead of the payload", _divided_by(12)),
+    Slip(
+        "divided by the MSS, time stamps included, instead of the payload",
+        lambda row: row.size.bytes / (row.size.bytes + 12) if row.size else None,
+    ),
     Slip("divided by the IP packet instead of the payload", _divided_by_headers(0)),
     Slip("divided by the Ethernet frame instead of the payload", _divided_by_headers(14)),
     Slip("divided by the Ethernet frame with its FCS instead of the payload", _divided_by_headers(18)),
@@ -82,8 +80,8 @@ PACKET_SLIPS = (
 )
 
 
-def causes(findings: Sequence[Finding]) -> list[Cause]:
-    """The likeliest cause of each finding, in their order."""
+def causes(findings: Sequence[AuditFinding]) -> list[Cause]:
+    """Return the likeliest cause of each finding, in the order of the findings."""
     explained = {id(finding): _slips_of(finding) for finding in findings}
     votes: dict[tuple[str, Rule], Counter[str]] = {}
     for finding in findings:
@@ -101,31 +99,31 @@ def causes(findings: Sequence[Finding]) -> list[Cause]:
     return found
 
 
-def _slips_of(finding: Finding) -> list[str]:
-    """Names of the slips that give the printed figure."""
+def _slips_of(finding: AuditFinding) -> list[str]:
+    """Return the names of the slips that give the printed figure."""
     match finding.rule:
         case Rule.PACKET_RATE:
             return [slip.name for slip in PACKET_SLIPS if _gives(slip, finding)]
         case Rule.UNITS:
             return [slip.name for slip in UNIT_SLIPS if _gives(slip, finding)]
         case Rule.CPU_SUM if finding.expected == 100 and finding.stated.value <= 100 * (cores(finding.row) or 1):
-            return [f"counted in per cent of one core, of which there are {cores(finding.row)}"]
+            return [f"counted in per cent of one core, on a device with {cores(finding.row)} cores"]
         case _:
             return []
 
 
-def _gives(slip: Slip, finding: Finding) -> bool:
-    """Whether a slip makes the printed figure of what the throughput, as printed, may have been."""
+def _gives(slip: Slip, finding: AuditFinding) -> bool:
+    """Return True if a slip gives the printed figure for a throughput within the rounding of the printed one."""
     stated, source = finding.stated, finding.row.throughput
     factor = slip.factor(finding.row)
-    if factor is None or source is None or source.value <= 0 or stated.value < LEAST_DIGITS_WORTH * stated.step:
+    if factor is None or source is None or source.value <= 0 or stated.value < LEAST_STEPS * stated.step:
         return False
     low, high = (finding.expected * factor * bound / source.value for bound in source.rounded)
     return low <= stated.cut[1] and high >= stated.cut[0]
 
 
-def _in_words(finding: Finding, packet_rate: Finding | None) -> str:
-    """What is to be said where no slip explains a figure to its last digit."""
+def _in_words(finding: AuditFinding, packet_rate: AuditFinding | None) -> str:
+    """Return the text for a figure that no slip explains to its last digit."""
     match finding.rule:
         case Rule.PACKET_RATE:
             return _nearest(finding)
@@ -141,12 +139,12 @@ def _in_words(finding: Finding, packet_rate: Finding | None) -> str:
 
 
 _NONE = "no single cause explains it"
-NEAR = 0.1
-"""A slip that misses by more than this is not worth naming."""
+NAMED_WITHIN = 0.1
+"""Largest relative deviation of a slip that is named as the nearest."""
 
 
-def _nearest(finding: Finding) -> str:
-    """The slip that comes closest, and by how much it misses."""
+def _nearest(finding: AuditFinding) -> str:
+    """Name the slip whose result is nearest to the printed figure, and its deviation."""
     row, stated = finding.row, finding.stated
     off = {
         slip.name: stated.value / (finding.expected * factor) - 1
@@ -156,7 +154,7 @@ def _nearest(finding: Finding) -> str:
     if not off or stated.value <= 0:
         return _NONE
     name = min(off, key=lambda name: abs(off[name]))
-    if abs(off[name]) > NEAR:
+    if abs(off[name]) > NAMED_WITHIN:
         return _NONE
     gives = stated.value / (1 + off[name])
     return (

@@ -1,4 +1,4 @@
-"""Which column holds what, by its heading in English or French."""
+"""Roles of columns, recognised by their headings in English or French."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tunnelbench.model.errors import WrongInput
 
 
 class Role(StrEnum):
-    """What a column holds."""
+    """Role of a column: the kind of its content."""
 
     THROUGHPUT = "throughput"
     PACKETS = "packets per second"
@@ -34,35 +34,27 @@ class Role(StrEnum):
     COMMENT = "comment"
 
 
-OF_NUMBERS = frozenset(
-    {
-        Role.THROUGHPUT,
-        Role.PACKETS,
-        Role.PAYLOAD,
-        Role.MSS,
-        Role.PACKET,
-        Role.FRAME,
-        Role.CPU_PART,
-        Role.CPU_TOTAL,
-        Role.SHARE,
-        Role.LINK,
-    }
-)
+SIZES = (Role.MSS, Role.PAYLOAD, Role.PACKET, Role.FRAME)
+"""Roles of sizes by precedence. If a table has an MSS and a payload, the MSS was in use and the payload was
+requested."""
+OF_FIGURES = frozenset({Role.THROUGHPUT, Role.PACKETS, Role.CPU_PART, Role.CPU_TOTAL, Role.SHARE})
+"""Roles of the figures that a rule checks."""
+OF_NUMBERS = OF_FIGURES | {*SIZES, Role.LINK}
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column that was recognised."""
+class HeadingColumn:
+    """A recognised column."""
 
     position: int
     heading: str
     role: Role
     directions: tuple[str, ...] = ()
-    """Where the heading names them: `in`, `out`, or both for cells such as `929 / 916`, in their order."""
+    """Directions that the heading names: `in`, `out`, or both in order for cells such as `929 / 916`."""
     unit_bps: float | None = None
-    """Of a throughput: what one of its unit is [bit/s]; None: the cells must say."""
+    """Unit of a throughput [bit/s]; None: the cells state the unit."""
     scale: float = 1.0
-    """Of packets: 1000 where the heading says kpps. Of a share: 100 where the cells are fractions of 1."""
+    """Factor for packets, 1000 if the heading says kpps. Factor for shares, 100 if the cells are fractions of 1."""
 
 
 RATE_UNIT = re.compile(
@@ -76,15 +68,15 @@ RATE_UNIT = re.compile(
 _SPELLED_IN_ONE_CASE = re.compile(
     r"(?<![a-zA-Z])(?P<prefix>[kmg]?)bps(?![a-zA-Z])|(?<![a-zA-Z])(?P<capital>[KMG])BPS(?![a-zA-Z])"
 )
-"""`throughput_mbps` and MBPS: who writes so tells no b from a B, and bits are what is mostly meant."""
+"""Rates in one case, such as `throughput_mbps` and MBPS: they do not distinguish b from B, and mostly mean bits."""
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3}
 _PACKETS = re.compile(
     r"\b(?P<prefix>[km]?)(?:pps|pkts?[/_ ]?s\w*|(?:packets?|paquets?|trames?|frames?|pkts?)"
-    r"\s*(?:/|_?per_?|_?par_?|\s+per\s+|\s+par\s+)\s*s\w*)\b"
+    r" ?(?:/|per|par) ?s\w*)\b"
     r"|\b(?:packet|frame) rate\b|\bdebit (?:en )?paquets?\b"
 )
 _NOT_A_UNIT = r"(?! +(?:[kmg]?i?(?:bits?|bytes?|octets?|b|o)\b|[kmg]?bps|pps|packets|pct|percent|%))"
-"""`in` is a direction, but not in `throughput in Mbit/s`."""
+"""Pattern that excludes `in` before a unit, as in `throughput in Mbit/s`, where it is not a direction."""
 _DIRECTIONS = tuple(
     (name, re.compile(rf"\b(?:{words})\b"))
     for name, words in (
@@ -95,7 +87,7 @@ _DIRECTIONS = tuple(
         ("out", "out|tx|upload|up|ul|montant|sortant|sortie|emission|sent|to server"),
     )
 )
-_WORDS: tuple[tuple[Role, re.Pattern[str]], ...] = tuple(
+_ROLE_PATTERNS: tuple[tuple[Role, re.Pattern[str]], ...] = tuple(
     (role, re.compile(pattern))
     for role, pattern in (
         (Role.COMMENT, r"\b(?:comments?|commentaires?|remarks?|remarques?|notes?)\b"),
@@ -104,7 +96,13 @@ _WORDS: tuple[tuple[Role, re.Pattern[str]], ...] = tuple(
             r"^(?:share|part|ratio)(?: pct| ?[\[(]?%.*| of\b.*| d[eu]\b.*)?$|\bbaseline\b|% (?:of|de|du)\b",
         ),
         (Role.LINK, r"\b(?:link|lien|line rate|liaison|physical limit)\b"),
-        (Role.FRAME, r"\bframe (?:size|length|bytes)\b|\b(?:taille|longueur).*\btrames?\b|^(?:frame|trame)\b"),
+        (
+            Role.FRAME,
+            (
+                r"\bframe (?:size|length|bytes)\b|\b(?:taille|longueur)(?:(?!\b(?:taille|longueur)).)*\btrames?\b"
+                r"|^(?:frame|trame)\b"
+            ),
+        ),
         (Role.MSS, r"\bmss\b"),
         (Role.PAYLOAD, r"\b(?:payload|charge utile|donnees utiles)\b"),
         (
@@ -134,26 +132,26 @@ _NOT_THESE = re.compile(r"\b(?:ack|acks|acquittements?|daemon|ping|lost|retransm
 
 def recognise(
     headings: Sequence[str], numeric: Container[int], given: Mapping[str, str] | None = None
-) -> tuple[Column, ...]:
-    """The columns that hold something known.
+) -> tuple[HeadingColumn, ...]:
+    """Return the columns with a known role.
 
-    `numeric`: the positions of columns that hold a number, without which `cpu` may as well be the name of one. `given`:
-    heading by key, where the user says what a column is; a key is read as a heading is, so that `throughput_mbps`,
-    `pps` or `direction` serve. Of several columns with one role, direction and unit the first counts. WrongInput where
-    a key means nothing or a heading is not there.
+    `numeric` holds the positions of columns with numbers; without numbers, `cpu` may be the name of a CPU. `given`
+    holds headings by key, for columns that the user names. A key is interpreted like a heading, so `throughput_mbps`,
+    `pps` and `direction` are valid. Of several columns with one role, direction and unit the first is used. Raises
+    WrongInput if a key has no meaning or a heading does not exist.
     """
     named = {}
     for key, heading in (given or {}).items():
         if recognised(0, key) is None:
             raise WrongInput(
-                f"no column is known by the name {key!r}",
-                "such as throughput_mbps, packets_per_s, payload_bytes, direction, cpu_usr_pct, cpu_total_pct, tunnel",
+                f"unknown column key {key!r}",
+                "keys: throughput_mbps, packets_per_s, payload_bytes, direction, cpu_usr_pct, cpu_total_pct, tunnel",
             )
         wanted = [position for position, text in enumerate(headings) if text.strip().casefold() == heading.casefold()]
         if not wanted:
             raise WrongInput(f"there is no column {heading!r}", f"columns: {', '.join(headings)[:300]}")
         named[wanted[0]] = key
-    found: list[Column] = []
+    found: list[HeadingColumn] = []
     taken = set()
     order = sorted(range(len(headings)), key=lambda position: position not in named)
     for position in order:
@@ -167,49 +165,43 @@ def recognise(
     return tuple(sorted(found, key=lambda column: column.position))
 
 
-def recognised(position: int, heading: str) -> Column | None:
-    """What a heading says; None: nothing that is known here."""
+def recognised(position: int, heading: str) -> HeadingColumn | None:
+    """Return the column that a heading describes; None: the heading is unknown."""
     words = folded(heading)
     directions = _directions(words)
     if _NOT_THESE.search(words):
         return None
     if re.search(r"\b(?:share|baseline)\b", words) is None and (found := _PACKETS.search(words)):
         scale = {"k": 1e3, "m": 1e6}.get(found["prefix"] or "", 1.0)
-        return Column(position, heading, Role.PACKETS, directions, scale=scale)
+        return HeadingColumn(position, heading, Role.PACKETS, directions, scale=scale)
     if _CPU_PART.match(words) and "/" not in heading:
-        return Column(position, heading, Role.CPU_PART, directions)
+        return HeadingColumn(position, heading, Role.CPU_PART, directions)
     if (
         _CPU.search(words)
         and not re.search(r"\bcharge utile\b", words)
         and not re.search(r"\bcpu s\b|mhz|model", words)
     ):
         total = re.search(r"\b(?:charge|load|total|busy|usage|utilisation|pct)\b|%|^cpu$", words)
-        return Column(position, heading, Role.CPU_TOTAL, directions) if total else None
+        return HeadingColumn(position, heading, Role.CPU_TOTAL, directions) if total else None
     unit = rate_unit(heading)
-    for role, pattern in _WORDS:
+    for role, pattern in _ROLE_PATTERNS:
         if role is Role.THROUGHPUT or (unit is not None and role is not Role.LINK and role is not Role.SHARE):
             continue
         if pattern.search(words):
-            return Column(position, heading, role, directions if role is Role.SHARE else (), unit)
-    if unit is not None or _WORDS[-1][1].search(words):
-        return Column(position, heading, Role.THROUGHPUT, directions, unit)
+            return HeadingColumn(position, heading, role, directions if role is Role.SHARE else (), unit)
+    if unit is not None or _ROLE_PATTERNS[-1][1].search(words):
+        return HeadingColumn(position, heading, Role.THROUGHPUT, directions, unit)
     return None
 
 
 def is_of_figures(heading: str) -> bool:
-    """Whether a heading is that of a column which a rule is about, whatever stands below it."""
+    """Return True if a heading names a figure that a rule checks, independently of its cells."""
     column = recognised(0, heading)
-    return column is not None and column.role in {
-        Role.THROUGHPUT,
-        Role.PACKETS,
-        Role.CPU_PART,
-        Role.CPU_TOTAL,
-        Role.SHARE,
-    }
+    return column is not None and column.role in OF_FIGURES
 
 
 def rate_unit(text: str) -> float | None:
-    """What one of the unit in a text is [bit/s]; None: there is none. A lone b is a bit and a B a byte (IEEE 1541)."""
+    """Return the unit of a rate in a text [bit/s]; None: no unit. A single b is a bit and B is a byte (IEEE 1541)."""
     if found := _SPELLED_IN_ONE_CASE.search(text):
         return 1000.0 ** _POWERS[(found["prefix"] or found["capital"] or "").lower()]
     if found := RATE_UNIT.search(text):
@@ -219,7 +211,7 @@ def rate_unit(text: str) -> float | None:
 
 
 def folded(text: str) -> str:
-    """Lower case, no accents, underscores as blanks."""
+    """Return the text in lower case, without accents, and with spaces instead of underscores."""
     plain = unicodedata.normalize("NFKD", text.casefold())
     letters = "".join(character for character in plain if not unicodedata.combining(character))
     return " ".join(re.sub(r"[_\s]+", " ", letters).split())

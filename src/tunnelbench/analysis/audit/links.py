@@ -1,4 +1,4 @@
-"""What the line could carry: which line it was, as far as the table says, and its limit."""
+"""Rate of the link of a published row, as far as the table shows it, and the limits that follow."""
 
 from __future__ import annotations
 
@@ -6,36 +6,27 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tunnelbench.analysis.audit.headings import Role, folded
-from tunnelbench.analysis.audit.rows import Entry
-from tunnelbench.model.frames import IPV4_HEADER_BYTES, TCP_HEADER_BYTES, wire_bytes
-from tunnelbench.model.plan import TCP_TIMESTAMPS_BYTES
+from tunnelbench.analysis.audit.rows import AuditedRow
+from tunnelbench.model.frames import TCP_HEADERS_BYTES, UDP_HEADERS_BYTES, wire_bytes
 
 ETHERNET_MBPS = (10, 100, 1_000, 2_500, 5_000, 10_000, 25_000, 40_000, 100_000)
-"""IEEE 802.3."""
+"""Ethernet rates of IEEE 802.3 [Mbit/s]."""
 LINE_SPEED_WITHIN = 0.01
-"""A row that its author calls line speed is within this of what its line carries (rule 17)."""
-OUTER_BYTES: Mapping[str, int] = {"ipip": 20, "gre": 24, "vxlan": 50, "wireguard": 60}
-"""What a tunnel adds to each packet over IPv4: RFC 2003, 2784, 7348; WireGuard 20 IP, 8 UDP, 16 header, 16 tag.
-
-Those that add the same to every packet. Of the others nothing is assumed, which leaves their limit too wide rather than
-too narrow.
-"""
+"""Largest deviation from the link's limit of a row that its author calls line speed (rule 17)."""
 DEFAULT_MTU_BYTES = 1500
-UDP_HEADERS_BYTES = IPV4_HEADER_BYTES + 8
-TCP_HEADERS_BYTES = IPV4_HEADER_BYTES + TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES
 
 _RATE = re.compile(r"(\d{1,4}(?:\.\d+)?) ?([mg])(?:bits?(?:/s|ps)?|b/s|bps) ?(?:link|line|ethernet|lien|liaison|port)")
 _LINE_SPEED = re.compile(r"\b(?:line|wire)[ -]?(?:speed|rate)\b|\bvitesse (?:de )?(?:la )?ligne\b")
 _MTU = re.compile(r"\bmtu ?(?:of |de |= ?|: ?)?(\d{3,5})\b")
 
 
-def headers_bytes(entry: Entry) -> int:
-    """IP and transport headers of a packet of this row's traffic."""
+def headers_bytes(entry: AuditedRow) -> int:
+    """Return the size of the IP and transport headers of this row's traffic [bytes]."""
     return UDP_HEADERS_BYTES if entry.is_udp else TCP_HEADERS_BYTES
 
 
-def links_bps(rows: Sequence[Entry], given_mbps: float | None = None) -> Mapping[int, float]:
-    """Rate of the link [bit/s] by place in `rows`, where it is known: given, stated, or shown by rows at line speed."""
+def links_bps(rows: Sequence[AuditedRow], given_mbps: float | None = None) -> Mapping[int, float]:
+    """Return the known link rates [bit/s] by index in `rows`: given, stated, or shown by rows at line speed."""
     found: dict[int, float] = {}
     shown: dict[tuple[str, str], float] = {}
     for row in rows:
@@ -48,40 +39,36 @@ def links_bps(rows: Sequence[Entry], given_mbps: float | None = None) -> Mapping
     return found
 
 
-def packet_limit(entry: Entry, rate_bps: float) -> float | None:
-    """Packets of this row's size per second that the link carries one way; None: the size is not stated."""
+def packet_limit(entry: AuditedRow, rate_bps: float) -> float | None:
+    """Return the packets of this row's size that the link carries one way per second; None: the size is not stated."""
     if entry.size is None:
         return None
     payload, _ = entry.size.payload_bytes(headers_bytes(entry))
     return rate_bps / 8 / _on_wire(entry, payload)
 
 
-def throughput_limit_bps(entry: Entry, rate_bps: float) -> float:
-    """Payload that the link carries one way; where the size is not stated, of the largest packets."""
+def throughput_limit_bps(entry: AuditedRow, rate_bps: float) -> float:
+    """Return the payload that the link carries one way [bit/s], with the largest packets if the size is not stated."""
     mtu = _mtu_bytes(entry)
     payload = entry.size.payload_bytes(headers_bytes(entry))[1] if entry.size else float(mtu)
-    payload = min(payload, mtu - headers_bytes(entry) - _outer_bytes(entry))
+    payload = min(payload, mtu - headers_bytes(entry) - entry.added_bytes)
     return rate_bps * payload / _on_wire(entry, payload)
 
 
-def _on_wire(entry: Entry, payload: float) -> int:
-    """Bytes of Ethernet for a packet with its tunnel's headers; a full one carries less instead of being cut up."""
+def _on_wire(entry: AuditedRow, payload: float) -> int:
+    """Return the bytes on Ethernet of a packet with its tunnel's headers, limited to the MTU."""
     mtu = _mtu_bytes(entry)
-    outer = min(int(payload) + headers_bytes(entry) + _outer_bytes(entry), mtu)
+    outer = min(int(payload) + headers_bytes(entry) + entry.added_bytes, mtu)
     return wire_bytes(outer, mtu)
 
 
-def _outer_bytes(entry: Entry) -> int:
-    return OUTER_BYTES.get(folded(entry.text.get(Role.TUNNEL, "")), 0)
-
-
-def _mtu_bytes(entry: Entry) -> int:
+def _mtu_bytes(entry: AuditedRow) -> int:
     said = _MTU.search(folded(entry.text.get(Role.COMMENT, "")))
-    return max(int(said[1]) if said else DEFAULT_MTU_BYTES, 576)  # RFC 791: what every host takes
+    return max(int(said[1]) if said else DEFAULT_MTU_BYTES, 576)  # RFC 791: every host accepts this
 
 
-def _stated(entry: Entry) -> float | None:
-    """The rate that a row's remarks name."""
+def _stated(entry: AuditedRow) -> float | None:
+    """Return the rate that the remarks of a row state [bit/s]."""
     words = folded(" ".join(entry.text.get(role, "") for role in (Role.COMMENT, Role.TRAFFIC)))
     if found := _RATE.search(words):
         return float(found[1]) * (1e9 if found[2] == "g" else 1e6)
@@ -90,8 +77,8 @@ def _stated(entry: Entry) -> float | None:
     return 1e8 if re.search(r"\bfast ethernet\b", words) else None
 
 
-def _shown(entry: Entry) -> float | None:
-    """The rate of Ethernet whose limit a row without tunnel reaches that its author calls line speed."""
+def _shown(entry: AuditedRow) -> float | None:
+    """Return the Ethernet rate [bit/s] whose limit a row reaches that has no tunnel and is called line speed."""
     words = folded(entry.text.get(Role.COMMENT, ""))
     if not (entry.is_baseline and entry.throughput and _LINE_SPEED.search(words)):
         return None

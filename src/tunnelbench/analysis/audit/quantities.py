@@ -1,4 +1,4 @@
-"""Numbers as tables print them: with units, in English and French, and no better known than they are printed."""
+"""Numbers of printed tables, with units in English and French, and with the precision of their digits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, replace
 
 LEAST_DIGITS = 2
-"""A whole number's zeros at its end may stand for digits that were rounded away, but for its first two."""
-LONGEST_CELL = 200
-"""Characters; a cell with more is prose, whatever it begins with."""
+"""Digits of a whole number that are never the result of rounding; zeros after them may be."""
+LONGEST_NUMBER_CELL = 200
+"""Longest cell that is read as a number [characters]; a longer cell is prose."""
 
 
 @dataclass(frozen=True)
@@ -18,26 +18,26 @@ class Quantity:
 
     value: float
     step: float
-    """What its last printed digit counts; it is known to half of that where it was rounded, to all where cut off."""
+    """Value of the last printed digit. The error is half of it if the number was rounded, all of it if cut off."""
     unit: str = ""
-    """What stood behind it in its cell, such as `Mbps`, `k` or `%`."""
+    """Text after the number in its cell, such as `Mbps`, `k` or `%`."""
 
     @property
     def rounded(self) -> tuple[float, float]:
-        """What it may have been before it was rounded."""
+        """Range of the value before it was rounded."""
         return self.value - self.step / 2, self.value + self.step / 2
 
     @property
     def cut(self) -> tuple[float, float]:
-        """What it may have been before it was rounded or cut off."""
+        """Range of the value before it was rounded or cut off."""
         return self.value - self.step, self.value + self.step
 
     def times(self, factor: float) -> Quantity:
-        """In another unit."""
+        """Convert to another unit."""
         return replace(self, value=self.value * factor, step=self.step * factor)
 
 
-_NUMBER = re.compile(
+_PRINTED_NUMBER = re.compile(
     r"""[~≈≃<>*_'"\s]*
     (?P<sign>[+\-\u2212]?)\s?
     (?P<digits>\d{1,3}(?:[ \u00a0\u202f'\u2019]\d{3})+(?:[.,]\d+)?   # 1 234,5
@@ -53,18 +53,18 @@ _THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "m": 1e6}
 
 
 def quantity(cell: str, *, comma_is_point: bool = False) -> Quantity | None:
-    """The number of a cell; None where it holds none, or more than one that counts.
+    """Return the number of a cell; None if it contains no number or several numbers.
 
-    Remarks in brackets, footnotes and a spread after the number are left out. A formula is no number.
+    Remarks in brackets, footnotes and a spread after the number are ignored. A formula is not a number.
     """
-    found = _NUMBER.fullmatch(cell) if len(cell) <= LONGEST_CELL else None
+    found = _PRINTED_NUMBER.fullmatch(cell) if len(cell) <= LONGEST_NUMBER_CELL else None
     if found is None:
         return None
     unit = _REMARK.sub("", found["rest"]).strip()
     if not _UNIT.fullmatch(unit):
         return None
     digits = re.sub(r"[ \u00a0\u202f'\u2019]", "", found["digits"])
-    whole, point, decimals = _parted(digits, comma_is_point)
+    whole, point, decimals = _split_digits(digits, comma_is_point)
     power = int((found["exponent"] or "e0")[1:])
     value = float(f"{whole}.{decimals or 0}") * 10.0**power
     step = 10.0 ** (power - len(decimals)) if point else 10.0 ** (power + _open_zeros(whole))
@@ -74,8 +74,10 @@ def quantity(cell: str, *, comma_is_point: bool = False) -> Quantity | None:
 
 
 def has_decimal_comma(cell: str) -> bool:
-    """Whether a comma can only be a decimal point where such a cell is: `94,2`, `0,125`, or `8 129`, which has its
-    thousands parted otherwise."""
+    """Return True if a cell shows that the table uses a decimal comma.
+
+    Examples are `94,2`, `0,125`, and `8 129`, which separates its thousands with a space.
+    """
     return _DECIMAL_COMMA.search(cell) is not None
 
 
@@ -85,7 +87,7 @@ _DECIMAL_COMMA = re.compile(
 
 
 def multiplied(found: Quantity) -> Quantity:
-    """With a `k` or `M` behind it counted in: 672k is 672000, known to the thousand."""
+    """Apply a `k` or `M` after the number: 672k is 672000 with a precision of a thousand."""
     letter = found.unit[:1]
     if letter in _THOUSANDS and (len(found.unit) == 1 or found.unit[1:2] in {"p", "P", " ", "/"}):
         step = 10.0 ** math.floor(math.log10(found.step)) if found.step >= 1 else found.step
@@ -93,8 +95,8 @@ def multiplied(found: Quantity) -> Quantity:
     return found
 
 
-def _parted(digits: str, comma_is_point: bool) -> tuple[str, bool, str]:
-    """Whole digits, whether there is a point, decimals."""
+def _split_digits(digits: str, comma_is_point: bool) -> tuple[str, bool, str]:
+    """Return the digits before the point, True if there is a point, and the decimals."""
     if "," in digits and "." in digits:
         digits = digits.replace(",", "")
     elif "," in digits:
@@ -105,7 +107,7 @@ def _parted(digits: str, comma_is_point: bool) -> tuple[str, bool, str]:
 
 
 def _open_zeros(whole: str) -> int:
-    """How many zeros at the end of a whole number may be rounding."""
+    """Return how many zeros at the end of a whole number may be the result of rounding."""
     significant = whole.lstrip("0")
     zeros = len(significant) - len(significant.rstrip("0"))
     return max(0, min(zeros, len(significant) - LEAST_DIGITS))

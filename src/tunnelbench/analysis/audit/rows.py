@@ -1,4 +1,4 @@
-"""A table's rows as quantities: one for each direction that a line of the table holds."""
+"""Rows of a table as quantities, one for each direction that a line of the table contains."""
 
 from __future__ import annotations
 
@@ -6,40 +6,38 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tunnelbench.analysis.audit.headings import OF_NUMBERS, Column, Role, folded, rate_unit, recognise
+from tunnelbench.analysis.audit.headings import OF_NUMBERS, SIZES, HeadingColumn, Role, folded, rate_unit, recognise
 from tunnelbench.analysis.audit.quantities import Quantity, has_decimal_comma, multiplied, quantity
-from tunnelbench.analysis.audit.tables.table import Table, TableRow
+from tunnelbench.analysis.audit.tables.table import PublishedTable, TextRow
 from tunnelbench.model.errors import WrongInput
 
 HEADING_WITHIN = 10
-"""Rows among which the headings are looked for: some tables begin with a title or a legend."""
+"""Number of first rows that may be the headings: some tables begin with a title or a legend."""
 MOST_AS_FRACTION = 2.0
-"""Shares above this are per cent, whether or not their column says so: twice the baseline is no slip of the pen."""
-_PARTED = re.compile(r"\s*/(?!s(?:ec)?\b)\s*")
-"""Between two figures of a cell, and not in a unit such as Mb/s."""
+"""Largest share that is read as a fraction of 1. A larger share is in per cent, even without a percent sign."""
+_PARTED = re.compile(r"/(?!s(?:ec)?\b)")
+"""Slash between two figures of a cell, but not in a unit such as Mb/s."""
 
 _IN_EFFECT = re.compile(r"payload in effect (\d{1,5})\b")
 _BASELINE = re.compile(
     r"none|no (?:vpn|tunnel)|sans (?:vpn|tunnel)|aucun|baseline|reference|plain routing|routage(?: simple)?|without.*"
 )
-_CALIBRATION = re.compile(r"direct|.*back[ -]to[ -]back.*|calibration.*|etalonnage.*")
-_SIZES = (Role.MSS, Role.PAYLOAD, Role.PACKET, Role.FRAME)
-"""Which one counts where there are several: an MSS beside a payload is the one in effect, the payload was asked for."""
+_CALIBRATION = re.compile(r"\Adirect\Z|back[ -]to[ -]back|\Acalibration|\Aetalonnage")
 
 
 @dataclass(frozen=True)
 class Size:
-    """What is in one packet."""
+    """Size of one packet."""
 
     bytes: float
-    """As stated."""
+    """Size as stated [bytes]."""
     role: Role
 
     def payload_bytes(self, headers_bytes: int) -> tuple[float, float]:
-        """The payload, from least to most: tables do not agree on what the size of a packet is."""
+        """Return the smallest and the largest possible payload: tables differ in the meaning of packet size."""
         match self.role:
             case Role.MSS:
-                return max(1.0, self.bytes - 12), self.bytes  # time stamps (RFC 7323) count into the MSS
+                return max(1.0, self.bytes - 12), self.bytes  # the MSS includes time stamps (RFC 7323)
             case Role.PACKET:
                 return max(1.0, self.bytes - headers_bytes), self.bytes
             case Role.FRAME:
@@ -49,30 +47,32 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One direction of one line of a table; None and empty is what it does not state."""
+class AuditedRow:
+    """One direction of one line of a table; None or empty: not stated."""
 
     number: int
-    """Row of the table, from 1, headings left out."""
+    """Number of the row in the table, from 1, without headings."""
     line: int
-    """Of the file, from 1."""
+    """Line of the file, from 1."""
     text: Mapping[Role, str]
     direction: str
     size: Size | None
     throughput: Quantity | None
-    """[bit/s]"""
+    """Throughput [bit/s]."""
     throughput_again: Quantity | None
-    """[bit/s], from a second column in another unit."""
+    """Throughput from a second column in another unit [bit/s]."""
     packets: Quantity | None
-    """[packets/s]"""
+    """Packet rate [packets/s]."""
     cpu_parts: Mapping[str, Quantity]
-    """[%] by heading."""
+    """Parts of the CPU time by heading [%]."""
     cpu_total: Quantity | None
     share: Quantity | None
-    """Of the baseline [%]."""
+    """Share of the baseline [%]."""
     link_bps: float | None
+    added_bytes: int = 0
+    """Bytes that the tunnel adds to a packet; 0 if they depend on options or packet, or the tunnel is unknown."""
     unread: tuple[str, ...] = ()
-    """Headings of columns whose cell is not empty and holds no number that is understood."""
+    """Headings of columns whose cell is not empty and contains no readable number."""
 
     @property
     def is_baseline(self) -> bool:
@@ -80,8 +80,8 @@ class Entry:
 
     @property
     def is_calibration(self) -> bool:
-        """Whether the testers were alone: no router is in its way, so that no baseline bounds it."""
-        return _CALIBRATION.fullmatch(folded(self.text.get(Role.TUNNEL, ""))) is not None
+        """True if the testers were connected directly, so that no baseline is an upper bound."""
+        return _CALIBRATION.search(folded(self.text.get(Role.TUNNEL, ""))) is not None
 
     @property
     def is_udp(self) -> bool:
@@ -89,54 +89,49 @@ class Entry:
 
     @property
     def source(self) -> str:
-        """The document that a row is from, where a table names several."""
+        """Document of the row, if a table names several."""
         return self.text.get(Role.SOURCE, "")
 
     @property
     def bench(self) -> tuple[str, str]:
-        """Rows of one device in one document were taken with one link and one baseline."""
+        """Document and device: rows with the same bench share one link and one baseline."""
         return self.source, self.text.get(Role.DEVICE, "")
 
     @property
     def label(self) -> str:
-        """What the row is about, in a few words."""
+        """Tunnel, algorithms, size and direction in a few words."""
         parts = [self.text.get(role, "") for role in (Role.TUNNEL, Role.CIPHER, Role.DIGEST)]
         place = [f"{self.size.bytes:g}" if self.size else "", self.direction]
         return " ".join(filter(None, ["/".join(filter(None, parts)), *place]))
 
 
 @dataclass(frozen=True)
-class Entries:
-    """A table, understood."""
+class AuditedTable:
+    """A table with its columns recognised and its rows read."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[HeadingColumn, ...]
     headings: tuple[str, ...]
-    rows: tuple[Entry, ...]
-    without_figures: int
-    """Lines of the table that hold no figure."""
+    rows: tuple[AuditedRow, ...]
 
 
-def entries(table: Table, given: Mapping[str, str] | None = None) -> Entries:
-    """The rows of a table; no columns where its headings say nothing. WrongInput as `recognise`."""
+def read_rows(table: PublishedTable, given: Mapping[str, str] | None = None) -> AuditedTable:
+    """Read the rows of a table; without a known heading there are no columns. Raises WrongInput like `recognise`."""
     comma = any(has_decimal_comma(cell) for row in table.rows for cell in row.cells)
     at, columns = _headings(table, given or {}, comma)
     columns = tuple(_scaled(column, table.rows[at + 1 :], comma) for column in columns)
     reading = _Reading(columns, comma)
-    found: list[Entry] = []
-    bare = 0
-    before: TableRow | None = None
+    found: list[AuditedRow] = []
+    before: TextRow | None = None
     for number, row in enumerate(table.rows[at + 1 :], start=1):
         whole = reading.named(reading.realigned(row, before), before)
-        made = [entry for entry in reading.entries(number, whole) if _has_figures(entry)]
-        found += made
-        bare += not made
+        found += [entry for entry in reading.entries(number, whole) if _has_figures(entry)]
         before = whole
-    return Entries(columns, table.rows[at].cells, tuple(found), bare)
+    return AuditedTable(columns, table.rows[at].cells, tuple(found))
 
 
-def _headings(table: Table, given: Mapping[str, str], comma: bool) -> tuple[int, tuple[Column, ...]]:
-    """Where the headings are, and the columns that they make: the row that says most of the first few."""
-    best: tuple[int, tuple[Column, ...]] = (0, ())
+def _headings(table: PublishedTable, given: Mapping[str, str], comma: bool) -> tuple[int, tuple[HeadingColumn, ...]]:
+    """Return the index of the row with most known headings among the first rows, and its columns."""
+    best: tuple[int, tuple[HeadingColumn, ...]] = (0, ())
     fault: WrongInput | None = None
     numeric_of = _numeric_columns(table, comma)
     for at, row in enumerate(table.rows[: min(HEADING_WITHIN, len(table.rows) - 1)]):
@@ -152,8 +147,8 @@ def _headings(table: Table, given: Mapping[str, str], comma: bool) -> tuple[int,
     return best
 
 
-def _scaled(column: Column, rows: Sequence[TableRow], comma: bool) -> Column:
-    """A column of shares with what one of its numbers is [%]: a hundred where they are fractions of 1."""
+def _scaled(column: HeadingColumn, rows: Sequence[TextRow], comma: bool) -> HeadingColumn:
+    """Return a column of shares with its scale [%]: 100 if the numbers are fractions of 1."""
     if column.role is not Role.SHARE:
         return column
     parts = [part for row in rows for part in _cell(row.cells, column.position).split("/")]
@@ -163,8 +158,8 @@ def _scaled(column: Column, rows: Sequence[TableRow], comma: bool) -> Column:
     return replace(column, scale=1.0 if is_percent else 100.0)
 
 
-def _numeric_columns(table: Table, comma: bool) -> Mapping[int, int]:
-    """By position: the last row of the table with a number in that column."""
+def _numeric_columns(table: PublishedTable, comma: bool) -> Mapping[int, int]:
+    """Return by position of a column the last row of the table with a number in it."""
     found: dict[int, int] = {}
     for at, row in enumerate(table.rows):
         for position, cell in enumerate(row.cells):
@@ -173,14 +168,14 @@ def _numeric_columns(table: Table, comma: bool) -> Mapping[int, int]:
     return found
 
 
-def _has_figures(entry: Entry) -> bool:
+def _has_figures(entry: AuditedRow) -> bool:
     figures = (entry.throughput, entry.packets, entry.cpu_total, entry.share)
     return bool(entry.cpu_parts) or any(each is not None for each in figures)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    columns: tuple[Column, ...]
+    columns: tuple[HeadingColumn, ...]
     comma: bool
     directions: tuple[str, ...] = field(init=False)
 
@@ -188,10 +183,10 @@ class _Reading:
         named = dict.fromkeys(name for column in self.columns for name in column.directions)
         object.__setattr__(self, "directions", tuple(named) or ("",))
 
-    def realigned(self, row: TableRow, before: TableRow | None) -> TableRow:
-        """The row with what it lost on the left taken from the row before.
+    def realigned(self, row: TextRow, before: TextRow | None) -> TextRow:
+        """Return the row with its missing first cells taken from the row before.
 
-        Where a page was made into text, cells that span rows are missing from the rows below, which then begin too far
+        If a page was converted to text, cells that span rows are missing in the rows below. These rows begin too far
         left and are empty at their end.
         """
         if before is None or self._misfits(row.cells) == 0:
@@ -200,7 +195,7 @@ class _Reading:
         for shift in range(1, len(before.cells) - last):
             cells = (*before.cells[:shift], *row.cells[: last + 1])
             if self._misfits(cells) == 0:
-                return TableRow(row.line, cells)
+                return TextRow(row.line, cells)
         return row
 
     def _misfits(self, cells: Sequence[str]) -> int:
@@ -209,10 +204,10 @@ class _Reading:
             for column in self.columns
         )
 
-    def _numbers(self, column: Column, cells: Sequence[str]) -> dict[str, Quantity]:
-        """What a cell says of each direction that its column is of; empty: nothing that is understood."""
+    def _numbers(self, column: HeadingColumn, cells: Sequence[str]) -> dict[str, Quantity]:
+        """Return the numbers of a cell by direction; empty if the cell is not readable."""
         cell = _cell(cells, column.position)
-        parts = _PARTED.split(cell) if len(column.directions) > 1 else [cell]
+        parts = [part.strip() for part in _PARTED.split(cell)] if len(column.directions) > 1 else [cell]
         if len(parts) != max(1, len(column.directions)):
             return {}
         names = column.directions or ("",)
@@ -230,7 +225,7 @@ class _Reading:
         }
         return found if len(found) == len(names) else {}
 
-    def _number(self, column: Column, text: str) -> Quantity | None:
+    def _number(self, column: HeadingColumn, text: str) -> Quantity | None:
         found = quantity(text, comma_is_point=self.comma)
         if found is None:
             return None
@@ -246,22 +241,22 @@ class _Reading:
             case _:
                 return found
 
-    def named(self, row: TableRow, before: TableRow | None) -> TableRow:
-        """The row with the tunnel of the row before where it names none: many tables name it once."""
+    def named(self, row: TextRow, before: TextRow | None) -> TextRow:
+        """Return the row with the tunnel of the row before if it names none: many tables name a tunnel only once."""
         position = next((column.position for column in self.columns if column.role is Role.TUNNEL), None)
         if before is None or position is None or _cell(row.cells, position) or position >= len(row.cells):
             return row
-        return TableRow(row.line, (*row.cells[:position], _cell(before.cells, position), *row.cells[position + 1 :]))
+        return TextRow(row.line, (*row.cells[:position], _cell(before.cells, position), *row.cells[position + 1 :]))
 
-    def entries(self, number: int, row: TableRow) -> Iterator[Entry]:
-        """One for each direction that the columns name, or one."""
+    def entries(self, number: int, row: TextRow) -> Iterator[AuditedRow]:
+        """Yield a row for each direction that the columns name, or one row."""
         text = {
             column.role: _cell(row.cells, column.position) for column in self.columns if column.role not in OF_NUMBERS
         }
         for direction in self.directions:
             yield self._entry(number, row, text, direction)
 
-    def _entry(self, number: int, row: TableRow, text: Mapping[Role, str], direction: str) -> Entry:
+    def _entry(self, number: int, row: TextRow, text: Mapping[Role, str], direction: str) -> AuditedRow:
         read: dict[Role, list[Quantity]] = {}
         parts: dict[str, Quantity] = {}
         unread = []
@@ -279,11 +274,11 @@ class _Reading:
                 read.setdefault(column.role, []).append(found)
         first = {role: found[0] for role, found in read.items()}
         throughputs = read.get(Role.THROUGHPUT, [])
-        size = next((Size(first[role].value, role) for role in _SIZES if role in first), None)
+        size = next((Size(first[role].value, role) for role in SIZES if role in first), None)
         if said := _IN_EFFECT.search(text.get(Role.COMMENT, "")):
             size = Size(float(said[1]), Role.PAYLOAD)
         link = first.get(Role.LINK)
-        return Entry(
+        return AuditedRow(
             number=number,
             line=row.line,
             text=text,

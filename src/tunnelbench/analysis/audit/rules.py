@@ -1,4 +1,4 @@
-"""What ought to be in a row, and whether it is: each rule says nothing, that it holds, or what it found."""
+"""Rules that a published row must fulfil: each rule is not applicable, holds, or gives a finding."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from enum import StrEnum
 from tunnelbench.analysis.audit.headings import Role
 from tunnelbench.analysis.audit.links import headers_bytes, packet_limit, throughput_limit_bps
 from tunnelbench.analysis.audit.quantities import Quantity
-from tunnelbench.analysis.audit.rows import Entry
+from tunnelbench.analysis.audit.rows import AuditedRow
 
 AGREEMENT = 0.02
-"""Packets per second and throughput over payload agree within this (rule 16)."""
+"""Largest relative deviation of packets per second from throughput over payload (rule 16)."""
 ABOVE_LIMIT = 0.005
-"""Published figures may exceed the limit by this much: old iperf counts what it buffered (rule 17)."""
+"""Share by which published figures may exceed a limit: old iperf also counts buffered data (rule 17)."""
 
 
 class Rule(StrEnum):
-    """What a row is held to."""
+    """A rule that rows are checked against."""
 
     PACKET_RATE = "packet-rate"
     LINE_LIMIT = "line-limit"
@@ -30,147 +30,159 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something that cannot be as it is printed."""
+class AuditFinding:
+    """A printed figure that is impossible."""
 
-    row: Entry
+    row: AuditedRow
     rule: Rule
     figure: str
-    """What is in question, with its unit."""
+    """Name of the figure with its unit."""
     stated: Quantity
     expected: float
-    """What it ought to be, or may be at most; in the unit of `stated`."""
+    """Correct value, or largest possible value, in the unit of `stated`."""
     is_bound: bool
-    """Whether `expected` is the most that there can be."""
+    """True if `expected` is the largest possible value."""
     reason: str
-    """How `expected` comes about."""
+    """Derivation of `expected`."""
 
     @property
     def factor(self) -> float:
-        """Stated over expected."""
+        """Stated value over expected value."""
         return self.stated.value / self.expected if self.expected else float("inf")
 
 
 @dataclass(frozen=True)
-class Held:
-    """A rule that could be applied to a row, and what it found; None: it holds."""
+class RuleResult:
+    """Result of a rule that is applicable to a row; a finding of None: the rule holds."""
 
     rule: Rule
-    finding: Finding | None
+    finding: AuditFinding | None
 
 
-def packet_rate(row: Entry) -> Iterable[Held]:
-    """Packets per second against throughput / (8 x payload)."""
+def _bounded(
+    row: AuditedRow, rule: Rule, figure: str, stated: Quantity, most: Quantity, *, reason: str, tolerance: float = 0.0
+) -> RuleResult:
+    """Return the result for a figure that must not exceed `most` by more than the tolerance, rounding allowed."""
+    is_wrong = stated.rounded[0] > most.rounded[1] * (1 + tolerance)
+    return RuleResult(rule, AuditFinding(row, rule, figure, stated, most.value, True, reason) if is_wrong else None)
+
+
+def _exact(value: float) -> Quantity:
+    return Quantity(value, 0.0)
+
+
+WHOLE = _exact(100.0)
+"""100 %, the largest share of a CPU and the share of the baseline."""
+
+
+def packet_rate(row: AuditedRow) -> Iterable[RuleResult]:
+    """Check packets per second against throughput / (8 x payload)."""
     if row.packets is None or row.throughput is None or row.size is None:
         return
     least, most = row.size.payload_bytes(headers_bytes(row))
     low, high = row.throughput.rounded
     lowest, highest = row.packets.rounded
-    apart = highest < low / 8 / most * (1 - AGREEMENT) or lowest > high / 8 / least * (1 + AGREEMENT)
+    is_wrong = highest < low / 8 / most * (1 - AGREEMENT) or lowest > high / 8 / least * (1 + AGREEMENT)
     expected = row.throughput.value / 8 / row.size.bytes
     reason = f"{row.throughput.value / 1e6:g} Mbit/s / (8 x {row.size.bytes:g} bytes)"
-    finding = Finding(row, Rule.PACKET_RATE, "packets/s", row.packets, expected, False, reason)
-    yield Held(Rule.PACKET_RATE, finding if apart else None)
+    found = AuditFinding(row, Rule.PACKET_RATE, "packets/s", row.packets, expected, False, reason)
+    yield RuleResult(Rule.PACKET_RATE, found if is_wrong else None)
 
 
-def line_limit(row: Entry, link_bps: float | None) -> Iterable[Held]:
-    """Throughput and packets per second against what the link carries."""
+def line_limit(row: AuditedRow, link_bps: float | None) -> Iterable[RuleResult]:
+    """Check throughput and packets per second against the limit of the link."""
     if link_bps is None:
         return
     link = f"a link of {link_bps / 1e6:g} Mbit/s"
     if row.throughput is not None:
-        limit = throughput_limit_bps(row, link_bps) / 1e6
-        stated = row.throughput.times(1e-6)
-        above = stated.rounded[0] > limit * (1 + ABOVE_LIMIT)
-        reason = f"the most that {link} carries of this payload"
-        found = Finding(row, Rule.LINE_LIMIT, "Mbit/s", stated, limit, True, reason)
-        yield Held(Rule.LINE_LIMIT, found if above else None)
+        limit = _exact(throughput_limit_bps(row, link_bps) / 1e6)
+        reason = f"limit of {link} for this payload"
+        yield _bounded(
+            row, Rule.LINE_LIMIT, "Mbit/s", row.throughput.times(1e-6), limit, reason=reason, tolerance=ABOVE_LIMIT
+        )
     if row.packets is not None and (most := packet_limit(row, link_bps)) is not None:
-        above = row.packets.rounded[0] > most * (1 + ABOVE_LIMIT)
-        reason = f"the most packets of this size that {link} carries"
-        found = Finding(row, Rule.LINE_LIMIT, "packets/s", row.packets, most, True, reason)
-        yield Held(Rule.LINE_LIMIT, found if above else None)
+        reason = f"limit of {link} for packets of this size"
+        yield _bounded(
+            row, Rule.LINE_LIMIT, "packets/s", row.packets, _exact(most), reason=reason, tolerance=ABOVE_LIMIT
+        )
 
 
-def cpu_sum(row: Entry) -> Iterable[Held]:
-    """Parts of the CPU against 100 % and against the total that is stated; each is known to half its last digit."""
+def cpu_sum(row: AuditedRow) -> Iterable[RuleResult]:
+    """Check parts of the CPU against 100 % and against the stated total; each has an error of half its last digit."""
     parts = list(row.cpu_parts.values())
     total = row.cpu_total
+    at_most = "a CPU has at most 100 %"
     if parts:
-        value, step = sum(part.value for part in parts), sum(part.step for part in parts)
-        whole = Quantity(value, step)
-        names = " + ".join(row.cpu_parts)
-        found = Finding(row, Rule.CPU_SUM, f"{names} [%]", whole, 100.0, True, "a CPU has 100 % to give")
-        yield Held(Rule.CPU_SUM, found if whole.rounded[0] > 100 else None)
-        if total is not None and total.value < 100:  # else the same was said already
-            found = Finding(row, Rule.CPU_SUM, f"{names} [%]", whole, total.value, True, "the total of the same row")
-            yield Held(Rule.CPU_SUM, found if whole.rounded[0] > total.rounded[1] else None)
+        added = Quantity(sum(part.value for part in parts), sum(part.step for part in parts))
+        figure = " + ".join(row.cpu_parts) + " [%]"
+        yield _bounded(row, Rule.CPU_SUM, figure, added, WHOLE, reason=at_most)
+        if total is not None and total.value < 100:  # otherwise the sum was already compared with 100 %
+            yield _bounded(row, Rule.CPU_SUM, figure, added, total, reason="the total of the same row")
     if total is not None:
-        found = Finding(row, Rule.CPU_SUM, "CPU [%]", total, 100.0, True, "a CPU has 100 % to give")
-        yield Held(Rule.CPU_SUM, found if total.rounded[0] > 100 else None)
+        yield _bounded(row, Rule.CPU_SUM, "CPU [%]", total, WHOLE, reason=at_most)
 
 
-def share_of_baseline(row: Entry, baselines: Sequence[Entry]) -> Iterable[Held]:
-    """A tunnel against plain forwarding of the same device and direction, and a share that is stated against both."""
+def share_of_baseline(row: AuditedRow, baselines: Sequence[AuditedRow]) -> Iterable[RuleResult]:
+    """Check a tunnel and its stated share against the baseline of the same device and direction."""
     if row.share is not None:
-        found = Finding(row, Rule.BASELINE, "share [%]", row.share, 100.0, True, "the baseline itself has 100 %")
-        yield Held(Rule.BASELINE, found if row.share.rounded[0] > 100 * (1 + ABOVE_LIMIT) else None)
+        yield _bounded(
+            row, Rule.BASELINE, "share [%]", row.share, WHOLE, reason="the baseline has 100 %", tolerance=ABOVE_LIMIT
+        )
     if row.is_baseline or row.is_calibration:
         return
     alike = [each for each in baselines if (each.direction, each.is_udp) == (row.direction, row.is_udp)]
     if row.throughput is not None:
-        # A smaller payload cannot carry more, so that a baseline with as large a one or a larger bounds the row.
+        # A baseline with an equal or larger payload is an upper bound: a smaller payload cannot carry more.
         bounds = [each for each in alike if each.throughput and _sizes(each) >= _sizes(row)]
         if bounds:
             size = min(map(_sizes, bounds))
             nearest = [(each.throughput, each.number) for each in bounds if each.throughput and _sizes(each) == size]
-            best, number = max(nearest, key=lambda item: item[0].value)  # of several trials the fastest bounds the row
-            yield _against(row, "Mbit/s", row.throughput.times(1e-6), number, best.times(1e-6))
+            best, number = max(nearest, key=lambda item: item[0].value)  # the fastest of several trials is the bound
+            yield _bounded_by_row(row, "Mbit/s", row.throughput.times(1e-6), best.times(1e-6), number)
             if row.share is not None and size == _sizes(row):
-                against = [_share_stated(row, row.share, row.throughput, each) for each, _ in nearest]
-                yield next((each for each in against if each.finding is None), against[0])
+                results = [_share_stated(row, row.share, row.throughput, each) for each, _ in nearest]
+                yield next((each for each in results if each.finding is None), results[0])
     elif row.packets is not None:
         bounds = [each for each in alike if each.packets and _sizes(each) <= _sizes(row)]
         if bounds:
             size = max(map(_sizes, bounds))
             of_size = [(each.packets, each.number) for each in bounds if each.packets and _sizes(each) == size]
             most, number = max(of_size, key=lambda item: item[0].value)
-            yield _against(row, "packets/s", row.packets, number, most)
+            yield _bounded_by_row(row, "packets/s", row.packets, most, number)
 
 
-def _sizes(row: Entry) -> float:
+def _sizes(row: AuditedRow) -> float:
     return row.size.bytes if row.size else 0.0
 
 
-def _against(row: Entry, figure: str, stated: Quantity, number: int, bound: Quantity) -> Held:
-    reason = f"row {number}, the same without a tunnel"
-    found = Finding(row, Rule.BASELINE, figure, stated, bound.value, True, reason)
-    return Held(Rule.BASELINE, found if stated.rounded[0] > bound.rounded[1] * (1 + ABOVE_LIMIT) else None)
+def _bounded_by_row(row: AuditedRow, figure: str, stated: Quantity, bound: Quantity, number: int) -> RuleResult:
+    return _bounded(
+        row, Rule.BASELINE, figure, stated, bound, reason=f"row {number}, the baseline", tolerance=ABOVE_LIMIT
+    )
 
 
-def _share_stated(row: Entry, share: Quantity, own: Quantity, base: Quantity) -> Held:
+def _share_stated(row: AuditedRow, share: Quantity, own: Quantity, base: Quantity) -> RuleResult:
     expected = own.value / base.value * 100 if base.value else 0.0
     low, high = own.rounded[0] / base.rounded[1] * 100, own.rounded[1] / max(base.rounded[0], 1e-9) * 100
-    apart = share.cut[1] < low * (1 - AGREEMENT) or share.cut[0] > high * (1 + AGREEMENT)
+    is_wrong = share.cut[1] < low * (1 - AGREEMENT) or share.cut[0] > high * (1 + AGREEMENT)
     reason = f"{own.value / 1e6:g} of {base.value / 1e6:g} Mbit/s"
-    found = Finding(row, Rule.BASELINE, "share [%]", share, expected, False, reason)
-    return Held(Rule.BASELINE, found if apart else None)
+    found = AuditFinding(row, Rule.BASELINE, "share [%]", share, expected, False, reason)
+    return RuleResult(Rule.BASELINE, found if is_wrong else None)
 
 
-def units(row: Entry) -> Iterable[Held]:
-    """Two columns that state one throughput in two units against each other."""
+def units(row: AuditedRow) -> Iterable[RuleResult]:
+    """Check two columns that state one throughput in two units against each other."""
     one, again = row.throughput, row.throughput_again
     if one is None or again is None:
         return
-    apart = one.cut[0] > again.cut[1] or one.cut[1] < again.cut[0]
-    found = Finding(
-        row, Rule.UNITS, "Mbit/s", again.times(1e-6), one.value / 1e6, False, "the other column of the same row"
-    )
-    yield Held(Rule.UNITS, found if apart else None)
+    is_wrong = one.cut[0] > again.cut[1] or one.cut[1] < again.cut[0]
+    stated, expected = again.times(1e-6), one.value / 1e6
+    found = AuditFinding(row, Rule.UNITS, "Mbit/s", stated, expected, False, "the other column of the same row")
+    yield RuleResult(Rule.UNITS, found if is_wrong else None)
 
 
-def sign(row: Entry) -> Iterable[Held]:
-    """Nothing that is counted here is below zero."""
+def sign(row: AuditedRow) -> Iterable[RuleResult]:
+    """Check that no figure is negative."""
     figures: Mapping[str, Quantity | None] = {
         "Mbit/s": row.throughput and row.throughput.times(1e-6),
         "packets/s": row.packets,
@@ -180,19 +192,20 @@ def sign(row: Entry) -> Iterable[Held]:
     }
     for figure, stated in figures.items():
         if stated is not None and stated.value < 0:
-            yield Held(Rule.SIGN, Finding(row, Rule.SIGN, figure, stated, 0.0, False, "it is counted from 0"))
+            found = AuditFinding(row, Rule.SIGN, figure, stated, 0.0, False, "it cannot be negative")
+            yield RuleResult(Rule.SIGN, found)
 
 
-def held(rows: Sequence[Entry], links: Mapping[int, float]) -> list[list[Held]]:
-    """What the rules say of each row, in the order of the rows."""
+def apply_rules(rows: Sequence[AuditedRow], links: Mapping[int, float]) -> list[list[RuleResult]]:
+    """Apply all rules to each row; `links` holds the link rates [bit/s] by index in `rows`."""
     below_zero = [list(sign(row)) for row in rows]
-    baselines: dict[tuple[str, str], list[Entry]] = {}
+    baselines: dict[tuple[str, str], list[AuditedRow]] = {}
     for row, wrong in zip(rows, below_zero, strict=True):
         if row.is_baseline and not wrong:
             baselines.setdefault(row.bench, []).append(row)
-    rules_of_one: Sequence[Callable[[Entry], Iterable[Held]]] = (packet_rate, cpu_sum, units)
+    rules_of_one: Sequence[Callable[[AuditedRow], Iterable[RuleResult]]] = (packet_rate, cpu_sum, units)
     return [
-        wrong  # of a figure below zero nothing follows
+        wrong  # a row with a negative figure is not checked further
         or [
             *(each for rule in rules_of_one for each in rule(row)),
             *line_limit(row, links.get(place)),
@@ -202,7 +215,7 @@ def held(rows: Sequence[Entry], links: Mapping[int, float]) -> list[list[Held]]:
     ]
 
 
-def cores(row: Entry) -> int | None:
-    """How many cores the row's device has, where it says."""
+def cores(row: AuditedRow) -> int | None:
+    """Return the number of cores of the row's device; None: not stated."""
     said = re.search(r"\b(\d{1,3})\s*(?:cores?|c[oœ]e?urs?|cpus?)\b", row.text.get(Role.DEVICE, ""), re.IGNORECASE)
     return int(said[1]) if said else None

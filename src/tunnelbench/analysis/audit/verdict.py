@@ -1,40 +1,40 @@
-"""The audit of a text: its tables, what is wrong in them, why, and what could not be looked at."""
+"""Audit of a text: its tables, their wrong figures with causes, and the rows that could not be checked."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunnelbench.analysis.audit import tables
 from tunnelbench.analysis.audit.causes import Cause, causes
-from tunnelbench.analysis.audit.headings import Column, is_of_figures
+from tunnelbench.analysis.audit.headings import HeadingColumn, Role, folded, is_of_figures
 from tunnelbench.analysis.audit.links import links_bps
-from tunnelbench.analysis.audit.rows import Entry, entries
-from tunnelbench.analysis.audit.rules import Finding, Rule, held
+from tunnelbench.analysis.audit.rows import AuditedRow, read_rows
+from tunnelbench.analysis.audit.rules import AuditFinding, Rule, apply_rules
 from tunnelbench.model.errors import WrongInput
 
 
 @dataclass(frozen=True)
-class Found:
+class ExplainedFinding:
     """A finding and its likeliest cause."""
 
-    finding: Finding
+    finding: AuditFinding
     cause: Cause
 
 
 @dataclass(frozen=True)
 class RowVerdict:
-    """What the audit says of one row."""
+    """Result of the audit of one row."""
 
-    row: Entry
+    row: AuditedRow
     applied: tuple[Rule, ...]
-    """The rules that could be applied, each once."""
-    found: tuple[Found, ...]
+    """Rules that were applicable, each once."""
+    found: tuple[ExplainedFinding, ...]
 
     @property
     def word(self) -> str:
-        """`wrong`, `ok`, or `not checked` where no rule could be applied."""
+        """`wrong`, `ok`, or `not checked` if no rule is applicable."""
         if self.found:
             return "wrong"
         return "ok" if self.applied else "not checked"
@@ -42,28 +42,26 @@ class RowVerdict:
 
 @dataclass(frozen=True)
 class TableVerdict:
-    """What the audit says of one table."""
+    """Result of the audit of one table."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[HeadingColumn, ...]
     ignored: tuple[str, ...]
-    """Headings that mean nothing to the rules."""
+    """Headings that no rule uses."""
     rows: tuple[RowVerdict, ...]
-    without_figures: int
-    """Lines without a figure."""
     conclusions: tuple[str, ...]
-    """What the findings say together, document by document."""
+    """Sentences that sum up the findings of each document."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """All tables of a text that hold figures."""
+    """Results for all tables of a text that contain figures."""
 
     tables: tuple[TableVerdict, ...]
     passed_over: int
-    """Tables without a column that is known."""
+    """Number of tables without a known column."""
 
     @property
-    def found(self) -> tuple[Found, ...]:
+    def found(self) -> tuple[ExplainedFinding, ...]:
         return tuple(each for table in self.tables for row in table.rows for each in row.found)
 
 
@@ -72,11 +70,13 @@ def audit(
     format_name: str | None = None,
     given: Mapping[str, str] | None = None,
     link_mbps: float | None = None,
+    added_bytes: Mapping[str, int] | None = None,
 ) -> Audit:
-    """Hold the tables of a text against themselves.
+    """Check the figures of the tables in a text against each other.
 
-    `given`: heading by key for columns that are not recognised; `link_mbps`: the rate of the link, where the table does
-    not say. WrongInput where there is no table, or none with a column that is known.
+    `given` holds headings by key, for columns that are not recognised. `link_mbps` is the rate of the link, if the
+    table does not state it. `added_bytes` has the bytes that each kind of tunnel adds to a packet. Raises WrongInput if
+    there is no table, or no table with a known column.
     """
     verdicts = []
     read = tables.read(text, format_name)
@@ -85,7 +85,7 @@ def audit(
     has_headings = False
     for table in read:
         try:
-            found = entries(table, given)
+            found = read_rows(table, given)
         except WrongInput as error:
             faults.append(error)
             continue
@@ -94,36 +94,40 @@ def audit(
         if found.rows:
             known = {column.position for column in found.columns}
             ignored = [text for position, text in enumerate(found.headings) if position not in known and text]
-            rows = _rows(found.rows, link_mbps)
-            verdicts.append(TableVerdict(found.columns, tuple(ignored), rows, found.without_figures, conclusions(rows)))
+            rows = _rows([_with_added_bytes(row, added_bytes or {}) for row in found.rows], link_mbps)
+            verdicts.append(TableVerdict(found.columns, tuple(ignored), rows, conclusions(rows)))
     if not verdicts and faults:
         raise faults[0]
     if not verdicts and has_headings:
-        raise WrongInput("there is no figure below the headings that are known", "audit the table with its rows")
+        raise WrongInput("there is no figure below the known headings", "audit the table with its rows")
     if not verdicts:
-        seen = ", ".join(filter(None, headings))[:200] or "none that says anything"
+        seen = ", ".join(filter(None, headings))[:200] or "none"
         raise WrongInput(
             f"no column of throughput, packets per second, CPU or share is recognised; headings: {seen}",
-            "say which one it is: --column throughput_mbps=HEADING",
+            "name the column: --column throughput_mbps=HEADING",
         )
     return Audit(tuple(verdicts), len(read) - len(verdicts))
 
 
-def _rows(rows: Sequence[Entry], link_mbps: float | None) -> tuple[RowVerdict, ...]:
-    every = held(rows, links_bps(rows, link_mbps))
+def _with_added_bytes(row: AuditedRow, added_bytes: Mapping[str, int]) -> AuditedRow:
+    return replace(row, added_bytes=added_bytes.get(folded(row.text.get(Role.TUNNEL, "")), 0))
+
+
+def _rows(rows: Sequence[AuditedRow], link_mbps: float | None) -> tuple[RowVerdict, ...]:
+    every = apply_rules(rows, links_bps(rows, link_mbps))
     why = iter(causes([each.finding for of_row in every for each in of_row if each.finding]))
     return tuple(
         RowVerdict(
             row,
             tuple(dict.fromkeys(each.rule for each in of_row)),
-            tuple(Found(each.finding, next(why)) for each in of_row if each.finding),
+            tuple(ExplainedFinding(each.finding, next(why)) for each in of_row if each.finding),
         )
         for row, of_row in zip(rows, every, strict=True)
     )
 
 
 def conclusions(rows: Sequence[RowVerdict]) -> tuple[str, ...]:
-    """A sentence for each document and rule that failed: how many rows, the factors, and the causes with their rows."""
+    """Return a sentence for each document and failed rule, with the number of rows, the factors and the causes."""
     said = []
     for source in dict.fromkeys(row.row.source for row in rows):
         of_source = [row for row in rows if row.row.source == source]
@@ -134,7 +138,7 @@ def conclusions(rows: Sequence[RowVerdict]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _conclusion(source: str, rule: Rule, found: Sequence[Found], applied: int) -> str:
+def _conclusion(source: str, rule: Rule, found: Sequence[ExplainedFinding], applied: int) -> str:
     failed = {(each.finding.row.number, each.finding.row.direction) for each in found}
     factors = [each.finding.factor for each in found]
     low, high = f"{min(factors):.3g}", f"{max(factors):.3g}"
@@ -143,7 +147,7 @@ def _conclusion(source: str, rule: Rule, found: Sequence[Found], applied: int) -
     for each in found:
         place = f"{each.finding.row.number} {each.finding.row.direction}".strip()
         places = by_cause.setdefault(each.cause.slip, [])
-        if place not in places:  # a row is told once, whatever many of its figures are off
+        if place not in places:  # a row is listed once, even if several of its figures are wrong
             places.append(place)
     ordered = sorted(by_cause.items(), key=lambda item: (item[0] is None, -len(item[1])))
     said = [
@@ -153,4 +157,4 @@ def _conclusion(source: str, rule: Rule, found: Sequence[Found], applied: int) -
         for slip, places in ordered
     ]
     where = f"{source}: " if source else ""
-    return f"{where}{rule}: {len(failed)} of {applied} rows are off{span}; {'; '.join(said)}."
+    return f"{where}{rule}: {len(failed)} of {applied} rows are wrong{span}; {'; '.join(said)}."

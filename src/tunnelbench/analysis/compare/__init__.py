@@ -1,3 +1,5 @@
-"""Two results against each other, each a run or a reference: `sides` makes them alike, `matching` finds the rows that
-belong together, `comparison` says which is faster, `differences` what else is unlike.
+"""Comparison of two results, each a run or a published result.
+
+`sides` gives both results one shape, `matching` pairs their rows, `comparison` decides which is faster, and
+`differences` lists the other facts that differ.
 """

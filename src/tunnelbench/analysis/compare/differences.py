@@ -1,11 +1,11 @@
-"""What is unlike between two results beside their figures."""
+"""Facts other than figures that differ between two results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tunnelbench.analysis.compare.sides import Figure, Side
+from tunnelbench.analysis.compare.sides import ComparedFigure, Side
 from tunnelbench.analysis.statistics import median
 from tunnelbench.model.plan import FLAT_OUT
 
@@ -14,7 +14,7 @@ NOT_STATED = "not stated"
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that is not the same on both sides."""
+    """A fact that differs between the two sides."""
 
     what: str
     a: str
@@ -22,7 +22,7 @@ class Difference:
 
 
 def differences(a: Side, b: Side) -> tuple[Difference, ...]:
-    """Every fact that differs; with a reference only those that it states."""
+    """Return every fact that differs; if a side is a reference, only facts that it states."""
     names = dict.fromkeys([*a.facts, *b.facts])
     if a.comparability is not None or b.comparability is not None:
         stated = [side.facts for side in (a, b) if side.comparability is not None]
@@ -35,7 +35,10 @@ def differences(a: Side, b: Side) -> tuple[Difference, ...]:
 
 
 def bench_ratios(a: Side, b: Side, traffic: str = "tcp") -> Mapping[str, float]:
-    """B over A of what the testers alone did, for each payload and direction: whether the bench is the same."""
+    """Return B over A of the testers without a router, for each payload and direction.
+
+    Ratios far from 1 show that the bench changed between the results.
+    """
     others = {row.place: row for row in b.testers}
     found = {}
     for row in a.testers:
@@ -44,21 +47,21 @@ def bench_ratios(a: Side, b: Side, traffic: str = "tcp") -> Mapping[str, float]:
             continue
         for figure in BENCH_FIGURES:
             own, theirs = ([*side.figures.get(figure, {}).values()] for side in (row, other))
-            # What was asked for and given says nothing of what could have been.
-            is_given = figure is Figure.CARRIED and not row.test.endswith(FLAT_OUT)
+            # A load that was asked for and carried does not show the maximum.
+            is_given = figure is ComparedFigure.CARRIED and not row.test.endswith(FLAT_OUT)
             if own and theirs and not is_given and median(own) > 0 and median(theirs) > 0:
                 place = " ".join(filter(None, (str(row.payload_bytes), row.direction, row.test)))
                 found[place] = median(theirs) / median(own)
     return found
 
 
-BENCH_FIGURES = (Figure.THROUGHPUT, Figure.PDR, Figure.CARRIED)
+BENCH_FIGURES = (ComparedFigure.THROUGHPUT, ComparedFigure.PDR, ComparedFigure.CARRIED)
 
 
 def bench_moved(a: Side, b: Side, traffic: str = "tcp") -> float | None:
-    """By which factor, 1 or more, the testers alone moved, up or down: the median of all payloads and directions.
+    """Return the factor, 1 or more, by which the result of the testers without a router changed, up or down.
 
-    None: there is no calibration of that traffic that counts on both sides.
+    It is the median over payloads and directions. None: no calibration of that traffic counts on both sides.
     """
     ratios = bench_ratios(a, b, traffic).values()
     return median([max(ratio, 1 / ratio) for ratio in ratios]) if ratios else None

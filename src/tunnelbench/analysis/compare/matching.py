@@ -1,4 +1,4 @@
-"""Which rows of two results are of the same thing."""
+"""Pairs of rows of two results that measure the same."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from dataclasses import dataclass
 from tunnelbench.analysis.compare.sides import Side, SideRow
 
 PAYLOADS_ALIKE = 0.02
-"""As far as throughput and packet rate may be apart (rule 16), so may the payloads that they are of."""
+"""Largest relative difference of two payloads that count as equal: that of throughput and packet rate in rule 16."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows that are of the same thing."""
+    """Two rows that measure the same."""
 
     a: SideRow
     b: SideRow
     unlike: tuple[str, ...] = ()
-    """What is not the same, or not known to be."""
+    """Settings that differ, or that one side does not state."""
 
 
 def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
-    """The pairs, in the order of `a`, and what remains of each side.
+    """Return the pairs in the order of `a`, and the rows of each side without a counterpart.
 
-    Two runs: by kind and options of the tunnel, then by its name, then by its kind where one of that kind is left on
-    each side; payload and direction as asked for. A tunnel of a run with a tunnel of a run: by these two alone. With a
-    reference: by all that both state, so that one row may have several counterparts.
+    Rows of two runs match by kind and options of the tunnel, then by its name, then by its kind if one of that kind
+    remains on each side; payload and direction are those asked for. A tunnel of a run and a tunnel of a run match by
+    payload and direction only. Rows of a reference match by all settings that both sides state, so one row may have
+    several counterparts.
     """
     if a.comparability is None and b.comparability is None:
         pairs = _one_to_one(a.rows, b.rows, any_kind=bool(a.tunnel and b.tunnel))
@@ -71,7 +72,7 @@ def _one_to_one(rows: Sequence[SideRow], others: Sequence[SideRow], *, any_kind:
 
 
 def _unique(rows: Iterable[SideRow], key: Callable[[SideRow], Hashable]) -> dict[Hashable, SideRow]:
-    """The rows by key, but for those that share one."""
+    """Return the rows by key, without rows that share a key."""
     found: dict[Hashable, list[SideRow]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
@@ -86,7 +87,7 @@ def _option_differences(a: SideRow, b: SideRow) -> Iterable[str]:
 
 
 def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | None:
-    """What is not known to be the same; None where something is known not to be."""
+    """Return the settings that one side does not state; None if a setting is known to differ."""
     if one.kind != other.kind or (one.traffic and other.traffic and one.traffic != other.traffic):
         return None
     if one.direction and other.direction and one.direction != other.direction:
@@ -101,7 +102,7 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
         if bool(ours) == bool(theirs) or name == "transport":
             continue
         if (a if theirs else b).comparability is None:
-            return None  # a run states all that its tunnel has
+            return None  # a run states all settings of its tunnel
         unlike.append(f"{name} {ours or theirs} against not stated")
     if not _payloads_fit(one, other, a, b, unlike):
         return None
@@ -115,7 +116,7 @@ def _payloads_fit(one: SideRow, other: SideRow, a: Side, b: Side, unlike: list[s
         return True
     if one.payload_bytes is None or other.payload_bytes is None:
         stated, side = (one, a) if other.payload_bytes is None else (other, b)
-        # A test that names no payload sent full segments, which is what TCP does when it is left alone.
+        # A test without a stated payload sent full segments, which is the default of TCP.
         if stated.payload_bytes != max(row.payload_bytes or 0 for row in side.rows):
             return False
         unlike.append(f"payload {stated.payload_bytes} against not stated")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tunnelbench.analysis.compare.sides import Figure, Side, SideRow, settings_of
+from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, joined_versions, settings_of
 from tunnelbench.model.plan import BASELINE_KIND
-from tunnelbench.model.reference import Reference
+from tunnelbench.model.reference import CPU_PART_COLUMNS, Reference
 
 
 def side_of_reference(reference: Reference) -> Side:
-    """A reference; each of its figures counts as one trial of one round."""
+    """Return a reference as a side; each of its figures counts as one trial of one round."""
     devices = {row.get("device", "") for row in reference.rows}
     cells = reference.rows if len(devices) > 1 else [{**row, "device": ""} for row in reference.rows]
     rows = [row for each in cells if (row := _row_of_reference(each)) is not None]
@@ -22,7 +22,7 @@ def side_of_reference(reference: Reference) -> Side:
         rows=tuple(rows),
         facts={
             "date": reference.date,
-            **{fact: said for fact, column in _FACTS.items() if (said := _all(reference, column))},
+            **{fact: values for fact, column in _FACTS.items() if (values := _values_of(reference, column))},
             **_published_versions(reference),
         },
         comparability=reference.comparability,
@@ -30,14 +30,14 @@ def side_of_reference(reference: Reference) -> Side:
 
 
 _FACTS = {"board": "device", "cpu_model": "cpu", "system": "system", "traffic": "traffic"}
-"""Facts of a machine by the column of a reference that tells them."""
+"""Facts of a machine, and the column of a reference that states each."""
 
 
 def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
-    """A row with a throughput or a packet rate; None: it has neither."""
+    """Return a row with its throughput or its packet rate; None if it has neither."""
     figures = {}
-    for figure, column in ((Figure.THROUGHPUT, "throughput_mbps"), (Figure.PACKETS, "packets_per_s")):
-        if cells.get(column) and Figure.THROUGHPUT not in figures:
+    for figure, column in ((ComparedFigure.THROUGHPUT, "throughput_mbps"), (ComparedFigure.PACKETS, "packets_per_s")):
+        if cells.get(column) and ComparedFigure.THROUGHPUT not in figures:
             figures[figure] = {1: float(cells[column])}
     if not figures:
         return None
@@ -60,37 +60,37 @@ def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
 
 
 def _with_share(row: SideRow, rows: Sequence[SideRow]) -> SideRow:
-    """With its share of the only row without a tunnel that is like it."""
+    """Add the share of the baseline, if exactly one row without a tunnel matches."""
     plain = [
         each
         for each in rows
         if (each.kind, each.place, each.traffic) == (BASELINE_KIND, row.place, row.traffic)
-        and Figure.THROUGHPUT in each.figures
+        and ComparedFigure.THROUGHPUT in each.figures
     ]
-    if row.kind == BASELINE_KIND or Figure.THROUGHPUT not in row.figures or len(plain) != 1:
+    if row.kind == BASELINE_KIND or ComparedFigure.THROUGHPUT not in row.figures or len(plain) != 1:
         return row
-    share = row.figures[Figure.THROUGHPUT][1] / plain[0].figures[Figure.THROUGHPUT][1]
-    return replace(row, figures={**row.figures, Figure.SHARE: {1: share}})
+    share = row.figures[ComparedFigure.THROUGHPUT][1] / plain[0].figures[ComparedFigure.THROUGHPUT][1]
+    return replace(row, figures={**row.figures, ComparedFigure.SHARE: {1: share}})
 
 
 def _cost(cells: Mapping[str, str]) -> float | None:
-    """Share of the CPU over packets per second, where both are told."""
-    columns = ("cpu_usr_pct", "cpu_sys_pct", "cpu_sirq_pct", "cpu_total_pct")
-    shares = [float(told) for column in columns if (told := cells.get(column))]
+    """Return the share of the CPU over packets per second; None if one of them is not stated."""
+    shares = [float(share) for column in (*CPU_PART_COLUMNS, "cpu_total_pct") if (share := cells.get(column))]
     packets_per_s = float(cells.get("packets_per_s") or 0)
     return sum(shares) / 100 / packets_per_s if shares and packets_per_s else None
 
 
 def _published_versions(reference: Reference) -> Mapping[str, str]:
-    found: dict[str, dict[str, None]] = {}
-    for row in reference.rows:
-        for end in ("router", "server"):
-            for said in filter(None, row.get(f"version_{end}", "").split("; ")):
-                program, _, version = said.partition(" ")
-                found.setdefault(f"{program.lower()} ({end})", {})[version] = None
-    return {key: ", ".join(versions) for key, versions in found.items()}
+    stated = (
+        (program.lower(), end, version)
+        for row in reference.rows
+        for end in ("router", "server")
+        for text in filter(None, row.get(f"version_{end}", "").split("; "))
+        for program, _, version in (text.partition(" "),)
+    )
+    return joined_versions(stated)
 
 
-def _all(reference: Reference, column: str) -> str:
-    said = dict.fromkeys(row[column] for row in reference.rows if row.get(column))
-    return ", ".join(said) if len(said) < 4 else f"{len(said)} different ones"
+def _values_of(reference: Reference, column: str) -> str:
+    values = dict.fromkeys(row[column] for row in reference.rows if row.get(column))
+    return ", ".join(values) if len(values) < 4 else f"{len(values)} different ones"

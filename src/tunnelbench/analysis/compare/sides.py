@@ -1,49 +1,50 @@
-"""A run or a reference in one shape."""
+"""One shape for a run and for a published result, so that either can be a side of a comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from tunnelbench.analysis.algorithms import NO_ALGORITHM, algorithms_of
 from tunnelbench.model.reference import Comparability
 
 
-class Figure(StrEnum):
-    """What is compared."""
+class ComparedFigure(StrEnum):
+    """A figure that a comparison has a row for, with its unit."""
 
     THROUGHPUT = "Mbit/s"
     PACKETS = "packets/s"
     SHARE = "share of baseline"
-    """Throughput over that without a tunnel in the same round."""
+    """Throughput over the baseline's throughput in the same round."""
     COST = "CPU s/Mpackets"
     COST_SHARE = "CPU over baseline's"
-    """CPU seconds per packet over those without a tunnel in the same round."""
+    """CPU time per packet over the baseline's CPU time per packet in the same round."""
     NDR = "NDR packets/s"
     PDR = "PDR packets/s"
     CARRIED = "carried packets/s"
-    """Of UDP: what came through at a load."""
+    """UDP packets that arrived at a given load."""
     DELAY_P50 = "delay p50 us"
     DELAY_P99 = "delay p99 us"
 
     @property
     def is_better_when_high(self) -> bool:
-        return self not in {Figure.COST, Figure.COST_SHARE} and not self.is_delay
+        return self not in {ComparedFigure.COST, ComparedFigure.COST_SHARE} and not self.is_delay
 
     @property
     def is_relative(self) -> bool:
-        """Whether it is a ratio to the same round's baseline: what the machine did to both is not in it."""
-        return self in {Figure.SHARE, Figure.COST_SHARE}
+        """True if it is a ratio to the baseline of the same round, so that the speed of the machine cancels out."""
+        return self in {ComparedFigure.SHARE, ComparedFigure.COST_SHARE}
 
     @property
     def is_delay(self) -> bool:
-        return self in {Figure.DELAY_P50, Figure.DELAY_P99}
+        return self in {ComparedFigure.DELAY_P50, ComparedFigure.DELAY_P99}
 
     @property
     def is_rate(self) -> bool:
-        """Whether a tester that is the limit makes it the tester's own."""
-        return self in {Figure.THROUGHPUT, Figure.SHARE, Figure.NDR, Figure.PDR, Figure.CARRIED}
+        """True if it describes the tester instead of the router when a tester is the limit."""
+        return self.is_better_when_high
 
 
 @dataclass(frozen=True)
@@ -53,30 +54,31 @@ class SideRow:
     kind: str
     name: str
     settings: Mapping[str, str]
-    """`cipher`, `digest`, `transport` as far as they are known, in lower case."""
+    """`cipher`, `digest` and `transport`, as far as they are known, in lower case."""
     options: Mapping[str, Any]
     """Every option of a run's tunnel."""
     payload_bytes: int | None
-    """As asked for; None: not stated."""
+    """Payload as asked for [bytes]; None: not stated."""
     effective_bytes: float | None
-    """What a full segment carried; None: not known."""
+    """Payload of a full segment; None: unknown."""
     direction: str
     """`in`, `out`, `both`; empty: not stated."""
     traffic: str
     """`tcp`, `udp`; empty: not stated."""
-    figures: Mapping[Figure, Mapping[int, float]]
-    """In the figure's unit: of a run by round, one of each trial that counts; of a reference one figure."""
+    figures: Mapping[ComparedFigure, Mapping[int, float]]
+    """Values in the figure's unit by round: one for each trial of a run that counts, one for a row of a reference."""
     is_tester_limited: bool = False
     remarks: tuple[str, ...] = ()
     test: str = ""
-    """Of UDP: which test at which load, such as `search` or `latency 50%`; else empty."""
+    """UDP test and its load, such as `search` or `latency 50%`; empty for TCP."""
     cost_within: float | None = None
-    """The router's CPU time per packet, as this result counts packets: to be set beside its other rows alone."""
-    expected: Figure = Figure.THROUGHPUT
-    """What it lacks where it has no figure."""
+    """The router's CPU time per packet, as this result counts packets. Compare it only with rows of the same result."""
+    expected: ComparedFigure = ComparedFigure.THROUGHPUT
+    """Figure that is reported as missing if the row has no figure."""
 
     @property
     def place(self) -> tuple[int | None, str, str]:
+        """Payload, direction and test: rows of different tunnels with one place are comparable."""
         return self.payload_bytes, self.direction, self.test
 
 
@@ -88,28 +90,45 @@ class Side:
     title: str
     rows: tuple[SideRow, ...]
     facts: Mapping[str, str]
-    """What it was taken on and with."""
+    """Machine, programs and settings that the result was measured with."""
     testers: tuple[SideRow, ...] = ()
-    """What the testers did back to back."""
+    """Rows of the calibration, in which the testers were connected directly."""
     comparability: Comparability | None = None
-    """Of a reference; None: a run."""
+    """Class of a reference; None: a run."""
     remarks: tuple[str, ...] = field(default_factory=tuple)
     tunnel: str = ""
-    """The only one that was asked for; empty: all."""
+    """Name of the only tunnel that was asked for; empty: all tunnels."""
+
+    def tunnels_like(self, wanted: str) -> list[str]:
+        """Return the tunnel of that name, else those of that kind, else those whose names begin so.
+
+        Tunnels without a cipher come last. Capital letters make no difference in kinds and beginnings.
+        """
+        of = {row.name: row for row in self.rows}
+        if wanted in of:
+            return [wanted]
+        small = wanted.lower()
+        found = [name for name, row in of.items() if row.kind.lower() == small] or [
+            name for name in of if small and name.lower().startswith(small)
+        ]
+        return sorted(found, key=lambda name: of[name].settings.get("cipher") == NO_ALGORITHM)
 
     def only(self, tunnel: str) -> Side:
-        """What it says of the tunnel of that name: no rows where it has none."""
+        """Keep the rows of the tunnel of that name; no rows remain if there is no such tunnel."""
         rows = tuple(row for row in self.rows if row.name == tunnel)
         return replace(self, rows=rows, tunnel=tunnel, title=f"{self.title}: {tunnel}")
 
 
 def settings_of(options: Mapping[str, Any]) -> Mapping[str, str]:
-    said = {
-        "cipher": options.get("cipher"),
-        "digest": options.get("digest") or options.get("auth"),
-        "transport": options.get("transport"),
-    }
-    known = {name: str(value).lower().replace("sha-", "sha") for name, value in said.items() if value}
-    if known.get("cipher", "").endswith(("-gcm", "-poly1305")):
-        known.pop("digest", None)  # the cipher authenticates
-    return known
+    """Return cipher, digest and transport of a tunnel as far as they are stated, in one spelling."""
+    transport = {"transport": str(options["transport"])} if options.get("transport") else {}
+    stated = {**algorithms_of(options), **transport}
+    return {name: value.lower().replace("sha-", "sha") for name, value in stated.items()}
+
+
+def joined_versions(stated: Iterable[tuple[str, str, str]]) -> Mapping[str, str]:
+    """Return the versions by `program (end)`, from triples of program, end and version."""
+    found: dict[str, dict[str, None]] = {}
+    for program, end, version in stated:
+        found.setdefault(f"{program} ({end})", {})[version] = None
+    return {key: ", ".join(versions) for key, versions in found.items()}

@@ -1,1 +1,1 @@
-"""What `tunnelbench show` says of one thing: a module a noun."""
+"""Output of `tunnelbench show`: one module each for plans, testbeds, tunnels, references and runs."""

@@ -1,34 +1,34 @@
-"""A plan: its tunnels, and its trials in order with the time that they take."""
+"""Show a plan: its tunnels, and its trials in order with their start times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from rich.console import RenderableType
 
-from tunnelbench.cli.drawing import columns, drawn, facts, heading, reasoned, title, word
-from tunnelbench.cli.needs import Availability, availability
-from tunnelbench.cli.output import duration_text, emit, emit_json
-from tunnelbench.host.readiness import probing_host
-from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, SoakTraffic, TcpTraffic, TrialSpec, UdpTraffic
-from tunnelbench.plan import read_plan
-from tunnelbench.tunnel import PLANNED, option_schemas
+from tunnelbench.cli.availability import Availability, availability, packages
+from tunnelbench.cli.common_options import duration_text, emit, emit_json
+from tunnelbench.cli.layout import columns, drawn, facts, heading, name_and_title, reasoned, word
+from tunnelbench.cli.plans import load_plan
+from tunnelbench.host.preflight import probing_host
+from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, SoakTraffic, TcpTraffic, TrialSpec, UdpTraffic, paced_text
+from tunnelbench.model.text import counted
 
 
 def show(reference: str, *, as_json: bool) -> None:
-    """Write what there is to say of a plan, by its shipped name or its path; raises as `read_plan`."""
-    plan = read_plan(reference, option_schemas(), (), PLANNED).plan
+    """Write a plan in full, by its shipped name or its path; raises as `read_plan`."""
+    plan = load_plan(reference).plan
     with probing_host() as host:
         here = {tunnel.name: availability(tunnel.kind, host, tunnel.options) for tunnel in plan.tunnels}
     if as_json:
         emit_json(entry(plan, here))
     else:
-        emit(drawn(title(f"{plan.name}: {plan.title}" if plan.title else plan.name), *picture(plan, here)))
+        emit(drawn(name_and_title(plan.name, plan.title), *picture(plan, here)))
 
 
 def starts(plan: Plan) -> Iterator[tuple[float, TrialSpec]]:
-    """Every trial in order, the calibration too, and about when it starts after the run has [s]."""
+    """Yield every trial in order, calibrations included, after its expected start [s since the run's start]."""
     now_s = 0.0
     every = (*plan.calibrations(), *plan.trials())
     for (round_number, _), block in groupby(every, key=lambda spec: (spec.round, spec.tunnel.name)):
@@ -39,7 +39,7 @@ def starts(plan: Plan) -> Iterator[tuple[float, TrialSpec]]:
 
 
 def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
-    """All of it, for programs."""
+    """Return the plan as data for the JSON output."""
     return {
         "name": plan.name,
         "title": plan.title,
@@ -48,6 +48,8 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
         "udp": plan.udp,
         "soak": plan.soak,
         "expected_duration_s": plan.expected_duration_s(),
+        "debian_packages": packages(plan.tunnels, "debian"),
+        "crates": packages(plan.tunnels, "crate"),
         "tunnels": [
             {
                 "kind": tunnel.kind,
@@ -75,14 +77,19 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
 
 
 def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[RenderableType]:
-    """All of it but the title, for people."""
+    """Yield the parts of a plan's description for people, without its title."""
     trials = f"{len(plan.trials())} in {plan.rounds} round{'s' * (plan.rounds > 1)}"
-    calibrations = f"{len(plan.calibrations())} of the testers back to back"
+    calibrations = f"{len(plan.calibrations())} of the testers without a router"
     yield facts(
         [
             *zip(("Traffic", "", ""), traffic_texts(plan), strict=False),
-            ("Trials", f"{trials}, and before them {calibrations}"),
+            ("Trials", f"{trials}; before them {calibrations}"),
             ("Takes", f"about {duration_text(plan.expected_duration_s())}"),
+            *(
+                [("Needs", f"Debian packages {' '.join(debian)}")]
+                if (debian := packages(plan.tunnels, "debian"))
+                else []
+            ),
         ]
     )
     yield heading("Tunnels")
@@ -101,30 +108,31 @@ def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[Renderable
 
 
 def traffic_texts(plan: Plan) -> list[str]:
-    """What is offered, by protocol."""
+    """Describe the offered traffic, a text for each protocol."""
     texts = [tcp_text(plan.tcp)] if plan.tcp else []
     texts += [udp_text(plan.udp)] if plan.udp else []
     return [*texts, *([soak_text(plan.soak)] if plan.soak else [])]
 
 
 def tcp_text(tcp: TcpTraffic) -> str:
-    """What TCP is offered."""
     return (
         f"TCP {' and '.join(tcp.direction)}, payload {' and '.join(map(str, tcp.payload_bytes))} bytes, "
-        f"{tcp.duration_s} s each, {tcp.streams} stream{'s' * (tcp.streams > 1)}, {tcp.congestion_control}"
+        f"{tcp.duration_s} s each, {counted(tcp.streams, 'stream')}, {tcp.congestion_control}{_rates_text(tcp)}"
     )
 
 
+def _rates_text(tcp: TcpTraffic) -> str:
+    """Return the rates of TCP; empty if TCP is not paced."""
+    rates = [paced_text(load) or "at full speed" for load in tcp.loads]
+    return f", {' and '.join(rates)}" if any(tcp.loads) else ""
+
+
 def udp_text(udp: UdpTraffic) -> str:
-    """What UDP is offered."""
-    sizes = " and ".join(str(size) if size else "imix" for size in udp.payload_bytes)
-    tests = ", ".join(udp.tests)
-    return f"UDP {' and '.join(udp.direction)}, payload {sizes} bytes: {tests}"
+    return f"UDP {' and '.join(udp.direction)}, payload {sizes_text(udp.payload_bytes)} bytes: {', '.join(udp.tests)}"
 
 
 def soak_text(soak: SoakTraffic) -> str:
-    """What soaks."""
-    sizes = " and ".join(str(size) if size else "imix" for size in soak.payload_bytes)
+    sizes = sizes_text(soak.payload_bytes)
     rate = f"{soak.rate} of the NDR" if soak.share else f"{soak.rate} packets/s"
     way = " there and back" if soak.is_echo else ""
     return (
@@ -132,8 +140,13 @@ def soak_text(soak: SoakTraffic) -> str:
     )
 
 
+def sizes_text(sizes: Sequence[int]) -> str:
+    """List payload sizes; 0 stands for the mix."""
+    return " and ".join(str(size) if size else "imix" for size in sizes)
+
+
 def clock(seconds: float) -> str:
-    """A time of the run as 0:02:03."""
+    """Format a time as 0:02:03."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"

@@ -1,18 +1,18 @@
-"""A reference: what it is, how it was measured, what it may be compared with, and its rows as published."""
+"""Show a reference (a published result): its source, its method, its comparability, and its rows as published."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tunnelbench.cli.drawing import cell, columns, drawn, facts, heading, title
-from tunnelbench.cli.output import emit, emit_json
-from tunnelbench.model.reference import Reference
+from tunnelbench.cli.common_options import emit, emit_json
+from tunnelbench.cli.layout import cell, columns, drawn, facts, heading, title
+from tunnelbench.model.reference import CPU_PART_COLUMNS, Reference
 from tunnelbench.model.text import counted
 from tunnelbench.reference import read_reference
 
 
 def show(name: str, *, as_json: bool) -> None:
-    """Write a reference; WrongInput where there is none of that name."""
+    """Write a reference in full. Raises WrongInput if there is none of that name."""
     reference = read_reference(name)
     if as_json:
         emit_json(reference)
@@ -21,7 +21,6 @@ def show(name: str, *, as_json: bool) -> None:
 
 
 def text(reference: Reference) -> str:
-    """All of it, for people."""
     same = {
         column: values.pop()
         for column in reference.columns
@@ -30,16 +29,16 @@ def text(reference: Reference) -> str:
     varied = [column for column in reference.columns if column not in same]
     table = [shown(column, members, reference) for column, members in groups(varied)]
     numbers = [place for place, (_, cells) in enumerate(table) if all(map(_is_number, cells))]
-    told = [
+    facts_shown = [
         ("Published", f"{reference.source}, {reference.date}"),
-        ("Where", reference.url or "not known"),
+        ("Where", reference.url or "unknown"),
         ("Method", reference.method),
         ("Comparable", f"{reference.comparability.comparable}; {reference.comparability.label}"),
         *((f"Every {column}", value) for column, value in same.items() if value),
     ]
     return drawn(
         title(f"{reference.name}: {reference.title}"),
-        facts(told),
+        facts(facts_shown),
         heading(f"{counted(len(reference.rows), 'row')}, as published ({reference.comparability.name})"),
         columns(zip(*(cells for _, cells in table), strict=True), [name for name, _ in table], numbers=numbers),
         cell(f"\n{reference.comparability.label}"),
@@ -47,18 +46,18 @@ def text(reference: Reference) -> str:
 
 
 TITLES = {"payload_bytes": "payload", "throughput_mbps": "Mbit/s", "packets_per_s": "packets/s", "direction": "dir"}
-"""Columns whose heading can be shorter than their name in the file."""
+"""Short headings of a table's columns, by the column's name in the CSV file."""
 TOGETHER = {
     "tunnel": ("tunnel", "transport", "cipher", "auth"),
     "router (server)": ("version_router", "version_server"),
     "library, accelerator, flags": ("library", "acceleration", "flags"),
-    "CPU % usr/sys/sirq": ("cpu_usr_pct", "cpu_sys_pct", "cpu_sirq_pct"),
+    "CPU % usr/sys/sirq": CPU_PART_COLUMNS,
 }
-"""Columns that are shown as one, by their heading."""
+"""Columns of the CSV file that are shown together in one column, by its heading."""
 
 
 def groups(names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Headings, and the columns that stand under each, in the order of the first."""
+    """Return each heading with the CSV columns below it, in the order of the first column of each."""
     found: dict[str, tuple[str, ...]] = {}
     for name in names:
         together = next((each for each in TOGETHER if name in TOGETHER[each]), None)
@@ -68,7 +67,7 @@ def groups(names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def shown(heading_here: str, members: Sequence[str], reference: Reference) -> tuple[str, list[str]]:
-    """A heading and the cells under it."""
+    """Return a column of the shown table: its heading, and its cells as text."""
     cells = []
     for row in reference.rows:
         values = [row[name] for name in members]

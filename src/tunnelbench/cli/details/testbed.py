@@ -1,11 +1,11 @@
-"""A testbed: its link, and who would get which CPU here."""
+"""Show a testbed: its link, and which host would get which CPU of this machine."""
 
 from __future__ import annotations
 
 import os
 
-from tunnelbench.cli.drawing import drawn, facts, title
-from tunnelbench.cli.output import emit, emit_json, link_text
+from tunnelbench.cli.common_options import emit, emit_json, link_text
+from tunnelbench.cli.layout import drawn, facts, name_and_title
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TOPOLOGIES, Port, TestbedSpec, TesterSpec
 from tunnelbench.plan import read_testbed
@@ -15,16 +15,16 @@ from tunnelbench.testbed.netns import share_cpus
 
 
 def show(reference: str, *, as_json: bool) -> None:
-    """Write what there is to say of a testbed, by its shipped name or its path; raises as `read_testbed`."""
-    testbed = read_testbed(reference, (), KINDS).testbed
+    """Write a testbed in full, by its shipped name or its path; raises as `read_testbed`."""
+    testbed = read_testbed(reference, KINDS).testbed
     if as_json:
         emit_json(testbed)
         return
     if testbed.router:
-        emit(drawn(title(f"{testbed.name}: {testbed.title}" if testbed.title else testbed.name), facts(hosts(testbed))))
+        emit(drawn(name_and_title(testbed.name, testbed.title), facts(hosts(testbed))))
         return
     text = drawn(
-        title(f"{testbed.name}: {testbed.title}" if testbed.title else testbed.name),
+        name_and_title(testbed.name, testbed.title),
         facts(
             [
                 ("Kind", testbed.kind),
@@ -41,26 +41,26 @@ def show(reference: str, *, as_json: bool) -> None:
 
 
 def board(testbed: TestbedSpec) -> list[tuple[str, str]]:
-    """What QEMU is to emulate, of a testbed with a virtual router."""
+    """Describe the machines that QEMU emulates; empty if the router is not virtual."""
     if not testbed.board:
         return []
     share = testbed.cpu_share_percent
-    held = "all that it can use of a CPU" if share is None else f"{share:g} % of a CPU"
+    held = "no limit but one CPU of this machine" if share is None else f"{share:g} % of a CPU"
     if testbed.finds_cpu_share:
-        held = "as much of a CPU as leaves it the limit, found before the run"
+        held = "chosen before the run, so that the virtual router limits the throughput"
     rows = [("Virtual router", f"{BOARDS[testbed.board].title}, emulated; {held}")]
     return [*rows, ("Far end", f"{BOARDS[testbed.far_board].title}, emulated")] if testbed.far_board else rows
 
 
 def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
-    """What the file says of the three hosts; what it leaves out is found when a run begins."""
+    """Describe the three hosts of a testbed with a real router. A run finds devices that the file leaves out."""
     if testbed.router is None:
         return []
     router = testbed.router
 
     def end(port: Port) -> str:
-        device = port.device or "device to be found"
-        return f"{device} {port.address}" if port.address else f"{device}, with the address that it has"
+        device = port.device or "device: found at the start of the run"
+        return f"{device} {port.address}" if port.address else f"{device}, with its present address"
 
     def tester(spec: TesterSpec) -> str:
         where = "this machine" if spec.access.is_local else spec.access.host
@@ -73,13 +73,13 @@ def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
         ("WAN", f"router {end(router.wan)}; server on {tester(testbed.server)}"),
         ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
     ]
-    told = [f"{router.watts:g} W"] if router.watts is not None else []
-    told += [router.price] if router.price else []
-    return [*rows, ("Told of it", ", ".join(told))] if told else rows
+    known = [f"{router.watts:g} W"] if router.watts is not None else []
+    known += [router.price] if router.price else []
+    return [*rows, ("Power and price", ", ".join(known))] if known else rows
 
 
 def cpus_here(router_cpu: int | None) -> str:
-    """Who would get which CPU of this machine, and what is to be said of that."""
+    """Describe which host would get which CPU of this machine."""
     try:
         router, testers, notes = share_cpus(sorted(os.sched_getaffinity(0)), router_cpu)
     except CannotHere as error:

@@ -1,4 +1,4 @@
-"""A kind of tunnel: what it is, what it needs, its options."""
+"""Show a kind of tunnel: its description, its requirements, its options."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from tunnelbench.cli.drawing import cell, columns, drawn, facts, heading, title, word
-from tunnelbench.cli.needs import Availability, availability, carried_by, kinds
-from tunnelbench.cli.output import emit, emit_json
-from tunnelbench.host.readiness import probing_host
+from tunnelbench.cli.availability import Availability, availability, carried_by, kinds
+from tunnelbench.cli.common_options import emit, emit_json
+from tunnelbench.cli.layout import cell, columns, drawn, facts, heading, title, word
+from tunnelbench.host.preflight import probing_host
 from tunnelbench.report.text import one_line
 from tunnelbench.tunnel import PLANNED, adapter
 
@@ -20,41 +20,51 @@ TYPE_WORDS = {"integer": "whole number", "number": "number", "boolean": "true or
 
 
 def show(kind: str, *, as_json: bool) -> None:
-    """Write what there is to say of a known kind."""
+    """Write a kind of tunnel in full."""
     with probing_host() as host:
         here = availability(kind, host)
     about, tested_with, options = described(kind)
+    added = adapter(kind).added_bytes if kind not in PLANNED else {}
     if as_json:
         # fmt: off
         emit_json({"kind": kind, "title": kinds()[kind], "about": about, "tested_with": tested_with,
                    "available": here.answer, "carried_by": carried_by(kind, here),
-                   "needs": here.needs, "options": options})
+                   "needs": here.needs, "options": options, "added_bytes": added})
         # fmt: on
     else:
         kernel = carried_by(kind, here)
-        emit(drawn(title(f"{kind}: {kinds()[kind]}"), *picture(about, tested_with, here, options, kernel)))
+        emit(drawn(title(f"{kind}: {kinds()[kind]}"), *picture(about, tested_with, here, options, kernel, added=added)))
 
 
 def described(kind: str) -> tuple[str, str, Mapping[str, Mapping[str, Any]]]:
-    """What an adapter says of itself, what it was tested with, and the JSON schema of each of its options."""
+    """Return an adapter's description, the versions it was tested with, and the JSON schema of each option."""
     if kind in PLANNED:
-        return "A plan may name it; its rows then say that it has no adapter yet.", "", {}
+        return "A plan may name it; its rows then report that there is no adapter yet.", "", {}
     tunnel = adapter(kind)
     return inspect.getdoc(tunnel) or "", tunnel.tested_with, tunnel.options_type.model_json_schema()["properties"]
 
 
 def picture(
-    about: str, tested_with: str, here: Availability, options: Mapping[str, Mapping[str, Any]], kernel: str
+    about: str,
+    tested_with: str,
+    here: Availability,
+    options: Mapping[str, Mapping[str, Any]],
+    kernel: str,
+    *,
+    added: Mapping[str, str],
 ) -> Iterator[RenderableType]:
-    """All of it but the title, for people."""
+    """Yield the parts of a tunnel's description for people, without its title."""
     for paragraph in about.split("\n\n"):
         yield cell(paragraph)
     yield Text()
     tested = [("Tested with", tested_with)] if tested_with else []
-    yield facts([("Available here", word(here.answer)), ("Kernel to carry it", kernel), *tested])
+    yield facts([("Available here", word(here.answer)), ("Kernel with support", kernel), *tested])
     if here.needs:
         yield heading("Needs")
         yield columns([(word(need.status), need.name, need.remedy or need.found) for need in here.needs])
+    if added:
+        yield heading("Bytes added to a packet")
+        yield columns([(variant.replace("`", ""), text.replace("`", "")) for variant, text in added.items()])
     if options:
         yield heading("Options")
         rows = [(key, default_text(schema.get("default")), meaning(schema)) for key, schema in options.items()]
@@ -62,17 +72,17 @@ def picture(
 
 
 def default_text(value: Any) -> str:
-    """A default as a plan would have it; empty where the option may be left out for good."""
+    """Format an option's default in the syntax of a plan; empty if there is none."""
     return "" if value is None else str(value)
 
 
 def meaning(schema: Mapping[str, Any]) -> Text:
-    """What an option means, and below that what it may be."""
+    """Describe an option, and below that its values."""
     return cell(schema.get("description", "")).append(f"\n{one_line(type_text(schema))}", style="dim")
 
 
 def type_text(schema: Mapping[str, Any]) -> str:
-    """The JSON schema of an option in words; that it may be left out is told by its default."""
+    """Describe the JSON schema of an option. Its default shows whether it may be left out."""
     for choice in schema.get("anyOf", ()):
         if choice.get("type") != "null":
             return type_text(choice)

@@ -1,7 +1,11 @@
-"""The charts of a run as Vega-Lite, each with the same in words and figures; drawn by the page, or into files."""
+"""The charts of a run as Vega-Lite specifications, each with its content as text and as a table."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
+from tunnelbench.report.charts.answer import answer_charts
 from tunnelbench.report.charts.chart import Chart
 from tunnelbench.report.charts.ciphers import cipher_charts
 from tunnelbench.report.charts.costs import cost_charts
@@ -12,8 +16,9 @@ from tunnelbench.report.document import Document
 
 
 def charts(document: Document) -> tuple[Chart, ...]:
-    """All that a run has figures for, in the order of a page."""
-    return (
+    """Return all charts for which a run has figures, in the order of the page; each has a name of its own."""
+    found = (
+        *answer_charts(document),
         *figure_charts(document),
         *cost_charts(document),
         *load_charts(document),
@@ -21,3 +26,11 @@ def charts(document: Document) -> tuple[Chart, ...]:
         *soak_charts(document),
         *cipher_charts(document),
     )
+    times: Counter[str] = Counter()
+    named = []
+    for chart in found:
+        times[chart.name] += 1
+        again = times[chart.name]
+        # No other name has two dashes.
+        named.append(replace(chart, name=f"{chart.name}--{again}") if again > 1 else chart)
+    return tuple(named)

@@ -1,44 +1,59 @@
-"""Bars of a figure by tunnel, with its spread and, where the line has one, its limit."""
+"""Bar charts of one figure by tunnel, with its spread and the capacity of the link."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.answer.words import LOWER_BOUND
+from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.statistics import Estimate
-from tunnelbench.report.charts.chart import MARK, PALETTE, Chart, Place, Spec, named_bands
+from tunnelbench.report.charts.chart import (
+    LIMIT_COLOUR,
+    Chart,
+    PageSection,
+    Spec,
+    coloured,
+    framed,
+    hover,
+    named_bands,
+)
 
 BAR_PX = 17
 """Height of one bar, its gap included."""
 PHONE_PX = 350
-"""Width of a chart on a phone, where the text behind each bar must find its place, too."""
-CHARACTER_PX = 6.3
+"""Width of a chart on a phone; the text after each bar must fit."""
+LABEL_CHARACTER_PX = 6.3
 TEXT_GAP_PX = 8
-LIMITED = "*"
-"""Behind a figure that the testers limited."""
+PALE = 0.35
+"""Opacity of the bar of a lower bound."""
+HATCH = {"strokeWidth": BAR_PX - 4, "strokeDash": [3, 3]}
+"""Stripes across a bar, which mark a lower bound without colour."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure, in the unit of the chart."""
+    """One bar: a figure of one tunnel, in the unit of the chart."""
 
     tunnel: str
     group: str
-    """Which of the tunnel's bars, such as a direction."""
+    """Name of the bar among the tunnel's bars: a direction, or one with a word after it."""
+    direction: str
     figure: Estimate | None
     note: str = ""
-    """Why there is no figure."""
+    """Reason why there is no figure."""
     is_limited: bool = False
-    """Whether the testers set it."""
+    """True if the testers were the limit, so that the figure is a lower bound."""
     limit: float | None = None
-    """What the line can carry."""
+    """Capacity of the line, in the unit of the chart."""
     remark: str = ""
-    """What a reader must know of the figure, in a word."""
+    """A short remark next to the bar, such as `refuted`."""
 
 
-def bar_chart(name: str, place: Place, title: str, unit: str, bars: Sequence[Bar]) -> Chart | None:
-    """None where no bar has a figure."""
+def bar_chart(
+    name: str, place: PageSection, title: str, unit: str, bars: Sequence[Bar], *, payload: str = ""
+) -> Chart | None:
+    """Return the chart; None if no bar has a figure."""
     known = [(bar, bar.figure) for bar in bars if bar.figure is not None]
     if not known:
         return None
@@ -49,26 +64,30 @@ def bar_chart(name: str, place: Place, title: str, unit: str, bars: Sequence[Bar
         place=place,
         title=title,
         sentence=_sentence(known, unit),
-        spec=_spec(bars, groups, len(tunnels), unit),
+        spec=bars_spec(bars, groups, len(tunnels), unit),
         header=("Tunnel", "", f"Median [{unit}]", "Low", "High", "Limit of the line", "Remark"),
-        rows=tuple(_row(bar) for bar in bars),
+        rows=tuple(bar_row(bar) for bar in bars),
+        payload=payload,
     )
 
 
-def _spec(bars: Sequence[Bar], groups: Sequence[str], tunnels: int, unit: str) -> Spec:
+def bars_spec(bars: Sequence[Bar], groups: Sequence[str], tunnels: int, unit: str) -> Spec:
+    """Return a picture of bars, `groups` of each tunnel together."""
     group = {"field": "group", "type": "nominal", "sort": None}
     data, top = _data(bars, len(groups))
     scale = {"domain": [0, top], "nice": False}
     value = {"type": "quantitative", "scale": scale, "title": unit}
-    colour = {**group, "scale": {"domain": list(groups), "range": list(PALETTE[: len(groups)])}}
+    colour = {**coloured("group", groups), "legend": {"title": None} if len(groups) > 1 else None}
+    tooltip = hover(tunnel="Tunnel", label=unit, low="Lowest", high="Highest", limit="Limit of the link")
     bands, height_px = named_bands(tunnels, len(groups) * BAR_PX)
     layers: list[Spec] = [
         {
             "mark": {"type": "bar", "stroke": None},
             "encoding": {
                 "x": {"field": "value", **value},
-                "color": {**colour, "legend": {"title": None} if len(groups) > 1 else None},
-                "fillOpacity": {"condition": {"test": "datum.limited", "value": 0.45}, "value": 1},
+                "color": colour,
+                "fillOpacity": {"condition": {"test": "datum.limited", "value": PALE}, "value": 1},
+                "tooltip": tooltip,
             },
         },
         {
@@ -80,28 +99,28 @@ def _spec(bars: Sequence[Bar], groups: Sequence[str], tunnels: int, unit: str) -
             "encoding": {"x": {"field": "end", **value}, "text": {"field": "label"}},
         },
     ]
+    if any(bar.is_limited for bar in bars):
+        layers.insert(
+            1,
+            {
+                "transform": [{"filter": "datum.limited"}],
+                "mark": {"type": "rule", **HATCH},
+                "encoding": {"x": {"field": "value", **value}, "x2": {"datum": 0}, "color": colour, "tooltip": tooltip},
+            },
+        )
     if any(bar.limit for bar in bars):
         layers.append(
             {
-                "mark": {"type": "tick", "color": MARK, "opacity": 1, "thickness": 3, "size": BAR_PX - 2},
+                "mark": {"type": "tick", "color": LIMIT_COLOUR, "opacity": 1, "thickness": 3, "size": BAR_PX - 2},
                 "encoding": {"x": {"field": "limit", **value}},
             }
         )
-    return {
-        "width": "container",
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "height": height_px,
-        "data": {"values": data},
-        "encoding": {
-            "y": {"field": "tunnel", **bands},
-            "yOffset": {**group, "scale": {"domain": list(groups)}},
-        },
-        "layer": layers,
-    }
+    encoding = {"y": {"field": "tunnel", **bands}, "yOffset": {**group, "scale": {"domain": list(groups)}}}
+    return framed(height_px, data, encoding=encoding, layer=layers)
 
 
 def _data(bars: Sequence[Bar], groups: int) -> tuple[list[Spec], float]:
-    """What is drawn, and where the axis ends, so that the text behind every bar has room on a phone."""
+    """Return the data, and the end of the axis that leaves room for the text after every bar on a phone."""
     data = [_datum(bar, groups) for bar in bars]
     limits = [datum["limit"] for datum in data if "limit" in datum]
     top = max([*(datum["end"] * PHONE_PX / (PHONE_PX - _text_px(datum)) for datum in data), *limits]) or 1.0
@@ -112,22 +131,22 @@ def _data(bars: Sequence[Bar], groups: int) -> tuple[list[Spec], float]:
 
 
 def _text_px(datum: Spec) -> float:
-    return min(PHONE_PX * 0.7, len(datum["label"]) * CHARACTER_PX + TEXT_GAP_PX)
+    return min(PHONE_PX * 0.7, len(datum["label"]) * LABEL_CHARACTER_PX + TEXT_GAP_PX)
 
 
 def _datum(bar: Bar, groups: int) -> Spec:
     who = f"{bar.group} " if groups > 1 else ""
     found = bar.figure
+    of = {"tunnel": bar.tunnel, "group": bar.group, "direction": bar.direction}
     if found is None:
-        return {"tunnel": bar.tunnel, "group": bar.group, "end": 0, "label": f"{who}{bar.note or '-'}"}
+        return {**of, "end": 0, "label": f"{who}{bar.note or '-'}"}
     datum: Spec = {
-        "tunnel": bar.tunnel,
-        "group": bar.group,
+        **of,
         "value": _short(found.median),
         "low": _short(found.low),
         "high": _short(found.high),
         "end": _short(max(found.high, found.median)),
-        "label": f"{who}{_number(found.median)}{LIMITED * bar.is_limited} {bar.remark}".rstrip(),
+        "label": f"{who}{LOWER_BOUND * bar.is_limited}{_number(found.median)} {bar.remark}".rstrip(),
     }
     if bar.is_limited:
         datum["limited"] = True
@@ -136,7 +155,8 @@ def _datum(bar: Bar, groups: int) -> Spec:
     return datum
 
 
-def _row(bar: Bar) -> tuple[str, ...]:
+def bar_row(bar: Bar) -> tuple[str, ...]:
+    """Return tunnel, group, median, low, high, limit of the line and remark."""
     if bar.figure is None:
         return (bar.tunnel, bar.group, "", "", "", "", bar.note)
     return (
@@ -144,7 +164,7 @@ def _row(bar: Bar) -> tuple[str, ...]:
         bar.group,
         *(_number(value) for value in (bar.figure.median, bar.figure.low, bar.figure.high)),
         _number(bar.limit) if bar.limit else "",
-        ", ".join(word for word in ("tester-limited" * bar.is_limited, bar.remark) if word),
+        ", ".join(word for word in ("lower bound" * bar.is_limited, bar.remark) if word),
     )
 
 
@@ -157,7 +177,7 @@ def _sentence(known: Sequence[tuple[Bar, Estimate]], unit: str) -> str:
     if any(bar.limit for bar, _ in known):
         said += ". The short upright line is what the link can carry"
     if limited := sum(bar.is_limited for bar, _ in known):
-        said += f". {limited} of {len(known)} were limited by the testers (pale, {LIMITED})"
+        said += f". {limited} of {len(known)} are lower bounds, which the testers limited (striped, ≥)"
     if remarks := {bar.remark: None for bar, _ in known if bar.remark}:
         said += f". Some are {' or '.join(remarks)}"
     return f"{said}."
@@ -172,5 +192,5 @@ def _number(value: float) -> str:
 
 
 def _short(value: float) -> float:
-    """As many digits as a picture shows."""
+    """Round a value to the number of digits that a chart shows."""
     return float(f"{value:.5g}")

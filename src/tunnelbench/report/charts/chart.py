@@ -1,8 +1,9 @@
-"""What all charts have in common: the words beside them, their look, how they are completed for a file."""
+"""The common parts of all charts: their texts, their look, and their completion for a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import wrap
@@ -11,26 +12,27 @@ from typing import Any
 Spec = dict[str, Any]
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-"""A name, from which nothing is fetched."""
+"""Identifier of the format; nothing is fetched from it."""
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#B8A800")
-"""Okabe and Ito, "Color Universal Design" (2008), told apart with any kind of colour vision; grey stands for its black,
-which a dark page hides, and its yellow is darkened for a light one. A chart never tells things apart by colour alone.
+"""Okabe and Ito, "Color Universal Design" (2008), distinguishable with any kind of colour vision. Grey replaces its
+black, which a dark page hides; its yellow is darker for a light page. Charts never distinguish by colour only.
 """
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 6])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
-MARK = "#D55E00"
-"""Of what is to be seen first: a limit, a loss, the start of the test."""
+LIMIT_COLOUR = "#D55E00"
+"""Colour of a limit, a loss and the start of the test."""
 
 
 CHARACTER_PX = 6
-"""About, of the small text."""
+"""Approximate width of a character of the small text."""
 
 
-class Place(StrEnum):
-    """The section of a page to which a chart belongs."""
+class PageSection(StrEnum):
+    """The sections of a page in which charts stand."""
 
+    ANSWER = "answer"
     THROUGHPUT = "throughput"
     PACKETS = "packets"
     COST = "cost"
@@ -39,25 +41,44 @@ class Place(StrEnum):
     CIPHERS = "ciphers"
 
 
+LONGEST_NAME = 80
+
+
+def chart_name(*parts: str) -> str:
+    """Return the name of a chart from words, such as the name of its tunnel."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower()).strip("-")[:LONGEST_NAME].rstrip("-")
+
+
+def hover(**titles: str) -> list[Spec]:
+    """Return the channel of the texts that a pointer on a mark shows: a title for each field."""
+    return [{"field": field, "type": "nominal", "title": title} for field, title in titles.items()]
+
+
 @dataclass(frozen=True)
 class Chart:
-    """A picture, and the same in words and figures."""
+    """A chart: its Vega-Lite specification, and its content as text and as a table."""
 
     name: str
-    """Of its file; letters, digits and dashes."""
-    place: Place
+    """Name of its file; letters, digits and dashes."""
+    place: PageSection
     title: str
     sentence: str
-    """What it shows, for who cannot see it."""
+    """The content in words, for readers who cannot see the picture."""
     spec: Mapping[str, Any]
-    """Vega-Lite without its look, its width and its words, which a page and a file each have in their own way."""
+    """Vega-Lite specification without colours, width and texts, which differ between a page and a file."""
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    """Its figures; the first cell of a row is its name."""
+    """Figures of the chart; the first cell of a row is its name."""
+    tunnel: str = ""
+    """Name of the only tunnel of the chart; empty: several, which its data name."""
+    payload: str = ""
+    """Payload of all figures, as the tables print it; empty: several."""
+    direction: str = ""
+    """Direction of all figures; empty: several, which the data name."""
 
 
 def completed(chart: Chart, *, ink: str, width: int) -> Spec:
-    """The whole specification of a file: with its look, its width [px] and its words."""
+    """Return a chart's complete specification for a file, with colours, width [px] and texts."""
     spec: Spec = {"$schema": SCHEMA, "description": f"{chart.title}. {chart.sentence}", **chart.spec}
     spec["config"] = config(ink)
     _widen(spec, width)
@@ -70,14 +91,15 @@ def _widen(spec: Spec, width: int) -> None:
     if spec.get("width") == "container":
         spec["width"] = width
         spec.pop("autosize", None)
-    if "vconcat" in spec:
-        spec["vconcat"] = [dict(part) for part in spec["vconcat"]]
-        for part in spec["vconcat"]:
-            _widen(part, width)
+    for way, parts in (("vconcat", 1), ("hconcat", 2)):
+        if way in spec:
+            spec[way] = [dict(part) for part in spec[way]]
+            for part in spec[way]:
+                _widen(part, width // parts)
 
 
 def config(ink: str = "currentColor") -> Spec:
-    """The look: text and lines in one colour, by default that of the page's text, and nothing behind them."""
+    """Return the look: text and lines in one colour, by default the page's text colour, and no background."""
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "aria": False,  # the figure has one label, and its figures stand in a table
@@ -102,12 +124,24 @@ def config(ink: str = "currentColor") -> Spec:
     }
 
 
+def framed(height_px: int, values: Sequence[Spec], **more: Any) -> Spec:
+    """Return a picture as wide as its page, with its data."""
+    autosize = {"type": "fit-x", "contains": "padding"}
+    return {"width": "container", "autosize": autosize, "height": height_px, "data": {"values": list(values)}, **more}
+
+
+def coloured(field: str, names: Sequence[str]) -> Spec:
+    """Return a channel that gives each name a colour of the palette."""
+    scale = {"domain": list(names), "range": list(PALETTE[: len(names)])}
+    return {"field": field, "type": "nominal", "sort": None, "scale": scale}
+
+
 NAME_PX = 18
-"""Of a name above its bars."""
+"""Height of a name above its bars."""
 
 
 def named_bands(names: int, bars_px: int) -> tuple[Spec, int]:
-    """An axis whose names stand above their bars, where they may be long on a phone, too; and its height."""
+    """Return an axis with names above their bars, where long names fit on a phone, and its height [px]."""
     step = bars_px + NAME_PX
     share = NAME_PX / step
     axis = {

@@ -1,13 +1,14 @@
-"""The speed of ciphers and digests by themselves against the size of a block."""
+"""The speed of ciphers and digests without a tunnel against the size of a block."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tunnelbench.analysis.numbers import significant
+from tunnelbench.analysis.number_format import significant
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, CipherSpeed
-from tunnelbench.report.charts.chart import Chart, Place
-from tunnelbench.report.charts.lines import Axis, Line, line_spec
+from tunnelbench.model.text import counted
+from tunnelbench.report.charts.chart import Chart, PageSection
+from tunnelbench.report.charts.lines import Axis, ChartLine, line_spec
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import one_line
 
@@ -15,14 +16,14 @@ MARKED = " (doubtful)"
 
 
 def cipher_charts(document: Document) -> Iterator[Chart]:
-    """One for each machine and number of threads, with and without the instructions for ciphers."""
+    """Yield a chart for each machine and number of threads, with and without the instructions for ciphers."""
     measured = [speed for speed in document.speeds if speed.bytes_per_s]
     machines = list(dict.fromkeys(speed.machine for speed in measured))
     for machine in machines:
         own = [speed for speed in measured if speed.machine == machine]
         for threads in dict.fromkeys(speed.threads for speed in own):
             alike = [speed for speed in own if speed.threads == threads]
-            title = f"Speed of ciphers and digests, {threads} thread{'s' if threads > 1 else ''}"
+            title = f"Speed of ciphers and digests, {counted(threads, 'thread')}"
             where = f", {machine}" if len(machines) > 1 else ""
             yield _chart(alike, one_line(title + where), f"ciphers-{machines.index(machine) + 1}-{threads}")
 
@@ -31,9 +32,10 @@ def _chart(speeds: Sequence[CipherSpeed], title: str, name: str) -> Chart:
     algorithms = list(dict.fromkeys(speed.algorithm for speed in speeds))
     ways = list(dict.fromkeys(speed.acceleration for speed in speeds))
     lines = [
-        Line(
+        ChartLine(
             _named(speed),
-            [(str(block), speed.bytes_per_s[block] / 1e6) for block in BLOCK_BYTES if _at(speed, block)],
+            # A logarithmic axis cannot show a speed of 0.
+            [(str(block), rate / 1e6) for block in BLOCK_BYTES if (rate := speed.bytes_per_s.get(block))],
             family=algorithms.index(speed.algorithm),
             member=ways.index(speed.acceleration),
         )
@@ -47,7 +49,7 @@ def _chart(speeds: Sequence[CipherSpeed], title: str, name: str) -> Chart:
     )
     return Chart(
         name=name,
-        place=Place.CIPHERS,
+        place=PageSection.CIPHERS,
         title=title,
         sentence=f"{said}.",
         spec=line_spec(lines, Axis("block [bytes]", "ordinal"), Axis("MB/s", scale="log")),
@@ -56,20 +58,13 @@ def _chart(speeds: Sequence[CipherSpeed], title: str, name: str) -> Chart:
             (
                 line.name,
                 *(
-                    significant(dict(line.points)[str(block)], 3, thousands=True)
-                    if str(block) in dict(line.points)
-                    else ""
+                    significant(rate, 3, thousands=True) if (rate := dict(line.points).get(str(block))) else ""
                     for block in BLOCK_BYTES
                 ),
             )
             for line in lines
         ),
     )
-
-
-def _at(speed: CipherSpeed, block: int) -> float:
-    """A logarithm has no zero."""
-    return speed.bytes_per_s.get(block, 0.0)
 
 
 def _named(speed: CipherSpeed) -> str:

@@ -6,28 +6,29 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tunnelbench.host.python_packages import CHARTS, install_hint
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.report.charts import charts
 from tunnelbench.report.charts.chart import PAGE_PX, Chart, completed
 from tunnelbench.report.document import Document
 
 VEGA_LITE = "6.4"
-"""As in the page."""
+"""Version of Vega-Lite, the same as in the page."""
 PIXELS = 2.0
-"""Of a PNG, for one of the page."""
+"""Pixels of a PNG for each pixel of the page."""
 PADDING_PX = 12
 INK, PAPER = "#1b1f24", "white"
 
 
 def chart_files(document: Document, format_name: str) -> Iterator[tuple[str, bytes]]:
-    """Name and content of a file for each chart; CannotHere where the library that draws them is missing."""
-    draw = _converter(format_name)  # missing or not, that is told before anything is done
+    """Yield name and content of a file for each chart. Raises CannotHere if the library that draws them is missing."""
+    draw = _converter(format_name)  # a missing library is reported before anything is done
     return ((f"{chart.name}.{format_name}", draw(_of_file(chart))) for chart in charts(document))
 
 
 def _of_file(chart: Chart) -> str:
     spec = completed(chart, ink=INK, width=PAGE_PX)
-    spec["config"]["aria"] = True  # a file has no table beside it
+    spec["config"]["aria"] = True  # a file has no table next to it
     return json.dumps({**spec, "background": PAPER, "padding": PADDING_PX})
 
 
@@ -35,8 +36,8 @@ def _converter(format_name: str) -> Callable[[str], bytes]:
     try:
         import vl_convert  # noqa: PLC0415 - an extra, and 88 MB
     except ImportError:
-        message = "charts as files are drawn by vl-convert-python, which is not installed"
-        raise CannotHere(message, "pip install 'tunnelbench[charts]', or take --format html") from None
+        message = f"charts as files are drawn by {CHARTS}, which is not installed"
+        raise CannotHere(message, f"{install_hint(CHARTS)}, or use --format html") from None
     options: dict[str, Any] = {"vl_version": VEGA_LITE, "allowed_base_urls": []}
     if format_name == "svg":
         return lambda spec: vl_convert.vegalite_to_svg(spec, **options).encode()

@@ -1,23 +1,23 @@
-"""Lines of a figure over another, one line a name; told apart by colour, dash and shape."""
+"""Lines of one figure over another, one line for each name; colour, dash and shape distinguish them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunnelbench.report.charts.chart import DASHES, PALETTE, SHAPES, Spec
+from tunnelbench.report.charts.chart import DASHES, PALETTE, SHAPES, Spec, framed, hover
 
 HEIGHT_PX = 260
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One of the two."""
+    """The x or the y axis."""
 
     title: str
     type: str = "quantitative"
     scale: str = "linear"
-    """Or `log`; `ordinal` axes have none."""
+    """`linear` or `log`; an `ordinal` axis has no scale."""
 
     def channel(self, field: str) -> Spec:
         found: Spec = {"field": field, "type": self.type, "title": self.title}
@@ -27,19 +27,21 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A name and its points, x and y."""
+class ChartLine:
+    """One line of a line chart: its name in the legend, and its points as (x, y)."""
 
     name: str
     points: Sequence[tuple[float | str, float]]
     family: int = 0
-    """Lines of one family have one colour and shape."""
+    """Number that selects the line's colour and shape; lines of one family share it."""
     member: int = 0
-    """And each its dash."""
+    """Number that selects the line's dash pattern within its family."""
+    tunnel: str = ""
+    """Name of the tunnel of the line; empty: none."""
 
 
-def line_spec(lines: Sequence[Line], x: Axis, y: Axis) -> Spec:
-    """Points joined by lines, with one legend for colour, dash and shape."""
+def line_spec(lines: Sequence[ChartLine], x: Axis, y: Axis) -> Spec:
+    """Return points joined by lines, with one legend for colour, dash and shape."""
     names = [line.name for line in lines]
     channel: Spec = {"field": "name", "type": "nominal", "sort": None, "title": None}
 
@@ -47,19 +49,19 @@ def line_spec(lines: Sequence[Line], x: Axis, y: Axis) -> Spec:
         scale = {"domain": names, "range": [values[place % len(values)] for place in places]}
         return {**channel, "scale": scale, "legend": {"title": None} if len(names) > 1 else None}
 
-    values = [{"name": line.name, "x": at, "y": float(f"{value:.5g}")} for line in lines for at, value in line.points]
+    values = [
+        {"name": line.name, "x": at, "y": float(f"{value:.5g}")} | ({"tunnel": line.tunnel} if line.tunnel else {})
+        for line in lines
+        for at, value in line.points
+    ]
     families = [line.family for line in lines]
     colours, shapes = styled(PALETTE, families), styled(SHAPES, families)
     # More families than colours: the second time round each is dashed.
     dashes = styled(DASHES, [line.member + line.family // len(PALETTE) for line in lines])
-    return {
-        "width": "container",
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "height": HEIGHT_PX,
-        "data": {"values": values},
-        "encoding": {"x": x.channel("x"), "y": y.channel("y"), "color": colours},
-        "layer": [
-            {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"strokeDash": dashes}},
-            {"mark": {"type": "point", "filled": True, "size": 55, "opacity": 1}, "encoding": {"shape": shapes}},
-        ],
-    }
+    layers: list[Spec] = [
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"strokeDash": dashes}},
+        {"mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
+         "encoding": {"shape": shapes, "tooltip": hover(name="Line", x=x.title, y=y.title)}},
+    ]  # fmt: skip
+    encoding = {"x": x.channel("x"), "y": y.channel("y"), "color": colours}
+    return framed(HEIGHT_PX, values, encoding=encoding, layer=layers)

@@ -1,20 +1,20 @@
-"""Loss and delay of UDP against the load offered."""
+"""Charts of the loss and the delay of UDP against the offered load."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tunnelbench.analysis.numbers import percent, significant
+from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.model.plan import LATENCY_LOADS, Direction, Test
-from tunnelbench.report.charts.chart import Chart, Place
-from tunnelbench.report.charts.lines import Axis, Line, line_spec
+from tunnelbench.report.charts.chart import Chart, PageSection
+from tunnelbench.report.charts.lines import Axis, ChartLine, line_spec
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import one_line
 
 
 def load_charts(document: Document) -> Iterator[Chart]:
-    """One of loss and one of delay for each payload and direction that was measured so."""
+    """Yield a chart of loss and one of delay for each payload and direction that was measured so."""
     for payload, direction in dict.fromkeys((row.payload_bytes, row.direction) for row in document.udp_rows):
         own = [row for row in document.udp_rows if (row.payload_bytes, row.direction) == (payload, direction)]
         size = f"{payload} bytes of payload" if payload else "mix of sizes (IMIX)"
@@ -32,21 +32,23 @@ def _loss(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) ->
     if not curves:
         return
     lines = [
-        Line(tunnel, [(round(pps), loss * 100) for pps, loss in curve], family, family)
+        ChartLine(tunnel, [(round(pps), loss * 100) for pps, loss in curve], family, family, tunnel=tunnel)
         for family, (tunnel, curve) in enumerate(curves)
     ]
     first = {tunnel: next((pps for pps, loss in curve if loss > 0), None) for tunnel, curve in curves}
-    said = "Lowest load at which packets were lost: " + "; ".join(
-        f"{tunnel} {pps:,.0f} packets/s" if pps else f"{tunnel} none of those tried" for tunnel, pps in first.items()
+    said = "Lowest load with packet loss: " + "; ".join(
+        f"{tunnel} {pps:,.0f} packets/s" if pps else f"{tunnel} no tried load" for tunnel, pps in first.items()
     )
     yield Chart(
         name=f"loss-{name}",
-        place=Place.LOAD,
+        place=PageSection.LOAD,
         title=f"Loss against load, {size}, {direction}",
         sentence=f"{said}.",
         spec=line_spec(lines, Axis("offered [packets/s]"), Axis("lost [%]")),
         header=("Tunnel", "Offered [packets/s]", "Lost"),
         rows=tuple((tunnel, f"{pps:,.0f}", percent(loss)) for tunnel, curve in curves for pps, loss in curve),
+        payload=str(rows[0].payload_bytes or "imix"),
+        direction=direction.value,
     )
 
 
@@ -63,19 +65,21 @@ def _delay(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) -
     worst = max((at, line.name, load) for line in lines for load, at in line.points)
     yield Chart(
         name=f"delay-{name}",
-        place=Place.LOAD,
+        place=PageSection.LOAD,
         title=f"Delay against load, {size}, {direction}",
-        sentence=f"Loads are shares of each path's own PDR. Highest: {worst[1]} at {worst[2]}, {_us(worst[0])} us.",
-        spec=line_spec(lines, Axis("load, of the PDR", "ordinal"), Axis("one way [us]", scale="log")),
-        header=("Tunnel and percentile", *(f"{load} [us]" for load in LATENCY_LOADS)),
+        sentence=f"Loads are shares of each path's own PDR. Highest: {worst[1]} at {worst[2]}, {_us(worst[0])} µs.",
+        spec=line_spec(lines, Axis("load, of the PDR", "ordinal"), Axis("one way [µs]", scale="log")),
+        header=("Tunnel and percentile", *(f"{load} [µs]" for load in LATENCY_LOADS)),
         rows=tuple(
             (line.name, *(_us(dict(line.points)[load]) if load in dict(line.points) else "" for load in LATENCY_LOADS))
             for line in lines
         ),
+        payload=str(rows[0].payload_bytes or "imix"),
+        direction=direction.value,
     )
 
 
-def _delay_lines(tunnel: str, loads: Mapping[str, UdpRow], family: int) -> Iterator[Line]:
+def _delay_lines(tunnel: str, loads: Mapping[str, UdpRow], family: int) -> Iterator[ChartLine]:
     for member, percentile in enumerate((50, 99)):
         points = []
         for load in LATENCY_LOADS:
@@ -84,7 +88,7 @@ def _delay_lines(tunnel: str, loads: Mapping[str, UdpRow], family: int) -> Itera
             if found and found.median > 0:
                 points.append((load, found.median / 1e3))
         if points:
-            yield Line(f"{tunnel}, {percentile} %", points, family, member)
+            yield ChartLine(f"{tunnel}, {percentile} %", points, family, member, tunnel)
 
 
 def _us(value: float) -> str:

@@ -1,4 +1,4 @@
-"""What arrived over time, and below it how busy the router was, with the start of the test marked."""
+"""Charts over time: received traffic, and below it the load of the router's CPU, with the start of the test marked."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tunnelbench.analysis.numbers import percent, significant
+from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.statistics import median
-from tunnelbench.model.plan import CALIBRATION_KIND
-from tunnelbench.model.result import TrialRecord, Window
-from tunnelbench.report.charts.chart import MARK, PALETTE, Chart, Place, Spec
+from tunnelbench.model.counters import Window
+from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
+from tunnelbench.model.result import TrialRecord
+from tunnelbench.report.charts.chart import LIMIT_COLOUR, PALETTE, Chart, PageSection, Spec, chart_name, hover
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import one_line
 
 MOST_POINTS = 300
-"""Of one line; neighbours are taken together."""
+"""Largest number of points of one line; neighbours are merged."""
 MOST_POINTS_OF_ALL = 6_000
-"""Of a whole report, so that a page stays small."""
-MOST_ROWS = 20
-"""Of a series in figures; all of them are in the raw data."""
+"""Largest number of points of a whole report, which keeps a page small."""
+MOST_SERIES_ROWS = 20
+"""Largest number of rows of a time series in a chart's table; the raw data have all rows."""
 TRAFFIC_PX, CPU_PX = 170, 110
 TIME = "s since data began to flow"
 AXIS_PX = 62
-"""Left of both pictures, so that their time axes stand below each other."""
+"""Space left of both pictures, which aligns their time axes."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A part of a trial."""
+class SeriesPoint:
+    """A reading of a time interval of a trial."""
 
     start_s: float
     end_s: float
@@ -46,14 +47,14 @@ class Reading:
 
 
 def series_charts(document: Document) -> Iterator[Chart]:
-    """One for each tunnel and kind of trial: of its trials the one whose rate is the median."""
+    """Yield a chart for each tunnel and kind of trial, of the trial whose rate is the median."""
     groups: dict[tuple[str, str], list[TrialRecord]] = {}
     for record in document.records:
         if record.counts and record.spec.tunnel.kind != CALIBRATION_KIND and len(_readings(record)[0]) > 1:
             groups.setdefault((record.spec.tunnel.name, record.spec.what), []).append(record)
     most = max(10, min(MOST_POINTS, MOST_POINTS_OF_ALL // max(1, len(groups))))
-    for number, own in enumerate(groups.values(), start=1):
-        yield _chart(_middle(own), len(own), f"series-{number}", most)
+    for (tunnel, what), own in groups.items():
+        yield _chart(_middle(own), len(own), chart_name("series", tunnel, what), most)
 
 
 def _middle(records: Sequence[TrialRecord]) -> TrialRecord:
@@ -67,22 +68,22 @@ def _rate(record: TrialRecord) -> float:
     return record.udp.counts.forwarding_rate_pps if record.udp and record.udp.counts else 0.0
 
 
-def _readings(record: TrialRecord) -> tuple[list[Reading], str]:
-    """The series and its unit."""
+def _readings(record: TrialRecord) -> tuple[list[SeriesPoint], str]:
+    """Return the time series of a trial, and its unit."""
     if record.tcp:
-        found = [Reading(each.start_s, each.end_s, each.bytes * 8 / 1e6) for each in record.tcp.intervals]
+        found = [SeriesPoint(each.start_s, each.end_s, each.bytes * 8 / 1e6) for each in record.tcp.intervals]
         unit = "Mbit/s"
     elif record.udp and record.udp.counts:
         intervals = record.udp.counts.intervals
-        found = [Reading(each.start_s, each.end_s, each.received_packets, each.lost_packets) for each in intervals]
+        found = [SeriesPoint(each.start_s, each.end_s, each.received_packets, each.lost_packets) for each in intervals]
         unit = "packets/s"
     else:
         found, unit = [], ""
     return _without_sliver([each for each in found if each.end_s > each.start_s]), unit
 
 
-def _without_sliver(readings: Sequence[Reading]) -> list[Reading]:
-    """The last reading joins the one before where it is less than half as long as the first: it would show chance."""
+def _without_sliver(readings: Sequence[SeriesPoint]) -> list[SeriesPoint]:
+    """Merge the last reading into the one before if it is less than half as long as the first: it would show chance."""
     if len(readings) < 2 or readings[-1].length_s * 2 >= readings[0].length_s:
         return list(readings)
     return [*readings[:-2], _joined(readings[-2:])]
@@ -100,55 +101,65 @@ def _chart(record: TrialRecord, trials: int, name: str, most: int) -> Chart:
     window = _window(record)
     parts = window.intervals if window else ()
     cpus = len(window.router_cpu.cpus) if window else 1
-    cpu = _merged([Reading(each.start_s, each.end_s, each.busy_s / cpus) for each in parts], most)
+    cpu = _merged([SeriesPoint(each.start_s, each.end_s, each.busy_s / cpus) for each in parts], most)
     spec = record.spec
-    which = (
-        f"round {spec.round}" if trials == 1 else f"round {spec.round}, the middle one of {trials} trials that count"
-    )
-    return _over_time(readings, cpu, unit, name=name, title=f"{spec.tunnel.name}, {spec.what}", which=which)
+    which = f"round {spec.round}" if trials == 1 else f"round {spec.round}, the median of {trials} trials that count"
+    title = f"{spec.tunnel.name}, {spec.what}"
+    return _over_time(readings, cpu, unit, name=name, title=title, which=which, spec=spec)
 
 
 def soak_charts(document: Document) -> Iterator[Chart]:
-    """One for each soak; what nobody measured is left blank."""
-    for number, report in enumerate(document.soaks, start=1):
+    """Yield a chart for each soak; time without measurement stays blank."""
+    for report in document.soaks:
         columns = report.columns(MOST_POINTS)
-        readings = [Reading(each.start_s, each.end_s, each.received_packets, each.lost_packets) for each in columns]
+        readings = [SeriesPoint(each.start_s, each.end_s, each.received_packets, each.lost_packets) for each in columns]
         cpu = [
-            Reading(each.start_s, each.end_s, each.router_busy_share * (each.end_s - each.start_s))
+            SeriesPoint(each.start_s, each.end_s, each.router_busy_share * (each.end_s - each.start_s))
             for each in columns
             if each.router_busy_share is not None
         ]
         spec = report.soak.spec
         if readings:
             title = f"Soak: {spec.tunnel.name}, {spec.what}"
-            yield _over_time(readings, cpu, "packets/s", name=f"soak-{number}", title=title, which="all parts")
+            name = chart_name("soak", spec.tunnel.name, spec.what)
+            yield _over_time(readings, cpu, "packets/s", name=name, title=title, which="all parts", spec=spec)
 
 
 def _over_time(
-    readings: Sequence[Reading], cpu: Sequence[Reading], unit: str, *, name: str, title: str, which: str
+    readings: Sequence[SeriesPoint],
+    cpu: Sequence[SeriesPoint],
+    unit: str,
+    *,
+    name: str,
+    title: str,
+    which: str,
+    spec: TrialSpec,
 ) -> Chart:
     return Chart(
         name=name,
-        place=Place.SERIES,
+        place=PageSection.SERIES,
         title=one_line(title),
         sentence=f"{which}: {_sentence(readings, cpu, unit)}",
         spec=_spec(readings, cpu, unit),
         header=("Series", "Begins [s]", "Ends [s]", "Value"),
-        rows=tuple(_rows(_merged(readings, MOST_ROWS), _merged(cpu, MOST_ROWS), unit)),
+        rows=tuple(_rows(_merged(readings, MOST_SERIES_ROWS), _merged(cpu, MOST_SERIES_ROWS), unit)),
+        tunnel=one_line(spec.tunnel.name),
+        payload=spec.payload,
+        direction=spec.direction.value,
     )
 
 
-def _merged(readings: Sequence[Reading], most: int) -> list[Reading]:
+def _merged(readings: Sequence[SeriesPoint], most: int) -> list[SeriesPoint]:
     step = -(-len(readings) // most) if readings else 1
     return [_joined(readings[first : first + step]) for first in range(0, len(readings), step)]
 
 
-def _joined(group: Sequence[Reading]) -> Reading:
+def _joined(group: Sequence[SeriesPoint]) -> SeriesPoint:
     total, lost = sum(each.value for each in group), sum(each.lost for each in group)
-    return Reading(group[0].start_s, group[-1].end_s, total, lost)
+    return SeriesPoint(group[0].start_s, group[-1].end_s, total, lost)
 
 
-def _sentence(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> str:
+def _sentence(readings: Sequence[SeriesPoint], cpu: Sequence[SeriesPoint], unit: str) -> str:
     rates = [each.rate for each in readings]
     low, middle, high = (_number(value) for value in (min(rates), median(rates), max(rates)))
     said = f"{low} to {high} {unit}, median {middle}, in {len(rates)} readings over {readings[-1].end_s:.0f} s"
@@ -163,7 +174,7 @@ def _sentence(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) ->
     return f"{said}."
 
 
-def _rows(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Iterator[tuple[str, ...]]:
+def _rows(readings: Sequence[SeriesPoint], cpu: Sequence[SeriesPoint], unit: str) -> Iterator[tuple[str, ...]]:
     for each in readings:
         lost = f", {each.lost} lost" if each.lost else ""
         yield ("arrived", f"{each.start_s:.2f}", f"{each.end_s:.2f}", f"{_number(each.rate)} {unit}{lost}")
@@ -171,7 +182,7 @@ def _rows(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Ite
         yield ("router CPU", f"{each.start_s:.2f}", f"{each.end_s:.2f}", percent(min(1.0, each.rate)))
 
 
-def _spec(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Spec:
+def _spec(readings: Sequence[SeriesPoint], cpu: Sequence[SeriesPoint], unit: str) -> Spec:
     first = min([0.0, *(each.start_s for each in cpu)])
     last = max([readings[-1].end_s, *(each.end_s for each in cpu)])
     scale = {"domain": [round(first, 3), round(last, 3)], "nice": False}
@@ -181,7 +192,7 @@ def _spec(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Spe
         traffic["layer"].append(
             {
                 "data": {"values": marks},
-                "mark": {"type": "text", "color": MARK, "fontSize": 14, "fontWeight": "bold", "dy": -8},
+                "mark": {"type": "text", "color": LIMIT_COLOUR, "fontSize": 14, "fontWeight": "bold", "dy": -8},
                 "encoding": {
                     "x": {"field": "t", "type": "quantitative", "scale": scale},
                     "y": {"value": TRAFFIC_PX},
@@ -196,7 +207,7 @@ def _spec(readings: Sequence[Reading], cpu: Sequence[Reading], unit: str) -> Spe
 
 
 def _picture(
-    readings: Sequence[Reading],
+    readings: Sequence[SeriesPoint],
     unit: str,
     scale: Spec,
     height_px: int,
@@ -205,7 +216,7 @@ def _picture(
     is_last: bool,
     share_of: int | None = None,
 ) -> Spec:
-    """Steps, the area below them filled, and a line where the test starts."""
+    """Return steps with a filled area below them, and a line at the start of the test."""
     factor = share_of or 1
     values: list[dict[str, float | None]] = []
     for each, following in zip_longest(readings, readings[1:]):
@@ -214,7 +225,7 @@ def _picture(
         is_gap = following is not None and following.start_s - each.end_s > (each.end_s - each.start_s) / 2
         if is_gap or following is None:
             values.append({"t": round(each.end_s, 3), "v": value})
-        if is_gap:  # nobody measured
+        if is_gap:  # nothing was measured
             values.append({"t": round(each.end_s, 3), "v": None})
     y_scale: Spec = {"domain": [0, share_of], "clamp": True} if share_of else {"zero": True}
     x: Spec = {"type": "quantitative", "scale": scale, "title": TIME if is_last else None}
@@ -233,9 +244,17 @@ def _picture(
                 },
             },
             {
+                "mark": {"type": "point", "size": 150, "filled": True, "color": colour, "opacity": 0},
+                "encoding": {
+                    "x": {"field": "t", **x},
+                    "y": {"field": "v", "type": "quantitative", "title": unit, "scale": y_scale},
+                    "tooltip": hover(t="Seconds", v=unit),
+                },
+            },
+            {
                 "data": {"values": [{"t": 0, "said": "start of the test"}]},
                 "layer": [
-                    {"mark": {"type": "rule", "color": MARK, "strokeWidth": 2, "strokeDash": [5, 3]},
+                    {"mark": {"type": "rule", "color": LIMIT_COLOUR, "strokeWidth": 2, "strokeDash": [5, 3]},
                      "encoding": {"x": {"field": "t", **x}}},
                     {"mark": {"type": "text", "align": "left", "baseline": "top", "dx": 4},
                      "encoding": {"x": {"field": "t", **x}, "y": {"value": 2}, "text": {"field": "said"}}},

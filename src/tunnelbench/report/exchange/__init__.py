@@ -1,6 +1,6 @@
-"""A run as one file to pass on, and back: what names people and machines is taken out, what comes in is not trusted."""
+"""A run as one file for others, and back. Export removes names of people and machines; import trusts nothing."""
 
 from tunnelbench.report.exchange.file import Exported, export
-from tunnelbench.report.exchange.reading import Imported, read
+from tunnelbench.report.exchange.parse import Imported, read
 
 __all__ = ["Exported", "Imported", "export", "read"]

@@ -1,4 +1,4 @@
-"""The file that a run is passed on in: its shape, its checksum, how it is written. docs/exchange.md describes it."""
+"""Defines and writes the file of an exported run, with its checksum. docs/exchange.md describes the format."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TrialRecord, TunnelProof
 from tunnelbench.model.udp import UdpMeasurement
-from tunnelbench.report.exchange.strip import RAW, stripper_for
-from tunnelbench.report.formats.json import plain
+from tunnelbench.report.exchange.anonymise import RAW, stripper_for
+from tunnelbench.report.formats.json import plain, plain_trial
 
 FORMAT = "tunnelbench-run"
 FORMAT_NUMBER = 1
-"""What this version reads and writes.
+"""Number of the format that this version reads and writes.
 
 History:
 1  run, proofs, trials, cipher_speeds.
@@ -30,7 +30,7 @@ CHECKSUM = "checksum"
 
 
 class FileTrial(BaseModel):
-    """A trial: as in the store, without what programs printed; its proof is one of the file's."""
+    """A trial as in the store, without the output of programs; `proof` is the position of its proof in the file."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 
@@ -46,8 +46,8 @@ class FileTrial(BaseModel):
     proof: Annotated[int, Field(ge=0)] | None
 
 
-class File(BaseModel):
-    """A run to be passed on."""
+class ExportedFile(BaseModel):
+    """An exported run."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 
@@ -56,7 +56,7 @@ class File(BaseModel):
     written_by: str
     """The version of TunnelBench that wrote the file."""
     stripped: dict[str, Annotated[int, Field(gt=0)]]
-    """How much was taken out, by kind."""
+    """Number of removed texts by kind."""
     run: RunRecord
     proofs: tuple[TunnelProof, ...]
     trials: tuple[FileTrial, ...]
@@ -67,15 +67,15 @@ class File(BaseModel):
 
 @dataclass(frozen=True)
 class Exported:
-    """A run as a file, and what is not in it."""
+    """The text of an exported file, and the names that were removed from it."""
 
     text: str
     stripped: Mapping[str, Sequence[tuple[str, int]]]
-    """By kind, what was taken out and how often, most often first."""
+    """Removed texts by kind, and how often each occurred, most frequent first."""
 
 
 def export(run: RunRecord, records: Sequence[TrialRecord], speeds: Sequence[CipherSpeed] = ()) -> Exported:
-    """One JSON object, ending with a newline; the same run always gives the same text."""
+    """Return one JSON object that ends with a newline; the same run always gives the same text."""
     records = sorted(records, key=lambda record: record.spec.sequence)
     stripper = stripper_for(run, records)
     for record in records:
@@ -105,13 +105,13 @@ def export(run: RunRecord, records: Sequence[TrialRecord], speeds: Sequence[Ciph
 
 
 def checksum(whole: Mapping[str, Any]) -> str:
-    """Of a file's object, its own checksum left out."""
+    """Return the checksum of a file's object without its own checksum."""
     content = {key: value for key, value in whole.items() if key != CHECKSUM}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return sha256(text.encode(errors="replace")).hexdigest()
 
 
 def _trial(record: TrialRecord, proofs: Sequence[TunnelProof]) -> dict[str, Any]:
-    own = plain(replace(record, proof=None, raw={}))
+    own = plain_trial(replace(record, proof=None, raw={}))
     own.pop("raw")
     return {**own, "proof": proofs.index(replace(record.proof, raw={})) if record.proof else None}

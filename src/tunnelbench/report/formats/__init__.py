@@ -1,1 +1,49 @@
-"""One module a format: `render(document, style) -> str`. A module put here is a format of that name."""
+"""Report formats, one module each: the class `Format` of a module in this folder is the format of the module's name."""
+
+from __future__ import annotations
+
+import pkgutil
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tunnelbench.model.errors import WrongInput
+
+if TYPE_CHECKING:
+    from tunnelbench.report.document import Document, Style
+    from tunnelbench.report.sheet import Sheet
+
+
+class ReportFormat(ABC):
+    """A format that reports are written in. Each text that it returns ends with a line break."""
+
+    @abstractmethod
+    def render(self, document: Document, style: Style) -> str:
+        """Return the report of a run."""
+
+    def render_sheet(self, sheet: Sheet, style: Style) -> str:
+        """Return a result that is no run; a format that does not define this has only runs."""
+        raise NotImplementedError
+
+    @property
+    def has_sheets(self) -> bool:
+        """True if the format can hold a sheet."""
+        return type(self).render_sheet is not ReportFormat.render_sheet
+
+
+def format_names() -> tuple[str, ...]:
+    """Return the names of all formats, sorted."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def report_format(name: str) -> ReportFormat:
+    """Return the format of that name. Raises WrongInput if there is none."""
+    if name not in format_names():
+        raise WrongInput(f"there is no report format {name!r}", hint=f"formats: {', '.join(format_names())}")
+    found: ReportFormat = import_module(f"{__name__}.{name}").Format()
+    return found
+
+
+def sheet_format_names() -> tuple[str, ...]:
+    """Return the names of the formats that can hold a sheet. All formats are imported for it."""
+    return tuple(name for name in format_names() if report_format(name).has_sheets)

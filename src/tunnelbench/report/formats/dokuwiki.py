@@ -1,6 +1,6 @@
-"""DokuWiki, as OpenWrt's wiki has it: a tunnel's cell spans its rows, a payload's its directions.
+"""Markup of DokuWiki, which OpenWrt's wiki uses: a tunnel's cell spans all its rows, a payload's cell its directions.
 
-What matters of DokuWiki's inc/Parsing/ParserMode: `%%` and `<nowiki>` show what they enclose as it is, in tables too; a
+Rules of DokuWiki's inc/Parsing/ParserMode: `%%` and `<nowiki>` show what they enclose as it is, in tables too; a
 heading's text is not parsed; `||` would make a cell span columns, `:::` continues the cell above; two blanks on the
 left of a cell align it to the right.
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tunnelbench.report.document import Document, Style
-from tunnelbench.report.markup import Cell, Column, Row, draw
+from tunnelbench.report.markup import MarkupCell, MarkupColumn, MarkupFormat, MarkupRow
 
 _ACTIVE = re.compile(
     r"""(?:
@@ -30,47 +29,34 @@ _ACTIVE = re.compile(
 )
 
 
-def render(document: Document, style: Style) -> str:
-    """Ready to be pasted into a wiki page."""
-    del style
-    return draw(document, DokuWiki())
-
-
 def escape(text: str) -> str:
-    """`text`, one line of it, so that DokuWiki shows it as it is."""
+    """Return one line of text escaped, so that DokuWiki shows it as it is."""
     return _ACTIVE.sub(lambda found: _as_it_is(found[0]), text)
 
 
 def _as_it_is(text: str) -> str:
-    """A text that holds a `%` might end what `%%` began."""
+    """Return text between marks; a `%` in it would end the marks `%%`."""
     return f"<nowiki>{text}</nowiki>" if "%" in text else f"%%{text}%%"
 
 
-class DokuWiki:
-    """How DokuWiki spells it."""
+class Format(MarkupFormat):
+    """A report as a page in the markup of DokuWiki."""
+
+    escaped = staticmethod(escape)
+    fact = "  * **{}:** {}"
+    caution = "**{}**"
+    item = "  * {}"
 
     def heading(self, level: int, text: str) -> str:
         marks = "=" * (7 - level)
         return f"{marks} {text} {marks}"
 
-    def fact(self, label: str, value: str) -> str:
-        return f"  * **{label}:** {escape(value)}"
-
-    def caution(self, text: str) -> str:
-        return f"**{escape(text)}**"
-
-    def paragraph(self, text: str) -> str:
-        return escape(text)
-
-    def item(self, text: str) -> str:
-        return f"  * {escape(text)}"
-
-    def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+    def table(self, columns: Sequence[MarkupColumn], rows: Sequence[MarkupRow]) -> list[str]:
         head = "".join(f"^ {escape(column.title)} " for column in columns)
         return [f"{head}^", *(f"{''.join(_cell(cell) for cell in row)}|" for row in rows)]
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: MarkupCell) -> str:
     if cell.is_covered:
         return "| ::: "
     text = r"\\ ".join(escape(line) for line in cell.lines)

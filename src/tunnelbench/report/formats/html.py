@@ -1,11 +1,11 @@
-"""One page that needs no network: text and tables without JavaScript, charts and sorting with it."""
+"""One page that needs no network. Text and tables need no JavaScript, charts and sorting do."""
 
 from __future__ import annotations
 
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -13,68 +13,64 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from tunnelbench import __version__
 from tunnelbench.model.text import printable
-from tunnelbench.report.annexes import Annex
+from tunnelbench.report.bounds import MOST_REPORTED_ROWS, bounded, bounded_section
 from tunnelbench.report.charts import charts
-from tunnelbench.report.charts.chart import Place, config
-from tunnelbench.report.document import Document, Style, legends
+from tunnelbench.report.charts.chart import Chart, PageSection, config
+from tunnelbench.report.document import Document, Style, legends, tables
+from tunnelbench.report.formats import ReportFormat
 from tunnelbench.report.formats.json import content
 from tunnelbench.report.methodology import methodology_html
-from tunnelbench.report.table import Block, Figure, blocks
+from tunnelbench.report.page_tables import page_tables
+from tunnelbench.report.sections import Section
+from tunnelbench.report.sheet import VERDICT, Sheet
 from tunnelbench.report.text import one_line
-from tunnelbench.report.udp_table import UdpBlock, udp_blocks
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 MOST_DATA_BYTES = 700_000
-"""Of the raw data, so that a page has at most 2 MB with 0.83 MB of libraries; above it the trials are left out."""
+"""Largest size of the raw data; above it the page has no trials. A page has at most 2 MB with 0.83 MB of libraries."""
 
 METHODOLOGY_ANCHOR = "methodology"
-"""Of the heading of the rules, where they are inside the page."""
+"""Anchor of the heading of the rules inside the page."""
+MAIN_COLUMNS = frozenset({"throughput_bps", "packets_per_s", "cpu_s_per_million_packets"})
+"""Keys of the figures whose columns are shown at first; the reader can show the others."""
+
+BARS_NOTE = (
+    "A line across a bar goes from the lowest to the highest value. A short upright line shows what the link can "
+    "carry. Striped bars with ≥ are lower bounds: the testers, not the router, were the limit."
+)
+SERIES_NOTE = (
+    "For each row the median trial: the traffic that arrived, and below it the load of the router's CPU. The dashed "
+    "line is the start of the test. An x marks a reading with packet loss."
+)
+PLACES = (
+    ("throughput", "Throughput, its spread, and what limits it", BARS_NOTE),
+    ("packets", "Packets per second", ""),
+    ("cost", "What a packet costs the router", ""),
+    ("load", "Loss and delay against load", ""),
+    ("soaks", "Soaks", ""),
+    ("series", "Over time", SERIES_NOTE),
+    ("ciphers", "Speed of the ciphers", ""),
+    ("more", "More", ""),
+)
+"""Folded sections of charts and texts: place, title and note on the charts, in the order of the page."""
+
 LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
-TCP_COLUMNS = (
-    "Tunnel",
-    "Payload [bytes]",
-    "Direction",
-    "Share of baseline",
-    "Throughput [Mbit/s]",
-    "Data [packets/s]",
-    "ACK [packets/s]",
-    "CPU busy",
-    "usr / sys / softirq / steal [%]",
-    "CPU of daemon",
-    "CPU s per Mpackets",
-    "CPU s per Gbit",
-    "Ping worst",
-    "Remarks",
-)
-UDP_COLUMNS = (
-    "Tunnel",
-    "Payload [bytes]",
-    "Direction",
-    "Frame [bytes]",
-    "UDP",
-    "Share of baseline",
-    "Packets/s",
-    "Payload [Mbit/s]",
-    "Layer 1 [Mbit/s]",
-    "Loss",
-    "Delay 50 % [us]",
-    "Delay 99 % [us]",
-    "Delay worst [us]",
-    "CPU busy",
-    "CPU of daemon",
-    "CPU s per Mpackets",
-    "Remarks",
-)
 
+class Format(ReportFormat):
+    """HTML: one page with tables and charts; that of a run has its raw data and the methodology, too."""
 
-def render(document: Document, style: Style) -> str:
-    """The page with everything in it."""
-    del style
-    return page(document)
+    def render(self, document: Document, style: Style) -> str:
+        del style
+        return page(document)
+
+    def render_sheet(self, sheet: Sheet, style: Style) -> str:
+        del style
+        return sheet_page(sheet)
 
 
 def page(
@@ -85,47 +81,91 @@ def page(
     data_href: str | None = None,
     methodology_href: str | None = None,
 ) -> str:
-    """The page of a run, ending with a newline.
+    """Return the page of a run; it ends with a newline.
 
-    For pages that stand together, each a relative address: `index_href` of what lists them, linked at the head;
-    `library_href` of a file that holds `library()`, else it is inside the page; `data_href` of the run's JSON, else
-    that is inside, too; `methodology_href` of the rules that the page names, else these are inside.
+    The addresses are for pages of one site, relative to the page: `index_href` of the list of pages, linked at the top;
+    `library_href` of a file with `library()`; `data_href` of the run's JSON; `methodology_href` of the rules. Without
+    its address each of the last three is inside the page.
     """
-    drawn = charts(document)
-    tcp, udp = blocks(document.rows, thousands=True), udp_blocks(document.udp_rows, thousands=True)
-    named: list[Block | UdpBlock] = [*tcp, *udp]
-    text = _template().render(
+    document = bounded(document)
+    first, drawn = first_chart(charts(document))
+    results = tables(document, thousands=True)
+    text = _template("page").render(
         document=document,
-        index_href=index_href,
-        library_href=library_href,
+        **_frame(document.title, document.run.tunnelbench_version, index_href, library_href),
         data_href=data_href,
         methodology_href=methodology_href or f"#{METHODOLOGY_ANCHOR}",
         methodology=None if methodology_href else methodology_html(below=2),
         data=None if data_href else embedded_data(document),
-        library=None if library_href else library(),
-        policy=_policy(is_shared=library_href is not None),
-        style=_resource("report/templates", "page.css"),
-        script=_resource("report/templates", "page.js"),
-        tables=[*_tcp_table(tcp, is_alone=document.has_tcp_table), *_udp_table(udp)],
-        words=("Tunnel", "Direction", "UDP", "Remarks"),
-        charts={place.value: [chart for chart in drawn if chart.place is place] for place in Place},
-        config=config(),
-        annexes=_annexes(document),
-        versions=list({block.technology: block.versions for block in named}.items()),
+        tables=results,
+        answer_tables=page_tables(document),
+        printed_commands={each.command for each in document.answer.next_commands},
+        places=PLACES,
+        main_columns=MAIN_COLUMNS,
+        charts={
+            "answer": first,
+            **{place: [chart for chart in drawn if chart.place == place] for place, _, _ in PLACES},
+        },
+        sections=_sections(document),
+        versions=list({block.tunnel: block.versions for table in results for block in table.blocks}.items()),
         configurations=_configurations(document),
         legends=legends(document, "bold"),
     )
     return text.strip() + "\n"
 
 
+FOLDED_HEADINGS = frozenset({"A", "B", "p"})
+"""Headings of a comparison's columns that are hidden until the reader shows them."""
+
+
+def sheet_page(sheet: Sheet) -> str:
+    """Return the page of a comparison or an audit; it ends with a newline."""
+    first = [section for section in sheet.sections if section.title == VERDICT]
+    text = _template("sheet").render(
+        sheet=sheet,
+        **_frame(sheet.title, __version__),
+        first=first,
+        rest=[bounded_section(section) for section in sheet.sections if section not in first],
+        charts=sheet.charts,
+        rows=sheet.rows[:MOST_REPORTED_ROWS],
+        left_out=max(0, len(sheet.rows) - MOST_REPORTED_ROWS),
+        has_filters=sheet.header[:3] == ("tunnel", "payload", "direction"),
+        folded=FOLDED_HEADINGS,
+    )
+    return text.strip() + "\n"
+
+
+def _frame(title: str, version: str, index_href: str | None = None, library_href: str | None = None) -> dict[str, Any]:
+    """Return the values of `page-base.html.jinja`."""
+    return {
+        "title": title,
+        "version": version,
+        "index_href": index_href,
+        "library_href": library_href,
+        "library": None if library_href else library(),
+        "policy": _policy(is_shared=library_href is not None),
+        "style": _resource("report/templates", "page.css"),
+        "script": _script(),
+        "config": config(),
+    }
+
+
+def first_chart(drawn: Sequence[Chart]) -> tuple[Sequence[Chart], Sequence[Chart]]:
+    """Return the chart below the verdict, if there is one, and the other charts."""
+    if len({chart.place for chart in drawn}) == 1:  # a soak, or the speed of ciphers
+        return drawn[:1], drawn[1:]
+    first = [chart for chart in drawn if chart.place is PageSection.ANSWER]
+    return first, [chart for chart in drawn if chart.place is not PageSection.ANSWER]
+
+
 @cache
 def library() -> str:
-    """The JavaScript that draws charts: what pages share where it is not inside them (Vega, Vega-Lite, Vega-Embed)."""
+    """Return the JavaScript that draws charts (Vega, Vega-Lite, Vega-Embed), which pages of a site share."""
     parts = []
     for name in LIBRARIES:
         licence = _resource("data/javascript", f"{name.removesuffix('.min.js')}.LICENSE")
         code = _resource("data/javascript", name)
-        # A browser's tools would look for the map beside the page.
+        # A browser's tools would look for the map next to the page.
         lines = [line for line in code.splitlines() if not line.startswith("//# sourceMappingURL=")]
         parts += [f"/*! {name}\n{licence.strip()}\n*/", *lines]
     return "\n".join(parts) + "\n"
@@ -137,31 +177,42 @@ def _resource(folder: str, name: str) -> str:
 
 
 @cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - 60 ms, for those alone who draw a page
+def _script() -> str:
+    return "".join(_resource("report/templates", name) for name in ("tables.js", "page.js"))
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+@cache
+def _template(name: str) -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - 60 ms, only for pages
+
+    environment = Environment(
+        loader=PackageLoader("tunnelbench", "report/templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters["inert"] = inert
     environment.filters["numbers"] = number_columns
     environment.filters["table_rows"] = table_rows
     environment.filters["one_line"] = one_line
     environment.filters["lines"] = _lines
-    return environment.from_string(_resource("report/templates", "page.html.jinja"))
+    return environment.get_template(f"{name}.html.jinja")
 
 
 @cache
 def _policy(*, is_shared: bool) -> str:
-    """What the browser is allowed: our own two scripts, and no request to anywhere but for the library beside the page.
+    """Return the policy of the page: its own two scripts, and no request except for the library next to the page.
 
-    By their hashes, which browsers do not take for a file that is opened from a disk.
+    Scripts are allowed by their hashes. Browsers ignore the hash of a file next to a page that is opened from a disk.
     """
-    own = _hash(_resource("report/templates", "page.js"))
+    own = _hash(_script())
     scripts = f"{own} 'self' file:" if is_shared else f"{own} {_hash(library())}"
     return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
 def _lines(text: str) -> str:
-    """A file line by line; what would turn the direction of writing or steer a terminal is spelled out."""
+    """Return a file line by line, with control characters and changes of the writing direction as escapes."""
     return "\n".join(printable(line.expandtabs()) for line in text.splitlines())
 
 
@@ -170,7 +221,7 @@ def _hash(code: str) -> str:
 
 
 def inert(value: Any) -> Any:
-    """JSON that may stand inside a script element: nothing in it ends that, or begins a comment."""
+    """Return JSON for a script element: nothing in it ends the element or begins a comment."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), allow_nan=False)
@@ -180,14 +231,14 @@ def inert(value: Any) -> Any:
 
 
 def number_columns(rows: Sequence[Sequence[str]]) -> frozenset[int]:
-    """Places of the columns whose cells begin as a number does, or are empty: they stand to the right."""
+    """Return the positions of the columns whose cells all begin as a number or are empty, for their alignment."""
     return frozenset(
         place for place, column in enumerate(zip(*rows, strict=True)) if place and all(map(_NUMBER.match, column))
     )
 
 
 def table_rows(rows: Sequence[Sequence[str]]) -> Any:
-    """The rows of a small table; the template's own loops take three times as long, and most of a page is such rows."""
+    """Return the rows of a small table; loops in the template would take three times as long."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
     right = number_columns(rows)
@@ -204,15 +255,15 @@ _NUMBER = re.compile(r"-?\d|-?$|not known$")
 
 @dataclass(frozen=True)
 class Data:
-    """What a program may read out of a page."""
+    """The data of a run that programs can read out of a page."""
 
     text: str
-    """JSON."""
+    """The data as JSON text."""
     has_trials: bool
 
 
 def embedded_data(document: Document) -> Data:
-    """What `--format json` has, without what programs printed; without the trials where that would be too large."""
+    """Return the data of `--format json` without the output of programs, and without trials if they are too large."""
     whole = content(document)
     for trial in whole["trials"]:
         trial.pop("raw", None)
@@ -224,115 +275,26 @@ def embedded_data(document: Document) -> Data:
     return Data(json.dumps({**whole, "trials": []}, separators=(",", ":"), allow_nan=False), has_trials=False)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One of a table; a number stands to the right."""
-
-    text: str
-    spread: str = ""
-    is_best: bool = False
-    is_word: bool = False
-
-
-@dataclass(frozen=True)
-class Row:
-    tunnel: str
-    payload: str
-    direction: str
-    cells: tuple[Cell, ...]
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    name: str
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-def _tcp_table(tcp: Sequence[Block], *, is_alone: bool) -> Iterator[Table]:
-    """Drawn without rows, too, where it is the only one."""
-    rows = [
-        Row(
-            block.technology,
-            line.payload,
-            line.direction,
-            (
-                _cell(line.share),
-                _cell(line.throughput),
-                _cell(line.data_packets),
-                _cell(line.ack_packets),
-                _cell(line.busy),
-                Cell(line.split),
-                Cell(line.daemon),
-                _cell(line.per_million_packets),
-                _cell(line.per_gigabit),
-                Cell(line.ping_worst, line.ping_lost),
-            ),
-            line.comments,
-        )
-        for block in tcp
-        for line in block.lines
-    ]
-    if rows or is_alone:
-        yield Table("tcp", "TCP: medians of the trials that count", TCP_COLUMNS, tuple(rows))
-
-
-def _udp_table(udp: Sequence[UdpBlock]) -> Iterator[Table]:
-    rows = [
-        Row(
-            block.technology,
-            line.payload,
-            line.direction,
-            (
-                Cell(line.frame),
-                Cell(line.what, is_word=True),
-                _cell(line.share),
-                _cell(line.packets),
-                Cell(line.payload_rate),
-                Cell(line.layer_1_rate),
-                _cell(line.loss),
-                Cell(line.delay_median),
-                Cell(line.delay_99),
-                Cell(line.delay_max),
-                _cell(line.busy),
-                Cell(line.daemon),
-                _cell(line.per_million_packets),
-            ),
-            line.comments,
-        )
-        for block in udp
-        for line in block.lines
-    ]
-    if rows:
-        yield Table("udp", "UDP: medians of the trials that count", UDP_COLUMNS, tuple(rows))
-
-
-def _cell(figure: Figure) -> Cell:
-    return Cell(figure.median, figure.spread, figure.is_best)
-
-
 SECTIONS = {
     "Advice": "advice",
-    "What limits": "limits",
+    "What limits": "throughput",
     "What a packet costs the router": "cost",
     "Where a packet's time goes": "cost",
     "Ciphers and digests by themselves": "ciphers",
     "Soaks": "soaks",
 }
-"""Where an annex stands, by its title up to a colon; `more` is where others do."""
+"""Place of a section on the page, by its title up to a colon; other sections stand in `more`."""
 
 
-def _annexes(document: Document) -> Mapping[str, Sequence[Annex]]:
-    placed: dict[str, list[Annex]] = {section: [] for section in (*SECTIONS.values(), "more")}
-    for annex in document.annexes:
-        placed[SECTIONS.get(annex.title.partition(":")[0], "more")].append(annex)
+def _sections(document: Document) -> Mapping[str, Sequence[Section]]:
+    placed: dict[str, list[Section]] = {place: [] for place in ("advice", *(place for place, _, _ in PLACES))}
+    for section in document.sections:
+        placed[SECTIONS.get(section.title.partition(":")[0], "more")].append(section)
     return placed
 
 
 def _configurations(document: Document) -> list[tuple[str, list[tuple[str, str]]]]:
-    """By tunnel its files and command lines, each once."""
+    """Return the files and command lines of each tunnel, each once."""
     found: dict[str, dict[str, str]] = {}
     for record in document.records:
         if record.proof is not None:

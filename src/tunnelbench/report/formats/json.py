@@ -1,93 +1,76 @@
-"""JSON for programs: the run, the rows of the table and the trials, as stored and with the figures that follow."""
+"""JSON for programs: the run, the rows of the tables, and the trials as stored with the figures that follow."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from tunnelbench.analysis.background_load import background_load_effect
 from tunnelbench.analysis.comments import comments
-from tunnelbench.analysis.cost_model import FRAME_SIZES_BYTES, IMIX, CostModel, LeftOut, NoModel
-from tunnelbench.analysis.own_parts import NoParts, OwnParts, PartCost
-from tunnelbench.analysis.quiet import quiet
-from tunnelbench.analysis.summary import trial_class
+from tunnelbench.analysis.cost_components import ComponentCost, MeasuredComponents, UnknownComponents
+from tunnelbench.analysis.cost_model import FRAME_SIZES_BYTES, IMIX_FRAMES, CostModel, LeftOut, NoModel
+from tunnelbench.analysis.summary import Row, RowKey, trial_class, trials_by_row
+from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.model.plan import Direction
-from tunnelbench.model.result import TcpMeasurement, TrialRecord
+from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchRun
-from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report.document import Document, SoakReport, Style
-
-DERIVED = (
-    "throughput_bps",
-    "data_pps",
-    "ack_pps",
-    "router_busy_share",
-    "tester_busy_share",
-    "daemon_busy_share",
-    "cpu_s_per_million_packets",
-    "cpu_s_per_gigabit",
-)
-"""Properties of `TcpMeasurement`; what is stored is what was counted."""
-
-
-DERIVED_OF_COUNTS = (
-    "lost_packets",
-    "path_lost_packets",
-    "loss_ratio",
-    "offered_pps",
-    "forwarding_rate_pps",
-    "throughput_bps",
-)
-DERIVED_OF_UDP = (
-    "is_refuted",
-    "longest_burst_packets",
-    "router_busy_share",
-    "daemon_busy_share",
-    "cpu_s_per_million_packets",
-)
-"""Properties of `UdpCounts` and `UdpMeasurement`."""
-
-DERIVED_OF_SOAK = ("is_complete", "offered_pps", "received_pps", "loss_ratio")
-"""Properties of `SoakSummary`."""
+from tunnelbench.report.figures import TableRow, row_figures, trial_figures
+from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.sheet import Sheet
 
 GOALS = {"ndr": NDR_LOSS_RATIO, "pdr": PDR_LOSS_RATIO}
 
 
-def render(document: Document, style: Style) -> str:
-    """One object: `run`, `rows`, `advice`, `cost_models`, `cost_parts`, `cipher_speeds`, `quiet`, `soaks`, `udp_rows`,
-    `doubts`, `trials`.
+class Format(ReportFormat):
+    """JSON: one object; its fields have the names of the model, with their units."""
 
-    Fields are named as in the model, with their units.
-    """
-    del style
-    return json.dumps(content(document), indent=2, allow_nan=False) + "\n"
+    def render(self, document: Document, style: Style) -> str:
+        del style
+        return _text(content(document))
+
+    def render_sheet(self, sheet: Sheet, style: Style) -> str:
+        del style
+        return _text(plain(sheet.data))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def content(document: Document) -> dict[str, Any]:
-    """As `render` has it, of what JSON has words for."""
+    """Return a report as objects, arrays and values that JSON has."""
+    trials = trials_by_row(document.records)
     rows = [
-        {**plain(row), "comments": list(comments(row)), "limits": plain(limits)}
+        {**_row("tcp", row, trials), "comments": list(comments(row)), "limits": plain(limits)}
         for row, limits in zip(document.rows, document.limits, strict=True)
     ]
     return {
         "run": plain(document.run),
+        "answer": plain(document.answer),
         "rows": rows,
         "advice": plain(document.advice),
         "cost_models": [_model(model) for model in document.models],
         "cost_parts": [_parts(parts) for parts in document.parts],
         "cipher_speeds": plain(document.speeds),
-        "quiet": plain(quiet(document.records)),
+        "quiet": plain(background_load_effect(document.records)),
         "soaks": [_soak(report) for report in document.soaks],
-        "udp_rows": [plain(row) for row in document.udp_rows],
+        "udp_rows": [_row("udp", row, trials) for row in document.udp_rows],
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
         "trials": [_trial(record) for record in document.records],
     }
 
 
+def _row(kind: str, row: Row | UdpRow, trials: Mapping[RowKey, Sequence[TrialRecord]]) -> dict[str, Any]:
+    found = TableRow(row, tuple(trials[row.key]))
+    return {**plain(replace(row, figures=None)), "figures": plain(row_figures(kind, found))}
+
+
 def plain(value: Any) -> Any:
-    """Dataclasses as objects, sequences and sets as arrays; what JSON has no number for as null."""
+    """Return dataclasses as objects, sequences and sets as arrays, and a number that JSON does not have as null."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -101,16 +84,23 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _members(value: Any, *names: str) -> dict[str, Any]:
+    """Return some fields and properties of an object, by their names."""
+    return {name: plain(getattr(value, name)) for name in names}
+
+
 def _soak(report: SoakReport) -> dict[str, Any]:
-    """Without its series, which is in the format `series`."""
+    """Return a soak without its series, which the format `series` has."""
     summary = report.summary
-    own = {name: value for name, value in plain(summary).items() if name != "spec"}
-    derived = {name: getattr(summary, name) for name in DERIVED_OF_SOAK}
-    memory = [{**plain(trend), "growth": trend.growth.value} for trend in summary.memory]
-    return {"sequence": summary.spec.sequence, "tunnel": summary.spec.tunnel.name,
-            "payload_bytes": summary.spec.payload_bytes, "direction": summary.spec.direction.value,
-            "load": summary.spec.load, **own, **derived, "memory": memory,
-            "part_list": plain(report.soak.parts)}  # fmt: skip
+    spec = summary.spec
+    return {
+        "sequence": spec.sequence,
+        "tunnel": spec.tunnel.name,
+        **_members(spec, "payload_bytes", "direction", "load"),
+        **plain(trial_figures("soak", summary)),
+        "memory": [{**plain(trend), "growth": trend.growth.value} for trend in summary.memory],
+        "part_list": plain(report.soak.parts),
+    }
 
 
 def _model(model: CostModel | NoModel) -> dict[str, Any]:
@@ -118,12 +108,7 @@ def _model(model: CostModel | NoModel) -> dict[str, Any]:
         return {"tunnel": model.tunnel.name, "reason": model.reason}
     return {
         "tunnel": model.tunnel.name,
-        "smallest_bytes": model.smallest_bytes,
-        "largest_bytes": model.largest_bytes,
-        "inner_mtu_bytes": model.inner_mtu_bytes,
-        "rounds": model.rounds,
-        "drift": list(model.drift),
-        "is_straight": model.is_straight,
+        **_members(model, "smallest_bytes", "largest_bytes", "inner_mtu_bytes", "rounds", "drift", "is_straight"),
         "directions": [_way(model, direction) for direction in model.directions],
         "left_out": [_left_out(case) for case in model.left_out],
         "sizes_left_out": [_left_out(case) for case in model.sizes_left_out],
@@ -131,7 +116,7 @@ def _model(model: CostModel | NoModel) -> dict[str, Any]:
 
 
 def _way(model: CostModel, direction: Direction) -> dict[str, Any]:
-    mixes = [*([(size, 1)] for size in FRAME_SIZES_BYTES), IMIX]
+    mixes = [*([(size, 1)] for size in FRAME_SIZES_BYTES), IMIX_FRAMES]
     return {
         "direction": direction.value,
         "fixed_s": plain(model.fitted.fixed_s(direction)),
@@ -144,56 +129,49 @@ def _left_out(case: LeftOut) -> dict[str, Any]:
     return {**plain(case), "error_share": case.error_share}
 
 
-def _parts(parts: OwnParts | NoParts) -> dict[str, Any]:
-    if isinstance(parts, NoParts):
-        return {"kind": parts.kind, "variants": list(parts.variants), "reason": parts.reason}
+def _parts(parts: MeasuredComponents | UnknownComponents) -> dict[str, Any]:
+    if isinstance(parts, UnknownComponents):
+        return _members(parts, "kind", "variants", "reason")
     return {
-        "kind": parts.kind,
-        "variants": list(parts.variants),
-        "worst_misfit_share": parts.worst_misfit_share,
+        **_members(parts, "kind", "variants", "worst_misfit_share"),
         "ciphers_that_authenticate": list(parts.aead_ciphers),
         "costs": [_part_cost(cost) for cost in parts.costs],
     }
 
 
-def _part_cost(cost: PartCost) -> dict[str, Any]:
-    told = {"is_told_from_nothing": cost.is_told_from_nothing}
-    return {**plain(cost), "part": list(cost.part.names), **told}
+def _part_cost(cost: ComponentCost) -> dict[str, Any]:
+    values = plain(cost)
+    return {"part": values.pop("component")["names"], **values, "is_distinguishable": cost.is_distinguishable}
+
+
+def plain_trial(record: TrialRecord) -> dict[str, Any]:
+    """Return a trial's record with its figures under `tcp` or `udp`, and the other of the two null."""
+    own = {"tcp" if name == "measurement" else name: value for name, value in plain(record).items()}
+    return {**own, "tcp": plain(record.tcp), "udp": plain(record.udp)}
 
 
 def _trial(record: TrialRecord) -> dict[str, Any]:
-    return {
-        **plain(record),
-        "class": trial_class(record).value,
-        "counts": record.counts,
-        "figures": _figures(record.tcp) if record.tcp else derived_of_udp(record.udp) if record.udp else None,
-    }
+    known = {"class": trial_class(record).value, "counts": record.counts, "figures": derived_figures(record)}
+    return plain_trial(record) | known
 
 
-def derived_of_udp(udp: UdpMeasurement) -> dict[str, Any]:
-    """What follows from the counts; of each search its bounds."""
-    counts = {name: getattr(udp.counts, name) for name in DERIVED_OF_COUNTS} if udp.counts else {}
+def derived_figures(record: TrialRecord) -> dict[str, Any] | None:
+    """Return what follows from the counts of a trial; of UDP also the bounds of each search."""
+    if record.tcp:
+        return dict(plain(trial_figures("tcp", record.tcp)))
+    if (udp := record.udp) is None:
+        return None
     searches = [
-        {
-            "trial_s": run.trial_s,
-            "is_complete": run.is_complete,
-            **{name: plain(_bounds(run, loss_ratio)) for name, loss_ratio in GOALS.items()},
-        }
+        _members(run, "trial_s", "is_complete") | {name: _bounds(run, ratio) for name, ratio in GOALS.items()}
         for run in udp.searches
     ]
-    whole = {name: plain(getattr(udp, name)) for name in DERIVED_OF_UDP}
-    return {**counts, **whole, "searches": searches, "loss_ratios": [point.loss_ratio for point in udp.points]}
+    loss_ratios = [point.loss_ratio for point in udp.points]
+    return {**plain(trial_figures("udp", udp)), "searches": searches, "loss_ratios": loss_ratios}
 
 
 def _bounds(run: SearchRun, loss_ratio: float) -> dict[str, Any]:
     found = run.bounds(loss_ratio)
     return {
-        "lower_pps": found.lower_pps,
-        "upper_pps": found.upper_pps,
-        "upper_is_testers": found.upper_is_testers,
+        **_members(found, "lower_pps", "upper_pps", "upper_is_testers"),
         "forwarding_rate_pps": found.lower.forwarding_rate_pps if found.lower else None,
     }
-
-
-def _figures(tcp: TcpMeasurement) -> dict[str, Any]:
-    return {name: plain(getattr(tcp, name)) for name in DERIVED}

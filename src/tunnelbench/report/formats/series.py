@@ -1,16 +1,16 @@
-"""CSV (RFC 4180) with one row an interval of each timed trial: what happened over time, TCP and UDP alike."""
+"""CSV (RFC 4180) with one row for each interval of each timed trial: the course over time, of TCP and UDP."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.report.document import Document, SoakReport, Style
-from tunnelbench.report.formats.csv import harmless
+from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.formats.csv import csv_text
 
-COLUMNS = (
+SERIES_COLUMNS = (
     "run_id",
     "sequence",
     "round",
@@ -40,57 +40,54 @@ COLUMNS = (
     "memory_bytes",
     "event",
 )
-"""Of TCP there are bytes and retransmits, of UDP packets and delays; what stands behind them is of soaks alone.
+"""TCP has bytes and retransmits, UDP has packets and delays; the columns from `part` on are of soaks only.
 
-The times of a soak count from its first packet of all; a gap, an event and a look at the programs' memory have lines of
+The times of a soak count from its first packet. A gap, an event and a reading of the programs' memory have lines of
 their own.
 """
 
 
-def render(document: Document, style: Style) -> str:
-    """A header line, then the intervals of each trial in the order in which they ran."""
-    del style
-    output = io.StringIO(newline="")
-    writer = csv.writer(output, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
-    for record in document.records:
-        spec = record.spec
-        # fmt: off
-        place = (harmless(document.run.run_id), spec.sequence, spec.round, harmless(spec.tunnel.name),
-                 spec.payload_bytes, spec.direction.value, spec.test.value, harmless(spec.load))
-        # fmt: on
-        for cells in _intervals(record):
-            writer.writerow((*place, *cells))
-    for report in document.soaks:
-        spec = report.soak.spec
-        # fmt: off
-        place = (harmless(document.run.run_id), spec.sequence, spec.round, harmless(spec.tunnel.name),
-                 spec.payload_bytes, spec.direction.value, spec.test.value, harmless(spec.load))
-        # fmt: on
-        for line in _soak_lines(report):
-            writer.writerow((*place, *(line.get(name) for name in COLUMNS[len(place) :])))
-    return output.getvalue()
+class Format(ReportFormat):
+    """A header line, then the intervals of each trial in the order in which they ran, then those of each soak."""
+
+    def render(self, document: Document, style: Style) -> str:
+        del style
+        run_id = document.run.run_id
+        rows: list[Sequence[object]] = []
+        for record in document.records:
+            rows += [(*_place(run_id, record.spec), *cells) for cells in _intervals(record)]
+        for report in document.soaks:
+            place = _place(run_id, report.soak.spec)
+            rows += [
+                (*place, *(line.get(name) for name in SERIES_COLUMNS[len(place) :])) for line in _soak_lines(report)
+            ]
+        return csv_text(SERIES_COLUMNS, rows)
+
+
+def _place(run_id: str, spec: TrialSpec) -> tuple[object, ...]:
+    return (run_id, spec.sequence, spec.round, spec.tunnel.name, spec.payload_bytes, spec.direction.value,
+            spec.test.value, spec.load)  # fmt: skip
 
 
 def _soak_lines(report: SoakReport) -> Iterator[dict[str, object]]:
-    """A line for each second, and for what happened."""
+    """Yield a line for each second, each gap, each event and each reading of the memory."""
     parts = {part.number: part for part in report.soak.parts}
     reached_s, last = 0.0, 1
     for number, chunk in report.chunks():
         offset_s = parts[number].started_s - parts[1].started_s
         if number != last:
             last = number
-            yield {"start_s": _ms(reached_s), "end_s": _ms(offset_s), "event": "gap: nobody measured"}
+            yield {"start_s": _ms(reached_s), "end_s": _ms(offset_s), "event": "gap: nothing was measured"}
         for reading in chunk.readings:
             reached_s = offset_s + reading.end_s
-            figures = {name: getattr(reading, name) for name in COLUMNS if hasattr(reading, name)}
+            figures = {name: getattr(reading, name) for name in SERIES_COLUMNS if hasattr(reading, name)}
             yield {**figures, "part": number, "start_s": _ms(offset_s + reading.start_s), "end_s": _ms(reached_s)}
         for event in chunk.events:
             at_s = _ms(offset_s + event.at_s)
-            yield {"part": number, "start_s": at_s, "end_s": at_s, "event": harmless(f"{event.kind}: {event.text}")}
+            yield {"part": number, "start_s": at_s, "end_s": at_s, "event": f"{event.kind}: {event.text}"}
         if chunk.memory_bytes:
             sizes = " ".join(f"{name}={size}" for name, size in chunk.memory_bytes.items())
-            yield {"part": number, "start_s": _ms(reached_s), "end_s": _ms(reached_s), "memory_bytes": harmless(sizes)}
+            yield {"part": number, "start_s": _ms(reached_s), "end_s": _ms(reached_s), "memory_bytes": sizes}
 
 
 def _ms(seconds: float) -> float:

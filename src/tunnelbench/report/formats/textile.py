@@ -1,6 +1,6 @@
-"""Textile as Redmine draws it: a tunnel's cell spans its rows, a payload's its directions.
+"""Textile markup for Redmine: a tunnel's cell spans all its rows, a payload's cell its directions.
 
-What matters of Redmine's wiki_formatting/textile/redcloth3.rb: a cell's attributes stand before `. ` in the order `_`
+Rules of Redmine's wiki_formatting/textile/redcloth3.rb: a cell's attributes stand before `. ` in the order `_`
 (header), `/4` (row span), `>` (alignment); a row ends with `|` at the end of its line, any other line break is inside a
 cell; `*bold*` begins after white space or `(`; a character reference passes through untouched.
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tunnelbench.report.document import Document, Style
-from tunnelbench.report.markup import Cell, Column, Row, draw
+from tunnelbench.report.markup import MarkupCell, MarkupColumn, MarkupFormat, MarkupRow
 
 _ACTIVE = re.compile(
     r"""
@@ -27,41 +26,29 @@ _ACTIVE = re.compile(
 )
 
 
-def render(document: Document, style: Style) -> str:
-    """Ready to be pasted into a wiki page."""
-    del style
-    return draw(document, Textile())
-
-
 def escape(text: str) -> str:
-    """`text` so that Redmine shows it as it is."""
+    """Return `text` escaped, so that Redmine shows it as it is."""
     return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", text)
 
 
-class Textile:
-    """How Textile spells it."""
+class Format(MarkupFormat):
+    """Textile for a wiki page of Redmine."""
+
+    escaped = staticmethod(escape)
+    fact = "* *{}:* {}"
+    caution = "p. {}"
+    paragraph = "p. {}"  # "p. " marks a paragraph, also if the text begins as another block does
+    item = "* {}"
 
     def heading(self, level: int, text: str) -> str:
         return f"h{level + 1}. {escape(text)}"
 
-    def fact(self, label: str, value: str) -> str:
-        return f"* *{label}:* {escape(value)}"
-
-    def caution(self, text: str) -> str:
-        return self.paragraph(text)
-
-    def paragraph(self, text: str) -> str:
-        return f"p. {escape(text)}"  # says that it is a paragraph, whatever it begins with
-
-    def item(self, text: str) -> str:
-        return f"* {escape(text)}"
-
-    def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+    def table(self, columns: Sequence[MarkupColumn], rows: Sequence[MarkupRow]) -> list[str]:
         head = "".join(f"|_. {escape(column.title)} " for column in columns)
         return [f"{head}|", *(f"{''.join(_cell(cell) for cell in row if not cell.is_covered)}|" for row in rows)]
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: MarkupCell) -> str:
     text = "\n".join(escape(line) for line in cell.lines)
     marked = f"*{text}*" if cell.is_best else text
     shown = f"{marked} ({escape(cell.spread)})" if cell.spread else marked

@@ -1,4 +1,4 @@
-"""What a site lists: rows of runs and of published results in one shape, by device."""
+"""Collects the rows of runs and of published results by device, in one form, for the pages of a site."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from tunnelbench.analysis.summary import Row
-from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.analysis.encryption import states_encryption
+from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.analysis.summary import Figures, Row
+from tunnelbench.analysis.udp import UdpFigures, UdpRow
+from tunnelbench.model.plan import BASELINE_KIND
 from tunnelbench.model.reference import Comparability, Reference
 from tunnelbench.model.result import RunRecord
-from tunnelbench.report.document import Document, taken_on
+from tunnelbench.report.document import Document
 from tunnelbench.report.exchange import Imported
+from tunnelbench.report.facts import taken_on
 from tunnelbench.report.site.index import Result, Run
 from tunnelbench.report.text import one_line
 
 NOT_KNOWN = "device not known"
 
-LONGEST_NAME = 100
+LONGEST_DEVICE_NAME = 100
 TESTERS_ALONE = "direct"
-"""What a published row without any router has for its tunnel."""
+"""Name of the tunnel in a published row without a router."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a run tells of its device."""
+    """Facts about the device under test of a run."""
 
     cpu: str | None
     cpus: int | None
@@ -34,12 +38,12 @@ class Known:
     price: str | None = None
     watts: str | None = None
     is_guest: bool = False
-    """Whether its absolute figures are those of no device."""
+    """True if the absolute figures apply to no device."""
 
 
 @dataclass(frozen=True)
 class GatheredRun:
-    """A run as the pages that list it need it."""
+    """A run for the pages that list it."""
 
     entry: Run
     known: Known
@@ -59,7 +63,7 @@ class Published:
 
 
 def gathered(found: Imported) -> GatheredRun:
-    """What is listed of a run from a file."""
+    """Return the entry of a run from a file."""
     document, run = found.document, found.run
     name = run.run_id
     entry = Run(
@@ -80,9 +84,9 @@ def gathered(found: Imported) -> GatheredRun:
 
 
 def device_name(run: RunRecord) -> str:
-    """What was under test: a router of its own; what a guest is made of; or this machine, called virtual where it is.
+    """Return the name of the device under test: a router of its own, the guest, or this machine.
 
-    The board, or where none is told the CPU. The machine that ran a guest or drove a router is not the device.
+    The name is the board, or the CPU if the board is unknown. The machine that ran a guest is not the device.
     """
     facts = run.host_facts
     if "router_kernel" in facts:
@@ -105,63 +109,44 @@ def _known(facts: Mapping[str, Any]) -> Known:
 
 
 def slug(name: str) -> str:
-    """A file name for a device; what tells names apart that look alike is their hash."""
+    """Return a file name for a device; a hash distinguishes similar names."""
     letters = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-")
     return f"{letters or 'device'}-{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
 
 
 def _results(document: Document) -> Iterator[Result]:
-    for row in document.rows:
-        if row.figures is not None and not row.is_calibration:
-            yield _of_tcp(row)
-    for udp_row in document.udp_rows:
-        if udp_row.figures is not None and not udp_row.is_calibration:
-            yield _of_udp(udp_row)
-
-
-def _of_tcp(row: Row) -> Result:
-    figures = row.figures
-    assert figures is not None  # noqa: S101 # the caller looked
-    cost, share = figures.cpu_s_per_million_packets, figures.share_of_baseline
-    return Result(
-        tunnel=one_line(row.tunnel.name),
-        kind=one_line(row.tunnel.kind),
-        cipher=_text(row.tunnel.options.get("cipher")),
-        digest=_text(row.tunnel.options.get("auth") or row.tunnel.options.get("digest")),
-        test="tcp",
-        payload_bytes=row.payload_bytes,
-        direction=row.direction.value,
-        throughput_bps=figures.throughput_bps.median,
-        packets_per_s=figures.data_pps.median,
-        cpu_s_per_million_packets=cost.median if cost else None,
-        share_of_baseline=share.median if share else None,
-        is_tester_limited=figures.is_tester_limited,
-    )
-
-
-def _of_udp(row: UdpRow) -> Result:
-    figures = row.figures
-    assert figures is not None  # noqa: S101 # the caller looked
-    pps = figures.ndr_pps or figures.forwarding_rate_pps
-    cost, share = figures.cpu_s_per_million_packets, figures.share_of_baseline
-    return Result(
-        tunnel=one_line(row.tunnel.name),
-        kind=one_line(row.tunnel.kind),
-        cipher=_text(row.tunnel.options.get("cipher")),
-        digest=_text(row.tunnel.options.get("auth") or row.tunnel.options.get("digest")),
-        test=one_line(f"{row.test} {row.load}"),
-        payload_bytes=row.payload_bytes,
-        direction=row.direction.value,
-        throughput_bps=row.payload_bps(pps.median) if pps else None,
-        packets_per_s=pps.median if pps else None,
-        cpu_s_per_million_packets=cost.median if cost else None,
-        share_of_baseline=share.median if share else None,
-        is_tester_limited=figures.is_tester_limited,
-    )
+    rows: list[Row | UdpRow] = [*(row for row in document.rows if not row.load), *document.udp_rows]
+    for row in rows:
+        figures = row.figures
+        if figures is None or row.is_calibration:
+            continue
+        pps: Estimate | None
+        bps: float | None
+        if isinstance(row, UdpRow) and isinstance(figures, UdpFigures):
+            pps, test = figures.ndr_pps or figures.forwarding_rate_pps, one_line(f"{row.test} {row.load}")
+            bps = row.payload_bps(pps.median) if pps else None
+        elif isinstance(figures, Figures):
+            pps, bps, test = figures.data_pps, figures.throughput_bps.median, "tcp"
+        cost, share = figures.cpu_s_per_million_packets, figures.share_of_baseline
+        yield Result(
+            tunnel=one_line(row.tunnel.name),
+            kind=one_line(row.tunnel.kind),
+            cipher=_text(row.tunnel.options.get("cipher")),
+            digest=_text(row.tunnel.options.get("auth") or row.tunnel.options.get("digest")),
+            is_encrypted=row.is_encrypted,
+            test=test,
+            payload_bytes=row.payload_bytes,
+            direction=row.direction.value,
+            throughput_bps=bps,
+            packets_per_s=pps.median if pps else None,
+            cpu_s_per_million_packets=cost.median if cost else None,
+            share_of_baseline=share.median if share else None,
+            is_tester_limited=figures.is_tester_limited,
+        )
 
 
 def published(reference: Reference) -> list[Published]:
-    """The rows of a published result that have a throughput or a packet rate, and tell a tunnel or a device."""
+    """Return the rows of a published result that have a tunnel, and a throughput or a packet rate."""
     found = []
     for row in reference.rows:
         rate, packets = _figure(row.get("throughput_mbps")), _figure(row.get("packets_per_s"))
@@ -176,6 +161,7 @@ def published(reference: Reference) -> list[Published]:
             kind=kind,
             cipher=cipher,
             digest=digest,
+            is_encrypted=_is_encrypted(kind, cipher),
             test="udp" if "udp" in (row.get("traffic") or "").lower() else "tcp",
             payload_bytes=None if payload is None else round(payload),
             direction="in" if direction == "in" else "out" if direction == "out" else None,
@@ -200,8 +186,13 @@ def published(reference: Reference) -> list[Published]:
     return found
 
 
+def _is_encrypted(kind: str, cipher: str | None) -> bool | None:
+    """Return whether a published tunnel encrypts; None if the publication names no cipher."""
+    return False if kind == BASELINE_KIND else states_encryption({"cipher": cipher or ""})
+
+
 def _text(value: Any) -> str | None:
-    text = one_line(str(value))[:LONGEST_NAME] if isinstance(value, str | int | float) else ""
+    text = one_line(str(value))[:LONGEST_DEVICE_NAME] if isinstance(value, str | int | float) else ""
     return text or None
 
 
@@ -219,7 +210,7 @@ def _figure(text: str | None) -> float | None:
 def by_device(
     runs: Sequence[GatheredRun], rows: Sequence[Published]
 ) -> Mapping[str, tuple[list[GatheredRun], list[Published]]]:
-    """Runs and published rows by their device, sorted by its name."""
+    """Return runs and published rows by their device, sorted by its name."""
     found: dict[str, tuple[list[GatheredRun], list[Published]]] = {}
     for run in runs:
         found.setdefault(run.entry.device, ([], []))[0].append(run)

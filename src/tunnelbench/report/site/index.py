@@ -1,4 +1,4 @@
-"""`index.json`: what a site holds, for programs. docs/site.md describes it; its schema is made from these classes."""
+"""`index.json`: the content of a site for programs. docs/site.md describes it; these classes make its schema."""
 
 from __future__ import annotations
 
@@ -10,35 +10,37 @@ Href = Annotated[str, Field(pattern=r"^[a-z]+/[a-z0-9.-]+$")]
 """Relative to `index.json`."""
 
 
-class Entry(BaseModel):
-    """What all entries are like."""
+class IndexModel(BaseModel):
+    """An entry of the index."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Result(Entry):
-    """One row: medians of a run, or a figure as it was published. Null is not measured, or not stated."""
+class Result(IndexModel):
+    """One row: medians of a run, or figures as they were published. Null: not measured, or not stated."""
 
     tunnel: str
     kind: str
-    """Such as `openvpn`; `none` is plain forwarding."""
+    """Kind of tunnel, such as `openvpn`; `none` is plain forwarding."""
     cipher: str | None
     digest: str | None
+    is_encrypted: bool | None
+    """True if the tunnel encrypts its packets; null: not known."""
     test: str
     """`tcp`, or of UDP `search`, `rate`, ..."""
     payload_bytes: int | None
     direction: Literal["in", "out"] | None
     throughput_bps: float | None
     packets_per_s: float | None
-    """Data packets of TCP; of UDP what came through, of a search its NDR."""
+    """Data packets of TCP; packets of UDP that came through; of a search its NDR."""
     cpu_s_per_million_packets: float | None
     share_of_baseline: float | None
-    """Of the throughput without a tunnel, 0 to 1."""
+    """Share of the throughput without a tunnel, 0 to 1."""
     is_tester_limited: bool | None
-    """Whether the testers were the limit, not the device."""
+    """True if the testers, not the device, were the limit."""
 
 
-class Run(Entry):
+class Run(IndexModel):
     """A run."""
 
     run_id: str
@@ -46,7 +48,7 @@ class Run(Entry):
     data: Href
     """The file that the run came in."""
     device: str
-    """Its name, as in `devices`."""
+    """Name of its device, as in `devices`."""
     title: str
     started_at: str
     testbed: str
@@ -54,11 +56,11 @@ class Run(Entry):
     tunnelbench_version: str
     comparability: str
     doubts: int
-    """Figures that the audit does not believe."""
+    """Number of figures that break a rule of the audit."""
     results: tuple[Result, ...]
 
 
-class ReferenceEntry(Entry):
+class ReferenceEntry(IndexModel):
     """A published result; its rows are on its page."""
 
     name: str
@@ -70,8 +72,8 @@ class ReferenceEntry(Entry):
     rows: int
 
 
-class Device(Entry):
-    """A device, with what is known of it; null is not given."""
+class Device(IndexModel):
+    """A device and its known facts; null: not given."""
 
     name: str
     page: Href
@@ -81,13 +83,13 @@ class Device(Entry):
     price: str | None
     watts: str | None
     runs: tuple[str, ...]
-    """Ids."""
+    """Ids of the runs on the device."""
     references: tuple[str, ...]
-    """Names."""
+    """Names of the published results with the device."""
 
 
-class Index(Entry):
-    """All of a site."""
+class Index(IndexModel):
+    """The whole index of a site."""
 
     format: Literal["tunnelbench-site"]
     format_number: Literal[1]

@@ -1,46 +1,7 @@
-"use strict";
-// Sorting and filtering of the tables, and the drawing of the charts. Without this the page has all its text.
+// Filters, columns and charts of a page. Without this the page has all its text and all rows and columns.
 
-function element(name, text) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  return made;
-}
-
-// A number where a cell begins with one, else its text; an empty cell is the last in either order.
-function sortKey(cell) {
-  const text = (cell.firstChild ? cell.firstChild.textContent : "").trim();
-  const number = parseFloat(text.replace(/,/g, ""));
-  return text === "" ? null : Number.isNaN(number) ? text : number;
-}
-
-function compare(one, other) {
-  if (typeof one === "number" && typeof other === "number") return one - other;
-  if (typeof one !== typeof other) return typeof one === "number" ? -1 : 1;
-  return one.localeCompare(other);
-}
-
-function sortBy(table, column, heading) {
-  const sign = heading.getAttribute("aria-sort") === "ascending" ? -1 : 1;
-  table.querySelectorAll("th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
-  heading.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
-  const body = table.tBodies[0];
-  const rows = Array.from(body.rows, (row) => ({ row, key: sortKey(row.cells[column]) }));
-  rows.sort((one, other) => {
-    if (one.key === null || other.key === null) return (one.key === null) - (other.key === null);
-    return sign * compare(one.key, other.key);
-  });
-  body.append(...rows.map(({ row }) => row));
-}
-
-function makeSortable(table) {
-  Array.from(table.tHead.rows[0].cells).forEach((heading, column) => {
-    const button = element("button", heading.textContent);
-    button.type = "button";
-    button.addEventListener("click", () => sortBy(table, column, heading));
-    heading.replaceChildren(button);
-  });
-}
+const FILTERS = ["Tunnel", "Payload", "Direction"];
+const chosen = { tunnel: "", payload: "", direction: "" };
 
 function labelled(text, select, id) {
   const label = element("label", text);
@@ -50,36 +11,66 @@ function labelled(text, select, id) {
   return both;
 }
 
-// What a row is filtered by: the first text of its first three cells.
-function makeFilters(table) {
+function fits(value, name) {
+  return !value || !chosen[name] || value === chosen[name];
+}
+
+// The filters choose rows of all tables of results, and what the charts draw.
+function makeFilters(place, tables, figures) {
+  const rows = tables.flatMap((table) => Array.from(table.tBodies[0].rows));
   const controls = element("div", "");
   controls.className = "controls";
   const shown = element("span", "");
   shown.setAttribute("role", "status");
-  const selects = ["Tunnel", "Payload", "Direction"].map((name, column) => {
-    const values = new Set(Array.from(table.tBodies[0].rows, (row) => row.cells[column].firstChild.textContent));
+  FILTERS.forEach((title, column) => {
+    const name = title.toLowerCase();
+    const values = new Set(rows.map((row) => firstText(row.cells[column])));
     const select = document.createElement("select");
     select.append(new Option("all", ""), ...Array.from(values, (value) => new Option(value, value)));
-    controls.append(labelled(name, select, `${table.id}-${column}`));
-    return select;
+    select.addEventListener("change", () => {
+      chosen[name] = select.value;
+      filter();
+      redraw(figures);
+    });
+    controls.append(labelled(title, select, `filter-${name}`));
   });
   const filter = () => {
-    let count = 0;
-    for (const row of table.tBodies[0].rows) {
-      row.hidden = selects.some((select, column) => {
-        return select.value !== "" && row.cells[column].firstChild.textContent !== select.value;
-      });
-      count += row.hidden ? 0 : 1;
+    for (const row of rows) {
+      row.hidden = !FILTERS.every((title, column) => fits(firstText(row.cells[column]), title.toLowerCase()));
     }
-    shown.textContent = `${count} of ${table.tBodies[0].rows.length} rows`;
+    for (const row of document.querySelectorAll("table.answer tr[data-tunnel]")) {
+      row.hidden = !fits(row.dataset.tunnel, "tunnel");
+    }
+    shown.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
   };
-  selects.forEach((select) => select.addEventListener("change", filter));
   controls.append(shown);
-  table.parentElement.before(controls);
+  place.append(controls);
   filter();
 }
 
-// One series at a time: there are many. All are in the page, and all are printed by none.
+function showColumn(table, column, isShown) {
+  for (const row of table.rows) row.cells[column].hidden = !isShown;
+}
+
+// Columns that most readers do not need are hidden until they are chosen.
+function makeColumns(table) {
+  const chooser = document.createElement("details");
+  chooser.className = "columns";
+  chooser.append(element("summary", "Columns"));
+  Array.from(table.tHead.rows[0].cells).forEach((heading, column) => {
+    if (!heading.classList.contains("more")) return;
+    const box = document.createElement("input");
+    box.type = "checkbox";
+    box.addEventListener("change", () => showColumn(table, column, box.checked));
+    const label = element("label", "");
+    label.append(box, ` ${heading.textContent}`);
+    chooser.append(label);
+    showColumn(table, column, false);
+  });
+  if (chooser.children.length > 1) table.parentElement.before(chooser);
+}
+
+// Shows one series at a time, because there are many. All are in the page; only the shown one is printed.
 function makeChooser(section) {
   const figures = Array.from(section.querySelectorAll("figure"));
   if (figures.length < 2) return;
@@ -89,37 +80,134 @@ function makeChooser(section) {
   select.append(...figures.map((figure) => new Option(figure.querySelector("strong").textContent, figure.id)));
   controls.append(labelled("Trial", select, "chosen-series"));
   const choose = () => {
-    figures.forEach((figure) => (figure.hidden = figure.id !== select.value));
-    drawAll(figures.filter((figure) => !figure.hidden));
+    for (const option of select.options) option.disabled = !isWanted(document.getElementById(option.value));
+    if (select.selectedOptions[0].disabled) {
+      const first = Array.from(select.options).find((option) => !option.disabled);
+      if (first) select.value = first.value;
+    }
+    figures.forEach((figure) => (figure.hidden = figure.id !== select.value || !isWanted(figure)));
   };
-  select.addEventListener("change", choose);
+  select.addEventListener("change", () => {
+    choose();
+    drawAll(figures);
+  });
   figures[0].before(controls);
-  figures.forEach((figure, place) => (figure.hidden = place > 0));
+  section.chooseSeries = choose;
+  choose();
 }
 
-const MARGIN_PX = 90; // beside pictures that stand above each other: the axis and its title
+function isWanted(figure) {
+  return Object.keys(chosen).every((name) => fits(figure.dataset[name], name));
+}
+
+function redraw(figures) {
+  for (const figure of figures) {
+    figure.hidden = !isWanted(figure);
+    delete figure.querySelector(".chart").dataset.width;
+  }
+  for (const section of document.querySelectorAll("section")) if (section.chooseSeries) section.chooseSeries();
+  drawAll(figures);
+}
+
+const MARGIN_PX = 90; // the axis and its title, next to pictures that stand above each other
+const GAP_PX = 40; // between pictures that stand next to each other
 const NARROW_PX = 600;
 const SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"; // a name; nothing is fetched
 
+function distinct(values, field) {
+  return new Set(values.map((datum) => datum[field]).filter((value) => value !== undefined));
+}
+
+// Keeps the names of a scale that are still in the data, with their colours, dashes and shapes.
+function reduceScales(part, values) {
+  const channels = [part, ...(part.layer || [])].flatMap((each) => Object.values(each.encoding || {}));
+  for (const { field, scale } of channels) {
+    if (!scale || !Array.isArray(scale.domain) || !["name", "group"].includes(field)) continue;
+    const names = distinct(values, field);
+    if (scale.range) scale.range = scale.range.filter((_, place) => names.has(scale.domain[place]));
+    scale.domain = scale.domain.filter((name) => names.has(name));
+  }
+}
+
+// Gives each bar the height that it had, and the longest bar the place that the longest had.
+function reduceBars(part, before, after) {
+  const { field, scale, axis } = part.encoding.y;
+  const step = part.height / distinct(before, field).size;
+  const name = scale.paddingInner * step;
+  const bars = ((step - name) * (distinct(after, "group").size || 1)) / (distinct(before, "group").size || 1);
+  part.height = (name + bars) * distinct(after, field).size;
+  scale.paddingInner = name / (name + bars);
+  scale.paddingOuter = scale.paddingInner / 2;
+  axis.labelOffset = -(name + bars) / 2;
+  const longest = (values) => Math.max(0, ...values.map((datum) => datum.end || 0));
+  const factor = longest(before) ? longest(after) / longest(before) : 1;
+  for (const { encoding } of part.layer || []) {
+    const own = encoding.x.scale;
+    if (own && own.domain && factor) own.domain = own.domain.map((end) => end * factor);
+  }
+}
+
+// Leaves out the tunnels and directions that the filters exclude. Returns whether something is left.
+function reduce(part) {
+  const parts = part.hconcat || part.vconcat;
+  if (parts) return parts.map(reduce).some(Boolean);
+  const before = part.data.values;
+  const after = before.filter((datum) => fits(datum.tunnel, "tunnel") && fits(datum.direction, "direction"));
+  if (after.length === before.length) return true;
+  part.data.values = after;
+  reduceScales(part, after);
+  if (part.encoding && part.encoding.y.axis) reduceBars(part, before, after);
+  return after.length > 0;
+}
+
 function fitted(spec, width) {
-  for (const part of spec.vconcat || []) part.width = Math.max(120, width - MARGIN_PX);
   const narrow = width < NARROW_PX;
+  if (spec.hconcat) {
+    const parts = spec.hconcat;
+    const each = narrow ? width - GAP_PX / 4 : (width - GAP_PX * (parts.length - 1)) / parts.length - GAP_PX / 4;
+    parts.forEach((part, place) => {
+      part.width = each;
+      part.encoding.y.axis.labels = narrow || place === 0; // pictures next to each other have the same names
+    });
+    if (narrow) [spec.vconcat, spec.hconcat] = [parts, undefined];
+  } else {
+    for (const part of spec.vconcat || []) part.width = Math.max(120, width - MARGIN_PX);
+  }
   spec.$schema = SCHEMA;
   spec.config = JSON.parse(document.getElementById("chart-config").textContent);
   spec.config.legend.columns = narrow ? 1 : 3;
   return spec;
 }
 
+const tip = element("div", "");
+tip.className = "tip";
+tip.hidden = true;
+
+// Shows the figures of the mark under the pointer; their texts are data and stay text.
+function hover(handler, event, item, value) {
+  tip.hidden = !value;
+  if (!value) return;
+  const lines = Object.entries(value).filter(([, text]) => !["", "undefined", "null"].includes(String(text)));
+  tip.replaceChildren(...lines.map(([name, text]) => element("div", `${name}: ${text}`)));
+  const right = document.documentElement.clientWidth - tip.offsetWidth - 8;
+  tip.style.left = `${Math.max(0, Math.min(event.clientX + 14, right))}px`;
+  tip.style.top = `${event.clientY + 18}px`;
+}
+
 async function draw(figure) {
   const chart = figure.querySelector(".chart");
-  const width = chart.clientWidth;
-  if (!width || chart.dataset.width === String(width)) return;
+  const width = chart.clientWidth || document.querySelector("main").clientWidth; // a folded chart has no width
+  if (chart.dataset.width === String(width)) return;
   chart.dataset.width = String(width);
-  const spec = fitted(JSON.parse(figure.querySelector("script.spec").textContent), width);
-  // `ast`: expressions are interpreted, so that the page may forbid code made of text.
-  const options = { actions: false, renderer: "svg", ast: true, tooltip: false };
+  const spec = JSON.parse(figure.querySelector("script.spec").textContent);
+  if (!reduce(spec)) {
+    figure.hidden = true;
+    return;
+  }
+  // `ast`: expressions are interpreted, so that the page can forbid code made of text.
+  const options = { actions: false, renderer: "svg", ast: true, tooltip: hover };
   try {
-    await window.vegaEmbed(chart, spec, options);
+    await window.vegaEmbed(chart, fitted(spec, width), options);
     chart.querySelector("svg").setAttribute("aria-hidden", "true"); // the element around it has the label
   } catch (error) {
     chart.textContent = `This chart could not be drawn (${error.message}); its figures are below.`;
@@ -133,20 +221,27 @@ async function drawAll(figures) {
 }
 
 async function start() {
-  document.querySelectorAll("table.results").forEach((table) => {
-    if (table.tBodies[0].rows.length === 0) return;
+  const figures = Array.from(document.querySelectorAll("figure"));
+  document.body.append(tip);
+  document.querySelectorAll("table.answer").forEach(makeSortable);
+  const tables = Array.from(document.querySelectorAll("table.results")).filter((table) => table.tBodies[0].rows.length);
+  for (const table of tables) {
+    makeColumns(table);
     makeSortable(table);
-    makeFilters(table);
-  });
+  }
+  if (tables.length) makeFilters(document.getElementById("filters"), tables, figures);
   document.querySelectorAll("#series").forEach(makeChooser);
   const folded = Array.from(document.querySelectorAll("section > details"));
   window.addEventListener("beforeprint", () => folded.forEach((details) => (details.open = true)));
-  const figures = Array.from(document.querySelectorAll("figure"));
   let waiting = 0;
   window.addEventListener("resize", () => {
     clearTimeout(waiting);
     waiting = setTimeout(() => drawAll(figures), 200);
   });
+  for (const details of document.querySelectorAll("details")) {
+    details.addEventListener("toggle", () => drawAll(figures)); // at the width that is now known
+  }
+  window.addEventListener("scroll", () => (tip.hidden = true), { passive: true });
   await drawAll(figures);
   document.documentElement.dataset.drawn = "yes";
 }

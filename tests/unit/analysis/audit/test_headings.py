@@ -66,7 +66,7 @@ def test_what_is_not_known_is_left_alone(heading: str) -> None:
      ("MiB/s", 8 * 2**20), ("Mibit/s", 2**20), ("KiB/s", 8 * 2**10), ("bits per second", 1), ("kbytes_per_s", 8e3),
      ("throughput_bps", 1), ("Mbit", None), ("seconds", None)],
 )  # fmt: skip
-def test_units_tell_bits_from_bytes_and_m_from_mi(text: str, unit_bps: float | None) -> None:
+def test_units_distinguish_bits_from_bytes_and_m_from_mi(text: str, unit_bps: float | None) -> None:
     assert rate_unit(text) == unit_bps
 
 
@@ -89,7 +89,7 @@ def test_a_column_of_names_is_no_column_of_figures() -> None:
 def test_the_user_may_say_what_a_column_is() -> None:
     (column,) = recognise(["Ergebnis", "x"], {0}, {"throughput_mbps": "Ergebnis"})
     assert (column.heading, column.role, column.unit_bps) == ("Ergebnis", Role.THROUGHPUT, 1e6)
-    with pytest.raises(WrongInput, match="no column is known by the name 'wheels'"):
+    with pytest.raises(WrongInput, match="unknown column key 'wheels'"):
         recognise(["a"], {0}, {"wheels": "a"})
     with pytest.raises(WrongInput, match="there is no column 'b'"):
         recognise(["a"], {0}, {"pps": "b"})

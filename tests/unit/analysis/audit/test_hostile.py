@@ -7,12 +7,13 @@ import string
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tunnelbench.analysis.audit.decode import decoded
+from tunnelbench.analysis.audit.decode import decode_text
 from tunnelbench.analysis.audit.tables import READERS
 from tunnelbench.analysis.audit.verdict import Audit, audit
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.report import render_sheet
 from tunnelbench.report.audit import sheet
-from tunnelbench.report.sheet import SHEET_FORMATS, render_sheet
+from tunnelbench.report.formats import sheet_format_names
 
 HEADINGS = ["tunnel", "payload", "Mbit/s", "MB/s", "pps (in/out)", "cpu usr", "cpu", "share", "comment", "link", "MSS"]
 CELLS = ["", "1448", "94,2", "8 129", "1e308", "-1", "=HYPERLINK(1)", "12 / 13", "99%", "none", "0", "\u202e7", "NaN"]
@@ -37,7 +38,7 @@ def audited(text: str, format_name: str | None = None) -> Audit | None:
     except WrongInput as error:
         one_sentence(error)
         return None
-    for name in SHEET_FORMATS:
+    for name in sheet_format_names():
         drawn = render_sheet(sheet(found, "a table", "utf-8", every_row=True), name)
         assert drawn.endswith("\n")
     return found
@@ -63,7 +64,7 @@ def test_any_cells_under_known_headings_end_in_a_verdict(headings: list[str], gr
 @settings(max_examples=150)
 def test_any_bytes_are_text_or_a_sentence(data: bytes) -> None:
     try:
-        text, _ = decoded(data)
+        text, _ = decode_text(data)
     except WrongInput as error:
         one_sentence(error)
     else:

@@ -65,7 +65,7 @@ def test_the_slip_gives_each_of_the_ten_figures_to_the_digit_that_is_printed(fiv
 def test_the_conclusion_says_it_in_a_sentence(five_documents: Audit) -> None:
     (said,) = five_documents.tables[0].conclusions
     off, ten, two = said.split("; ")
-    assert off == "003: packet-rate: 12 of 12 rows are off, by a factor of 8.12 to 8.48"
+    assert off == "003: packet-rate: 12 of 12 rows are wrong, by a factor of 8.12 to 8.48"
     assert ten == f"10 explained by one slip: {SLIP}"
     assert two == "2 explained by no single cause: row 64 out, 65 in."
 

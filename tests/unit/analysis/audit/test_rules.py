@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tunnelbench.analysis.audit.causes import PACKET_SLIPS, UNIT_SLIPS, Slip
 from tunnelbench.analysis.audit.rules import Rule
 from tunnelbench.analysis.audit.verdict import RowVerdict, audit
+from tunnelbench.tunnel import added_bytes
 
 
 def rows(text: str, link_mbps: float | None = None) -> tuple[RowVerdict, ...]:
-    (table,) = audit(text, "csv", link_mbps=link_mbps).tables
+    (table,) = audit(text, "csv", link_mbps=link_mbps, added_bytes=added_bytes()).tables
     return table.rows
 
 
@@ -91,7 +92,7 @@ def test_more_than_one_core_explains_more_than_one_hundred() -> None:
     (row,) = rows(text + "x,180%\n")
     assert row.found[0].cause.words == "no single cause explains it; in per cent of one core it would take 2 cores"
     table = "| Routeur | charge cpu |\n|---|---|\n| T40E 2 coeurs | 180% |\n"
-    assert audit(table).found[0].cause.slip == "counted in per cent of one core, of which there are 2"
+    assert audit(table).found[0].cause.slip == "counted in per cent of one core, on a device with 2 cores"
 
 
 def test_no_tunnel_is_faster_than_none() -> None:
@@ -147,7 +148,7 @@ def test_two_columns_of_one_throughput_agree() -> None:
     assert row.found[0].cause.slip == "Mbit/s taken for MB/s (not divided by 8)"
 
 
-def test_a_row_is_told_once_for_what_two_of_its_figures_say() -> None:
+def test_a_row_with_two_wrong_figures_is_listed_once() -> None:
     text = "tunnel,usr,sys,cpu total\na,55,60,100\nb,55,60,110\nc,30,30,50\n"
     assert broken(text) == [(1, Rule.CPU_SUM), (2, Rule.CPU_SUM), (2, Rule.CPU_SUM), (3, Rule.CPU_SUM)]
     (table,) = audit(text, "csv").tables
@@ -156,7 +157,7 @@ def test_a_row_is_told_once_for_what_two_of_its_figures_say() -> None:
 
 def test_what_is_below_zero_is_off_by_no_factor() -> None:
     (table,) = audit("tunnel,Mbit/s,pps\na,-3,-4\n", "csv").tables
-    assert table.conclusions == ("sign: 1 of 1 rows are off; 1 explained by no single cause: row 1.",)
+    assert table.conclusions == ("sign: 1 of 1 rows are wrong; 1 explained by no single cause: row 1.",)
 
 
 def test_nothing_is_below_zero() -> None:

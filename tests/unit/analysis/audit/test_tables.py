@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from tunnelbench.analysis.audit.decode import LARGEST_BYTES, decoded
+from tunnelbench.analysis.audit.decode import LARGEST_TABLE_BYTES, decode_text
 from tunnelbench.analysis.audit.tables import looks_like, read
 from tunnelbench.analysis.audit.verdict import audit
 from tunnelbench.model.errors import WrongInput
@@ -17,7 +17,7 @@ def cells(text: str, format_name: str | None = None) -> list[list[tuple[str, ...
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_values_may_be_parted_by_any_usual_delimiter(delimiter: str) -> None:
+def test_values_may_be_separated_by_any_usual_delimiter(delimiter: str) -> None:
     text = delimiter.join("ab") + "\n" + delimiter.join(["1", '"2\n3"']) + "\r\n"
     assert cells(text, "csv") == [[("a", "b"), ("1", "2 3")]]
 
@@ -50,7 +50,7 @@ def test_html_tables_inside_each_other_are_tables_of_their_own() -> None:
     ("text", "name"),
     [("<TABLE><tr>", "html"), ("|_.a|\n", "textile"), ("a|b\n-- | --\n", "markdown"), ("a,b\n", "csv"), ("", "csv")],
 )
-def test_the_format_is_told_by_its_looks(text: str, name: str) -> None:
+def test_the_format_is_detected_from_the_text(text: str, name: str) -> None:
     assert looks_like(text) == name
 
 
@@ -71,10 +71,10 @@ MANY = 1_000_000
         ("a,b\n1," + "x" * 200_000 + "\n", "line 2: not CSV: field larger than field limit (131072)"),
         ("<table><tr><td>" + "x" * 10_001, "line 1: a cell of over 10000 characters"),
         ("<table><tr><td>" * 21, "line 1: over 20 tables inside each other"),
-        ("", "there is no csv table in it"),
+        ("", "contains no csv table"),
     ],
 )
-def test_what_is_no_table_of_results_is_said_in_one_sentence(text: str, said: str) -> None:
+def test_input_without_a_table_of_results_gives_one_sentence(text: str, said: str) -> None:
     with pytest.raises(WrongInput) as caught:
         read(text)
     assert said in caught.value.message
@@ -83,7 +83,7 @@ def test_what_is_no_table_of_results_is_said_in_one_sentence(text: str, said: st
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_text_comes_in_many_encodings(encoding: str) -> None:
-    text, found = decoded("Débit;paquets/s\n".encode(encoding))
+    text, found = decode_text("Débit;paquets/s\n".encode(encoding))
     assert text == "Débit;paquets/s\n"
     assert found == encoding.removesuffix("-sig")
 
@@ -92,14 +92,14 @@ def test_text_comes_in_many_encodings(encoding: str) -> None:
     ("data", "said"),
     [
         (b"a,b\n1,\0\n", "NUL byte at character 6"),
-        (b"\x81\x8d\xff", "no text in UTF-8 or Windows-1252 (byte 0x81 at 0)"),
+        (b"\x81\x8d\xff", "not text in UTF-8 or Windows-1252 (byte 0x81 at 0)"),
         (b" \n", "is empty"),
-        (b"x" * (LARGEST_BYTES + 1), "larger than 16 MiB"),
+        (b"x" * (LARGEST_TABLE_BYTES + 1), "larger than 16 MiB"),
     ],
 )
 def test_bytes_that_are_no_text_are_refused(data: bytes, said: str) -> None:
     with pytest.raises(WrongInput) as caught:
-        decoded(data)
+        decode_text(data)
     assert said in caught.value.message
 
 

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.builders import make_records, make_run, make_trial, make_tunnel
 from tests.unit.udp_builders import make_counts, make_delays, make_search, make_udp_records
 
-from tunnelbench.analysis.compare.comparison import Comparison, Line, Verdict, compare
+from tunnelbench.analysis.compare.comparison import Comparison, ComparisonRow, ComparisonVerdict, compare
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
 from tunnelbench.analysis.compare.runs import side_of_run
-from tunnelbench.analysis.compare.sides import Figure, Side
+from tunnelbench.analysis.compare.sides import ComparedFigure, Side
 from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, TrialRecord
 from tunnelbench.model.result import Verdict as CheckVerdict
@@ -25,7 +25,7 @@ TESTERS = TunnelSpec(CALIBRATION_KIND, "testers back to back")
 def trial(test: Test, load: str, number: int, **measured: Any) -> TrialRecord:
     spec = TrialSpec(number, number, make_tunnel("vxlan"), 18, Direction.OUT, test, load)
     counts = measured.pop("counts", None)
-    return replace(make_trial(spec), tcp=None, udp=UdpMeasurement(counts, bracket_s=2.0, **measured))
+    return replace(make_trial(spec), measurement=UdpMeasurement(counts, bracket_s=2.0, **measured))
 
 
 def searching(ndr_pps: float, rounds: int = 5) -> list[TrialRecord]:
@@ -58,26 +58,26 @@ def side(records: list[TrialRecord], name: str = "a") -> Side:
     return side_of_run(make_run(run_id=name, trials_planned=len(records)), records)
 
 
-def lines(a: list[TrialRecord], b: list[TrialRecord]) -> dict[Figure, Line]:
-    return {line.figure: line for line in compare(side(a), side(b, "b")).lines}
+def lines(a: list[TrialRecord], b: list[TrialRecord]) -> dict[ComparedFigure, ComparisonRow]:
+    return {line.figure: line for line in compare(side(a), side(b, "b")).rows}
 
 
 def test_rates_without_loss_and_with_little_are_compared() -> None:
     found = lines(searching(100e3), searching(90e3))
     assert {figure: line.verdict for figure, line in found.items()} == {
-        Figure.NDR: Verdict.SLOWER,
-        Figure.PDR: Verdict.SLOWER,
+        ComparedFigure.NDR: ComparisonVerdict.SLOWER,
+        ComparedFigure.PDR: ComparisonVerdict.SLOWER,
     }
-    ratio = found[Figure.NDR].ratio
+    ratio = found[ComparedFigure.NDR].ratio
     assert ratio is not None
     assert ratio.value == pytest.approx(0.9)
-    assert lines(searching(100e3), searching(110e3))[Figure.PDR].verdict is Verdict.FASTER
+    assert lines(searching(100e3), searching(110e3))[ComparedFigure.PDR].verdict is ComparisonVerdict.FASTER
 
 
 def test_the_searches_of_a_trial_are_one_repeat_and_their_median_counts() -> None:
-    found = lines(searching(100e3, rounds=3), searching(90e3, rounds=3))[Figure.NDR]
+    found = lines(searching(100e3, rounds=3), searching(90e3, rounds=3))[ComparedFigure.NDR]
     assert found.a is not None
-    assert (found.a.count, found.p, found.verdict) == (3, None, Verdict.LOWER)
+    assert (found.a.count, found.p, found.verdict) == (3, None, ComparisonVerdict.LOWER)
     assert found.a.median == pytest.approx(100e3 * 1.002 * 1.001, rel=1e-4)
 
 
@@ -85,34 +85,36 @@ def test_a_longer_delay_is_slower_and_a_regression() -> None:
     a, b = delayed(40_000), delayed(50_000)
     found = lines(a, b)
     assert {figure: line.verdict for figure, line in found.items()} == {
-        Figure.DELAY_P50: Verdict.SLOWER,
-        Figure.DELAY_P99: Verdict.SLOWER,
+        ComparedFigure.DELAY_P50: ComparisonVerdict.SLOWER,
+        ComparedFigure.DELAY_P99: ComparisonVerdict.SLOWER,
     }
-    assert found[Figure.DELAY_P50].worse_by() == pytest.approx(0.25)
+    assert found[ComparedFigure.DELAY_P50].worse_by() == pytest.approx(0.25)
     assert len(compare(side(a), side(b, "b")).regressions(0.2)) == 2
-    assert lines(b, a)[Figure.DELAY_P50].verdict is Verdict.FASTER
+    assert lines(b, a)[ComparedFigure.DELAY_P50].verdict is ComparisonVerdict.FASTER
 
 
 @pytest.mark.parametrize("test", [Test.RATE, Test.ECHO])
 def test_what_came_through_is_compared_load_by_load(test: Test) -> None:
     found = lines(carried(100e3, test=test), carried(120e3, test=test))
-    assert [(figure, line.verdict) for figure, line in found.items()] == [(Figure.CARRIED, Verdict.FASTER)]
+    assert [(figure, line.verdict) for figure, line in found.items()] == [
+        (ComparedFigure.CARRIED, ComparisonVerdict.FASTER)
+    ]
     apart = compare(side(carried(100e3, test=test)), side(carried(5000, "5000", test), "b"))
-    assert apart.lines == ()
+    assert apart.rows == ()
     assert (len(apart.only_in_a), len(apart.only_in_b)) == (1, 1)
 
 
 def test_a_small_difference_and_an_overlap_are_ties() -> None:
-    assert lines(searching(100e3), searching(101.5e3))[Figure.NDR].verdict is Verdict.TIE
-    assert lines(delayed(40_000), delayed(40_050))[Figure.DELAY_P50].verdict is Verdict.TIE
+    assert lines(searching(100e3), searching(101.5e3))[ComparedFigure.NDR].verdict is ComparisonVerdict.TIE
+    assert lines(delayed(40_000), delayed(40_050))[ComparedFigure.DELAY_P50].verdict is ComparisonVerdict.TIE
 
 
 def test_a_tester_limited_rate_is_never_a_regression_of_the_router() -> None:
     check = Check("tester-limited", CheckVerdict.DOUBTFUL, "testers 97 % busy", 6)
     a, b = ([replace(each, checks=(check,)) for each in carried(pps)] for pps in (100e3, 80e3))
     found = compare(side(a), side(b, "b"))
-    assert found.lines[0].verdict is Verdict.SLOWER
-    assert found.lines[0].says_nothing_of_the_router
+    assert found.rows[0].verdict is ComparisonVerdict.SLOWER
+    assert found.rows[0].is_tester_limited
     assert found.regressions(0.05) == ()
 
 
@@ -125,9 +127,9 @@ def calibrated(speed: float) -> list[TrialRecord]:
 def test_a_difference_that_the_bench_made_is_a_tie() -> None:
     found = compare(side(calibrated(1.0)), side(calibrated(0.7), "b"))
     assert found.bench_moved_udp == pytest.approx(1 / 0.7)
-    assert (found.bench_moved, found.bench_is_not_known_for) == (None, ())
-    assert found.lines[0].verdict is Verdict.TIE
-    assert found.lines[0].remarks == ("apart, but by no more than the testers alone moved (43%)",)
+    assert (found.bench_moved, found.traffic_without_calibration) == (None, ())
+    assert found.rows[0].verdict is ComparisonVerdict.TIE
+    assert found.rows[0].remarks == ("different, but not by more than the testers without a router (43%)",)
 
 
 def test_a_given_rate_that_the_testers_kept_says_nothing_of_the_bench() -> None:
@@ -136,8 +138,8 @@ def test_a_given_rate_that_the_testers_kept_says_nothing_of_the_bench() -> None:
     both = [side([own, *carried(100e3)], name) for name in "ab"]
     found = compare(*both)
     assert found.bench_moved_udp is None
-    assert found.bench_is_not_known_for == ("udp",)
-    assert sheet(found).cautions[0].startswith("No calibration of UDP counts on both sides")
+    assert found.traffic_without_calibration == ("udp",)
+    assert sheet(found, {}).cautions[0].startswith("A or B has no valid calibration of UDP")
 
 
 def of_everything() -> Comparison:
@@ -148,25 +150,25 @@ def of_everything() -> Comparison:
 
 def test_a_run_with_udp_differs_from_itself_in_nothing() -> None:
     itself = of_everything()
-    assert {line.verdict for line in itself.lines} == {Verdict.TIE, Verdict.MISSING}
+    assert {line.verdict for line in itself.rows} == {ComparisonVerdict.TIE, ComparisonVerdict.MISSING}
     assert (itself.only_in_a, itself.only_in_b, differences(itself.a, itself.b)) == ((), (), ())
-    udp = [line for line in itself.lines if line.pair.a.traffic == "udp"]
+    udp = [line for line in itself.rows if line.pair.a.traffic == "udp"]
     assert {line.figure for line in udp} == {
-        Figure.NDR,
-        Figure.PDR,
-        Figure.CARRIED,
-        Figure.COST,
-        Figure.DELAY_P50,
-        Figure.DELAY_P99,
+        ComparedFigure.NDR,
+        ComparedFigure.PDR,
+        ComparedFigure.CARRIED,
+        ComparedFigure.COST,
+        ComparedFigure.DELAY_P50,
+        ComparedFigure.DELAY_P99,
     }
-    costs = {line.pair.a.test for line in udp if line.figure is Figure.COST}
+    costs = {line.pair.a.test for line in udp if line.figure is ComparedFigure.COST}
     assert costs == {"rate 5000", "rate flat-out", "echo 5000", "echo flat-out"}
     assert all(line.pair.a.test == line.pair.b.test for line in udp)
     assert bench_ratios(itself.a, itself.b, "udp")["18 out rate flat-out"] == 1.0
 
 
 def test_the_sheet_names_test_and_load_and_what_is_not_compared() -> None:
-    found = sheet(of_everything())
+    found = sheet(of_everything(), {})
     cells = [row[:4] for row in found.rows]
     assert ("vxlan", "18", "out", "NDR packets/s (search)") in cells
     assert ("vxlan", "mix", "out", "delay p99 us (latency 50%)") in cells
@@ -176,8 +178,10 @@ def test_the_sheet_names_test_and_load_and_what_is_not_compared() -> None:
 
 def test_a_udp_row_without_a_figure_says_why() -> None:
     missing = [
-        line for line in of_everything().lines if line.verdict is Verdict.MISSING and line.pair.a.traffic == "udp"
+        line
+        for line in of_everything().rows
+        if line.verdict is ComparisonVerdict.MISSING and line.pair.a.traffic == "udp"
     ]
     refused = [line for line in missing if line.pair.a.name == "tinc BF-CBC, SHA-1" and line.pair.a.test == "search"]
-    assert {line.figure for line in refused} == {Figure.PDR}
+    assert {line.figure for line in refused} == {ComparedFigure.PDR}
     assert all("went over TCP" in line.remarks[0] for line in refused)

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from tests.unit.builders import make_records, make_run, make_spec, make_tcp, make_trial
 
-from tunnelbench.analysis.compare.comparison import Comparison, Verdict, compare
+from tunnelbench.analysis.compare.comparison import Comparison, ComparisonVerdict, compare
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
 from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
-from tunnelbench.analysis.compare.sides import Figure, Side
+from tunnelbench.analysis.compare.sides import ComparedFigure, Side
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, RunRecord, TrialRecord
@@ -34,59 +34,59 @@ def side(name: str, mbps: Sequence[float], cost: float = 3.0, tunnel: str = "non
     return side_of_run(make_run(run_id=name, trials_planned=len(records)), records)
 
 
-def verdicts(a: Sequence[float], b: Sequence[float]) -> Verdict:
-    line = compare(side("a", a), side("b", b)).lines[0]
-    assert line.figure is Figure.THROUGHPUT
+def verdicts(a: Sequence[float], b: Sequence[float]) -> ComparisonVerdict:
+    line = compare(side("a", a), side("b", b)).rows[0]
+    assert line.figure is ComparedFigure.THROUGHPUT
     return line.verdict
 
 
 @pytest.mark.parametrize(
     ("a", "b", "verdict"),
     [
-        ((100, 101, 102, 103, 104), (110, 111, 112, 113, 114), Verdict.FASTER),
-        ((110, 111, 112, 113, 114), (100, 101, 102, 103, 104), Verdict.SLOWER),
-        ((100, 101, 102, 103, 104), (104, 111, 112, 113, 114), Verdict.TIE),
-        ((100, 101, 102, 103, 104), (100, 101, 102, 103, 104), Verdict.TIE),
-        ((100.0, 100.1, 100.2, 100.3, 100.4), (101.0, 101.1, 101.2, 101.3, 101.4), Verdict.TIE),
-        ((100, 101, 102), (110, 111, 112), Verdict.HIGHER),
-        ((110, 111, 112), (100, 101, 102), Verdict.LOWER),
-        ((100, 101, 102), (101, 111, 112), Verdict.TIE),
-        ((100, 101, 102, 103, 104), (110, 111, 112, 113), Verdict.HIGHER),
+        ((100, 101, 102, 103, 104), (110, 111, 112, 113, 114), ComparisonVerdict.FASTER),
+        ((110, 111, 112, 113, 114), (100, 101, 102, 103, 104), ComparisonVerdict.SLOWER),
+        ((100, 101, 102, 103, 104), (104, 111, 112, 113, 114), ComparisonVerdict.TIE),
+        ((100, 101, 102, 103, 104), (100, 101, 102, 103, 104), ComparisonVerdict.TIE),
+        ((100.0, 100.1, 100.2, 100.3, 100.4), (101.0, 101.1, 101.2, 101.3, 101.4), ComparisonVerdict.TIE),
+        ((100, 101, 102), (110, 111, 112), ComparisonVerdict.HIGHER),
+        ((110, 111, 112), (100, 101, 102), ComparisonVerdict.LOWER),
+        ((100, 101, 102), (101, 111, 112), ComparisonVerdict.TIE),
+        ((100, 101, 102, 103, 104), (110, 111, 112, 113), ComparisonVerdict.HIGHER),
     ],
 )
 def test_a_row_is_faster_slower_a_tie_or_not_tested(
-    a: tuple[float, ...], b: tuple[float, ...], verdict: Verdict
+    a: tuple[float, ...], b: tuple[float, ...], verdict: ComparisonVerdict
 ) -> None:
     assert verdicts(a, b) is verdict
 
 
 def test_too_few_rounds_say_what_cannot_be_said() -> None:
-    (line, _) = compare(side("a", (100, 101, 102)), side("b", (110, 111, 112))).lines
+    (line, _) = compare(side("a", (100, 101, 102)), side("b", (110, 111, 112))).rows
     assert line.p is None
-    assert line.remarks == ("3 against 3 trials cannot show a difference (p at least 0.1)",)
+    assert line.remarks == ("3 against 3 trials are too few to show a difference (p at least 0.1)",)
 
 
-def test_four_against_eight_are_said_to_be_untested_and_not_to_be_unable() -> None:
-    """They can reach p = 0.004: it is the rule of five on each side that leaves them out."""
-    line = compare(side("a", (100, 101, 102, 103)), side("b", range(110, 118))).lines[0]
+def test_four_against_eight_are_reported_as_untested() -> None:
+    """Such samples can reach p = 0.004; the rule of five on each side excludes them."""
+    line = compare(side("a", (100, 101, 102, 103)), side("b", range(110, 118))).rows[0]
     assert line.p is None
-    assert line.remarks == ("4 against 8 trials are not tested: that takes 5 on each side",)
+    assert line.remarks == ("4 against 8 trials are not tested: a test needs 5 on each side",)
 
 
 def test_a_difference_that_code_layout_may_make_is_a_tie_that_says_so() -> None:
     values = [100 + k / 10 for k in range(5)]
-    (line, _) = compare(side("a", values), side("b", [value * 1.02 for value in values])).lines
+    (line, _) = compare(side("a", values), side("b", [value * 1.02 for value in values])).rows
     assert line.p == pytest.approx(2 / 252)
-    assert line.remarks == ("apart, but by under 3%: the layout of code in memory moves as much",)
+    assert line.remarks == ("different, but by less than 3%, which the layout of code in memory can cause",)
 
 
 def test_a_ratio_is_that_of_the_medians_with_its_interval() -> None:
-    (line, cost) = compare(side("a", (100, 101, 102, 103, 104), 3.0), side("b", (90, 91, 92, 93, 94), 3.3)).lines
+    (line, cost) = compare(side("a", (100, 101, 102, 103, 104), 3.0), side("b", (90, 91, 92, 93, 94), 3.3)).rows
     assert line.ratio is not None
     assert line.ratio.value == pytest.approx(92 / 102)
     assert (line.ratio.low, line.ratio.high) == pytest.approx((90 / 104, 94 / 100))
     assert line.worse_by() == pytest.approx(1 - 92 / 102)
-    assert cost.verdict is Verdict.DEARER
+    assert cost.verdict is ComparisonVerdict.DEARER
     assert cost.worse_by() == pytest.approx(0.1, abs=1e-3)
 
 
@@ -101,15 +101,15 @@ def test_a_tester_limited_throughput_is_never_a_regression_of_the_router() -> No
         return side_of_run(make_run(run_id=name, trials_planned=5), records)
 
     found = compare(limited("a", 100), limited("b", 80))
-    assert found.lines[0].verdict is Verdict.SLOWER
-    assert found.lines[0].says_nothing_of_the_router
+    assert found.rows[0].verdict is ComparisonVerdict.SLOWER
+    assert found.rows[0].is_tester_limited
     assert found.regressions(0.05) == ()
 
 
 def test_rows_without_a_figure_say_why() -> None:
     run = make_run()
     found = compare(side_of_run(run, make_records(5)), side_of_run(run, make_records(5)))
-    missing = [line for line in found.lines if line.verdict is Verdict.MISSING]
+    missing = [line for line in found.rows if line.verdict is ComparisonVerdict.MISSING]
     assert {line.pair.a.name for line in missing} == {"tinc BF-CBC, SHA-1", "wireguard"}
     assert all(line.remarks[0].startswith("A and B: ") for line in missing)
 
@@ -159,7 +159,7 @@ def test_two_equal_runs_differ_in_far_fewer_than_five_per_cent_of_the_rows(noise
 def test_a_router_that_is_slower_by_ten_per_cent_is_found(noise: float) -> None:
     for seed in range(10):
         found = of_two_runs(noise, seed, slower_by=0.1)
-        own = [line for line in found.lines if not line.figure.is_relative]  # all tunnels are slower, the baseline too
+        own = [line for line in found.rows if not line.figure.is_relative]  # all tunnels are slower, the baseline too
         assert sum(line.verdict.is_worse for line in own) >= 0.8 * len(own)
         assert found.regressions(0.05)
         assert not [line for line in found.different if not line.verdict.is_worse]
@@ -179,47 +179,51 @@ def of_a_drifting_machine(seed: int, *, rounds: int, slower_by: float) -> tuple[
     return make_run(run_id=str(seed), trials_planned=len(records)), records
 
 
-@pytest.mark.parametrize(("slower_by", "verdict"), [(0.1, Verdict.SLOWER), (0.0, Verdict.TIE)])
-def test_a_tunnel_is_told_from_another_on_a_machine_of_unsteady_speed(slower_by: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("slower_by", "verdict"), [(0.1, ComparisonVerdict.SLOWER), (0.0, ComparisonVerdict.TIE)])
+def test_paired_rounds_find_a_difference_on_a_machine_of_unsteady_speed(
+    slower_by: float, verdict: ComparisonVerdict
+) -> None:
     found = []
     for seed in range(20):
         whole = side_of_run(*of_a_drifting_machine(seed, rounds=10, slower_by=slower_by))
         comparison = compare(whole.only("vxlan"), whole.only("wireguard-go"))
         assert comparison.is_paired
-        assert [line.figure for line in comparison.lines] == [Figure.THROUGHPUT, Figure.COST]
-        found.append(comparison.lines[0])
+        assert [line.figure for line in comparison.rows] == [ComparedFigure.THROUGHPUT, ComparedFigure.COST]
+        found.append(comparison.rows[0])
     assert sum(line.verdict is verdict for line in found) >= 19
     ratios = [line.ratio.value for line in found if line.ratio is not None]
     assert ratios == [pytest.approx(1 - slower_by, abs=0.03)] * 20
 
 
-@pytest.mark.parametrize(("slower_by", "verdict"), [(0.1, Verdict.SLOWER), (0.0, Verdict.TIE)])
+@pytest.mark.parametrize(("slower_by", "verdict"), [(0.1, ComparisonVerdict.SLOWER), (0.0, ComparisonVerdict.TIE)])
 def test_a_share_of_the_baseline_is_compared_between_runs_of_an_unsteady_machine(
-    slower_by: float, verdict: Verdict
+    slower_by: float, verdict: ComparisonVerdict
 ) -> None:
     of_share, of_cost = [], []
     for seed in range(20):
         before = side_of_run(*of_a_drifting_machine(seed, rounds=7, slower_by=0.0))
         after = side_of_run(*of_a_drifting_machine(seed + 100, rounds=7, slower_by=slower_by))
-        lines = {(line.pair.a.name, line.figure): line for line in compare(before, after).lines}
-        of_share.append(lines["wireguard-go", Figure.SHARE].verdict)
-        of_cost.append(lines["wireguard-go", Figure.COST_SHARE].verdict)
+        lines = {(line.pair.a.name, line.figure): line for line in compare(before, after).rows}
+        of_share.append(lines["wireguard-go", ComparedFigure.SHARE].verdict)
+        of_cost.append(lines["wireguard-go", ComparedFigure.COST_SHARE].verdict)
     assert of_share.count(verdict) >= 19
-    assert of_cost.count(Verdict.DEARER if verdict is Verdict.SLOWER else Verdict.TIE) >= 19
+    assert (
+        of_cost.count(ComparisonVerdict.DEARER if verdict is ComparisonVerdict.SLOWER else ComparisonVerdict.TIE) >= 19
+    )
 
 
 def test_two_tunnels_of_one_run_need_eight_rounds_and_say_so() -> None:
     whole = side_of_run(*of_a_drifting_machine(1, rounds=7, slower_by=0.5))
-    line = compare(whole.only("vxlan"), whole.only("wireguard-go")).lines[0]
-    assert (line.verdict, line.p) == (Verdict.LOWER, None)
-    assert "7 rounds cannot show a difference (p at least 0.016)" in line.remarks
+    line = compare(whole.only("vxlan"), whole.only("wireguard-go")).rows[0]
+    assert (line.verdict, line.p) == (ComparisonVerdict.LOWER, None)
+    assert "7 rounds are too few to show a difference (p at least 0.016)" in line.remarks
 
 
 def test_tunnels_of_two_runs_are_not_pairs() -> None:
     before, after = (side_of_run(*of_a_drifting_machine(seed, rounds=8, slower_by=0)) for seed in (1, 2))
     found = compare(before.only("vxlan"), after.only("wireguard-go"))
     assert not found.is_paired
-    assert {line.figure for line in found.lines} >= {Figure.THROUGHPUT, Figure.SHARE}
+    assert {line.figure for line in found.rows} >= {ComparedFigure.THROUGHPUT, ComparedFigure.SHARE}
 
 
 def on_a_bench(name: str, speed: float, router: float) -> Side:
@@ -232,13 +236,13 @@ def on_a_bench(name: str, speed: float, router: float) -> Side:
     return side_of_run(make_run(run_id=name, trials_planned=6), records)
 
 
-def test_a_difference_that_the_bench_made_is_a_tie_and_one_that_the_router_made_is_not() -> None:
+def test_a_difference_made_by_the_bench_is_a_tie_one_made_by_the_router_is_not() -> None:
     before = on_a_bench("a", 1.0, 1.0)
     slower_bench, slower_router = on_a_bench("b", 0.7, 1.0), on_a_bench("c", 0.98, 0.9)
-    line = compare(before, slower_bench).lines[0]
-    assert line.verdict is Verdict.TIE
-    assert line.remarks == ("apart, but by no more than the testers alone moved (43%)",)
-    assert compare(before, slower_router).lines[0].verdict is Verdict.SLOWER
+    line = compare(before, slower_bench).rows[0]
+    assert line.verdict is ComparisonVerdict.TIE
+    assert line.remarks == ("different, but not by more than the testers without a router (43%)",)
+    assert compare(before, slower_router).rows[0].verdict is ComparisonVerdict.SLOWER
     assert compare(side("x", [1, 2, 3, 4, 5]), side("y", [1, 2, 3, 4, 5])).bench_moved is None
 
 
@@ -256,10 +260,10 @@ def test_rows_match_by_settings_then_by_name_then_by_kind() -> None:
     same = side_of_run(*with_options("b", "y", "openvpn", cipher="BF-CBC", auth="SHA1"))
     other = side_of_run(*with_options("c", "z", "openvpn", cipher="none", auth="SHA1", mssfix=0))
     tinc = side_of_run(*with_options("d", "x", "tinc", cipher="bf-cbc"))
-    assert compare(a, same).lines[0].pair.unlike == ()
-    assert compare(a, other).lines[0].pair.unlike == ("cipher: BF-CBC against none", "mssfix: not set against 0")
+    assert compare(a, same).rows[0].pair.unlike == ()
+    assert compare(a, other).rows[0].pair.unlike == ("cipher: BF-CBC against none", "mssfix: not set against 0")
     unmatched = compare(a, tinc)
-    assert unmatched.lines == ()
+    assert unmatched.rows == ()
     assert (len(unmatched.only_in_a), len(unmatched.only_in_b)) == (1, 1)
 
 
@@ -284,28 +288,33 @@ def test_what_differs_between_two_runs_is_said() -> None:
     }
 
 
-def test_a_run_stands_beside_published_figures_of_the_same_settings() -> None:
+def test_a_run_is_compared_with_published_figures_of_the_same_settings() -> None:
     run, records = with_options("a", "OpenVPN", "openvpn", cipher="BF-CBC", auth="SHA1", transport="udp")
-    (line,) = compare(side_of_run(run, records), side_of_reference(read_reference("wr841n-2014"))).lines
+    (line,) = compare(side_of_run(run, records), side_of_reference(read_reference("wr841n-2014"))).rows
     assert line.pair.b.name == "openvpn BF-CBC SHA1"
     assert line.ratio is not None
     assert line.ratio.value == pytest.approx(17.9 / 40.3)
-    assert line.verdict is Verdict.LOWER
+    assert line.verdict is ComparisonVerdict.LOWER
     tinc, records = with_options("b", "tinc", "tinc", cipher="bf-cbc", digest="sha1")
-    (line,) = compare(side_of_reference(read_reference("wr841n-2014")), side_of_run(tinc, records)).lines
-    assert line.pair.a.figures[Figure.THROUGHPUT] == {1: 15.9}
+    (line,) = compare(side_of_reference(read_reference("wr841n-2014")), side_of_run(tinc, records)).rows
+    assert line.pair.a.figures[ComparedFigure.THROUGHPUT] == {1: 15.9}
 
 
 def test_what_a_published_table_does_not_state_is_said() -> None:
     run, records = with_options("a", "x", "openvpn", cipher="BF-CBC", auth="SHA1", transport="udp")
     found = compare(side_of_run(run, records), side_of_reference(read_reference("apu1d-2014")))
-    assert found.lines == ()  # 1448 asked for and carried; published are 1354 and 112
+    assert found.rows == ()  # 1448 asked for and carried; published are 1354 and 112
     aes, records = with_options("b", "x", "openvpn", cipher="AES-128-CBC", auth="SHA1", transport="tcp")
     found = compare(side_of_run(aes, records), side_of_reference(read_reference("alix-2d3-2010")))
-    assert found.lines == ()  # out is published, in was measured
+    assert found.rows == ()  # out is published, in was measured
     gcm, records = with_options("c", "x", "openvpn", cipher="AES-256-GCM", auth="SHA1", transport="udp")
-    lines = compare(side_of_run(gcm, records), side_of_reference(read_reference("openvpn-2017"))).lines
-    assert [line.pair.b.figures[Figure.THROUGHPUT] for line in lines] == [{1: 900}, {1: 600}, {1: 840}, {1: 2850}]
+    lines = compare(side_of_run(gcm, records), side_of_reference(read_reference("openvpn-2017"))).rows
+    assert [line.pair.b.figures[ComparedFigure.THROUGHPUT] for line in lines] == [
+        {1: 900},
+        {1: 600},
+        {1: 840},
+        {1: 2850},
+    ]
     assert [line.pair.unlike[0] for line in lines[1:]] == ["cipher aes-256-gcm against not stated"] * 3
     assert all("payload 1448 against not stated" in line.remarks for line in lines)
 

@@ -1,4 +1,4 @@
-"""Which tunnel should be faster than which."""
+"""Expected order of tunnels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from tunnelbench.analysis.compare.order import is_lighter, order
 from tunnelbench.analysis.compare.references import side_of_reference
-from tunnelbench.analysis.compare.sides import Figure, Side, SideRow
+from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow
 from tunnelbench.reference import read_reference
+from tunnelbench.tunnel import weights
 
 
 def row(
@@ -30,7 +31,7 @@ def row(
         effective_bytes=None,
         direction="in",
         traffic="tcp",
-        figures={Figure.THROUGHPUT: {1: mbps}},
+        figures={ComparedFigure.THROUGHPUT: {1: mbps}},
         cost_within=cost,
     )
 
@@ -54,8 +55,8 @@ BOTH = {"cipher": "bf-cbc", "digest": "sha1"}
     ],
 )
 def test_what_does_less_to_a_packet_is_expected_before_what_does_more(lighter: SideRow, heavier: SideRow) -> None:
-    assert is_lighter(lighter, heavier)
-    assert not is_lighter(heavier, lighter)
+    assert is_lighter(lighter, heavier, weights())
+    assert not is_lighter(heavier, lighter, weights())
 
 
 @pytest.mark.parametrize(
@@ -69,13 +70,13 @@ def test_what_does_less_to_a_packet_is_expected_before_what_does_more(lighter: S
     ],
 )
 def test_of_others_nothing_is_expected(one: SideRow, other: SideRow) -> None:
-    assert not is_lighter(one, other)
-    assert not is_lighter(other, one)
+    assert not is_lighter(one, other, weights())
+    assert not is_lighter(other, one, weights())
 
 
-def test_an_inversion_is_told_with_what_a_packet_cost() -> None:
+def test_an_inversion_is_reported_with_the_cost_of_a_packet() -> None:
     gre, ipip = row("gre", mbps=11.0, cost=90.0), row("ipip", mbps=10.0, cost=100.0)
-    found = order(Side("x", "x", (gre, ipip, row("gre", mbps=20.0, payload_bytes=76)), {}))
+    found = order(Side("x", "x", (gre, ipip, row("gre", mbps=20.0, payload_bytes=76)), {}), weights())
     assert found.pairs == 1
     (inversion,) = found.inversions
     assert (inversion.lighter, inversion.heavier) == (ipip, gre)
@@ -84,10 +85,10 @@ def test_an_inversion_is_told_with_what_a_packet_cost() -> None:
 
 
 def test_two_that_are_hardly_apart_are_in_no_order() -> None:
-    assert order(Side("x", "x", (row("gre", mbps=10.05), row("ipip", mbps=10.0)), {})).inversions == ()
+    assert order(Side("x", "x", (row("gre", mbps=10.05), row("ipip", mbps=10.0)), {}), weights()).inversions == ()
 
 
 def test_the_table_of_2014_is_in_the_expected_order() -> None:
-    found = order(side_of_reference(read_reference("wr841n-2014")))
+    found = order(side_of_reference(read_reference("wr841n-2014")), weights())
     assert found.pairs == 192
     assert found.inversions == ()

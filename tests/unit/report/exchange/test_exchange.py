@@ -20,9 +20,9 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report import render
 from tunnelbench.report.exchange import Imported, export, read
+from tunnelbench.report.exchange.anonymise import stripper_for
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
-from tunnelbench.report.exchange.reading import LARGEST_BYTES
-from tunnelbench.report.exchange.strip import stripper_for
+from tunnelbench.report.exchange.parse import LARGEST_BYTES
 
 EVERYTHING = (
     *make_records(1),
@@ -101,7 +101,7 @@ def test_it_is_marked_and_says_what_is_not_known() -> None:
     assert found.run.run_id.startswith("imported-")
     text = render(found.run, found.records, "terminal", 400)
     assert "Imported: run 20250314-092653-quick" in text
-    assert "By whom it was measured, and that nothing was changed before the file was written, is not known" in text
+    assert "It is unknown who measured it and whether it was changed before the file was written" in text
     assert "it was interrupted there" in text
 
 
@@ -126,7 +126,7 @@ def first(whole: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_figures_that_the_audit_does_not_believe_are_told_and_kept() -> None:
+def test_figures_that_the_audit_does_not_believe_are_reported_and_kept() -> None:
     def faster(whole: dict[str, Any]) -> None:
         trial = first(whole)
         trial["tcp"]["bytes_received"] *= 8
@@ -136,10 +136,10 @@ def test_figures_that_the_audit_does_not_believe_are_told_and_kept() -> None:
     found = read(changed(faster))
     assert any("packet-rate" in each for each in found.doubtful)
     assert any("line-limit" in each for each in found.doubtful)
-    assert any("The audit does not believe" in note for note in found.run.notes)
+    assert any("broke a rule of the audit" in note for note in found.run.notes)
 
 
-def test_a_tunnel_that_is_faster_than_none_is_told() -> None:
+def test_a_tunnel_that_is_faster_than_none_is_reported() -> None:
     def faster(whole: dict[str, Any]) -> None:
         for trial in whole["trials"]:
             if trial["tcp"] and trial["spec"]["tunnel"]["name"] == "vxlan":
@@ -172,24 +172,36 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "an array": (b"[]", "not an object"),
     "another kind": (b'{"format": "flent"}', "its format is not tunnelbench-run"),
     "newer": (changed(spoil("format_number", to=99)), "it has format 99"),
-    "not a number": (b'{"format": "tunnelbench-run", "x": NaN}', "a number in it is none: NaN"),
+    "not a number": (b'{"format": "tunnelbench-run", "x": NaN}', "it contains an invalid number: NaN"),
     "infinite": (b'{"format": "tunnelbench-run", "x": 1e999}', "too large: 1e999"),
-    "many digits": (b'{"format": "tunnelbench-run", "x": ' + b"9" * 5000 + b"}", "a number in it is none"),
-    "more than a store holds": (changed(spoil("run", "trials_planned", to=2**70)), "larger than anything"),
+    "many digits": (b'{"format": "tunnelbench-run", "x": ' + b"9" * 5000 + b"}", "it contains an invalid number"),
+    "more than a store holds": (changed(spoil("run", "trials_planned", to=2**70)), "a number in it is too large"),
     "a long text": (changed(spoil("run", "plan_text", to="x" * 1_000_001)), "more than 1000000 characters"),
     "changed": (changed(spoil("run", "plan_title", to="better"), sealed=False), "its checksum does not match"),
     "a wrong type": (changed(spoil("trial", "tcp", "bytes_received", to="many")), "tcp.bytes_received"),
     "true for a number": (changed(spoil("trial", "tcp", "bytes_received", to=True)), "tcp.bytes_received"),
     "a field too many": (changed(spoil("run", "evil", to=1)), "run.evil"),
     "an unknown outcome": (changed(spoil("trial", "outcome", to="<b>best</b>")), "outcome"),
-    "less than nothing": (changed(spoil("trial", "tcp", "bytes_received", to=-5)), "bytes_received is -5, and is"),
-    "no time": (changed(spoil("trial", "tcp", "window", "duration_s", to=0)), "it counted for no time at all"),
+    "less than nothing": (changed(spoil("trial", "tcp", "bytes_received", to=-5)), "bytes_received is -5"),
+    "no time": (changed(spoil("trial", "tcp", "window", "duration_s", to=0)), "a time in which it counted"),
     "idle for too long": (changed(spoil("trial", "tcp", "window", "router_cpu", "idle_s", to=1e6)), "CPUs were idle"),
-    "no CPU": (changed(spoil("trial", "tcp", "window", "tester_cpu", "cpus", to=[])), "for no time at all"),
-    "no such proof": (changed(spoil("trial", "proof", to=999)), "names proof 999, which is not there"),
-    "twice": (changed(lambda whole: whole["trials"].append(whole["trials"][0])), "two trials have the same place"),
-    "no date": (changed(spoil("run", "started_at", to="<script>")), "began at no time"),
-    "a date without a zone": (changed(spoil("run", "started_at", to="2025-03-14")), "began at no time"),
+    "no CPU": (changed(spoil("trial", "tcp", "window", "tester_cpu", "cpus", to=[])), "a CPU was observed for 0 s"),
+    "TCP for no time": (changed(spoil("trial", "tcp", "duration_s", to=0)), "it took 0 s"),
+    "TCP for a moment": (changed(spoil("trial", "tcp", "duration_s", to=1e-300)), "duration_s is 1e-300"),
+    "a CPU for a moment": (changed(spoil("trial", "tcp", "window", "tester_cpu", "wall_s", to=1e-300)), "wall_s is"),
+    "a moment's ping": (changed(spoil("trial", "tcp", "sender", to={"busy_s": 1, "receiver_window_s": 0,
+                        "send_buffer_s": 0, "rtt_ms": 1e-300})), "rtt_ms is 1e-300"),
+    "a huge payload": (changed(spoil("trial", "spec", "payload_bytes", to=10**18)), "payload_bytes is 1e+18"),
+    "a huge number": (changed(spoil("trial", "spec", "sequence", to=2**62)), "sequence is 4.61169e+18"),
+    "the year 9999": (changed(spoil("run", "started_at", to="9999-12-31T23:59:59+00:00")), "time of its start"),
+    "an end in the year 1": (changed(spoil("run", "ended_at", to="0001-01-01T00:00:00+00:00")), "time of its end"),
+    "an end in 9999": (changed(spoil("trial", "ended_at", to="9999-12-31T23:59:59+00:00")), "time of its end"),
+    "a key twice": (PLAIN.replace('"run_id"', '"run_id": "x", "run_id"', 1).encode(), "the key 'run_id' twice"),
+    "too many values": (b'{"format": "tunnelbench-run", "x": [' + b"{}," * 1_500_001 + b"{}]}", "more than 3000000"),
+    "no such proof": (changed(spoil("trial", "proof", to=999)), "names proof 999, which"),
+    "twice": (changed(lambda whole: whole["trials"].append(whole["trials"][0])), "have the same sequence number"),
+    "no date": (changed(spoil("run", "started_at", to="<script>")), "has no valid time"),
+    "a date without a zone": (changed(spoil("run", "started_at", to="2025-03-14")), "has no valid time"),
 }  # fmt: skip
 
 

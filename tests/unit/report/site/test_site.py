@@ -18,8 +18,8 @@ from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.report.exchange import export, read
 from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.schema import schema
-from tunnelbench.report.site.gather import slug
-from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page, summary
+from tunnelbench.report.site.gather import gathered, slug
+from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page
 from tunnelbench.report.text import one_line
 
 STARTED_AT = "2025-03-14T09:26:53+00:00"
@@ -30,10 +30,10 @@ def site(
 ) -> dict[str, str]:
     """All files of a site, by path."""
     found = [read(export(run, records, make_speeds()).text.encode()) for run, records in runs]
-    pages = {summary(each).entry.page: run_page(each) for each in found}
-    pages |= {summary(each).entry.data: "{}" for each in found}
+    pages = {gathered(each).entry.page: run_page(each) for each in found}
+    pages |= {gathered(each).entry.data: "{}" for each in found}
     references = [read_reference(name) for name in reference_names()]
-    return pages | dict(other_pages([summary(each) for each in found], references, given or {}))
+    return pages | dict(other_pages([gathered(each) for each in found], references, given or {}))
 
 
 def with_board(board: str, plan_title: str = "What this machine can do") -> tuple[RunRecord, tuple[TrialRecord, ...]]:
@@ -96,12 +96,78 @@ def test_every_page_links_to_the_index_and_to_the_methodology(pages: dict[str, s
             assert {"index.html", "methodology.html"} <= leads, name
 
 
+def overviews(page: str) -> dict[str, list[list[str]]]:
+    """The rows of both tables of devices, as text: with and without encryption."""
+    encrypted, _, plain = page.partition('id="plain"')
+    return {"encrypted": Page(encrypted).rows, "plain": Page(plain.partition("</table>")[0]).rows}
+
+
 def test_the_index_has_devices_by_tunnels_with_runs_first(pages: dict[str, str]) -> None:
-    header, first, second, *_ = Page(pages["index.html"]).rows
-    assert header[:4] == ["Device", "none", "openvpn", "wireguard"]
-    assert first[0] == "Box 1"
-    assert second[0] == "Box 2"
+    header, first, second, *_ = overviews(pages["index.html"])["encrypted"]
+    assert header[:3] == ["Device", "wireguard", "openvpn"]
+    assert "none" not in header
+    assert (first[0], second[0]) == ("Box 1", "Box 2")
+    assert first[2].startswith("≥ 2")
+    header, first, *_ = overviews(pages["index.html"])["plain"]
+    assert header[1] == "none"
     assert float(first[1]) == pytest.approx(2420, rel=0.05)
+
+
+def test_no_tunnel_without_encryption_stands_for_its_family(pages: dict[str, str]) -> None:
+    cells = {}
+    for group, (header, *rows) in overviews(pages["index.html"]).items():
+        (row,) = [row for row in rows if row[0] == "TP-Link TL-WR841N v8"]
+        cells[group] = {name: text for name, text in zip(header, row, strict=True) if text.strip()}
+    assert {name: cells["encrypted"][name] for name in ("openvpn", "tinc")} == {"openvpn": "17.9", "tinc": "15.9"}
+    assert cells["plain"]["openvpn"] == "42.8"
+    assert {"gre", "ipip", "l2tpv2-ppp", "none"} <= cells["plain"].keys()
+    assert cells["encrypted"].keys().isdisjoint({"gre", "ipip", "l2tpv2-ppp", "none"})
+
+
+def test_the_chart_of_the_index_has_a_dot_for_each_encrypted_figure(pages: dict[str, str]) -> None:
+    index = pages["index.html"]
+    header, *rows = overviews(index)["encrypted"]
+    figures = [text for row in rows for text in row[1 : header.index("CPU")] if text.strip()]
+    titles = re.findall(r"<circle [^>]*><title>([^<]*)</title>", index)
+    assert len(titles) == len(figures) > 100
+    assert "TP-Link TL-WR841N v8: 17.9 Mbit/s (openvpn BF-CBC SHA1, wr841n-2014)" in titles
+    assert index.count('class="ring"') == sum(text.strip().endswith("*") for text in figures)
+
+
+def test_a_device_has_the_cpu_that_its_name_states(pages: dict[str, str]) -> None:
+    every = json.loads(pages["index.json"])["devices"]
+    devices = {device["name"]: device["cpu"] for device in every if device["references"]}
+    assert devices["OpenWrt One / MT7981"] == "MT7981"
+    assert devices["Raspberry Pi 5 / BCM2712*"] == "BCM2712"
+    assert devices["Intel N100"] == "Intel N100"
+    assert devices["TL-WR841N/ND v9"] is None
+    assert [name for name, cpu in devices.items() if cpu is None and " / " in name] == []
+    assert sum(cpu is None for cpu in devices.values()) == 6
+
+
+def test_two_devices_side_by_side_have_their_own_figures(pages: dict[str, str]) -> None:
+    text = pages["compare.html"]
+    data = json.loads(re.findall(r'id="devices-data">(.*?)</script>', text)[0])
+    (device,) = [each for each in data if each["name"] == "TP-Link TL-WR841N v8"]
+    figures = {tuple(each[:5]): each[5] for each in device["figures"]}
+    assert figures["encrypted", "openvpn", "openvpn BF-CBC SHA1", "1448", "in"] == "17.9"
+    assert figures["plain", "openvpn", "openvpn none none", "1448", "in"] == "42.8"
+    assert figures["unknown", "gre", "gre", "1448", "in"] == "92.7"
+    assert device["facts"]["CPU"] == "Atheros AR9341 MIPS 74Kc 535 MHz"
+    assert {each["page"] for each in data} <= pages.keys()
+
+
+def test_the_page_of_two_devices_has_a_bounded_number_of_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelbench.report.site.side_by_side.MOST_FIGURES", 50)
+    pages = site()
+    data = json.loads(re.findall(r'id="devices-data">(.*?)</script>', pages["compare.html"])[0])
+    assert 1 < sum(len(device["figures"]) for device in data) <= 50
+    compared = {device["page"] for device in data}
+    others = {path for path in pages if path.startswith("devices/")} - compared
+    said, *_ = re.findall(r"This page has no room for the figures of these devices: (.*)", pages["compare.html"])
+    assert set(re.findall(r'href="([^"]*)"', said)) == others != set()
+    for path in compared | others:
+        assert ("Compare with another device" in pages[path]) is (path in compared)
 
 
 def test_the_device_is_what_was_under_test_and_not_what_drove_it() -> None:
@@ -117,14 +183,15 @@ def test_the_device_is_what_was_under_test_and_not_what_drove_it() -> None:
     box = own["Small Box"]
     known = ("cpu", "cpus", "memory_mib", "price", "watts")
     assert [box[name] for name in known] == ["MIPS", 1, 32, "19 EUR", "2 W"]
-    cells = {row[0]: row[1] for row in Page(found["index.html"]).rows if row and row[0] in own}
+    cells = {row[0]: row[1] for row in overviews(found["index.html"])["plain"] if row and row[0] in own}
     assert [name for name, cell in cells.items() if "*" in cell] == ["max of QEMU 7.2 (inside a guest, emulated)"]
 
 
 def test_what_was_taken_on_the_device_itself_is_marked_and_gives_way_to_what_was_not(pages: dict[str, str]) -> None:
-    rows = {row[0]: row for row in Page(pages["index.html"]).rows}
-    assert rows["Raspberry Pi Model B / BCM2835"][3] == "16.1*"
-    assert rows["TP-Link TL-WR841N v8"][1] == "94.2"
+    found = overviews(pages["index.html"])
+    encrypted, plain = ({row[0]: row for row in rows} for rows in found.values())
+    assert encrypted["Raspberry Pi Model B / BCM2835"][1] == "16.1*"
+    assert plain["TP-Link TL-WR841N v8"][1] == "94.2"
 
 
 def test_a_device_has_what_is_given_of_it_and_says_what_is_not(pages: dict[str, str]) -> None:
@@ -136,7 +203,7 @@ def test_a_device_has_what_is_given_of_it_and_says_what_is_not(pages: dict[str, 
 
 def test_a_published_figure_has_no_digit_more_than_was_published(pages: dict[str, str]) -> None:
     rows = Page(pages[f"devices/{slug('TL-WR841N/ND v9')}.html"]).rows
-    assert next(row[4] for row in rows[1:] if row[0].startswith("fastd null")) == "35.5"
+    assert next(row[5] for row in rows[1:] if row[0].startswith("fastd null")) == "35.5"
 
 
 @pytest.mark.parametrize("name", reference_names())
@@ -160,11 +227,12 @@ def test_the_index_for_programs_is_what_its_schema_says(pages: dict[str, str]) -
 def test_without_javascript_nothing_is_hidden_but_the_controls(pages: dict[str, str]) -> None:
     hidden = {tag for tag, attrs in Page(pages["index.html"]).elements if "hidden" in attrs}
     assert hidden == {"form"}
+    assert "needs JavaScript" in Page(pages["compare.html"]).text
 
 
 def test_a_site_without_runs_has_the_published_results() -> None:
     page = Page(site()["index.html"])
-    assert "There are none yet." in page.text
+    assert "There are no runs yet." in page.text
     assert "TP-Link TL-WR841N v8" in page.text
 
 
@@ -195,6 +263,6 @@ def test_names_that_look_alike_have_pages_of_their_own() -> None:
 
 def test_the_methodology_is_the_document_with_its_anchors() -> None:
     text = methodology_html()
-    assert 'id="what-a-trial-is-worth"' in text
+    assert 'id="classes-of-trials"' in text
     assert "<table>" in text
     assert all(href.startswith("#") for href in re.findall(r'href="([^"]*)"', text))

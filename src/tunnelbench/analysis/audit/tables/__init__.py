@@ -1,4 +1,4 @@
-"""Tables out of text: one module a format."""
+"""Tables of a text, with one module for each format."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from tunnelbench.analysis.audit.tables import csv, html, markdown, textile
-from tunnelbench.analysis.audit.tables.table import Table
+from tunnelbench.analysis.audit.tables.table import PublishedTable
 from tunnelbench.model.errors import WrongInput
 
-READERS: Mapping[str, Callable[[str], list[Table]]] = {
+READERS: Mapping[str, Callable[[str], list[PublishedTable]]] = {
     "csv": csv.read,
     "html": html.read,
     "markdown": markdown.read,
@@ -20,20 +20,20 @@ _HTML = re.compile(r"<table[\s>]", re.IGNORECASE)
 _TEXTILE = re.compile(r"^\|(?:_|[/\\]\d+|[<>=^~])+\.", re.MULTILINE)
 
 
-def read(text: str, format_name: str | None = None) -> list[Table]:
-    """The tables of a text, in its order; by its looks where no format is named.
+def read(text: str, format_name: str | None = None) -> list[PublishedTable]:
+    """Return the tables of a text in order; without a format name the format is detected.
 
-    WrongInput, with one sentence, where there is none or where one is larger than any table of results.
+    Raises WrongInput if there is no table, or if a table is too large.
     """
     name = format_name or looks_like(text)
     tables = [table for table in READERS[name](text) if table.rows]
     if not tables:
-        raise WrongInput(f"there is no {name} table in it", "say what it is: --input csv|html|markdown|textile")
+        raise WrongInput(f"contains no {name} table", "name the format: --input csv|html|markdown|textile")
     return tables
 
 
 def looks_like(text: str) -> str:
-    """The format that a text is most likely in."""
+    """Return the most likely format of a text."""
     if _HTML.search(text):
         return "html"
     if _TEXTILE.search(text):

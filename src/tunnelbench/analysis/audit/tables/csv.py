@@ -1,4 +1,4 @@
-"""Values parted by commas, semicolons, tabs or bars (RFC 4180 and what spreadsheets make of it)."""
+"""Values separated by commas, semicolons, tabs or bars (RFC 4180 and the variants of spreadsheets)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import io
 import itertools
 from collections import Counter
 
-from tunnelbench.analysis.audit.tables.table import MOST_ROWS, Table, table_row, too_large
+from tunnelbench.analysis.audit.tables.table import MOST_TABLE_ROWS, PublishedTable, table_row, too_large
 from tunnelbench.model.errors import WrongInput
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLED_LINES = 50
 
 
-def read(text: str) -> list[Table]:
-    """One table; lines that begin with # before it are remarks."""
+def read(text: str) -> list[PublishedTable]:
+    """Return the table; lines before it that begin with # are ignored."""
     lines = text.splitlines(keepends=True)
     skipped = len(list(itertools.takewhile(lambda line: line.startswith("#") or not line.strip(), lines)))
     body = "".join(lines[skipped:])
@@ -29,15 +29,15 @@ def read(text: str) -> list[Table]:
             if any(cell.strip() for cell in cells):
                 rows.append(table_row(before + 1, cells))
             before = skipped + reader.line_num
-            if len(rows) > MOST_ROWS:
-                raise too_large(before, f"over {MOST_ROWS} rows")
+            if len(rows) > MOST_TABLE_ROWS:
+                raise too_large(before, f"over {MOST_TABLE_ROWS} rows")
     except csv.Error as error:
         raise WrongInput(f"line {before + 1}: not CSV: {error}", "a quotation mark may be open") from None
-    return [Table(tuple(rows))]
+    return [PublishedTable(tuple(rows))]
 
 
 def _delimiter(text: str) -> str:
-    """The one that gives most lines the same number of columns, and the most of these."""
+    """Return the delimiter that gives most lines the same number of columns, and then the most columns."""
 
     def merit(delimiter: str) -> tuple[int, int]:
         sample = itertools.islice(io.StringIO(text, newline=""), SAMPLED_LINES)

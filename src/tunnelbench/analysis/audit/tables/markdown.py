@@ -1,10 +1,10 @@
-"""Tables as GitHub draws them: a line of headings, a line of dashes, a line a row."""
+"""Tables of GitHub's Markdown: a line of headings, a line of dashes, and a line for each row."""
 
 from __future__ import annotations
 
 import re
 
-from tunnelbench.analysis.audit.tables.table import Table, TableRow, table_row
+from tunnelbench.analysis.audit.tables.table import PublishedTable, TextRow, table_row
 
 _BAR = re.compile(r"(?<!\\)\|")
 _MARKUP = re.compile(r"<br\s*/?>|</?[a-z][^<>]*>|\*\*|`", re.IGNORECASE)
@@ -13,13 +13,13 @@ _DASHES = re.compile(r":?-{2,}:?")
 
 
 def is_rule(line: str) -> bool:
-    """Whether a line is the one of dashes below the headings."""
+    """Return True if a line is the line of dashes below the headings."""
     cells = line.strip().removeprefix("|").removesuffix("|").split("|")
     return "|" in line and all(_DASHES.fullmatch(cell.strip()) for cell in cells)
 
 
-def read(text: str) -> list[Table]:
-    """Every table of the page."""
+def read(text: str) -> list[PublishedTable]:
+    """Return every table of the page."""
     lines = text.splitlines()
     tables = []
     number = 1
@@ -30,12 +30,12 @@ def read(text: str) -> list[Table]:
             while number < len(lines) and "|" in lines[number]:
                 rows.append(_row(number + 1, lines[number]))
                 number += 1
-            tables.append(Table(tuple(rows)))
+            tables.append(PublishedTable(tuple(rows)))
         number += 1
     return tables
 
 
-def _row(line: int, text: str) -> TableRow:
+def _row(line: int, text: str) -> TextRow:
     inner = text.strip().removeprefix("|")
     cells = _BAR.split(inner)
     if inner.endswith("|"):

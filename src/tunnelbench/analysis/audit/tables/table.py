@@ -1,4 +1,4 @@
-"""What the readers make: rows of text cells, each with the line on which it begins."""
+"""Tables of text cells, with the line on which each row begins."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from dataclasses import dataclass, field
 
 from tunnelbench.model.errors import WrongInput
 
-MOST_COLUMNS = 500
-MOST_ROWS = 10_000
-LONGEST_CELL = 10_000
-"""Characters. A table of results stays far below each of these; what does not is another thing, or a trap."""
+MOST_TABLE_COLUMNS = 500
+MOST_TABLE_ROWS = 10_000
+LONGEST_TABLE_CELL = 10_000
+"""Limits of columns, rows and characters in a cell. Tables of results are far smaller; they stop hostile input."""
 
 
 @dataclass(frozen=True)
-class TableRow:
-    """Cells as text."""
+class TextRow:
+    """Cells of a row as text."""
 
     line: int
-    """In the file, from 1."""
+    """Line of the file, from 1."""
     cells: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table whose headings are still among its rows."""
+class PublishedTable:
+    """A table whose rows include its headings."""
 
-    rows: tuple[TableRow, ...]
+    rows: tuple[TextRow, ...]
 
 
 @dataclass
 class Grid:
-    """Collects cells; one that spans rows or columns fills all its places."""
+    """A table under construction; a cell that spans rows or columns fills all of them."""
 
-    rows: list[TableRow] = field(default_factory=list)
+    rows: list[TextRow] = field(default_factory=list)
     _reaching_down: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """By column: a cell's text, and how many further rows it fills."""
+    """Text of a cell by column, and the number of further rows that it fills."""
 
     def add(self, line: int, cells: Iterable[tuple[str, int, int]]) -> None:
-        """A row of text, columns spanned, rows spanned; WrongInput where it is too large for a table of results."""
+        """Add a row, given as text, spanned columns and spanned rows. Raises WrongInput if the table is too large."""
         placed: list[str] = []
         for text, across, down in cells:
             self._fill(placed)
@@ -49,11 +49,11 @@ class Grid:
                 placed.append(text)
         self._fill(placed)
         self.rows.append(table_row(line, placed))
-        if len(self.rows) > MOST_ROWS:
-            raise too_large(line, f"over {MOST_ROWS} rows")
+        if len(self.rows) > MOST_TABLE_ROWS:
+            raise too_large(line, f"over {MOST_TABLE_ROWS} rows")
 
     def _fill(self, placed: list[str]) -> None:
-        """Put what reaches down from above into the places that come next."""
+        """Fill the next places with cells that span down from rows above."""
         while len(placed) in self._reaching_down:
             column = len(placed)
             text, left = self._reaching_down.pop(column)
@@ -62,20 +62,20 @@ class Grid:
             placed.append(text)
 
 
-def table_row(line: int, cells: Sequence[str]) -> TableRow:
-    """A row; WrongInput where it is too large for one."""
+def table_row(line: int, cells: Sequence[str]) -> TextRow:
+    """Return a row; raises WrongInput if it is too large."""
     checked_size(line, cells)
-    if any(len(cell) > LONGEST_CELL for cell in cells):
-        raise too_large(line, f"a cell of over {LONGEST_CELL} characters")
-    return TableRow(line, tuple(" ".join(cell.split()) for cell in cells))
+    if any(len(cell) > LONGEST_TABLE_CELL for cell in cells):
+        raise too_large(line, f"a cell of over {LONGEST_TABLE_CELL} characters")
+    return TextRow(line, tuple(" ".join(cell.split()) for cell in cells))
 
 
 def checked_size(line: int, cells: Sequence[str]) -> None:
-    """WrongInput where there are more columns than a table of results has."""
-    if len(cells) > MOST_COLUMNS:
-        raise too_large(line, f"over {MOST_COLUMNS} columns")
+    """Raise WrongInput if there are too many columns."""
+    if len(cells) > MOST_TABLE_COLUMNS:
+        raise too_large(line, f"over {MOST_TABLE_COLUMNS} columns")
 
 
 def too_large(line: int, what: str) -> WrongInput:
-    """What to say of a table that is none."""
-    return WrongInput(f"line {line}: {what}, which no table of results has", "audit the part that holds the figures")
+    """Return the error for a table that is too large."""
+    return WrongInput(f"line {line}: {what}, too large for a table of results", "audit the part that holds the figures")

@@ -1,22 +1,22 @@
-"""Tables as Redmine draws them: a row begins and ends with a bar, a cell may hold line breaks and span rows."""
+"""Tables of Redmine's Textile: a row begins and ends with a bar; cells may contain line breaks and span rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from tunnelbench.analysis.audit.tables.table import Grid, Table, checked_size
+from tunnelbench.analysis.audit.tables.table import Grid, PublishedTable, checked_size
 
 _ATTRIBUTES = re.compile(r"\s*(?:_|[/\\]\d{1,4}|[<>=^~-]|\([^)]*\)|\{[^}]*\}|\[[^\]]*\])+\.\s?")
 _SPAN = re.compile(r"([/\\])(\d+)")
 _PHRASE = re.compile(r"(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)")
 _REFERENCE = re.compile(r"&#(\d{1,7});")
 LONGEST_ROW_LINES = 50
-"""A row that has not ended by then was no row."""
+"""Longest row [lines]; text that does not end by then is not a row."""
 
 
-def read(text: str) -> list[Table]:
-    """Every table of the page."""
+def read(text: str) -> list[PublishedTable]:
+    """Return every table of the page."""
     lines = text.splitlines()
     tables: list[Grid] = []
     number, was_row = 0, False
@@ -31,11 +31,11 @@ def read(text: str) -> list[Table]:
         tables[-1].add(number + 1, _cells(number + 1, "\n".join(lines[number : end + 1])))
         was_row = True
         number = end + 1
-    return [Table(tuple(grid.rows)) for grid in tables]
+    return [PublishedTable(tuple(grid.rows)) for grid in tables]
 
 
 def _end_of_row(lines: list[str], start: int) -> int | None:
-    """The line on which a row ends; None: it does not."""
+    """Return the line on which a row ends; None: the text is not a row."""
     for number in range(start, min(len(lines), start + LONGEST_ROW_LINES)):
         if number > start and (lines[number].startswith("|") or not lines[number].strip()):
             return None

@@ -1,0 +1,220 @@
+"""Answer of a run: which tunnel the router should run, what it carries, and what that costs.
+
+The first screen, the page, the site and the JSON all print this answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tunnelbench.analysis.advice import TARGET_RULE, Advice
+from tunnelbench.analysis.answer import commands
+from tunnelbench.analysis.answer.advice import short_advice
+from tunnelbench.analysis.answer.commands import Command
+from tunnelbench.analysis.answer.comparison import (
+    DirectionComparison,
+    carries_more_udp,
+    claim,
+    compare,
+    cpu_factors,
+    is_cheaper,
+)
+from tunnelbench.analysis.answer.doubts import doubts
+from tunnelbench.analysis.answer.figures import shown_figures
+from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer, tunnel_answers
+from tunnelbench.analysis.answer.udp import UdpAnswer, udp_answers
+from tunnelbench.analysis.answer.warnings import AnswerWarning, answer_warnings
+from tunnelbench.analysis.answer.words import carried, cpu_taken, cpu_times, joined, thousands
+from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
+from tunnelbench.analysis.number_format import significant
+from tunnelbench.analysis.soak import SoakSummary, in_words
+from tunnelbench.analysis.summary import Row
+from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
+from tunnelbench.model.result import RunRecord, TrialRecord
+
+NO_TRIAL = "No trial of this run counts."
+NO_ENCRYPTED = "No encrypted tunnel has figures that count, so none is recommended."
+ONLY_THIS_MACHINE = "The figures apply to this machine only, not to a device."
+COMPARE_ONLY = "Compare tunnels only: the figures apply to this machine, not to a device."
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of a run."""
+
+    verdict: tuple[str, ...]
+    """Sentences, the result first."""
+    recommended: str | None
+    """Name of the recommended tunnel; None: no tunnel can be recommended."""
+    comparisons: tuple[DirectionComparison, ...]
+    """Comparison by direction of the first tunnel with the others that could be recommended.
+
+    TCP is compared by the CPU time at REFERENCE_MBPS, UDP by the packet rate. Empty: there is no other tunnel.
+    """
+    is_nearly_all_doubtful: bool
+    """True if nearly all tunnels have doubtful figures. The verdict states that once, and no tunnel has a mark."""
+    scope: str
+    """Sentence on the machines that the figures apply to; empty if there are none, or the router is a machine alone."""
+    tunnels: tuple[TunnelAnswer, ...]
+    """Figures of TCP by tunnel, the best one first, the baseline last."""
+    udp: tuple[UdpAnswer, ...]
+    """Figures of UDP by tunnel, the best one first, the baseline last."""
+    warnings: tuple[AnswerWarning, ...]
+    """At most four warnings, the most important first."""
+    advice: tuple[str, ...]
+    """At most five sentences, the largest effect first."""
+    next_commands: tuple[Command, ...]
+    """Commands that help next, the most useful first."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a run that its answer is made from."""
+
+    run: RunRecord
+    records: Sequence[TrialRecord]
+    rows: Sequence[Row]
+    udp_rows: Sequence[UdpRow] = ()
+    soaks: Sequence[SoakSummary] = ()
+    speeds: Sequence[CipherSpeed] = ()
+    advice: Sequence[Advice] = ()
+    """Advice about the target, and all other advice."""
+    target_mbps: float | None = None
+    """Throughput that the router should carry [Mbit/s]; None: not given."""
+
+
+def answer(results: Results, *, is_shared: bool, allow_plaintext: bool = False) -> Answer:
+    """Return the answer. Set `is_shared` if the router is not a machine of its own.
+
+    A tunnel that does not encrypt is recommended only with `allow_plaintext`.
+    """
+    tunnels = tunnel_answers(results.rows, allow_plaintext=allow_plaintext)
+    udp = udp_answers(results.udp_rows, allow_plaintext=allow_plaintext)
+    eligible = [each for each in tunnels if _is_eligible(each, allow_plaintext) and each.mean_cpu_share is not None]
+    eligible_udp = [each for each in udp if _is_eligible(each, allow_plaintext) and each.mean_pps is not None]
+    targets = [each for each in results.advice if each.rule == TARGET_RULE]
+    compared = compare(eligible[0], eligible[1:], is_cheaper) if eligible else ()
+    compared_udp = compare(eligible_udp[0], eligible_udp[1:], carries_more_udp) if eligible_udp else ()
+    shown = shown_figures(results.rows, results.udp_rows)
+    doubt = doubts(shown)
+    verdict = [
+        *(
+            _target(targets, results.target_mbps, allow_plaintext)
+            if targets
+            else _cheapest(eligible, tunnels, compared, allow_plaintext)
+        ),
+        *_fastest(eligible_udp, udp, compared_udp, allow_plaintext),
+        *_soaked(results.soaks),
+        *_fastest_cipher(() if tunnels or udp else results.speeds),
+    ]
+    if doubt.is_nearly_everywhere:
+        verdict.insert(1, doubt.sentence)
+    cheapest, fastest = ([each.name for each in group] for group in (eligible, eligible_udp))
+    names = [each.tunnel for each in targets[-1:]] or cheapest or fastest
+    warnings, helpful = answer_warnings(results.run, results.records, shown, doubt, is_shared=is_shared)
+    has_figures = bool(shown.rows or results.soaks or results.speeds)
+    return Answer(
+        verdict=tuple(dict.fromkeys(verdict)) or (NO_TRIAL,),
+        recommended=names[0] or None if names else None,
+        comparisons=compared or compared_udp,
+        is_nearly_all_doubtful=doubt.is_nearly_everywhere,
+        scope=(COMPARE_ONLY if shown.rows else ONLY_THIS_MACHINE) if is_shared and has_figures else "",
+        tunnels=tunnels,
+        udp=udp,
+        warnings=warnings,
+        advice=short_advice(tunnels, allow_plaintext=allow_plaintext),
+        next_commands=(*helpful, commands.every_figure(results.run), commands.charts(results.run)),
+    )
+
+
+def _is_eligible(tunnel: TunnelAnswer | UdpAnswer, allow_plaintext: bool) -> bool:
+    return not tunnel.tunnel.is_baseline and (tunnel.is_encrypted is True or allow_plaintext)
+
+
+def _target(advice: Sequence[Advice], target_mbps: float | None, allow_plaintext: bool) -> Iterator[str]:
+    """Return the advice on the most headroom; without it, state that no tunnel was shown to carry the target."""
+    if advice[-1].tunnel:
+        yield advice[-1].text
+        return
+    yield f"No {_kind(allow_plaintext)} was shown to carry {target_mbps:g} Mbit/s in both directions."
+
+
+def _cheapest(
+    eligible: Sequence[TunnelAnswer],
+    tunnels: Sequence[TunnelAnswer],
+    compared: Sequence[DirectionComparison],
+    allow_plaintext: bool,
+) -> Iterator[str]:
+    """Name the tunnel that takes the least CPU time for 100 Mbit/s, with its figures, and the next one."""
+    if not any(tunnel.has_figures for tunnel in tunnels):
+        return
+    if not eligible:
+        yield NO_ENCRYPTED
+        return
+    best, *others = eligible
+    if others:
+        is_single = max(tunnel.repeats for tunnel in eligible) == 1
+        group = f"{len(eligible)} {_kind(allow_plaintext)}s"
+        yield claim(best.name, "takes the least CPU", "takes less", group, compared, is_single=is_single)
+    else:
+        yield f"{best.name} is the only {_kind(allow_plaintext)} with figures."
+    yield f"{best.name} takes {cpu_taken(best)} at {REFERENCE_MBPS:g} Mbit/s."
+    if rates := carried(best):
+        yield f"{best.name} carries {rates}."
+    if others and (factors := cpu_factors(best, others[0])):
+        yield f"{others[0].name} is second by its medians: it takes {cpu_times(factors)}."
+
+
+def _kind(allow_plaintext: bool) -> str:
+    return "tunnel" if allow_plaintext else "encrypted tunnel"
+
+
+def _fastest(
+    eligible: Sequence[UdpAnswer],
+    udp: Sequence[UdpAnswer],
+    compared: Sequence[DirectionComparison],
+    allow_plaintext: bool,
+) -> Iterator[str]:
+    """Name the tunnel that carries the most small UDP packets, with its rates."""
+    if not any(answer.mean_pps for answer in udp):
+        return
+    if not eligible:
+        yield NO_ENCRYPTED
+        return
+    best, *others = eligible
+    size = f"UDP packets of {best.payload_bytes} bytes" if best.payload_bytes else "UDP packets of mixed sizes"
+    if others:
+        every = [way.rate_pps.count for each in eligible for way in each.directions.values() if way.rate_pps]
+        group = f"{len(eligible)} {_kind(allow_plaintext)}s"
+        does = f"carries the most {size}"
+        yield claim(best.name, does, "carries more", group, compared, is_single=max(every) == 1)
+    else:
+        yield f"{best.name} is the only {_kind(allow_plaintext)} with figures of UDP."
+    rates: dict[str, list[str]] = {}
+    for way, found in best.directions.items():
+        if found.rate_pps:
+            own = rates.setdefault("with at most 0.5 % loss" if found.pdr_pps else "at full load", [])
+            unit = " thousand/s" * (not own)
+            own.append(f"{thousands(found.rate_pps, is_lower_bound=found.is_lower_bound)}{unit} {way}")
+    (first, *_), text = rates, "; ".join(f"{loss}, {best.name} carries {joined(own)}" for loss, own in rates.items())
+    yield f"{first.capitalize()}{text[len(first) :]} ({size})."
+
+
+def _soaked(soaks: Sequence[SoakSummary]) -> Iterator[str]:
+    for soak in soaks[:2]:
+        yield f"{soak.spec.tunnel.name} soaked for {in_words(soak)}."
+
+
+def _fastest_cipher(speeds: Sequence[CipherSpeed]) -> Iterator[str]:
+    """Name the fastest algorithm for full packets on one thread."""
+    block = FULL_PACKET_BLOCK_BYTES
+    found = [
+        (speed.bytes_per_s[block], speed.algorithm)
+        for speed in speeds
+        if speed.threads == 1 and speed.acceleration == PLAIN and block in speed.bytes_per_s
+    ]
+    if found:
+        most, name = max(found)
+        yield f"{name} is the fastest algorithm: {significant(most / 1e6, 3)} MB/s with blocks of {block} bytes."

@@ -1,0 +1,91 @@
+"""Command lines that an answer advises."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tunnelbench.model.result import IMPORTED, RunRecord
+from tunnelbench.model.shipped import shipped_plans, shipped_testbeds
+
+DEFAULT_TESTBED = "netns"
+OWN_ROUTER = "root@192.168.1.1"
+"""Example of a router's address; most routers have it when they are new."""
+VIRTUAL_ROUTER = "malta"
+"""Testbed with a virtual router, whose figures are its own."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line that an answer advises."""
+
+    purpose: str
+    """Name in one or two words, such as `Next`."""
+    command: str
+    aim: str = ""
+    """Effect of the command, such as `measure the missing trials`; empty if the purpose says enough."""
+    note: str = ""
+    """Sentence on a part that the reader must replace, or on another way; may be empty."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Options that make a second run of a plan answer more."""
+
+    options: tuple[str, ...]
+    aim: str
+    """Effect of the options, such as `show small differences`."""
+
+
+ROUTER = Change(("--router", OWN_ROUTER), "find the router's own limit")
+
+
+def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> Command:
+    """Return the command that measures the plan of a run again with all changes."""
+    is_on_router = ROUTER in changes
+    on = [] if is_on_router or run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
+    words = [word for change in changes for word in change.options]
+    aim = " and to ".join(change.aim for change in changes)
+    note = ""
+    if is_on_router:
+        is_namespaces = run.testbed_name.startswith(DEFAULT_TESTBED)
+        note = f"Use your router's address{f', or --on {VIRTUAL_ROUTER} (a virtual router)' * is_namespaces}."
+    return Command(purpose, _joined("run", run.plan_name, *on, *words), aim, note)
+
+
+def resume(run: RunRecord) -> Command:
+    return Command("Next", _joined("run", "--resume", run.run_id), "measure the missing trials")
+
+
+def every_figure(run: RunRecord) -> Command:
+    return Command("All figures", _joined("report", run.run_id, "--full"))
+
+
+def charts(run: RunRecord) -> Command:
+    return Command("Charts", _joined("report", run.run_id, "--format", "html", "-o", "run.html"))
+
+
+def doctor(run: RunRecord) -> Command:
+    """Return the command that lists what is missing for the plan and testbed of a run."""
+    on = [] if run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
+    return Command("Next", _joined("doctor", run.plan_name, *on), "list what is missing")
+
+
+def is_resumable(run: RunRecord) -> bool:
+    """Return True if the run was made on this machine."""
+    return run.status != IMPORTED
+
+
+def is_repeatable(run: RunRecord) -> bool:
+    """Return True if this machine has the plan and the testbed of the run under their names."""
+    return is_resumable(run) and has_plan(run) and run.testbed_name in shipped_testbeds()
+
+
+def has_plan(run: RunRecord) -> bool:
+    """Return True if this machine has the plan of the run under its name: the path of another plan is not stored."""
+    return run.plan_name in shipped_plans()
+
+
+def _joined(*words: str) -> str:
+    return shlex.join(("tunnelbench", *words))

@@ -1,0 +1,111 @@
+"""Comparison of the recommended tunnel with the others: only a difference beyond the spreads is a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tunnelbench.analysis.answer.tunnels import TunnelAnswer
+from tunnelbench.analysis.answer.udp import UdpAnswer
+from tunnelbench.analysis.answer.words import joined, named
+from tunnelbench.analysis.statistics import Estimate
+
+AnswerT = TypeVar("AnswerT", TunnelAnswer, UdpAnswer)
+IsBetter = Callable[[AnswerT, AnswerT, str], bool | None]
+"""Function that returns whether the spreads show that a tunnel is better than another in a direction; None: unknown."""
+
+
+@dataclass(frozen=True)
+class DirectionComparison:
+    """Comparison of the recommended tunnel with the other tunnels of its group in one direction."""
+
+    direction: str
+    """`down` or `up`."""
+    is_best: bool
+    """True if the spreads show that the recommended tunnel is better than every other one."""
+    too_close: tuple[str, ...]
+    """Names of the tunnels whose difference from the recommended one the spreads do not show."""
+    better: tuple[str, ...]
+    """Names of the tunnels that the spreads show to be better."""
+
+
+def shows_less(one: Estimate | None, other: Estimate | None) -> bool | None:
+    """Return True if one figure is below another by more than the spreads; None if one is unknown.
+
+    A single trial has no spread and shows no difference.
+    """
+    if one is None or other is None:
+        return None
+    return min(one.count, other.count) > 1 and one.median < other.median and not one.ties_with(other)
+
+
+def is_cheaper(one: TunnelAnswer, other: TunnelAnswer, way: str) -> bool | None:
+    """Return whether a tunnel is shown to take less CPU time than another one in a direction; None if unknown."""
+    return shows_less(one.directions[way].cpu_share, other.directions[way].cpu_share)
+
+
+def cpu_factors(cheap: TunnelAnswer, dear: TunnelAnswer) -> list[tuple[str, float]]:
+    """Return by direction how many times the CPU time of a tunnel another one takes, where the spreads show more."""
+    pairs = [(way, own.cpu_share, dear.directions[way].cpu_share) for way, own in cheap.directions.items()]
+    return [
+        (way, other.median / own.median)
+        for way, own, other in pairs
+        if own and other and own.median > 0 and shows_less(own, other)
+    ]
+
+
+def carries_more_small(one: TunnelAnswer, other: TunnelAnswer, way: str) -> bool | None:
+    """Return whether a tunnel is shown to carry more small packets than another one; None if unknown."""
+    rival = other.directions[way]
+    is_more = shows_less(rival.small_pps, one.directions[way].small_pps)
+    return is_more and not rival.is_small_lower_bound
+
+
+def carries_more_udp(one: UdpAnswer, other: UdpAnswer, way: str) -> bool | None:
+    """Return whether a tunnel is shown to carry more UDP packets than another one; None if unknown."""
+    rival = other.directions[way]
+    is_more = shows_less(rival.rate_pps, one.directions[way].rate_pps)
+    return is_more and not rival.is_lower_bound
+
+
+def compare(best: AnswerT, others: Sequence[AnswerT], is_better: IsBetter[AnswerT]) -> tuple[DirectionComparison, ...]:
+    """Compare a tunnel with the others in each direction in which they were measured."""
+    found = []
+    for way in best.directions:
+        known = [(other.name, is_better(best, other, way), is_better(other, best, way)) for other in others]
+        known = [each for each in known if each[1] is not None]
+        if known:
+            close = tuple(name for name, is_best, is_beaten in known if not is_best and not is_beaten)
+            better = tuple(name for name, _, is_beaten in known if is_beaten)
+            found.append(DirectionComparison(way, not (close or better), close, better))
+    return tuple(found)
+
+
+def claim(name: str, does: str, less: str, group: str, found: Sequence[DirectionComparison], *, is_single: bool) -> str:
+    """Return the sentence that names the best tunnel, and no more than the comparison shows.
+
+    `does` is what the best tunnel does, such as `takes the least CPU`; `less` is what a better tunnel does, such as
+    `takes less`. Set `is_single` if there are only single trials, which show no difference.
+    """
+    won = [each.direction for each in found if each.is_best]
+    if is_single:
+        return f"{name} probably {does} of {group}; single trials show no difference."
+    if not won:
+        head = f"{name} probably {does} of {group}"
+    elif len(won) > 1:
+        head = f"{name} {does} of {group}, {joined(won)}"
+    else:
+        head = f"{name} {does} {won[0]} of {group}"
+    return "; ".join([head, *_not_won([each for each in found if not each.is_best], less)]) + "."
+
+
+def _not_won(found: Sequence[DirectionComparison], less: str) -> Iterator[str]:
+    """Yield what is known about each direction without a clear result; equal directions once."""
+    ways: dict[str, list[str]] = {}
+    for each in found:
+        parts = [f"{joined(named(each.better))} {less}"] if each.better else []
+        parts += [f"{joined(['it', *named(each.too_close)])} are too close to call"] if each.too_close else []
+        ways.setdefault(" and ".join(parts), []).append(each.direction)
+    for text, own in ways.items():
+        yield f"{joined(own)}, {text}"

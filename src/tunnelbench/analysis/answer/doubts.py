@@ -1,0 +1,76 @@
+"""Doubts about the figures of an answer, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tunnelbench.analysis.answer.figures import ShownFigures
+from tunnelbench.analysis.answer.words import joined, named
+from tunnelbench.analysis.summary import TrialClass
+
+NEARLY_ALL = 0.75
+"""Share of the tunnels from which a mark at each of them distinguishes nothing."""
+
+CHECKS_IN_WORDS = {
+    "acks": "acknowledgements went past the path",
+    "clock": "the clock was set",
+    "copies": "packets were copied",
+    "cpu-quota": "a CPU quota stopped programs",
+    "foreign-load": "background load took CPU time",
+    "guest-cpus": "the guest waited for CPU time",
+    "merged-frames": "frames were merged",
+    "not-begun": "the load of a trial was unknown",
+    "offered": "the sender offered too little",
+    "offloads": "an offload was on",
+    "outer-protocol-in-trial": "data went past the tunnel",
+    "packet-count": "packet counts disagree",
+    "packet-rate": "packet counts and payload disagree",
+    "payload": "the payload of a packet is unknown",
+    "physical-limit": "the figure is above the limit of the line",
+    "receiver-drops": "the testers dropped packets",
+    "restart": "the tunnel restarted",
+    "retransmits": "packets were lost without a counter",
+    "router-cpu": "router and testers shared a CPU",
+    "router-losses": "packets vanished in the router",
+    "router-queues": "a queue of the router was the limit",
+    "router-setup": "the setup of the router was wrong",
+    "search": "a search ran out of time",
+    "sender": "the sender was idle",
+    "sharing": "a parallel tunnel carried no packets",
+    "stalls": "the traffic stalled",
+    "steal": "the hypervisor took CPU time",
+    "tester-limited": "the testers were nearly the limit",
+    "versions": "a program changed its version",
+}
+"""Event that a check found, by the name of the check."""
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """Doubts about the figures of a run."""
+
+    sentence: str
+    """Number of doubtful figures, and the events; empty if there are none."""
+    is_nearly_everywhere: bool
+    """True if nearly all tunnels have doubtful figures."""
+
+
+def in_words(check: str) -> str:
+    return CHECKS_IN_WORDS.get(check, f"the check {check} failed")
+
+
+def doubts(shown: ShownFigures) -> Doubts:
+    """Return the doubts about figures, without those of void trials and of the testers' limit."""
+    found = shown.where(lambda row: bool(row.doubtful_checks and row.classes[TrialClass.DOUBTFUL]))
+    rows = found.rows
+    if not rows:
+        return Doubts("", is_nearly_everywhere=False)
+    numbers = Counter(name for row in rows for name in row.doubtful_checks)
+    events = named([f"{in_words(name)} ({number})" for name, number in numbers.most_common()])
+    verb = "is" if len(rows) == 1 else "are"
+    tunnels, doubtful = ({row.tunnel.name for row in each} for each in (shown.rows, rows))
+    return Doubts(
+        f"{found.count_of(shown)} {verb} doubtful: {joined(events)}.",
+        is_nearly_everywhere=len(doubtful) >= NEARLY_ALL * len(tunnels),
+    )

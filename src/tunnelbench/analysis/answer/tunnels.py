@@ -1,0 +1,194 @@
+"""Figures of each tunnel with large and with small packets, one object for each tunnel, the best tunnel first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.analysis.summary import Row, TrialClass, TunnelRow
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES
+from tunnelbench.model.plan import Direction, TunnelSpec
+
+REFERENCE_MBPS = 100.0
+"""Throughput at which the CPU time of tunnels is compared [Mbit/s]."""
+
+UNCOUNTED = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP)
+"""Classes of trials that have no figure, or whose figures are not used."""
+
+
+@dataclass(frozen=True)
+class DirectionAnswer:
+    """Figures of one tunnel in one direction; None: not measured."""
+
+    throughput_bps: Estimate | None = None
+    """TCP payload with large packets [bit/s]."""
+    is_lower_bound: bool = False
+    """True if the testers or the plan, not the router, limited the throughput: the router can carry more."""
+    cpu_share: Estimate | None = None
+    """Share of one CPU of the router that REFERENCE_MBPS take with large packets."""
+    is_cpu_measured: bool = False
+    """True if `cpu_share` was measured at REFERENCE_MBPS; else it is computed from the cost at the measured load."""
+    small_pps: Estimate | None = None
+    """Data packets per second with small packets."""
+    is_small_lower_bound: bool = False
+
+
+@dataclass(frozen=True)
+class TunnelAnswer:
+    """Figures of one tunnel."""
+
+    tunnel: TunnelSpec
+    large_payload_bytes: int
+    """Largest payload of the run, which `throughput_bps` and `cpu_share` are for [bytes]."""
+    is_encrypted: bool | None
+    """True if the tunnel encrypts its packets; None: unknown."""
+    is_in_kernel: bool | None
+    """True if programs of the tunnel took no or nearly no CPU time on the router; None: no figures."""
+    down: DirectionAnswer
+    """Server to client, which is direction `in` of the data."""
+    up: DirectionAnswer
+    """Client to server, which is direction `out` of the data."""
+    repeats: int
+    """Smallest number of trials that count, of all its rows with figures."""
+    dropped: int
+    """Number of trials that do not count."""
+    doubts: tuple[str, ...]
+    """Names of the checks that made a trial doubtful or void, without those of the testers' limit."""
+    reason: str
+    """Reason for which the tunnel has no figures; empty if it has some."""
+
+    @property
+    def name(self) -> str:
+        return self.tunnel.name
+
+    @property
+    def directions(self) -> dict[str, DirectionAnswer]:
+        """Figures by the direction in words."""
+        return {"down": self.down, "up": self.up}
+
+    @property
+    def has_figures(self) -> bool:
+        return any(way.throughput_bps or way.small_pps or way.cpu_share for way in self.directions.values())
+
+    @property
+    def has_doubts(self) -> bool:
+        """True if the tunnel has figures, and a check makes some of its trials doubtful or void."""
+        return bool(self.doubts) and self.has_figures
+
+    @property
+    def mean_cpu_share(self) -> float | None:
+        """Mean of the CPU shares of the measured directions, by which tunnels are ranked; None: not measured."""
+        shares = [way.cpu_share.median for way in self.directions.values() if way.cpu_share]
+        return sum(shares) / len(shares) if shares else None
+
+
+def tunnel_answers(rows: Sequence[Row], *, allow_plaintext: bool = False) -> tuple[TunnelAnswer, ...]:
+    """Return the figures of each tunnel: encrypted ones, the others with the baseline, those of unknown encryption.
+
+    With `allow_plaintext`, all are one group. In a group, the tunnel that takes the least CPU time is the first, and
+    the baseline is the last. Tunnels that lack a direction come after the others, because a mean over one direction is
+    not comparable.
+    """
+    groups = _by_tunnel(rows)
+    sizes = _sizes(groups)
+    found = [_tunnel_answer(group, sizes) for group in groups]
+    return tuple(sorted(found, key=lambda tunnel: _rank(tunnel, allow_plaintext)))
+
+
+def _rank(tunnel: TunnelAnswer, allow_plaintext: bool) -> tuple[int, bool, bool, int, float]:
+    missing = sum(way.cpu_share is None for way in tunnel.directions.values())
+    place = group_place(tunnel.is_encrypted, allow_plaintext=allow_plaintext)
+    return place, tunnel.tunnel.is_baseline, not tunnel.has_figures, missing, tunnel.mean_cpu_share or 0.0
+
+
+def group_place(is_encrypted: bool | None, *, allow_plaintext: bool) -> int:
+    """Return the place of a tunnel's group: encrypted, not encrypted, unknown; all are one if plaintext is allowed."""
+    return 0 if allow_plaintext or is_encrypted else 1 if is_encrypted is False else 2
+
+
+def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
+    counting = [row.figures for row in rows if row.figures is not None]
+    dropped = [sum(row.classes[each] for each in UNCOUNTED) for row in rows]
+    return TunnelAnswer(
+        tunnel=rows[0].tunnel,
+        large_payload_bytes=sizes[-1],
+        is_encrypted=rows[0].is_encrypted if rows[0].tunnel.is_baseline else _common(row.is_encrypted for row in rows),
+        is_in_kernel=all(figures.is_in_kernel for figures in counting) if counting else None,
+        down=_direction_answer(rows, sizes, Direction.IN),
+        up=_direction_answer(rows, sizes, Direction.OUT),
+        repeats=min(
+            (row.trials - without for row, without in zip(rows, dropped, strict=True) if row.figures), default=0
+        ),
+        dropped=sum(dropped),
+        doubts=tuple(dict.fromkeys(name for row in rows for name in row.doubtful_checks)),
+        reason="" if counting else why_no_figures(rows),
+    )
+
+
+def _common(values: Iterable[bool | None]) -> bool | None:
+    """Return False if a value is False, None if none is known, else True."""
+    known = [value for value in values if value is not None]
+    return all(known) if known else None
+
+
+def why_no_figures(rows: Sequence[TunnelRow]) -> str:
+    """Return why a tunnel has no figures: its class, and the first reason."""
+    classes = dict.fromkeys(each.value for row in rows for each in UNCOUNTED if row.classes[each])
+    reason = next((reason for row in rows for reason in row.reasons), "")
+    return ": ".join(filter(None, (" and ".join(classes), reason)))
+
+
+def shown_rows(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the rows behind the figures with large packets and with small packets, one for each figure."""
+    groups = _by_tunnel(rows)
+    sizes = _sizes(groups)
+    pairs = [_large_and_small(group, sizes, direction) for group in groups for direction in Direction]
+    large = [row for row, _ in pairs if row and row.figures]
+    return large, [row for _, row in pairs if row and row.figures]
+
+
+def _by_tunnel(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each tunnel, without the calibration."""
+    own: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row.is_calibration:
+            own.setdefault(row.tunnel.name, []).append(row)
+    return list(own.values())
+
+
+def _sizes(groups: Iterable[Sequence[Row]]) -> list[int]:
+    """Return the payloads of all tunnels in ascending order, because a tunnel may lack a payload."""
+    return sorted({row.payload_bytes for group in groups for row in group})
+
+
+def _large_and_small(rows: Sequence[Row], sizes: Sequence[int], direction: Direction) -> tuple[Row | None, Row | None]:
+    """Return the rows of one tunnel in a direction with the largest payload of the run, and with small packets."""
+    there = sorted((row for row in rows if row.direction is direction), key=lambda row: float(row.load or "inf"))
+    there = there[::-1]  # a trial at full speed is preferred, then the highest rate
+    large = next((row for row in there if row.payload_bytes == sizes[-1]), None)
+    is_small = sizes[0] <= SMALL_PAYLOAD_BYTES
+    return large, next((row for row in there if is_small and row.payload_bytes == sizes[0]), None)
+
+
+def _direction_answer(rows: Sequence[Row], sizes: Sequence[int], direction: Direction) -> DirectionAnswer:
+    large, small = _large_and_small(rows, sizes, direction)
+    largest = [row for row in rows if large and row.direction is direction and row.payload_bytes == large.payload_bytes]
+    paced = next((row.figures for row in largest if _is_at_reference(row)), None)
+    found = large.figures if large else None
+    least = small.figures if small else None
+    costly = paced or found
+    cost = costly.cpu_s_per_gigabit if costly else None
+    return DirectionAnswer(
+        throughput_bps=found.throughput_bps if found else None,
+        is_lower_bound=bool(large and found and (found.is_tester_limited or large.is_at_load)),
+        cpu_share=cost.times(REFERENCE_MBPS / 1000) if cost else None,
+        is_cpu_measured=paced is not None,
+        small_pps=least.data_pps if least else None,
+        is_small_lower_bound=bool(small and least and (least.is_tester_limited or small.is_at_load)),
+    )
+
+
+def _is_at_reference(row: Row) -> bool:
+    """Return True if the plan paced the row at REFERENCE_MBPS, and the tunnel carried that."""
+    return row.is_at_load and float(row.load) == REFERENCE_MBPS

@@ -1,0 +1,144 @@
+"""UDP figures of each tunnel: one object for each tunnel, the best tunnel first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tunnelbench.analysis.answer.tunnels import group_place, why_no_figures
+from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.analysis.udp import UdpFigures, UdpRow
+from tunnelbench.model.plan import FLAT_OUT, Direction, Test, TunnelSpec
+
+
+@dataclass(frozen=True)
+class UdpDirectionAnswer:
+    """UDP figures of one tunnel in one direction, with the smallest payload of the run; None: not measured."""
+
+    ndr_pps: Estimate | None = None
+    """Highest rate without loss [packets/s]."""
+    pdr_pps: Estimate | None = None
+    """Highest rate with at most 0.5 % loss [packets/s]."""
+    is_refuted: bool = False
+    """True if a longer trial at the NDR lost packets."""
+    carried_pps: Estimate | None = None
+    """Packets that arrived per second at full load, where no search was made."""
+    large_bps: Estimate | None = None
+    """UDP payload with the largest payload of the run: at the PDR, or at full load [bit/s]; None: one size only."""
+    delay_p99_ns: Estimate | None = None
+    """Delay that 99 % of the packets do not exceed, at `delay_load` [ns]."""
+    delay_load: str = ""
+    """Load of the delay, such as `50%` of the PDR."""
+    is_lower_bound: bool = False
+    """True if the testers limited the rate."""
+    is_large_lower_bound: bool = False
+    """True if the testers limited `large_bps`."""
+
+    @property
+    def rate_pps(self) -> Estimate | None:
+        """Rate by which tunnels are compared: the PDR, or the packets that arrived at full load [packets/s]."""
+        return self.pdr_pps or self.carried_pps
+
+
+@dataclass(frozen=True)
+class UdpAnswer:
+    """UDP figures of one tunnel."""
+
+    tunnel: TunnelSpec
+    is_encrypted: bool | None
+    """True if the tunnel encrypts its packets; None: unknown."""
+    payload_bytes: int
+    """Smallest payload of the run, which the figures are for [bytes]."""
+    large_payload_bytes: int | None
+    """Largest payload of the run [bytes]; None: one size only."""
+    down: UdpDirectionAnswer
+    up: UdpDirectionAnswer
+    reason: str
+    """Reason for which the tunnel has no figures; empty if it has some."""
+
+    @property
+    def name(self) -> str:
+        return self.tunnel.name
+
+    @property
+    def directions(self) -> dict[str, UdpDirectionAnswer]:
+        """Figures by the direction in words."""
+        return {"down": self.down, "up": self.up}
+
+    @property
+    def mean_pps(self) -> float | None:
+        """Mean rate of the measured directions, by which tunnels are ranked [packets/s]; None: not measured."""
+        rates = [way.rate_pps.median for way in self.directions.values() if way.rate_pps]
+        return sum(rates) / len(rates) if rates else None
+
+
+LOADS = ("50%", "10%", "90%", "idle")
+"""Loads of the delay, the preferred one first."""
+
+
+def udp_answers(rows: Sequence[UdpRow], *, allow_plaintext: bool = False) -> tuple[UdpAnswer, ...]:
+    """Return the figures of each tunnel: encrypted ones, the others with the baseline, those of unknown encryption.
+
+    With `allow_plaintext`, all are one group. Tunnels that lack a direction come after the others of their group.
+    """
+    own: dict[str, list[UdpRow]] = {}
+    for row in rows:
+        if not row.is_calibration:
+            own.setdefault(row.tunnel.name, []).append(row)
+    sizes = sorted({row.payload_bytes for group in own.values() for row in group if row.payload_bytes})
+    sizes = sizes or [0]
+    return tuple(
+        sorted((_udp_answer(group, sizes) for group in own.values()), key=lambda each: _rank(each, allow_plaintext))
+    )
+
+
+def _rank(answer: UdpAnswer, allow_plaintext: bool) -> tuple[int, bool, int, float]:
+    place = group_place(answer.is_encrypted, allow_plaintext=allow_plaintext)
+    missing = sum(way.rate_pps is None for way in answer.directions.values())
+    return place, answer.tunnel.is_baseline, missing, -(answer.mean_pps or 0.0)
+
+
+def _udp_answer(rows: Sequence[UdpRow], sizes: Sequence[int]) -> UdpAnswer:
+    known = [row.is_encrypted for row in rows if row.is_encrypted is not None]
+    has_figures = any(row.figures for row in rows)
+    large = sizes[-1] if len(sizes) > 1 else None
+    down, up = (_direction(rows, direction, sizes[0], large) for direction in (Direction.IN, Direction.OUT))
+    reason = why_no_figures(rows)
+    return UdpAnswer(
+        rows[0].tunnel, all(known) if known else None, sizes[0], large, down, up, "" if has_figures else reason
+    )
+
+
+def _direction(rows: Sequence[UdpRow], direction: Direction, size: int, large: int | None) -> UdpDirectionAnswer:
+    there = [row for row in rows if row.direction is direction]
+    search = _figures(there, size, Test.SEARCH)
+    carried = _figures(there, size, Test.RATE, FLAT_OUT)
+    rated = search or carried
+    delays = [(load, found) for load in LOADS if (found := _figures(there, size, Test.LATENCY, load))]
+    load, delay = next(((load, found.delay_p99_ns) for load, found in delays if found.delay_p99_ns), ("", None))
+    large_bps, is_large_lower_bound = _large_bps(there, large)
+    return UdpDirectionAnswer(
+        ndr_pps=search.ndr_pps if search else None,
+        pdr_pps=search.pdr_pps if search else None,
+        is_refuted=bool(search and search.refuted),
+        carried_pps=carried.forwarding_rate_pps if carried and not search else None,
+        large_bps=large_bps,
+        delay_p99_ns=delay,
+        delay_load=load,
+        is_lower_bound=bool(rated and rated.is_tester_limited),
+        is_large_lower_bound=is_large_lower_bound,
+    )
+
+
+def _figures(rows: Sequence[UdpRow], size: int, test: Test, load: str = "") -> UdpFigures | None:
+    found = [row.figures for row in rows if (row.payload_bytes, row.test, row.load) == (size, test, load)]
+    return found[0] if found else None
+
+
+def _large_bps(rows: Sequence[UdpRow], size: int | None) -> tuple[Estimate | None, bool]:
+    """Return the UDP payload with a payload size [bit/s], and True if it is a lower bound."""
+    for row in rows:
+        is_rated = row.test is Test.SEARCH or (row.test, row.load) == (Test.RATE, FLAT_OUT)
+        if row.payload_bytes == size and is_rated and row.figures and row.figures.rate_pps:
+            return row.figures.rate_pps.times(row.payload_bps(1.0)), row.figures.is_tester_limited
+    return None, False

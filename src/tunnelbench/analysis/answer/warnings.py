@@ -1,0 +1,129 @@
+"""Warnings of an answer: what limits the use of its figures, each with the command that helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tunnelbench.analysis.answer import commands
+from tunnelbench.analysis.answer.commands import Change, Command
+from tunnelbench.analysis.answer.doubts import Doubts
+from tunnelbench.analysis.answer.figures import ShownFigures
+from tunnelbench.analysis.answer.words import joined, named
+from tunnelbench.analysis.background_load import background_load_effect
+from tunnelbench.analysis.summary import TrialClass, trial_class
+from tunnelbench.model.plan import CALIBRATION_KIND, Test
+from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.text import counted
+
+MOST_WARNINGS = 4
+NEXT, THEN = "Next", "Then"
+"""Purposes of the commands to run next."""
+
+PROVING_ROUNDS = 8
+"""Rounds with which a difference between two tunnels of one run can be proven (docs/comparing.md)."""
+
+
+@dataclass(frozen=True)
+class AnswerWarning:
+    """One limit of the figures."""
+
+    text: str
+    command: str
+    """Command line that helps; empty if no command does."""
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """A warning, and the command or the change of the run that helps; None: nothing helps."""
+
+    text: str
+    help: Command | Change | None
+
+
+def answer_warnings(
+    run: RunRecord, records: Sequence[TrialRecord], shown: ShownFigures, doubts: Doubts, *, is_shared: bool
+) -> tuple[tuple[AnswerWarning, ...], tuple[Command, ...]]:
+    """Return the most important warnings, the most important first, and the commands to run next.
+
+    Warnings that a second run answers have one command in common. A run on a router is advised only if `is_shared`:
+    the router of this run is not a machine of its own.
+    """
+    found = [
+        *_incomplete(run, records),
+        *_lower_bounds(run, shown, is_shared=is_shared),
+        *_without_figures(run, records),
+        *_dropped(run, records),
+        *_doubtful(run, doubts),
+        *_few_rounds(run, records),
+    ][:MOST_WARNINGS]
+    changes = [each.help for each in found if isinstance(each.help, Change)]
+    first = next((each.help for each in found if isinstance(each.help, Change) or (each.help and each.help.aim)), None)
+    again = commands.run_again(run, changes, NEXT if isinstance(first, Change) else THEN) if changes else None
+    helpful = [again if isinstance(each.help, Change) else each.help for each in found]
+    texts = [each.text for each in found]
+    warnings = [AnswerWarning(text, own.command if own else "") for text, own in zip(texts, helpful, strict=True)]
+    following = [own for own in (first if isinstance(first, Command) else None, again) if own]
+    return tuple(warnings), tuple(following)
+
+
+def _incomplete(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
+    if len(records) < run.trials_planned:
+        text = f"The run recorded {len(records)} of {counted(run.trials_planned, 'trial')}."
+        yield _Finding(text, commands.resume(run) if commands.is_resumable(run) else None)
+
+
+def _lower_bounds(run: RunRecord, shown: ShownFigures, *, is_shared: bool) -> Iterator[_Finding]:
+    limited = shown.where(lambda row: row.figures is not None and row.figures.is_tester_limited)
+    if limited.rows:
+        cpus = run.host_facts.get("cpus")
+        where = f" on {counted(cpus, 'CPU')}" if isinstance(cpus, int) else ""
+        router = commands.ROUTER if is_shared and commands.has_plan(run) else None
+        are = "is a lower bound" if len(limited.rows) == 1 else "are lower bounds"
+        yield _Finding(f"{limited.count_of(shown)} {are}{where}: the testers were the limit.", router)
+
+
+def _without_figures(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
+    """Name the tunnels of which no trial was timed."""
+    classes: dict[str, set[TrialClass]] = {}
+    for record in records:
+        classes.setdefault(record.spec.tunnel.name, set()).add(trial_class(record))
+    never = {TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP}
+    missing = {
+        name: min(own & never) for name, own in classes.items() if own <= never | {TrialClass.VOID} and own & never
+    }
+    if missing:
+        words = joined(named([f"{name} ({each})" for name, each in missing.items()]))
+        is_lacking = TrialClass.UNAVAILABLE in missing.values()
+        help_with = commands.doctor(run) if is_lacking and commands.is_repeatable(run) else commands.every_figure(run)
+        yield _Finding(f"{counted(len(missing), 'tunnel')} without figures: {words}.", help_with)
+
+
+def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
+    void = [record for record in records if trial_class(record) is TrialClass.VOID]
+    if not void:
+        return
+    disturbed = background_load_effect(records).trials_left_out
+    dropped = f"{counted(len(void), 'trial')} dropped"
+    if disturbed == len(void):
+        help_with = commands.doctor(run) if commands.is_repeatable(run) else commands.every_figure(run)
+        yield _Finding(f"{dropped}: background load.", help_with)
+    else:
+        some = f", {disturbed} of them because of background load" if disturbed else ""
+        yield _Finding(f"{dropped}{some}.", commands.every_figure(run))
+
+
+def _doubtful(run: RunRecord, doubts: Doubts) -> Iterator[_Finding]:
+    """State the doubts, if the verdict does not."""
+    if doubts.sentence and not doubts.is_nearly_everywhere:
+        yield _Finding(doubts.sentence, commands.every_figure(run))
+
+
+def _few_rounds(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
+    compared = [record for record in records if record.spec.test is not Test.SOAK and record.tcp]
+    rounds = max((record.spec.round for record in compared), default=0)
+    tunnels = {record.spec.tunnel.name for record in compared if record.spec.tunnel.kind != CALIBRATION_KIND}
+    if 0 < rounds < PROVING_ROUNDS and len(tunnels) > 1:
+        text = f"{counted(rounds, 'round')} cannot prove a small difference."
+        more = Change(("--set", f"rounds={PROVING_ROUNDS}"), "show small differences")
+        yield _Finding(text, more if commands.is_repeatable(run) else None)

@@ -1,0 +1,30 @@
+"""Numbers as text: a few significant digits, and the same decimals for the bounds of a spread as for its median."""
+
+from __future__ import annotations
+
+import math
+
+MOST_DECIMALS = 3
+"""No reported figure is more accurate; a share of 0.0000012 is printed as 0."""
+
+
+def significant(value: float, digits: int = 4, *, like: float | None = None, thousands: bool = False) -> str:
+    """Return `value` with so many significant digits and no exponent.
+
+    With `like`, the text has the decimals of that value. With `thousands`, commas separate groups of three digits.
+    """
+    reference = value if like is None else like
+    places = _places(round(reference, _places(reference, digits)), digits)
+    return f"{round(value, places) + 0.0:{',' if thousands else ''}.{max(0, places)}f}"
+
+
+def percent(share: float, *, like: float | None = None) -> str:
+    """Return a share of 1 in per cent, with three significant digits."""
+    return significant(share * 100, 3, like=None if like is None else like * 100) + "%"
+
+
+def _places(value: float, digits: int) -> int:
+    """Return the decimal places, negative if digits before the point are rounded."""
+    if value == 0:
+        return 0
+    return min(MOST_DECIMALS, digits - 1 - math.floor(math.log10(abs(value))))

@@ -1,0 +1,172 @@
+"""`tunnelbench doctor --on TESTBED`: examines the hosts that are reached by SSH, and changes nothing there."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from tunnelbench.cli.availability import needs
+from tunnelbench.host.host import RUN_FOLDER, make_private
+from tunnelbench.host.leased_host import LeasedHost
+from tunnelbench.host.preflight import PURPOSES, PreflightResult, Status, Wanted, met
+from tunnelbench.host.programs import REQUIRED_PROGRAMS
+from tunnelbench.measure.engine_setup import find_engine
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.testbed import firewall, open_testbed
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.ssh import NO_IW_NOTE
+from tunnelbench.traffic import engine
+
+INSTALLERS = {
+    "opkg": "opkg update && opkg install",
+    "apk": "apk add",
+    "apt-get": "apt-get install",
+}
+"""Commands that install a package, by package manager; the first manager that a host has is used."""
+
+FACT_NAMES = {
+    "board": "board",
+    "soc": "SoC",
+    "memory_mib": "memory [MiB]",
+    "memory_available_kib": "of it free [KiB]",
+    "tmp_free_kib": "room in /tmp [KiB]",
+    "kernel": "kernel",
+    "system": "system",
+    "openwrt_target": "OpenWrt target",
+    "busybox": "BusyBox",
+    "flow_offloading": "flow offloading",
+    "flow_offloading_hw": "the same in hardware",
+    "flowtables": "flow tables in the kernel",
+    "packet_steering": "packet steering",
+    "gro": "GRO",
+    "rps_cpus": "RPS",
+    "governor": "governor",
+    "schedstat": "schedstat",
+}
+"""Labels of a host's facts that need no conversion, by the fact's name."""
+
+
+def examine(spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
+    """Return the results of the checks of a testbed's hosts behind SSH, by host."""
+    name = f"doctor-{secrets.token_hex(3)}"
+    folder = RUN_FOLDER / name
+    make_private(RUN_FOLDER)
+    testbed = open_testbed(spec, name, folder)
+    sections: dict[str, list[PreflightResult]] = {}
+    try:
+        for host in testbed.permanent_hosts:
+            visit = host.visit(f"{name}-{host.name}", testbed.local)
+            sections[f"{host.name}, {host.access.host}"] = list(of_host(visit))
+        if sections and not any(each.status is Status.MISSING for found in sections.values() for each in found):
+            sections["cables"] = list(cables(testbed))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return sections
+
+
+def of_host(host: LeasedHost) -> Iterator[PreflightResult]:
+    """List the connection of a host, its facts, its lease, and the requirements of a run there."""
+    with ExitStack() as stack:
+        stack.callback(host.close)
+        try:
+            host.connect()
+        except CannotHere as error:
+            yield PreflightResult("SSH", Status.MISSING, error.message, "carries all commands of a run", error.hint)
+            return
+        stack.callback(host.forget)
+        yield PreflightResult("SSH", Status.OK, "", "logs in without a question")
+        facts = host.facts()
+        yield processor(facts)
+        for key, called in FACT_NAMES.items():
+            if key in facts:
+                yield PreflightResult(called, Status.OK, fact_text(facts[key]), "as the host reports")
+        yield PreflightResult("firewall", Status.OK, firewall.kind(host), "rules are added for a run and removed")
+        yield lease(host)
+        manager = next((each for each in INSTALLERS if host.has_program(each)), "")
+        if host.name != "router":
+            yield from programs(host, manager)
+        if host.name != "client":  # it has no end of a tunnel
+            yield from tunnels(host, manager)
+
+
+def processor(facts: Mapping[str, Any]) -> PreflightResult:
+    parts = [str(facts.get("cpu_model", facts.get("architecture", "unknown"))), f"{facts.get('cpus', '?')} CPUs"]
+    if "cpu_mhz" in facts:
+        parts.append(f"{facts['cpu_mhz']} MHz ({facts.get('cpu_mhz_from', 'source unknown')})")
+    crypto = facts.get("crypto_instructions")
+    return PreflightResult(
+        "CPU", Status.OK, ", ".join(parts), f"with {crypto}" if crypto else "crypto instructions unknown"
+    )
+
+
+def fact_text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    return str(value)
+
+
+def lease(host: LeasedHost) -> PreflightResult:
+    found = host.lease()
+    why = "one controller at a time"
+    if found["state"] == "free":
+        return PreflightResult("lease", Status.OK, "free", why)
+    who = f"{found['state']}: {found.get('owner', 'unknown')}"
+    return PreflightResult("lease", Status.WARNING, who, why, "wait, or tunnelbench clean --on TESTBED")
+
+
+def tunnels(host: LeasedHost, manager: str) -> Iterator[PreflightResult]:
+    """Check the requirements of all tunnels on the host, each once."""
+    for requirement, why in needs(is_controller=False):
+        remedy = requirement.remedy
+        if manager in ("opkg", "apk"):
+            packages = requirement.openwrt
+            remedy = f"{INSTALLERS[manager]} {packages}" if packages else "no OpenWrt package with it is known"
+        wanted = Wanted(requirement.what, why, remedy, Status.ABSENT)
+        yield met(wanted, partial(requirement.is_met, host))
+
+
+def programs(host: LeasedHost, manager: str) -> Iterator[PreflightResult]:
+    """Check the programs that every run needs on a tester."""
+    for program, package in REQUIRED_PROGRAMS.items():
+        remedy = f"{INSTALLERS.get(manager, 'install')} {package}"
+        yield met(Wanted(program, PURPOSES[program], remedy), partial(host.has_program, program))
+    yield packet_engine(host)
+
+
+def packet_engine(host: LeasedHost) -> PreflightResult:
+    """Check that a run with [udp] has an engine for the tester: an installed one, or a copy of this machine's."""
+    wanted = Wanted(engine.PROGRAM, "for plans with [udp]", "install TunnelBench there", Status.ABSENT)
+    architecture, found = find_engine(host)
+    if found:
+        return wanted.found(Status.OK, found)
+    if architecture == platform.machine():
+        return wanted.found(Status.OK, "this machine's is copied for a run")
+    return wanted.found(
+        Status.ABSENT, f"none there, and this machine's is for {platform.machine()}, not {architecture}"
+    )
+
+
+def cables(testbed: Testbed) -> Iterator[PreflightResult]:
+    """Check that the devices at both ends of each cable can be found."""
+    why = "cables join client, router and server"
+    try:
+        testbed.look()
+    except CannotHere as error:
+        yield PreflightResult("cables", Status.MISSING, error.message, why, error.hint)
+        return
+    found = testbed.cable_ends
+    if found is None:
+        yield PreflightResult("cables", Status.UNKNOWN, "", why)
+        return
+    lan = f"{found.client.device} {found.client.interface} - {found.router_lan.device} {found.router_lan.interface}"
+    wan = f"{found.router_wan.device} {found.router_wan.interface} - {found.server.device} {found.server.interface}"
+    yield PreflightResult("cables", Status.OK, f"LAN {lan}; WAN {wan}", why)
+    if NO_IW_NOTE in testbed.notes:
+        why = "reports band, rate and signal of the LAN, which is wireless"
+        yield PreflightResult("iw", Status.ABSENT, "", why, f"{INSTALLERS['apt-get']} iw")

@@ -1,0 +1,20 @@
+"""Loads plans by name or path, with the schemas of all tunnel adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.plan import LoadedPlan, read_plan
+from tunnelbench.testbed import refused_in_plans
+from tunnelbench.tunnel import PLANNED, option_schemas, plan_entries
+
+FIRST_PLAN = "quick"
+"""Name of the plan that `run` measures by default; a machine that can run it completely is ready."""
+FIRST_TESTBED = "netns"
+
+
+def load_plan(reference: str, overrides: Sequence[str] = (), testbed: TestbedSpec | None = None) -> LoadedPlan:
+    """Read a plan by its shipped name or its path, for a testbed if one is given. Raises as `read_plan`."""
+    refused = refused_in_plans(testbed) if testbed else {}
+    return read_plan(reference, option_schemas(), overrides, PLANNED, plan_entries(), refused=refused)

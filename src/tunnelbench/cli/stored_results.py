@@ -1,0 +1,119 @@
+"""The results of the run that is measured now: in the store, and in a recovery file if the store is lost."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tunnelbench.cli.stderr_messages import say
+from tunnelbench.host.signals import AskedToEnd, undisturbed
+from tunnelbench.measure.clock_check import now
+from tunnelbench.model.cipher_speed import CipherSpeed
+from tunnelbench.model.errors import StoreLost, UserError
+from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.report.exchange import export
+from tunnelbench.store import Store
+from tunnelbench.store.soaks import SoakTables
+
+
+@dataclass
+class StoredResults:
+    """The results of one run in a store, with a copy of the records, without the output of programs, in memory.
+
+    A context manager: leaving it stores how the run ended.
+    """
+
+    store: Store
+    run: RunRecord
+    trials: list[TrialRecord] = field(default_factory=list)
+    speeds: list[CipherSpeed] = field(default_factory=list)
+
+    @property
+    def soaks(self) -> SoakTables:
+        return self.store.soaks(self.run.run_id)
+
+    def add_trial(self, record: TrialRecord) -> None:
+        proof = replace(record.proof, raw={}) if record.proof else None
+        self.trials.append(replace(record, raw={}, proof=proof))  # before the store fails
+        self.store.add_trial(self.run.run_id, record)
+
+    def add_cipher_speed(self, speed: CipherSpeed) -> None:
+        self.speeds.append(speed)
+        self.store.add_cipher_speed(self.run.run_id, speed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    @undisturbed
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Store how the run ended. If the store is lost, raise StoreLost that names the recovery file."""
+        is_asked = isinstance(error, AskedToEnd)
+        try:
+            self._end("done" if error is None else "interrupted" if is_asked else "failed")
+            if isinstance(error, StoreLost):
+                raise error
+        except StoreLost as lost:
+            raise self._rescued(lost) from None
+
+    def _end(self, status: str) -> None:
+        """Store how the run ended. A failure to store it must not hide why the run ended."""
+        run_id = self.run.run_id
+        try:
+            self.store.end_run(run_id, status, now())
+        except StoreLost:
+            raise
+        except UserError as error:
+            if status == "done":
+                raise
+            say(f"tunnelbench: {error.message}")
+            say(f"hint: the store shows run {run_id} as running; tunnelbench run --resume {run_id} corrects that")
+
+    def _rescued(self, error: StoreLost) -> StoreLost:
+        """Write the records to a recovery file, and return the error with the name of the file.
+
+        The file is made in the folder of the store, or in the current one, or in /var/tmp. It is as from
+        `tunnelbench export`: the series of soaks are not in it.
+        """
+        if not self.trials:
+            return error
+        run = replace(self.run, status="failed", ended_at=now(), trials_recorded=len(self.trials))
+        content = export(run, self.trials, self.speeds).text.encode()
+        for folder in (Path(self.store.name).parent, Path(), Path("/var/tmp")):  # noqa: S108 # O_EXCL
+            with suppress(OSError):  # also if the current folder was deleted, together with the store in it
+                path = folder.absolute() / f"tunnelbench-{run.run_id}.json"
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                what = "1 trial is" if len(self.trials) == 1 else f"{len(self.trials)} trials are"
+                return StoreLost(
+                    f"{error.message}; the run has ended, and its {what} in {path}",
+                    f"tunnelbench import {path} stores them; {error.hint}",
+                )
+        return StoreLost(f"{error.message}; a recovery file could not be written", error.hint)
+
+
+def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException) -> None:
+    """Print, after a run that ended early, which results are stored, how to show them and how to resume."""
+    kept = [] if not done else ["1 trial is"] if done == 1 else [f"{done} trials are"]
+    if has_soak(store, run_id):
+        kept.append("the measured part of a soak is")
+    if not kept:
+        return
+    ended = "interrupted" if isinstance(error, AskedToEnd) else "ended early"
+    say(f"tunnelbench: run {run_id} {ended}; {' and '.join(kept)} kept in {store.name}")
+    say(f"hint: tunnelbench report {run_id} shows them")
+    say(f"hint: tunnelbench run --resume {run_id} does the rest")
+
+
+def has_soak(store: Store, run_id: str) -> bool:
+    """Return True if the store has a part of a soak. An error of the store must not hide why the run ended."""
+    try:
+        return bool(store.soaks(run_id).all())
+    except UserError:
+        return False

@@ -1,0 +1,136 @@
+"""Network namespaces of this machine as hosts. Their names contain the run's mark, so that `clean` finds them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tunnelbench.host.command import DEFAULT_TIMEOUT_S, run_command
+from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.host import THIS_MACHINE, Host
+from tunnelbench.model.errors import CannotHere
+
+NAMESPACE_PREFIX = "tb-"
+"""Each namespace of a run is called tb-MARK-ROLE. MARK is the end of the run's id."""
+
+ROLES = ("client", "router", "server", "cable-lan", "cable-wan", "scratch")
+
+PROCESS_END_LIMIT_S = 2.0
+"""Longest wait for processes that were killed to disappear [s]."""
+
+SYSCTLS = {
+    # IPv6 is not in use: its neighbour discovery would only add noise to the WAN's counters.
+    "/proc/sys/net/ipv6/conf/all/disable_ipv6": "1",
+    "/proc/sys/net/ipv6/conf/default/disable_ipv6": "1",
+    # Tunnels are routed one way and measured both ways: a strict check of the return path is not under test.
+    "/proc/sys/net/ipv4/conf/all/rp_filter": "0",
+    "/proc/sys/net/ipv4/conf/default/rp_filter": "0",
+    # Metrics that TCP saves in one trial (ssthresh, RTT) must not change the next.
+    "/proc/sys/net/ipv4/tcp_no_metrics_save": "1",
+}
+
+
+class NamespaceHost(Host):
+    """A network namespace of this machine."""
+
+    machine = THIS_MACHINE
+
+    def __init__(self, name: str, folder: Path, cpus: Sequence[int], namespace: str) -> None:
+        super().__init__(name, folder, cpus)
+        self.namespace = namespace
+        self.shell_command = f"ip netns exec {namespace} sh"
+        self._anchor: Daemon | None = None
+
+    def create(self) -> None:
+        """Make the namespace and the host's folder; `close` removes the namespace."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run_command(["ip", "netns", "add", self.namespace])
+        for path, value in SYSCTLS.items():
+            if Path(path).exists():  # a kernel without IPv6 has none of its settings
+                self.set_kernel_file(path, value)
+        self.ip("link", "set", "lo", "up")
+        self._start_anchor()
+
+    def close(self) -> None:
+        if self._anchor is not None:
+            self._anchor.stop()
+            self._anchor = None
+        remove_namespace(self.namespace)
+
+    def _start_anchor(self) -> None:
+        """Start a process that sleeps in the namespace: the kernel shows the namespace's network under /proc/PID."""
+        anchor = self.start(["sleep", "infinity"])
+        deadline = time.monotonic() + DEFAULT_TIMEOUT_S
+        while not self._is_inside(anchor):
+            if not anchor.is_running or time.monotonic() > deadline:
+                raise CannotHere(f"no process can be started in namespace {self.namespace}: {anchor.last_lines()}")
+            time.sleep(0.001)
+        self._anchor = anchor
+
+    def _is_inside(self, anchor: Daemon) -> bool:
+        """Return True if a process has entered the namespace and has not ended."""
+        try:
+            return Path(f"/proc/{anchor.pid}/ns/net").samefile(Path("/run/netns", self.namespace))
+        except OSError:
+            return False
+
+    def read(self, *paths: str) -> str:
+        if self._anchor is None:
+            return super().read(*paths)
+        if not self._anchor.is_running:  # somebody, or the kernel for want of memory, has killed it
+            self._start_anchor()
+        try:
+            return self._read_inside(self._anchor, *paths)
+        except OSError:
+            if self._anchor.is_running:
+                raise
+            return self.read(*paths)
+
+    @staticmethod
+    def _read_inside(anchor: Daemon, *paths: str) -> str:
+        """Read files of the namespace without starting a process, which would cost the CPUs during a trial."""
+        inside = [path.replace("/proc/net/", f"/proc/{anchor.pid}/net/") for path in paths]
+        return "".join(Path(path).read_text() for path in inside)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        if argv[0] == "ip":
+            return ["ip", "-n", self.namespace, *argv[1:]]  # no exec and no mount: half the time
+        cpu_list = ",".join(map(str, self.cpus))
+        return ["ip", "netns", "exec", self.namespace, "taskset", "-c", cpu_list, *argv]
+
+
+def namespace_name(mark: str, role: str) -> str:
+    """Return the name of the namespace for a role in the run with that mark."""
+    return f"{NAMESPACE_PREFIX}{mark}-{role}"
+
+
+def left_namespaces(mark: str) -> list[str]:
+    """List the namespaces of a run that exist."""
+    ours = {namespace_name(mark, role) for role in ROLES}
+    listed = json.loads(run_command(["ip", "-j", "netns", "list"]).stdout or "[]")
+    return sorted(ours & {entry["name"] for entry in listed})
+
+
+def remove_namespace(name: str) -> list[int]:
+    """Kill every process in a namespace and remove it with all its devices; returns the process numbers.
+
+    Does nothing if there is no such namespace.
+    """
+    listed = run_command(["ip", "netns", "pids", name], check=False)
+    if listed.returncode != 0:
+        return []
+    pids = [int(pid) for pid in listed.stdout.split()]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    # Deleting only unlinks the name: the kernel removes the devices when the last process has left.
+    deadline = time.monotonic() + PROCESS_END_LIMIT_S
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    run_command(["ip", "netns", "del", name], check=False)
+    return pids

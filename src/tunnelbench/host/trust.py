@@ -1,0 +1,136 @@
+"""Files that root uses because a plan or a testbed names them: nobody else may be able to change them."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tunnelbench.model.errors import CannotHere
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def require_trusted(path: str | Path, what: str) -> None:
+    """Raises CannotHere if this is root and another user could change a file, or replace it in one of its folders.
+
+    Trusted are root, the user who called sudo, and whoever can change TunnelBench itself. A file that does not exist is
+    no error here.
+    """
+    if os.geteuid() == 0 and (fault := _fault_of(Path(path))):
+        raise CannotHere(
+            f"{what} {path} is not used, because this is root and {fault}",
+            "let only root write to the file and its folders, or name another file",
+        )
+
+
+def trusted_search_path(search_path: str) -> tuple[str, list[str]]:
+    """Return a PATH without the folders in which another user could put a program, and a text about each of those.
+
+    Folders that do not exist are left out, too: another user may make them. Changes nothing if this is not root.
+    """
+    if os.geteuid() != 0:
+        return search_path, []
+    kept, faults = [], []
+    for folder in search_path.split(os.pathsep):
+        fault = _fault_of(Path(folder, "program")) if folder.startswith("/") else "it is the current folder, or in it"
+        if fault:
+            faults.append(f"{folder or 'an empty entry'} in PATH is not searched, because this is root and {fault}")
+        elif Path(folder).is_dir():
+            kept.append(folder)
+    return os.pathsep.join(kept), faults
+
+
+def require_own_links(path: Path) -> None:
+    """Raises PermissionError if this is root and another user has made a link, or a pipe, on the way to a file.
+
+    The link could lead what root writes into any file of the machine. The kernel refuses such a link in a folder such
+    as /tmp (proc_sys_fs(5), protected_symlinks), but only if it follows the link itself.
+    """
+    if os.geteuid() != 0:
+        return
+    for each in _places(path):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            found = each.lstat()
+            if (stat.S_ISLNK(found.st_mode) or stat.S_ISFIFO(found.st_mode)) and found.st_uid not in _trusted():
+                what = "link" if stat.S_ISLNK(found.st_mode) else "pipe"
+                raise PermissionError(errno.EPERM, f"{each} is a {what} of {_user(found.st_uid)}, and this is root")
+
+
+def _trusted() -> set[int]:
+    """Return root, the user who called sudo, and whoever can change TunnelBench itself."""
+    trusted = {0, PACKAGE.stat().st_uid}
+    if (caller := os.environ.get("SUDO_UID", "")).isdigit():
+        trusted.add(int(caller))
+    return trusted
+
+
+def _fault_of(path: Path) -> str:
+    """Return why a file is not trusted; empty if it is missing, or if only trusted users could change it."""
+    trusted = _trusted()
+    near = (path.absolute().parent, _resolved(path).parent)
+    for each in _places(path):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if fault := _fault(each, trusted, is_near=each in near):
+                return fault
+    return ""
+
+
+def _places(path: Path) -> Iterator[Path]:
+    """Yield a file, each folder above it, and the same of every link among them, but no folder of TunnelBench."""
+    waiting, seen = [path.absolute(), _resolved(path)], set(PACKAGE.parents)
+    while waiting:
+        place = waiting.pop()
+        for each in (place, *place.parents):
+            if each not in seen:
+                seen.add(each)
+                yield each
+                if each.is_symlink():
+                    waiting.append(Path(os.path.normpath(each.parent / each.readlink())))
+
+
+def _resolved(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # Path.resolve raises on links in a circle
+
+
+def _fault(place: Path, trusted: set[int], *, is_near: bool) -> str:
+    """Say who could change a file or folder; empty if only trusted users could.
+
+    Where a folder has the sticky bit, others cannot replace what is in it; but the folder of the file itself
+    (`is_near`) must be free of their files, too.
+    """
+    found = place.lstat()
+    if found.st_uid not in trusted:
+        return f"{place} belongs to {_user(found.st_uid)}"
+    if stat.S_ISLNK(found.st_mode) or (found.st_mode & stat.S_ISVTX and not is_near):
+        return ""
+    if found.st_mode & stat.S_IWOTH:
+        return f"every user can write to {place}"
+    if found.st_mode & stat.S_IWGRP and not _members(found.st_gid) <= trusted:
+        return f"the group {found.st_gid} can write to {place}"
+    return ""
+
+
+def _members(group: int) -> set[int]:
+    """Return the users of a group; a group that is not root's and has no entry counts as one with an unknown user."""
+    users = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
+    try:
+        names = grp.getgrgid(group).gr_mem
+    except KeyError:
+        return users or {0 if group == 0 else -1}
+    for name in names:
+        with suppress(KeyError):
+            users.add(pwd.getpwnam(name).pw_uid)
+    return users
+
+
+def _user(number: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"the user {number}"

@@ -1,0 +1,73 @@
+"""Brings up a tunnel on a testbed, takes it down, and can bring it up again during traffic."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from tunnelbench.host.signals import undisturbed
+from tunnelbench.measure.counters import closed_ports
+from tunnelbench.model.plan import TunnelSpec
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.tunnel import create
+from tunnelbench.tunnel.base import End, Ends, Tunnel
+
+
+class LiveTunnel:
+    """A tunnel that is up while the block runs, and that can be brought up again during traffic."""
+
+    tunnel: Tunnel[Any]
+    created: Tunnel[Any] | None = None
+    """The tunnel of the last attempt, successful or not; it holds the output of its daemons."""
+
+    def __init__(self, testbed: Testbed, spec: TunnelSpec, *, keep: bool = False) -> None:
+        self.testbed = testbed
+        self.spec = spec
+        self.keep = keep
+        """True if a failed tunnel is not taken down, so that a user can examine it."""
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.bring_up()
+        return self
+
+    @undisturbed
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, at)
+
+    def bring_up(self) -> None:
+        """Take the tunnel down if it is up, and bring it up. Raises the errors of `Tunnel`."""
+        self._stack.close()
+        self.created = None
+        self.created = create(self.spec, tunnel_ends(self.testbed, keep=self.keep))
+        try:
+            self._stack.enter_context(closed_ports(self.testbed, self.created))
+            self.tunnel = self._stack.enter_context(self.created)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+
+
+def tunnel_ends(testbed: Testbed, *, keep: bool = False) -> Ends:
+    """Return the two ends of a tunnel on a testbed, as its adapter sees them."""
+    a = testbed.addresses
+    lan, wan = testbed.router_lan_device, testbed.router_wan_device
+    if testbed.is_road_warrior:
+        inside = a.client_inside
+        device = testbed.lan_device
+        caller = End(testbed.client, a.client_lan, device, a.client_inner, a.target, a.client_lan6, source=inside)
+        called = End(testbed.router, a.router_lan, lan, a.router_inner, inside, a.router_lan6)
+    else:
+        caller = End(testbed.router, a.router_wan, wan, a.router_inner, a.target, a.router_wan6)
+        far, far_wan = testbed.far_host, testbed.wan_device
+        called = End(far, a.server_wan, far_wan, a.server_inner, a.lan_network, a.server_wan6)
+    return Ends(
+        router=caller,
+        server=called,
+        local=testbed.local,
+        mark=testbed.mark,
+        prepare_device=testbed.prepare_tunnel_device,
+        is_server_under_test=testbed.is_road_warrior,
+        keep=keep,
+    )

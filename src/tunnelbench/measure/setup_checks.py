@@ -1,0 +1,43 @@
+"""The checks that the testbed is still as it was set up after a trial. They do no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tunnelbench.model.result import Check, Verdict
+
+THROTTLE_LIMIT_SHARE = 0.01
+"""Share of a trial for which a CPU quota may stop the run or the router's programs."""
+
+
+def offloads_off(late: Mapping[str, Sequence[str]]) -> Check:
+    """Check that no device had an offload on after the trial; its packets may have been merged (rule 1).
+
+    An offload of checksums alone charges the router with the work of a tester (rule 2).
+    """
+    if not late:
+        return Check("offloads", Verdict.OK, "no offload that was switched off was on after the trial", rule=1)
+    reason = "on after the trial: " + "; ".join(f"{', '.join(names)} of {device}" for device, names in late.items())
+    merges = any(not name.startswith("tx-checksum") for names in late.values() for name in names)
+    return Check("offloads", Verdict.VOID if merges else Verdict.DOUBTFUL, reason, rule=1)
+
+
+def router_setup(misplaced: Sequence[str], rules: int) -> Check:
+    """Check that each host's work stayed on its own CPUs, and that the router has no packet filter (rule 12).
+
+    `misplaced` names the work that could run on the CPU of another host. `rules` is the number of lines of rules.
+    """
+    if misplaced:
+        return Check("router-setup", Verdict.VOID, "; ".join(misplaced), rule=12)
+    if rules:
+        reason = f"the router had a packet filter of {rules} lines, which costs CPU time for each packet"
+        return Check("router-setup", Verdict.DOUBTFUL, reason, rule=12)
+    return Check("router-setup", Verdict.OK, "each host's work stayed on its CPUs, without a packet filter", rule=12)
+
+
+def throttled(stopped_s: float, bracket_s: float) -> Check:
+    """Check that no CPU quota of a container or a service stopped the run or the router's programs."""
+    share = stopped_s / bracket_s
+    reason = f"a CPU quota (cgroup) stopped programs of the run for {share:.1%} of the time"
+    verdict = Verdict.DOUBTFUL if share > THROTTLE_LIMIT_SHARE else Verdict.OK
+    return Check("cpu-quota", verdict, reason, rule=14)

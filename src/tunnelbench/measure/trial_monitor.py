@@ -1,0 +1,327 @@
+"""Observes one trial: reads counters and CPU times during the traffic, watches the daemons and reports the rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from tunnelbench.host.daemon import Daemon, deaths
+from tunnelbench.host.host import CpuReading
+from tunnelbench.measure import cpu
+from tunnelbench.measure.checks import check_sampling
+from tunnelbench.measure.counters import Arrivals, CountingPoints, place_of, read_arrivals
+from tunnelbench.model.counters import CpuInterval, Window
+from tunnelbench.model.errors import CannotHere, TrialFailed
+from tunnelbench.model.plan import Direction
+from tunnelbench.model.result import Check
+from tunnelbench.model.text import without_keys
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.traffic.iperf3 import without_host_name
+from tunnelbench.tunnel.base import Tunnel
+
+SENDER_GRACE_S = 20.0
+"""Time that iperf3 may take beyond its test, to connect and to send its results [s].
+
+Through a router that carries 200 packets/s its last messages wait for seconds behind the data; 8 s were too few."""
+
+POLL_S = 0.01
+FLOWING_PACKETS = 20
+"""Number of data packets from which the test has begun; iperf3's control connection sends fewer before it."""
+
+RAMP_S = 0.1
+"""Time from the first data packets to the beginning of the measured window [s]."""
+
+MARGIN_S = 0.05
+"""Shortest time from the end of the window to the end of the test [s]; a controller on a busy CPU may wake up late."""
+
+MOST_UNNOTICED_SHARE = 0.4
+"""Largest share of the test that may pass before data flow is noticed; the rest must be enough for a window."""
+
+SHORTEST_WINDOW_SHARE = 0.5
+"""Smallest share of the test that the measured window must cover; with less the trial is void."""
+
+DYING_S = 0.2
+"""Time from the loss of a tunnel's device to the end of its program [s]; the kernel closes the device first."""
+
+SHORTEST_INTERVAL_S = 0.1
+"""Shortest interval between two readings of the router's CPU [s]; a kernel tick of 10 ms is a tenth of it."""
+
+SAMPLED_S = 30.0
+"""Time after the traffic at which a CPU sampler on another machine ends by itself [s]."""
+
+SYNC_S = 0.05
+"""Largest error of the difference between this machine's clock and a sampled machine's [s]: half of the round trip of
+an SSH command, plus 0.01 s, the resolution of /proc/uptime."""
+
+LEAD_S = 0.15
+"""Time from the first CPU reading to the start of iperf3 [s], which shows the router's CPU before the traffic."""
+
+OnSecond = Callable[[float], None]
+"""A function that is called about once a second with the rate of the data on the interface [bit/s]."""
+
+
+@dataclass(frozen=True)
+class MonitorReading:
+    """CPU times and counters of arrived packets, read at one moment."""
+
+    cpu: CpuReading
+    arrivals: Arrivals
+
+
+@dataclass(frozen=True)
+class TrafficPath:
+    """The addresses of a trial's traffic, the devices that count it, and the daemons that must keep running."""
+
+    client_address: str
+    server_address: str
+    place: CountingPoints
+    router_daemons: Sequence[Daemon] = ()
+    server_daemons: Sequence[Daemon] = ()
+    far_end: str = "server"
+    """Name of the host at the tunnel's other end."""
+
+    def require_daemons(self) -> None:
+        """Raise TrialFailed if a daemon of the tunnel has ended or was stopped; the message names all ended daemons."""
+        groups = (("router", self.router_daemons), (self.far_end, self.server_daemons))
+        if ended := deaths("during the trial", *groups):
+            raise TrialFailed(ended)
+        for end, daemons in groups:
+            for daemon in daemons:
+                if daemon.is_stopped:
+                    raise TrialFailed(f"{daemon.name} on the {end} was stopped during the trial (SIGSTOP)")
+
+
+LOG_KEPT_BYTES = 20_000
+"""Number of bytes at the end of a program's output that are kept of a failed trial."""
+
+
+@contextmanager
+def keeping_output(programs: Mapping[str, Daemon], **notes: str) -> Iterator[None]:
+    """Attach the output of the programs that offer the traffic to a TrialFailed that the block raises.
+
+    The block may add to `programs`. `notes` are further texts that are attached unchanged.
+    """
+    try:
+        yield
+    except TrialFailed as error:
+        error.raw = {**notes, **error.raw}
+        outputs = {name: each.output(LOG_KEPT_BYTES) for name, each in programs.items()}
+        error.raw |= {name: without_keys(without_host_name(output)) for name, output in outputs.items()}
+        raise
+
+
+def path_through(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> TrafficPath:
+    """Return the path of a trial through a tunnel that is up."""
+    place = place_of(testbed, tunnel, direction)
+    ends = testbed.client_address, testbed.addresses.target
+    far_end = tunnel.far_end.host.name
+    return TrafficPath(*ends, place, tunnel.daemons_under_test, tunnel.far_daemons, far_end)
+
+
+class TrialMonitor:
+    """Observes one test of iperf3 or of the packet engine.
+
+    The measured window opens shortly after data begin to flow and closes just under `duration_s` after the program was
+    started. The program begins its test some time after its start, so the window ends before the test.
+    """
+
+    def __init__(self, testbed: Testbed, path: TrafficPath, duration_s: float, on_second: OnSecond) -> None:
+        self.testbed = testbed
+        self.path = path
+        self.duration_s = duration_s
+        self.on_second = on_second
+        self.sender = testbed.server if path.place.direction is Direction.IN else testbed.client
+        self.flowing_packets = FLOWING_PACKETS
+        self.looks_at_sockets = True
+        """True if `ss` runs on the sender half-way through."""
+        self.sockets = ""
+        """Output of `ss` on the sender, half-way through."""
+        self._flows = True
+        """False if the test's time has passed without `flowing_packets` packets."""
+        self._opened: MonitorReading | None = None
+        self._closed: MonitorReading | None = None
+        self._samplers = {
+            host.machine: sampler
+            for host in testbed.hosts
+            if (sampler := host.sampler(path.router_daemons if host is testbed.router else (), duration_s + SAMPLED_S))
+        }
+        """CPU samplers on the hosts that are other machines, by machine."""
+        self._reader = testbed.client if testbed.router.machine in self._samplers else testbed.router
+        """Host whose CPUs are read during the traffic: the router, or the client if the router is another machine."""
+        self._times = [cpu.read_cpu(self._reader, ())]
+        """CPU readings: one before the traffic, one when data begin to flow, then about one each second."""
+
+    def wait_for_lead(self) -> None:
+        """Wait until LEAD_S have passed since the first reading."""
+        time.sleep(max(0.0, self._times[0].clock_s + LEAD_S - time.monotonic()))
+
+    def accompany(self, client: Daemon) -> None:
+        """Observe the sending program until it ends. Raises TrialFailed if it hangs or the tunnel fails."""
+        try:
+            self._stay_with(client)
+        except TrialFailed:
+            time.sleep(DYING_S)
+            self.path.require_daemons()  # a daemon that ended is the cause of everything else
+            raise
+
+    def _stay_with(self, client: Daemon) -> None:
+        started_s = time.monotonic()
+        end_s = started_s + self.duration_s - MARGIN_S
+        idle = read_arrivals(self.testbed, self.path.place)
+        while time.monotonic() < end_s:
+            if client.wait(POLL_S):
+                return  # it failed early, or was refused; its own output says why
+            self.path.require_daemons()
+            if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= self.flowing_packets:
+                break
+        else:
+            self._flows = False
+        # If the set-up took long, through a slow tunnel, the test ends that much later.
+        unnoticed_s = min(self.testbed.slow_start_s, self.duration_s * MOST_UNNOTICED_SHARE)
+        end_s = max(end_s, time.monotonic() + self.duration_s - unnoticed_s)
+        self._times.append(self._read_cpu())
+        client.wait(RAMP_S)
+        self._opened = latest = self._read()
+        half_way_s = started_s + self.duration_s / 2
+        has_looked = not self.looks_at_sockets
+        while (now_s := time.monotonic()) < end_s:
+            if not has_looked and now_s >= half_way_s:
+                self.sockets = self.sender.run(["ss", "-tinHO", "state", "established"]).stdout
+                has_looked = True
+                continue  # that may have taken long
+            if client.wait(max(0.0, min(1.0, end_s - now_s, 1.0 if has_looked else half_way_s - now_s))):
+                return
+            self.path.require_daemons()
+            reading = self._read()
+            self._times.append(reading.cpu)
+            elapsed_s = reading.cpu.clock_s - latest.cpu.clock_s
+            if elapsed_s > 0.2:
+                self.on_second((reading.arrivals - latest.arrivals).data_bytes * 8 / elapsed_s)
+                latest = reading
+        self._closed = self._read()
+        self._times.append(self._closed.cpu)
+        if not client.wait(SENDER_GRACE_S):
+            raise TrialFailed(f"{client.name} did not end {SENDER_GRACE_S:g} s after its test of {self.duration_s:g} s")
+
+    def window(self) -> Window:
+        """Return the counts of the measured window. Raises TrialFailed if the traffic was too short."""
+        if self._opened is None or self._closed is None:
+            devices = ", ".join(dict.fromkeys((*self.path.place.client_devices, *self.path.place.server_devices)))
+            elsewhere = f": few packets arrived at {devices}, so the data may have taken another way"
+            raise TrialFailed("the traffic ended early" + ("" if self._flows else elsewhere))
+        before, after = self._opened.cpu, self._closed.cpu
+        duration_s = after.clock_s - before.clock_s
+        if duration_s < self.duration_s * SHORTEST_WINDOW_SHARE:
+            raise TrialFailed(f"data flowed for only {duration_s:.1f} s of {self.duration_s:g} s")
+        arrived = self._closed.arrivals - self._opened.arrivals
+        router, client, server = self.testbed.router, self.testbed.client, self.testbed.server
+        remote = {machine: sampler.stop() for machine, sampler in self._samplers.items()}
+        testers = cpu.cpus_here(client, server)
+        tester_cpus = [cpu.usage(before, after, [one]) for one in testers]
+        for host in (client, server):
+            if host.machine in remote:
+                first, last = sampled_inside(remote[host.machine].readings, before.clock_s, after.clock_s, host.name)
+                tester_cpus += [cpu.scaled(cpu.usage(first, last, [one]), duration_s) for one in host.cpus]
+        far_share = None
+        if self.testbed.has_own_far_end:
+            far = self.testbed.far_host
+            first, last = sampled_inside(remote[far.machine].readings, before.clock_s, after.clock_s, far.name)
+            far_share = cpu.usage(first, last, far.cpus).busy_share
+        intervals = router_intervals(self._times, router.cpus) if router.machine not in remote else ()
+        router_by_cpu = [cpu.usage(before, after, [one]) for one in router.cpus if router.machine not in remote]
+        if sampled := remote.get(router.machine):
+            before, after = sampled_inside(sampled.readings, before.clock_s, after.clock_s, router.name)
+            router_by_cpu = [cpu.scaled(cpu.usage(before, after, [one]), duration_s) for one in router.cpus]
+            intervals = sampled_intervals(sampled.readings, self._times[1].clock_s, router.cpus)
+        sampled_s = after.clock_s - before.clock_s
+        spent_s = None
+        if before.daemons_s is not None and after.daemons_s is not None:
+            share = duration_s / sampled_s
+            spent_s = {
+                name: (after_s - before.daemons_s.get(name, 0.0)) * share for name, after_s in after.daemons_s.items()
+            }
+        return Window(
+            duration_s=duration_s,
+            data_packets=arrived.data_packets,
+            ack_packets=arrived.ack_packets,
+            router_cpu=cpu.together(router_by_cpu),
+            tester_cpu=cpu.together(tester_cpus),
+            busiest_tester_share=max(far_share or 0.0, *(one.busy_share for one in tester_cpus)),
+            daemon_cpu_s=None if spent_s is None else sum(spent_s.values()),
+            daemon_cpu_method=after.daemons_method,
+            router_by_cpu=tuple(router_by_cpu),
+            program_cpu_s=spent_s or {},
+            intervals=intervals,
+            far_end_busy_share=far_share,
+        )
+
+    @property
+    def sampled(self) -> dict[str, str]:
+        """Return the output of the CPU samplers, by machine."""
+        return {f"sampled_{machine}": sampler.stop().raw for machine, sampler in self._samplers.items()}
+
+    @property
+    def sampling(self) -> tuple[Check, ...]:
+        """Return the check of the CPU time that the router's CPU sampler took; empty if the router has no sampler."""
+        sampler = self._samplers.get(self.testbed.router.machine)
+        cost_s = sampler.stop().cost_s if sampler else None
+        return () if cost_s is None else (check_sampling(cost_s, time.monotonic() - self._times[0].clock_s),)
+
+    def close(self) -> None:
+        """End the CPU samplers; a second call has no effect."""
+        for sampler in self._samplers.values():
+            with suppress(CannotHere):  # the sampler on a lost host ends by itself
+                sampler.stop()
+
+    def _read(self) -> MonitorReading:
+        return MonitorReading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))
+
+    def _read_cpu(self) -> CpuReading:
+        return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
+
+
+def sampled_inside(
+    readings: Sequence[CpuReading], opened_s: float, closed_s: float, name: str
+) -> tuple[CpuReading, CpuReading]:
+    """Return the first and the last CPU sample inside a window. Raises TrialFailed if there are fewer than two."""
+    inside = [each for each in readings if opened_s + SYNC_S <= each.clock_s <= closed_s - SYNC_S]
+    if len(inside) < 2:
+        raise TrialFailed(
+            f"the {name}'s CPU was read {len(inside)} times within the traffic, but two readings are needed. "
+            "It is read once a second: let trials take 5 s or more"
+        )
+    return inside[0], inside[-1]
+
+
+def sampled_intervals(readings: Sequence[CpuReading], start_s: float, cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
+    """Return the intervals between CPU samples, from the last sample before data began to flow at `start_s`."""
+    first = max((number for number, each in enumerate(readings) if each.clock_s <= start_s), default=0)
+    return tuple(
+        CpuInterval(before.clock_s - start_s, after.clock_s - start_s, cpu.usage(before, after, cpus).busy_s)
+        for before, after in pairwise(readings[first:])
+    )
+
+
+def router_intervals(times: Sequence[CpuReading], cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
+    """Return the intervals between CPU readings; data began to flow at the second reading.
+
+    An interval below SHORTEST_INTERVAL_S is joined with the next one, and the last with the one before it.
+    """
+    if len(times) < 3:
+        return ()
+    start_s = times[1].clock_s
+    kept = [times[1]]
+    for reading in times[2:]:
+        if reading.clock_s - kept[-1].clock_s >= SHORTEST_INTERVAL_S:
+            kept.append(reading)
+    if len(kept) > 1:
+        kept[-1] = times[-1]
+    readings = kept if start_s - times[0].clock_s < SHORTEST_INTERVAL_S else [times[0], *kept]
+    return tuple(
+        CpuInterval(before.clock_s - start_s, after.clock_s - start_s, cpu.usage(before, after, cpus).busy_s)
+        for before, after in pairwise(readings)
+    )

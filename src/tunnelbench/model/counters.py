@@ -1,0 +1,133 @@
+"""Figures that every kind of trial counts: CPU time, packets on the path, pings of the router."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class CpuUsage:
+    """CPU time of one set of CPUs between two readings."""
+
+    cpus: tuple[int, ...]
+    wall_s: float
+    """Time between the readings, on the monotonic clock [s]."""
+    idle_s: float
+    """Idle time, iowait included, summed over the CPUs [s]."""
+    user_s: float
+    system_s: float
+    softirq_s: float
+    """User, system and softirq time (with hard interrupts) by clock ticks [s]. Ticks are inaccurate on a CPU that is
+    often idle, so these times are indicative only."""
+    steal_s: float
+    """CPU time that the hypervisor gave to other machines [s]."""
+
+    @property
+    def busy_s(self) -> float:
+        """Busy time: wall - idle - iowait, summed over the CPUs [s]."""
+        return max(0.0, self.wall_s * len(self.cpus) - self.idle_s)
+
+    @property
+    def busy_share(self) -> float:
+        """Busy time as a share of all time of these CPUs, 0 to 1."""
+        return self.share(self.busy_s)
+
+    def share(self, cpu_s: float) -> float:
+        """Return CPU time as a share of all time of these CPUs."""
+        return cpu_s / (self.wall_s * len(self.cpus))
+
+
+@dataclass(frozen=True)
+class Ping:
+    """The router's answers to the client's pings during a trial."""
+
+    sent: int
+    answered: int
+    worst_ms: float | None
+
+
+@dataclass(frozen=True)
+class PathCounters:
+    """Packets of one trial, counted from just before the traffic to just after it."""
+
+    data_packets: int
+    """TCP packets that arrived at the receiver's interface."""
+    data_bytes: int
+    """Bytes of those packets on the interface, Ethernet header included, FCS not."""
+    ack_packets: int
+    """Packets that arrived back at the sender's interface."""
+    forwarded_packets: int
+    """`Ip: ForwDatagrams` of the router."""
+    outer_expected_packets: int
+    outer_expected_bytes: int
+    """Packets on the WAN, both directions, of the protocol and port that the tunnel uses; IP header included.
+
+    The server's own TCP is counted here before it is divided into segments. Therefore the count of plain IP packets is
+    lower than the number on the wire.
+    """
+    outer_other_packets: int
+    outer_other_bytes: int
+    """All other IP packets on the WAN, both directions."""
+    wan_packets: int
+    """Frames on the WAN, both directions, as the far end's device counts them."""
+    fragments_created: int
+    """Sum of `Ip: FragCreates` of router, server and the tunnel's far end."""
+    reassembled: int
+    """Sum of `Ip: ReasmOKs` of router, server and the tunnel's far end."""
+    dropped_packets: int
+    """Drops on the interfaces of the path."""
+
+
+@dataclass(frozen=True)
+class CpuInterval:
+    """The busy time of the router's CPUs in a part of a trial."""
+
+    start_s: float
+    end_s: float
+    """Time since data began to flow, negative before that [s]."""
+    busy_s: float
+    """Busy time, summed over the CPUs [s]."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The counts of a window that lies wholly inside the traffic; rates and CPU shares come from it.
+
+    The last buffer of the sender still arrives after the test time of iperf3 has ended. Counts from before to after the
+    traffic include this buffer, so that the rates of short or slow trials would be too high.
+    """
+
+    duration_s: float
+    """Length of the window on the monotonic clock [s]."""
+    data_packets: int
+    ack_packets: int
+    """Packets as in PathCounters, within the window."""
+    router_cpu: CpuUsage
+    tester_cpu: CpuUsage
+    busiest_tester_share: float
+    """Share of time in which the busiest of the testers' CPUs was busy, 0 to 1; the tunnel's far end is one of them."""
+    daemon_cpu_s: float | None
+    """CPU time of the tunnel's processes on the router [s]; None: there are none."""
+    daemon_cpu_method: str
+    """`schedstat` (ns), `ticks` (10 ms) or empty."""
+    router_by_cpu: tuple[CpuUsage, ...] = ()
+    """CPU time as in `router_cpu`, for each CPU."""
+    program_cpu_s: Mapping[str, float] = field(default_factory=dict)
+    """`daemon_cpu_s` by the name of the program [s]."""
+    intervals: tuple[CpuInterval, ...] = ()
+    """The router's CPUs over time, from before the traffic on."""
+    far_end_busy_share: float | None = None
+    """Share of time in which the tunnel's far end was busy, 0 to 1, where it is a machine of its own; None: it is the
+    server."""
+
+    @property
+    def daemon_busy_share(self) -> float | None:
+        """Time of the tunnel's processes on the router as a share of one CPU; None: there are none."""
+        return None if self.daemon_cpu_s is None else self.daemon_cpu_s / self.duration_s
+
+    @property
+    def cpu_s_per_million_packets(self) -> float | None:
+        """Router CPU time per million packets carried in both directions [s]; None: there are no packets."""
+        packets = self.data_packets + self.ack_packets
+        return self.router_cpu.busy_s * 1e6 / packets if packets else None

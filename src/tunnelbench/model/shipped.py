@@ -1,0 +1,27 @@
+"""Names of the plans and testbeds that come with the package."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+
+def shipped_plans() -> list[str]:
+    """Return the names of the plans that come with the package, sorted."""
+    return shipped_names("plans")
+
+
+def shipped_testbeds() -> list[str]:
+    """Return the names of the testbeds that come with the package, sorted."""
+    return shipped_names("testbeds")
+
+
+def shipped_names(kind: str) -> list[str]:
+    """Return the names of all shipped files of a kind, `plans` or `testbeds`, sorted."""
+    names = (entry.name for entry in shipped_folder(kind).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def shipped_folder(kind: str) -> Traversable:
+    """Return the folder of the shipped files of a kind."""
+    return files("tunnelbench") / "data" / kind

@@ -1,0 +1,48 @@
+"""Limits of reports for people: a run with thousands of rows stays readable, and the report says what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tunnelbench.report.document import Document
+from tunnelbench.report.sections import Section
+
+MOST_REPORTED_ROWS = 500
+"""Largest number of rows of a table."""
+MOST_ITEMS = 200
+"""Largest number of items of a list."""
+
+
+def bounded(document: Document) -> Document:
+    """Return the part of a run that a person can read: the tunnels of the first rows, and the first items of lists."""
+    rows, udp_rows = document.rows[:MOST_REPORTED_ROWS], document.udp_rows[:MOST_REPORTED_ROWS]
+    sections = tuple(map(bounded_section, document.sections))
+    warnings = tuple(map(bounded_section, document.warnings))
+    document = replace(document, sections=sections, warnings=warnings)
+    left_out = len(document.rows) + len(document.udp_rows) - len(rows) - len(udp_rows)
+    if not left_out:
+        return document
+    shown = {row.tunnel.name for row in (*rows, *udp_rows)}
+    caution = f"This report leaves out {left_out} rows, which are too many for it: --format csv has every trial."
+    return replace(
+        document,
+        rows=rows,
+        udp_rows=udp_rows,
+        limits=document.limits[:MOST_REPORTED_ROWS],
+        advice=document.advice[:MOST_ITEMS],
+        models=document.models[:MOST_ITEMS],
+        parts=document.parts[:MOST_ITEMS],
+        records=tuple(record for record in document.records if record.spec.tunnel.name in shown),
+        cautions=(*document.cautions, caution),
+    )
+
+
+def bounded_section(section: Section) -> Section:
+    """Return a section with its first rows and items."""
+    return replace(section, rows=section.rows[:MOST_REPORTED_ROWS], items=_first_items(section.items))
+
+
+def _first_items(items: Sequence[str]) -> tuple[str, ...]:
+    left_out = len(items) - MOST_ITEMS
+    return (*items[:MOST_ITEMS], *([f"and {left_out} more, which --format csv has"] if left_out > 0 else []))

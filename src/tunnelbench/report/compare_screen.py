@@ -1,0 +1,149 @@
+"""The first screen of a comparison: one table, and what differs between the sides once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from textwrap import wrap
+
+from rich.text import Text
+
+from tunnelbench.analysis.compare.comparison import (
+    PAIRS_FROM,
+    TESTED_FROM,
+    Comparison,
+    ComparisonRow,
+    ComparisonVerdict,
+)
+from tunnelbench.analysis.compare.differences import differences
+from tunnelbench.analysis.number_format import significant
+from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
+from tunnelbench.model.text import counted
+from tunnelbench.report.compare import limited_text, regressions_text
+from tunnelbench.report.document import Style
+from tunnelbench.report.first_screen import STYLES, WARNING_STYLE
+from tunnelbench.report.formats.terminal import FIRST_SCREEN_WIDTH, printed
+from tunnelbench.report.screen_tables import ScreenColumn, ScreenRow, ScreenTable
+from tunnelbench.report.text import one_line
+
+MOST_LISTED_ROWS = 20
+"""Largest number of figures on the screen; ties are left out first."""
+
+WAYS = {"in": "down", "out": "up"}
+
+MEANINGS = {
+    ComparisonVerdict.TIE: "tie: the spreads overlap, or the test finds no difference.",
+    ComparisonVerdict.HIGHER: "higher, lower: the spreads are apart, but there are too few trials for a test.",
+    ComparisonVerdict.LOWER: "higher, lower: the spreads are apart, but there are too few trials for a test.",
+    ComparisonVerdict.FASTER: "faster, slower, cheaper, dearer: the test excludes chance.",
+}
+MEANINGS |= dict.fromkeys(
+    (ComparisonVerdict.SLOWER, ComparisonVerdict.CHEAPER, ComparisonVerdict.DEARER), MEANINGS[ComparisonVerdict.FASTER]
+)
+PAIRED_MEANINGS = MEANINGS | {
+    ComparisonVerdict.TIE: "tie: the rounds disagree, or the test finds no difference of 3 % or more.",
+    ComparisonVerdict.HIGHER: "higher, lower: all rounds agree, but there are too few rounds for a test.",
+    ComparisonVerdict.LOWER: "higher, lower: all rounds agree, but there are too few rounds for a test.",
+}
+"""Meanings for two tunnels of one run, which are compared round by round."""
+PAIRED = "A, B: medians. B against A: median of the quotients of all rounds."
+LIMITED = "≥: the testers were the limit."
+
+
+def comparison_screen(found: Comparison, style: Style, *, fail_share: float | None = None) -> str:
+    """Return the first screen as text; `fail_share` is the smallest difference that counts as a regression."""
+    width = style.width or FIRST_SCREEN_WIDTH
+    return printed(_lines(found, width, fail_share), width, style)
+
+
+def _lines(found: Comparison, width: int, fail_share: float | None) -> list[Text]:
+    lines = [Text("Comparison of B with A", style="bold")]
+    for letter, side in (("A", found.a), ("B", found.b)):
+        lines += _paragraph(f"{letter}: {side.title}", width)
+    words = Counter(line.verdict for line in found.rows)
+    counts = ", ".join(f"{words[word]} {word}" for word in ComparisonVerdict if words[word])
+    verdict = f"{counted(len(found.rows), 'figure')}: {counts}." if found.rows else "No tunnel is on both sides."
+    lines += [Text(), *_paragraph(verdict, width, "bold")]
+    if fail_share is not None:
+        lines += _paragraph(regressions_text(found, fail_share), width, "bold")
+    if found.rows:
+        table, left_out = _table(found)
+        lines.append(Text())
+        lines += [Text(line, style=STYLES.get(style, "")) for line, style in table.lines(width)]
+        lines += _paragraph(f"{left_out} more with --full. {table.legend}" if left_out else table.legend, width)
+    for text in _warnings(found):
+        lines += [Text.assemble(("! " if not n else "  ", WARNING_STYLE), line) for n, line in
+                  enumerate(wrap(one_line(text), width - 2))]  # fmt: skip
+    if unlike := differences(found.a, found.b):
+        text = "; ".join(f"{each.what}: {each.a} against {each.b}" for each in unlike)
+        folded = wrap(
+            one_line(f"The sides differ in {text}."), width, max_lines=MOST_DIFFERENCE_LINES, placeholder=" …"
+        )
+        lines += [Text(), *map(Text, folded)]
+    return [*lines, Text(), Text("Tests, intervals and remarks of each figure: add --full")]
+
+
+MOST_DIFFERENCE_LINES = 6
+
+
+def _paragraph(text: str, width: int, style: str = "") -> list[Text]:
+    return [Text(line, style=style) for line in wrap(one_line(text), width)]
+
+
+def _warnings(found: Comparison) -> Iterator[str]:
+    """Yield at most four limits of the comparison."""
+    texts = [*limited_text(found)]
+    texts += [f"{letter}: {remark}." for letter, side in (("A", found.a), ("B", found.b)) for remark in side.remarks]
+    if (found.a.comparability is None) != (found.b.comparability is None):
+        texts.append("A published table has no spread: no test is possible. Device, programs and method differ.")
+    elif found.rows and not found.tested:
+        least = f"{PAIRS_FROM} rounds" if found.is_paired else f"{TESTED_FROM} trials on each side"
+        texts.append(f"Nothing is tested: a test needs {least}. Measure with --set rounds={PAIRS_FROM}.")
+    alone = len(found.only_in_a) + len(found.only_in_b)
+    if alone and found.rows:
+        texts.append(f"{counted(alone, 'row')} on one side only.")
+    yield from texts[:4]
+
+
+def _table(found: Comparison) -> tuple[ScreenTable, int]:
+    """Return the table, and the number of figures that it leaves out."""
+    kept = list(found.rows)
+    if len(kept) > MOST_LISTED_ROWS:
+        kept = [line for line in kept if line.verdict is not ComparisonVerdict.TIE] or kept
+        kept = [line for line in kept if line.verdict is not ComparisonVerdict.MISSING] or kept
+        kept = kept[:MOST_LISTED_ROWS]
+    columns = tuple(ScreenColumn((heading,), "") for heading in ("A", "B", "B against A", "verdict"))
+    rows = tuple(ScreenRow(_name(line), _cells(line), one_line(_tunnels(line))) for line in kept)
+    words = PAIRED_MEANINGS if found.is_paired else MEANINGS
+    meanings = list(dict.fromkeys(words[line.verdict] for line in kept if line.verdict in words))
+    is_limited = any(line.figure.is_rate and line.pair.a.is_tester_limited for line in kept)
+    is_limited |= any(line.figure.is_rate and line.pair.b.is_tester_limited for line in kept)
+    legend = " ".join([PAIRED if found.is_paired else "Medians.", *meanings, *([LIMITED] if is_limited else [])])
+    return ScreenTable("", columns, rows, legend), len(found.rows) - len(kept)
+
+
+def _tunnels(line: ComparisonRow) -> str:
+    a, b = line.pair.a.name, line.pair.b.name
+    return a if a == b else f"{a} (A), {b} (B)"
+
+
+def _name(line: ComparisonRow) -> str:
+    row = line.pair.a
+    size = {None: "", IMIX_PAYLOAD_BYTES: "mix"}.get(row.payload_bytes, f"{row.payload_bytes} bytes")
+    place = " ".join(filter(None, (size, WAYS.get(row.direction, row.direction), row.test)))
+    return one_line(f"{place}, {line.figure}" if place else str(line.figure))
+
+
+def _cells(line: ComparisonRow) -> tuple[str, ...]:
+    is_rate = line.figure.is_rate
+    return (
+        _value(line.a, is_bound=is_rate and line.pair.a.is_tester_limited),
+        _value(line.b, is_bound=is_rate and line.pair.b.is_tester_limited),
+        "-" if line.ratio is None else f"{(line.ratio.value - 1) * 100:+.1f} %",
+        str(line.verdict),
+    )
+
+
+def _value(found: Estimate | None, *, is_bound: bool) -> str:
+    return "-" if found is None else "≥ " * is_bound + significant(found.median, 4, thousands=True)

@@ -1,0 +1,83 @@
+"""Figures that TCP and UDP have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.model.plan import IDLE
+from tunnelbench.report.figures.figure import Figure, Read, Spread, TableRow, read
+
+
+def stored(key: str, path: str = "") -> Figure:
+    """Return a figure that a measurement holds as it was counted, and that no row has."""
+    return Figure(key, of_trial=read(path or key), is_stored=True, is_row_data=False)
+
+
+def of_rows(key: str, title: str = "", **more: Any) -> Figure:
+    """Return a figure that the analysis has for a row under its key."""
+    return Figure(key, title, of_row=read(f"figures.{key}"), **more)
+
+
+def except_pdr(path: str) -> Read:
+    """Return a reader of a timed trial's figure; the row of a PDR has no timed trial."""
+    value = read(f"row.figures.{path}")
+    return lambda found: None if found.goal == "PDR" else value(found)
+
+
+def of_router(path: str) -> Read:
+    """Return a reader of a timed trial's figure of the router; in a calibration there is no router."""
+    value = except_pdr(path)
+    return lambda found: None if found.row.is_calibration else value(found)
+
+
+def _share(found: TableRow) -> Estimate | None:
+    """Return the share of the baseline; a search compares PDRs."""
+    return None if found.goal == "NDR" or found.row.figures is None else found.row.figures.share_of_baseline
+
+
+def _cost(found: TableRow) -> Any:
+    """Return the cost of a packet; on an idle path that is the cost of waking up, which is left out."""
+    is_idle = isinstance(found.row, UdpRow) and found.row.load == IDLE
+    return None if is_idle else of_router("cpu_s_per_million_packets")(found)
+
+
+SHARE = of_rows(
+    "share_of_baseline",
+    "Share of baseline",
+    help="Share of baseline: throughput (of UDP the packet rate) over that without a tunnel.",
+    of_table=_share,
+    is_share=True,
+    is_rate=True,
+    narrow_under="packets_per_s",
+)
+BUSY = of_rows(
+    "router_busy_share",
+    "CPU busy",
+    help="CPU busy: wall time less idle time, of the router's CPUs.",
+    of_trial=read("router_busy_share"),
+    of_table=of_router("router_busy_share"),
+    is_share=True,
+    spread=Spread.NOT_IN_TERMINAL,
+)
+DAEMON = Figure(
+    "daemon_busy_share",
+    "CPU of daemon",
+    help="CPU of daemon: the tunnel's processes on the router, as a share of one CPU.",
+    of_trial=read("daemon_busy_share"),
+    of_row=read("figures.daemon_share"),
+    of_table=of_router("daemon_share"),
+    is_share=True,
+    spread=Spread.NOWHERE,
+    narrow_under="router_busy_share",
+)
+COST = of_rows(
+    "cpu_s_per_million_packets",
+    "CPU s per Mpackets",
+    help="CPU s per Mpackets: busy time of the router per million packets of both directions.",
+    of_trial=read("cpu_s_per_million_packets"),
+    of_table=_cost,
+    digits=3,
+)
+TESTER_LIMITED = of_rows("is_tester_limited", help="True if the testers were the limit in at least half of the trials.")

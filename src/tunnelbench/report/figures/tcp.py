@@ -1,0 +1,121 @@
+"""Figures of TCP: of a `TcpMeasurement`, and of the `Figures` of a row."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from tunnelbench.analysis.number_format import significant
+from tunnelbench.analysis.summary import Figures
+from tunnelbench.model.counters import PathCounters
+from tunnelbench.report.figures.figure import Figure, FigureText, Spread, TableRow, read
+from tunnelbench.report.figures.shared import BUSY, COST, DAEMON, SHARE, TESTER_LIMITED, of_router, of_rows, stored
+
+CLOCK_TICKS = ("user", "system", "softirq", "steal")
+"""Parts of the router's CPU time that clock ticks distinguish (rule 11)."""
+
+
+def _split(found: TableRow) -> str | None:
+    shares = [of_router(f"router_{name}_share")(found) for name in CLOCK_TICKS]
+    return "/".join(f"{share.median * 100:.0f}" for share in shares) if all(shares) else None
+
+
+def _ping(found: TableRow) -> FigureText | None:
+    figures = found.row.figures
+    if not isinstance(figures, Figures) or found.row.is_calibration:
+        return None
+    if figures.ping_worst_ms is None:
+        worst = "no answer" if figures.pings_sent else ""
+    else:
+        worst = f"{significant(figures.ping_worst_ms, 3)} ms"
+    return FigureText(worst, note=f"{figures.pings_lost}/{figures.pings_sent} lost" if figures.pings_lost else "")
+
+
+TCP = (
+    SHARE,
+    *map(stored, ("duration_s", "bytes_received", "bytes_sent")),
+    of_rows(
+        "throughput_bps",
+        "Throughput",
+        unit="Mbit/s",
+        help="Throughput: TCP payload that the receiver read.",
+        of_trial=read("throughput_bps"),
+        scale=1e-6,
+        is_rate=True,
+    ),
+    stored("physical_limit_bps"),
+    of_rows("share_of_limit", help="Throughput over what the link can carry of this payload."),
+    of_rows("retransmits", help="Segments that the sender sent again.", of_trial=read("retransmits"), is_stored=True),
+    of_rows("payload_bytes", help="TCP payload of a full segment that was in effect."),
+    stored("mss_bytes"),
+    *(stored(field.name, f"counters.{field.name}") for field in fields(PathCounters)),
+    *(stored(f"window_{name}", f"window.{name}") for name in ("duration_s", "data_packets", "ack_packets")),
+    of_rows(
+        "data_pps",
+        "Data",
+        unit="packets/s",
+        help="Data: packets with payload, counted at the receiver's interface.",
+        of_trial=read("data_pps"),
+        is_rate=True,
+        spread=Spread.NOT_IN_TERMINAL,
+        short="data packets/s",
+    ),
+    of_rows(
+        "ack_pps",
+        "ACK",
+        unit="packets/s",
+        help="ACK: packets in the other direction.",
+        of_trial=read("ack_pps"),
+        is_rate=True,
+        spread=Spread.NOT_IN_TERMINAL,
+        short="ACK packets/s",
+        narrow_under="data_pps",
+    ),
+    stored("router_cpus", "window.router_cpu.cpus"),
+    *(stored(f"router_{name}_s", f"window.router_cpu.{name}_s") for name in ("busy", *CLOCK_TICKS)),
+    BUSY,
+    *(of_rows(f"router_{name}_share", help=f"{name} share of the router, by clock ticks.") for name in CLOCK_TICKS),
+    Figure(
+        "router_cpu_split",
+        "usr/sys/softirq/steal",
+        unit="%",
+        help="usr/sys/softirq/steal: the same by clock ticks, indicative only.",
+        is_row_data=False,
+        of_table=_split,
+        short="us/sy/si/st",
+        under=BUSY.key,
+    ),
+    stored("daemon_cpu_s", "window.daemon_cpu_s"),
+    stored("daemon_cpu_method", "window.daemon_cpu_method"),
+    DAEMON,
+    COST,
+    of_rows(
+        "cpu_s_per_gigabit",
+        "CPU s per Gbit",
+        help="CPU s per Gbit: busy time of the router per 10^9 bits of payload.",
+        of_trial=read("cpu_s_per_gigabit"),
+        of_table=of_router("cpu_s_per_gigabit"),
+        digits=3,
+        narrow_under=COST.key,
+    ),
+    stored("tester_cpus", "window.tester_cpu.cpus"),
+    stored("tester_busy_s", "window.tester_cpu.busy_s"),
+    stored("tester_steal_s", "window.tester_cpu.steal_s"),
+    of_rows("tester_busy_share", help="Share of the testers' CPUs that was busy.", of_trial=read("tester_busy_share")),
+    stored("far_end_busy_share", "window.far_end_busy_share"),
+    stored("bracket_s"),
+    stored("foreign_cpu_s"),
+    of_rows("foreign_share", help="Background load on the CPUs of the testbed, as a share of one CPU."),
+    TESTER_LIMITED,
+    of_rows("pings_sent", help="Pings that the client sent to the router.", of_trial=read("ping.sent"), is_stored=True),
+    stored("pings_answered", "ping.answered"),
+    of_rows("pings_lost", help="Pings that the router did not answer."),
+    of_rows(
+        "ping_worst_ms",
+        "Ping worst",
+        help="Ping worst: the router's slowest answer to the client, and how many answers are missing.",
+        of_trial=read("ping.worst_ms"),
+        is_stored=True,
+        of_table=_ping,
+        narrow_under="data_pps",
+    ),
+)

@@ -1,0 +1,113 @@
+"""The first screen of a run: verdict, tables, warnings, advice, and where the rest is; about 40 lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import TextWrapper
+
+from rich.text import Text
+
+from tunnelbench.analysis.answer import Answer
+from tunnelbench.model.result import IMPORTED
+from tunnelbench.report.document import Document
+from tunnelbench.report.screen_tables import ScreenTable, screen_tables
+from tunnelbench.report.text import one_line
+
+MOST_LINES = 39
+"""Lines of a first screen, for as many tunnels as the plan `quick` has; `run` adds a line."""
+
+INDENT = "  "
+STYLES = {"group": "bold", "best": "bold"}
+WARNING_STYLE = "bold red"
+"""Colour that is readable on dark and on light terminals; faint text is not."""
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Return the lines of a text; the name of a tunnel is not broken at its hyphens."""
+    return TextWrapper(width, subsequent_indent=indent, break_on_hyphens=False).wrap(text)
+
+
+def first_screen(document: Document, width: int) -> list[Text]:
+    """Return the lines of the first screen."""
+    answer = document.answer
+    title = f"TunnelBench {one_line(document.run.plan_name)}, {document.measured_on}"
+    top = [Text(line, style="bold") for line in _wrapped(title, width, INDENT)]
+    if document.run.status == IMPORTED:
+        top += _paragraph(document.run.notes[0], width)
+    top.append(Text())
+    for sentence in answer.verdict:
+        top += [Text(line, style="bold") for line in _wrapped(one_line(sentence), width, INDENT)]
+    if answer.scope:
+        top += _paragraph(answer.scope, width)
+    for table in screen_tables(document):
+        top += [Text(), *_table(table, width)]
+    printed = {each.command for each in answer.next_commands}
+    warnings = [
+        line
+        for each in answer.warnings
+        for line in _warning(each.text, "" if each.command in printed else each.command, width)
+    ]
+    bottom = list(_commands(answer, width))
+    room = MOST_LINES - len(top) - bool(warnings) - len(warnings) - len(bottom) - 2
+    advice = _advice(answer.advice, width, room)
+    return [
+        *top,
+        *([Text(), *advice] if advice else []),
+        *([Text(), *warnings] if warnings else []),
+        Text(),
+        *bottom,
+    ]
+
+
+def _paragraph(text: str, width: int, style: str = "") -> list[Text]:
+    return [Text(line, style=style) for line in _wrapped(one_line(text), width)]
+
+
+def _table(table: ScreenTable, width: int) -> Iterator[Text]:
+    for line, style in table.lines(width):
+        yield Text(line, style=STYLES.get(style, ""))
+    for text in _wrapped(table.legend, width - 2):
+        yield Text(f"  {text}")
+
+
+def _warning(text: str, command: str, width: int) -> Iterator[Text]:
+    """Yield a warning and its command, on one line if they fit."""
+    words, command = one_line(text), one_line(command)
+    if command and len(words) + len(command) + 4 <= width:
+        yield Text.assemble(("! ", WARNING_STYLE), words, "  ", (command, "bold"))
+        return
+    for place, line in enumerate(_wrapped(words, width - 2)):
+        yield Text.assemble(("! ", WARNING_STYLE) if not place else "  ", line)
+    if command:
+        yield _unbroken(INDENT * 2, command)
+
+
+def _advice(sentences: Sequence[str], width: int, room: int) -> list[Text]:
+    """Return as many sentences as fit into the lines that are left; the first one in any case."""
+    found: list[Text] = []
+    for sentence in sentences:
+        lines = [
+            f"{'  ' if place else '- '}{line}" for place, line in enumerate(_wrapped(one_line(sentence), width - 2))
+        ]
+        if found and len(found) + len(lines) > room:
+            break
+        found += map(Text, lines)
+    return found
+
+
+def _commands(answer: Answer, width: int) -> Iterator[Text]:
+    """Yield each command on one line, below its purpose if the line has no room for both."""
+    indent = max((len(each.purpose) for each in answer.next_commands), default=0) + len(INDENT)
+    for each in answer.next_commands:
+        command = one_line(each.command)
+        if indent + len(command) <= width:
+            yield _unbroken(f"{each.purpose:<{indent}}", command)
+        else:
+            yield Text(each.purpose)
+            yield _unbroken(INDENT * 2, command)
+        for line in _wrapped(each.note, width - indent):
+            yield Text(f"{' ' * indent}{line}")
+
+
+def _unbroken(before: str, command: str) -> Text:
+    return Text.assemble(before, (command, "bold"), no_wrap=True, overflow="ignore")

@@ -1,0 +1,356 @@
+"""Small tables of the first screen: one line for each tunnel, and only the columns that have figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Generic, TypeVar
+
+from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, DirectionAnswer, TunnelAnswer
+from tunnelbench.analysis.answer.udp import UdpAnswer, UdpDirectionAnswer
+from tunnelbench.analysis.answer.words import cpu_percent, large_packets, mbps, thousands
+from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel
+from tunnelbench.analysis.number_format import percent, significant
+from tunnelbench.analysis.soak import SoakSummary
+from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
+from tunnelbench.model.plan import Direction
+from tunnelbench.report.document import Document
+from tunnelbench.report.text import length, one_line
+
+T = TypeVar("T")
+
+ENCRYPTED, NOT_ENCRYPTED, UNKNOWN_ENCRYPTION = "ENCRYPTED", "NOT ENCRYPTED", "ENCRYPTION UNKNOWN"
+DOUBT_MARK = " ?"
+MOST_TUNNELS = 60
+"""Largest number of rows of a table in a terminal."""
+MOST_CIPHERS = 6
+"""Largest number of algorithms on the first screen."""
+
+
+@dataclass(frozen=True)
+class ScreenRow:
+    """A line of a table."""
+
+    name: str
+    cells: tuple[str, ...]
+    group: str = ""
+    """Heading above the lines of a group; empty: no heading."""
+    note: str = ""
+    """Text in place of the cells, if there is no figure."""
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class ScreenColumn:
+    """A column; neighbours with the same heading share it."""
+
+    heading: tuple[str, ...]
+    """Lines of the heading."""
+    label: str
+    """Last line of the heading, such as `down`; may be empty."""
+
+
+@dataclass(frozen=True)
+class ScreenTable:
+    """A table of the first screen."""
+
+    title: str
+    """Heading of the names; may be empty."""
+    columns: tuple[ScreenColumn, ...]
+    rows: tuple[ScreenRow, ...]
+    legend: str
+
+    def lines(self, width: int) -> Iterator[tuple[str, str]]:
+        """Yield the lines of at most MOST_TUNNELS rows with a style each: `head`, `group`, `best`, or nothing."""
+        shown = self.rows[:MOST_TUNNELS]
+        sections = [
+            (heading, list(own)) for heading, own in groupby(enumerate(self.columns), key=lambda each: each[1].heading)
+        ]
+        widths = {
+            place: max(len(column.label), *(len(row.cells[place]) for row in shown if row.cells), 0)
+            for place, column in enumerate(self.columns)
+        }
+        for heading, own in sections:  # the first column of a section takes what its heading needs beyond the cells
+            lacking = max(map(len, heading), default=0) - sum(widths[place] + len(GAP) for place, _ in own) + len(GAP)
+            widths[own[0][0]] += max(0, lacking)
+        figures = sum(widths.values()) + len(GAP) * len(widths)
+        room = max(LEAST_NAME, width - figures - len(INDENT))
+        names = min(
+            room, max([len(self.title), *(len(row.name) for row in shown if row.cells or not self.columns)], default=0)
+        )
+        height = max((len(heading) for heading, _ in sections), default=0)
+        for line in range(height):
+            title = self.title if line == height - 1 and not any(column.label for column in self.columns) else ""
+            parts = []
+            for heading, own in sections:
+                size = sum(widths[place] for place, _ in own) + len(GAP) * (len(own) - 1)
+                padded = ("",) * (height - len(heading)) + heading
+                parts.append(padded[line].rjust(size))
+            yield GAP.join([f"{INDENT}{title:<{names}}", *parts]), "head"
+        if any(column.label for column in self.columns):
+            labels = [column.label.rjust(widths[place]) for place, column in enumerate(self.columns)]
+            yield GAP.join([f"{INDENT}{self.title:<{names}}", *labels]), "head"
+        for group, rows in groupby(shown, key=lambda row: row.group):
+            if group:
+                yield f"{INDENT}{group}", "group"
+            for row in rows:
+                yield from _row_lines(row, names, widths, width)
+        if left_out := len(self.rows) - len(shown):
+            yield f"{INDENT}and {left_out} more: --full", "note"
+
+
+INDENT, GAP = "  ", "  "
+LEAST_NAME = 12
+
+
+def _row_lines(row: ScreenRow, names: int, widths: dict[int, int], width: int) -> Iterator[tuple[str, str]]:
+    style = "best" if row.is_best else ""
+    if not row.cells:
+        text = f"{INDENT}{row.name:<{names}}{GAP}{row.note}"
+        yield text if len(text) <= width else f"{text[: width - 1]}…", "note"
+        return
+    cells = [cell.rjust(widths[place]) for place, cell in enumerate(row.cells)]
+    name = row.name
+    if len(name) > names:
+        yield f"{INDENT}{name}", style
+        name = ""
+    yield GAP.join([f"{INDENT}{name:<{names}}", *cells]), style
+
+
+@dataclass(frozen=True)
+class _Cell(Generic[T]):
+    """A column, and the function that returns its text for an object."""
+
+    heading: tuple[str, ...]
+    label: str
+    text: Callable[[T], str]
+
+
+def _table(
+    title: str, cells: Sequence[_Cell[T]], items: Sequence[tuple[ScreenRow, T]], legend: str
+) -> ScreenTable | None:
+    """Return a table without its empty columns, group after group; None if it has neither a figure nor a note."""
+    texts = [[cell.text(item) for cell in cells] for _, item in items]
+    used = [place for place in range(len(cells)) if any(line[place] for line in texts)]
+    if not used and not any(row.note for row, _ in items):
+        return None
+    groups: dict[str, list[ScreenRow]] = {}
+    for (row, _), line in zip(items, texts, strict=True):
+        own = tuple(line[place] or "-" for place in used) if any(line) else ()
+        shown = ScreenRow(one_line(row.name), own, row.group, one_line(row.note), row.is_best)
+        groups.setdefault(row.group, []).append(shown)
+    columns = tuple(ScreenColumn(cells[place].heading, cells[place].label) for place in used)
+    rows = tuple(row for group in groups.values() for row in group)
+    return ScreenTable(title, columns, rows, legend if used else "")
+
+
+def screen_tables(document: Document) -> list[ScreenTable]:
+    """Return the tables of a run's first screen."""
+    answer = document.answer
+    is_cost_run = any(isinstance(model, CostModel) and model.left_out for model in document.models)
+    found = [
+        tunnel_table(answer.tunnels, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
+        udp_table(answer.udp, answer.recommended),
+        soak_table([report.summary for report in document.soaks]),
+        cost_table([model for model in document.models if isinstance(model, CostModel)] if is_cost_run else []),
+        cipher_table(document.speeds),
+    ]
+    return [table for table in found if table]
+
+
+def _group(is_encrypted: bool | None) -> str:
+    return {True: ENCRYPTED, False: NOT_ENCRYPTED, None: UNKNOWN_ENCRYPTION}[is_encrypted]
+
+
+def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None, *, marks_doubts: bool = True) -> ScreenTable | None:
+    """Return the table of TCP; `marks_doubts`: with a mark at each tunnel with doubtful figures."""
+    if not tunnels:
+        return None
+
+    def of(way: str, text: Callable[[DirectionAnswer], str]) -> Callable[[TunnelAnswer], str]:
+        return lambda tunnel: text(tunnel.directions[way])
+
+    def rate(found: DirectionAnswer) -> str:
+        return mbps(found.throughput_bps, is_lower_bound=found.is_lower_bound) if found.throughput_bps else ""
+
+    def cpu(found: DirectionAnswer) -> str:
+        mark = "" if found.is_cpu_measured else "~" * any_measured
+        return f"{mark}{cpu_percent(found.cpu_share.median)}" if found.cpu_share else ""
+
+    def small(found: DirectionAnswer) -> str:
+        return thousands(found.small_pps, is_lower_bound=found.is_small_lower_bound) if found.small_pps else ""
+
+    ways = [way for tunnel in tunnels for way in tunnel.directions.values()]
+    any_measured = any(way.is_cpu_measured for way in ways)
+    groups = (
+        (("Mbit/s,", large_packets(tunnels)), rate),
+        (("router CPU", f"at {REFERENCE_MBPS:g} Mbit/s"), cpu),
+        (("thousand/s,", "small packets"), small),
+    )
+    cells = [_Cell(heading, way, of(way, text)) for heading, text in groups for way in ("down", "up")]
+    rows = [
+        (
+            ScreenRow(
+                tunnel.name + DOUBT_MARK * (marks_doubts and tunnel.has_doubts),
+                (),
+                _group(tunnel.is_encrypted),
+                tunnel.reason,
+                tunnel.name == best,
+            ),
+            tunnel,
+        )
+        for tunnel in tunnels
+    ]
+    legend = _tunnel_legend(tunnels, ways, any_measured=any_measured)
+    if marks_doubts and any(tunnel.has_doubts for tunnel in tunnels):
+        legend += " ?: doubtful."
+    return _table("", cells, rows, legend)
+
+
+def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnswer], *, any_measured: bool) -> str:
+    repeats = [tunnel.repeats for tunnel in tunnels if tunnel.has_figures]
+    least, most = min(repeats, default=0), max(repeats, default=0)
+    trials = f"{most}" if least == most else f"{least} to {most}"
+    is_single = most == 1
+    is_bound = any(way.is_lower_bound or way.is_small_lower_bound for way in ways)
+    method = f"CPU was measured at {REFERENCE_MBPS:g} Mbit/s; ~: computed" if any_measured else "CPU is computed"
+    parts = [
+        "down: server to client.",
+        "Single trials." if is_single else f"Medians of {trials} trials.",
+        "≥: lower bound." * is_bound,
+        f"{method} from the cost at the measured load, in % of one CPU.",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | None:
+    """Return the table of UDP."""
+    if not answers:
+        return None
+
+    def of(way: str, text: Callable[[UdpDirectionAnswer], str]) -> Callable[[UdpAnswer], str]:
+        return lambda answer: text(answer.directions[way])
+
+    def ndr(found: UdpDirectionAnswer) -> str:
+        mark = "!" * found.is_refuted
+        return thousands(found.ndr_pps, is_lower_bound=found.is_lower_bound) + mark if found.ndr_pps else ""
+
+    def pdr(found: UdpDirectionAnswer) -> str:
+        return thousands(found.pdr_pps, is_lower_bound=found.is_lower_bound) if found.pdr_pps else ""
+
+    def carried(found: UdpDirectionAnswer) -> str:
+        return thousands(found.carried_pps, is_lower_bound=found.is_lower_bound) if found.carried_pps else ""
+
+    def large(found: UdpDirectionAnswer) -> str:
+        return mbps(found.large_bps, is_lower_bound=found.is_large_lower_bound) if found.large_bps else ""
+
+    def delay(found: UdpDirectionAnswer) -> str:
+        if not found.delay_p99_ns:
+            return ""
+        other = f" ({found.delay_load})" if found.delay_load != load else ""
+        return significant(found.delay_p99_ns.median / 1e3, 3, thousands=True) + other
+
+    every = [way for answer in answers for way in answer.directions.values()]
+    load = next((way.delay_load for way in every if way.delay_load), "")
+    at = "idle" if load == "idle" else f"at {load} load"
+    groups = (
+        (("thousand/s", "without loss"), ndr),
+        (("thousand/s", "0.5 % loss"), pdr),
+        (("thousand/s", "at full load"), carried),
+        (("Mbit/s,", f"{answers[0].large_payload_bytes} bytes"), large),
+        (("99 % delay, µs", at), delay),
+    )
+    cells = [_Cell(heading, way, of(way, text)) for heading, text in groups for way in ("down", "up")]
+    rows = [
+        (ScreenRow(each.name, (), _group(each.is_encrypted), each.reason, each.name == best), each) for each in answers
+    ]
+    size = f"{answers[0].payload_bytes} bytes" if answers[0].payload_bytes else "mixed sizes"
+    parts = [
+        f"UDP with {size} of payload. down: server to client.",
+        "≥: lower bound." * any(way.is_lower_bound or way.is_large_lower_bound for way in every),
+        "!: a longer trial at this rate lost packets." * any(way.is_refuted for way in every),
+    ]
+    return _table("", cells, rows, " ".join(filter(None, parts)))
+
+
+def soak_table(soaks: Sequence[SoakSummary]) -> ScreenTable | None:
+    """Return the table of soaks."""
+    cells: list[_Cell[SoakSummary]] = [
+        _Cell(("lasted",), "", lambda soak: length(soak.measured_s)),
+        _Cell(("packets/s",), "", lambda soak: f"{soak.offered_pps:,.0f}"),
+        _Cell(("lost",), "", lambda soak: f"{soak.lost_packets:,}"),
+        _Cell(("loss",), "", lambda soak: percent(soak.loss_ratio).replace("%", " %")),
+        _Cell(("seconds", "with loss"), "", lambda soak: f"{soak.seconds_with_loss:,}"),
+        _Cell(("99 % delay", "µs, worst"), "", _worst_delay),
+        _Cell(
+            ("router", "CPU"), "", lambda soak: cpu_percent(soak.router_busy_share) if soak.router_busy_share else ""
+        ),
+        _Cell(("restarts,", "rekeys,", "gaps"), "", lambda soak: f"{soak.restarts}, {soak.rekeys}, {soak.gaps}"),
+    ]
+    rows = [(ScreenRow(f"{soak.spec.tunnel.name}, {_way(soak)}", ()), soak) for soak in soaks]
+    return _table("SOAK", cells, rows, "The loss has no packets that the testers' own sockets dropped.")
+
+
+def _worst_delay(soak: SoakSummary) -> str:
+    delay_ns = soak.delay_p99_worst_ns
+    return significant(delay_ns / 1e3, 3, thousands=True) if delay_ns is not None else ""
+
+
+def _way(soak: SoakSummary) -> str:
+    way = {Direction.IN: "down", Direction.OUT: "up"}[soak.spec.direction]
+    return f"{soak.spec.payload} bytes {'both ways' if soak.is_echo else way}"
+
+
+def cost_table(models: Sequence[CostModel]) -> ScreenTable | None:
+    """Return the table of the cost of a packet."""
+
+    def of(direction: Direction, text: Callable[[CostModel, Direction], str]) -> Callable[[CostModel], str]:
+        return lambda model: text(model, direction) if direction in model.directions else ""
+
+    def fixed(model: CostModel, direction: Direction) -> str:
+        return significant(model.fitted.fixed_s(direction).value * 1e6, 3)
+
+    def per_byte(model: CostModel, direction: Direction) -> str:
+        return significant(model.fitted.per_byte_s(direction).value * 1e9, 3)
+
+    def mix(model: CostModel, direction: Direction) -> str:
+        predicted = model.predict(IMIX_FRAMES, direction)
+        return f"{predicted.packets_per_s / 1e3:,.0f}" if predicted.packet_s.value > 0 else "unknown"
+
+    groups = (
+        (("µs a packet,", "any size"), fixed),
+        (("and ns", "a byte"), per_byte),
+        (("thousand/s of", "IMIX, one CPU"), mix),
+    )
+    ways = (("down", Direction.IN), ("up", Direction.OUT))
+    cells = [_Cell(heading, way, of(direction, text)) for heading, text in groups for way, direction in ways]
+    rows = [(ScreenRow(model.tunnel.name, ()), model) for model in models]
+    legend = (
+        "Router CPU of a packet: a fixed part, and a part for each byte. IMIX: 7 small, 4 medium and 1 large packet."
+    )
+    return _table("COST OF A PACKET", cells, rows, legend)
+
+
+def cipher_table(speeds: Sequence[CipherSpeed]) -> ScreenTable | None:
+    """Return the table of ciphers and digests by themselves, the fastest first."""
+    measured = [speed for speed in speeds if speed.bytes_per_s]
+    block = max((size for speed in measured for size in speed.bytes_per_s if size < BLOCK_BYTES[-1]), default=0)
+    ranked = sorted(measured, key=lambda speed: -speed.bytes_per_s.get(block, 0.0))
+
+    def of(size: int) -> Callable[[CipherSpeed], str]:
+        return lambda speed: f"{speed.bytes_per_s[size] / 1e6:,.0f}" if size in speed.bytes_per_s else ""
+
+    cells = [_Cell(("MB/s by block size in bytes",), str(size), of(size)) for size in BLOCK_BYTES]
+    machines = {speed.machine for speed in measured}
+    rows = [(ScreenRow(_cipher_name(speed, has_machine=len(machines) > 1), ()), speed) for speed in ranked]
+    left_out = len(rows) - MOST_CIPHERS
+    more = f" {left_out} more with --full." if left_out > 0 else ""
+    legend = f"One direction, without packets and tunnel; a packet of full size is one block of 1420 bytes.{more}"
+    return _table("CIPHERS ALONE", cells, rows[:MOST_CIPHERS], legend)
+
+
+def _cipher_name(speed: CipherSpeed, *, has_machine: bool) -> str:
+    parts = [speed.algorithm, "" if speed.acceleration == PLAIN else speed.acceleration]
+    parts += [f"{speed.threads} threads" if speed.threads > 1 else "", speed.machine if has_machine else ""]
+    return ", ".join(filter(None, parts)) + DOUBT_MARK * speed.is_doubtful

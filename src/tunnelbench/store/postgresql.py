@@ -1,0 +1,237 @@
+"""A store on a PostgreSQL server, for a team."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
+
+from tunnelbench.host.python_packages import POSTGRESQL, install_hint
+from tunnelbench.model.errors import CannotHere, UserError, WrongInput
+
+CONNECT_TIMEOUT_S = 10
+"""Longest time for a connection [s]; libpq waits without limit by default (PostgreSQL manual, connect_timeout)."""
+
+NETWORK_LIMITS = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""Options of libpq that detect a broken network within half a minute [s]; the last one is in milliseconds."""
+
+NO_VERSION = "Could not determine version"
+"""Beginning of SQLAlchemy's message if a server answers `SELECT version()` with something else."""
+
+SECRET_PARAMETERS = ("password", "passfile", "sslpassword")
+"""Parameters of a URL that libpq takes and that messages must not show."""
+
+UPGRADE_LOCK = 0x74756E6E656C
+"""Key of the advisory lock that a process holds while it makes or changes tables."""
+
+RUN_LOCK_KEY = "hashtextextended(:run_id, 0)"
+"""Key of the advisory lock on a run, in SQL."""
+
+RUN_LOCK_WAIT_S = 1.0
+"""Longest wait for the lock on a run [s]: a process that looks for killed runs holds it for a moment."""
+
+SESSION_END_WAIT_S = 5.0
+"""Longest wait for the lock after the process has ended its own earlier session [s]; a busy server needs time."""
+
+OWN_SESSION = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+END_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid AND backend_start = :begun_at"
+"""SQL that ends one session. The server may give the number of a session that has ended to another session."""
+
+RETAKE_LIMIT_S = 3600
+"""Time after a start of the server in which a run may lack its lock [s]: its next write takes the lock again."""
+
+
+class Server:
+    """A store on a database server."""
+
+    patience_s = 60.0
+    """Time for which a write waits for a server that is away [s]; a restart takes seconds."""
+
+    reading_options: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    writing_options: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
+    """Isolation of writers, independent of the server's default: a stricter one would make writers fail."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self._run_lock: RunLock | None = None
+        hidden = {name: "***" for name in url.query if name in SECRET_PARAMETERS}
+        self.name = url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A", "*")
+
+    def open(self, *, create: bool, lock_wait_s: float) -> Engine:
+        """Return an engine. Raises WrongInput or CannotHere if this installation has no driver for the database."""
+        unknown = WrongInput(
+            f"{self.name}: no database of the kind {self.url.drivername} is supported",
+            hint="name a file, or write postgresql://USER@HOST/NAME",
+        )
+        if self.url.get_backend_name() != "postgresql":
+            raise unknown
+        try:
+            # pool_pre_ping replaces connections that a restart of the server broke between two trials
+            return create_engine(self.url, pool_pre_ping=True, connect_args=NETWORK_LIMITS)
+        except NoSuchModuleError as error:
+            raise unknown from error
+        except ModuleNotFoundError as error:
+            hint = "write postgresql:// at its beginning, which uses the driver psycopg"
+            raise CannotHere(
+                f"{self.name}: the Python package {error.name} is missing",
+                install_hint(POSTGRESQL) if error.name == "psycopg" else hint,
+            ) from error
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn errors of the server inside the block into CannotHere; the message has the URL without its password."""
+        try:
+            yield
+        except DBAPIError as error:
+            if known := self._explanation(error):
+                raise known from error
+            raise
+        except AssertionError as error:
+            if NO_VERSION not in str(error):
+                raise
+            raise CannotHere(
+                f"{self.name}: the server is no PostgreSQL, because it has no version of it", hint="name another server"
+            ) from error
+
+    def is_away(self, error: DBAPIError) -> bool:
+        """Return True if the server stops, starts or cannot be reached: it may answer in a moment."""
+        if error.connection_invalidated:
+            return True
+        # libpq reports a refused connection without an SQLSTATE
+        state = _state(error)
+        return state.startswith(("08", "57P")) or (isinstance(error, OperationalError) and not state)
+
+    def require_there(self) -> None:
+        """Take the lock of the run again if its connection is broken. Raises CannotHere as `hold`.
+
+        A server itself reports a table that is missing.
+        """
+        if self._run_lock:
+            self._run_lock.keep()
+
+    def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
+        """Take an advisory lock on the run. The server frees it when the connection ends, also after a crash."""
+        lock = RunLock(engine, run_id)
+        lock.take()
+        self._run_lock = lock
+
+        def unlock() -> None:
+            self._run_lock = None
+            lock.free()
+
+        return unlock
+
+    def is_abandoned(self, connection: Connection, run_id: str, started_at: str) -> bool:
+        """Return True if no controller holds the lock of a run that is listed as running.
+
+        Soon after a start of the server, a run that began earlier may have a controller that has lost the lock.
+        """
+        is_known = f"""
+            SELECT pg_try_advisory_xact_lock({RUN_LOCK_KEY})
+            AND (pg_postmaster_start_time() < CAST(:started_at AS timestamptz)
+                 OR pg_postmaster_start_time() < now() - make_interval(secs => {RETAKE_LIMIT_S}))
+        """
+        return bool(connection.scalar(text(is_known), {"run_id": run_id, "started_at": started_at}))
+
+    def lock_out_others(self, connection: Connection) -> None:
+        """Make other processes that want to make or change tables wait until the transaction ends."""
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
+
+    def _explanation(self, error: DBAPIError) -> UserError | None:
+        why = str(error.orig).strip().partition("\n")[0]
+        state = _state(error)
+        for beginning, hint in _HINTS.items():
+            if state.startswith(beginning):
+                return CannotHere(f"{self.name}: {why}", hint=hint)
+        if isinstance(error, OperationalError) or not state:  # an error without an SQLSTATE comes from libpq
+            return CannotHere(
+                f"{self.name}: {why}", hint="check that the server is up, and that user and password are right"
+            )
+        return None
+
+
+_HINTS = {
+    "42501": "give this user the right: GRANT ALL ON SCHEMA public, and on its tables",
+    "25006": "the database is read-only: name the server that takes writes",
+    "53": "the server is out of disk, memory or connections; the trials stored so far are safe",
+    "42P01": "a table is missing: restore the store from a copy, or name another one",
+    "42703": "a column is missing: restore the store from a copy, or name another one",
+}
+"""Hints by the beginning of the SQLSTATE (PostgreSQL manual, appendix A)."""
+
+
+def _state(error: DBAPIError) -> str:
+    return str(getattr(error.orig, "sqlstate", None) or "")
+
+
+class RunLock:
+    """The advisory lock that a controller holds on its run, on a connection of its own."""
+
+    def __init__(self, engine: Engine, run_id: str) -> None:
+        self._engine = engine
+        self._run_id = run_id
+        self._connection: Connection | None = None
+        self._session: dict[str, Any] | None = None
+        """Number and start of the server's session that took the lock last; None before the first."""
+
+    def take(self) -> None:
+        """Take the lock. Raises CannotHere if another process has it.
+
+        After a broken network, the server may keep the earlier session of this process, and its lock, for hours:
+        `take` ends that session.
+        """
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            has_ended = self._session and connection.scalar(text(END_SESSION), self._session)
+            self._wait_for(connection, SESSION_END_WAIT_S if has_ended else RUN_LOCK_WAIT_S)
+            pid, begun_at = connection.execute(text(OWN_SESSION)).one()
+        except BaseException:
+            _disconnect(connection)
+            raise
+        self._session = {"pid": pid, "begun_at": begun_at}
+        self._connection = connection
+
+    def _wait_for(self, connection: Connection, limit_s: float) -> None:
+        asked = text(f"SELECT pg_try_advisory_lock({RUN_LOCK_KEY})")
+        give_up_s = time.monotonic() + limit_s
+        while not connection.scalar(asked, {"run_id": self._run_id}):
+            if time.monotonic() > give_up_s:
+                raise CannotHere(
+                    f"run {self._run_id} is being measured by another machine, or by another process of this one",
+                    hint="wait until it ends; tunnelbench list runs shows its progress",
+                )
+            time.sleep(0.05)
+
+    def keep(self) -> None:
+        """Take the lock again if its connection is broken; if the server is away, the next call tries again."""
+        try:
+            if self._connection is not None:
+                self._connection.scalar(text("SELECT 1"))
+        except DBAPIError:
+            self.free()
+        if self._connection is None:
+            with suppress(DBAPIError):
+                self.take()
+
+    def free(self) -> None:
+        """Free the lock. A second call has no effect."""
+        if self._connection is not None:
+            _disconnect(self._connection)
+            self._connection = None
+
+
+def _disconnect(connection: Connection) -> None:
+    """Close a connection, and do not give it back to the pool: its session may hold a lock."""
+    with suppress(DBAPIError):  # the server may have restarted
+        connection.invalidate()
+        connection.close()

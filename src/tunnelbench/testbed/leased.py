@@ -1,0 +1,139 @@
+"""Common code of testbeds with a router behind SSH: leases, addresses, routes, forwarding and firewall.
+
+Changes on a leased host are never saved to its disk, and the host stores the undo command of each change first. A
+watchdog on the host undoes all changes when the lease ends.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tunnelbench.host.host import Host
+from tunnelbench.host.leased_host import LeasedHost, inverse
+from tunnelbench.host.ssh import LinkLost
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.testbed import firewall, offloads
+from tunnelbench.testbed.base import BackToBack, Testbed
+from tunnelbench.testbed.discovery import CableEnd, CableEnds
+from tunnelbench.testbed.undo_journal import UndoJournal
+
+RECONNECT_LIMIT_S = 300.0
+"""Longest wait for a host that was lost [s]: a router's reboot takes one to three minutes."""
+
+IP_FORWARD = "/proc/sys/net/ipv4/ip_forward"
+
+
+class LeasedTestbed(Testbed):
+    """A testbed whose router is a leased host behind SSH."""
+
+    has_own_router = True
+
+    router: LeasedHost
+
+    def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
+        super().__init__(spec, run_id, folder)
+        self.journal = UndoJournal(folder)
+        self.leased: list[LeasedHost] = []
+        """All leased hosts, the router first."""
+
+    @property
+    def known_cable_ends(self) -> CableEnds:
+        """The devices and addresses that `look` found. Raises ValueError if `look` was not called."""
+        if self.cable_ends is None:
+            raise ValueError("the testbed has no known cable ends yet")
+        return self.cable_ends
+
+    def set_up(self) -> None:
+        if os.geteuid() != 0:
+            raise CannotHere(
+                "moving network devices and setting routes needs root", "run it again as root, or with sudo"
+            )
+        if self.cable_ends is None:
+            self.look()
+        self.local.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._set_up_testers()
+        for host in self.leased:
+            host.connect()
+            host.take()
+        self._set_up_paths()
+
+    @abstractmethod
+    def _set_up_testers(self) -> None:
+        """Set up the testers that are on this machine, and start the machines that the testbed makes itself."""
+
+    def _set_up_paths(self) -> None:
+        """Set the addresses, routes, forwarding and firewall rules that are missing."""
+        self._bring_up(self.router, self.known_cable_ends.router_lan)
+        self._bring_up(self.router, self.known_cable_ends.router_wan)
+        for host, command in self._target_paths():
+            host.run(command)
+        self.router.set_kernel_file(IP_FORWARD, "1")
+        cable_ends = self.known_cable_ends
+        firewall.open_for(self.router, self.addresses, cable_ends.router_lan.device, cable_ends.router_wan.device)
+
+    def _bring_up(self, host: Host, end: CableEnd) -> None:
+        if not end.is_there:
+            host.ip("addr", "add", end.interface, "dev", end.device)
+        host.ip("link", "set", end.device, "up")
+
+    def _target_paths(self) -> Sequence[tuple[Host, list[str]]]:
+        """Return the commands that make the target reachable, each with its host."""
+        a = self.addresses
+        return (
+            (self.client, ["ip", "route", "add", f"{a.target}/32", "via", a.router_lan]),
+            (self.server, ["ip", "addr", "add", f"{a.target}/32", "dev", "lo"]),
+        )
+
+    def take_down(self) -> None:
+        try:
+            for host in self.leased:
+                with suppress(LinkLost):  # the watchdog on the host undoes the changes
+                    host.release()
+        finally:
+            for host in self.leased:
+                host.close()
+            self.journal.undo_all()
+            for tester in (self.client, self.server):
+                tester.close()
+
+    def hold(self, seconds: float) -> None:
+        for host in self.leased:
+            host.hold(seconds)
+
+    def recover(self) -> None:
+        for host in self.leased:
+            host.reconnect(RECONNECT_LIMIT_S)
+        for host in self.leased:
+            host.take()
+        for tester, command in self._target_paths():  # testers on this machine still have them
+            tester.run(inverse(command), check=False)
+        self._set_up_paths()
+
+    def prepare_tunnel_device(self, host: Host, device: str) -> None:
+        offloads.switch_off(host, device)
+
+    @contextmanager
+    def back_to_back(self) -> Iterator[BackToBack]:
+        """Join the testers by a pair of virtual devices if both are this machine: no card and no cable is measured."""
+        if self.client.is_remote or not self.server.namespace:
+            raise CannotHere(
+                "the testers are two machines, and no cable joins them",
+                "measure them against each other once, with a cable in the router's place",
+            )
+        device = f"tb-{self.mark}-d"
+        link = BackToBack("198.18.5.1", "198.18.5.2", device, device)
+        far_end = ["peer", "name", device, "netns", self.server.namespace]
+        self.client.ip("link", "add", device, "type", "veth", *far_end)
+        try:
+            for host, address in ((self.client, link.client_address), (self.server, link.server_address)):
+                offloads.switch_off(host, device)
+                host.ip("addr", "add", f"{address}/24", "dev", device)
+                host.ip("link", "set", device, "up")
+            yield link
+        finally:
+            self.server.run(["ip", "link", "del", device], check=False)  # its peer goes with it

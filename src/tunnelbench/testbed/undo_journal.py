@@ -1,0 +1,66 @@
+"""A file that lists the commands that undo a run's changes to this machine's own network.
+
+Each undo is written before the change is made. `tunnelbench clean` reads the file to undo the changes of a killed run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tunnelbench.host.command import run_command
+
+JOURNAL_FILE = "changes"
+
+OWN_PID = "{pid}"
+"""Placeholder in an undo command for the process that runs it: a device returns to that process's namespace."""
+
+Command = Sequence[str]
+
+
+class UndoJournal:
+    """The commands that undo the changes of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / JOURNAL_FILE
+        self._noted: set[str] = set()
+        """Lines that the journal has already."""
+
+    def note(self, *undo: Command) -> None:
+        """Write the commands that undo a change into the journal, once; call this before the change.
+
+        Each undo command must have no effect if there is nothing to undo.
+        """
+        line = json.dumps([list(command) for command in undo])
+        if line in self._noted:
+            return
+        with self.path.open("a") as file:
+            file.write(line + "\n")
+        self._noted.add(line)
+
+    def entries(self) -> list[list[Command]]:
+        """Return the undo commands of each change, the first change first.
+
+        Ignores an incomplete last line: the change that it announces was not made.
+        """
+        if not self.path.is_file():
+            return []
+        found = []
+        for line in self.path.read_text(errors="replace").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                break
+        return found
+
+    def undo_all(self) -> int:
+        """Undo all changes, the last first, and return their number; does nothing when called twice."""
+        entries = self.entries()
+        for commands in reversed(entries):
+            for command in commands:
+                run_command([str(os.getpid()) if word == OWN_PID else word for word in command], check=False)
+        self.path.unlink(missing_ok=True)
+        self._noted.clear()
+        return len(entries)

@@ -1,0 +1,146 @@
+"""A virtual machine that is driven over SSH; its CPU time is read from QEMU's threads on this machine.
+
+A guest that is limited to a share of a CPU counts waiting time as idle time, so that its own CPU figures are too low.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.host import CpuReading, Host, Sampler, SamplerOutput
+from tunnelbench.host.leased_host import LeasedHost
+from tunnelbench.host.parsing import count, parsing
+from tunnelbench.host.procfs import TICK_S, CpuTimes, parse_stat
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import HostAccess
+from tunnelbench.qemu.machine import Threads, VirtualMachine
+
+THREADS_INTERVAL_S = 0.5
+"""Interval between two readings of QEMU's threads during a trial [s]."""
+
+GUEST_METHOD = "ticks"
+"""Method by which the guest counts the CPU time of its programs."""
+
+
+class VirtualHost(LeasedHost):
+    """A virtual machine as a host: the router, or the tunnel's far end."""
+
+    def __init__(
+        self, name: str, access: HostAccess, run_id: str, log_folder: Path, via: Host, *, emulated_on: tuple[int, ...]
+    ) -> None:
+        super().__init__(name, access, run_id, log_folder, via)
+        self.emulator: VirtualMachine | None = None
+        self.emulated_on = emulated_on
+        """CPUs of this machine that QEMU may use."""
+
+    @property
+    def cpus_here(self) -> tuple[int, ...]:
+        return self.emulated_on
+
+    def sampler(self, daemons: Sequence[Daemon], limit_s: float) -> Sampler | None:
+        if self.emulator is None:
+            raise ValueError(f"the virtual {self.name} is not up")
+        return ThreadSampler(self, self.emulator, daemons)
+
+    def account(self, daemons: Sequence[Daemon]) -> Account:
+        """Return the CPU times that the guest's kernel counts, in total and for some programs."""
+        programs = {daemon.pid: daemon.name for daemon in daemons}
+        paths = ["/proc/stat", *(f"/proc/{pid}/stat" for pid in programs)]
+        return parse_account(self.run(["cat", *paths], check=False).stdout, programs)
+
+    def require_running(self) -> None:
+        """Raises CannotHere with the last line of its console if the machine has ended."""
+        if self.emulator is not None and not self.emulator.is_running:
+            raise CannotHere(f"the virtual {self.name} has ended; {self.emulator.last_words()}")
+
+    def shut_down(self) -> None:
+        """Kill the machine; does nothing when called twice."""
+        if self.emulator is not None:
+            self.emulator.stop()
+            self.emulator = None
+
+    def _as_user(self, folder: Path) -> list[str]:
+        return []  # its key is root's
+
+
+@dataclass(frozen=True)
+class Account:
+    """CPU times that a guest counts in clock ticks [s since boot]."""
+
+    user_s: float
+    system_s: float
+    softirq_s: float
+    programs_s: Mapping[str, float]
+    """CPU time by the program's name."""
+
+
+@parsing("the CPU times of a virtual machine and of its programs")
+def parse_account(text: str, programs: Mapping[int, str]) -> Account:
+    """Parse /proc/stat of a machine with one CPU, and /proc/PID/stat of some programs (proc_pid_stat(5))."""
+    (times,) = parse_stat(text).values()
+    spent_s = dict.fromkeys(programs.values(), 0.0)
+    for pid, fields in re.findall(r"^(\d+) \(.*\) (.*)$", text, re.MULTILINE):
+        user, system = fields.split()[11:13]
+        spent_s[programs[count(pid)]] += (count(user) + count(system)) * TICK_S
+    return Account(times.user_s, times.system_s, times.softirq_s, spent_s)
+
+
+class ThreadSampler:
+    """Reads QEMU's threads during the traffic.
+
+    No sampler runs in the guest. Before and after the traffic, the guest reports how it divides its CPU time.
+    """
+
+    def __init__(self, guest: VirtualHost, emulator: VirtualMachine, daemons: Sequence[Daemon]) -> None:
+        self._guest = guest
+        self._emulator = emulator
+        self._daemons = daemons
+        self._samples: SamplerOutput | None = None
+        self._before = guest.account(daemons)
+        self._readings = [emulator.threads()]
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._read_threads, daemon=True)
+        self._thread.start()
+
+    def _read_threads(self) -> None:
+        with suppress(OSError):  # QEMU has ended: the trial reports it
+            while not self._is_over.wait(THREADS_INTERVAL_S):
+                self._readings.append(self._emulator.threads())
+
+    def stop(self) -> SamplerOutput:
+        if self._samples is None:
+            self._is_over.set()
+            self._thread.join()
+            after = self._guest.account(self._daemons)
+            share = (self._emulator.share_percent or 100.0) / 100.0
+            readings = read_looks(self._readings, share, self._before, after)
+            raw = "".join(f"{each.clock_s:.6f} {dict(each.spent_s)}\n" for each in self._readings)
+            self._samples = SamplerOutput(tuple(readings), 0.0, raw)
+        return self._samples
+
+
+def read_looks(looks: Sequence[Threads], share: float, before: Account, after: Account) -> Iterator[CpuReading]:
+    """Convert the CPU times of QEMU's threads into readings of the guest's CPU.
+
+    The guest's only CPU is a `share` of one CPU of this machine: it is busy for a whole second if QEMU uses up that
+    share. The guest's own figures over the whole time divide this into user, system, softirq and programs.
+    """
+    first = looks[0]
+    split = [after.user_s - before.user_s, after.system_s - before.system_s, after.softirq_s - before.softirq_s]
+    counted_s = sum(split)
+    user, system, softirq = [part / counted_s for part in split] if counted_s > 0 else (0.0, 1.0, 0.0)
+    total_s = (looks[-1] - first).total_s
+    programs_s = {name: spent_s - before.programs_s[name] for name, spent_s in after.programs_s.items()}
+    for look in looks:
+        spent = look - first
+        busy_s = spent.total_s / share
+        so_far = spent.total_s / total_s if total_s > 0 else 0.0
+        times = CpuTimes(busy_s * user, busy_s * system, spent.clock_s - busy_s, busy_s * softirq, steal_s=0.0)
+        spent_s = {name: whole_s * so_far for name, whole_s in programs_s.items()} if programs_s else None
+        yield CpuReading(look.clock_s, {0: times}, spent_s, GUEST_METHOD if programs_s else "")

@@ -1,0 +1,512 @@
+"""Target `daemon_output`: every parser of text from a daemon, a tool, a kernel or a router.
+
+The first line of an input names the parser; ANSWER_MARK parts the texts of several programs. A test finds the functions
+of the package that parse such text, and holds that the seeds of this target reach each one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+from tests.fuzz.hostile_host import Answers, HostileDaemon, HostileHost, HostileRouter
+from tests.fuzz.plans import folder
+from tests.fuzz.target import ANSWER_MARK, Target
+from tests.output.samples import samples
+from tests.unit.builders import make_run
+from tests.unit.measure.pcap import pcap
+from tests.unit.traffic import test_engine_series as engine_lines
+
+from tunnelbench.guest import protocol
+from tunnelbench.host import cpu_samples, procfs, radio
+from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.ssh import SshHost
+from tunnelbench.measure import capture, cipher_speed, counters, engine_setup, proof, tcp_trial
+from tunnelbench.model.errors import TrialFailed, UserError
+from tunnelbench.model.plan import Direction
+from tunnelbench.model.testbed import HostAccess, RouterSpec, TestbedSpec
+from tunnelbench.model.text import without_keys
+from tunnelbench.report import render
+from tunnelbench.report.site.gather import device_name
+from tunnelbench.testbed import discovery, firewall, nic, offloads, virtual_host
+from tunnelbench.testbed.base import Addresses, Testbed
+from tunnelbench.testbed.discovery import CableEnd
+from tunnelbench.traffic import engine, engine_series, iperf3, openssl_speed, ping
+from tunnelbench.tunnel import adapters, openvpn, tinc, versions
+from tunnelbench.tunnel.base import End, Ends
+
+Texts = list[str]
+
+
+def host(texts: Texts, name: str = "router") -> HostileHost:
+    return HostileHost(name, folder(), Answers(texts))
+
+
+def finite(*values: float | None) -> None:
+    """Raise AssertionError if a figure is not finite, or longer than a sum of a kernel's counters."""
+    for value in values:
+        if value is not None and not abs(value) < 2**66:
+            raise AssertionError(f"{value!r:.60} is no figure that can be counted")
+
+
+# Traffic
+
+
+def of_iperf3(texts: Texts) -> None:
+    client, server = (*texts, "", "")[:2]
+    found = iperf3.parse(client, server, Direction.IN if len(texts) % 2 else Direction.OUT)
+    finite(found.duration_s, found.bytes_received, found.bytes_sent, found.retransmits)
+    for each in found.intervals:
+        finite(each.start_s, each.end_s, each.bytes, each.retransmits)
+
+
+def of_long_iperf3(texts: Texts) -> None:
+    with mock.patch.object(iperf3, "KEPT_BYTES", 10):
+        iperf3.for_store(texts[0])
+
+
+def of_engine(texts: Texts, *, is_echo: bool) -> None:
+    sender, far = (*texts, "", "")[:2]
+    load = engine.SenderLoad("18", duration_s=1.0, rate_pps=1000.0, is_echo=is_echo, takes_delays=True)
+    found = engine.parse(sender, far, load)
+    finite(found.duration_s, found.sent_packets, found.received_packets, found.sending_s, found.receiving_s)
+    finite(found.late_packets, found.stall_max_s, found.tester_dropped_packets)
+    for delays in (found.delay, found.delay_variation):
+        if delays:
+            finite(*vars(delays).values())
+    for each in found.intervals:
+        finite(*vars(each).values())
+
+
+def of_engine_series(texts: Texts, *, is_echo: bool) -> None:
+    series = engine_series.Series(is_echo=is_echo)
+    for end, text in zip((series.take_sender, series.take_far), (*texts, "", ""), strict=False):
+        for line in text.splitlines():
+            end(line)
+    readings = [*series.ready(), *series.ready(is_over=True)]
+    for reading in readings:
+        finite(*(value for value in vars(reading).values() if isinstance(value, int | float)))
+
+
+def of_openssl_speed(texts: Texts) -> None:
+    speed, _ = openssl_speed.parse(*(*texts, "", "")[:2])
+    finite(speed)
+
+
+def of_ping(texts: Texts) -> None:
+    for interrupted in (True, False):
+        found = ping.parse(texts[0], interrupted=interrupted)
+        finite(found.sent, found.answered, found.worst_ms)
+
+
+# Readings of kernels and tools
+
+
+def of_host_counters(texts: Texts) -> None:
+    found = counters.read_host(host(texts))
+    for device in found.devices.values():
+        finite(*vars(device).values())
+    finite(*found.snmp.values())
+    place = counters.CountingPoints(Direction.IN, ("lan",), ("tun0",), "wan")
+    counters.direct_counters((found, found), (found, found), place)
+
+
+def of_path(texts: Texts) -> None:
+    at = host(texts)
+    testbed = mock.Mock(spec=Testbed, client=at, router=at, server=at, far_host=at, has_own_far_end=True)
+    testbed.tunnel_cable, testbed.cables, testbed.cable_devices = (at, "wan"), (at,), ("eth0",)
+    found = counters.read_path(cast("Testbed", testbed))
+    place = counters.CountingPoints(Direction.OUT, ("lan",), ("tun0",), "wan")
+    counters.data_shares(found, found, place)
+    counters.path_counters(found, found, place)
+
+
+def of_queues(texts: Texts) -> None:
+    for queue in counters.read_queues(host(texts)).values():
+        finite(*vars(queue).values())
+
+
+def of_capture(texts: Texts) -> None:
+    content = ANSWER_MARK.join(texts)  # a capture is one text, and may hold the mark
+    for packet in capture.read_pcap(content.encode("latin-1", errors="replace")):
+        finite(packet.length_bytes)
+
+
+def of_ss(texts: Texts) -> None:
+    finite(tcp_trial.parse_mss(texts[0], 1448))
+    sender = tcp_trial.parse_sender(texts[0], 1448)
+    if sender:
+        finite(*vars(sender).values())
+
+
+def of_route(texts: Texts) -> None:
+    proof._route_device(host(texts), "192.0.2.1")
+
+
+def of_mtu(texts: Texts) -> None:
+    tunnel = mock.Mock(device_at=lambda _end: "tun0")
+    finite(proof._device_mtu_bytes(End(host(texts), "", "", "", reaches=""), tunnel))
+
+
+def of_iw(texts: Texts) -> None:
+    radio.stations(texts[0])
+    found = radio.antennas(host(["", *texts], "client"), "wlan0", host(texts), "br-lan")
+    for antenna in (*found.values(), radio.Antenna(host(texts), "wlan0")):
+        seen, _ = antenna.look()
+        finite(seen.frequency_mhz, seen.channel, seen.width_mhz, seen.tx_mbps, seen.rx_mbps, seen.signal_dbm)
+        str(seen.facts("radio_"))
+
+
+def of_offloads(texts: Texts) -> None:
+    for ask in (
+        offloads.merging,
+        offloads.changeable,
+        offloads.switch_off,
+        partial(offloads.late, with_checksums=True),
+    ):
+        with suppress(UserError):
+            ask(host(texts), "eth0")
+
+
+def of_ip_addr(texts: Texts) -> None:
+    answers = Answers(texts)
+    end = CableEnd("eth0", "192.0.2.1/24", is_there=True)
+    namespace = mock.Mock(namespace="tb-client", ip=lambda *_words: None)
+    run = mock.patch.object(nic, "run_command", lambda argv, **_rest: answers.run(argv, check=True))
+    with run, mock.patch.object(nic, "_radio", return_value=""):
+        with suppress(UserError):
+            nic.bring_up(end, mock.Mock())
+        nic.move(end, namespace, mock.Mock())
+
+
+def of_openssl_machine(texts: Texts) -> None:
+    for machine in cipher_speed.machines([host(texts)]):
+        str(machine.flags)
+
+
+# A router behind SSH
+
+
+def router(texts: Texts) -> HostileRouter:
+    return HostileRouter(folder(), Answers(texts))
+
+
+def of_router_script(texts: Texts) -> None:
+    at = router(texts)
+    for ask in (at.lease, at.facts, at.take, at.put_back, partial(at.hold, 1.0), at.release):
+        with suppress(UserError):
+            ask()
+
+
+def of_router_facts(texts: Texts) -> None:
+    """Read the facts of a router, and draw them in a report."""
+    at = router(texts)
+    facts = {f"router_{name}": value for name, value in at.facts().items()}
+    at.has_congestion_control("bbr")
+    run = make_run(host_facts={"router_kernel": "", **facts})
+    device_name(run)
+    for name in ("json", "terminal"):
+        render(run, (), name, 100)
+
+
+def of_firewall(texts: Texts) -> None:
+    firewall.open_for(
+        router(texts), Addresses(*[f"192.0.2.{number}" for number in range(1, 20)][: fields(Addresses)]), "lan", "wan"
+    )
+
+
+def fields(kind: Any) -> int:
+    return len(kind.__dataclass_fields__)
+
+
+def of_discovery(texts: Texts) -> None:
+    spec = TestbedSpec("mine", "ssh", router=RouterSpec(HostAccess("root@192.168.1.1")))
+    own = [*texts, "", "", ""]
+    found = discovery.find(spec, host(own[0:1], "client"), host(own[1:4]), host(own[4:6], "server"))
+    for end in vars(found).values():
+        str(end.network)
+
+
+def of_samples(texts: Texts) -> None:
+    programs = {7: "openvpn"}
+    sampler = cpu_samples.RemoteSampler.__new__(cpu_samples.RemoteSampler)
+    sampler.host, sampler.programs, sampler._ahead_s = cast("Any", router(texts)), programs, 0.0
+    sampler._samples, sampler._pid, sampler._path = None, "1", Path("/samples")
+    found = sampler.stop()
+    for reading in found.readings:
+        finite(reading.clock_s, *(value for times in reading.cpus.values() for value in vars(times).values()))
+        finite(*(reading.daemons_s or {}).values())
+    finite(found.cost_s)
+
+
+def of_new_sampler(texts: Texts) -> None:
+    with mock.patch.object(cpu_samples, "SAMPLER_START_LIMIT_S", -1.0):
+        cpu_samples.RemoteSampler(cast("Any", router(texts)), [], 5.0).stop()
+
+
+def of_account(texts: Texts) -> None:
+    guest = virtual_host.VirtualHost("router", HostAccess("root@r"), "run", folder(), host(texts), emulated_on=(0,))
+    with mock.patch.object(SshHost, "run", lambda _self, argv, **_rest: Answers(texts).run(argv, check=False)):
+        guest.account([cast("Daemon", HostileDaemon("", "openvpn"))])
+
+
+def of_stat(texts: Texts) -> None:
+    for times in procfs.parse_stat(texts[0]).values():
+        finite(*vars(times).values())
+
+
+def of_find_engine(texts: Texts) -> None:
+    engine_setup.find_engine(router(texts))
+    at = router(texts)
+    with mock.patch.object(engine, "locate", return_value="/nowhere/engine"), suppress(UserError):
+        at.bring = lambda program: program  # type: ignore[method-assign]
+        engine_setup.engine_on(at)
+
+
+def of_guest(texts: Texts) -> None:
+    for line in texts[0].splitlines():
+        protocol.message(line.encode(errors="replace"))
+
+
+# Tunnels
+
+
+def of_tunnel(kind: str, texts: Texts) -> None:
+    """Ask an adapter everything that it reads from its programs, for a tunnel that is up."""
+    adapter = adapters()[kind]
+    answers = Answers(texts)
+    ends = [HostileHost(name, folder(), answers) for name in ("router", "server", "local")]
+    placed = (
+        End(each, f"198.18.2.{n}", "wan", f"198.18.3.{n}", reaches="198.18.4.1") for n, each in enumerate(ends, 1)
+    )
+    router_end, server_end, _ = placed
+    tunnel = adapter(adapter.options_type(), Ends(router_end, server_end, ends[2], "abcdef", lambda *_: None))
+    tunnel.router_daemons = [cast("Daemon", HostileDaemon(text, "daemon")) for text in texts[:2]]
+    tunnel.server_daemons = [cast("Daemon", HostileDaemon(text, "daemon")) for text in texts[:2]]
+    if hasattr(tunnel, "_asked_s"):
+        tunnel._asked_s = -math.inf
+    asked: list[Callable[[], object]] = [
+        tunnel.negotiated, partial(tunnel.versions, router_end), partial(tunnel.versions, server_end),
+        tunnel.keep_alives, partial(tunnel.rekeys_since, (0, 0)), partial(tunnel.rekeys_since, (0, 0)),
+        partial(tunnel.restart_since, (0, 0)), partial(tunnel.too_long_since, (0, 0)),
+    ]  # fmt: skip
+    for ask in asked:
+        with suppress(UserError, TrialFailed):
+            ask()
+
+
+def of_openvpn_log(texts: Texts) -> None:
+    if not all(openvpn.parse_data_channel(texts[0])):
+        raise AssertionError("a cipher or digest is empty")
+    openvpn.parse_engine(texts[0])
+    openvpn.first_complaint(texts[0])
+
+
+def of_tinc_nodes(texts: Texts) -> None:
+    for name in ("server", "router"):
+        node = tinc.parse_node(texts[0], name)
+        finite(node.minimum_mtu_bytes, node.maximum_mtu_bytes)
+
+
+def of_library(texts: Texts) -> None:
+    versions.library_version(host(texts), "swanctl", "libstrongswan")
+    versions.openssl_version(host(texts))
+
+
+def of_keys(texts: Texts) -> None:
+    without_keys(texts[0])
+
+
+PARSERS: Mapping[str, Callable[[Texts], None]] = {
+    "iperf3": of_iperf3,
+    "iperf3-long": of_long_iperf3,
+    "engine": partial(of_engine, is_echo=False),
+    "engine-echo": partial(of_engine, is_echo=True),
+    "engine-series": partial(of_engine_series, is_echo=False),
+    "engine-series-echo": partial(of_engine_series, is_echo=True),
+    "openssl-speed": of_openssl_speed,
+    "openssl-machine": of_openssl_machine,
+    "ping": of_ping,
+    "host-counters": of_host_counters,
+    "path": of_path,
+    "queues": of_queues,
+    "capture": of_capture,
+    "ss": of_ss,
+    "route": of_route,
+    "mtu": of_mtu,
+    "iw": of_iw,
+    "offloads": of_offloads,
+    "ip-addr": of_ip_addr,
+    "router-script": of_router_script,
+    "router-facts": of_router_facts,
+    "firewall": of_firewall,
+    "discovery": of_discovery,
+    "samples": of_samples,
+    "new-sampler": of_new_sampler,
+    "account": of_account,
+    "stat": of_stat,
+    "find-engine": of_find_engine,
+    "guest": of_guest,
+    "openvpn-log": of_openvpn_log,
+    "tinc-nodes": of_tinc_nodes,
+    "library": of_library,
+    "keys": of_keys,
+    **{f"tunnel {kind}": partial(of_tunnel, kind) for kind in adapters()},
+}
+
+
+def take(data: bytes) -> None:
+    first, _, content = data.partition(b"\n")
+    name = first.decode(errors="replace")
+    if name not in PARSERS:
+        names = sorted(PARSERS)
+        name = names[zlib.crc32(first) % len(names)]
+    PARSERS[name](content.decode(errors="replace").split(ANSWER_MARK))
+
+
+def seed(name: str, *texts: str) -> bytes:
+    return f"{name}\n{ANSWER_MARK.join(texts)}".encode()
+
+
+def seeds() -> Iterator[bytes]:
+    yield from (seed(name, "") for name in PARSERS)
+    yield from seeds_of_traffic()
+    yield from seeds_of_tools()
+    yield from seeds_of_routers()
+    yield from seeds_of_tunnels()
+
+
+def seeds_of_traffic() -> Iterator[bytes]:
+    found = samples("iperf3-*/*-*.json")
+    for way in ("in", "out", "interrupted"):
+        pair = [
+            next(text for name, text in found.items() if name.endswith(f"/{way}-{end}.json"))
+            for end in ("client", "server")
+        ]
+        yield seed("iperf3", *pair)
+        yield seed("iperf3", *pair, "")
+    yield seed("iperf3-long", next(iter(found.values())))
+    lines = samples("tunnelbench-engine-*/*.jsonl")
+    for name, text in lines.items():
+        if name.endswith("-sender.jsonl"):
+            far = lines[name.replace("-sender", "-far")]
+            for parser in ("engine", "engine-echo", "engine-series", "engine-series-echo"):
+                yield seed(parser, text, far)
+    sent = "\n".join((engine_lines.hello(), engine_lines.sent(0), engine_lines.sent(1), engine_lines.sent(9)))
+    arrived = "\n".join(
+        (engine_lines.hello(), engine_lines.arrived(0), engine_lines.arrived(1), engine_lines.arrived(1))
+    )
+    yield seed("engine-series", sent, arrived)
+    yield from (seed("openssl-speed", text, text) for text in samples("openssl-*/speed-*.txt").values())
+    yield from (seed("ping", text) for text in samples("iputils-*/ping-*.txt").values())
+
+
+STAT = "cpu  10 0 10 10 0 0 0 0 0 0\ncpu0 10 0 10 10 0 0 0 0 0 0\n"
+NFT = {
+    "nftables": [
+        {"metainfo": {}},
+        *({"counter": {"name": name, "packets": 3, "bytes": 100}} for name in ("expected", "other")),
+    ]
+}
+TC = [{"kind": "noqueue", "handle": "0:", "dev": "lo", "drops": 0, "overlimits": 0, "qlen": 0}]
+ETHTOOL = [{"ifname": "eth0", "generic-receive-offload": {"active": True, "fixed": False, "requested": True},
+            "tx-checksum-ip-generic": {"active": True, "fixed": None}}]  # fmt: skip
+ADDR = [{"ifname": "eth0", "flags": ["UP"], "addr_info": [{"local": "192.0.2.1", "prefixlen": 24, "scope": "global"}]}]
+ADDRESSES = "1: lo    inet 127.0.0.1/8 scope host lo\n7: br-lan@x    inet 192.168.1.1/24 scope global br-lan\n"
+OWN = "2: eth0    inet 192.168.1.100/24 scope global eth0\n"
+LINKS = "5: enx02: <UP,LOWER_UP> mtu 1500 qdisc mq state UP \\    link/ether 02:00:00:00:00:02 brd ff\n"
+ROUTES = "default via 10.0.0.1 dev wan  src 10.0.0.7 \n192.168.1.0/24 dev br-lan scope link\n"
+NFT_RULES = (
+    "table inet fw4 {\n chain forward {\n ct state established,related accept # handle 12\n }\n chain input {\n }\n}\n"
+)
+LEASE = {"state": "stale", "owner": "a@b, run r", "folder": "/tmp/tunnelbench-dut-r", "left_s": 3}
+
+
+def seeds_of_tools() -> Iterator[bytes]:
+    kernel = {name.rpartition("/")[2]: text for name, text in samples("linux-6.18/*.txt").items()}
+    devices = kernel["proc-net-dev.txt"] + kernel["proc-net-snmp.txt"]
+    yield seed("host-counters", devices)
+    yield seed("path", json.dumps(NFT), devices, devices, json.dumps(TC), devices, devices)
+    yield seed("queues", json.dumps(TC))
+    packets = [b"\x45" + bytes(range(60)), b"\x60" + bytes(5) + b"\x2c" + bytes(range(60)), bytes(64)]
+    yield seed("capture", pcap(packets).decode("latin-1"))
+    yield from (seed("ss", text) for text in samples("iproute2-*/ss-*.txt").values())
+    yield seed("route", "192.0.2.1 via 198.18.3.2 dev tun0 src 198.18.3.1")
+    yield seed("mtu", "5: tun0: <UP> mtu 1420 qdisc noqueue")
+    iw = {name.rpartition("/")[2]: text for name, text in samples("iw-*/*.txt").items()}
+    yield seed(
+        "iw",
+        "",
+        "02:00:00:00:01:00",
+        "wlan1 wlan0",
+        iw["router-station-dump.txt"],
+        iw["router-info.txt"],
+        iw["router-station-dump.txt"],
+    )
+    yield seed("iw", iw["client-info.txt"], iw["client-link.txt"])
+    yield seed("offloads", json.dumps(ETHTOOL))
+    yield seed(
+        "ip-addr", json.dumps(ADDR), json.dumps(ADDR), "192.0.2.0/24 scope link linkdown\ndefault via 192.0.2.9\n"
+    )
+    engines = [text for name, text in samples("openssl-*/engine-*.txt").items()]
+    yield seed("openssl-machine", *engines, "flags\t: fpu aes vaes\nFeatures : pmull\n", "OpenSSL 3.0.19 x\n")
+    yield seed("stat", kernel["proc-stat.txt"])
+
+
+def seeds_of_routers() -> Iterator[bytes]:
+    yield seed("router-script", json.dumps(LEASE))
+    yield seed("router-script", "\x01tunnelbench-dut: the lease is taken")
+    yield seed("router-facts", json.dumps({"kernel": "6.6", "cpus": 2, "memory_mib": 64}), "reno bbr cubic\n")
+    yield seed("firewall", "", NFT_RULES)
+    yield seed("firewall", "\x01no", "-P FORWARD DROP\n-A FORWARD -j ACCEPT\n", "")
+    wan = "3: wan    inet 10.0.0.7/24 brd 10.0.0.255 scope global wan\n"
+    yield seed(
+        "discovery", OWN, ADDRESSES + wan, "wan\n", ROUTES, OWN + "4: eth9    inet 10.0.0.9/24 scope global\n", LINKS
+    )
+    yield seed("discovery", OWN, ADDRESSES, "wan\n", ROUTES, OWN, LINKS)
+    for text in samples("busybox-*/samples.txt").values():
+        yield seed("samples", "", text)
+        yield seed("new-sampler", "100.5 3\n", "100.5 3\n", "100.5 3\n", "17\n", text)
+    yield seed("account", STAT + "0 (openvpn) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n")
+    yield seed("find-engine", "x86_64\n/tmp/tunnelbench-engine\n")
+    yield seed("find-engine", "x86_64\n\n", "\x01cannot execute")
+    yield seed("guest", '\x1b[2Jtunnelbench {"type": "ready"}\n{"type": "trial", "record": {}}\n')
+
+
+def seeds_of_tunnels() -> Iterator[bytes]:
+    logs = {**samples("*/*.log"), **samples("*/*.txt")}
+    own = {"openvpn": "openvpn", "tinc": "tinc", "fastd": "fastd", "nebula": "nebula", "n2n": "n2n", "openssh": "ssh",
+           "openconnect": "openconnect", "strongswan": "ipsec", "linux-6.1": "ipsec", "ppp": "l2tpv2",
+           "xl2tpd": "l2tpv2", "wireguard": "wireguard", "boringtun": "boringtun"}  # fmt: skip
+    for name, text in logs.items():
+        for prefix, kinds in own.items():
+            if name.startswith(prefix):
+                yield from (seed(f"tunnel {kind}", text, text) for kind in adapters() if kind.startswith(kinds))
+        if name.startswith("openvpn"):
+            yield seed("openvpn-log", text[:8000])
+        if name.startswith("tinc"):
+            yield seed("tinc-nodes", text)
+    link = [{"ifname": "tun0", "linkinfo": {"info_kind": "vxlan", "info_data": {"id": 1, "port": 4789, "ttl": 64}}}]
+    yield from (seed(f"tunnel {kind}", json.dumps(link)) for kind in adapters())
+    yield seed("tunnel l2tpv3", "Tunnel 1, encap UDP\n  From 198.18.2.1 to 198.18.2.2\n")
+    yield from (seed(f"tunnel {kind}", "key 1700000000\n") for kind in adapters() if "wireguard" in kind)
+    yield seed("tunnel boringtun", "key 100 200\n")
+    yield seed("library", "/usr/sbin/swanctl\n", "libstrongswan.so.0 => /usr/lib/x.so (0x1)\n", "/usr/lib/x.so.5.9.8\n")
+    yield seed("keys", "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\npsk = secret\nInitialization\n")
+
+
+WORDS = ("null", "NaN", "-Infinity", "1e400", '"1"', "[", "{", "Station 02:00:00:00:01:00 (on wlan0)\n", "inet ",
+         " dev ", "/33", "link/ether", "INSTALLED, TUNNEL, ESP:", "cpu0 ", "Ip: ", "lo: ", "block short\n",
+         "/proc/uptime:", "/proc/stat:", "/proc/7/stat:", "mss:", "bytes_sent:", ":5201", "rtt:", "established",
+         "# handle ", "src 1 dst 2\n\tproto esp ",
+         "lifetime current:\n 1(bytes), ", "(packets)", " at x cipher 1 digest 2 compression 0 (min 1 max 2)", "\u0663",
+         "\x1b[2J", "+F:1:aes:", "packets transmitted, ", ANSWER_MARK, "\x01", "9" * 5000)  # fmt: skip
+
+TARGET = Target("daemon_output", take, seeds, WORDS)

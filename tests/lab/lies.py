@@ -1,0 +1,56 @@
+"""What the tests of planted lies share: one short trial, and faults that are taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.lab.bench import make_plan, measure
+from tests.watcher import Watcher
+
+from tunnelbench.host.host import Host
+from tunnelbench.model.plan import Direction, TunnelSpec
+from tunnelbench.model.result import Outcome, TrialRecord
+from tunnelbench.testbed.netns import NetnsTestbed
+
+VXLAN = TunnelSpec("vxlan", "VXLAN")
+
+
+def trial(
+    bed: NetnsTestbed,
+    watcher: Watcher,
+    tunnel: TunnelSpec = VXLAN,
+    way: Direction = Direction.OUT,
+    *,
+    duration_s: int = 2,
+    outcome: Outcome = Outcome.MEASURED,
+) -> TrialRecord:
+    """Measure one trial, which must end with this outcome."""
+    plan = make_plan(tunnel, direction=(way,), duration_s=duration_s, interval_s=0.25)
+    (record,) = measure(bed, plan, watcher)
+    assert record.outcome is outcome, record.reason
+    return record
+
+
+@contextmanager
+def script(host: Host, plant: str, undo: str) -> Iterator[None]:
+    """Run a shell script on a host, and the one that takes it back at the end of the block."""
+    host.run(["sh", "-c", plant])
+    try:
+        yield
+    finally:
+        host.run(["sh", "-c", undo])
+
+
+@dataclass
+class MidTrial(Watcher):
+    """A watcher that calls its actions while the traffic flows, one at each reading of its rate."""
+
+    actions: Sequence[Callable[[], object]] = ()
+
+    def second_passed(self, rate_bps: float) -> None:
+        super().second_passed(rate_bps)
+        number = len(self.rates_bps)
+        if number <= len(self.actions):
+            self.actions[number - 1]()

@@ -1,0 +1,153 @@
+"""Lies of programs and clocks that are planted in a trial: each is found by its check."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.lab.bench import NO_TUNNEL, SHORT_TRIALS, TUNNELBENCH, check, pids_in
+from tests.lab.lies import MidTrial, script, trial
+from tests.watcher import Watcher
+
+from tunnelbench.measure.counters import TABLE
+from tunnelbench.measure.cpu import HIDDEN
+from tunnelbench.model.plan import TrialSpec, TunnelSpec
+from tunnelbench.model.result import Outcome, Verdict
+from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.traffic import iperf3
+
+pytestmark = pytest.mark.lab
+
+OPENVPN = {"mode": "static-key", "cipher": "none"}
+AWAY = """\
+#!/bin/sh
+# An OpenVPN whose process on the router is no child of the run.
+case "$1 $2" in
+"--config "*/router/*) setsid --fork openvpn "$@"; exec sleep 600 ;;
+esac
+exec openvpn "$@"
+"""
+PLAN = f'{SHORT_TRIALS}[[tunnel]]\nkind = "none"\n'
+
+
+def test_a_sending_program_that_offers_too_little_is_found(bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = iperf3.client_command
+    monkeypatch.setattr(iperf3, "client_command", lambda *words: [*usual(*words), "--bitrate", "50M"])
+    found = check(trial(bed, Watcher()), "sender")
+    assert (found.verdict, "application-limited" in found.reason) == (Verdict.DOUBTFUL, True), found
+
+
+def test_a_clock_that_is_set_and_set_back_makes_a_trial_void(
+    bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the clock that the controller reads is false: a test must not set the machine's clock."""
+    real, step_s = time.time, 0.0
+
+    def set_by(seconds: float) -> None:
+        nonlocal step_s
+        step_s = seconds
+
+    monkeypatch.setattr(time, "time", lambda: real() + step_s)
+    watcher = MidTrial(actions=[lambda: set_by(1.0), lambda: set_by(0.0)])
+    found = check(trial(bed, watcher, NO_TUNNEL, duration_s=3), "clock")
+    assert (found.verdict, "was set by +1.0 s" in found.reason) == (Verdict.VOID, True), found
+
+
+def renew_wireguard(bed: NetnsTestbed) -> None:
+    """Let the router forget its session: its next packet begins a handshake, as it does every two minutes."""
+    device = f"wgr-{bed.mark}"
+    peer, endpoint = bed.router.run(["wg", "show", device, "endpoints"]).stdout.split()
+    bed.router.run(["wg", "set", device, "peer", peer, "remove"])
+    bed.router.run(["wg", "set", device, "peer", peer, "allowed-ips", "0.0.0.0/0", "endpoint", endpoint])
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "action", "words"),
+    [
+        (TunnelSpec("openvpn", "OpenVPN", {"reneg_sec": 1}), lambda _: None, "Control Channel: TLS"),
+        (TunnelSpec("wireguard-go", "WireGuard"), renew_wireguard, "handshake at"),
+    ],
+    ids=lambda value: value.kind if isinstance(value, TunnelSpec) else "",
+)
+def test_a_change_of_keys_in_a_timed_trial_is_noted(
+    bed: NetnsTestbed, tunnel: TunnelSpec, action: Callable[[NetnsTestbed], None], words: str
+) -> None:
+    record = trial(bed, MidTrial(actions=[lambda: action(bed)]), tunnel, duration_s=3)
+    found = check(record, "rekeys")
+    assert (found.verdict, words in found.reason) == (Verdict.NOTE, True), found
+
+
+def test_tincs_control_connection_that_is_cut_makes_a_trial_void(bed: NetnsTestbed) -> None:
+    cut = ["ss", "--kill", "--tcp", "--numeric", "state", "established", "( dport = :655 or sport = :655 )"]
+    record = trial(bed, MidTrial(actions=[lambda: bed.router.run(cut)]), TunnelSpec("tinc", "tinc"))
+    found = check(record, "restart")
+    assert (found.verdict, "onnection" in found.reason) == (Verdict.VOID, True), found
+
+
+def test_a_program_of_the_router_that_moves_to_a_testers_cpu_is_found(bed: NetnsTestbed) -> None:
+    def move() -> None:
+        for pid in pids_in(bed.router.namespace):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "openvpn":
+                os.sched_setaffinity(pid, bed.client.cpus)
+
+    found = check(trial(bed, MidTrial(actions=[move]), TunnelSpec("openvpn", "OpenVPN", OPENVPN)), "router-setup")
+    assert (found.verdict, "openvpn on the router may run on" in found.reason) == (Verdict.VOID, True), found
+
+
+def test_counters_that_are_reset_in_mid_trial_make_it_void(bed: NetnsTestbed) -> None:
+    reset = ["nft", "reset", "counters", "table", "inet", TABLE]
+    record = trial(bed, MidTrial(actions=[lambda: bed.server.run(reset)]))
+    assert check(record, "outer-protocol-in-trial").verdict is Verdict.VOID
+
+
+def test_a_hole_for_large_packets_is_reported_with_the_bytes_that_arrived(bed: NetnsTestbed) -> None:
+    hole = "type filter hook input priority -300; udp dport 4789 meta length > 1000 drop;"
+
+    def plant(_: TrialSpec) -> None:
+        bed.server.run(["nft", f"table ip lie {{ chain lie {{ {hole} }}; }}"])
+
+    with script(bed.server, "true", "nft delete table ip lie"):
+        record = trial(bed, Watcher(plant), outcome=Outcome.VOID)
+    assert "iperf3 received 0 bytes" in record.reason, record.reason
+    assert "(MTU)" in record.reason
+
+
+def test_a_program_that_left_the_run_is_named_with_its_socket(tmp_path: Path, bed: NetnsTestbed) -> None:
+    program = tmp_path / "openvpn-away"
+    program.write_text(AWAY)
+    program.chmod(0o755)
+    try:
+        record = trial(bed, Watcher(), TunnelSpec("openvpn", "OpenVPN", {**OPENVPN, "program": str(program)}))
+    finally:
+        for pid in pids_in(bed.router.namespace):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "openvpn":
+                os.kill(pid, signal.SIGKILL)
+    found = check(record, "foreign-load")
+    assert found.verdict is Verdict.VOID, found
+    assert "openvpn in the router's network with udp port " in found.reason
+
+
+def test_a_burner_that_proc_does_not_show_makes_a_trial_void(tmp_path: Path, bed: NetnsTestbed) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN)
+    (router_cpu,) = bed.router.cpus
+    burn = ["taskset", "-c", str(router_cpu), sys.executable, "-c", "while True: pass"]
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    words = ["run", str(plan), "--set", "quiet_wait_s=0", "--store", str(tmp_path / "store.sqlite"), "--json"]
+    with subprocess.Popen(burn) as burner:
+        try:
+            done = subprocess.run(
+                [*inside, TUNNELBENCH, *words], capture_output=True, text=True, check=False, timeout=60
+            )
+        finally:
+            burner.kill()
+    trials = json.loads(done.stdout)["trials"]
+    (found,) = (each for each in trials[-1]["checks"] if each["name"] == "foreign-load")
+    assert (found["verdict"], HIDDEN in found["reason"]) == ("void", True), found

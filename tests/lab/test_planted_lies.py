@@ -1,0 +1,170 @@
+"""Lies that are planted on the path: each is found by its check, and an honest trial next to it is not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import pytest
+from tests.lab.bench import NO_TUNNEL, check
+from tests.lab.lies import VXLAN, script, trial
+from tests.watcher import Watcher
+
+from tunnelbench.host.host import Host
+from tunnelbench.model.plan import Direction, TunnelSpec
+from tunnelbench.model.result import Verdict
+from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
+
+pytestmark = pytest.mark.lab
+
+VXLAN_PACKETS = "udp dport 4789"
+NEW_CHECKS = (
+    "router-losses",
+    "router-queues",
+    "retransmits",
+    "router-setup",
+    "cpu-quota",
+    "copies",
+    "acks",
+    "sender",
+    "offloads",
+    "outer-protocol-in-trial",
+    "rekeys",
+    "restart",
+    "clock",
+)
+OFF_S = 0.3
+"""Time for which the router does not forward [s]."""
+
+
+@pytest.mark.parametrize("tunnel", [NO_TUNNEL, VXLAN], ids=lambda tunnel: tunnel.name)
+@pytest.mark.parametrize("way", list(Direction))
+def test_an_honest_trial_passes_each_of_these_checks(bed: NetnsTestbed, tunnel: TunnelSpec, way: Direction) -> None:
+    record = trial(bed, Watcher(), tunnel, way)
+    wrong = [each for each in record.checks if each.name in NEW_CHECKS and each.verdict is not Verdict.OK]
+    assert not wrong
+
+
+def rule(host: Host, chain: str) -> AbstractContextManager[None]:
+    ruleset = f"table ip lie {{ chain lie {{ {chain} }}; }}"
+    return script(host, f"nft '{ruleset}'", "nft delete table ip lie")
+
+
+def drops_every_100th_inner_packet(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    return rule(bed.router, "type filter hook forward priority 0; numgen inc mod 100 == 0 drop;")
+
+
+def drops_every_100th_outer_packet(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    """Drop packets that the router sends into the tunnel; its VXLAN device counts each of them as dropped."""
+    return rule(bed.router, f"type filter hook output priority 0; {VXLAN_PACKETS} numgen inc mod 100 == 0 drop;")
+
+
+def doubles_outer_packets(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    double = f'dup to {bed.addresses.server_wan} device "{bed.router_wan_device}"'
+    return rule(bed.router, f"type filter hook postrouting priority 0; {VXLAN_PACKETS} {double};")
+
+
+def filters_packets(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    return rule(bed.router, "type filter hook forward priority 0; ip saddr 203.0.113.1 drop;")
+
+
+def steers_packets_to_a_tester(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    file = RPS_FILE.format(bed.router_lan_device)
+    was, lie = (format(sum(1 << cpu for cpu in host.cpus), "x") for host in (bed.router, bed.client))
+    return script(bed.router, f"echo {lie} >{file}", f"echo {was} >{file}")
+
+
+def clamps_the_segment_size(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    clamp = "tcp flags syn tcp option maxseg size set 800"
+    return rule(bed.router, f"type filter hook forward priority 0; {clamp};")
+
+
+def shapes_to_75_mbps(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    plant = f"tc qdisc add dev {bed.router_wan_device} root tbf rate 75mbit burst 20kb latency 50ms"
+    return script(bed.router, plant, f"tc qdisc del dev {bed.router_wan_device} root")
+
+
+def by_the_plain_route(host: Host, target: str, gateway: str) -> AbstractContextManager[None]:
+    """A host that sends to `target` beside the tunnel."""
+    plant = f"ip route add {target} via {gateway} table 77 && ip rule add to {target} lookup 77 pref 10"
+    return script(host, plant, "ip rule del pref 10; ip route flush table 77")
+
+
+def sends_acks_outside(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    """The server's ACKs take the plain route; the client sees them arrive all the same."""
+    return by_the_plain_route(bed.server, bed.addresses.client_lan, bed.addresses.router_wan)
+
+
+def sends_acks_beside_the_path(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    """The router sends the client's ACKs to the server by the plain route."""
+    return by_the_plain_route(bed.router, bed.addresses.target, bed.addresses.server_wan)
+
+
+LOST = (("router-losses", Verdict.DOUBTFUL, "vanished in it"), ("retransmits", Verdict.DOUBTFUL, "without a counter"))
+
+
+@pytest.mark.parametrize(
+    ("plant", "way", "expected"),
+    [
+        (drops_every_100th_inner_packet, Direction.OUT, LOST),
+        (drops_every_100th_outer_packet, Direction.OUT, LOST),
+        (doubles_outer_packets, Direction.OUT, [("copies", Verdict.DOUBTFUL, "packets were copied")]),
+        (filters_packets, Direction.OUT, [("router-setup", Verdict.DOUBTFUL, "a packet filter of")]),
+        (steers_packets_to_a_tester, Direction.OUT, [("router-setup", Verdict.VOID, "lan on the router are steered")]),
+        (clamps_the_segment_size, Direction.OUT, [("payload", Verdict.NOTE, "the kernel used 788")]),
+        (shapes_to_75_mbps, Direction.OUT, [("router-queues", Verdict.DOUBTFUL, "tbf on wan")]),
+        (sends_acks_outside, Direction.OUT, [("outer-protocol-in-trial", Verdict.VOID, "packets were not")]),
+        (sends_acks_beside_the_path, Direction.IN, [("acks", Verdict.VOID, "the others took another way")]),
+    ],
+)
+def test_a_lie_on_the_path_is_found(
+    bed: NetnsTestbed,
+    plant: Callable[[NetnsTestbed], AbstractContextManager[None]],
+    way: Direction,
+    expected: Sequence[tuple[str, Verdict, str]],
+) -> None:
+    planted: list[AbstractContextManager[None]] = []
+
+    def at_trial(_: object) -> None:
+        planted.append(plant(bed))
+        planted[-1].__enter__()
+
+    try:
+        record = trial(bed, Watcher(at_trial), way=way)
+    finally:
+        for each in planted:
+            each.__exit__(None, None, None)
+    for name, verdict, words in expected:
+        found = check(record, name)
+        assert (found.verdict, words in found.reason) == (verdict, True), found
+
+
+def test_a_router_that_stops_forwarding_for_a_moment_is_found(bed: NetnsTestbed) -> None:
+    def pause() -> None:
+        bed.router.run(["sysctl", "-qw", "net.ipv4.ip_forward=0"])
+        time.sleep(OFF_S)
+        bed.router.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"])
+
+    timer = threading.Timer(1.2, pause)
+    record = trial(bed, Watcher(lambda _: timer.start()))
+    timer.join()
+    found = check(record, "router-losses")
+    assert (found.verdict, "its forwarding was off" in found.reason) == (Verdict.DOUBTFUL, True), found
+    assert check(record, "stalls").verdict is Verdict.DOUBTFUL
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"), [("tso on gso on", Verdict.VOID), ("tx on", Verdict.DOUBTFUL)], ids=["merging", "checksums"]
+)
+def test_an_offload_that_is_switched_on_late_is_found(bed: NetnsTestbed, words: str, verdict: Verdict) -> None:
+    ethtool = ["ethtool", "-K", bed.wan_device]
+    timer = threading.Timer(1.5, lambda: bed.server.run([*ethtool, *words.split()]))
+    try:
+        record = trial(bed, Watcher(lambda _: timer.start()), NO_TUNNEL)
+    finally:
+        timer.join()
+        bed.server.run([*ethtool, "tso", "off", "gso", "off", "tx", "off"])
+    found = check(record, "offloads")
+    assert (found.verdict, "wan on the server" in found.reason) == (verdict, True), found

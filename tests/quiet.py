@@ -1,0 +1,157 @@
+"""A second try for a lab test that failed while the machine was not quiet.
+
+The plugin measures the machine during each lab test. A test that fails on a quiet machine has failed. A test is tried
+once more if it fails while the hypervisor takes CPU time, or while it and the tests next to it wait for a CPU. For a
+test marked `alone`, CPU time that processes outside of pytest use is a reason, too. The terminal summary counts the
+second tries and gives the reason of each.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+from _pytest.terminal import TerminalReporter
+
+from tunnelbench.host.procfs import all_processes, foreign_cpu_s, parse_stat
+
+STEAL_LIMIT = 0.05
+"""Share of all CPU time that the hypervisor may take during a test; 1 to 3 % are usual on a virtual machine."""
+STEAL_WINDOW_LIMIT = 0.25
+"""Share of all CPU time that the hypervisor may take in any window."""
+OTHERS_LIMIT = 0.10
+"""Share of all CPU time that processes outside of pytest may use during a test marked `alone`."""
+WAITING_LIMIT = 0.5
+"""Share of the time in which a process may wait for a CPU during a test that runs next to others."""
+WINDOW_S = 0.5
+QUIET_LIMIT_S = 30.0
+"""Longest wait for a quiet machine before a second try [s]."""
+PROPERTY = "second try"
+"""Name of the property of a report that holds the reason."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """CPU time of the machine since boot, all CPUs together [s]."""
+
+    stolen_s: float
+    all_s: float
+    waiting_s: float = 0.0
+    """Time in which a process waited for a CPU (some of /proc/pressure/cpu); 0 if the kernel has no such file [s]."""
+    clock_s: float = 0.0
+
+    @classmethod
+    def now(cls) -> Reading:
+        cpus = parse_stat(Path("/proc/stat").read_text()).values()
+        stolen_s = sum(cpu.steal_s for cpu in cpus)
+        all_s = stolen_s + sum(cpu.user_s + cpu.system_s + cpu.idle_s + cpu.softirq_s for cpu in cpus)
+        pressure = Path("/proc/pressure/cpu")
+        waiting_us = int(pressure.read_text().split()[4].removeprefix("total=")) if pressure.exists() else 0
+        return cls(stolen_s, all_s, waiting_us / 1e6, time.monotonic())
+
+
+class Watch:
+    """A measurement of the machine, from its construction to the call of `disturbance`."""
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self._readings = [Reading.now()]
+        self._processes = all_processes() if is_alone else None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def disturbance(self) -> str:
+        """End the measurement and return what disturbed the test; empty for a quiet machine."""
+        self._ended.set()
+        self._thread.join()
+        self._readings.append(Reading.now())
+        others_s: dict[str, float] = {}
+        if self._processes is not None:
+            # Process 1 inherits the CPU time of all orphans, those of the tests included.
+            before, after = ({k: v for k, v in read.items() if k != 1} for read in (self._processes, all_processes()))
+            others_s = foreign_cpu_s(before, after, os.getpid(), range(os.cpu_count() or 1))
+        return judge(self._readings, others_s, is_alone=self._processes is not None)
+
+    def _sample(self) -> None:
+        while not self._ended.wait(WINDOW_S):
+            self._readings.append(Reading.now())
+
+
+def judge(readings: Sequence[Reading], others_s: dict[str, float], *, is_alone: bool = True) -> str:
+    """Return what disturbed a test; empty for a quiet machine.
+
+    `readings` are at least two, in order. `others_s` is the CPU time of processes outside of pytest by name [s]. A test
+    that does not run alone is disturbed if it and its neighbours wait for a CPU most of the time.
+    """
+    all_s = readings[-1].all_s - readings[0].all_s
+    if all_s <= 0:
+        return ""
+    stolen = (readings[-1].stolen_s - readings[0].stolen_s) / all_s
+    windows = pairwise(readings[:-1])  # without the last one: it may be too short for a share of clock ticks
+    worst = max(((b.stolen_s - a.stolen_s) / (b.all_s - a.all_s) for a, b in windows if b.all_s > a.all_s), default=0.0)
+    others = sum(others_s.values()) / all_s
+    found = []
+    if stolen > STEAL_LIMIT or worst > STEAL_WINDOW_LIMIT:
+        found.append(f"the hypervisor took {stolen:.0%} of the CPU time, {worst:.0%} in the worst {WINDOW_S:g} s")
+    elapsed_s = readings[-1].clock_s - readings[0].clock_s
+    waiting = (readings[-1].waiting_s - readings[0].waiting_s) / elapsed_s if elapsed_s > 0 else 0.0
+    if not is_alone and waiting > WAITING_LIMIT:
+        found.append(f"processes waited for a CPU {waiting:.0%} of the time")
+    if others > OTHERS_LIMIT:
+        names = ", ".join(sorted(others_s, key=lambda name: -others_s[name])[:5])
+        found.append(f"other processes used {others:.0%} of the CPU time ({names})")
+    return "; ".join(found)
+
+
+def wait_for_quiet(*, is_alone: bool) -> None:
+    """Wait until a second passes without a disturbance, or until the limit."""
+    deadline = time.monotonic() + QUIET_LIMIT_S
+    while time.monotonic() < deadline:
+        watch = Watch(is_alone=is_alone)
+        time.sleep(1)  # the duration of the measurement
+        if not watch.disturbance():
+            return
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    if not item.get_closest_marker("lab"):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    is_alone = item.get_closest_marker("alone") is not None
+    watch = Watch(is_alone=is_alone)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    disturbance = watch.disturbance()
+    failure = next((report for report in reports if report.failed), None)
+    if failure is not None and disturbance and "from pytest-timeout" not in failure.longreprtext:
+        item.session._setupstate.teardown_exact(None)  # a shared fixture that failed is made once more, too
+        wait_for_quiet(is_alone=is_alone)
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        reason = f"{disturbance}; failed in {failure.when} with: {failure.longreprtext.splitlines()[-1].strip()}"
+        reports[0].user_properties.append((PROPERTY, reason))
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    reports = [report for listed in terminalreporter.stats.values() for report in listed]
+    tries = [
+        (report.nodeid, reason)
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+        for name, reason in report.user_properties
+        if name == PROPERTY
+    ]
+    if tries:
+        terminalreporter.section(f"second tries, because the machine was not quiet: {len(tries)}")
+        for nodeid, reason in tries:
+            terminalreporter.line(f"{nodeid}: {reason}")

@@ -1,0 +1,126 @@
+"""The results of a run whose store is lost while it is measured."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.builders import make_records, make_run
+from tests.unit.cli.conftest import CommandLine
+
+from tunnelbench.cli.stored_results import StoredResults
+from tunnelbench.host.signals import AskedToEnd
+from tunnelbench.model.errors import CannotHere, StoreLost
+from tunnelbench.model.result import TrialRecord
+from tunnelbench.store import Store
+
+RUN_ID = "20250314-092653-a1b2c3"
+
+
+def folder_deleted(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def file_moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.sqlite"))
+
+
+def log_deleted(path: Path) -> None:
+    Path(f"{path}-wal").unlink()
+
+
+def file_replaced(path: Path) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+
+
+def measure(
+    path: Path, lose: Callable[[Path], None], first: TrialRecord, *rest: TrialRecord, run_id: str = RUN_ID
+) -> None:
+    """Store the records of a run, and lose the store after the first one."""
+    with Store.open(path) as store:
+        store.begin_run(make_run(run_id=run_id, status="running", ended_at=None))
+        with StoredResults(store, store.run(run_id)) as results:
+            results.add_trial(first)
+            lose(path)
+            for record in rest:
+                results.add_trial(record)
+
+
+@pytest.mark.parametrize("lose", [folder_deleted, file_moved, log_deleted, file_replaced])
+def test_a_store_that_is_lost_ends_the_run_and_import_takes_the_trials(
+    lose: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_in: CommandLine
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "results" / "a.sqlite"
+    records = make_records()
+    with pytest.raises(StoreLost) as caught:
+        measure(path, lose, *records[:2])
+    kept = next(tmp_path.rglob(f"tunnelbench-{RUN_ID}.json"))
+    assert caught.value.message == (
+        f"{path}: the store was deleted, moved or replaced while it was open; the run has ended, and its 2 trials are"
+        f" in {kept}"
+    )
+    assert caught.value.hint.startswith(f"tunnelbench import {kept} stores them; ")
+    imported = tmp_path / "imported.sqlite"
+    done = type_in("import", kept, "--store", imported)
+    assert done.exit_code == 0, done.output
+    with Store.open(imported) as store:
+        (run,) = store.runs()
+        assert [record.spec for record in store.trials(run.run_id)] == [record.spec for record in records[:2]]
+        assert [record.tcp for record in store.trials(run.run_id)] == [record.tcp for record in records[:2]]
+
+
+@pytest.mark.parametrize("name", ["results.sqlite", "{folder}/results.sqlite"])
+def test_trials_are_kept_if_the_current_folder_is_deleted_with_the_store(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "current"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    run_id = f"20250314-092653-{secrets.token_hex(3)}"
+    kept = Path("/var/tmp") / f"tunnelbench-{run_id}.json"
+    try:
+        with pytest.raises(StoreLost, match=f"its 1 trial is in {kept}"):
+            measure(Path(name.format(folder=folder)), lambda _: shutil.rmtree(folder), make_records()[0], run_id=run_id)
+        assert kept.is_file()
+    finally:
+        kept.unlink(missing_ok=True)
+
+
+def test_a_store_that_is_lost_after_the_last_trial_is_noticed_when_the_run_ends(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    with pytest.raises(StoreLost, match="its 1 trial is in"):
+        measure(path, Path.unlink, make_records()[0])
+
+
+def test_a_recovery_file_follows_no_link_and_replaces_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    path = tmp_path / "results.sqlite"
+    target = tmp_path / "precious"
+    target.write_text("precious")
+    (tmp_path / f"tunnelbench-{RUN_ID}.json").symlink_to(target)
+    with pytest.raises(StoreLost):
+        measure(path, Path.unlink, make_records()[0])
+    assert target.read_text() == "precious"
+    assert (tmp_path / "other" / f"tunnelbench-{RUN_ID}.json").exists()
+
+
+def test_a_run_that_ends_by_itself_or_fails_has_its_status(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "results.sqlite") as store:
+        store.begin_run(make_run(run_id=RUN_ID, status="running", ended_at=None))
+        found = []
+        for error in (None, AskedToEnd(), CannotHere("it failed")):
+            try:
+                with StoredResults(store, store.run(RUN_ID)):
+                    if error:
+                        raise error
+            except (AskedToEnd, CannotHere):
+                pass
+            found.append(store.run(RUN_ID).status)
+    assert found == ["done", "interrupted", "failed"]

@@ -1,0 +1,148 @@
+"""Plans and testbeds of other people: looking starts nothing, and root uses nothing that others could change."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import CommandLine
+
+from tunnelbench.cli import run
+from tunnelbench.cli.availability import availability
+from tunnelbench.cli.plans import load_plan
+from tunnelbench.host.host import LocalHost
+from tunnelbench.host.ssh import SshHost
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import HostAccess, TestbedSpec
+from tunnelbench.traffic import engine
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="the rules are for root")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A program that leaves a file `started` next to it."""
+    path = tmp_path / "named" / "openvpn"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\ntouch {path.parent}/started\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def plan(tmp_path: Path, program: Path) -> Path:
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        '[tcp]\npayload_bytes = 1448\n[udp]\ntest = "rate"\nrate = 1000\n'
+        f'[[tunnel]]\nkind = "openvpn"\nname = "mine"\nengine = "afalg"\nprogram = "{program}"\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", "--json"], ["check"]])
+def test_looking_at_a_plan_starts_no_program_that_it_names(
+    type_in: CommandLine, plan: Path, program: Path, words: list[str]
+) -> None:
+    assert type_in(*words, plan).exit_code == 0
+    assert [path.name for path in program.parent.iterdir()] == ["openvpn"]
+
+
+def test_what_only_a_run_can_try_is_unknown(program: Path, tmp_path: Path) -> None:
+    options = {"engine": "afalg", "program": str(program)}
+    here = availability("openvpn", LocalHost("local", tmp_path, ()), options)
+    assert [need.status for need in here.needs if "engines" in need.name] == ["unknown"]
+    assert "only a run starts the program" in here.reason
+    assert not (program.parent / "started").exists()
+
+
+def refusal(plan: Path, spec: TestbedSpec) -> str:
+    with pytest.raises(CannotHere) as caught:
+        run.require_trusted_files(load_plan(str(plan)).plan, spec)
+    return caught.value.message
+
+
+@only_root
+def test_a_run_refuses_files_that_others_could_write(
+    plan: Path, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = TestbedSpec("mine", "netns")
+    run.require_trusted_files(load_plan(str(plan)).plan, spec)
+    program.chmod(0o757)
+    assert f"every user can write to {program}" in refusal(plan, spec)
+    program.chmod(0o755)
+    kernel = tmp_path / "kernel"
+    kernel.touch()
+    os.chown(kernel, 65534, 0)
+    assert f"the kernel {kernel} is not used" in refusal(plan, replace(spec, kernel=str(kernel)))
+    monkeypatch.setattr(engine, "locate", lambda: str(kernel))
+    assert f"the packet engine {kernel} is not used" in refusal(plan, spec)
+
+
+@only_root
+def test_an_ssh_config_that_others_could_write_is_not_used(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host *\n    ProxyCommand touch /tmp/started\n")
+    config.chmod(0o666)
+    host = SshHost("router", HostAccess("r", config=str(config)), tmp_path, tmp_path, LocalHost("l", tmp_path, ()))
+    with pytest.raises(CannotHere, match=r"the SSH configuration .* is not used"):
+        host.connect()
+
+
+@only_root
+def test_a_folder_of_path_that_others_could_write_is_not_searched(
+    type_in: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    monkeypatch.setenv("PATH", f"{theirs}:/usr/bin")
+    result = type_in("list", "plans")
+    assert result.exit_code == 0
+    assert f"tunnelbench: {theirs} in PATH is not searched" in result.stderr
+    assert os.environ["PATH"] == "/usr/bin"
+
+
+def test_no_file_is_writable_for_everybody_whatever_the_umask(type_in: CommandLine) -> None:
+    before = os.umask(0)
+    try:
+        assert type_in("list", "plans").exit_code == 0
+        assert os.umask(0) == 0o002
+    finally:
+        os.umask(before)
+
+
+@only_root
+@pytest.mark.parametrize("name", ["page.html", "folder/page.html", "pipe"])
+def test_root_writes_through_no_link_and_no_pipe_of_another_user(
+    type_in: CommandLine, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    precious = tmp_path / "precious" / "page.html"
+    precious.parent.mkdir()
+    precious.write_text("precious")
+    (tmp_path / "page.html").symlink_to(precious)
+    (tmp_path / "folder").symlink_to(precious.parent)
+    os.mkfifo(tmp_path / "pipe")
+    for planted in ("page.html", "folder", "pipe"):
+        os.chown(tmp_path / planted, 65534, 65534, follow_symlinks=False)
+    result = type_in("report", "last", "--store", store, "--format", "csv", "-o", tmp_path / name)
+    assert result.exit_code == 3
+    assert "of the user nobody, and this is root" in result.stderr
+    assert precious.read_text() == "precious"
+
+
+@only_root
+def test_root_makes_a_site_through_no_link_of_another_user(
+    type_in: CommandLine, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    (tmp_path / "site").symlink_to(tmp_path / "elsewhere")
+    os.chown(tmp_path / "site", 65534, 65534, follow_symlinks=False)
+    exported = tmp_path / "run.json"
+    assert type_in("export", "last", "--store", store, "-o", exported).exit_code == 0
+    result = type_in("site", tmp_path / "site", exported)
+    assert result.exit_code == 3
+    assert "of the user nobody, and this is root" in result.stderr
+    assert not (tmp_path / "elsewhere").exists()

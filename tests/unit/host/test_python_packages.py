@@ -1,0 +1,50 @@
+"""The hint for a missing Python package is a command that works in the environment of the program."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tunnelbench.host import python_packages
+from tunnelbench.host.python_packages import CHARTS, GUEST, POSTGRESQL, install_hint
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_packages_are_those_of_the_extras() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {name: wanted.partition(">=")[0] for name, (wanted,) in extras.items()}
+    assert names == {"charts": CHARTS, "guest": GUEST, "postgresql": POSTGRESQL}
+
+
+def test_where_there_is_pip_it_is_the_pip_of_the_same_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    monkeypatch.setattr(python_packages, "find_spec", lambda _name: True)
+    monkeypatch.setattr(sys, "executable", python)
+    hint = install_hint(POSTGRESQL)
+    assert hint == f"{python} -m pip install 'psycopg[binary]'"
+    dry = [*shlex.split(hint)[:4], "--dry-run", "--no-index", "no-such-package"]
+    result = subprocess.run(dry, capture_output=True, text=True, check=False)
+    assert "No matching distribution" in result.stderr  # pip took the command
+
+
+def test_without_pip_it_is_uv_from_the_path_or_of_the_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(python_packages, "find_spec", lambda _name: None)
+    monkeypatch.setattr(sys, "executable", "/a b/python")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert install_hint(GUEST) == "uv pip install --python '/a b/python' virtme-ng"
+    uv = tmp_path / ".cache" / "uv" / "bin" / "uv"
+    uv.parent.mkdir(parents=True)
+    uv.touch()
+    assert install_hint(GUEST) == f"{uv} pip install --python '/a b/python' virtme-ng"
+    (tmp_path / "uv").touch(mode=0o755)
+    assert install_hint(GUEST) == "uv pip install --python '/a b/python' virtme-ng"

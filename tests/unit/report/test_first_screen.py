@@ -1,0 +1,110 @@
+"""The first screen of a run answers the reader's question in 40 lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from pytest_regressions.file_regression import FileRegressionFixture
+from tests.unit.builders import make_records, make_run, make_speeds
+from tests.unit.report.hostile import hostile_run
+from tests.unit.report.test_hostile import is_inert_terminal
+from tests.unit.soak_builders import sample_soak
+from tests.unit.udp_builders import make_udp_records
+
+from tunnelbench.analysis.soak import summarise_soak
+from tunnelbench.model.result import Check, TrialRecord, Verdict
+from tunnelbench.report import render
+from tunnelbench.report.document import SoakReport
+
+QUICK = ("wireguard-go", "openvpn AES-128-GCM", "tinc AES-128-CBC, SHA-1", "vxlan", "openvpn none, none", "none")
+
+
+def screen(records: Sequence[TrialRecord], width: int = 100, **options: object) -> str:
+    return render(make_run(), records, "terminal", width, full=False, **options)  # type: ignore[arg-type]
+
+
+def soaks() -> list[SoakReport]:
+    soak, chunks = sample_soak()
+    return [SoakReport(soak, summarise_soak(soak, chunks), lambda: chunks)]
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_screen_of_tcp(file_regression: FileRegressionFixture, width: int) -> None:
+    file_regression.check(screen(make_records(), width), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["udp", "soak", "ciphers", "everything"])
+def test_the_screen_of_other_runs(file_regression: FileRegressionFixture, kind: str) -> None:
+    text = {
+        "udp": lambda: screen(make_udp_records()),
+        "soak": lambda: screen((), soaks=soaks()),
+        "ciphers": lambda: screen((), speeds=make_speeds()),
+        "everything": lambda: screen(make_records(1), speeds=make_speeds(), soaks=soaks()),
+    }[kind]()
+    assert len(text.splitlines()) <= (50 if kind == "everything" else 40)
+    file_regression.check(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_every_line_fits_and_a_command_is_never_folded(width: int) -> None:
+    lines = screen(make_records(), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert sum("tunnelbench report 20250314-092653-quick --format html -o run.html" in line for line in lines) == 1
+
+
+def test_a_command_without_room_stands_below_its_purpose() -> None:
+    lines = screen(make_records(), 70).splitlines()
+    place = lines.index("Charts")
+    assert lines[place + 1] == "    tunnelbench report 20250314-092653-quick --format html -o run.html"
+
+
+def test_each_command_is_printed_once() -> None:
+    commands = [
+        line[line.index("tunnelbench ") :] for line in screen(make_records()).splitlines() if "tunnelbench " in line
+    ]
+    assert len(commands) == len(set(commands)) == 4
+
+
+def test_doubts_of_all_tunnels_mark_no_row() -> None:
+    steal = (Check("steal", Verdict.DOUBTFUL, "the hypervisor took up to 6% of a CPU", rule=14),)
+    text = screen([replace(record, checks=(*record.checks, *steal)) for record in make_records()])
+    assert "24 of 24 figures of Mbit/s and packets/s are doubtful: the hypervisor took CPU time (24)" in text
+    assert " ?" not in text
+
+
+def test_a_run_of_eight_tunnels_fits_into_forty_lines() -> None:
+    assert len(screen(make_records()).splitlines()) < 40
+
+
+def test_encrypted_tunnels_stand_before_the_others() -> None:
+    lines = screen(make_records()).splitlines()
+    places = [next(n for n, line in enumerate(lines) if f"{line} ".startswith(f"  {name} ")) for name in
+              ("ENCRYPTED", *QUICK[:3], "NOT ENCRYPTED", *QUICK[3:])]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_a_longer_name_stands_above_its_figures() -> None:
+    name = "OpenVPN with a name that leaves no room for any figure at all"
+    records = [
+        replace(record, spec=replace(record.spec, tunnel=replace(record.spec.tunnel, name=name)))
+        if record.spec.tunnel.name == "vxlan"
+        else record
+        for record in make_records()
+    ]
+    lines = screen(records, 80).splitlines()
+    assert f"  {name}" in lines
+    assert "1,081" in lines[lines.index(f"  {name}") + 1]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_hostile_name_controls_no_terminal() -> None:
+    run, records = hostile_run()
+    assert is_inert_terminal(render(run, records, "terminal", 100, full=False))
+
+
+def test_colour_changes_no_text() -> None:
+    plain, coloured = (screen(make_records(), colour=colour) for colour in (False, True))
+    assert "\x1b" not in plain
+    assert "\x1b" in coloured

@@ -1,0 +1,105 @@
+"""Tables of the first screen, and the same tables on the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.builders import make_records, make_run, make_spec, make_tcp, make_trial, make_tunnel
+from tests.unit.udp_builders import make_udp_records
+
+from tunnelbench.model.plan import Direction, Test
+from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof
+from tunnelbench.report.charts.answer import answer_charts
+from tunnelbench.report.document import Document, compose
+from tunnelbench.report.page_tables import page_tables
+from tunnelbench.report.screen_tables import MOST_TUNNELS, screen_tables
+
+
+def many_tunnels(number: int) -> list[TrialRecord]:
+    found = []
+    for place in range(number):
+        tunnel = replace(make_tunnel("wireguard-go"), name=f"tunnel {place:03}")
+        proof = TunnelProof((), is_encrypted=True)
+        found.append(make_trial(replace(make_spec(place + 1), tunnel=tunnel), make_tcp(1e8 + place), proof=proof))
+    return found
+
+
+def lines(document: Document) -> list[str]:
+    (table,) = screen_tables(document)
+    return [line for line, _ in table.lines(100)]
+
+
+def test_a_page_has_the_rows_that_a_terminal_leaves_out() -> None:
+    document = compose(make_run(), many_tunnels(MOST_TUNNELS + 5))
+    shown = lines(document)
+    assert shown[-1] == "  and 5 more: --full"
+    assert sum("tunnel 0" in line for line in shown) == MOST_TUNNELS
+    (table,) = page_tables(document)
+    names = [row.name for _, rows in table.groups for row in rows]
+    assert len(names) == MOST_TUNNELS + 5
+    assert not any("--full" in name for name in names)
+
+
+def test_each_group_has_one_heading_if_plaintext_is_allowed() -> None:
+    shown = lines(compose(make_run(), make_records(), allow_plaintext=True))
+    headings = [line for line in shown if line.strip().isupper()]
+    assert len(headings) == len(set(headings)) > 1
+
+
+def test_reasons_are_shown_if_no_trial_has_a_figure() -> None:
+    void = [make_trial(make_spec(), outcome=Outcome.VOID, reason="the cable was cut")]
+    document = compose(make_run(), void)
+    assert any("none" in line and "void: the cable was cut" in line for line in lines(document))
+    (table,) = page_tables(document)
+    assert [row.remarks for _, rows in table.groups for row in rows] == ["void: the cable was cut"]
+
+
+@pytest.mark.parametrize(("payload", "heading"), [(76, "76 bytes"), (1448, "large packets")])
+def test_the_throughput_is_named_after_its_payload(payload: int, heading: str) -> None:
+    document = compose(make_run(), [make_trial(make_spec(1, 1, "wireguard-go", payload))])
+    assert heading in "\n".join(lines(document))
+    (chart,) = answer_charts(document)
+    assert chart.title.endswith(f"throughput with {heading}")
+
+
+def test_a_delay_at_another_load_states_its_load() -> None:
+    records = [
+        record
+        for record in make_udp_records()
+        if record.spec.test is Test.SEARCH
+        or (record.spec.test is Test.LATENCY and (record.spec.tunnel.name, record.spec.load) != ("vxlan", "50%"))
+    ]
+    shown = [line for line in lines(compose(make_run(), records)) if line.startswith(("  vxlan", "  none"))]
+    assert [line.endswith(" (10%)") for line in shown] == [True, False]
+
+
+def test_large_udp_packets_have_a_lower_bound_of_their_own_in_the_chart() -> None:
+    records = [
+        replace(record, checks=())
+        if (record.spec.payload_bytes, record.spec.direction) == (18, Direction.OUT)
+        else record
+        for record in make_udp_records()
+        if record.spec.test is Test.RATE and record.spec.tunnel.name == "none"
+    ]
+    sized = [
+        replace(record, spec=replace(record.spec, payload_bytes=record.spec.payload_bytes or 1400))
+        for record in records
+    ]
+    tunnel = replace(make_tunnel("vxlan"), name="bounded")
+    renamed = [replace(record, spec=replace(record.spec, tunnel=tunnel)) for record in sized]
+    document = compose(make_run(), renamed)
+    (answer,) = document.answer.udp
+    assert (answer.up.is_lower_bound, answer.up.is_large_lower_bound) == (False, True)
+    assert "≥" in "\n".join(lines(document))
+    (chart,) = answer_charts(document)
+    assert "≥ are lower bounds" in chart.sentence
+
+
+def test_a_chart_of_tunnels_of_unknown_encryption_does_not_call_them_plaintext() -> None:
+    tunnel = replace(make_tunnel("wireguard-go"), kind="custom", name="custom")
+    trial = make_trial(replace(make_spec(), tunnel=tunnel), make_tcp(1e8), proof=TunnelProof((), is_encrypted=None))
+    document = compose(make_run(), [trial])
+    assert document.answer.tunnels[0].is_encrypted is None
+    (chart,) = answer_charts(document)
+    assert chart.title.startswith("Tunnels not known to encrypt")

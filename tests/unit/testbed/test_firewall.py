@@ -1,0 +1,68 @@
+"""Rules in the router's firewall: bound to its devices, and each is undone alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tunnelbench.host.command import Completed
+from tunnelbench.host.leased_host import LeasedHost
+from tunnelbench.testbed import firewall
+from tunnelbench.testbed.base import Addresses
+
+ADDRESSES = replace(Addresses(), client_lan="192.168.1.2", server_wan="10.0.0.2")
+FW4 = "chain forward {\nct state established accept # handle 7\n}\nchain input {\n}\nchain srcnat {\n}\n"
+
+
+class FakeRouter:
+    """A router with a kind of firewall; it keeps the changes with their undo."""
+
+    folder = Path("/tmp/tunnelbench-dut-r1-0123456789abcdef")
+
+    def __init__(self, kind: str, same_rule: str = "none") -> None:
+        self.kind, self.same_rule = kind, same_rule
+        self.changes: list[tuple[str, str]] = []
+
+    def run(self, argv: Sequence[str], *, check: bool = True) -> Completed:
+        words = " ".join(argv)
+        is_there = argv[0] == ("nft" if self.kind == "fw4" else "iptables")
+        if " -C " in words:
+            is_there = self.same_rule in words
+        return Completed(tuple(argv), 0 if is_there else 1, FW4 if argv[0] == "nft" else "-P FORWARD DROP", "")
+
+    def change(self, argv: Sequence[str], undo: str) -> None:
+        self.changes.append((" ".join(argv), undo))
+
+
+def changes(kind: str, same_rule: str = "none") -> list[tuple[str, str]]:
+    router = FakeRouter(kind, same_rule)
+    firewall.open_for(cast("LeasedHost", router), ADDRESSES, "br-lan", "eth1")
+    return router.changes
+
+
+@pytest.mark.parametrize("kind", ["fw4", "iptables"])
+def test_every_rule_names_a_device_of_the_router(kind: str) -> None:
+    made = [command for command, _ in changes(kind)]
+    assert len(made) == 4
+    assert all("br-lan" in command or "eth1" in command for command in made)
+
+
+def test_each_rule_is_undone_by_the_handle_of_its_own_comment() -> None:
+    comments = []
+    for command, undo in changes("fw4"):
+        comment = command.rpartition(" comment ")[2]
+        assert f"/comment {comment}/" in undo
+        assert "handle $h" in undo
+        comments.append(comment)
+    assert len(set(comments)) == 4
+    assert all(comment.startswith(f'"{FakeRouter.folder.name}-') for comment in comments)
+
+
+def test_a_rule_of_the_user_that_is_the_same_stays() -> None:
+    made = [command for command, _ in changes("iptables", "INPUT")]
+    assert len(made) == 3
+    assert not any("INPUT" in command for command in made)

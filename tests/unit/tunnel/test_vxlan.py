@@ -1,0 +1,16 @@
+"""VXLAN of the kernel."""
+
+from __future__ import annotations
+
+from tests.unit.tunnel.cases import TunnelCase
+
+TUNNELS = (
+    TunnelCase(
+        "vxlan",
+        lengths=(({}, 289),),
+        seen=(({"port": 8472}, "udp port 8472, exact, readable"),),
+        refused=({"vni": 2**24}, {"vni": -1}, {"port": 0}, {"port": 65536}),
+        accepted=({"vni": 0, "port": 1}, {"vni": 2**24 - 1, "port": 65535}),
+        measured=(),  # the plan `quick` has it
+    ),
+)
