@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+
+from tests.cpu_time import TooSlow, cpu_time_limit
 
 from tunnelbench.model.errors import TrialFailed, UserError
 
@@ -22,10 +21,6 @@ LONGEST_INPUT_BYTES = 20_000
 
 ANSWER_MARK = "\x1e"
 """Character that parts the texts of one input: programs, or both ends of a trial, print several."""
-
-
-class TooSlow(BaseException):
-    """One input took more than INPUT_LIMIT_S."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +57,6 @@ def find(target: Target, data: bytes) -> Finding | None:
         report = "".join(traceback.format_exception(error, limit=-12))
         return Finding(f"{type(error).__name__} at {_line(error)}", report, data)
     return None
-
-
-@contextmanager
-def cpu_time_limit(seconds: float) -> Iterator[None]:
-    """Raise TooSlow if the block takes more CPU time of this process than that [s]."""
-
-    def too_slow(_number: int, _frame: FrameType | None) -> None:
-        raise TooSlow
-
-    before = signal.signal(signal.SIGVTALRM, too_slow)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
 
 
 def _line(error: BaseException) -> str:

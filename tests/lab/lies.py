@@ -1,4 +1,4 @@
-"""What the tests of planted lies share: one short trial, and faults that are taken back."""
+"""Helpers of the tests that plant lies: they measure one short trial, and take each fault back."""
 
 from __future__ import annotations
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice, product
 from pathlib import Path
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from tests.cpu_time import TooSlow, cpu_time_limit
 
 import tunnelbench
 from tunnelbench.analysis.audit.quantities import LONGEST_NUMBER_CELL
@@ -214,26 +214,6 @@ def one_of(operation: Any, argument: Any, character: str) -> bool:
     return bool(_compiler.compile(tree).fullmatch(character))
 
 
-class TooSlow(Exception):
-    """A search was ended."""
-
-
-@contextmanager
-def ended_after(limit_s: float) -> Iterator[None]:
-    """Raise TooSlow after some CPU time: a search looks for signals."""
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        raise TooSlow
-
-    before = signal.signal(signal.SIGVTALRM, end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
 def slowest(use: Use) -> tuple[float, str]:
     """Return the CPU time of the slowest text [s], and the beginning of the text."""
     run: Callable[..., Any] = getattr(use.pattern, use.method)
@@ -251,7 +231,7 @@ def slowest(use: Use) -> tuple[float, str]:
             took_s = LIMIT_S + 1
             for _ in range(TRIES if length > LENGTHS[0] else 1):
                 began_s = time.process_time()
-                with suppress(TooSlow), ended_after(GIVEN_UP_S):
+                with suppress(TooSlow), cpu_time_limit(GIVEN_UP_S):
                     found = run("", given) if use.method in {"sub", "subn"} else run(given)
                     if use.method == "finditer":
                         list(found)

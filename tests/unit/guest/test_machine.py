@@ -1,4 +1,4 @@
-"""How a guest is prepared on this machine."""
+"""Tests of the preparation of a guest on this machine."""
 
 from __future__ import annotations
 
