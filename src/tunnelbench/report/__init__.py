@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.document import SoakReport, Style, compose
-from tunnelbench.report.formats import report_format
+from tunnelbench.report.formats import report_format, sheet_format
 from tunnelbench.report.sheet import Sheet
 
 IMAGE_FORMATS = ("png", "svg")
@@ -39,8 +39,8 @@ def render(
 
 
 def render_sheet(sheet: Sheet, format_name: str, style: Style | None = None) -> str:
-    """Return a sheet in one format; it ends with a newline. Raises WrongInput if there is no such format."""
-    return report_format(format_name).render_sheet(sheet, style or Style())
+    """Return a sheet in one format; it ends with a newline. Raises WrongInput if no such format can hold one."""
+    return sheet_format(format_name).render_sheet(sheet, style or Style())
 
 
 def render_images(

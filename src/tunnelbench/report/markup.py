@@ -10,7 +10,7 @@ from typing import ClassVar
 from tunnelbench.report.bounds import bounded
 from tunnelbench.report.document import Document, Style, legends, tables
 from tunnelbench.report.figures import Figure, FigureText
-from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.formats import SheetFormat
 from tunnelbench.report.sections import Section
 from tunnelbench.report.sheet import Sheet
 from tunnelbench.report.table import ResultTable, TunnelRows
@@ -43,7 +43,7 @@ class MarkupColumn:
 MarkupRow = tuple[MarkupCell, ...]
 
 
-class MarkupFormat(ReportFormat):
+class MarkupFormat(SheetFormat):
     """A report in a markup. Texts are escaped before they are put into its patterns."""
 
     escaped: Callable[[str], str]

@@ -15,10 +15,10 @@ from tunnelbench.report.formats import ReportFormat, format_names, report_format
 from tunnelbench.report.sheet import Sheet
 
 DROPPED_IN = '''
-from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.formats import SheetFormat
 
 
-class Format(ReportFormat):
+class Format(SheetFormat):
     """Titles only."""
 
     def render(self, document, style):
@@ -66,7 +66,12 @@ def test_every_format_says_what_it_is(name: str) -> None:
     found = report_format(name)
     assert isinstance(found, ReportFormat)
     assert type(found).__doc__
-    assert found.has_sheets == (name in sheet_format_names())
+
+
+@pytest.mark.parametrize("name", sorted(set(format_names()) - set(sheet_format_names())))
+def test_a_format_that_has_only_runs_refuses_a_sheet(name: str) -> None:
+    with pytest.raises(WrongInput, match="has only runs"):
+        render_sheet(SHEET, name)
 
 
 @pytest.mark.parametrize("name", sheet_format_names())

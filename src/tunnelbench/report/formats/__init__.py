@@ -21,14 +21,13 @@ class ReportFormat(ABC):
     def render(self, document: Document, style: Style) -> str:
         """Return the report of a run."""
 
-    def render_sheet(self, sheet: Sheet, style: Style) -> str:
-        """Return a result that is no run; a format that does not define this has only runs."""
-        raise NotImplementedError
 
-    @property
-    def has_sheets(self) -> bool:
-        """True if the format can hold a sheet."""
-        return type(self).render_sheet is not ReportFormat.render_sheet
+class SheetFormat(ReportFormat):
+    """A format that can hold a sheet, too: a result that is no run."""
+
+    @abstractmethod
+    def render_sheet(self, sheet: Sheet, style: Style) -> str:
+        """Return a sheet."""
 
 
 def format_names() -> tuple[str, ...]:
@@ -44,6 +43,15 @@ def report_format(name: str) -> ReportFormat:
     return found
 
 
+def sheet_format(name: str) -> SheetFormat:
+    """Return the format of that name. Raises WrongInput if there is none, or if it can hold no sheet."""
+    found = report_format(name)
+    if not isinstance(found, SheetFormat):
+        hint = f"formats of tables: {', '.join(sheet_format_names())}"
+        raise WrongInput(f"the report format {name!r} has only runs", hint=hint)
+    return found
+
+
 def sheet_format_names() -> tuple[str, ...]:
     """Return the names of the formats that can hold a sheet. All formats are imported for it."""
-    return tuple(name for name in format_names() if report_format(name).has_sheets)
+    return tuple(name for name in format_names() if isinstance(report_format(name), SheetFormat))

@@ -13,7 +13,7 @@ from tunnelbench.analysis.summary import trial_class
 from tunnelbench.model.result import Outcome, RunRecord, TrialRecord
 from tunnelbench.report.document import Document, Style
 from tunnelbench.report.figures import csv_figures
-from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.formats import SheetFormat
 from tunnelbench.report.sheet import Sheet
 from tunnelbench.report.soak_section import memory_text
 from tunnelbench.report.text import one_line
@@ -61,7 +61,7 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
 }
 
 
-class Format(ReportFormat):
+class Format(SheetFormat):
     """CSV: a header line, then one line for each trial in the order of the run; a cell without a figure is empty."""
 
     def render(self, document: Document, style: Style) -> str:

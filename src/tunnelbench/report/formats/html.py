@@ -19,7 +19,7 @@ from tunnelbench.report.bounds import MOST_REPORTED_ROWS, bounded, bounded_secti
 from tunnelbench.report.charts import charts
 from tunnelbench.report.charts.chart import Chart, PageSection, config
 from tunnelbench.report.document import Document, Style, legends, tables
-from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.formats import SheetFormat
 from tunnelbench.report.formats.json import content
 from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.page_tables import page_tables
@@ -61,7 +61,7 @@ PLACES = (
 LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
 
-class Format(ReportFormat):
+class Format(SheetFormat):
     """HTML: one page with tables and charts; that of a run has its raw data and the methodology, too."""
 
     def render(self, document: Document, style: Style) -> str:

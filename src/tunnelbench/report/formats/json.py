@@ -19,13 +19,13 @@ from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchRun
 from tunnelbench.report.document import Document, SoakReport, Style
 from tunnelbench.report.figures import TableRow, row_figures, trial_figures
-from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.formats import SheetFormat
 from tunnelbench.report.sheet import Sheet
 
 GOALS = {"ndr": NDR_LOSS_RATIO, "pdr": PDR_LOSS_RATIO}
 
 
-class Format(ReportFormat):
+class Format(SheetFormat):
     """JSON: one object; its fields have the names of the model, with their units."""
 
     def render(self, document: Document, style: Style) -> str:

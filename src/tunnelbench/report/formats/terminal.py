@@ -20,7 +20,7 @@ from tunnelbench.report.document import Document, Style, legends, tables
 from tunnelbench.report.figures import Figure, Spread
 from tunnelbench.report.figures.figure import PLACE
 from tunnelbench.report.first_screen import first_screen
-from tunnelbench.report.formats import ReportFormat
+from tunnelbench.report.formats import SheetFormat
 from tunnelbench.report.sections import Section
 from tunnelbench.report.sheet import Sheet
 from tunnelbench.report.table import ResultTable, TableLine
@@ -34,7 +34,7 @@ LEAST_HEADING = 9
 """Width from which a heading is folded [columns]; `CPU s per` fits into it."""
 
 
-class Format(ReportFormat):
+class Format(SheetFormat):
     """A report is at most `style.width` columns wide from 80 on. Only a report in colour has escape sequences."""
 
     def render(self, document: Document, style: Style) -> str:
