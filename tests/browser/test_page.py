@@ -131,8 +131,8 @@ def test_rows_are_sorted_and_filtered(visit: Visitor, tcp_page: Path) -> None:
     found.get_by_label("Tunnel", exact=True).select_option("vxlan")
     assert column(found, 0) == ["vxlan"] * 4
     found.get_by_label("Payload", exact=True).select_option("76")
-    found.get_by_label("Direction", exact=True).select_option("out")
-    assert (column(found, 0), column(found, 1), column(found, 2)) == (["vxlan"], ["76"], ["out"])
+    found.get_by_label("Direction", exact=True).select_option("up")
+    assert (column(found, 0), column(found, 1), column(found, 2)) == (["vxlan"], ["76"], ["up"])
     assert found.get_by_role("status").inner_text() == "1 of 16 rows"
     found.get_by_label("Tunnel", exact=True).select_option("")
     assert len(column(found, 0)) == 4
@@ -154,7 +154,7 @@ def test_filters_choose_what_charts_draw(visit: Visitor, tcp_page: Path) -> None
     assert not found.locator("#cost-tcp-1448").is_visible()
     assert found.locator("#cost-tcp-76").is_visible()
     opened(found, "series")
-    assert found.locator("#series figure:visible strong").inner_text() == "vxlan, 76 in"
+    assert found.locator("#series figure:visible strong").inner_text() == "vxlan, 76 down"
     found.get_by_label("Tunnel", exact=True).select_option("")
     found.get_by_label("Payload", exact=True).select_option("")
     found.wait_for_function("document.querySelector('#cost-tcp-1448 svg').textContent.includes('openvpn')")
@@ -202,8 +202,8 @@ def test_one_series_is_shown_another_can_be_chosen_and_all_follow_the_window(vis
     opened(found.page, "series")
     shown = found.page.locator("#series figure:not([hidden])")
     assert shown.count() == 1
-    found.page.get_by_label("Trial", exact=True).select_option(label="vxlan, 76 in")
-    assert "vxlan, 76 in" in shown.inner_text()
+    found.page.get_by_label("Trial", exact=True).select_option(label="vxlan, 76 down")
+    assert "vxlan, 76 down" in shown.inner_text()
     shown.locator(".chart svg").wait_for()
     drawn = shown.locator(".chart svg").text_content() or ""
     assert drawn.count("start of the test") == 2

@@ -357,7 +357,7 @@ def test_on_a_terminal_the_current_trial_is_shown_with_its_rate(plan: Callable[[
     with subprocess.Popen(argv, stdout=terminal, stderr=terminal, env=os.environ | {"TERM": "xterm"}) as process:
         os.close(terminal)
         shown = b""
-        parts = (b"testers back to back, 1448 bytes, out", b"on the wire", b"of 81 trials")
+        parts = (b"testers back to back, 1448 bytes, up", b"on the wire", b"of 81 trials")
         deadline = time.monotonic() + 60
         while not all(part in shown for part in parts) and time.monotonic() < deadline:
             shown += os.read(controller, 65536)

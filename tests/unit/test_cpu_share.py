@@ -31,7 +31,7 @@ def test_where_the_router_is_the_limit_it_keeps_its_share() -> None:
 def test_the_share_is_what_leaves_the_busiest_other_its_headroom() -> None:
     found = lowered(50, [seen(0.6, 0.97, tunnel="vxlan"), seen(0.9, 0.95), seen(1.0, 0.5)])
     assert found.percent == round(50 * 0.8 * 0.6 / 0.97)
-    assert found.reason == "at 50 % the router was 60% busy with vxlan, 1448 out, the tunnel's far end 97%"
+    assert found.reason == "at 50 % the router was 60% busy with vxlan, 1448 up, the tunnel's far end 97%"
 
 
 def test_a_testers_cpu_is_called_that() -> None:

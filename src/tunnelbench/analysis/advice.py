@@ -83,10 +83,10 @@ def _target(rows: Sequence[LimitedRow], target_mbps: float) -> Iterator[Advice]:
     carrying: list[tuple[float, str]] = []  # busy share of one CPU at the target, infinite if unknown
     for name, own in _largest_payload(rows).items():
         verdicts = [_verdict(one, target_mbps) for one in own]
-        words = "; ".join(f"{one.row.direction}: {text}" for one, (_, text) in zip(own, verdicts, strict=True))
+        words = "; ".join(f"{one.row.direction.label}: {text}" for one, (_, text) in zip(own, verdicts, strict=True))
         answers = {answer for answer, _ in verdicts}
         answer = next(each for each in ("no", "not shown", "yes") if each in answers)
-        ways = "" if len(own) == len(Direction) else f" (only direction {own[0].row.direction} was measured)"
+        ways = "" if len(own) == len(Direction) else f" (only {own[0].row.direction.label} was measured)"
         yield Advice(TARGET_RULE, f"{target} through {name}: {answer}{ways}. {words}.")
         if answer == "yes" and not own[0].row.tunnel.is_baseline:
             busy = [_busy_at(one.figures, target_mbps) for one in own]
@@ -200,8 +200,8 @@ def _asymmetry(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
         factor = max(cost_in.median, cost_out.median) / min(cost_in.median, cost_out.median)
         yield Advice(
             "asymmetry",
-            f"{into.row.tunnel.name}, {into.row.payload_bytes} bytes: direction {dear.row.direction} takes "
-            f"{significant(factor, 3)} times as much router CPU per packet as direction {cheap.row.direction}.",
+            f"{into.row.tunnel.name}, {into.row.payload_bytes} bytes: {dear.row.direction.label} takes "
+            f"{significant(factor, 3)} times as much router CPU per packet as {cheap.row.direction.label}.",
         )
 
 
@@ -209,7 +209,7 @@ def _clock(rows: Sequence[LimitedRow], cpu_mhz: float) -> Iterator[Advice]:
     """State the MHz of the router's CPU that one Mbit/s takes with the largest payload."""
     for name, own in _largest_payload(rows).items():
         needs = [
-            f"{significant(cost.median * cpu_mhz / 1000, 3)} MHz ({one.row.direction})"
+            f"{significant(cost.median * cpu_mhz / 1000, 3)} MHz ({one.row.direction.label})"
             for one in own
             if (cost := one.figures.cpu_s_per_gigabit) is not None
         ]
@@ -245,7 +245,7 @@ def _compared(rule: str, one: LimitedRow, other: LimitedRow, named: str, than: s
     if not single and not _differ(cost, base):
         words = "within the spread as much router CPU as"
     caveat = " These are single trials, which have no spread." if single else ""
-    place = f"{one.row.payload_bytes} bytes {one.row.direction}"
+    place = f"{one.row.payload_bytes} bytes {one.row.direction.label}"
     yield Advice(rule, f"{place}: a packet through {named} takes {words} through {than}.{caveat}")
 
 

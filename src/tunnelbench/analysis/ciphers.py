@@ -104,7 +104,7 @@ def _share_of_packet(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list
         alone_us = sum(size / speed.bytes_per_s[FULL_PACKET_BLOCK_BYTES] for speed in used) * 1e6
         names = " and ".join(speed.algorithm for speed in used)
         found.append(
-            f"{row.tunnel.name}, {row.payload_bytes} {row.direction}: {names} alone takes "
+            f"{row.tunnel.name}, {row.payload_bytes} {row.direction.label}: {names} alone takes "
             f"{significant(alone_us, 3)} µs for a full packet; the router spends {significant(cost.median, 3)} µs per "
             "packet, acknowledgements included"
         )

@@ -35,7 +35,7 @@ class TrialWarning:
 
     @property
     def where(self) -> str:
-        """Trials in words, such as `1448 in, 1448 out (rounds 1-3)`."""
+        """Trials in words, such as `1448 down, 1448 up (rounds 1-3)`."""
         if self.is_every_trial:
             return "every trial"
         rounds: dict[str, set[int]] = {}

@@ -28,7 +28,7 @@ RECENT_LINES = 8
 def describe(spec: TrialSpec) -> str:
     """Describe a trial in a few words."""
     unit = "" if spec.payload == "imix" else " bytes"
-    words = [spec.tunnel.name, f"{spec.payload}{unit}", spec.direction]
+    words = [spec.tunnel.name, f"{spec.payload}{unit}", spec.direction.label]
     if spec.test is not Test.TCP:
         words.append(f"UDP {spec.test} {spec.load}".rstrip())
     elif spec.load:

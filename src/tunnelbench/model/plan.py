@@ -72,6 +72,14 @@ class Direction(StrEnum):
     IN = "in"
     OUT = "out"
 
+    @property
+    def label(self) -> str:
+        """Word for readers; plans and stored data have the value."""
+        return DIRECTION_LABELS[self]
+
+
+DIRECTION_LABELS = {"in": "down", "out": "up"}
+
 
 @dataclass(frozen=True)
 class TunnelSpec:
@@ -325,9 +333,9 @@ class TrialSpec:
 
     @property
     def what(self) -> str:
-        """Payload and direction, for UDP also test and load, such as `18 out search`."""
+        """Payload and direction, for UDP also test and load, such as `18 up search`."""
         is_tcp = self.test is Test.TCP
-        words = [self.payload, self.direction, *([paced_text(self.load)] if is_tcp else [self.test, self.load])]
+        words = [self.payload, self.direction.label, *([paced_text(self.load)] if is_tcp else [self.test, self.load])]
         return " ".join(word for word in words if word)
 
 

@@ -147,7 +147,7 @@ def _cells(line: ComparisonRow) -> tuple[str, ...]:
     return (
         row.name,
         _payload(row),
-        row.direction,
+        row.direction_label,
         f"{line.figure} ({row.test})" if row.test else line.figure,
         _estimate(line.a),
         _estimate(line.b),
@@ -222,7 +222,7 @@ def _order(found: Comparison, weights: Mapping[str, int]) -> Iterator[str]:
 
 
 def _inverted(found: Inversion) -> str:
-    place = " ".join(filter(None, (_payload(found.lighter), found.lighter.direction)))
+    place = " ".join(filter(None, (_payload(found.lighter), found.lighter.direction_label)))
     words = f"{place}: {found.heavier.name} is {found.faster_by:.0%} faster than {found.lighter.name}"
     limited = [row.name for row in (found.lighter, found.heavier) if row.is_tester_limited]
     if limited:
@@ -243,14 +243,14 @@ def _labels(rows: Sequence[SideRow]) -> list[str]:
     """Return the rows in few words: each tunnel once, followed by its payloads and directions."""
     by_name: dict[str, list[str]] = {}
     for row in rows:
-        place = " ".join(filter(None, (_payload(row), row.direction, row.test)))
+        place = " ".join(filter(None, (_payload(row), row.direction_label, row.test)))
         by_name.setdefault(row.name, []).append(place)
     return [f"{name} ({', '.join(dict.fromkeys(filter(None, places)))})".replace(" ()", "")
             for name, places in by_name.items()]  # fmt: skip
 
 
 def _label(row: SideRow) -> str:
-    return " ".join(filter(None, (row.name, _payload(row), row.direction, row.test)))
+    return " ".join(filter(None, (row.name, _payload(row), row.direction_label, row.test)))
 
 
 def _side_data(side: Side) -> dict[str, object]:

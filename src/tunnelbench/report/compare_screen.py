@@ -30,7 +30,6 @@ from tunnelbench.report.text import one_line
 MOST_LISTED_ROWS = 20
 """Largest number of figures on the screen; ties are left out first."""
 
-WAYS = {"in": "down", "out": "up"}
 
 MEANINGS = {
     ComparisonVerdict.TIE: "tie: the spreads overlap, or the test finds no difference.",
@@ -131,7 +130,7 @@ def _tunnels(line: ComparisonRow) -> str:
 def _name(line: ComparisonRow) -> str:
     row = line.pair.a
     size = {None: "", IMIX_PAYLOAD_BYTES: "mix"}.get(row.payload_bytes, f"{row.payload_bytes} bytes")
-    place = " ".join(filter(None, (size, WAYS.get(row.direction, row.direction), row.test)))
+    place = " ".join(filter(None, (size, row.direction_label, row.test)))
     return one_line(f"{place}, {line.figure}" if place else str(line.figure))
 
 

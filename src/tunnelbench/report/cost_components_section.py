@@ -12,7 +12,7 @@ from tunnelbench.report.text import one_line
 PARTS_NOTE = (
     "Router CPU of one packet. By difference: one fit to all variants of the tunnel, with the 95 % interval if there "
     "are more sizes and variants than unknowns. By calculation: the packet's bytes at the speed of openssl speed, "
-    "between the nearest blocks. openssl speed encrypts, but the router decrypts packets in direction in. The "
+    "between the nearest blocks. openssl speed encrypts, but the router decrypts packets on the way down. The "
     "calculation has no tunnel header, no padding and no keys of a digest (HMAC)."
 )
 
@@ -42,7 +42,7 @@ def _row(cost: ComponentCost) -> tuple[str, ...]:
     calculated = cost.by_calculation_s
     return (
         one_line(cost.component.label),
-        cost.direction.value,
+        cost.direction.label,
         str(cost.payload_bytes),
         f"{cost.packet_bytes:.0f}",
         "-" if cost.reported_s is None else amount_text(cost.reported_s.times(1e6)),
@@ -72,4 +72,4 @@ def _remarks(parts: MeasuredComponents, costs: Sequence[ComponentCost]) -> list[
 
 
 def _named(costs: Sequence[ComponentCost]) -> str:
-    return ", ".join(f"{cost.component.label} {cost.payload_bytes} {cost.direction}" for cost in costs)
+    return ", ".join(f"{cost.component.label} {cost.payload_bytes} {cost.direction.label}" for cost in costs)

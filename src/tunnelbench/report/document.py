@@ -214,7 +214,7 @@ def _cautions(
             f"{len(limited)} of {counted(routed, 'row')} {_is(limited)} tester-limited: the testers, not the router, "
             "set the throughput. Compare the router's CPU s per Mpackets."
         )
-    if baselines := [f"{row.payload_bytes} {row.direction}" for row in limited if row.tunnel.is_baseline]:
+    if baselines := [f"{row.payload_bytes} {row.direction.label}" for row in limited if row.tunnel.is_baseline]:
         yield (
             f"The baseline is tester-limited too ({', '.join(baselines)}): a share is of what the testers could offer, "
             "not of what the router can carry."

@@ -298,7 +298,7 @@ def _worst_delay(soak: SoakSummary) -> str:
 
 
 def _way(soak: SoakSummary) -> str:
-    way = {Direction.IN: "down", Direction.OUT: "up"}[soak.spec.direction]
+    way = soak.spec.direction.label
     return f"{soak.spec.payload} bytes {'both ways' if soak.is_echo else way}"
 
 
@@ -323,8 +323,7 @@ def cost_table(models: Sequence[CostModel]) -> ScreenTable | None:
         (("and ns", "a byte"), per_byte),
         (("thousand/s of", "IMIX, one CPU"), mix),
     )
-    ways = (("down", Direction.IN), ("up", Direction.OUT))
-    cells = [_Cell(heading, way, of(direction, text)) for heading, text in groups for way, direction in ways]
+    cells = [_Cell(heading, way.label, of(way, text)) for heading, text in groups for way in Direction]
     rows = [(ScreenRow(model.tunnel.name, ()), model) for model in models]
     legend = (
         "Router CPU of a packet: a fixed part, and a part for each byte. IMIX: 7 small, 4 medium and 1 large packet."

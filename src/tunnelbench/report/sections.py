@@ -38,7 +38,7 @@ def advice_section(advice: Sequence[Advice]) -> list[Section]:
 def limits_section(rows: Sequence[Row], limits: Sequence[Sequence[LimitFinding]]) -> list[Section]:
     """Return a section with one item for each row with figures."""
     items = tuple(
-        one_line(f"{row.tunnel.name}, {row.payload_bytes} {row.direction}: {_findings(found)}")
+        one_line(f"{row.tunnel.name}, {row.payload_bytes} {row.direction.label}: {_findings(found)}")
         for row, found in zip(rows, limits, strict=True)
         if found
     )
@@ -91,7 +91,7 @@ def _cost_row(model: CostModel, direction: Direction) -> tuple[str, ...]:
     mix = model.predict(IMIX_FRAMES, direction)
     return (
         one_line(model.tunnel.name),
-        direction.value,
+        direction.label,
         amount_text(model.fitted.fixed_s(direction).times(1e6)),
         amount_text(model.fitted.per_byte_s(direction).times(1e9)),
         *(_rate(each, each.packets_per_s) for each in (*predictions, mix)),
@@ -123,7 +123,7 @@ def _tally(models: Sequence[CostModel]) -> list[str]:
 def _falling(models: Sequence[CostModel]) -> list[str]:
     """List negative costs that have no error estimate."""
     named = [
-        f"{model.tunnel.name} {direction}"
+        f"{model.tunnel.name} {direction.label}"
         for model in models
         for direction in model.directions
         if (cost := model.fitted.per_byte_s(direction)).error is None and cost.value < 0
@@ -141,8 +141,9 @@ def _remarks(model: CostModel | NoModel) -> list[str]:
         worst = max(model.left_out, key=lambda case: abs(case.error_share))
         side = "over" if worst.error_share > 0 else "under"
         verdict = "" if model.is_straight else "; the straight line is less accurate than claimed"
+        way = worst.direction.label if worst.direction else "down and up together"
         found.append(
-            f"{model.tunnel.name}: worst {worst.payload_bytes} {worst.direction}, {percent(abs(worst.error_share))} "
+            f"{model.tunnel.name}: worst {worst.payload_bytes} {way}, {percent(abs(worst.error_share))} "
             f"{side} the measurement{verdict}"
         )
     slow, fast = model.drift

@@ -39,7 +39,7 @@ def soak_section(summaries: Sequence[SoakSummary]) -> list[Section]:
 def _name(summary: SoakSummary) -> str:
     spec = summary.spec
     way = " echo" if summary.is_echo else ""
-    return f"{spec.tunnel.name}, {spec.payload} {spec.direction}{way}, {spec.load}{_unit(spec.load)}"
+    return f"{spec.tunnel.name}, {spec.payload} {spec.direction.label}{way}, {spec.load}{_unit(spec.load)}"
 
 
 def _unit(load: str) -> str:

@@ -29,8 +29,8 @@ BEST = (
     "Throughput and packets/s are not ranked if a row of the group is tester-limited."
 )
 PLACES = (
-    "Payload: TCP payload of a full segment in the plan, in bytes. Direction: in is server to client, out is client to "
-    "server."
+    "Payload: TCP payload of a full segment in the plan, in bytes. Direction: down is server to client, up is client "
+    "to server."
 )
 EXTRAPOLATED = "Extrapolated: what one CPU of the router would carry, data and ACKs, at the same cost of a packet."
 
@@ -154,7 +154,7 @@ def _line(found: TableRow, columns: Sequence[Figure], thousands: bool) -> TableL
     remarks = () if found.goal == "PDR" else udp_comments(row) if isinstance(row, UdpRow) else comments(row)
     return TableLine(
         payload=str(row.payload_bytes) if row.payload_bytes or not is_udp else "imix",
-        direction=row.direction.value,
+        direction=row.direction.label,
         test=found.goal or (f"{row.test} {row.load}".rstrip() if isinstance(row, UdpRow) else paced_text(row.load)),
         figures={figure.key: figure.text(found, thousands=thousands) for figure in columns},
         comments=tuple(one_line(remark) for remark in remarks),

@@ -69,7 +69,7 @@ MEASURED_WITH_TWO_CPUS = "200.0 Mbit/s measured, about 1.29 router CPUs busy at 
 def test_a_tunnel_that_carried_more_than_the_target_will_do_with_its_headroom() -> None:
     """20 s per million packets are 20e-6 x 1.5 / (1448 x 8) s a bit: 2.59 s per gigabit, 25.9 % at 100 Mbit/s."""
     assert advice(trials("vxlan", 20), target_mbps=100) == [
-        ("target", f"100 Mbit/s through vxlan: yes (only direction in was measured). in: {MEASURED}."),
+        ("target", f"100 Mbit/s through vxlan: yes (only down was measured). down: {MEASURED}."),
         (
             "target",
             "Of the tunnels that carry 100 Mbit/s, vxlan leaves the router the most free CPU: about 74.1% of a CPU.",
@@ -96,7 +96,7 @@ def test_the_tunnel_that_leaves_most_is_named_and_the_worse_way_counts() -> None
 def test_a_target_that_takes_more_than_one_cpu_states_the_number_of_cpus() -> None:
     """100 s per million packets are 12.95 s per gigabit: 1.3 CPUs at 100 Mbit/s, which a router with two may have."""
     assert [text for _, text in advice(trials("vxlan", 100), target_mbps=100)] == [
-        f"100 Mbit/s through vxlan: yes (only direction in was measured). in: {MEASURED_WITH_TWO_CPUS}.",
+        f"100 Mbit/s through vxlan: yes (only down was measured). down: {MEASURED_WITH_TWO_CPUS}.",
         "Of the tunnels that carry 100 Mbit/s, vxlan takes the least CPU: 1.29 router CPUs.",
     ]
 
@@ -123,7 +123,7 @@ def test_a_tunnel_with_an_idle_daemon_is_not_in_user_space() -> None:
 @pytest.mark.parametrize("limit", [Limit.ROUTER_CPU, Limit.ONE_CORE, Limit.LINE])
 def test_a_tunnel_that_was_full_below_the_target_will_not_do(limit: Limit) -> None:
     ((_, text),) = advice(trials("vxlan", 20), target_mbps=300, limit=limit)
-    assert ": no (only direction in was measured)" in text
+    assert ": no (only down was measured)" in text
     assert f"200.0 Mbit/s measured, limited by the {limit}." in text
 
 
@@ -137,7 +137,7 @@ def test_a_tunnel_that_was_full_below_the_target_will_not_do(limit: Limit) -> No
 )
 def test_where_the_router_was_not_the_limit_less_than_the_target_shows_nothing(limit: Limit, why: str) -> None:
     ((_, text),) = advice(trials("vxlan", 20), target_mbps=300, limit=limit)
-    assert f"not shown (only direction in was measured). in: 200.0 Mbit/s measured, {why}" in text
+    assert f"not shown (only down was measured). down: 200.0 Mbit/s measured, {why}" in text
     assert text.endswith("one fully busy CPU would carry 386.")
 
 
@@ -149,7 +149,7 @@ def test_a_target_inside_the_spread_is_not_shown() -> None:
 
 def test_one_way_that_does_not_do_is_a_no() -> None:
     ((_, text),) = advice(trials("vxlan", 20), trials("vxlan", 20, mbps=50, direction=Direction.OUT), target_mbps=100)
-    assert text.startswith("100 Mbit/s through vxlan: no. in: 200.0 Mbit/s measured")
+    assert text.startswith("100 Mbit/s through vxlan: no. down: 200.0 Mbit/s measured")
 
 
 def test_what_dropping_the_cipher_gives() -> None:
@@ -157,8 +157,8 @@ def test_what_dropping_the_cipher_gives() -> None:
         trials("openvpn cbc", 30, options=CBC, program=True), trials("openvpn clear", 20, options=CLEAR, program=True)
     )
     text = (
-        "1448 bytes in: a packet through openvpn clear, which has no cipher, takes 33.3% less router CPU than through "
-        "openvpn cbc."
+        "1448 bytes down: a packet through openvpn clear, which has no cipher, takes 33.3% less router CPU than "
+        "through openvpn cbc."
     )
     assert said == [("cipher", text)]
 
@@ -182,7 +182,7 @@ def test_kernel_against_program() -> None:
     )
     assert rule == "kernel"
     assert text.startswith(
-        "1448 bytes in: a packet through openvpn, the cheapest tunnel in user space, takes 10.0 times as much"
+        "1448 bytes down: a packet through openvpn, the cheapest tunnel in user space, takes 10.0 times as much"
     )
     assert "through gre, the cheapest tunnel in the kernel. Ciphers are not considered." in text
 
@@ -192,7 +192,7 @@ def test_one_way_dearer_than_the_other_beyond_the_spread() -> None:
     assert advice(*both) == [
         (
             "asymmetry",
-            "vxlan, 1448 bytes: direction in takes 1.50 times as much router CPU per packet as direction out.",
+            "vxlan, 1448 bytes: down takes 1.50 times as much router CPU per packet as up.",
         )
     ]
     assert advice(trials("vxlan", 20.1), trials("vxlan", 20, direction=Direction.OUT)) == []
@@ -208,7 +208,7 @@ def test_advice_from_single_trials_states_that_there_is_no_spread() -> None:
 def test_clock_for_a_megabit() -> None:
     """2.59 s per gigabit at 535 MHz."""
     said = advice(trials("vxlan", 20), cpu_mhz=535)
-    assert said == [("clock", "vxlan: 1.39 MHz (in) of this CPU for 1 Mbit/s.")]
+    assert said == [("clock", "vxlan: 1.39 MHz (down) of this CPU for 1 Mbit/s.")]
     assert clock_mhz({"cpu_mhz": 535.0}) == 535
     assert clock_mhz({}) is None
 
@@ -229,7 +229,7 @@ def test_an_aead_cipher_is_compared_with_neither_cipher_nor_digest() -> None:
         trials("openvpn nothing", 5, options=nothing),
     )
     other = "openvpn nothing, which has neither cipher nor authentication,"
-    text = f"1448 bytes in: a packet through {other} takes 50.0% less router CPU than through openvpn gcm."
+    text = f"1448 bytes down: a packet through {other} takes 50.0% less router CPU than through openvpn gcm."
     assert said == [("cipher", text)]
 
 

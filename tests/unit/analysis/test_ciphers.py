@@ -57,7 +57,7 @@ def test_offload_that_is_slower_is_reported_with_its_blocks() -> None:
 def test_the_time_of_a_cipher_is_compared_with_the_cost_of_a_packet() -> None:
     said = [each for each in cipher_remarks(make_speeds(), summarise(make_records())) if "alone takes" in each]
     assert len(said) == 2, "the largest payload, each way"
-    assert said[0].startswith("openvpn AES-128-GCM, 1448 in: aes-128-gcm alone takes 1.77 µs for a full packet;")
+    assert said[0].startswith("openvpn AES-128-GCM, 1448 down: aes-128-gcm alone takes 1.77 µs for a full packet;")
 
 
 def test_waits_and_doubtful_speeds_are_reported() -> None:

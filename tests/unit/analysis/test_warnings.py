@@ -79,13 +79,13 @@ def test_the_trials_are_named_by_payload_direction_and_rounds() -> None:
     ]
     doubtful = [make_trial(spec, checks=(busy("96%"),)) for spec in specs]
     (doubt,) = doubts_of(*doubtful, make_trial(make_spec(8, 8)))
-    assert doubt.where == "1448 in (rounds 1-3, 5); 1448 out (rounds 1-2); 76 in (round 5)"
+    assert doubt.where == "1448 down (rounds 1-3, 5); 1448 up (rounds 1-2); 76 down (round 5)"
 
 
 def test_the_calibration_is_named_so() -> None:
     first, second, *_ = make_plan().calibrations()
     (doubt,) = doubts_of(make_trial(first, checks=(busy("96%"),)), make_trial(second))
-    assert doubt.where == "1448 in (calibration)"
+    assert doubt.where == "1448 down (calibration)"
 
 
 def test_a_refusal_is_one_warning_even_if_its_proof_repeats_it() -> None:

@@ -26,7 +26,7 @@ def trial(load: str, mbps: float, cost: float) -> TrialRecord:
 
 def test_each_rate_of_a_plan_is_a_trial_and_the_calibration_is_not_paced() -> None:
     plan = Plan("p", "", (make_tunnel("none"),), BOTH, rounds=1)
-    assert [spec.what for spec in plan.trials()] == ["1448 in", "1448 in at 100 Mbit/s"]
+    assert [spec.what for spec in plan.trials()] == ["1448 down", "1448 down at 100 Mbit/s"]
     assert [spec.load for spec in plan.calibrations()] == [""]
 
 

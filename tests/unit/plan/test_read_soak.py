@@ -31,7 +31,7 @@ def test_soaks_come_last_and_once_for_any_number_of_rounds(load: Load) -> None:
     plan = load(f"rounds = 3\n{SEARCH}{SOAK}").plan
     assert plan.soak == SoakTraffic()
     soaks = [spec for spec in plan.trials() if spec.test is Test.SOAK]
-    assert [(spec.sequence, spec.tunnel.name, spec.what) for spec in soaks] == [(13, "vxlan", "1400 out soak 90%")]
+    assert [(spec.sequence, spec.tunnel.name, spec.what) for spec in soaks] == [(13, "vxlan", "1400 up soak 90%")]
     assert plan.trials()[-1] == soaks[0]
 
 

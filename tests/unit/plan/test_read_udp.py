@@ -35,17 +35,17 @@ def test_a_plan_with_udp_alone_has_no_tcp(load: Load) -> None:
     assert plan.tcp is None
     assert plan.udp == UdpTraffic()
     assert [spec.what for spec in plan.trials()[:4]] == [
-        "18 in search",
-        "18 out search",
-        "1400 in search",
-        "1400 out search",
+        "18 down search",
+        "18 up search",
+        "1400 down search",
+        "1400 up search",
     ]
-    assert [spec.what for spec in plan.calibrations()][:2] == ["18 in rate flat-out", "18 out rate flat-out"]
+    assert [spec.what for spec in plan.calibrations()][:2] == ["18 down rate flat-out", "18 up rate flat-out"]
 
 
 def test_a_plan_may_have_both(load: Load) -> None:
     plan = load(f"{UDP}payload_bytes = 18\n[tcp]\npayload_bytes = 76\n").plan
-    assert [spec.what for spec in plan.trials()[:4]] == ["76 in", "76 out", "18 in search", "18 out search"]
+    assert [spec.what for spec in plan.trials()[:4]] == ["76 down", "76 up", "18 down search", "18 up search"]
 
 
 def test_tests_that_need_the_pdr_come_after_the_search_in_any_order_of_the_file(load: Load) -> None:
@@ -53,13 +53,13 @@ def test_tests_that_need_the_pdr_come_after_the_search_in_any_order_of_the_file(
         f'{UDP}payload_bytes = 18\ndirection = "in"\nrate = [5000, "flat-out"]\ntest = ["rate", "latency", "search"]\n'
     ).plan
     assert [spec.what for spec in plan.trials()[: len(plan.trials()) // 3]] == [
-        "18 in search",
-        "18 in latency idle",
-        "18 in latency 10%",
-        "18 in latency 50%",
-        "18 in latency 90%",
-        "18 in rate 5000",
-        "18 in rate flat-out",
+        "18 down search",
+        "18 down latency idle",
+        "18 down latency 10%",
+        "18 down latency 50%",
+        "18 down latency 90%",
+        "18 down rate 5000",
+        "18 down rate flat-out",
     ]
 
 
@@ -72,7 +72,7 @@ def test_frame_sizes_of_rfc_2544_stand_for_payloads(load: Load) -> None:
 
 def test_the_mix_is_a_payload_by_its_name(load: Load) -> None:
     plan = load(f'{UDP}payload_bytes = ["imix", 18]\n').plan
-    assert plan.trials()[0].what == "imix in search"
+    assert plan.trials()[0].what == "imix down search"
 
 
 @pytest.mark.parametrize(

@@ -130,24 +130,24 @@ def test_bars_have_the_medians_of_the_table_with_their_spread() -> None:
     assert row.figures is not None
     cost = row.figures.cpu_s_per_million_packets
     assert cost is not None
-    assert rows["vxlan", "in"] == tuple(f"{value:.2f}" for value in (cost.median, cost.low, cost.high))
-    (datum,) = [each for each in values(chart.spec) if (each["tunnel"], each["group"]) == ("vxlan", "in")]
+    assert rows["vxlan", "down"] == tuple(f"{value:.2f}" for value in (cost.median, cost.low, cost.high))
+    (datum,) = [each for each in values(chart.spec) if (each["tunnel"], each["group"]) == ("vxlan", "down")]
     assert datum["value"] == pytest.approx(cost.median, rel=1e-3)
     assert datum["low"] <= datum["value"] <= datum["high"]
 
 
 def test_a_row_without_figures_says_why_in_place_of_a_bar() -> None:
     data = values(TCP["throughput-tcp-1448"].spec)
-    (refused,) = [each for each in data if (each["tunnel"], each["group"]) == ("tinc BF-CBC, SHA-1", "in")]
-    assert refused["label"] == "in refused"
+    (refused,) = [each for each in data if (each["tunnel"], each["group"]) == ("tinc BF-CBC, SHA-1", "down")]
+    assert refused["label"] == "down refused"
     assert "value" not in refused
 
 
 def test_a_lower_bound_is_pale_striped_and_has_a_mark() -> None:
     data = {(each["tunnel"], each["group"]): each for each in values(TCP["throughput-tcp-1448"].spec)}
-    assert data["openvpn AES-128-GCM", "in"]["limited"]
-    assert data["openvpn AES-128-GCM", "in"]["label"].startswith("in ≥ ")
-    assert "limited" not in data["vxlan", "in"]
+    assert data["openvpn AES-128-GCM", "down"]["limited"]
+    assert data["openvpn AES-128-GCM", "down"]["label"].startswith("down ≥ ")
+    assert "limited" not in data["vxlan", "down"]
     assert "4 of 12 are lower bounds, which the testers limited (striped, ≥)" in TCP["throughput-tcp-1448"].sentence
     assert not any("limited" in each for each in values(TCP["cost-tcp-1448"].spec))  # a cost holds there, too
     striped = [layer["mark"] for layer in TCP["throughput-tcp-1448"].spec["layer"] if "transform" in layer]
@@ -198,8 +198,8 @@ def test_a_series_begins_before_the_test_and_has_the_routers_cpu_below_it() -> N
 
 def test_a_series_is_named_after_its_tunnel_and_its_trial() -> None:
     names = {name for name in UDP if name.startswith("series-openvpn")}
-    assert "series-openvpn-aes-128-gcm-18-out-rate-flat-out" in names
-    assert "series-openvpn-aes-128-gcm-imix-out-latency-50" in names
+    assert "series-openvpn-aes-128-gcm-18-up-rate-flat-out" in names
+    assert "series-openvpn-aes-128-gcm-imix-up-latency-50" in names
 
 
 def test_series_of_tunnels_with_names_alike_have_names_of_their_own() -> None:
@@ -210,7 +210,7 @@ def test_series_of_tunnels_with_names_alike_have_names_of_their_own() -> None:
     ]
     renamed = [replace(record, spec=spec) for record, spec in zip(records, specs, strict=True)]
     names = {name for name in drawn(renamed) if name.startswith("series-")}
-    assert names == {"series-a-b-9-in", "series-a-b-9-in--2"}
+    assert names == {"series-a-b-9-down", "series-a-b-9-down--2"}
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
@@ -232,7 +232,7 @@ def test_what_filters_choose_by_is_in_the_data_of_a_chart() -> None:
             continue
         data = [datum for datum in values(chart.spec) if {"name", "tunnel"} & datum.keys()]
         assert chart.tunnel or all(datum["tunnel"] for datum in data), name
-        assert chart.direction or all(datum["direction"] in {"in", "out"} for datum in data), name
+        assert chart.direction or all(datum["direction"] in {"down", "up"} for datum in data), name
         assert chart.payload or name.endswith((" answer", " cost-model")), name
 
 
@@ -277,7 +277,7 @@ def test_a_soak_is_drawn_with_its_losses_and_a_blank_where_nobody_measured() -> 
     soak, chunks = sample_soak()
     report = SoakReport(soak, summarise_soak(soak, chunks), lambda: chunks)
     (chart,) = charts(compose(make_run(), [], soaks=[report]))
-    assert chart.name == "soak-openvpn-aes-128-gcm-1400-out-soak-90"
+    assert chart.name == "soak-openvpn-aes-128-gcm-1400-up-soak-90"
     traffic, cpu = chart.spec["vconcat"]
     points = [(each["t"], each["v"]) for each in values(traffic) if "v" in each]
     assert points[9:14] == [(9, 1000), (10, 1000), (10, None), (30, 1000), (31, 1000)]
@@ -288,7 +288,7 @@ def test_a_soak_is_drawn_with_its_losses_and_a_blank_where_nobody_measured() -> 
 
 
 def test_delays_are_drawn_at_each_load_one_colour_a_tunnel_and_one_dash_a_percentile() -> None:
-    chart = UDP["delay-18-out"]
+    chart = UDP["delay-18-up"]
     assert [row[0] for row in chart.rows][2:4] == ["none, 50 %", "none, 99 %"]
     assert chart.header[1:] == ("idle [µs]", "10% [µs]", "50% [µs]", "90% [µs]")
     colours = chart.spec["encoding"]["color"]["scale"]["range"]
@@ -298,7 +298,7 @@ def test_delays_are_drawn_at_each_load_one_colour_a_tunnel_and_one_dash_a_percen
 
 
 def test_a_loss_curve_names_the_lowest_load_that_lost() -> None:
-    assert "vxlan 169,400 packets/s" in UDP["loss-18-out"].sentence
+    assert "vxlan 169,400 packets/s" in UDP["loss-18-up"].sentence
 
 
 def test_costs_below_zero_are_not_drawn_and_that_is_said() -> None:
@@ -313,7 +313,7 @@ def test_costs_below_zero_are_not_drawn_and_that_is_said() -> None:
 
 def test_parts_stand_beside_what_is_calculated_from_the_speed_of_the_cipher() -> None:
     rows = {row[0]: row[1:] for row in PARTS["parts-openvpn"].rows}
-    by_difference, by_calculation = rows["cipher AES-128-CBC, 1448 out"]
+    by_difference, by_calculation = rows["cipher AES-128-CBC, 1448 up"]
     assert float(by_difference.split("+-")[0]) == pytest.approx(2.5, rel=0.3)
     assert float(by_calculation) == pytest.approx(1.4, rel=0.05)
 

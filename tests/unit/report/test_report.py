@@ -129,7 +129,7 @@ class TestForPeople:
         records = [replace(record, checks=(*record.checks, limited)) for record in make_records()[4:6]]
         text = render(make_run(), records, name, 200)
         assert "2 of 2 rows are tester-limited" in text
-        assert "The baseline is tester-limited too (1448 in, 1448 out)" in text
+        assert "The baseline is tester-limited too (1448 down, 1448 up)" in text
         assert "The baseline is tester-limited" not in render(make_run(), make_records(), name, 200)
 
     def test_too_few_rounds_are_reported_before_the_table(self, name: str) -> None:

@@ -35,7 +35,7 @@ def test_the_chart_has_the_figures_that_differ_first(compared: Sheet) -> None:
     (chart,) = compared.charts
     verdicts = [row[-1] for row in chart.rows]
     assert verdicts[0] == "slower"
-    assert chart.rows[0][0].startswith("vxlan 1448 in: ")
+    assert chart.rows[0][0].startswith("vxlan 1448 down: ")
     assert float(chart.rows[0][1]) == pytest.approx(0.9, rel=0.02)
     assert verdicts == sorted(verdicts, key=lambda verdict: verdict not in {"slower", "dearer"})
     assert "The upright line at 1 is A." in chart.sentence

@@ -34,7 +34,7 @@ def test_every_figure_stands_whole_on_one_line(width: int) -> None:
 
 def test_columns_are_aligned() -> None:
     lines = table_of(render(make_run(), make_records(), "terminal", 120))
-    ends = {match.end() for line in lines if (match := re.match(r"  \d+ +(?:in|out) +[\d.]+%", line))}
+    ends = {match.end() for line in lines if (match := re.match(r"  \d+ +(?:down|up) +[\d.]+%", line))}
     assert len(ends) == 1
 
 

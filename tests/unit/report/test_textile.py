@@ -79,10 +79,10 @@ def test_the_spans_of_all_cells_add_up() -> None:
 def test_a_tunnel_spans_its_rows_and_a_payload_its_directions() -> None:
     table, *_ = tables(render(make_run(), make_records(), "textile"))
     first, second, third, fourth = table[5:9]
-    assert first[:4] == [Cell("none", 4, is_header=True), Cell("linux 6.18 (6.18)", 4), Cell("1448", 2), Cell("in")]
-    assert second[0] == Cell("out")
-    assert third[:2] == [Cell("76", 2), Cell("in")]
-    assert fourth[0] == Cell("out")
+    assert first[:4] == [Cell("none", 4, is_header=True), Cell("linux 6.18 (6.18)", 4), Cell("1448", 2), Cell("down")]
+    assert second[0] == Cell("up")
+    assert third[:2] == [Cell("76", 2), Cell("down")]
+    assert fourth[0] == Cell("up")
 
 
 def test_versions_are_lines_of_one_cell() -> None:

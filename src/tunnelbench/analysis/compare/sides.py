@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from tunnelbench.analysis.algorithms import NO_ALGORITHM, algorithms_of
+from tunnelbench.model.plan import DIRECTION_LABELS
 from tunnelbench.model.reference import Comparability
 
 
@@ -80,6 +81,11 @@ class SideRow:
     def place(self) -> tuple[int | None, str, str]:
         """Payload, direction and test: rows of different tunnels with one place are comparable."""
         return self.payload_bytes, self.direction, self.test
+
+    @property
+    def direction_label(self) -> str:
+        """Word for readers: `down`, `up`, `both`; empty: not stated."""
+        return DIRECTION_LABELS.get(self.direction, self.direction)
 
 
 @dataclass(frozen=True)

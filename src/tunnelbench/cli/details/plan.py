@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from rich.console import RenderableType
@@ -12,7 +12,16 @@ from tunnelbench.cli.common_options import duration_text, emit, emit_json
 from tunnelbench.cli.layout import columns, drawn, facts, heading, name_and_title, reasoned, word
 from tunnelbench.cli.plans import load_plan
 from tunnelbench.host.preflight import probing_host
-from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, SoakTraffic, TcpTraffic, TrialSpec, UdpTraffic, paced_text
+from tunnelbench.model.plan import (
+    BLOCK_OVERHEAD_S,
+    Direction,
+    Plan,
+    SoakTraffic,
+    TcpTraffic,
+    TrialSpec,
+    UdpTraffic,
+    paced_text,
+)
 from tunnelbench.model.text import counted
 
 
@@ -116,7 +125,7 @@ def traffic_texts(plan: Plan) -> list[str]:
 
 def tcp_text(tcp: TcpTraffic) -> str:
     return (
-        f"TCP {' and '.join(tcp.direction)}, payload {' and '.join(map(str, tcp.payload_bytes))} bytes, "
+        f"TCP {_ways(tcp.direction)}, payload {' and '.join(map(str, tcp.payload_bytes))} bytes, "
         f"{tcp.duration_s} s each, {counted(tcp.streams, 'stream')}, {tcp.congestion_control}{_rates_text(tcp)}"
     )
 
@@ -127,17 +136,19 @@ def _rates_text(tcp: TcpTraffic) -> str:
     return f", {' and '.join(rates)}" if any(tcp.loads) else ""
 
 
+def _ways(directions: Iterable[Direction]) -> str:
+    return " and ".join(direction.label for direction in directions)
+
+
 def udp_text(udp: UdpTraffic) -> str:
-    return f"UDP {' and '.join(udp.direction)}, payload {sizes_text(udp.payload_bytes)} bytes: {', '.join(udp.tests)}"
+    return f"UDP {_ways(udp.direction)}, payload {sizes_text(udp.payload_bytes)} bytes: {', '.join(udp.tests)}"
 
 
 def soak_text(soak: SoakTraffic) -> str:
     sizes = sizes_text(soak.payload_bytes)
     rate = f"{soak.rate} of the NDR" if soak.share else f"{soak.rate} packets/s"
     way = " there and back" if soak.is_echo else ""
-    return (
-        f"a soak of {duration_text(soak.duration_s)} {' and '.join(soak.direction)}{way}, payload {sizes} bytes, {rate}"
-    )
+    return f"a soak of {duration_text(soak.duration_s)} {_ways(soak.direction)}{way}, payload {sizes} bytes, {rate}"
 
 
 def sizes_text(sizes: Sequence[int]) -> str:

@@ -154,9 +154,10 @@ def tunnel_facts(record: TrialRecord) -> Iterator[tuple[str, str]]:
 def trial_picture(record: TrialRecord) -> Iterator[RenderableType]:
     """Yield the text of a trial: its class, its checks and its figures."""
     spec, tcp, udp = record.spec, record.tcp, record.udp
+    is_tcp = tcp or spec.test is Test.TCP
     yield Text.assemble(
         (f"\nTrial {spec.sequence}", "bold"),
-        f": {spec.payload_bytes} bytes {spec.direction}, " if tcp or spec.test is Test.TCP else f": {spec.what}, ",
+        f": {spec.payload_bytes} bytes {spec.direction.label}, " if is_tcp else f": {spec.what}, ",
         f"{tcp.throughput_bps / 1e6:.4g} Mbit/s, " if tcp else "",
         word(trial_class(record)),
     )

@@ -9,7 +9,6 @@ from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer
 from tunnelbench.analysis.answer.udp import UdpAnswer
 from tunnelbench.analysis.answer.words import carried, cpu_taken, large_packets, thousands
 from tunnelbench.analysis.statistics import INTERVAL_FROM, Estimate
-from tunnelbench.model.plan import Direction
 from tunnelbench.report.charts.bars import Bar, bar_row, bars_spec
 from tunnelbench.report.charts.chart import Chart, PageSection
 from tunnelbench.report.document import Document
@@ -19,7 +18,6 @@ AnswerT = TypeVar("AnswerT", TunnelAnswer, UdpAnswer)
 
 MOST_TUNNELS = 12
 """Largest number of tunnels in the chart; the table below the chart has all."""
-DIRECTIONS = {"down": Direction.IN, "up": Direction.OUT}
 PANEL_GAP_PX = 40
 LOWER_BOUNDS = " Striped bars with ≥ are lower bounds."
 HEADER = ("Tunnel", "Direction", "Unit", "Median", "Low", "High", "Remark")
@@ -102,7 +100,7 @@ def _bar(
     return Bar(
         one_line(tunnel.name),
         way,
-        DIRECTIONS[way].value,
+        way,
         figure.times(scale) if figure else None,
         is_limited=is_limited,
     )

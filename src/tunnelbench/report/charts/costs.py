@@ -37,8 +37,8 @@ def _models(models: Sequence[CostModel]) -> Iterator[Chart]:
         if min(fixed.value, by_size.value) < 0:
             senseless += 1
             continue
-        name = one_line(f"{model.tunnel.name}, {direction}")
-        of = {"name": name, "tunnel": one_line(model.tunnel.name), "direction": direction.value}
+        name = one_line(f"{model.tunnel.name}, {direction.label}")
+        of = {"name": name, "tunnel": one_line(model.tunnel.name), "direction": direction.label}
         values += [{**of, "part": "fixed", **_value(fixed)}, {**of, "part": "by size", **_value(by_size)}]
         together = model.packet_s(size, direction).times(1e6)
         rows.append((name, amount_text(fixed), amount_text(by_size), amount_text(together)))
@@ -130,4 +130,4 @@ def _parts(parts: MeasuredComponents) -> Chart:
 
 
 def _named(cost: ComponentCost) -> str:
-    return one_line(f"{cost.component.label}, {cost.payload_bytes} {cost.direction}")
+    return one_line(f"{cost.component.label}, {cost.payload_bytes} {cost.direction.label}")

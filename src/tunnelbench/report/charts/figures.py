@@ -25,7 +25,7 @@ def figure_charts(document: Document) -> Iterator[Chart]:
     ):
         for payload in dict.fromkeys(row.payload_bytes for row in document.rows):
             bars = [
-                _bar(row, row.direction.value, figure("tcp", key))
+                _bar(row, row.direction.label, figure("tcp", key))
                 for row in document.rows
                 if row.payload_bytes == payload
                 and not row.load
@@ -38,7 +38,7 @@ def figure_charts(document: Document) -> Iterator[Chart]:
     ):
         for payload, test in dict.fromkeys((row.payload_bytes, row.test) for row in document.udp_rows):
             bars = [
-                _bar(row, f"{row.direction} {what}", figure("udp", key), "refuted" if what == "NDR" else "")
+                _bar(row, f"{row.direction.label} {what}", figure("udp", key), "refuted" if what == "NDR" else "")
                 for row in document.udp_rows
                 if (row.payload_bytes, row.test) == (payload, test) and not row.is_calibration
                 for what, key in keys_of(row).items()
@@ -64,7 +64,7 @@ def _bar(row: Row | UdpRow, group: str, shown: Figure, refuted: str = "") -> Bar
     return Bar(
         one_line(row.tunnel.name),
         one_line(group),
-        row.direction.value,
+        row.direction.label,
         shown.scaled(found) if found else None,
         note="" if figures else " and ".join(each.value for each in NOT_IN_STATISTICS if row.classes[each]),
         is_limited=shown.is_lower_bound(row),

@@ -18,7 +18,7 @@ def load_charts(document: Document) -> Iterator[Chart]:
     for payload, direction in dict.fromkeys((row.payload_bytes, row.direction) for row in document.udp_rows):
         own = [row for row in document.udp_rows if (row.payload_bytes, row.direction) == (payload, direction)]
         size = f"{payload} bytes of payload" if payload else "mix of sizes (IMIX)"
-        name = f"{payload or 'imix'}-{direction}"
+        name = f"{payload or 'imix'}-{direction.label}"
         yield from _loss(own, size, name, direction)
         yield from _delay(own, size, name, direction)
 
@@ -42,13 +42,13 @@ def _loss(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) ->
     yield Chart(
         name=f"loss-{name}",
         place=PageSection.LOAD,
-        title=f"Loss against load, {size}, {direction}",
+        title=f"Loss against load, {size}, {direction.label}",
         sentence=f"{said}.",
         spec=line_spec(lines, Axis("offered [packets/s]"), Axis("lost [%]")),
         header=("Tunnel", "Offered [packets/s]", "Lost"),
         rows=tuple((tunnel, f"{pps:,.0f}", percent(loss)) for tunnel, curve in curves for pps, loss in curve),
         payload=str(rows[0].payload_bytes or "imix"),
-        direction=direction.value,
+        direction=direction.label,
     )
 
 
@@ -66,7 +66,7 @@ def _delay(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) -
     yield Chart(
         name=f"delay-{name}",
         place=PageSection.LOAD,
-        title=f"Delay against load, {size}, {direction}",
+        title=f"Delay against load, {size}, {direction.label}",
         sentence=f"Loads are shares of each path's own PDR. Highest: {worst[1]} at {worst[2]}, {_us(worst[0])} µs.",
         spec=line_spec(lines, Axis("load, of the PDR", "ordinal"), Axis("one way [µs]", scale="log")),
         header=("Tunnel and percentile", *(f"{load} [µs]" for load in LATENCY_LOADS)),
@@ -75,7 +75,7 @@ def _delay(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) -
             for line in lines
         ),
         payload=str(rows[0].payload_bytes or "imix"),
-        direction=direction.value,
+        direction=direction.label,
     )
 
 

@@ -50,7 +50,7 @@ def _class(verdict: ComparisonVerdict) -> str:
 def _named(row: ComparisonRow) -> str:
     side = row.pair.a
     payload = "" if side.payload_bytes is None else str(side.payload_bytes)
-    return one_line(" ".join(filter(None, (side.name, payload, side.direction, side.test)))) + f": {row.figure}"
+    return one_line(" ".join(filter(None, (side.name, payload, side.direction_label, side.test)))) + f": {row.figure}"
 
 
 def _value(row: ComparisonRow, ratio: Ratio) -> Spec:
@@ -58,7 +58,7 @@ def _value(row: ComparisonRow, ratio: Ratio) -> Spec:
     return {
         "name": _named(row),
         "tunnel": one_line(side.name),
-        "direction": side.direction,
+        "direction": side.direction_label,
         "verdict": _class(row.verdict),
         **{key: float(f"{value:.5g}") for key, value in
            (("value", ratio.value), ("low", ratio.low), ("high", ratio.high))},

@@ -145,7 +145,7 @@ def _over_time(
         rows=tuple(_rows(_merged(readings, MOST_SERIES_ROWS), _merged(cpu, MOST_SERIES_ROWS), unit)),
         tunnel=one_line(spec.tunnel.name),
         payload=spec.payload,
-        direction=spec.direction.value,
+        direction=spec.direction.label,
     )
 
 

@@ -126,7 +126,7 @@ def _of_table(rows: Sequence[Row]) -> list[str]:
         return []
     rows_as_published = [_entry(number, row, figures) for number, (row, figures) in enumerate(kept, start=1)]
     return [
-        f"{row.tunnel.name}, {row.payload_bytes} {row.direction}: {finding.rule}: {finding.figure} "
+        f"{row.tunnel.name}, {row.payload_bytes} {row.direction.label}: {finding.rule}: {finding.figure} "
         f"{finding.stated.value:.4g} against {finding.expected:.4g}, {finding.reason}"
         for (row, _), rules in zip(kept, apply_rules(rows_as_published, {}), strict=True)
         for finding in (each.finding for each in rules)

@@ -147,8 +147,8 @@ def test_a_tunnel_that_is_faster_than_none_is_reported() -> None:
                     trial["tcp"][name] *= 8
                 trial["tcp"]["counters"]["data_packets"] *= 8
 
-    (sentence,) = {each for each in read(changed(faster)).doubtful if "1448 in" in each}
-    assert "vxlan, 1448 in: share-of-baseline" in sentence
+    (sentence,) = {each for each in read(changed(faster)).doubtful if "1448 down" in each}
+    assert "vxlan, 1448 down: share-of-baseline" in sentence
 
 
 def spoil(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:

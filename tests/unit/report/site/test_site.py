@@ -150,9 +150,9 @@ def test_two_devices_side_by_side_have_their_own_figures(pages: dict[str, str]) 
     data = json.loads(re.findall(r'id="devices-data">(.*?)</script>', text)[0])
     (device,) = [each for each in data if each["name"] == "TP-Link TL-WR841N v8"]
     figures = {tuple(each[:5]): each[5] for each in device["figures"]}
-    assert figures["encrypted", "openvpn", "openvpn BF-CBC SHA1", "1448", "in"] == "17.9"
-    assert figures["plain", "openvpn", "openvpn none none", "1448", "in"] == "42.8"
-    assert figures["unknown", "gre", "gre", "1448", "in"] == "92.7"
+    assert figures["encrypted", "openvpn", "openvpn BF-CBC SHA1", "1448", "down"] == "17.9"
+    assert figures["plain", "openvpn", "openvpn none none", "1448", "down"] == "42.8"
+    assert figures["unknown", "gre", "gre", "1448", "down"] == "92.7"
     assert device["facts"]["CPU"] == "Atheros AR9341 MIPS 74Kc 535 MHz"
     assert {each["page"] for each in data} <= pages.keys()
 
