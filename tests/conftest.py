@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Generator, Iterator
@@ -22,6 +23,15 @@ KERNEL_FEATURE = "kernel feature:"
 
 LEFTOVER_WAIT_S = 5.0
 """Time that killed processes get to end [s]."""
+
+
+def pytest_configure() -> None:
+    """Heed Ctrl-C again where a script started pytest in the background: a shell starts such a process without it.
+
+    Programs inherit an ignored signal, and tests interrupt the programs that they start.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,17 @@ def test_a_lab_test_that_leaves_a_namespace_behind_fails(project: pytest.Pyteste
         subprocess.run(["ip", "netns", "delete", name], check=False)
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines([f"*left behind: *namespace {name}*"])
+
+
+def test_programs_that_tests_start_heed_ctrl_c_where_pytest_was_started_without_it(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import subprocess, sys
+
+        def test_of_a_program():
+            says = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+            done = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True)
+            assert done.stdout == "False\\n"
+    """)
+    without_ctrl_c = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+    done = project.run(*without_ctrl_c, sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
+    done.assert_outcomes(passed=1)
