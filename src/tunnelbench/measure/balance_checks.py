@@ -66,16 +66,19 @@ def _losses(balance: PathBalance, verdict: Verdict, *, one_outer_packet: bool) -
 
 
 def _retransmits(balance: PathBalance, tcp: TcpMeasurement, verdict: Verdict) -> Check:
-    """Check that TCP sent no more packets again than the path's devices, queues and sockets count as dropped.
+    """Check that TCP sent no more packets again than were dropped with a counter, or had arrived before.
 
     `verdict` is the verdict on packets that were lost without a counter.
     """
-    data, counted = tcp.counters.data_packets, balance.counted_losses_packets
+    data, counted, duplicates = tcp.counters.data_packets, balance.counted_losses_packets, balance.duplicate_segments
     if tcp.retransmits is None:
         return Check("retransmits", Verdict.OK, "the sender's kernel did not report what it sent again", rule=9)
     share = tcp.retransmits / max(1, data)
-    reason = f"the sender sent {tcp.retransmits} segments again, {share:.2%} of {data}; the path counts {counted} drops"
-    if tcp.retransmits - counted > data * LOSS_LIMIT_SHARE + CONTROL_PACKETS:
+    reason = (
+        f"the sender sent {tcp.retransmits} segments again, {share:.2%} of {data}; {duplicates} of them had arrived "
+        f"before, and the path counts {counted} drops"
+    )
+    if tcp.retransmits - duplicates - counted > data * LOSS_LIMIT_SHARE + CONTROL_PACKETS:
         reason += ": the others were lost without a counter"
         reason += UNCOUNTED_QUEUE if verdict is Verdict.NOTE else ""
         return Check("retransmits", verdict, reason, rule=9)

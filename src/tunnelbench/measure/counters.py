@@ -176,7 +176,7 @@ def parse_outer(listed: str) -> dict[str, tuple[int, int]]:
 
 def read_host(host: Host) -> HostCounters:
     """Read one host's devices and IP statistics."""
-    text = host.read("/proc/net/dev", "/proc/net/snmp")
+    text = host.read("/proc/net/dev", "/proc/net/snmp", "/proc/net/netstat")
     devices, mark, statistics = text.partition("Ip: ")
     return HostCounters(parse_net_dev(devices), parse_snmp(mark + statistics))
 

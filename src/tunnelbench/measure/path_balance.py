@@ -21,6 +21,9 @@ REFUSALS = ("Ip.InHdrErrors", "Ip.InAddrErrors", "Ip.InDiscards", "Ip.OutDiscard
 
 SOCKET_DROPS = "Udp.RcvbufErrors"
 
+DUPLICATES = ("TcpExt.TCPDSACKRecv", "TcpExt.TCPDSACKOfoRecv")
+"""Counters of segments that a sender sent again though they had arrived: the receiver reports them (RFC 2883)."""
+
 
 @dataclass(frozen=True)
 class TunnelDevices:
@@ -57,6 +60,8 @@ class PathBalance:
     """Packets that the router's IP counts as not forwarded."""
     counted_losses_packets: int = 0
     """Packets that devices and UDP sockets of all hosts, and the queues of router and link, count as dropped."""
+    duplicate_segments: int = 0
+    """TCP segments that client and server sent again though the first ones had arrived."""
     queues: Mapping[str, QueueCounters] = field(default_factory=dict)
     """Changes of the router's queues that delayed packets, or that dropped or hold packets of LAN or WAN.
 
@@ -97,6 +102,7 @@ def path_balance(
         router_dropped_packets=in_router + at_queues,
         router_refused_packets=_change(before.router, after.router, *REFUSALS),
         counted_losses_packets=in_router + at_queues + elsewhere,
+        duplicate_segments=sum(_change(*host, *DUPLICATES) for host in hosts[:2]),
         queues=queues,
     )
 

@@ -62,13 +62,23 @@ def test_packets_that_the_router_did_not_forward_are_doubtful(refused: int, verd
     assert ("forwarding was off" in check.reason) is (verdict is DOUBTFUL)
 
 
-@pytest.mark.parametrize(("counted", "verdict"), [(0, DOUBTFUL), (40, DOUBTFUL), (41, OK), (5000, OK)])
-def test_segments_that_are_sent_again_without_a_counted_loss_are_doubtful(counted: int, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("counted", "duplicates", "verdict"),
+    [(0, 0, DOUBTFUL), (40, 0, DOUBTFUL), (41, 0, OK), (5000, 0, OK), (0, 40, DOUBTFUL), (20, 21, OK)],
+)
+def test_segments_that_are_sent_again_without_a_counted_loss_are_doubtful(
+    counted: int, duplicates: int, verdict: Verdict
+) -> None:
     tcp = make_tcp(throughput_bps=1448 * 8e3)  # 10,000 packets
     tcp = replace(tcp, retransmits=121)
-    check = checks(replace(CLEAN, counted_losses_packets=counted), tcp=tcp)["retransmits"]
+    check = checks(replace(CLEAN, counted_losses_packets=counted, duplicate_segments=duplicates), tcp=tcp)[
+        "retransmits"
+    ]
     assert check.verdict is verdict
-    assert check.reason.startswith(f"the sender sent 121 segments again, 1.21% of 10000; the path counts {counted} dr")
+    assert check.reason.startswith(
+        f"the sender sent 121 segments again, 1.21% of 10000; {duplicates} of them had arrived before, "
+        f"and the path counts {counted} drops"
+    )
     assert ("lost without a counter" in check.reason) is (verdict is DOUBTFUL)
 
 
@@ -142,9 +152,9 @@ def test_the_balance_is_read_from_the_ends_of_each_section(has_queue: bool, of_t
     found = path_balance(
         NOTHING,
         after(
-            client=host({"lan": moved(52, 103)}, Icmp_OutEchos=3),
+            client=host({"lan": moved(52, 103)}, Icmp_OutEchos=3, TcpExt_TCPDSACKRecv=7),
             router=replace(router, queues={**SHAPER, "noqueue on lan (0:)": QueueCounters(), "fq on tun0 (0:)": FULL}),
-            server=host({"wan": moved(98, 50), "tun0": moved(97, 50)}),
+            server=host({"wan": moved(98, 50), "tun0": moved(97, 50)}, TcpExt_TCPDSACKOfoRecv=2),
             link_dropped_packets=40,
         ),
         IN,
@@ -161,6 +171,7 @@ def test_the_balance_is_read_from_the_ends_of_each_section(has_queue: bool, of_t
         router_dropped_packets=2 + 5 + 12 + of_the_tunnel,
         router_refused_packets=6,
         counted_losses_packets=2 + 5 + 12 + 40 + of_the_tunnel,
+        duplicate_segments=9,
         queues=SHAPER,
     )
 
