@@ -18,7 +18,9 @@ from tunnelbench.analysis.answer.comparison import (
     claim,
     compare,
     cpu_factors,
+    cpu_trials,
     is_cheaper,
+    udp_trials,
 )
 from tunnelbench.analysis.answer.doubts import doubts
 from tunnelbench.analysis.answer.figures import shown_figures
@@ -95,8 +97,8 @@ def answer(results: Results, *, is_shared: bool, allow_plaintext: bool = False) 
     eligible = [each for each in tunnels if _is_eligible(each, allow_plaintext) and each.mean_cpu_share is not None]
     eligible_udp = [each for each in udp if _is_eligible(each, allow_plaintext) and each.mean_pps is not None]
     targets = [each for each in results.advice if each.rule == TARGET_RULE]
-    compared = compare(eligible[0], eligible[1:], is_cheaper) if eligible else ()
-    compared_udp = compare(eligible_udp[0], eligible_udp[1:], carries_more_udp) if eligible_udp else ()
+    compared = compare(eligible[0], eligible[1:], is_cheaper, cpu_trials) if eligible else ()
+    compared_udp = compare(eligible_udp[0], eligible_udp[1:], carries_more_udp, udp_trials) if eligible_udp else ()
     shown = shown_figures(results.rows, results.udp_rows)
     doubt = doubts(shown)
     verdict = [
@@ -155,9 +157,8 @@ def _cheapest(
         return
     best, *others = eligible
     if others:
-        is_single = max(tunnel.repeats for tunnel in eligible) == 1
-        group = f"{len(eligible)} {_kind(allow_plaintext)}s"
-        yield claim(best.name, "takes the least CPU", "takes less", group, compared, is_single=is_single)
+        kind = _kind(allow_plaintext)
+        yield claim(best.name, "takes the least CPU", "takes less", compared, kind=kind, count=len(eligible))
     else:
         yield f"{best.name} is the only {_kind(allow_plaintext)} with figures."
     yield f"{best.name} takes {cpu_taken(best)} at {REFERENCE_MBPS:g} Mbit/s."
@@ -186,10 +187,8 @@ def _fastest(
     best, *others = eligible
     size = f"UDP packets of {best.payload_bytes} bytes" if best.payload_bytes else "UDP packets of mixed sizes"
     if others:
-        every = [way.rate_pps.count for each in eligible for way in each.directions.values() if way.rate_pps]
-        group = f"{len(eligible)} {_kind(allow_plaintext)}s"
-        does = f"carries the most {size}"
-        yield claim(best.name, does, "carries more", group, compared, is_single=max(every) == 1)
+        kind = _kind(allow_plaintext)
+        yield claim(best.name, f"carries the most {size}", "carries more", compared, kind=kind, count=len(eligible))
     else:
         yield f"{best.name} is the only {_kind(allow_plaintext)} with figures of UDP."
     rates: dict[str, list[str]] = {}

@@ -28,6 +28,8 @@ class DirectionComparison:
     """Names of the tunnels whose difference from the recommended one the spreads do not show."""
     better: tuple[str, ...]
     """Names of the tunnels that the spreads show to be better."""
+    untested: tuple[str, ...] = ()
+    """Names of the tunnels that cannot be compared, because one of the two figures is from a single trial."""
 
 
 def shows_less(one: Estimate | None, other: Estimate | None) -> bool | None:
@@ -69,27 +71,48 @@ def carries_more_udp(one: UdpAnswer, other: UdpAnswer, way: str) -> bool | None:
     return is_more and not rival.is_lower_bound
 
 
-def compare(best: AnswerT, others: Sequence[AnswerT], is_better: IsBetter[AnswerT]) -> tuple[DirectionComparison, ...]:
+def cpu_trials(answer: TunnelAnswer, way: str) -> int:
+    """Return the number of trials behind the CPU time of a tunnel in a direction."""
+    share = answer.directions[way].cpu_share
+    return share.count if share else 0
+
+
+def udp_trials(answer: UdpAnswer, way: str) -> int:
+    """Return the number of trials behind the rate of a tunnel in a direction."""
+    rate = answer.directions[way].rate_pps
+    return rate.count if rate else 0
+
+
+def compare(
+    best: AnswerT, others: Sequence[AnswerT], is_better: IsBetter[AnswerT], trials: Callable[[AnswerT, str], int]
+) -> tuple[DirectionComparison, ...]:
     """Compare a tunnel with the others in each direction in which they were measured."""
     found = []
     for way in best.directions:
-        known = [(other.name, is_better(best, other, way), is_better(other, best, way)) for other in others]
-        known = [each for each in known if each[1] is not None]
+        close, better, untested = [], [], []
+        known = [other for other in others if is_better(best, other, way) is not None]
+        for other in known:
+            if min(trials(best, way), trials(other, way)) < 2:
+                untested.append(other.name)
+            elif is_better(other, best, way):
+                better.append(other.name)
+            elif not is_better(best, other, way):
+                close.append(other.name)
         if known:
-            close = tuple(name for name, is_best, is_beaten in known if not is_best and not is_beaten)
-            better = tuple(name for name, _, is_beaten in known if is_beaten)
-            found.append(DirectionComparison(way, not (close or better), close, better))
+            is_best = not (close or better or untested)
+            found.append(DirectionComparison(way, is_best, tuple(close), tuple(better), tuple(untested)))
     return tuple(found)
 
 
-def claim(name: str, does: str, less: str, group: str, found: Sequence[DirectionComparison], *, is_single: bool) -> str:
+def claim(name: str, does: str, less: str, found: Sequence[DirectionComparison], *, kind: str, count: int) -> str:
     """Return the sentence that names the best tunnel, and no more than the comparison shows.
 
     `does` is what the best tunnel does, such as `takes the least CPU`; `less` is what a better tunnel does, such as
-    `takes less`. Set `is_single` if there are only single trials, which show no difference.
+    `takes less`. `kind` is that of all `count` tunnels, such as `encrypted tunnel`.
     """
+    group = f"{count} {kind}s"
     won = [each.direction for each in found if each.is_best]
-    if is_single:
+    if found and all(each.untested and not (each.better or each.too_close) for each in found):
         return f"{name} probably {does} of {group}; single trials show no difference."
     if not won:
         head = f"{name} probably {does} of {group}"
@@ -97,15 +120,19 @@ def claim(name: str, does: str, less: str, group: str, found: Sequence[Direction
         head = f"{name} {does} of {group}, {joined(won)}"
     else:
         head = f"{name} {does} {won[0]} of {group}"
-    return "; ".join([head, *_not_won([each for each in found if not each.is_best], less)]) + "."
+    return "; ".join([head, *_not_won([each for each in found if not each.is_best], less, count)]) + "."
 
 
-def _not_won(found: Sequence[DirectionComparison], less: str) -> Iterator[str]:
+def _not_won(found: Sequence[DirectionComparison], less: str, count: int) -> Iterator[str]:
     """Yield what is known about each direction without a clear result; equal directions once."""
     ways: dict[str, list[str]] = {}
     for each in found:
         parts = [f"{joined(named(each.better))} {less}"] if each.better else []
-        parts += [f"{joined(['it', *named(each.too_close)])} are too close to call"] if each.too_close else []
+        close = joined(["it", *named(each.too_close)])
+        if len(each.too_close) == count - 1:
+            close = "both" if count == 2 else f"all {count}"
+        parts += [f"{close} are too close to call"] if each.too_close else []
+        parts += ["single trials show no difference"] if each.untested else []
         ways.setdefault(" and ".join(parts), []).append(each.direction)
     for text, own in ways.items():
         yield f"{joined(own)}, {text}"
