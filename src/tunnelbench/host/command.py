@@ -36,6 +36,9 @@ LINE_LIMIT = 300
 LAST_LINES = 3
 """Number of last lines of output that a message about a failed command or daemon quotes."""
 
+LONGEST_PAUSE_S = 0.05
+"""Longest time from one look for the status of a process to the next [s]."""
+
 DIE_WITH_CONTROLLER = ("setpriv", "--pdeathsig", "KILL")
 """Prefix of long-lived commands: the kernel ends them when the controller dies, even by kill -9 (prctl(2))."""
 
@@ -57,6 +60,30 @@ class CommandFailed(CannotHere):
     def __init__(self, argv: Sequence[str], status: str, output: str) -> None:
         super().__init__(f"`{shlex.join(argv)}` {status}: {last_lines(output)}")
         self.output = output
+
+
+class Process(subprocess.Popen[bytes]):
+    """A program that was started, whose status a signal cannot lock.
+
+    Popen takes a lock before it asks the kernel for the status. The exception of a signal handler can come just after
+    the lock was taken. The lock would stay taken, and the next `wait` would never end.
+    """
+
+    def poll(self) -> int | None:
+        with undisturbed:
+            return super().poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        if timeout is None:
+            return super().wait()  # takes its lock by `with`, which no signal can interrupt
+        deadline, pause_s = time.monotonic() + timeout, 0.0005
+        while (status := self.poll()) is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            pause_s = min(2 * pause_s, left_s, LONGEST_PAUSE_S)
+            time.sleep(pause_s)
+        return status
 
 
 @dataclass(frozen=True)
@@ -178,7 +205,13 @@ def _logged(argv: Sequence[str], host: str) -> Iterator[LogEntry]:
     try:
         yield entry
     finally:
-        log.info("%s  # %s: %s, %.3f s", shlex.join(argv), host, entry.ending, time.monotonic() - started_s)
+        note("%s  # %s: %s, %.3f s", shlex.join(argv), host, entry.ending, time.monotonic() - started_s)
+
+
+def note(text: str, *values: object) -> None:
+    """Write a line to the log of commands."""
+    with undisturbed:  # a signal in the log's lock would make every later line of another thread wait for it
+        log.info(text, *values)
 
 
 def last_lines(output: str, count: int = LAST_LINES) -> str:
@@ -187,16 +220,16 @@ def last_lines(output: str, count: int = LAST_LINES) -> str:
     return " / ".join(printable(line[:LINE_LIMIT]) for line in lines) or "no output"
 
 
-def start_process(argv: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
+def start_process(argv: Sequence[str], **options: object) -> Process:
     """Start a program in a session of its own, in START_FOLDER, with options of Popen.
 
     Raises CannotHere if there is no such program, or if it cannot be started.
     """
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     try:
         with undisturbed:  # a signal inside Popen would leave a process behind
             # A session of its own: a Ctrl-C on the terminal reaches the controller only, which takes down in order.
-            process = subprocess.Popen(  # type: ignore[call-overload]
+            process = Process(  # type: ignore[call-overload]
                 list(argv), start_new_session=True, cwd=START_FOLDER, **options
             )
     except FileNotFoundError:

@@ -21,9 +21,10 @@ from tunnelbench.host.command import (
     FILE_LIMIT,
     FILE_LIMIT_BYTES,
     LAST_LINES,
+    Process,
     kill_session,
     last_lines,
-    log,
+    note,
     start_process,
     text_of,
 )
@@ -69,13 +70,11 @@ class Daemon:
         prefix = () if survives else DIE_WITH_CONTROLLER
         self.process = self._launch([*FILE_LIMIT, *prefix, *argv], has_input=has_input, has_output=has_output)
         self._started_s = self._ended_at_s = time.monotonic()
-        log.info(
-            "%s >%s 2>&1 &  # %s: process %d", shlex.join(argv), shlex.quote(str(log_path)), host, self.process.pid
-        )
+        note("%s >%s 2>&1 &  # %s: process %d", shlex.join(argv), shlex.quote(str(log_path)), host, self.process.pid)
         self._watcher = threading.Thread(target=self._note_end, args=(self.process.pid,), daemon=True)
         self._watcher.start()
 
-    def _launch(self, argv: Sequence[str], *, has_input: bool, has_output: bool) -> subprocess.Popen[bytes]:
+    def _launch(self, argv: Sequence[str], *, has_input: bool, has_output: bool) -> Process:
         with _opened(self.log_path) as output:
             return start_process(
                 argv,
@@ -92,7 +91,7 @@ class Daemon:
         self._ended_at_s = time.monotonic()
         status = self.process.wait()
         words = f"status {status}" if status >= 0 else f"signal {-status}"
-        log.info("# %s: %s, process %d: %s, %.3f s", self.host_name, self.name, pid, words,
+        note("# %s: %s, process %d: %s, %.3f s", self.host_name, self.name, pid, words,
                  self._ended_at_s - self._started_s)  # fmt: skip
 
     @property
@@ -232,7 +231,7 @@ class ReadDaemon(Daemon):
     _rest = b""
     _last = ""
 
-    def _launch(self, argv: Sequence[str], *, has_input: bool, has_output: bool) -> subprocess.Popen[bytes]:
+    def _launch(self, argv: Sequence[str], *, has_input: bool, has_output: bool) -> Process:
         del has_output  # always true
         process = start_process(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if not has_input and process.stdin is not None:

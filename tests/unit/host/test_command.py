@@ -10,12 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tunnelbench.host.command import CommandFailed, page, run_command
+from tunnelbench.host.command import CommandFailed, Process, page, run_command, start_process
 from tunnelbench.host.daemon import Daemon, deaths
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model.errors import CannotHere, ExitCode
@@ -460,3 +460,42 @@ def test_ctrl_c_in_a_pager_reaches_the_pager_alone(tmp_path: Path) -> None:
     assert not ignored & 1 << (signal.SIGINT - 1), "Ctrl-C ends a pager that does not handle it"
     signal.raise_signal(signal.SIGINT)
     assert heard == [signal.SIGINT]
+
+
+LOCK_OF_POPEN = "_waitpid_lock"
+
+
+class InterruptedLock:
+    """A lock, in place of one of Popen, during whose acquisition the signal comes."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.lock = lock
+        self.release = lock.release
+
+    def acquire(self, blocking: bool = True) -> bool:
+        is_taken = self.lock.acquire(blocking)
+        signal.raise_signal(signal.SIGINT)
+        return is_taken
+
+
+@pytest.mark.parametrize("ask", [lambda process: process.poll(), lambda process: process.wait(5)], ids=["poll", "wait"])
+def test_a_signal_while_the_status_is_asked_for_does_not_lock_the_process(ask: Callable[[Process], object]) -> None:
+    process = start_process(["sleep", "60"])
+    lock: threading.Lock = getattr(process, LOCK_OF_POPEN)
+    try:
+        setattr(process, LOCK_OF_POPEN, InterruptedLock(lock))
+        with pytest.raises(KeyboardInterrupt):
+            ask(process)
+        assert not lock.locked()
+    finally:
+        setattr(process, LOCK_OF_POPEN, lock)
+        process.kill()
+        process.wait(5)
+
+
+def test_a_process_that_has_not_ended_in_time_is_an_error_and_its_status_is_known_later() -> None:
+    process = start_process(["sleep", "60"])
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.05)
+    process.kill()
+    assert process.wait(5) == -signal.SIGKILL
