@@ -114,7 +114,7 @@ def draw_run(draft: Path, file: str) -> GatheredRun | str:
         page = run_page(found).encode()
     except WrongInput as error:
         return error.message
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         # Not a bug of the pages: they can always be made of what is measured.
         return f"{printable(file)}: no page can be made of its figures: {printable(str(error))}"
     write(draft, run.entry.page, page)

@@ -6,12 +6,13 @@ import re
 import tomllib
 from typing import Any, NamedTuple
 
+from tunnelbench.model.toml_text import MOST_DOTS_IN_LINE, line_with_many_dots
 from tunnelbench.plan.errors import FileError, FileErrors
 from tunnelbench.plan.key_positions import Located, Position, first_syntax_error, locate
 from tunnelbench.plan.messages import LONGEST_QUOTE, quoted
 
 LONGEST_LINE = 10_000
-"""Longest line that is read [characters]: `tomllib` takes quadratic time for a long dotted key."""
+"""Longest line that is read [characters]."""
 
 LONGEST_INTEGER_DIGITS = 4300
 """Python's limit (sys.set_int_max_str_digits); TOML itself asks for 64 bits."""
@@ -36,6 +37,8 @@ def parse(text: str, file: str) -> Parsed:
         if len(line) > LONGEST_LINE:
             message = f"the line is longer than {LONGEST_LINE} characters"
             raise _error(file, Position(number, LONGEST_LINE + 1), message)
+    if (line_number := line_with_many_dots(text)) is not None:
+        raise _error(file, Position(line_number, 1), f"the line has more than {MOST_DOTS_IN_LINE} dots")
     try:
         return Parsed(tomllib.loads(text), locate(text))
     except RecursionError as error:

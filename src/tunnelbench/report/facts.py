@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -11,6 +10,7 @@ from tunnelbench.analysis.statistics import median
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.testbed import TOPOLOGIES
 from tunnelbench.model.text import counted
+from tunnelbench.model.toml_text import toml_values
 from tunnelbench.report.text import one_line
 
 TAKEN_ON = {
@@ -44,10 +44,10 @@ def is_shared(run: RunRecord) -> bool:
 
 
 def testbed_key(run: RunRecord, key: str) -> str:
-    """Return a value at the top of the testbed file; empty if it is absent or the file is not TOML."""
+    """Return a value at the top of the testbed file; empty if it is absent or the file cannot be read."""
     try:
-        return str(tomllib.loads(run.testbed_text).get(key, ""))
-    except tomllib.TOMLDecodeError:
+        return str(toml_values(run.testbed_text).get(key, ""))
+    except ValueError:
         return ""
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.builders import make_records, make_run, make_speeds
 from tests.unit.cli.conftest import CommandLine
 
+from tunnelbench.report.exchange import export
 from tunnelbench.store import Store
 
 RECORDS = make_records(1)
@@ -90,3 +91,36 @@ def test_a_file_that_is_no_run_gets_a_sentence_and_no_store(
     assert result.stderr.startswith(f"tunnelbench: {file}: it ")
     assert "Traceback" not in result.stderr
     assert not store.exists()
+
+
+HOSTILE_TOML = {
+    "deep lists": "a = " + "[" * 20_000,
+    "deep tables": "a = " + "{b = " * 20_000,
+    "a huge number": "a = " + "9" * 9000,
+    "a huge hexadecimal number": "a = 0x" + "f" * 9000,
+    "a long dotted key": ".".join(["a"] * 200_000) + " = 1",
+    "many dotted keys": ".".join("a" * 90) + " = 1",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE_TOML.values(), ids=HOSTILE_TOML)
+@pytest.mark.timeout(120)
+def test_no_verb_breaks_on_the_plan_and_the_testbed_of_an_imported_run(
+    type_in: CommandLine, tmp_path: Path, store: Path, text: str
+) -> None:
+    file = tmp_path / "hostile.json"
+    run = make_run(plan_text=text, testbed_text=text, trials_planned=len(RECORDS))
+    file.write_text(export(run, RECORDS).text, encoding="utf-8")
+    imported = type_in("import", file, "--store", store)
+    assert imported.exit_code == 0, imported.stderr
+    run_id = imported.stdout.strip()
+    for words in (
+        ("report", run_id),
+        ("show", run_id),
+        ("export", run_id),
+        ("compare", "20250314", run_id),
+        ("list", "runs"),
+    ):
+        done = type_in(*words, "--store", store)
+        assert done.exit_code == 0, (words, done.stderr, done.exception)
+    assert type_in("site", tmp_path / "site", file).exit_code == 0

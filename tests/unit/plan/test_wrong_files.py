@@ -46,6 +46,7 @@ def test_all_errors_of_a_file_are_reported_together(
         (b"#" * (1 << 20) + b"\n", "1:1: file: is larger than 1 MiB, which no plan or testbed needs"),
         (b"a = " + b"[" * 5000, "1:1: TOML: lists or tables are nested too deeply"),
         (b"\na = [" + b"1, " * 4000, "2:10001: TOML: the line is longer than 10000 characters"),
+        (b"\n" + b".".join([b"a"] * 102) + b" = 1", "2:1: TOML: the line has more than 100 dots"),
         (b'kind = "netns"\nrouter_cpu = ' + b"9" * 5000, "2:14: TOML: the number is too large"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.model.plan import Test, paced_text
 from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
+from tunnelbench.model.toml_text import toml_values
 from tunnelbench.model.udp import UdpMeasurement
 
 MOMENTARY = frozenset({"cpu_mhz"})
@@ -180,8 +180,8 @@ def _versions(records: Iterable[TrialRecord]) -> Mapping[str, str]:
 def _flat(name: str, text: str) -> Mapping[str, str]:
     """Return a plan or testbed file by key, without its tunnels, which are compared row by row."""
     try:
-        return dict(_leaves(name, {key: value for key, value in tomllib.loads(text).items() if key != "tunnel"}))
-    except tomllib.TOMLDecodeError:
+        return dict(_leaves(name, {key: value for key, value in toml_values(text).items() if key != "tunnel"}))
+    except ValueError:
         return {name: "not readable"}
 
 

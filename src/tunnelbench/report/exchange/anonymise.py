@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any
 
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.text import KEY_WORD, PEM
+from tunnelbench.model.toml_text import toml_values
 
 ADDRESS, HOST, USER, HOME, MAC, SERIAL, KEY, RAW = (
     "address",
@@ -138,8 +138,8 @@ def _words(names: Iterable[str]) -> re.Pattern[str]:
 def stripper_for(run: RunRecord, trials: Sequence[TrialRecord]) -> Stripper:
     """Return a stripper with the names in a run: those in its testbed file, and the machines that iperf3 ran on."""
     names: dict[str, set[str]] = {"host": set(), "user": set(), "secret": set()}
-    with suppress(tomllib.TOMLDecodeError):  # then it is handled as any text
-        _named("", tomllib.loads(run.testbed_text), names)
+    with suppress(ValueError):  # then it is handled as any text
+        _named("", toml_values(run.testbed_text), names)
     for trial in trials:
         for printed in trial.raw.values():
             _of_iperf3(printed, names["host"])
@@ -169,7 +169,7 @@ def _of_iperf3(printed: Any, hosts: set[str]) -> None:
     if isinstance(printed, str) and '"system_info"' in printed:
         try:
             printed = json.loads(printed)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
     start = printed.get("start") if isinstance(printed, Mapping) else None
     words = str(start.get("system_info", "")).split() if isinstance(start, Mapping) else []

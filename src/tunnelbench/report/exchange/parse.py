@@ -93,7 +93,7 @@ def read(content: bytes) -> Imported:
     try:
         document = compose(run, records, speeds=speeds)
         doubtful = doubtful_figures(records, document.rows)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         # This is no bug of the report, which can always be made from measured figures.
         _refuse(f"no report can be made of its figures: {error}")
     notes = tuple(_notes(file, doubtful))

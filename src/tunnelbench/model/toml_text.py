@@ -1,0 +1,57 @@
+"""Reads the texts of plan and testbed that are stored with a run, which may come from another person's file."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+MOST_DOTS_IN_LINE = 100
+"""Largest number of dots in a line that is no comment: `tomllib` takes quadratic time for a long dotted key."""
+
+DEEPEST = 24
+"""Deepest nesting of tables and lists; a plan has 3 levels."""
+
+
+def line_with_many_dots(text: str) -> int | None:
+    """Return the number of the first line that has more than MOST_DOTS_IN_LINE dots; None if there is none."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > MOST_DOTS_IN_LINE and not line.lstrip().startswith("#"):
+            return number
+    return None
+
+
+@lru_cache(maxsize=8)
+def toml_values(text: str) -> Mapping[str, Any]:
+    """Return the content of a TOML text. Raises ValueError if it is not TOML, or is what no plan or testbed can be.
+
+    `tomllib` itself may exceed Python's recursion limit, take very long, and return numbers that Python refuses to
+    print.
+    """
+    if line_with_many_dots(text) is not None:
+        raise ValueError(f"a line has more than {MOST_DOTS_IN_LINE} dots")
+    try:
+        found = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("lists or tables are nested too deeply") from None
+    _require_plain(found)
+    return found
+
+
+def _require_plain(found: Mapping[str, Any]) -> None:
+    """Raise ValueError for deep nesting, and for an integer of more than 64 bits, which TOML does not ask for."""
+    level: list[Any] = [found]
+    for _ in range(DEEPEST):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, Mapping):
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+            elif isinstance(value, int) and not -sys.maxsize - 1 <= value <= sys.maxsize:
+                raise ValueError("a number is too large")
+        level = below
+    if level:
+        raise ValueError("lists or tables are nested too deeply")
