@@ -59,6 +59,8 @@ NOTHING_HANDED_OVER = tuple(
         "PermitLocalCommand=no",
         "RemoteCommand=none",
         "ControlPersist=no",
+        "ForkAfterAuthentication=no",
+        "SetEnv=TUNNELBENCH=1",  # ssh takes the first SetEnv alone, and it cannot be empty
     )
     for word in ("-o", setting)
 )
@@ -67,6 +69,10 @@ something, or start another command here or there, are off (ssh_config(5); optio
 
 They stand at the shared connection and at each command in it: a command asks for its own agent forwarding.
 """
+
+NO_SETTINGS = ("-F", "none")
+"""Option of a command in the shared connection, which needs no settings: SendEnv would give the router variables of the
+environment, and no option turns it off."""
 
 LOGIN_PAUSE_S = 1.0
 """Pause before the next attempt to log in [s]."""
@@ -214,13 +220,13 @@ class SshHost(Host):
 
     def _ssh(self) -> list[str]:
         """Return the beginning of every command line of ssh for this host."""
-        config = ["-F", _from_root(self.access.config)] if self.access.config else []
-        return ["ssh", "-T", "-S", str(self._socket), *NOTHING_HANDED_OVER, *config]
+        return ["ssh", "-T", "-S", str(self._socket), *NOTHING_HANDED_OVER]
 
     def _login_options(self) -> list[str]:
         access = self.access
         # fmt: off
-        return ["-M", "-N", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_LIMIT_S}",
+        return [*(["-F", _from_root(access.config)] if access.config else []),
+                "-M", "-N", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_LIMIT_S}",
                 "-o", f"ServerAliveInterval={KEEPALIVE_INTERVAL_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_MISSES}",
                 *(["-i", _from_root(access.identity)] if access.identity else []),
                 *(["-p", str(access.port)] if access.port else [])]
@@ -247,7 +253,7 @@ class SshHost(Host):
     def command(self, argv: Sequence[str]) -> list[str]:
         # ProxyCommand: without the shared connection, ssh would open a new one.
         options = ["-o", "ProxyCommand=false", "-o", "LogLevel=ERROR"]
-        return [*self._ssh(), *options, self.access.host, "--", shlex.join(argv)]
+        return [*self._ssh(), *NO_SETTINGS, *options, self.access.host, "--", shlex.join(argv)]
 
     def run(
         self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
@@ -275,7 +281,7 @@ class SshHost(Host):
 
     def _answers(self) -> bool:
         """Return True if the connection's ssh process answers."""
-        argv = [*self._ssh(), "-O", "check", self.access.host]
+        argv = [*self._ssh(), *NO_SETTINGS, "-O", "check", self.access.host]
         return run_command(argv, check=False, timeout_s=CHECK_LIMIT_S).returncode == 0 and self.is_connected
 
     def _link_lost(self) -> LinkLost:

@@ -22,6 +22,9 @@ Host *
     Tunnel yes
     ControlPersist yes
     RemoteForward 9999 localhost:22
+    ForkAfterAuthentication yes
+    SendEnv *
+    SetEnv PASSWORD=secret
 """
 
 
@@ -57,10 +60,13 @@ def test_the_users_ssh_settings_hand_nothing_to_the_router(tmp_path: Path, which
     words = argv[argv.index("ssh") + 1 :]
     shown = subprocess.run(["ssh", "-G", *words], capture_output=True, text=True, check=True).stdout
     found = dict(line.partition(" ")[::2] for line in shown.splitlines())
-    off = ("forwardagent", "forwardx11", "gssapidelegatecredentials", "permitlocalcommand", "tunnel", "controlpersist")
+    off = ("forwardagent", "forwardx11", "gssapidelegatecredentials", "permitlocalcommand", "tunnel", "controlpersist",
+           "forkafterauthentication")  # fmt: skip
     assert {found[name] for name in off} <= {"no", "false"}
     assert found["clearallforwardings"] == "yes"
     assert "remotecommand" not in found
+    assert found["setenv"] == "TUNNELBENCH=1"
+    assert "-N" in words or "sendenv" not in found  # with -N, no session is opened that could send variables
 
 
 def test_files_of_a_testbed_are_named_from_root_because_ssh_starts_there(
@@ -70,10 +76,10 @@ def test_files_of_a_testbed_are_named_from_root_because_ssh_starts_there(
     access = HostAccess("r", identity="keys/id", config="config")
     host = SshHost("router", access, tmp_path, tmp_path, LocalHost("l", tmp_path, ()))
     host._socket_folder = tmp_path
-    assert f"-F {tmp_path}/config" in " ".join(host._ssh())
+    assert f"-F {tmp_path}/config" in " ".join(host._login_options())
     assert f"-i {tmp_path}/keys/id" in " ".join(host._login_options())
     host.access = HostAccess("r", identity="~/.ssh/id", config="none")
-    assert "-F none" in " ".join(host._ssh())
+    assert "-F none" in " ".join(host._login_options())
     assert "-i ~/.ssh/id" in " ".join(host._login_options())
 
 
