@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tunnelbench.guest.kernel import Kernel
 from tunnelbench.guest.protocol import HELLO, Message, message
-from tunnelbench.host.cache import cache_folder
+from tunnelbench.host.cache import cache_folder, made_cache_folder
 from tunnelbench.host.command import run_command
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.facts import machine_facts
@@ -192,8 +192,7 @@ def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, c
     """
     initramfs = folder / "initramfs"
     initramfs.unlink(missing_ok=True)
-    cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = made_cache_folder()
     _compile_worker(cache)
     init = cache / INIT.name
     init.write_bytes(INIT.read_bytes())
@@ -250,7 +249,7 @@ def choose_accelerator(kernel: Kernel, mark: str, folder: Path) -> Accelerator:
     known = _remembered(memory)
     if key not in known:
         known[key] = _boots(kernel, mark, folder)
-        memory.parent.mkdir(parents=True, exist_ok=True)
+        made_cache_folder()
         memory.write_text(json.dumps(known, indent=1) + "\n")
     return Accelerator.KVM if known[key] else Accelerator.TCG
 

@@ -7,6 +7,7 @@ import grp
 import os
 import pwd
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,12 @@ from pathlib import Path
 from tunnelbench.model.errors import CannotHere
 
 PACKAGE = Path(__file__).resolve().parents[1]
+
+ACCESS_LIST = "system.posix_acl_access"
+"""Extended attribute with a file's access control list (acl(5)); linux/posix_acl_xattr.h describes its content."""
+
+OF_USER, OF_GROUP, WRITE = 0x02, 0x08, 0x02
+"""Tags of the entries that name a user and a group, and the bit of the permission to write."""
 
 
 def require_trusted(path: str | Path, what: str) -> None:
@@ -27,6 +34,15 @@ def require_trusted(path: str | Path, what: str) -> None:
             f"{what} {path} is not used, because this is root and {fault}",
             "let only root write to the file and its folders, or name another file",
         )
+
+
+def require_trusted_folder(folder: Path, what: str, hint: str) -> None:
+    """Raises CannotHere if this is root and another user could put something into a folder, or replace the folder.
+
+    A folder that does not exist is no error here: look again when it is made.
+    """
+    if os.geteuid() == 0 and (fault := _fault_of(folder / "file")):
+        raise CannotHere(f"{what} {folder} is not used, because this is root and {fault}", hint)
 
 
 def trusted_search_path(search_path: str) -> tuple[str, list[str]]:
@@ -111,9 +127,28 @@ def _fault(place: Path, trusted: set[int], *, is_near: bool) -> str:
         return ""
     if found.st_mode & stat.S_IWOTH:
         return f"every user can write to {place}"
-    if found.st_mode & stat.S_IWGRP and not _members(found.st_gid) <= trusted:
+    if not found.st_mode & stat.S_IWGRP:  # with an access control list, this bit is its mask
+        return ""
+    if not _members(found.st_gid) <= trusted:
         return f"the group {found.st_gid} can write to {place}"
+    if not _listed_writers(place) <= trusted:
+        return f"the access control list of {place} lets others write to it"
     return ""
+
+
+def _listed_writers(place: Path) -> set[int]:
+    """Return the users whom a file's access control list lets write, by their own entry or by one of a group."""
+    try:
+        content = os.getxattr(place, ACCESS_LIST)
+    except OSError:  # there is none, or the file system has none
+        return set()
+    users: set[int] = set()
+    for tag, permissions, number in struct.iter_unpack("<HHI", content[4:]):
+        if permissions & WRITE and tag == OF_USER:
+            users.add(number)
+        elif permissions & WRITE and tag == OF_GROUP:
+            users |= _members(number)
+    return users
 
 
 def _members(group: int) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,21 @@ def group_can_write(path: Path) -> None:
     path.chmod(0o775)
 
 
+def list_lets_write(tag: int, number: int) -> Callable[[Path], None]:
+    """Return a function that gives a folder an access control list with one more entry, as setfacl does."""
+
+    def spoil(path: Path) -> None:
+        nobody = 0xFFFFFFFF
+        entries = [(0x01, 7, nobody), (tag, 7, number), (0x04, 5, nobody), (0x10, 7, nobody), (0x20, 5, nobody)]
+        packed = b"".join(struct.pack("<HHI", *entry) for entry in sorted(entries))
+        try:
+            os.setxattr(path.parent, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+        except OSError as error:
+            pytest.skip(f"this file system has no access control lists: {error.strerror}")
+
+    return spoil
+
+
 SPOILT: dict[str, Callable[[Path], None]] = {
     "it is another user's": lambda path: os.chown(path, NOBODY, 0),
     "everybody can write to it": lambda path: path.chmod(0o777),
@@ -52,6 +68,8 @@ SPOILT: dict[str, Callable[[Path], None]] = {
     "its folder is like /tmp": lambda path: path.parent.chmod(0o1777),
     "a folder above it is another user's": lambda path: os.chown(path.parent.parent, NOBODY, 0),
     "everybody can write to a folder above it": lambda path: path.parent.parent.chmod(0o777),
+    "a user of its folder's access control list can write": list_lets_write(0x02, NOBODY),
+    "a group of its folder's access control list can write": list_lets_write(0x08, NOBODY),
 }
 
 
@@ -59,6 +77,11 @@ SPOILT: dict[str, Callable[[Path], None]] = {
 def test_a_program_that_another_user_could_change_is_refused(program: Path, spoil: Callable[[Path], None]) -> None:
     spoil(program)
     assert refusal(program).startswith(f"the program {program} is not used, because this is root and ")
+
+
+def test_an_access_control_list_for_root_is_no_error(program: Path) -> None:
+    list_lets_write(0x02, 0)(program)
+    require_trusted(program, "the program")
 
 
 def test_a_sticky_folder_further_above_protects_what_is_in_it(program: Path) -> None:
