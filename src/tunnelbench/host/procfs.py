@@ -226,8 +226,12 @@ def foreign_cpu_s(
             gone.setdefault(process.parent, []).append(pid)
 
     def earlier_s_of_gone_children(parent: int) -> float:
-        ended = [(before[pid], pid) for pid in gone.get(parent, ())]
-        return sum(child.own_s + child.children_s + earlier_s_of_gone_children(pid) for child, pid in ended)
+        total_s, waiting = 0.0, [parent]
+        while waiting:  # a loop: any user can start a longer chain of processes than Python calls functions
+            children = gone.get(waiting.pop(), ())
+            total_s += sum(before[pid].own_s + before[pid].children_s for pid in children)
+            waiting += children
+        return total_s
 
     used: dict[str, float] = {}
     for pid, process in after.items():

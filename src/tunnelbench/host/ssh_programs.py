@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from tunnelbench.model.errors import CannotHere
 
 if TYPE_CHECKING:
     from tunnelbench.host.ssh import SshHost
+
+PROCESS_NUMBER = re.compile(r"[0-9]{1,10}")
 
 PID_LIMIT_S = 10.0
 """Limit for a program that was started to write its process number [s]."""
@@ -94,7 +97,7 @@ class SshDaemon(Daemon):
         deadline = time.monotonic() + PID_LIMIT_S
         while self._pid is None:
             text = self.host.run(["cat", self.pid_path], check=False).stdout.strip()
-            if text.isdigit():
+            if PROCESS_NUMBER.fullmatch(text):
                 self._pid = int(text)
             elif not self.is_running or time.monotonic() > deadline:
                 raise CannotHere(f"{self.name} does not start on the {self.host.name}: {self.last_line()}")

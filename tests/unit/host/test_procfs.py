@@ -269,6 +269,14 @@ def test_a_child_that_began_and_ended_in_between_is_found_under_its_parents_name
     assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"ended children of shell": pytest.approx(0.7)}
 
 
+def test_a_long_chain_of_processes_that_ends_is_counted() -> None:
+    before = {pid: ProcessCpu(pid - 1, 1.0, 0.0, 0, "link") for pid in range(1001, 6001)}
+    before[1000] = ProcessCpu(INIT, 1.0, 0.0, 0, "shell")
+    after = {1000: ProcessCpu(INIT, 1.0, 5000.5, 0, "shell")}
+    found = foreign_cpu_s(before, after, CONTROLLER, [0])
+    assert found == {"ended children of shell": pytest.approx(0.5)}
+
+
 def test_what_a_child_had_used_before_is_not_counted_when_it_ends() -> None:
     machine = Machine.booted()
     child = machine.fork(STRANGER)

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, in_shell
+from tunnelbench.host.command import Completed
+from tunnelbench.host.host import LocalHost
+from tunnelbench.host.ssh import SshHost
+from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, SshDaemon, in_shell
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import HostAccess
 
 NOBODY = 65534
 SHELLS = (["dash"], ["busybox", "ash"])
@@ -69,3 +74,22 @@ def test_a_file_replaces_what_lies_in_its_place_and_a_reader_keeps_the_old(shell
     assert script.read_text() == "new\n"
     assert script.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in script.parent.iterdir()] == ["script"]
+
+
+@pytest.mark.parametrize("printed", ["²", "9" * 5000, "-1", "1 2", ""])
+def test_a_process_number_that_is_none_is_a_sentence(tmp_path: Path, printed: str) -> None:
+    class Answering(SshHost):
+        """A host that prints something in place of a process number."""
+
+        def command(self, argv: object) -> list[str]:
+            return ["true"]
+
+        def run(self, argv: object, **_: object) -> Completed:
+            return Completed((), 0, printed, "")
+
+    host = Answering("router", HostAccess("r"), tmp_path, tmp_path, LocalHost("local", tmp_path, ()))
+    daemon = SshDaemon(host, ["vpn"], tmp_path / "0001-vpn.log", "vpn", has_input=True)
+    daemon.close_input()
+    daemon.process.wait()
+    with pytest.raises(CannotHere, match="vpn does not start on the router"):
+        _ = daemon.pid
