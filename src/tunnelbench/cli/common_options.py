@@ -7,7 +7,9 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ import click
 from tunnelbench.cli.stderr_messages import lost_output, say, send_to_nowhere, why_output_is_lost
 from tunnelbench.host.command import page
 from tunnelbench.measure.clock_check import now
-from tunnelbench.model.errors import UserError
+from tunnelbench.model.errors import CannotHere, UserError
 from tunnelbench.model.testbed import Link
-from tunnelbench.model.text import harmless
+from tunnelbench.model.text import harmless, printable
 from tunnelbench.report.formats.json import plain
 from tunnelbench.store import Store, default_path
 
@@ -29,6 +31,36 @@ store_option = click.option(
     metavar="PATH|URL",
     help="Store of the results: a file, or postgresql://USER@HOST/NAME.  [default: a file in your home folder]",
 )
+
+FORGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of a calculation with values that no run has, such as a duration that is not a number."""
+
+
+def read_store_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """Add `--store` to a verb that only reads a store.
+
+    A store that the user names may be another person's, whose checksums agree with whatever it holds. An error in a
+    calculation is then no bug, and becomes CannotHere. In the user's own store, it stays as it is.
+    """
+
+    @wraps(verb)
+    def guarded(*arguments: Any, store_location: str | None, **options: Any) -> None:
+        try:
+            verb(*arguments, store_location=store_location, **options)
+        except FORGED as error:
+            if store_location is None:
+                raise
+            why = printable(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
+            raise CannotHere(
+                f"the store that --store names holds values that no run has ({why})",
+                "ask its author for a file of tunnelbench export; if you measured the run yourself, report a bug",
+            ) from error
+
+    return store_option(guarded)
+
+
+LONGEST_REASON = 300
+"""Largest number of characters of an error's text in a message."""
 
 
 def emit(text: str, hint: str = "") -> None:

@@ -12,7 +12,7 @@ from tunnelbench.analysis.compare.comparison import PAIRS_FROM, TESTED_FROM, com
 from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import Side
-from tunnelbench.cli.common_options import has_colour, open_store, store_option, terminal_width
+from tunnelbench.cli.common_options import has_colour, open_store, read_store_option, terminal_width
 from tunnelbench.cli.completion import side_names
 from tunnelbench.cli.param_types import FiniteRange
 from tunnelbench.cli.report import chosen_format, format_options, write_sheet, write_text
@@ -39,7 +39,7 @@ from tunnelbench.tunnel import weights
 )
 @format_options
 @click.option("--full", is_flag=True, help="Print tests, intervals and remarks of each figure, not one screen alone.")
-@store_option
+@read_store_option
 def command(  # noqa: PLR0917 - click hands them over by name
     a: str,
     b: str,

@@ -12,7 +12,7 @@ import click
 from rich.text import Text
 
 from tunnelbench.cli.command_log import log_options
-from tunnelbench.cli.common_options import emit, emit_json, is_store_missing, json_option, open_store, store_option
+from tunnelbench.cli.common_options import emit, emit_json, is_store_missing, json_option, open_store, read_store_option
 from tunnelbench.cli.layout import columns, drawn, word
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.model.result import RunRecord
@@ -61,7 +61,7 @@ SHIPPED = ("plans", "testbeds", "tunnels", "references")
 @click.argument("noun", type=click.Choice((*SHIPPED, "runs")))
 @log_options
 @json_option
-@store_option
+@read_store_option
 def command(noun: str, as_json: bool, store_location: str | None) -> None:
     """List the shipped plans, testbeds or references, the kinds of tunnels, or the stored runs, newest first."""
     if noun == "runs":

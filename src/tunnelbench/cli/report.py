@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import click
 
-from tunnelbench.cli.common_options import emit, emit_long, has_colour, open_store, store_option, terminal_width
+from tunnelbench.cli.common_options import emit, emit_long, has_colour, open_store, read_store_option, terminal_width
 from tunnelbench.cli.completion import run_names
 from tunnelbench.cli.page_file import show_page
 from tunnelbench.cli.param_types import FiniteRange
@@ -88,7 +88,7 @@ def write_sheet(sheet: Sheet, format_name: str, output: str | None) -> None:
 )
 @click.option("--allow-plaintext", is_flag=True, help="Recommend tunnels that do not encrypt, too.")
 @click.option("--open", "opens_page", is_flag=True, help="Write the page here, and open it in the browser.")
-@store_option
+@read_store_option
 def command(
     run: str,
     format_name: str | None,

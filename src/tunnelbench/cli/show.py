@@ -11,7 +11,7 @@ import click
 
 from tunnelbench.cli.availability import kinds
 from tunnelbench.cli.command_log import log_options
-from tunnelbench.cli.common_options import is_store_missing, json_option, open_store, store_option
+from tunnelbench.cli.common_options import is_store_missing, json_option, open_store, read_store_option
 from tunnelbench.cli.completion import any_names
 from tunnelbench.cli.details import plan as plan_details
 from tunnelbench.cli.details import reference as reference_details
@@ -36,7 +36,7 @@ NOUNS = ("tunnel", "plan", "testbed", "reference", "run")
 @click.option("--trial", type=int, metavar="N", help="Show only this trial of a run, with the output of its programs.")
 @log_options
 @json_option
-@store_option
+@read_store_option
 def command(name: str, trial: int | None, as_json: bool, store_location: str | None) -> None:
     """Show a tunnel, a plan, a testbed, a reference or a run in full.
 

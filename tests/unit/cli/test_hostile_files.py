@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli.report import write_whole
+from tunnelbench.store import Store
+from tunnelbench.store.checksum import CHECKSUM_COLUMN, checksum
 
 
 @pytest.mark.parametrize(
@@ -46,3 +53,49 @@ def test_a_password_with_an_at_sign_is_not_shown(type_in: CommandLine) -> None:
     assert result.exit_code == 2
     assert "the user or the password has an @" in result.stderr
     assert "secret" not in result.output + result.stderr
+
+
+def forge(path: Path, table: str, column: str, value: Any) -> None:
+    """Change a column of a store, with a checksum that agrees; a value that is a dict changes keys of a JSON text."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        found = connection.execute(f"SELECT rowid AS place, * FROM {table} WHERE {column} IS NOT NULL")  # noqa: S608
+        for row in map(dict, found.fetchall()):
+            place = row.pop("place")
+            row[column] = json.dumps(json.loads(row[column]) | value) if isinstance(value, dict) else value
+            row[CHECKSUM_COLUMN] = checksum(row)
+            changes = ", ".join(f"{name} = ?" for name in row)
+            connection.execute(f"UPDATE {table} SET {changes} WHERE rowid = ?", [*row.values(), place])  # noqa: S608
+
+
+FORGED: dict[str, tuple[str, str, Any]] = {
+    "a direction that does not exist": ("trial", "direction", "sideways"),
+    "a word as the number of a round": ("trial", "round", "last"),
+    "a duration that is no number": ("trial", "tcp", {"duration_s": float("nan")}),
+    "a number of CPUs with 5000 digits": ("run", "host_facts", {"cpus": "9" * 5000}),
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_a_store_of_another_person_with_impossible_values_is_a_sentence(
+    type_in: CommandLine, tmp_path: Path, change: tuple[str, str, Any]
+) -> None:
+    path, records = tmp_path / "theirs.sqlite", make_records(1)
+    with Store.open(path) as store:
+        store.add_run(make_run(trials_planned=len(records)), records, ())
+    forge(path, *change)
+    for words in (["report"], ["show", "last"], ["compare", "last", "last"], ["export"], ["list", "runs"]):
+        done = type_in(*words, "--store", path)
+        assert done.exit_code in {0, 3}, (words, done.exception)
+        if done.exit_code:
+            assert "the store that --store names holds values that no run has" in done.stderr
+    assert type_in("report", "--store", path).exit_code == 3
+
+
+def test_an_error_in_the_own_store_stays_a_bug(
+    type_in: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with Store.open(tmp_path / "tunnelbench" / "results.sqlite") as store:
+        store.add_run(make_run(host_facts={"cpus": "9" * 5000}), (), ())
+    assert isinstance(type_in("report").exception, ValueError)
