@@ -145,6 +145,7 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
         for each in requirements(tunnel.kind, tunnel.options)
     }
     every = {each.what: (each, why) for each, why in needs(is_controller=True)}
+    usual = set(every)
     every |= {what: (each, f"for the plan {plan.name}") for what, each in own.items() if what not in every}
     for requirement, why in every.values():
         is_elsewhere = (spec.needs_guest and bool(requirement.modules)) or (
@@ -152,8 +153,11 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
         )
         status = Status.MISSING if requirement.what in own and not is_elsewhere else Status.ABSENT
         wanted = Wanted(requirement.name or requirement.what, why, requirement.remedy, status)
-        if requirement.starts_program:
+        is_named_by_plan = requirement.is_program and requirement.what not in usual
+        if requirement.starts_program or (is_named_by_plan and requirement.is_met(host)):
             yield "programs", wanted.found(Status.UNKNOWN, "only a run starts the program that the plan names")
+        elif is_named_by_plan:
+            yield "programs", wanted.found(status)
         elif requirement.is_program:
             yield "programs", preflight.program(wanted)
         else:
