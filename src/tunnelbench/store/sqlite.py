@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
+from tunnelbench.host.trust import require_own_links
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.store.schema import metadata
@@ -45,6 +46,8 @@ class SqliteDatabase:
         Raises WrongInput or CannotHere.
         """
         with self.explained():
+            if create:
+                require_own_links(self.path)  # SQLite follows links by itself, without the kernel's protection
             if self.path.exists() and not self.path.is_file():  # reading a pipe, or a device, may never end
                 raise _NO_STORE.error(self.path, "it is a folder" if self.path.is_dir() else "it is no regular file")
             if not create or Path(f"{self.path}-wal").exists():

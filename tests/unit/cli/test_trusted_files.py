@@ -16,6 +16,7 @@ from tunnelbench.host.host import LocalHost
 from tunnelbench.host.ssh import SshHost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess, TestbedSpec
+from tunnelbench.store import Store
 from tunnelbench.traffic import engine
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="the rules are for root")
@@ -146,3 +147,21 @@ def test_root_makes_a_site_through_no_link_of_another_user(
     assert result.exit_code == 3
     assert "of the user nobody, and this is root" in result.stderr
     assert not (tmp_path / "elsewhere").exists()
+
+
+@only_root
+@pytest.mark.parametrize("name", ["results.sqlite", "folder/results.sqlite"])
+def test_root_makes_a_store_through_no_link_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    precious = tmp_path / "precious" / "results.sqlite"
+    precious.parent.mkdir()
+    precious.touch()
+    (tmp_path / "results.sqlite").symlink_to(precious)
+    (tmp_path / "folder").symlink_to(precious.parent)
+    for planted in ("results.sqlite", "folder"):
+        os.chown(tmp_path / planted, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(CannotHere, match="of the user nobody, and this is root"):
+        Store.open(tmp_path / name)
+    assert not precious.read_bytes()
