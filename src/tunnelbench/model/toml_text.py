@@ -23,21 +23,31 @@ def line_with_many_dots(text: str) -> int | None:
     return None
 
 
-@lru_cache(maxsize=8)
 def toml_values(text: str) -> Mapping[str, Any]:
     """Return the content of a TOML text. Raises ValueError if it is not TOML, or is what no plan or testbed can be.
 
     `tomllib` itself may exceed Python's recursion limit, take very long, and return numbers that Python refuses to
     print.
     """
+    found, why_refused = _parsed(text)
+    if why_refused:
+        raise ValueError(why_refused)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str) -> tuple[Mapping[str, Any], str]:
+    """Return the content of a TOML text, and why it is refused if it is; a report asks for one text several times."""
     if line_with_many_dots(text) is not None:
-        raise ValueError(f"a line has more than {MOST_DOTS_IN_LINE} dots")
+        return {}, f"a line has more than {MOST_DOTS_IN_LINE} dots"
     try:
         found = tomllib.loads(text)
+        _require_plain(found)
     except RecursionError:
-        raise ValueError("lists or tables are nested too deeply") from None
-    _require_plain(found)
-    return found
+        return {}, "lists or tables are nested too deeply"
+    except ValueError as error:
+        return {}, str(error)
+    return found, ""
 
 
 def _require_plain(found: Mapping[str, Any]) -> None:
