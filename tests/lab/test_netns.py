@@ -177,7 +177,7 @@ class Stop(Exception):
 @pytest.mark.parametrize(
     "step",
     [
-        (NamespaceHost, "set_kernel_file", 7),
+        (NamespaceHost, "_start_anchor", 2),
         (NetnsTestbed, "_connect", 1),
         (NetnsTestbed, "_connect", 3),
         (NetnsTestbed, "_shape", 2),

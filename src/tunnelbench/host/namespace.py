@@ -20,19 +20,27 @@ NAMESPACE_PREFIX = "tb-"
 
 ROLES = ("client", "router", "server", "cable-lan", "cable-wan", "scratch")
 
+ANCHOR = ("sleep", "infinity")
+"""Command of the process that stays in a namespace."""
+
 PROCESS_END_LIMIT_S = 2.0
 """Longest wait for processes that were killed to disappear [s]."""
 
 SYSCTLS = {
-    # IPv6 is not in use: its neighbour discovery would only add noise to the WAN's counters.
-    "/proc/sys/net/ipv6/conf/all/disable_ipv6": "1",
-    "/proc/sys/net/ipv6/conf/default/disable_ipv6": "1",
-    # Tunnels are routed one way and measured both ways: a strict check of the return path is not under test.
-    "/proc/sys/net/ipv4/conf/all/rp_filter": "0",
-    "/proc/sys/net/ipv4/conf/default/rp_filter": "0",
-    # Metrics that TCP saves in one trial (ssthresh, RTT) must not change the next.
-    "/proc/sys/net/ipv4/tcp_no_metrics_save": "1",
+    "1": (
+        # IPv6 is not in use: its neighbour discovery would only add noise to the WAN's counters.
+        "/proc/sys/net/ipv6/conf/all/disable_ipv6",
+        "/proc/sys/net/ipv6/conf/default/disable_ipv6",
+        # Metrics that TCP saves in one trial (ssthresh, RTT) must not change the next.
+        "/proc/sys/net/ipv4/tcp_no_metrics_save",
+    ),
+    "0": (
+        # Tunnels are routed one way and measured both ways: a strict check of the return path is not under test.
+        "/proc/sys/net/ipv4/conf/all/rp_filter",
+        "/proc/sys/net/ipv4/conf/default/rp_filter",
+    ),
 }
+"""Settings of each namespace, by their value."""
 
 
 class NamespaceHost(Host):
@@ -50,9 +58,9 @@ class NamespaceHost(Host):
         """Make the namespace and the host's folder; `close` removes the namespace."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         run_command(["ip", "netns", "add", self.namespace])
-        for path, value in SYSCTLS.items():
-            if Path(path).exists():  # a kernel without IPv6 has none of its settings
-                self.set_kernel_file(path, value)
+        for value, paths in SYSCTLS.items():
+            # A kernel without IPv6 has none of its settings.
+            self.run(["tee", *(path for path in paths if Path(path).exists())], stdin=value)
         self.ip("link", "set", "lo", "up")
         self._start_anchor()
 
@@ -64,7 +72,7 @@ class NamespaceHost(Host):
 
     def _start_anchor(self) -> None:
         """Start a process that sleeps in the namespace: the kernel shows the namespace's network under /proc/PID."""
-        anchor = self.start(["sleep", "infinity"])
+        anchor = self.start(ANCHOR)
         deadline = time.monotonic() + DEFAULT_TIMEOUT_S
         while not self._is_inside(anchor):
             if not anchor.is_running or time.monotonic() > deadline:
@@ -73,9 +81,12 @@ class NamespaceHost(Host):
         self._anchor = anchor
 
     def _is_inside(self, anchor: Daemon) -> bool:
-        """Return True if a process has entered the namespace and has not ended."""
+        """Return True if the anchor has entered the namespace, sees the namespace's /sys, and has not ended."""
+        process = Path(f"/proc/{anchor.pid}")
         try:
-            return Path(f"/proc/{anchor.pid}/ns/net").samefile(Path("/run/netns", self.namespace))
+            # `ip netns exec` enters the namespace, then mounts its /sys, then becomes the other program.
+            is_ready = (process / "comm").read_text() == f"{ANCHOR[0]}\n"
+            return is_ready and (process / "ns/net").samefile(Path("/run/netns", self.namespace))
         except OSError:
             return False
 
@@ -94,7 +105,11 @@ class NamespaceHost(Host):
     @staticmethod
     def _read_inside(anchor: Daemon, *paths: str) -> str:
         """Read files of the namespace without starting a process, which would cost the CPUs during a trial."""
-        inside = [path.replace("/proc/net/", f"/proc/{anchor.pid}/net/") for path in paths]
+        process = f"/proc/{anchor.pid}"
+        inside = [
+            f"{process}/root{path}" if path.startswith("/sys/") else path.replace("/proc/net/", f"{process}/net/")
+            for path in paths
+        ]
         return "".join(Path(path).read_text() for path in inside)
 
     def command(self, argv: Sequence[str]) -> list[str]:

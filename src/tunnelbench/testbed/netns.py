@@ -20,7 +20,7 @@ from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
-from tunnelbench.host.procfs import allowed_cpus, parse_cpu_list, parse_cpu_mask, with_children
+from tunnelbench.host.procfs import allowed_cpus, parse_cpu_list, parse_cpu_mask, parse_net_dev, with_children
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, ETHERNET_MINIMUM_BYTES, ETHERNET_OVERHEAD_BYTES
 from tunnelbench.model.testbed import KindSettings, TestbedSpec
@@ -56,8 +56,8 @@ class NetnsTestbed(Testbed):
         self.client = self._host("client", tester_cpus)
         self.router = self._host("router", (router_cpu,))
         self.server = self._host("server", tester_cpus)
-        self._without_offloads: dict[tuple[str, str], Host] = {}
-        """Hosts by device and host name, for each device whose offloads were switched off."""
+        self._without_offloads: dict[tuple[str, str], None] = {}
+        """Device and host name of each device whose offloads were switched off, in that order."""
         self._hosts: list[NamespaceHost] = [self.client, self.router, self.server]
 
     def _host(self, role: str, cpus: Sequence[int]) -> NamespaceHost:
@@ -106,7 +106,7 @@ class NetnsTestbed(Testbed):
 
     def _set_offloads_off(self, host: Host, device: str) -> None:
         """Switch off the offloads that merge packets. Raises CannotHere if one stays on."""
-        self._without_offloads[device, host.name] = host
+        self._without_offloads[device, host.name] = None
         if merging := offloads.merging(host, device):
             words = [word for name in merging for word in (name, "off")]
             host.run(["ethtool", "-K", device, *words], check=False)
@@ -182,24 +182,30 @@ class NetnsTestbed(Testbed):
         testers = (self.client, self.server)
         cables = (self.lan_device, self.wan_device)
         found = {}
-        for (device, name), host in self._without_offloads.items():
-            left_on = offloads.late(host, device, with_checksums=host in testers and device in cables)
-            if left_on:
-                found[f"{device} on the {name}"] = left_on
+        for host in (self.client, self.router, self.server):
+            for device in self._prepared_devices(host):
+                left_on = offloads.late(host, device, with_checksums=host in testers and device in cables)
+                if left_on:
+                    found[f"{device} on the {host.name}"] = left_on
         return found
+
+    def _prepared_devices(self, host: NamespaceHost) -> list[str]:
+        """Return the devices of a host whose offloads were switched off; not those of tunnels that are down again."""
+        present = parse_net_dev(host.read("/proc/net/dev"))
+        return [device for device, name in self._without_offloads if name == host.name and device in present]
 
     def misplaced(self, daemons: Sequence[Daemon]) -> Sequence[str]:
         found = []
         for host in (self.client, self.router, self.server):
-            devices = [device for device, name in self._without_offloads if name == host.name]
-            files = [RPS_FILE.format(device) for device in devices]
-            for line in host.run(["grep", "-s", ".", *files, os.devnull], check=False).stdout.splitlines():
-                path, _, mask = line.partition(":")
-                steered = set(parse_cpu_mask(mask))
+            for device in self._prepared_devices(host):
+                try:
+                    steered = set(parse_cpu_mask(host.read(RPS_FILE.format(device))))
+                except FileNotFoundError:  # the device has gone since
+                    continue
                 # A kernel that isolates CPUs leaves them out of the mask. Without any CPU, packets are not steered.
                 if not steered or steered - set(host.cpus):
                     where = f"steered to {_cpus(steered - set(host.cpus))}" if steered else "not steered to its CPUs"
-                    found.append(f"packets of {path.split('/')[4]} on the {host.name} are {where}")
+                    found.append(f"packets of {device} on the {host.name} are {where}")
         found += [
             f"{daemon.name} on the router may run on {_cpus(others)}"
             for daemon in daemons

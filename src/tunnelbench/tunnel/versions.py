@@ -12,7 +12,7 @@ UNKNOWN = "unknown"
 
 def kernel_version(host: Host) -> Mapping[str, str]:
     """Return {"linux": release} of a host."""
-    return {"linux": host.run(["uname", "-r"]).stdout.strip()}
+    return {"linux": host.read_machine("/proc/sys/kernel/osrelease").strip()}
 
 
 def version_of(host: Host, argv: Sequence[str], pattern: str) -> str:

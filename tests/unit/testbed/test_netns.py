@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.tunnel.fakes import FakeHost
+from tests.unit.tunnel.fakes import FakeHost, commands
 
 from tunnelbench.host.host import LocalHost
 from tunnelbench.model.errors import CannotHere
@@ -96,14 +97,37 @@ def test_the_kernel_reads_the_same_cpus_from_the_mask(cpus: list[int]) -> None:
 def test_packets_may_be_steered_to_fewer_cpus_but_to_none_of_another_host(
     mask: str, misplaced: list[str], tmp_path: Path
 ) -> None:
-    testbed = NetnsTestbed(TestbedSpec("netns", "netns"), RUN_ID, tmp_path)
-    line = f"{netns.RPS_FILE.format('wan')}:{mask}\n"
-    hosts = {name: FakeHost(name, tmp_path, lambda _: "") for name in ("client", "server")}
-    router = FakeHost("router", tmp_path, lambda _: line)
+    testbed, router = prepared(tmp_path)
     router.cpus = (1, 2)
-    for name, each in {**hosts, "router": router}.items():
-        setattr(testbed, name, each)
+    router.answer = lambda argv: NET_DEV if argv[-1] == "/proc/net/dev" else f"{mask}\n"
     assert testbed.misplaced([]) == misplaced
+
+
+NET_DEV = f"\n\nwan:{' 0' * 16}\n"
+"""A device in /proc/net/dev, behind its two lines of headings."""
+
+
+def prepared(folder: Path) -> tuple[NetnsTestbed, FakeHost]:
+    """Return a testbed, and its router with the device `wan`; `tun0`, of a tunnel that was up earlier, has gone."""
+    testbed = NetnsTestbed(TestbedSpec("netns", "netns"), RUN_ID, folder)
+    client, router, server = (
+        FakeHost(name, folder, lambda argv: "[{}]" if argv[0] == "ethtool" else "")
+        for name in ("client", "router", "server")
+    )
+    for host in (client, router, server):
+        setattr(testbed, host.name, host)
+    for device in ("wan", "tun0"):
+        testbed.prepare_tunnel_device(router, device)
+    router.commands.clear()
+    return testbed, router
+
+
+def test_offloads_are_looked_for_on_devices_that_are_still_there(tmp_path: Path) -> None:
+    testbed, router = prepared(tmp_path)
+    features = json.dumps([{"generic-receive-offload": {"active": True}}])
+    router.answer = lambda argv: features if argv[0] == "ethtool" else NET_DEV
+    assert testbed.late_offloads() == {"wan on the router": ["generic-receive-offload"]}
+    assert commands(router) == ["cat /proc/net/dev", "ethtool --json -k wan"]
 
 
 @given(CPUS)
