@@ -104,7 +104,7 @@ def read_threads(pid: int) -> Threads:
 
 
 class VirtualMachine:
-    """A virtual machine: the constructor boots it, and `stop` ends it."""
+    """A virtual machine: the constructor starts it, `wait_until_up` waits for its boot, and `stop` ends it."""
 
     def __init__(
         self,
@@ -117,9 +117,8 @@ class VirtualMachine:
         nics: Sequence[Nic] = (),
         cpus: Sequence[int] = (),
         share_percent: float | None = None,
-        boot_limit_s: float = MACHINE_BOOT_LIMIT_S,
     ) -> None:
-        """Boot the machine and wait until its SSH server answers. Raises CannotHere if it does not.
+        """Start the machine.
 
         `role` is one word in small letters. `cpus` are the CPUs of this machine that it may use; none: all.
         `share_percent` is its share of one of them after the boot [%]; None: all of it.
@@ -128,20 +127,25 @@ class VirtualMachine:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.board = board
         self.share_percent = share_percent
+        self._name = f"{mark}-{role}"
         port = free_port()
         write_access(folder, port)
         initramfs = write_initramfs(image, folder, nics)
-        argv = Boot(board, image, initramfs, f"{mark}-{role}", port, nics).command()
+        argv = Boot(board, image, initramfs, self._name, port, nics).command()
         if cpus:
             argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
-        with ExitStack() as stack:
-            self._daemon = Daemon(argv, folder / "console.log", "QEMU", pass_fds=[nic.descriptor for nic in nics])
-            stack.callback(self._daemon.kill)  # it has nothing to save, and may hang on SIGTERM
-            self._wait_until_ready(boot_limit_s)
-            if share_percent is not None:
-                stack.enter_context(cpu_share(f"{mark}-{role}", share_percent, self._daemon.pid))
-                stack.callback(self._daemon.kill)  # before its group is removed
-            self._stack = stack.pop_all()
+        self._stack = ExitStack()
+        self._daemon = Daemon(argv, folder / "console.log", "QEMU", pass_fds=[nic.descriptor for nic in nics])
+        self._stack.callback(self._daemon.kill)  # it has nothing to save, and may hang on SIGTERM
+
+    def wait_until_up(self, limit_s: float = MACHINE_BOOT_LIMIT_S) -> None:
+        """Wait until the SSH server answers, then limit the machine to its share. Raises CannotHere if none answers."""
+        if not self._daemon.wait_for(READY, limit_s):
+            ended = "ended" if not self._daemon.is_running else f"was not up in {limit_s:g} s"
+            raise CannotHere(f"the virtual router {self.board.name} {ended}; {self.last_words()}")
+        if self.share_percent is not None:
+            self._stack.enter_context(cpu_share(self._name, self.share_percent, self._daemon.pid))
+            self._stack.callback(self._daemon.kill)  # before its group is removed
 
     def stop(self) -> None:
         """Kill the machine; a second call has no effect."""
@@ -158,11 +162,6 @@ class VirtualMachine:
     def last_words(self) -> str:
         """Return a phrase with the last line on the machine's console."""
         return f"the last line on its console is: {self._daemon.last_line()}"
-
-    def _wait_until_ready(self, limit_s: float) -> None:
-        if not self._daemon.wait_for(READY, limit_s):
-            ended = "ended" if not self._daemon.is_running else f"was not up in {limit_s:g} s"
-            raise CannotHere(f"the virtual router {self.board.name} {ended}; {self.last_words()}")
 
 
 def require_machine_programs(board: Board) -> None:

@@ -137,15 +137,19 @@ class QemuTestbed(LeasedTestbed):
             lan = Nic(cable_ends.router_lan.device, cable_ends.router_lan.interface, taps[0], 1)
             wan = cable_ends.router_wan
             if self.far is None:
-                self._boot(self.router, self.board, [lan, Nic(wan.device, wan.interface, taps[1], 2)])
-                return
-            near, far = map(closed_later, cable())
-            self._boot(self.router, self.board, [lan, Nic(wan.device, wan.interface, near, 2, is_tap=False)])
-            beyond = [
-                Nic(self.wan_device, f"{a.server_wan}/24", far, 3, is_tap=False),
-                Nic(self.server_device, f"{a.far_lan}/24", taps[1], 4),
-            ]
-            self._boot(self.far, BOARDS[self.spec.far_board], beyond)
+                emulators = [self._start(self.router, self.board, [lan, Nic(wan.device, wan.interface, taps[1], 2)])]
+            else:
+                near, far = map(closed_later, cable())
+                beyond = [
+                    Nic(self.wan_device, f"{a.server_wan}/24", far, 3, is_tap=False),
+                    Nic(self.server_device, f"{a.far_lan}/24", taps[1], 4),
+                ]
+                emulators = [  # both boot at the same time
+                    self._start(self.router, self.board, [lan, Nic(wan.device, wan.interface, near, 2, is_tap=False)]),
+                    self._start(self.far, BOARDS[self.spec.far_board], beyond),
+                ]
+        for emulator in emulators:
+            emulator.wait_until_up()
 
     def _set_up_tap(self, host: NamespaceHost, end: CableEnd) -> None:
         """Set up a tester's tap so that each frame holds one packet with a complete checksum."""
@@ -154,8 +158,8 @@ class QemuTestbed(LeasedTestbed):
         host.ip("addr", "add", end.interface, "dev", end.device)
         host.ip("link", "set", end.device, "up")
 
-    def _boot(self, host: VirtualHost, board: Board, nics: Sequence[Nic]) -> None:
-        host.emulator = VirtualMachine(
+    def _start(self, host: VirtualHost, board: Board, nics: Sequence[Nic]) -> VirtualMachine:
+        host.emulator = emulator = VirtualMachine(
             board,
             self._image(board),
             self.mark,
@@ -165,6 +169,7 @@ class QemuTestbed(LeasedTestbed):
             cpus=host.emulated_on,
             share_percent=self.spec.cpu_share_percent if host is self.router else None,
         )
+        return emulator
 
     def _set_up_paths(self) -> None:
         super()._set_up_paths()
