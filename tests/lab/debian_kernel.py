@@ -1,6 +1,7 @@
 """Features that this machine's kernel may lack, tested in a guest: simulated radios, control groups of version 2.
 
-`make test` leaves it out, because an emulated guest takes a minute or more. `make test-debian-kernel` runs it.
+`make test` leaves it out, because an emulated guest takes a minute or more. `make test-debian-kernel` runs it, and
+proves all tunnels of test_guest.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tests.lab.bench import TUNNELBENCH
 pytestmark = pytest.mark.lab
 
 PLAN = """
-rounds = 2
+rounds = 1
 [tcp]
 payload_bytes = 1448
 direction = "out"

@@ -82,7 +82,10 @@ def test_a_daemon_that_restarts_itself_makes_its_trial_void(testbed: NetnsTestbe
 
 
 @pytest.mark.parametrize("end", ["client", "server"])
-def test_an_iperf3_that_hangs_makes_its_trial_void_and_is_gone_before_the_next(testbed: NetnsTestbed, end: str) -> None:
+def test_an_iperf3_that_hangs_makes_its_trial_void_and_is_gone_before_the_next(
+    testbed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("tunnelbench.measure.trial_monitor.SENDER_GRACE_S", 5.0)
     first, second, _ = disturbed(testbed, NO_TUNNEL, Once(testbed, end, "iperf3", signal.SIGSTOP, 1.0))
     assert first.outcome is Outcome.VOID
     assert "iperf3" in first.reason
