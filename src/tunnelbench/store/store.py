@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import IMPORTED, RUNNING, RunRecord, TrialRecord, TunnelProof
+from tunnelbench.model.text import printable
 from tunnelbench.store import migrations, rows
 from tunnelbench.store.checksum import change_row
 from tunnelbench.store.database import Database, database_of
@@ -21,10 +23,14 @@ from tunnelbench.store.schema import cipher_speed, proof, run, trial, trial_raw
 from tunnelbench.store.soaks import SoakTables
 from tunnelbench.store.transactions import ANSWER_S, Transactions, is_stored
 
+RUN_ID = re.compile(r"\w[\w.-]{0,99}")
+"""Ids of runs: they become names of files and folders, which root makes, cleans and deletes."""
+
 LAST = "last"
 """The reference to the newest run."""
 LOCK_WAIT_S = 10.0
 """Longest wait for another process that writes [s]; a commit takes milliseconds."""
+LONGEST_SHOWN_ID = 100
 NAMED_IN_HINT = 10
 """Largest number of runs that a hint names."""
 WHOLE_ANSWER_S = 60.0
@@ -264,6 +270,8 @@ class Store:
 
     def _run_record(self, row: Mapping[Any, Any]) -> RunRecord:
         self._transactions.require_intact(row, f"run {row['run_id']}")
+        if not RUN_ID.fullmatch(row["run_id"]):
+            self._transactions.report_damage(f"no run has the id {printable(row['run_id'][:LONGEST_SHOWN_ID])}")
         return rows.run_record(row)
 
     def _set_status(self, run_id: str, status: str, ended_at: str | None, patience_s: float, answer_s: float) -> None:

@@ -330,3 +330,13 @@ def test_only_the_trials_that_are_asked_for_are_read(store: Store) -> None:
         store.add_trial("a", record)
     assert store.trials("a", only=[2]) == [records[1]]
     assert store.trials("a", only=[]) == []
+
+
+@pytest.mark.parametrize("run_id", ["../../tmp/theirs", "..", ".", "", "a/b", "-rf", "x" * 101, "a\n"])
+def test_a_run_whose_id_is_no_name_of_a_file_is_refused(tmp_path: Path, run_id: str) -> None:
+    """The id of a run becomes the name of a folder in which root runs undo commands, and which it deletes."""
+    with Store.open(tmp_path / "theirs.sqlite") as store:
+        store.begin_run(make_run(run_id=run_id))
+        for read in (store.runs, lambda: store.run(run_id or "last")):
+            with pytest.raises(CannotHere, match="no run has the id"):
+                read()
