@@ -29,6 +29,7 @@ from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.host import Host
 from tunnelbench.host.preflight import PreflightResult, Status, Wanted
 from tunnelbench.host.python_packages import GUEST, install_hint
+from tunnelbench.host.trust import require_trusted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
 from tunnelbench.model.plan import Plan
@@ -178,6 +179,7 @@ def packet_engine(*, is_needed: bool = False) -> PreflightResult:
     wanted = replace(wanted, remedy="reinstall TunnelBench: it brings its own engine")
     argv = [path, "reflect", "--bind", "127.0.0.1:0", "--session", secrets.token_hex(7)]
     try:
+        require_trusted(path, "the packet engine")
         completed = run_command(argv, timeout_s=preflight.VERSION_TIMEOUT_S)
         hello = engine.parse_lines(completed.stdout).hello
     except (CannotHere, TrialFailed, OSError) as error:

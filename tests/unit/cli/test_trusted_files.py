@@ -11,6 +11,7 @@ from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli import run
 from tunnelbench.cli.availability import availability
+from tunnelbench.cli.doctor import packet_engine
 from tunnelbench.cli.plans import load_plan
 from tunnelbench.host.host import LocalHost
 from tunnelbench.host.ssh import SshHost
@@ -48,6 +49,16 @@ def test_looking_at_a_plan_starts_no_program_that_it_names(
 ) -> None:
     assert type_in(*words, plan).exit_code in ({0, 3} if words[0] == "doctor" else {0})
     assert [path.name for path in program.parent.iterdir()] == ["openvpn"]
+
+
+@only_root
+def test_doctor_starts_no_engine_that_another_user_could_change(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    os.chown(program, 65534, 65534)
+    monkeypatch.setattr(engine, "locate", lambda: str(program))
+    finding = packet_engine(is_needed=True)
+    assert (finding.status, "this is root and" in finding.found) == ("missing", True)
+    assert not (program.parent / "started").exists()
 
 
 def test_what_only_a_run_can_try_is_unknown(program: Path, tmp_path: Path) -> None:
