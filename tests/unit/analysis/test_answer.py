@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.builders import make_records, make_run, make_spec, make_speeds, make_tcp, make_trial
+from tests.unit.builders import make_records, make_run, make_spec, make_speeds, make_tcp, make_trial, make_tunnel
 from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.analysis.answer import NO_ENCRYPTED, NO_TRIAL, Answer
@@ -19,6 +19,8 @@ from tunnelbench.model.result import IMPORTED, Check, Outcome, TrialRecord, Tunn
 from tunnelbench.report.document import compose
 
 SEALED, OTHER, PLAIN = "wireguard-go", "openvpn AES-128-GCM", "vxlan"
+
+IN_KERNEL = "wireguard-go is a program; `wireguard`, the same protocol in the kernel, was not measured."
 
 
 def answered(
@@ -47,7 +49,7 @@ def test_the_cheapest_encrypted_tunnel_is_named_with_cost_and_rates() -> None:
         "wireguard-go takes the least CPU of 3 encrypted tunnels, down and up.",
         "wireguard-go takes 28 % of one CPU of the router down and 29 % up at 100 Mbit/s.",
         "wireguard-go carries 337 Mbit/s down and 329 up.",
-        "openvpn AES-128-GCM is second by its medians: it takes 1.2 times as much CPU down and up.",
+        "openvpn AES-128-GCM comes next: it takes 1.2 times as much CPU down and up.",
     )
 
 
@@ -103,7 +105,7 @@ def test_the_verdict_claims_only_the_direction_that_the_spreads_show() -> None:
     assert found.verdict[0] == (
         "wireguard-go takes the least CPU up of 2 encrypted tunnels; down, both are too close to call."
     )
-    assert found.verdict[-1] == "openvpn AES-128-GCM is second by its medians: it takes 2.0 times as much CPU up."
+    assert found.verdict[-1] == "openvpn AES-128-GCM comes next: it takes 2.0 times as much CPU up."
 
 
 def test_the_verdict_names_a_tunnel_that_is_better_in_one_direction() -> None:
@@ -117,7 +119,7 @@ def test_the_verdict_names_a_tunnel_that_is_better_in_one_direction() -> None:
 def test_the_verdict_says_where_a_direction_has_single_trials_only() -> None:
     found = answered(both_ways({SEALED: (6.0,), OTHER: (12.0, 12.1)}, {SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}))
     assert found.verdict[0] == (
-        "wireguard-go takes the least CPU up of 2 encrypted tunnels; down, single trials show no difference."
+        "wireguard-go takes the least CPU up of 2 encrypted tunnels; down, one trial is too few to tell."
     )
     assert [(each.untested, each.too_close) for each in found.comparisons] == [((OTHER,), ()), ((), ())]
 
@@ -125,9 +127,9 @@ def test_the_verdict_says_where_a_direction_has_single_trials_only() -> None:
 def test_single_trials_are_no_proof() -> None:
     found = answered(trials({SEALED: (6.0,), OTHER: (12.0,)}))
     assert found.verdict[0] == (
-        "wireguard-go probably takes the least CPU of 2 encrypted tunnels; single trials show no difference."
+        "wireguard-go probably takes the least CPU of 2 encrypted tunnels; one trial each is too few to tell."
     )
-    assert found.advice == ()
+    assert found.advice == (IN_KERNEL,)
 
 
 def small_packets(rates: dict[str, tuple[float, ...]], *, limited: str = "") -> list[TrialRecord]:
@@ -148,10 +150,13 @@ def small_packets(rates: dict[str, tuple[float, ...]], *, limited: str = "") -> 
 def test_advice_names_the_tunnel_that_carries_more_small_packets() -> None:
     large = trials({SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}, Direction.OUT)
     said = answered([*large, *small_packets({SEALED: (10, 11), OTHER: (20, 21)})]).advice
-    assert said == ("openvpn AES-128-GCM carries the most small packets up: 33.7, wireguard-go 17.3 thousand/s.",)
-    assert answered([*large, *small_packets({SEALED: (10, 20), OTHER: (19, 21)})]).advice == ()
+    assert said == (
+        IN_KERNEL,
+        "openvpn AES-128-GCM carries the most small packets up: 33.7, wireguard-go 17.3 thousand/s.",
+    )
+    assert answered([*large, *small_packets({SEALED: (10, 20), OTHER: (19, 21)})]).advice == (IN_KERNEL,)
     limited = answered([*large, *small_packets({SEALED: (10, 11), OTHER: (20, 21)}, limited=SEALED)])
-    assert limited.advice == ()  # the testers limited the first, which may carry more
+    assert limited.advice == (IN_KERNEL,)  # the testers limited the first, which may carry more
 
 
 def test_doubts_of_nearly_all_figures_are_stated_once_in_words() -> None:
@@ -195,6 +200,13 @@ def test_the_cpu_share_is_the_cost_of_a_gigabit_at_100_mbps() -> None:
     assert not found.is_cpu_measured
 
 
+def test_the_kernel_is_not_named_where_it_was_measured_or_has_no_such_tunnel() -> None:
+    several = trials({SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)})
+    in_kernel = [replace(record, spec=replace(record.spec, tunnel=make_tunnel("wireguard"))) for record in several[-2:]]
+    assert IN_KERNEL not in answered([*several, *in_kernel]).advice
+    assert IN_KERNEL not in answered(trials({OTHER: (12.0, 12.1)})).advice
+
+
 def test_down_is_server_to_client() -> None:
     found = answered(trials({"none": (3, 3), SEALED: (6.0, 6.0)}, Direction.IN)).tunnels[0]
     assert found.down.throughput_bps is not None
@@ -223,9 +235,9 @@ def test_a_target_that_plaintext_alone_carries_is_not_answered_by_it() -> None:
 def test_at_most_four_warnings_each_have_a_command() -> None:
     found = answered(make_records()).warnings
     assert [warning.text for warning in found] == [
-        "8 of 24 figures of Mbit/s and packets/s are lower bounds on 2 CPUs: the testers were the limit.",
+        "8 of 24 figures of Mbit/s and packets/s are lower bounds on 2 CPUs: client and server were the limit.",
         "2 tunnels without figures: tinc BF-CBC, SHA-1 (refused) and wireguard (unavailable).",
-        "3 trials dropped, 2 of them because of background load.",
+        "3 of 100 trials do not count, 2 of them because of background load.",
         "3 rounds cannot prove a small difference.",
     ]
     assert len(found) == MOST_WARNINGS
@@ -245,10 +257,12 @@ def test_commands_name_the_testbed() -> None:
 
 def test_advice_has_the_largest_effect_first() -> None:
     assert answered(make_records()).advice == (
+        IN_KERNEL,
         "tinc AES-128-CBC, SHA-1 takes 1.3 times as much CPU down and up as wireguard-go.",
     )
     several = both_ways({SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}, {SEALED: (4.5, 4.6), OTHER: (12.0, 12.1)})
     assert answered(several).advice == (
+        IN_KERNEL,
         "openvpn AES-128-GCM takes 2.0 times as much CPU down and 2.6 times as much up as wireguard-go.",
         "wireguard-go takes 1.3 times as much CPU down as up.",
     )
@@ -288,6 +302,9 @@ def test_a_second_run_that_helps_is_one_command() -> None:
     commands = [each.command for each in found.next_commands]
     assert commands[0] == "tunnelbench run quick --router root@192.168.1.1 --set rounds=8"
     assert found.next_commands[0].aim == "find the router's own limit and to show small differences"
-    assert found.next_commands[0].note == "Use your router's address, or --on malta (a virtual router)."
+    assert (
+        found.next_commands[0].note
+        == "Use your router's address, or --on malta in place of --router, for a virtual router."
+    )
     assert len(set(commands)) == len(commands)
     assert sum(warning.command == commands[0] for warning in found.warnings) == 2

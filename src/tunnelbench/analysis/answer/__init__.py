@@ -165,7 +165,7 @@ def _cheapest(
     if rates := carried(best):
         yield f"{best.name} carries {rates}."
     if others and (factors := cpu_factors(best, others[0])):
-        yield f"{others[0].name} is second by its medians: it takes {cpu_times(factors)}."
+        yield f"{others[0].name} comes next: it takes {cpu_times(factors)}."
 
 
 def _kind(allow_plaintext: bool) -> str:

@@ -113,7 +113,7 @@ def claim(name: str, does: str, less: str, found: Sequence[DirectionComparison],
     group = f"{count} {kind}s"
     won = [each.direction for each in found if each.is_best]
     if found and all(each.untested and not (each.better or each.too_close) for each in found):
-        return f"{name} probably {does} of {group}; single trials show no difference."
+        return f"{name} probably {does} of {group}; one trial each is too few to tell."
     if not won:
         head = f"{name} probably {does} of {group}"
     elif len(won) > 1:
@@ -132,7 +132,7 @@ def _not_won(found: Sequence[DirectionComparison], less: str, count: int) -> Ite
         if len(each.too_close) == count - 1:
             close = "both" if count == 2 else f"all {count}"
         parts += [f"{close} are too close to call"] if each.too_close else []
-        parts += ["single trials show no difference"] if each.untested else []
+        parts += ["one trial is too few to tell"] if each.untested else []
         ways.setdefault(" and ".join(parts), []).append(each.direction)
     for text, own in ways.items():
         yield f"{joined(own)}, {text}"

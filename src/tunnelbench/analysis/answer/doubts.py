@@ -30,7 +30,7 @@ CHECKS_IN_WORDS = {
     "physical-limit": "the figure is above the limit of the line",
     "receiver-drops": "the testers dropped packets",
     "restart": "the tunnel restarted",
-    "retransmits": "packets were lost without a counter",
+    "retransmits": "TCP sent packets again without a counted loss",
     "router-cpu": "router and testers shared a CPU",
     "router-losses": "packets vanished in the router",
     "router-queues": "a queue of the router was the limit",

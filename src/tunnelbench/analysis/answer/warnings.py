@@ -80,7 +80,7 @@ def _lower_bounds(run: RunRecord, shown: ShownFigures, *, is_shared: bool) -> It
         where = f" on {counted(cpus, 'CPU')}" if isinstance(cpus, int) else ""
         router = commands.ROUTER if is_shared and commands.has_plan(run) else None
         are = "is a lower bound" if len(limited.rows) == 1 else "are lower bounds"
-        yield _Finding(f"{limited.count_of(shown)} {are}{where}: the testers were the limit.", router)
+        yield _Finding(f"{limited.count_of(shown)} {are}{where}: client and server were the limit.", router)
 
 
 def _without_figures(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
@@ -104,10 +104,11 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Findin
     if not void:
         return
     disturbed = background_load_effect(records).trials_left_out
-    dropped = f"{counted(len(void), 'trial')} dropped"
+    does = "does" if len(void) == 1 else "do"
+    dropped = f"{len(void)} of {counted(len(records), 'trial')} {does} not count"
     if disturbed == len(void):
         help_with = commands.doctor(run) if commands.is_repeatable(run) else commands.every_figure(run)
-        yield _Finding(f"{dropped}: background load.", help_with)
+        yield _Finding(f"{dropped}: background load. Find its source:", help_with)
     else:
         some = f", {disturbed} of them because of background load" if disturbed else ""
         yield _Finding(f"{dropped}{some}.", commands.every_figure(run))
