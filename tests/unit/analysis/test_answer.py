@@ -303,8 +303,7 @@ def test_a_second_run_that_helps_is_one_command() -> None:
     assert commands[0] == "tunnelbench run quick --router root@192.168.1.1 --set rounds=8"
     assert found.next_commands[0].aim == "find the router's own limit and to show small differences"
     assert (
-        found.next_commands[0].note
-        == "Use your router's address, or --on malta in place of --router, for a virtual router."
+        found.next_commands[0].note == "Use your router's address, or replace --router by --on malta, a virtual router."
     )
     assert len(set(commands)) == len(commands)
     assert sum(warning.command == commands[0] for warning in found.warnings) == 2

@@ -493,7 +493,7 @@ def test_a_signal_while_the_status_is_asked_for_does_not_lock_the_process(ask: C
         process.wait(5)
 
 
-def test_a_process_that_has_not_ended_in_time_is_an_error_and_its_status_is_known_later() -> None:
+def test_a_process_that_has_not_ended_in_time_is_an_error_with_a_later_status() -> None:
     process = start_process(["sleep", "60"])
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.05)

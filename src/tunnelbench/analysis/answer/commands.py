@@ -50,7 +50,7 @@ def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> Comman
     note = ""
     if is_on_router:
         is_namespaces = run.testbed_name.startswith(DEFAULT_TESTBED)
-        other = f", or --on {VIRTUAL_ROUTER} in place of --router, for a virtual router" * is_namespaces
+        other = f", or replace --router by --on {VIRTUAL_ROUTER}, a virtual router" * is_namespaces
         note = f"Use your router's address{other}."
     return Command(purpose, _joined("run", run.plan_name, *on, *words), aim, note)
 
