@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tunnelbench.cli.stderr_messages import say
+from tunnelbench.cli.stderr_messages import report_error, say
 from tunnelbench.host.signals import AskedToEnd, undisturbed
 from tunnelbench.measure.clock_check import now
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.errors import StoreLost, UserError
+from tunnelbench.model.errors import CannotHere, KeptForDebugging, StoreLost, UserError
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.exchange import export
 from tunnelbench.store import Store
@@ -24,13 +24,18 @@ from tunnelbench.store.soaks import SoakTables
 class StoredResults:
     """The results of one run in a store, with a copy of the records, without the output of programs, in memory.
 
-    A context manager: leaving it stores how the run ended.
+    A context manager: leaving it stores how the run ended, and checks that the store has all trials.
     """
 
     store: Store
     run: RunRecord
     trials: list[TrialRecord] = field(default_factory=list)
     speeds: list[CipherSpeed] = field(default_factory=list)
+    stored: int = field(init=False)
+    """Number of trials that the store has acknowledged."""
+
+    def __post_init__(self) -> None:
+        self.stored = len(self.trials)
 
     @property
     def soaks(self) -> SoakTables:
@@ -40,6 +45,7 @@ class StoredResults:
         proof = replace(record.proof, raw={}) if record.proof else None
         self.trials.append(replace(record, raw={}, proof=proof))  # before the store fails
         self.store.add_trial(self.run.run_id, record)
+        self.stored += 1
 
     def add_cipher_speed(self, speed: CipherSpeed) -> None:
         self.speeds.append(speed)
@@ -52,27 +58,45 @@ class StoredResults:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Store how the run ended. If the store is lost, raise StoreLost that names the recovery file."""
+        """Store how the run ended. If the store has lost results, raise StoreLost that names the recovery file."""
         is_asked = isinstance(error, AskedToEnd)
         try:
-            self._end("done" if error is None else "interrupted" if is_asked else "failed")
+            self._end("done" if error is None else "interrupted" if is_asked else "failed", is_urgent=is_asked)
             if isinstance(error, StoreLost):
                 raise error
         except StoreLost as lost:
-            raise self._rescued(lost) from None
+            rescued = self._rescued(lost)
+            if not isinstance(error, KeptForDebugging):
+                raise rescued from None
+            report_error(rescued)  # the testbed is kept all the same
 
-    def _end(self, status: str) -> None:
-        """Store how the run ended. A failure to store it must not hide why the run ended."""
+    def _end(self, status: str, *, is_urgent: bool) -> None:
+        """Store how the run ended. A failure to store it must not hide why the run ended.
+
+        Raises StoreLost if the store does not have all trials, or if it can be neither written nor read.
+        """
         run_id = self.run.run_id
+        failed: UserError | ValueError | None = None
         try:
             self.store.end_run(run_id, status, now())
         except StoreLost:
             raise
-        except UserError as error:
-            if status == "done":
-                raise
-            say(f"tunnelbench: {error.message}")
+        except (UserError, ValueError) as error:  # ValueError: the store does not have the run
+            failed = error
+        unread: CannotHere | None = None
+        try:
+            self.store.require_kept(run_id, self.stored, is_urgent=is_urgent)
+        except StoreLost:
+            raise
+        except CannotHere as error:
+            unread = error
+        if isinstance(failed, UserError) and status != "done":
+            say(f"tunnelbench: {failed.message}")
             say(f"hint: the store shows run {run_id} as running; tunnelbench run --resume {run_id} corrects that")
+        elif failed and not unread:
+            raise failed
+        if failed and unread:
+            raise StoreLost(unread.message, unread.hint)
 
     def _rescued(self, error: StoreLost) -> StoreLost:
         """Write the records to a recovery file, and return the error with the name of the file.

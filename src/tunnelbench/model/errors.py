@@ -42,7 +42,7 @@ class CannotHere(UserError):
 
 
 class StoreLost(CannotHere):
-    """The store was deleted, moved or replaced while it was open: what was written since then is not in it."""
+    """The store is damaged, or was deleted, moved or replaced while it was open: stored results may not be in it."""
 
 
 class TunnelUnavailable(CannotHere):

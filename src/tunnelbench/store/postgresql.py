@@ -11,7 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
-from tunnelbench.model.errors import CannotHere, UserError, WrongInput
+from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
 
 CONNECT_TIMEOUT_S = 10
 """Longest time for a connection [s]; libpq waits without limit by default (PostgreSQL manual, connect_timeout)."""
@@ -152,7 +152,8 @@ class Server:
         state = _state(error)
         for beginning, hint in _HINTS.items():
             if state.startswith(beginning):
-                return CannotHere(f"{self.name}: {why}", hint=hint)
+                kind = StoreLost if beginning in _SIGNS_OF_LOSS else CannotHere
+                return kind(f"{self.name}: {why}", hint=hint)
         if isinstance(error, OperationalError) or not state:  # an error without an SQLSTATE comes from libpq
             return CannotHere(
                 f"{self.name}: {why}", hint="check that the server is up, and that user and password are right"
@@ -168,6 +169,8 @@ _HINTS = {
     "42703": "a column is missing: restore the store from a copy, or name another one",
 }
 """Hints by the beginning of the SQLSTATE (PostgreSQL manual, appendix A)."""
+_SIGNS_OF_LOSS = ("42P01", "42703")
+"""Keys of `_HINTS` that mean that stored results are gone."""
 
 
 def _state(error: DBAPIError) -> str:

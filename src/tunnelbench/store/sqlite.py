@@ -88,7 +88,7 @@ class SqliteDatabase:
         return False
 
     def require_there(self) -> None:
-        """Raise StoreLost if the file, or the log in front of it, was deleted, moved or replaced since it was opened.
+        """Raise StoreLost if the file, or the log in front of it, was deleted, moved, replaced or emptied meanwhile.
 
         SQLite does not notice: it writes into the file that it has opened, even if the file has no name any more. The
         file must not be opened here: closing it would release all locks that SQLite holds on it in this process
@@ -107,6 +107,7 @@ class SqliteDatabase:
                 f"{self.path}: the store was deleted, moved or replaced while it was open",
                 hint="put it back, together with the file whose name ends in -wal, if you have both",
             )
+        _require_content(self.path)
 
     def _set_up_connection(self, connection: sqlite3.Connection, _record: object) -> None:
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -157,7 +158,7 @@ _LOCKED = Explanation(
     "find the process with fuser {path}, and try again when it has ended",
 )
 _DAMAGED = Explanation(
-    CannotHere,
+    StoreLost,
     "{path}: the store is damaged: {why}",
     "move it away, and save what can be read: sqlite3 {path} .recover | sqlite3 saved.sqlite",
 )
@@ -198,12 +199,12 @@ def _explanation(error: sqlite3.Error) -> Explanation | None:
 
 
 def _require_content(path: Path) -> None:
-    """Raise CannotHere if a file is empty: a store that was made is not, so the file was cut off.
+    """Raise StoreLost if a file is empty: a store that was made is not, so the file was cut off.
 
     SQLite would take it for a new database, and delete the log next to it, which may hold the last trials.
     """
     if path.is_file() and path.stat().st_size == 0:
-        raise CannotHere(
+        raise StoreLost(
             f"{path}: the store is damaged: the file has 0 bytes",
             hint="restore it from a copy, or move it away together with the files next to it (-wal, -shm)",
         )

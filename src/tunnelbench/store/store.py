@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.errors import CannotHere, StoreLost, WrongInput
 from tunnelbench.model.result import IMPORTED, RUNNING, RunRecord, TrialRecord, TunnelProof
 from tunnelbench.model.text import printable
 from tunnelbench.store import migrations, rows
@@ -21,7 +21,7 @@ from tunnelbench.store.checksum import change_row
 from tunnelbench.store.database import Database, database_of
 from tunnelbench.store.schema import cipher_speed, proof, run, trial, trial_raw
 from tunnelbench.store.soaks import SoakTables
-from tunnelbench.store.transactions import ANSWER_S, Transactions, is_stored
+from tunnelbench.store.transactions import ANSWER_S, Transactions, is_stored, within
 
 RUN_ID = re.compile(r"\w[\w.-]{0,99}")
 """Ids of runs: they become names of files and folders, which root makes, cleans and deletes."""
@@ -187,6 +187,30 @@ class Store:
             self._transactions.write(work, END_PATIENCE_S, END_ANSWER_S)
         return killed
 
+    def require_kept(self, run_id: str, trials: int, *, is_urgent: bool = False) -> None:
+        """Raise StoreLost if the store does not give back a run with at least so many trials.
+
+        It reads over new connections: those that have written keep pages in memory, and do not notice that another
+        program has overwritten the file. Raises CannotHere if the store cannot be read now.
+        """
+        self._transactions.engine.dispose()
+
+        def read() -> None:
+            try:
+                self.run(run_id)
+            except WrongInput:
+                hint = "restore the store from a copy, or name another one"
+                raise StoreLost(f"{self.name}: run {run_id} is not in the store any more", hint) from None
+            found = len(self.trials(run_id, with_raw=not is_urgent))
+            if found < trials:
+                self._transactions.report_damage(f"run {run_id} had {trials} trials, and {found} are there")
+
+        answer_s = END_ANSWER_S if is_urgent else WHOLE_ANSWER_S
+        try:
+            within(answer_s, read)
+        except TimeoutError:
+            raise CannotHere(f"{self.name}: no answer for {answer_s:.0f} s") from None
+
     # Reading
 
     def runs(self) -> list[RunRecord]:
@@ -309,6 +333,8 @@ def _change_run(connection: Connection, run_id: str, change: Callable[[Mapping[A
 
 def _referred_run(reference: str, runs: list[tuple[str, str]]) -> str:
     """Return the id that a reference means, of ids with their status, newest first. Raises WrongInput."""
+    if not reference:
+        raise WrongInput("the name of the run is empty", hint=f"write {LAST}, or an id from tunnelbench list runs")
     known = [run_id for run_id, _ in runs]
     if not known:
         raise WrongInput("there are no runs yet", hint="measure: tunnelbench run")

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, Select
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
-from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.errors import CannotHere, StoreLost
 from tunnelbench.store.checksum import CHECKSUM_COLUMN, is_intact
 from tunnelbench.store.database import Database
 
@@ -77,13 +77,13 @@ class Transactions:
             self.report_damage(f"{error.title}: {error.errors()[0]['msg']}")
 
     def require_intact(self, row: Mapping[Any, Any], what: str) -> None:
-        """Raise CannotHere if a row does not match its checksum; `what` names its content."""
+        """Raise StoreLost if a row does not match its checksum; `what` names its content."""
         if not is_intact(row):
             self.report_damage(f"{what} is not what was stored")
 
     def report_damage(self, what: str) -> NoReturn:
-        """Raise CannotHere: the store is damaged."""
-        raise CannotHere(
+        """Raise StoreLost: the store is damaged."""
+        raise StoreLost(
             f"{self.database.name}: the store is damaged: {what}",
             hint="move it away, and copy the runs that can be read to a new one",
         )

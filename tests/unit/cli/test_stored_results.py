@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import sqlite3
+import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -73,6 +76,64 @@ def test_a_store_that_is_lost_ends_the_run_and_import_takes_the_trials(
         (run,) = store.runs()
         assert [record.spec for record in store.trials(run.run_id)] == [record.spec for record in records[:2]]
         assert [record.tcp for record in store.trials(run.run_id)] == [record.tcp for record in records[:2]]
+
+
+def run_deleted(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("DELETE FROM run")
+        connection.commit()
+
+
+def table_dropped(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE trial_raw")
+
+
+def file_emptied(path: Path) -> None:
+    # In another process: closing the file here would release the locks that SQLite holds in this process.
+    subprocess.run(["truncate", "--size=0", path], check=True)
+
+
+def file_cut(path: Path) -> None:
+    subprocess.run(["truncate", f"--size={path.stat().st_size // 2}", path], check=True)
+
+
+def file_overwritten(path: Path) -> None:
+    """Copy an earlier state of the store over it, as a restored backup: the file keeps its number."""
+    subprocess.run(["cp", f"{path}.backup", path], check=True)
+
+
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [
+        (run_deleted, f"run {RUN_ID} is not in the store any more"),
+        (table_dropped, "the store is damaged: no such table: trial_raw"),
+        (file_emptied, "the store is damaged: the file has 0 bytes"),
+        (file_cut, "the store is damaged: database disk image is malformed"),
+        (file_overwritten, f"run {RUN_ID} is not in the store any more"),
+    ],
+)
+@pytest.mark.parametrize("measured_later", [0, 2])
+def test_the_trials_are_kept_if_the_content_of_the_store_is_lost(
+    lose: Callable[[Path], None], why: str, measured_later: int, tmp_path: Path, type_in: CommandLine
+) -> None:
+    path = tmp_path / "a.sqlite"
+    records = make_records()
+    with Store.open(path) as store:
+        store.begin_run(make_run(run_id="20240101-000000-000000"))
+    shutil.copyfile(path, f"{path}.backup")
+    with Store.open(path) as store:  # so many runs that the log of SQLite was merged into the file
+        for number in range(60):
+            earlier = make_run(run_id=f"20240101-000000-{number + 1:06}")
+            store.add_run(earlier, records, ())
+    with pytest.raises(StoreLost) as caught:
+        measure(path, lose, *records[: 1 + measured_later])
+    kept = tmp_path / f"tunnelbench-{RUN_ID}.json"
+    assert str(kept) in caught.value.message
+    assert why in caught.value.message
+    done = type_in("import", kept, "--store", tmp_path / "imported.sqlite")
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("name", ["results.sqlite", "{folder}/results.sqlite"])

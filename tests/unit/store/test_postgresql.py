@@ -19,7 +19,7 @@ from tests.postgresql import Cluster, cluster
 from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_trial
 from tests.unit.store.test_format import add_operator, fail, name_operator
 
-from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.errors import CannotHere, StoreLost, WrongInput
 from tunnelbench.store import Store, migrations, schema
 from tunnelbench.store.postgresql import Server
 
@@ -177,6 +177,27 @@ def test_a_server_that_stays_away_is_reported_after_a_bounded_wait(
             server.start()
         assert "check that the server is up" in caught.value.hint
         store.add_trial("a", make_trial(make_spec(1)))
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("DROP TABLE trial_raw", 'relation "trial_raw" does not exist'),
+        ("TRUNCATE run CASCADE", "run a is not in the store any more"),
+        ("DELETE FROM trial_raw", "the store is damaged: the output of programs in 2 trials of run a is missing"),
+    ],
+)
+def test_a_server_that_has_lost_trials_is_reported_as_lost(url: str, statement: str, why: str) -> None:
+    with Store.open(url) as store:
+        store.begin_run(make_run(run_id="a"))
+        for record in make_records()[:2]:
+            store.add_trial("a", record)
+        store.require_kept("a", 2)
+        with connected(url) as other:
+            other.execute(text(statement))
+        with pytest.raises(StoreLost) as caught:
+            store.require_kept("a", 2)
+    assert why in caught.value.message
 
 
 def test_a_password_is_never_shown(server: Cluster) -> None:
