@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import time
@@ -309,6 +310,19 @@ def test_a_store_that_is_deleted_in_mid_run_ends_it_and_the_trials_are_kept(
     assert f"and its 2 trials are in {kept}" in errors
     done = run([TUNNELBENCH, "import", str(kept), "--store", str(tmp_path / "new.sqlite")])
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_whose_folder_is_deleted_ends_in_a_sentence(plan: Callable[[str], list[str]], tmp_path: Path) -> None:
+    with subprocess.Popen(plan(LONG_PLAN), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_line(process, "back to back")
+        (folder,) = RUN_FOLDER.glob("*-*-*")
+        shutil.rmtree(folder)
+        _, errors = process.communicate(timeout=90)
+    assert process.returncode == 3, errors
+    assert f"{folder}, which holds the files of the run, was deleted while it was measured" in errors
+    assert "Traceback" not in errors
+    assert f"tunnelbench run --resume {folder.name} does the rest" in errors
+    assert not namespaces()
 
 
 def test_a_second_run_names_the_run_that_measures_already(plan: Callable[[str], list[str]]) -> None:

@@ -47,7 +47,7 @@ from tunnelbench.host.trust import require_trusted
 from tunnelbench.measure.clock_check import now
 from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.measure.version_watch import ACCEPT
-from tunnelbench.model.errors import ExitCode, KeptForDebugging, StoreLost, UserError, WrongInput
+from tunnelbench.model.errors import CannotHere, ExitCode, KeptForDebugging, StoreLost, UserError, WrongInput
 from tunnelbench.model.plan import Plan
 from tunnelbench.model.result import RUNNING, RunRecord, TrialRecord
 from tunnelbench.model.testbed import DEBIAN_KERNEL, HOST_KERNEL, TestbedSpec
@@ -333,11 +333,19 @@ def measure_locked(
         folder.mkdir(mode=0o700, exist_ok=True)
         place = store.name if is_server(store.name) else str(Path(store.name).absolute())
         (folder / STORE_NAME).write_bytes(os.fsencode(place))
-        with progress.showing():
-            if guest:
-                GuestRun(guest, request, sink).run()
-            else:
-                run_plan(request, sink)
+        try:
+            with progress.showing():
+                if guest:
+                    GuestRun(guest, request, sink).run()
+                else:
+                    run_plan(request, sink)
+        except (FileNotFoundError, CannotHere) as error:
+            if folder.exists() or isinstance(error, StoreLost):
+                raise
+            raise CannotHere(
+                f"{folder}, which holds the files of the run, was deleted while it was measured",
+                "end a run with Ctrl-C; tunnelbench clean removes what killed runs left",
+            ) from error
 
 
 def require_trusted_files(plan: Plan, spec: TestbedSpec) -> None:
