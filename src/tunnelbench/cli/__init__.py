@@ -27,6 +27,8 @@ from tunnelbench.model.errors import ExitCode, UserError
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a file system that is full. Any file can meet them, so they are answered here."""
 
+NO_THREAD = "can't start new thread"
+"""Python's message if the kernel refuses a thread. Any part of the program may need one."""
 
 EXIT_CODES = (
     "Exit status: 0 done; 1 a check or comparison failed; 2 wrong input; 3 not possible here, or nothing was measured; "
@@ -99,6 +101,12 @@ class Verbs(click.Group):
             else:
                 raise
             say("hint: `df /run /tmp` and `df` of the folder of the store show what is full; make room there")
+            sys.exit(ExitCode.CANNOT)
+        except RuntimeError as error:
+            if NO_THREAD not in str(error):
+                raise
+            say("tunnelbench: no thread can be started")
+            say("hint: raise the limits of processes and of memory (ulimit -u, ulimit -v, pids.max of the container)")
             sys.exit(ExitCode.CANNOT)
         except AskedToEnd as asked:
             end_in_peace()

@@ -18,17 +18,28 @@ import click
 from tunnelbench.cli.stderr_messages import lost_output, say, send_to_nowhere, why_output_is_lost
 from tunnelbench.host.command import page
 from tunnelbench.measure.clock_check import now
-from tunnelbench.model.errors import CannotHere, UserError
+from tunnelbench.model.errors import CannotHere, UserError, WrongInput
 from tunnelbench.model.testbed import Link
 from tunnelbench.model.text import harmless, printable
 from tunnelbench.report.formats.json import plain
+from tunnelbench.report.text import UNFOLDED_WIDTH
 from tunnelbench.store import Store, default_path
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+
+
+def require_name(_context: click.Context, _option: click.Parameter, location: str | None) -> str | None:
+    """Refuse an empty name, such as that of an unset variable of a shell: the default store would take its place."""
+    if location == "":
+        raise WrongInput("--store: the name is empty", "name a file or a database URL, or leave --store out")
+    return location
+
+
 store_option = click.option(
     "--store",
     "store_location",
     metavar="PATH|URL",
+    callback=require_name,
     help="Store of the results: a file, or postgresql://USER@HOST/NAME.  [default: a file in your home folder]",
 )
 
@@ -122,9 +133,18 @@ def emit_json(value: Any) -> None:
     emit(json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
 
 
+NARROWEST = 40
+"""Width of a report on a terminal that is narrower [columns]."""
+
+
 def terminal_width() -> int | None:
-    """Return the number of columns; None if the output goes to a file or a pipe and COLUMNS is not set."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
+    """Return the number of columns; None if the output goes to a file or a pipe and COLUMNS is not set.
+
+    It is at least NARROWEST: no sentence can be folded to a terminal of a few columns.
+    """
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        return None
+    return min(max(shutil.get_terminal_size().columns, NARROWEST), UNFOLDED_WIDTH)
 
 
 def has_colour() -> bool:

@@ -14,6 +14,9 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.store.postgresql import Server
 from tunnelbench.store.sqlite import SqliteDatabase
 
+IN_MEMORY = ":memory:"
+"""Name of a file that SQLite does not make (sqlite.org/inmemorydb.html)."""
+
 
 class Database(Protocol):
     """The interface that hides the differences between SQLite and a database server."""
@@ -69,6 +72,8 @@ def database_of(path_or_url: Path | str) -> Database:
         if url.get_backend_name() != "sqlite":
             return Server(url)
         path = url.database or ""
+    if str(path) == IN_MEMORY:
+        raise WrongInput(f"--store: SQLite would keep {IN_MEMORY} in memory, and lose it", hint="name another file")
     try:
         return SqliteDatabase(Path(path).expanduser())
     except RuntimeError as error:

@@ -8,10 +8,13 @@ import pty
 import shlex
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.unit.builders import make_records, make_run
+from tests.unit.cli.conftest import CommandLine, keep
 
 from tunnelbench.cli import main, report_warnings
 from tunnelbench.cli.common_options import duration_text, emit, emit_long, link_text
@@ -20,6 +23,7 @@ from tunnelbench.cli.report import write_sheet
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.model.testbed import Link
 from tunnelbench.report.sheet import Sheet
+from tunnelbench.report.text import UNFOLDED_WIDTH
 
 TUNNELBENCH = [sys.executable, "-c", "from tunnelbench.cli import main; main(prog_name='tunnelbench')"]
 
@@ -92,6 +96,44 @@ def test_colour_is_for_terminals_that_want_it(store: Path) -> None:
         assert "\x1b" not in on_terminal(*verb, TERM="dumb")
         piped = subprocess.run([*TUNNELBENCH, *verb], capture_output=True, env=environment(), check=True)
         assert b"\x1b" not in piped.stdout
+
+
+@pytest.mark.parametrize("columns", [0, 1, 5, 12, 10**12])
+@pytest.mark.parametrize("words", ["report", "report --full", "compare last last", "show last", "list runs"])
+def test_any_width_of_the_terminal_gives_a_result(columns: int, words: str, store: Path, type_in: CommandLine) -> None:
+    done = type_in(*words.split(), columns=columns)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= UNFOLDED_WIDTH
+
+
+@pytest.mark.parametrize(
+    "words", ["report --store", "list runs --store", "show last --store", "compare last last --store"]
+)
+def test_an_empty_name_of_a_store_is_refused(words: str, store: Path, type_in: CommandLine) -> None:
+    done = type_in(*words.split(), "")
+    assert done.exit_code == 2
+    assert "--store: the name is empty" in done.stderr
+
+
+def test_an_empty_name_of_a_run_is_refused(tmp_path: Path, type_in: CommandLine) -> None:
+    path = tmp_path / "results.sqlite"
+    keep(path, make_run(), make_records())
+    done = type_in("report", "", "--store", path)
+    assert done.exit_code == 2
+    assert "the name of the run is empty" in done.stderr
+
+
+def test_a_thread_that_cannot_be_started_is_reported(
+    store: Path, type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("tunnelbench.cli.list.open_store", lambda *_, **__: threading.Thread().start())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done = type_in("list", "runs")
+    assert done.exit_code == 3
+    assert done.stderr.startswith("tunnelbench: no thread can be started\nhint: ")
 
 
 @pytest.fixture

@@ -263,6 +263,16 @@ def test_a_store_that_another_process_locks_is_reported_after_a_bounded_wait(pat
         other.close()
 
 
+@pytest.mark.parametrize("name", [":memory:", "sqlite:///:memory:"])
+def test_a_store_in_memory_is_refused_and_no_file_is_made(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WrongInput, match="SQLite would keep :memory: in memory, and lose it"):
+        Store.open(name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_database_server_of_an_unknown_kind_is_wrong_input() -> None:
     with pytest.raises(WrongInput, match="no database of the kind nonsense is supported"):
         Store.open("nonsense://host/results")
