@@ -141,6 +141,8 @@ class TunnelRow:
 
     Checks of the testers' limit are left out if the row is tester-limited.
     """
+    doubts: tuple[str, ...]
+    """The same, of the trials that count alone."""
     reasons: tuple[str, ...]
     """Reasons for which trials do not count."""
     versions: Mapping[str, str]
@@ -213,7 +215,7 @@ def row_facts(records: Sequence[TrialRecord], *, is_tester_limited: bool) -> dic
     """Return the fields of a `TunnelRow` for the trials of one row."""
     spec = records[0].spec
     failed = [
-        check.name
+        (check.name, record.counts)
         for record in records
         for check in record.checks
         if check.verdict in {Verdict.DOUBTFUL, Verdict.VOID} and not (is_tester_limited and check.rule == TESTER_RULE)
@@ -223,7 +225,8 @@ def row_facts(records: Sequence[TrialRecord], *, is_tester_limited: bool) -> dic
         "payload_bytes": spec.payload_bytes,
         "direction": spec.direction,
         "classes": count_classes(records),
-        "doubtful_checks": tuple(dict.fromkeys(failed)),
+        "doubtful_checks": tuple(dict.fromkeys(name for name, _ in failed)),
+        "doubts": tuple(dict.fromkeys(name for name, counts in failed if counts)),
         "reasons": tuple(dict.fromkeys(reason for record in records for reason in record.void_reasons)),
         "versions": joined_versions(records),
         "is_encrypted": is_encrypted(spec.tunnel, records),

@@ -11,7 +11,7 @@ from tunnelbench.analysis.answer.tunnels import TunnelAnswer
 from tunnelbench.analysis.answer.words import joined
 from tunnelbench.model.text import counted
 from tunnelbench.report.document import Document
-from tunnelbench.report.screen_tables import DOUBT_MARK, ScreenColumn, ScreenRow, ScreenTable, screen_tables
+from tunnelbench.report.screen_tables import ScreenColumn, ScreenRow, ScreenTable, screen_tables
 from tunnelbench.report.text import one_line
 
 MOST_COLUMNS = 6
@@ -84,10 +84,9 @@ def _page_table(table: ScreenTable, remarks: Mapping[str, str], names: set[str])
     shared = _shared(table.columns)
 
     def page_row(row: ScreenRow) -> PageRow:
-        tunnel = row.name.removesuffix(DOUBT_MARK)
         cells = tuple(BOTH.join(row.cells[place] for place in own) if row.cells else "" for own in shared)
-        said = row.note or remarks.get(tunnel, "")
-        return PageRow(row.name, tunnel if tunnel in names else "", cells, said, row.is_best)
+        said = row.note or remarks.get(row.name, "")
+        return PageRow(row.name, row.name if row.name in names else "", cells, said, row.is_best)
 
     groups: dict[str, list[PageRow]] = {}
     for row in table.rows:

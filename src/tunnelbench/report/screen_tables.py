@@ -21,7 +21,8 @@ from tunnelbench.report.text import length, one_line
 T = TypeVar("T")
 
 ENCRYPTED, NOT_ENCRYPTED, UNKNOWN_ENCRYPTION = "ENCRYPTED", "NOT ENCRYPTED", "ENCRYPTION UNKNOWN"
-DOUBT_MARK = " ?"
+DOUBT_MARK = "?"
+"""Last character of a doubtful figure. In a terminal it stands in the gap after the column."""
 MOST_TUNNELS = 60
 """Largest number of rows of a table in a terminal."""
 MOST_CIPHERS = 6
@@ -68,7 +69,7 @@ class ScreenTable:
             (heading, list(own)) for heading, own in groupby(enumerate(self.columns), key=lambda each: each[1].heading)
         ]
         widths = {
-            place: max(len(column.label), *(len(row.cells[place]) for row in shown if row.cells), 0)
+            place: max(len(column.label), *(len(_figure(row.cells[place])) for row in shown if row.cells), 0)
             for place, column in enumerate(self.columns)
         }
         for heading, own in sections:  # the first column of a section takes what its heading needs beyond the cells
@@ -110,12 +111,20 @@ def _row_lines(row: ScreenRow, names: int, widths: dict[int, int], width: int) -
         text = f"{INDENT}{row.name:<{names}}{GAP}{row.note}"
         yield text if len(text) <= width else f"{text[: width - 1]}…", "note"
         return
-    cells = [cell.rjust(widths[place]) for place, cell in enumerate(row.cells)]
+    gap = GAP.removesuffix(" ")
+    cells = [
+        _figure(cell).rjust(widths[place]) + (DOUBT_MARK if cell.endswith(DOUBT_MARK) else " ")
+        for place, cell in enumerate(row.cells)
+    ]
     name = row.name
     if len(name) > names:
         yield f"{INDENT}{name}", style
         name = ""
-    yield GAP.join([f"{INDENT}{name:<{names}}", *cells]), style
+    yield f"{INDENT}{name:<{names}}{GAP}{gap.join(cells)}".rstrip(), style
+
+
+def _figure(cell: str) -> str:
+    return cell.removesuffix(DOUBT_MARK)
 
 
 @dataclass(frozen=True)
@@ -164,22 +173,28 @@ def _group(is_encrypted: bool | None) -> str:
 
 
 def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None, *, marks_doubts: bool = True) -> ScreenTable | None:
-    """Return the table of TCP; `marks_doubts`: with a mark at each tunnel with doubtful figures."""
+    """Return the table of TCP; `marks_doubts`: with a mark at each doubtful figure."""
     if not tunnels:
         return None
 
     def of(way: str, text: Callable[[DirectionAnswer], str]) -> Callable[[TunnelAnswer], str]:
         return lambda tunnel: text(tunnel.directions[way])
 
+    def marked(text: str, is_doubtful: bool) -> str:
+        return text + DOUBT_MARK * (bool(text) and marks_doubts and is_doubtful)
+
     def rate(found: DirectionAnswer) -> str:
-        return mbps(found.throughput_bps, is_lower_bound=found.is_lower_bound) if found.throughput_bps else ""
+        text = mbps(found.throughput_bps, is_lower_bound=found.is_lower_bound) if found.throughput_bps else ""
+        return marked(text, found.is_doubtful)
 
     def cpu(found: DirectionAnswer) -> str:
         mark = "" if found.is_cpu_measured else "~" * any_measured
-        return f"{mark}{cpu_percent(found.cpu_share.median)}" if found.cpu_share else ""
+        text = f"{mark}{cpu_percent(found.cpu_share.median)}" if found.cpu_share else ""
+        return marked(text, found.is_doubtful)
 
     def small(found: DirectionAnswer) -> str:
-        return thousands(found.small_pps, is_lower_bound=found.is_small_lower_bound) if found.small_pps else ""
+        text = thousands(found.small_pps, is_lower_bound=found.is_small_lower_bound) if found.small_pps else ""
+        return marked(text, found.is_small_doubtful)
 
     ways = [way for tunnel in tunnels for way in tunnel.directions.values()]
     any_measured = any(way.is_cpu_measured for way in ways)
@@ -192,7 +207,7 @@ def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None, *, marks_dou
     rows = [
         (
             ScreenRow(
-                tunnel.name + DOUBT_MARK * (marks_doubts and tunnel.has_doubts),
+                tunnel.name,
                 (),
                 _group(tunnel.is_encrypted),
                 tunnel.reason,
@@ -203,7 +218,7 @@ def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None, *, marks_dou
         for tunnel in tunnels
     ]
     legend = _tunnel_legend(tunnels, ways, any_measured=any_measured)
-    if marks_doubts and any(tunnel.has_doubts for tunnel in tunnels):
+    if marks_doubts and any(way.is_doubtful or way.is_small_doubtful for way in ways):
         legend += " ?: doubtful."
     return _table("", cells, rows, legend)
 
@@ -352,4 +367,4 @@ def cipher_table(speeds: Sequence[CipherSpeed]) -> ScreenTable | None:
 def _cipher_name(speed: CipherSpeed, *, has_machine: bool) -> str:
     parts = [speed.algorithm, "" if speed.acceleration == PLAIN else speed.acceleration]
     parts += [f"{speed.threads} threads" if speed.threads > 1 else "", speed.machine if has_machine else ""]
-    return ", ".join(filter(None, parts)) + DOUBT_MARK * speed.is_doubtful
+    return ", ".join(filter(None, parts)) + f" {DOUBT_MARK}" * speed.is_doubtful

@@ -74,6 +74,23 @@ def test_doubts_of_all_tunnels_mark_no_row() -> None:
     assert " ?" not in text
 
 
+def test_a_doubtful_figure_has_a_mark_that_keeps_its_column_in_line() -> None:
+    steal = (Check("steal", Verdict.DOUBTFUL, "the hypervisor took up to 6% of a CPU", rule=14),)
+    changed = [
+        replace(record, checks=(*record.checks, *steal))
+        if (record.spec.tunnel.name, record.spec.what) == ("wireguard-go", "76 down")
+        else record
+        for record in make_records()
+    ]
+    line, clean = (
+        next(each for each in screen(records).splitlines() if each.startswith("  wireguard-go "))
+        for records in (changed, make_records())
+    )
+    place = clean.index("31.5") + len("31.5")
+    assert line == f"{clean[:place]}?{clean[place + 1 :]}"
+    assert "1 of 24 figures of Mbit/s and packets/s is doubtful: the hypervisor took CPU time (1)." in screen(changed)
+
+
 def test_a_run_of_eight_tunnels_fits_into_forty_lines() -> None:
     assert len(screen(make_records()).splitlines()) < 40
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.answer.figures import ShownFigures
 from tunnelbench.analysis.answer.words import joined, named
-from tunnelbench.analysis.summary import TrialClass
 
 NEARLY_ALL = 0.75
 """Share of the tunnels from which a mark at each of them distinguishes nothing."""
@@ -62,11 +61,11 @@ def in_words(check: str) -> str:
 
 def doubts(shown: ShownFigures) -> Doubts:
     """Return the doubts about figures, without those of void trials and of the testers' limit."""
-    found = shown.where(lambda row: bool(row.doubtful_checks and row.classes[TrialClass.DOUBTFUL]))
+    found = shown.where(lambda row: bool(row.doubts))
     rows = found.rows
     if not rows:
         return Doubts("", is_nearly_everywhere=False)
-    numbers = Counter(name for row in rows for name in row.doubtful_checks)
+    numbers = Counter(name for row in rows for name in row.doubts)
     events = named([f"{in_words(name)} ({number})" for name, number in numbers.most_common()])
     verb = "is" if len(rows) == 1 else "are"
     tunnels, doubtful = ({row.tunnel.name for row in each} for each in (shown.rows, rows))

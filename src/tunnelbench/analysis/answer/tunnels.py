@@ -32,6 +32,10 @@ class DirectionAnswer:
     small_pps: Estimate | None = None
     """Data packets per second with small packets."""
     is_small_lower_bound: bool = False
+    is_doubtful: bool = False
+    """True if a check makes a trial with large packets that counts doubtful."""
+    is_small_doubtful: bool = False
+    """True if a check makes a trial with small packets that counts doubtful."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class TunnelAnswer:
     dropped: int
     """Number of trials that do not count."""
     doubts: tuple[str, ...]
-    """Names of the checks that made a trial doubtful or void, without those of the testers' limit."""
+    """Names of the checks that made a trial that counts doubtful, without those of the testers' limit."""
     reason: str
     """Reason for which the tunnel has no figures; empty if it has some."""
 
@@ -73,7 +77,7 @@ class TunnelAnswer:
 
     @property
     def has_doubts(self) -> bool:
-        """True if the tunnel has figures, and a check makes some of its trials doubtful or void."""
+        """True if the tunnel has figures, and a check makes some of its trials doubtful."""
         return bool(self.doubts) and self.has_figures
 
     @property
@@ -121,7 +125,7 @@ def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
             (row.trials - without for row, without in zip(rows, dropped, strict=True) if row.figures), default=0
         ),
         dropped=sum(dropped),
-        doubts=tuple(dict.fromkeys(name for row in rows for name in row.doubtful_checks)),
+        doubts=tuple(dict.fromkeys(name for row in rows for name in row.doubts)),
         reason="" if counting else why_no_figures(rows),
     )
 
@@ -186,6 +190,8 @@ def _direction_answer(rows: Sequence[Row], sizes: Sequence[int], direction: Dire
         is_cpu_measured=paced is not None,
         small_pps=least.data_pps if least else None,
         is_small_lower_bound=bool(small and least and (least.is_tester_limited or small.is_at_load)),
+        is_doubtful=bool(large and large.doubts),
+        is_small_doubtful=bool(small and small.doubts),
     )
 
 
