@@ -18,7 +18,7 @@ from tests.watcher import Watcher
 
 from tunnelbench.measure.counters import TABLE
 from tunnelbench.measure.cpu import HIDDEN
-from tunnelbench.model.plan import TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, Verdict
 from tunnelbench.testbed.netns import NetnsTestbed
 from tunnelbench.traffic import iperf3
@@ -99,6 +99,44 @@ def test_a_program_of_the_router_that_moves_to_a_testers_cpu_is_found(bed: Netns
 
     found = check(trial(bed, MidTrial(actions=[move]), TunnelSpec("openvpn", "OpenVPN", OPENVPN)), "router-setup")
     assert (found.verdict, "openvpn on the router may run on" in found.reason) == (Verdict.VOID, True), found
+
+
+def test_a_program_of_the_router_that_comes_back_to_its_cpu_is_found(bed: NetnsTestbed) -> None:
+    def move(cpus: tuple[int, ...]) -> None:
+        for pid in pids_in(bed.router.namespace):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "openvpn":
+                os.sched_setaffinity(pid, cpus)
+
+    watcher = MidTrial(actions=[lambda: move(bed.client.cpus), lambda: move(bed.router.cpus)])
+    found = check(trial(bed, watcher, TunnelSpec("openvpn", "OpenVPN", OPENVPN), duration_s=4), "router-setup")
+    assert len(watcher.rates_bps) >= len(watcher.actions)
+    assert (found.verdict, "openvpn on the router may run on" in found.reason) == (Verdict.VOID, True), found
+
+
+@pytest.mark.parametrize(
+    ("figure", "factor", "words"),
+    [
+        ("seconds", 0.5, "its time is wrong"),
+        ("seconds", 2.0, "its time is wrong"),
+        ("bytes", 0.5, "it reports too few bytes"),
+    ],
+)
+def test_an_iperf3_that_reports_wrong_figures_is_found(
+    bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch, figure: str, factor: float, words: str
+) -> None:
+    """The receiver's own figures are false; the sender's, and the series, are true."""
+    usual = iperf3.parse
+
+    def parse(client_json: str, server_json: str, direction: Direction) -> iperf3.Iperf3Result:
+        ends = [json.loads(text) for text in (client_json, server_json)]
+        for end in ends:
+            received = end["end"]["sum_received"]
+            received[figure] = type(received[figure])(received[figure] * factor)
+        return usual(json.dumps(ends[0]), json.dumps(ends[1]), direction)
+
+    monkeypatch.setattr(iperf3, "parse", parse)
+    found = check(trial(bed, Watcher()), "iperf3-figures")
+    assert (found.verdict, words in found.reason) == (Verdict.DOUBTFUL, True), found
 
 
 def test_counters_that_are_reset_in_mid_trial_make_it_void(bed: NetnsTestbed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,9 +10,10 @@ from contextlib import AbstractContextManager
 
 import pytest
 from tests.lab.bench import NO_TUNNEL, check
-from tests.lab.lies import VXLAN, script, trial
+from tests.lab.lies import VXLAN, MidTrial, script, trial
 from tests.watcher import Watcher
 
+from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Verdict
@@ -25,6 +27,9 @@ NEW_CHECKS = (
     "router-queues",
     "retransmits",
     "router-setup",
+    "path-setup",
+    "other-traffic",
+    "iperf3-figures",
     "cpu-quota",
     "copies",
     "acks",
@@ -86,6 +91,27 @@ def shapes_to_75_mbps(bed: NetnsTestbed) -> AbstractContextManager[None]:
     return script(bed.router, plant, f"tc qdisc del dev {bed.router_wan_device} root")
 
 
+def queue(host: Host, device: str, words: str) -> AbstractContextManager[None]:
+    return script(host, f"tc qdisc add dev {device} {words}", f"tc qdisc del dev {device} {words.split(maxsplit=1)[0]}")
+
+
+def shapes_at_the_client(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    return queue(bed.client, bed.lan_device, "root tbf rate 75mbit burst 20kb latency 50ms")
+
+
+def shapes_acks_at_the_server(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    return queue(bed.server, bed.wan_device, "root tbf rate 5mbit burst 3kb latency 50ms")
+
+
+def classifies_each_packet_in_the_router(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    return queue(bed.router, bed.router_wan_device, "clsact")
+
+
+def limits_acks_at_the_server(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    limit = "type filter hook output priority -500; tcp sport 5201 limit rate over 2000/second drop;"
+    return rule(bed.server, limit)
+
+
 def by_the_plain_route(host: Host, target: str, gateway: str) -> AbstractContextManager[None]:
     """A host that sends to `target` beside the tunnel."""
     plant = f"ip route add {target} via {gateway} table 77 && ip rule add to {target} lookup 77 pref 10"
@@ -115,6 +141,10 @@ LOST = (("router-losses", Verdict.DOUBTFUL, "vanished in it"), ("retransmits", V
         (steers_packets_to_a_tester, Direction.OUT, [("router-setup", Verdict.VOID, "lan on the router are steered")]),
         (clamps_the_segment_size, Direction.OUT, [("payload", Verdict.NOTE, "the kernel used 788")]),
         (shapes_to_75_mbps, Direction.OUT, [("router-queues", Verdict.DOUBTFUL, "tbf on wan")]),
+        (shapes_at_the_client, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the client has a queue tbf")]),
+        (shapes_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the server has a queue tbf")]),
+        (classifies_each_packet_in_the_router, Direction.IN, [("path-setup", Verdict.DOUBTFUL, "queue clsact")]),
+        (limits_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "packet filter: table ip lie")]),
         (sends_acks_outside, Direction.OUT, [("outer-protocol-in-trial", Verdict.VOID, "packets were not")]),
         (sends_acks_beside_the_path, Direction.IN, [("acks", Verdict.VOID, "the others took another way")]),
     ],
@@ -139,6 +169,38 @@ def test_a_lie_on_the_path_is_found(
     for name, verdict, words in expected:
         found = check(record, name)
         assert (found.verdict, words in found.reason) == (verdict, True), found
+
+
+def test_traffic_against_the_direction_of_the_data_is_found(fast_ethernet: NetnsTestbed) -> None:
+    """The router carries it, so that its CPU time would be charged to the data."""
+    flood = (
+        "import socket, time\n"
+        "sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        f"sender.bind(('{fast_ethernet.addresses.target}', 0))\n"
+        "while True:\n"
+        "    for _ in range(10):\n"
+        f"        sender.sendto(bytes(100), ('{fast_ethernet.addresses.client_lan}', 9))\n"
+        "    time.sleep(0.002)\n"
+    )
+    floods: list[Daemon] = []
+    server = fast_ethernet.server
+    try:
+        record = trial(fast_ethernet, Watcher(lambda _: floods.append(server.start([sys.executable, "-c", flood]))))
+    finally:
+        for each in floods:
+            each.stop()
+    found = check(record, "other-traffic")
+    assert (found.verdict, "carried other traffic" in found.reason) == (Verdict.DOUBTFUL, True), found
+
+
+def test_a_cable_whose_rate_changes_is_found(fast_ethernet: NetnsTestbed) -> None:
+    cable = fast_ethernet.cables[1]
+    device = fast_ethernet.cable_devices[1]
+    words = "handle 1: stab overhead 24 mpu 64 tbf rate 50mbit burst 3100 latency 50ms"
+    slow = ["tc", "qdisc", "change", "dev", device, "root", *words.split()]
+    record = trial(fast_ethernet, MidTrial(actions=[lambda: cable.run(slow)]), NO_TUNNEL)
+    found = check(record, "path-setup")
+    assert (found.verdict, "the queues of cable-wan have changed" in found.reason) == (Verdict.DOUBTFUL, True), found
 
 
 def test_a_router_that_stops_forwarding_for_a_moment_is_found(bed: NetnsTestbed) -> None:

@@ -12,6 +12,8 @@ LOSS_LIMIT_SHARE = 0.002
 REFUSED_LIMIT_PACKETS = 10
 """Packets that the router's IP may refuse to forward."""
 UNCOUNTED_QUEUE = "; this tunnel counts no packets that its full queue drops"
+OTHER_TRAFFIC_SHARE = 0.01
+"""Share of all packets that may come back through the path without being ACKs of the data's receiver."""
 COPIES_TOLERANCE = 0.02
 """Share by which the packets on the tunnel's cable may exceed those that were sent into the path."""
 
@@ -38,6 +40,7 @@ def check_balance(
         is_exact = one_outer_packet and not counters.fragments_created
         found.insert(0, _losses(balance, uncounted, one_outer_packet=is_exact))
         found.append(_retransmits(balance, tcp, uncounted))
+        found.append(_other_traffic(balance, counters))
     return tuple(_at_most_note(check) if has_own_router else check for check in found)
 
 
@@ -83,6 +86,17 @@ def _retransmits(balance: PathBalance, tcp: TcpMeasurement, verdict: Verdict) ->
         reason += UNCOUNTED_QUEUE if verdict is Verdict.NOTE else ""
         return Check("retransmits", verdict, reason, rule=9)
     return Check("retransmits", Verdict.OK, reason, rule=9)
+
+
+def _other_traffic(balance: PathBalance, counters: PathCounters) -> Check:
+    """Check that the packets against the direction of the data are ACKs, which the data's receiver has sent."""
+    segments, arrived = balance.receiver_segments, counters.ack_packets
+    if segments is None:
+        return Check("other-traffic", Verdict.OK, "the receiver's kernel did not report its segments", rule=16)
+    reason = f"{arrived} packets came back through the path, and the data's receiver sent {segments} TCP segments"
+    if arrived - segments > (counters.data_packets + arrived) * OTHER_TRAFFIC_SHARE + CONTROL_PACKETS:
+        return Check("other-traffic", Verdict.DOUBTFUL, f"{reason}: the path carried other traffic, too", rule=16)
+    return Check("other-traffic", Verdict.OK, reason, rule=16)
 
 
 def _queues(balance: PathBalance) -> Check:

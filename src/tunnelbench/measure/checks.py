@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
-from tunnelbench.measure.setup_checks import offloads_off, router_setup, throttled
+from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_setup, throttled
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes, wire_bytes
 from tunnelbench.model.plan import TrialSpec
@@ -72,7 +72,9 @@ class TrialContext:
     late_offloads: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Offloads that were on after the trial although the testbed had switched them off, by device."""
     misplaced: Sequence[str] = ()
-    """Work that could run on the CPU of another host after the trial, as sentences without a full stop."""
+    """Work that could run on the CPU of another host in or after the trial, as sentences without a full stop."""
+    altered: Sequence[str] = ()
+    """Queues and packet filters on the path that the testbed has not made, as sentences without a full stop."""
     late_rules: int = 0
     """Number of lines of packet filter rules in the router after the trial, if the testbed has made the router."""
     throttled_s: float = 0.0
@@ -144,6 +146,7 @@ def tunnel_checks(context: TrialContext) -> tuple[Check, ...]:
         rekeyed(context.rekeys),
         offloads_off(context.late_offloads),
         router_setup(context.misplaced, context.late_rules),
+        path_setup(context.altered),
         throttled(context.throttled_s, context.bracket_s),
         *kept_alive(context.keep_alives),
         router_cpu(context.router_cpu_doubt, has_own_router=context.has_own_router),

@@ -84,6 +84,8 @@ class Offered:
     raw: dict[str, Any] = field(default_factory=dict)
     sampling: tuple[Check, ...] = ()
     """Check of the CPU time that the CPU readings cost a real router; empty for other routers."""
+    misplaced: tuple[str, ...] = ()
+    """Programs of the router that could run on the CPU of another host during the traffic, as sentences."""
     first_arrivals: Arrivals | None = None
     """Arrivals just before the traffic; None if the counters may include packets from before the traffic."""
     beside: tuple[Arrivals, ...] = ()
@@ -142,7 +144,8 @@ class TrafficMeter(Meter, Generic[O]):
             restart=tunnel.restart_since(log_sizes),
             rekeys=tunnel.rekeys_since(log_sizes),
             late_offloads=testbed.late_offloads(),
-            misplaced=testbed.misplaced(tunnel.daemons_under_test),
+            misplaced=tuple(dict.fromkeys((*offered.misplaced, *testbed.misplaced(tunnel.daemons_under_test)))),
+            altered=testbed.altered(),
             late_rules=testbed.late_rules(),
             throttled_s=cgroup.increase_s(throttled_before, throttled_s_by_group(tunnel)),
             keep_alives=tunnel.keep_alives()[asked_before:],

@@ -14,12 +14,16 @@ from tunnelbench.measure.counters import (
     Snapshot,
     dropped_packets,
 )
+from tunnelbench.model.plan import Direction
 from tunnelbench.tunnel.base import Tunnel
 
 REFUSALS = ("Ip.InHdrErrors", "Ip.InAddrErrors", "Ip.InDiscards", "Ip.OutDiscards", "Ip.OutNoRoutes")
 """Counters of packets that IP did not forward. With forwarding off, they are InAddrErrors (net/ipv4/route.c)."""
 
 SOCKET_DROPS = "Udp.RcvbufErrors"
+
+SEGMENTS = "Tcp.OutSegs"
+"""Counter of the segments that a host sent over all its TCP connections, without those that it sent again."""
 
 DUPLICATES = ("TcpExt.TCPDSACKRecv", "TcpExt.TCPDSACKOfoRecv")
 """Counters of segments that a sender sent again though they had arrived: the receiver reports them (RFC 2883)."""
@@ -60,6 +64,8 @@ class PathBalance:
     """Packets that the router's IP counts as not forwarded."""
     counted_losses_packets: int = 0
     """Packets that devices and UDP sockets of all hosts, and the queues of router and link, count as dropped."""
+    receiver_segments: int | None = None
+    """TCP segments that the receiver of the data sent: its ACKs. None: unknown."""
     duplicate_segments: int = 0
     """TCP segments that client and server sent again though the first ones had arrived."""
     queues: Mapping[str, QueueCounters] = field(default_factory=dict)
@@ -91,6 +97,7 @@ def path_balance(
     hosts = [(before.client, after.client), (before.server, after.server)]
     if before.far and after.far:
         hosts.append((before.far, after.far))
+    receiver = (before.client, after.client) if place.direction is Direction.IN else (before.server, after.server)
     in_router = _counted(before.router, after.router, place.veths, tunnel)
     elsewhere = sum(_counted(*host, place.veths, tunnel) for host in hosts) + _link_drops(after) - _link_drops(before)
     return PathBalance(
@@ -102,6 +109,7 @@ def path_balance(
         router_dropped_packets=in_router + at_queues,
         router_refused_packets=_change(before.router, after.router, *REFUSALS),
         counted_losses_packets=in_router + at_queues + elsewhere,
+        receiver_segments=_change(*receiver, SEGMENTS) if SEGMENTS in receiver[1].snmp else None,
         duplicate_segments=sum(_change(*host, *DUPLICATES) for host in hosts[:2]),
         queues=queues,
     )

@@ -35,6 +35,14 @@ def router_setup(misplaced: Sequence[str], rules: int) -> Check:
     return Check("router-setup", Verdict.OK, "each host's work stayed on its CPUs, without a packet filter", rule=12)
 
 
+def path_setup(altered: Sequence[str]) -> Check:
+    """Check that testers, router and cables have only the queues and packet filters that the testbed has made."""
+    if altered:
+        return Check("path-setup", Verdict.DOUBTFUL, "; ".join(altered), rule=9)
+    reason = "the path had no queue and no packet filter that the testbed has not made"
+    return Check("path-setup", Verdict.OK, reason, rule=9)
+
+
 def throttled(stopped_s: float, bracket_s: float) -> Check:
     """Check that no CPU quota of a container or a service stopped the run or the router's programs."""
     share = stopped_s / bracket_s

@@ -13,6 +13,7 @@ from typing import Any
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.measure.checks import TrialContext, check_trial
+from tunnelbench.measure.generator_checks import iperf3_figures
 from tunnelbench.measure.meter import Judged, Offered, TrafficMeter
 from tunnelbench.measure.trial_monitor import OnSecond, TrafficPath, TrialMonitor, keeping_output
 from tunnelbench.model.counters import PathCounters, Window
@@ -110,6 +111,7 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
                     **monitor.sampled,
                 },
                 sampling=monitor.sampling,
+                misplaced=monitor.misplaced,
             )
 
     def judge(self, spec: TrialSpec, offered: OfferedTcp, counters: PathCounters, context: TrialContext) -> Judged:
@@ -133,7 +135,8 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
             intervals=offered.result.intervals,
             sender=offered.sender,
         )
-        return tcp, check_trial(spec, tcp, context, self._testers_bps.get((spec.payload_bytes, spec.direction)))
+        checks = check_trial(spec, tcp, context, self._testers_bps.get((spec.payload_bytes, spec.direction)))
+        return tcp, (*checks, iperf3_figures(tcp, self.traffic.duration_s))
 
 
 def require_data(result: iperf3.Iperf3Result) -> None:

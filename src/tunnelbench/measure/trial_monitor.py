@@ -138,6 +138,7 @@ class TrialMonitor:
         self.flowing_packets = FLOWING_PACKETS
         self.looks_at_sockets = True
         """True if `ss` runs on the sender half-way through."""
+        self._misplaced: dict[str, None] = {}
         self.sockets = ""
         """Output of `ss` on the sender, half-way through."""
         self._flows = True
@@ -277,10 +278,16 @@ class TrialMonitor:
             with suppress(CannotHere):  # the sampler on a lost host ends by itself
                 sampler.stop()
 
+    @property
+    def misplaced(self) -> tuple[str, ...]:
+        """Return sentences on programs of the router that another host's CPU could run at one of the readings."""
+        return tuple(self._misplaced)
+
     def _read(self) -> MonitorReading:
         return MonitorReading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))
 
     def _read_cpu(self) -> CpuReading:
+        self._misplaced.update(dict.fromkeys(self.testbed.misplaced_programs(self.path.router_daemons)))
         return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
 
 

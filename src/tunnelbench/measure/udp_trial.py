@@ -235,7 +235,14 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             window = monitor.window()
             beside.append(read_arrivals(self.testbed, exchanger.path.place) - before)
             sampling = monitor.sampling
-        return OfferedUdp(counts=counts, window=window, ping=answers, beside=tuple(beside), sampling=sampling)
+        return OfferedUdp(
+            counts=counts,
+            window=window,
+            ping=answers,
+            beside=tuple(beside),
+            sampling=sampling,
+            misplaced=monitor.misplaced,
+        )
 
     @contextmanager
     def _pinged(self, has_ping: bool) -> Iterator[Daemon | None]:

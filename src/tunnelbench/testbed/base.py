@@ -175,6 +175,14 @@ class Testbed(ABC):
         """Return sentences on the work of a host, or of the router's `daemons`, that another host's CPU may do."""
         return ()
 
+    def misplaced_programs(self, daemons: Sequence[Daemon]) -> Sequence[str]:
+        """Return sentences on those of the router's `daemons` that another host's CPU may run; starts no process."""
+        return ()
+
+    def altered(self) -> Sequence[str]:
+        """Return sentences on queues and packet filters of the path that this testbed has not made."""
+        return ()
+
     def late_rules(self) -> int:
         """Return the number of lines of packet filter rules in a router that this testbed has made."""
         return 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tunnelbench.host.command import CommandFailed
@@ -32,6 +32,12 @@ UNCOUNTED_BYTES = ETHERNET_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES
 
 RPS_FILE = "/sys/class/net/{}/queues/rx-0/rps_cpus"
 """Mask of the CPUs that process packets that arrive at a device (Documentation/networking/scaling.rst)."""
+
+USUAL_QUEUES = ("noqueue", "pfifo_fast", "fq_codel", "mq")
+"""Kinds of queues that the kernel gives to devices by itself. None of them has a rate."""
+
+OWN_TABLES = "table inet tunnelbench"
+"""Start of the lines in which nftables lists the tables of a run, which count packets and close ports."""
 
 ENOUGH_TESTER_CPUS = 3
 """Number of tester CPUs that is enough: one each for the client, the server and the tunnel's far end."""
@@ -59,6 +65,8 @@ class NetnsTestbed(Testbed):
         self._without_offloads: dict[tuple[str, str], None] = {}
         """Device and host name of each device whose offloads were switched off, in that order."""
         self._hosts: list[NamespaceHost] = [self.client, self.router, self.server]
+        self._cable_queues: list[list[str]] = []
+        """Queues of each cable as this testbed has made them."""
 
     def _host(self, role: str, cpus: Sequence[int]) -> NamespaceHost:
         return NamespaceHost(role, self.folder / role, cpus, namespace_name(self.mark, role))
@@ -85,6 +93,7 @@ class NetnsTestbed(Testbed):
             self._connect(cables[1], far, self.server, self.wan_device)
             for cable in cables:
                 self._join(cable)
+            self._cable_queues = [self._queues_of(cable) for cable in cables]
         else:
             self._connect(self.client, self.lan_device, self.router, self.lan_device)
             self._connect(self.router, self.wan_device, self.server, self.wan_device)
@@ -206,12 +215,41 @@ class NetnsTestbed(Testbed):
                 if not steered or steered - set(host.cpus):
                     where = f"steered to {_cpus(steered - set(host.cpus))}" if steered else "not steered to its CPUs"
                     found.append(f"packets of {device} on the {host.name} are {where}")
-        found += [
+        return [*found, *self.misplaced_programs(daemons)]
+
+    def misplaced_programs(self, daemons: Sequence[Daemon]) -> Sequence[str]:
+        return [
             f"{daemon.name} on the router may run on {_cpus(others)}"
             for daemon in daemons
             if (others := allowed_cpus(with_children(daemon.pid)) - set(self.router.cpus))
         ]
+
+    def altered(self) -> Sequence[str]:
+        usual = {*USUAL_QUEUES, *_default_queue()}
+        found = []
+        for host in (self.client, self.router, self.server):
+            queues = [line.split() for line in self._queues_of(host) if line.startswith("qdisc ")]
+            found += [
+                f"the {host.name} has a queue {queue[1]} that the testbed has not made: {' '.join(queue[:5])}"
+                for queue in queues
+                if queue[1] not in usual
+            ]
+        for cable, before in zip(self.cables, self._cable_queues, strict=True):
+            if (now := self._queues_of(cable)) != before:
+                found.append(f"the queues of {cable.name} have changed to: {', '.join(now)}")
+        for tester in (self.client, self.server):
+            tables = tester.run(["nft", "list", "tables"], check=False).stdout.splitlines()
+            found += [
+                f"the {tester.name} has a packet filter: {table}"
+                for table in tables
+                if not table.startswith(OWN_TABLES)
+            ]
         return found
+
+    @staticmethod
+    def _queues_of(host: Host) -> list[str]:
+        """Return the lines of `tc qdisc` of a host, such as `qdisc noqueue 0: dev wan root refcnt 2`."""
+        return host.run(["tc", "qdisc", "show"], check=False).stdout.splitlines()
 
     def late_rules(self) -> int:
         return len(self.router.run(["nft", "list", "ruleset"], check=False).stdout.splitlines())
@@ -230,6 +268,13 @@ class NetnsTestbed(Testbed):
     def take_down(self) -> None:
         for host in self._hosts:
             host.close()
+
+
+def _default_queue() -> list[str]:
+    """Return the queue that the machine gives to new devices (net.core.default_qdisc); empty if it is unknown."""
+    with suppress(OSError):
+        return Path("/proc/sys/net/core/default_qdisc").read_text().split()
+    return []
 
 
 def _cpus(numbers: Iterable[int]) -> str:

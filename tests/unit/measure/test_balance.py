@@ -42,7 +42,18 @@ def test_a_path_that_keeps_its_packets_passes() -> None:
         "router-queues": (OK, 9),
         "copies": (OK, 3),
         "retransmits": (OK, 9),
+        "other-traffic": (OK, 16),
     }
+
+
+@pytest.mark.parametrize(
+    ("segments", "verdict"), [(None, OK), (34_000, OK), (40_000, OK), (32_940, OK), (32_939, DOUBTFUL), (0, DOUBTFUL)]
+)
+def test_packets_that_come_back_and_are_not_the_receivers_are_other_traffic(
+    segments: int | None, verdict: Verdict
+) -> None:
+    check = checks(replace(CLEAN, receiver_segments=segments))["other-traffic"]
+    assert (check.verdict, "other traffic" in check.reason) == (verdict, verdict is DOUBTFUL)
 
 
 @pytest.mark.parametrize(("lost", "dropped", "verdict"), [(460, 0, OK), (461, 0, DOUBTFUL), (561, 101, OK)])
@@ -126,6 +137,7 @@ def test_more_frames_than_the_router_sent_are_copies(arrived: int, verdict: Verd
 
 def test_a_router_of_its_own_may_have_queues_and_losses() -> None:
     balance = replace(CLEAN, router_out_packets=1, queues=SHAPER, neighbour_cable_packets=10**6)
+    balance = replace(balance, receiver_segments=0)
     lossy = replace(TCP, retransmits=99_000)
     assert {check.verdict for check in checks(balance, has_own_router=True, tcp=lossy).values()} == {NOTE}
 
@@ -212,6 +224,7 @@ def test_an_uncounted_loss_is_a_note_where_the_tunnel_drops_without_a_counter() 
         "router-queues": OK,
         "copies": DOUBTFUL,
         "retransmits": NOTE,
+        "other-traffic": OK,
     }
     for name in ("router-losses", "retransmits"):
         assert found[name].reason.endswith("this tunnel counts no packets that its full queue drops")

@@ -21,6 +21,7 @@ RULES = {
     "rekeys": 3,
     "offloads": 1,
     "router-setup": 12,
+    "path-setup": 9,
     "cpu-quota": 14,
     "fragments": 4,
     "drops": 9,

@@ -51,6 +51,7 @@ class SimulatedPath:
         self.until_s = until_s
         self.ends_at_s = ends_at_s
         self.device_gone_at_s = 99.0
+        self.moves_at_s = 99.0
         self.client = Host(self, (0,))
         self.router = Host(self, (1,))
         self.server = Host(self, (0, 2))
@@ -92,6 +93,10 @@ class SimulatedPath:
         spent = {"tund": self.clock_s * 0.15, "helper": self.clock_s * 0.05} if daemons else None
         return CpuReading(self.clock_s, times, spent, "ticks" if daemons else "")
 
+    def misplaced_programs(self, daemons: Any) -> list[str]:
+        away = self.moves_at_s <= self.clock_s < self.moves_at_s + 2
+        return ["tund on the router may run on CPU 0"] if daemons and away else []
+
     def accompany(self, duration_s: float = 10.0, *, with_daemons: bool = True) -> TrialMonitor:
         ends = ([self.router_daemon.as_daemon], [self.server_daemon.as_daemon]) if with_daemons else ((), ())
         path = TrafficPath("198.18.1.2", "198.18.4.1", PLACE, *ends)
@@ -116,6 +121,12 @@ def test_the_window_lies_inside_the_traffic_and_its_rates_are_the_traffics(path:
     assert 9.5 < window.duration_s < 10
     assert window.data_packets / window.duration_s == pytest.approx(PPS, rel=0.01)
     assert window.ack_packets / window.duration_s == pytest.approx(PPS / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("at_s", [4.0, 99.0])
+def test_a_program_that_moves_away_and_comes_back_is_seen_once(path: SimulatedPath, at_s: float) -> None:
+    path.moves_at_s = at_s
+    assert path.accompany().misplaced == (("tund on the router may run on CPU 0",) if at_s < path.ends_at_s else ())
 
 
 def test_cpu_shares_are_those_of_the_window(path: SimulatedPath) -> None:

@@ -100,6 +100,7 @@ class QuietMonitor:
         return make_tcp().window
 
     sampling = ()
+    misplaced = ()
 
     def close(self) -> None:
         """It started nothing."""

@@ -1,0 +1,36 @@
+"""The checks of the figures that a traffic generator reports against independent counts. They do no I/O."""
+
+from __future__ import annotations
+
+from tunnelbench.measure.checks import CONTROL_PACKETS
+from tunnelbench.model.result import Check, TcpMeasurement, Verdict
+
+SHORTEST_TEST_SHARE = 0.95
+"""Smallest share of the planned duration that iperf3 may report as the duration of its test."""
+LEAST_RECEIVED_SHARE = 0.95
+"""Smallest share of the payload that iperf3 must report as received, of the payload that its time has room for."""
+
+
+def iperf3_figures(tcp: TcpMeasurement, planned_s: float) -> Check:
+    """Check the two figures that the throughput is made of: the time and the bytes that iperf3's receiver reports.
+
+    The test lasted at least the planned time, and was inside the bracket. The packets that arrived in the bracket and
+    were not sent again carried the payload. Those that arrived after iperf3's clock had stopped did not come at a
+    higher rate, so their share is at most that of the time.
+    """
+    wrong = []
+    if not planned_s * SHORTEST_TEST_SHARE <= tcp.duration_s <= tcp.bracket_s:
+        wrong.append("its time is wrong")
+    reason = (
+        f"iperf3 reports {tcp.bytes_received} bytes in {tcp.duration_s:.2f} s; its test was planned for "
+        f"{planned_s:g} s, and started and ended within {tcp.bracket_s:.2f} s"
+    )
+    arrived = tcp.counters.data_packets - (tcp.retransmits or 0) - CONTROL_PACKETS
+    if tcp.mss_bytes and arrived > 0:
+        share = tcp.bytes_received / (arrived * tcp.mss_bytes)
+        reason += f"; {share:.1%} of what arrived in that time"
+        if share < min(1.0, tcp.duration_s / tcp.bracket_s) * LEAST_RECEIVED_SHARE:
+            wrong.append("it reports too few bytes")
+    if wrong:
+        reason += ": " + ", and ".join(wrong)
+    return Check("iperf3-figures", Verdict.DOUBTFUL if wrong else Verdict.OK, reason, rule=16)
