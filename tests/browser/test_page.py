@@ -168,7 +168,7 @@ def test_a_pointer_on_a_bar_shows_its_figures(visit: Visitor, tcp_page: Path) ->
     tip = found.locator(".tip")
     assert not tip.is_visible()
     found.locator("#cost-tcp-1448 svg .mark-rect path").nth(2).hover()
-    assert re.search(r"Tunnel: vxlan\s+µs: in 6\.\d+\s+Lowest: 6\.\d+\s+Highest: 6\.\d+$", tip.inner_text())
+    assert re.search(r"Tunnel: vxlan\s+µs: down 6\.\d+\s+Lowest: 6\.\d+\s+Highest: 6\.\d+$", tip.inner_text())
     found.mouse.move(0, 0)
     assert not tip.is_visible()
 
