@@ -106,9 +106,10 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Findin
     disturbed = background_load_effect(records).trials_left_out
     does = "does" if len(void) == 1 else "do"
     dropped = f"{len(void)} of {counted(len(records), 'trial')} {does} not count"
-    if disturbed == len(void):
-        help_with = commands.doctor(run) if commands.is_repeatable(run) else commands.every_figure(run)
-        yield _Finding(f"{dropped}: background load. Find its source:", help_with)
+    if disturbed == len(void) and commands.is_repeatable(run):
+        yield _Finding(f"{dropped}: background load. Find its source:", commands.doctor(run))
+    elif disturbed == len(void):
+        yield _Finding(f"{dropped}: background load.", commands.every_figure(run))
     else:
         some = f", {disturbed} of them because of background load" if disturbed else ""
         yield _Finding(f"{dropped}{some}.", commands.every_figure(run))
