@@ -234,6 +234,7 @@ def other_laptop(rig: Rig) -> Iterator[None]:
         server.kill()
         server.wait()
         end_all_of(OTHER)
+        run("ip", "-n", LAPTOP, "link", "del", "mgmt0")  # now: with the namespace, it would go some time later
         run("ip", "-n", OTHER, "link", "set", "nic1", "netns", LAPTOP)
         run("ip", "-n", LAPTOP, "addr", "add", f"{WAN}.2/24", "dev", "nic1")
         run("ip", "-n", LAPTOP, "link", "set", "nic1", "up")
