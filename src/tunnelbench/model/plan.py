@@ -75,10 +75,12 @@ class Direction(StrEnum):
     @property
     def label(self) -> str:
         """Word for readers; plans and stored data have the value."""
-        return DIRECTION_LABELS[self]
+        return direction_label(self)
 
 
-DIRECTION_LABELS = {"in": "down", "out": "up"}
+def direction_label(direction: str) -> str:
+    """Return the word for readers of a direction in data; any other text, such as `both`, is returned as it is."""
+    return {"in": "down", "out": "up"}.get(direction, direction)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def on_terminal(*words: str, **changes: str) -> str:
-    """What a verb writes to a terminal of 80 columns."""
+    """Return what a verb writes to a terminal of 80 columns."""
     master, slave = pty.openpty()
     with subprocess.Popen([*TUNNELBENCH, *words], stdout=slave, env=environment(**changes)) as process:
         os.close(slave)

@@ -1,4 +1,4 @@
-"""How a change of a leased machine is undone."""
+"""Tests of the commands that undo a change of a leased machine."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from tunnelbench.analysis.algorithms import NO_ALGORITHM, algorithms_of
-from tunnelbench.model.plan import DIRECTION_LABELS
+from tunnelbench.model.plan import direction_label
 from tunnelbench.model.reference import Comparability
 
 
@@ -85,7 +85,7 @@ class SideRow:
     @property
     def direction_label(self) -> str:
         """Word for readers: `down`, `up`, `both`; empty: not stated."""
-        return DIRECTION_LABELS.get(self.direction, self.direction)
+        return direction_label(self.direction)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tunnelbench import __version__
-from tunnelbench.model.plan import DIRECTION_LABELS
+from tunnelbench.model.plan import direction_label
 from tunnelbench.model.reference import Reference
 from tunnelbench.model.text import counted
 from tunnelbench.report.exchange import Imported
@@ -176,7 +176,7 @@ def _line(result: Result, where: str, href: str, comparability: str, date: str) 
         encrypted={True: "yes", False: "no", None: "unknown"}[result.is_encrypted],
         test=result.test,
         payload="imix" if is_mix else "" if result.payload_bytes is None else str(result.payload_bytes),
-        direction=DIRECTION_LABELS.get(result.direction or "", ""),
+        direction=direction_label(result.direction or ""),
         figures=tuple(text + limited * (bool(text) and key == "throughput_bps") for key, text in texts.items()),
         where=where,
         href=href,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tunnelbench.model.plan import DIRECTION_LABELS
+from tunnelbench.model.plan import direction_label
 from tunnelbench.report.site.overview import Best, MeasuredDevice, order, rates
 
 MOST_FIGURES = 20_000
@@ -21,7 +21,7 @@ def side_by_side(devices: Sequence[MeasuredDevice]) -> list[dict[str, Any]]:
         for result, each in rates(runs, rows):
             group = {True: "encrypted", False: "plain", None: "unknown"}[result.is_encrypted]
             payload = "" if result.payload_bytes is None else str(result.payload_bytes)
-            key = (group, result.kind, result.tunnel, payload, DIRECTION_LABELS.get(result.direction or "", ""))
+            key = (group, result.kind, result.tunnel, payload, direction_label(result.direction or ""))
             if key not in best or order(each) > order(best[key]):
                 best[key] = each
         if len(best) > left:
