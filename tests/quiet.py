@@ -136,6 +136,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         reason = f"{disturbance}; failed in {failure.when} with: {failure.longreprtext.splitlines()[-1].strip()}"
         reports[0].user_properties.append((PROPERTY, reason))
+        for report in reports:
+            if report.failed:  # the second try may have failed because of what the first one left
+                report.sections.append(("First try", failure.longreprtext))
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -74,21 +75,29 @@ def left() -> set[str]:
     return {*traces(), *names, *mounts}
 
 
-def leave_a_run() -> list[subprocess.Popen[bytes]]:
-    """Make what a killed run leaves: its folder, and namespaces with a process each; returns the processes."""
-    sleepers = []
+@contextmanager
+def left_run(clean: list[str], where: str) -> Iterator[None]:
+    """Make what a killed run leaves: its folder, and namespaces with a process each; at the end, `clean` removes all.
+
+    It does so after a failure, too, because a second try needs the machine as it was.
+    """
     mark = os.urandom(3).hex()
     folder = RUN_FOLDER / f"20260101-000000-{mark}"
     (folder / "router").mkdir(parents=True)
     (folder / "router" / "private.key").write_text("a key")
-    for role in ("client", "router", "server"):
-        name = f"tb-{mark}-{role}"
-        subprocess.run(["ip", "netns", "add", name], check=True)
-        sleeper = subprocess.Popen(["ip", "netns", "exec", name, "sleep", "600"], start_new_session=True)
-        sleepers.append(sleeper)
-        while Path(f"/proc/{sleeper.pid}/comm").read_text().strip() != "sleep":
-            time.sleep(0.01)
-    return sleepers
+    with ExitStack() as stack:
+        for role in ("client", "router", "server"):
+            name = f"tb-{mark}-{role}"
+            subprocess.run(["ip", "netns", "add", name], check=True)
+            sleeper = subprocess.Popen(["ip", "netns", "exec", name, "sleep", "600"], start_new_session=True)
+            stack.callback(sleeper.wait, timeout=5)
+            while Path(f"/proc/{sleeper.pid}/comm").read_text().strip() != "sleep":
+                time.sleep(0.01)
+        try:
+            yield
+        finally:
+            finished = subprocess.run([TUNNELBENCH, *clean], capture_output=True, text=True, check=False)
+            assert finished.returncode == 0, f"{finished.stderr}; {where}"
 
 
 @pytest.mark.usefixtures("_load", "_signals_are_heard")
@@ -111,17 +120,12 @@ def test_a_signal_at_any_moment_ends_each_verb_and_leaves_nothing(tmp_path: Path
         number = chance.choice(list(STATUSES))
         life_s = chance.uniform(0.0, whole_s[verb])
         where = f"seed {seed}, signal {count}: {verb}, {number.name} after {life_s:.3f} s"
-        sleepers = leave_a_run() if verb == "clean" else []
-        started_s = time.monotonic()
-        end = ending(words[verb], number, life_s, whole_s[verb], where)
+        with left_run(words["clean"], where) if verb == "clean" else nullcontext():
+            started_s = time.monotonic()
+            end = ending(words[verb], number, life_s, whole_s[verb], where)
         counts[f"{verb}: {end}"] += 1
         if end == NO_SIGNAL:  # the machine is less busy than it was: later signals come earlier
             whole_s[verb] = time.monotonic() - started_s
-        if verb == "clean":
-            finished = subprocess.run([TUNNELBENCH, *words[verb]], capture_output=True, text=True, check=False)
-            assert finished.returncode == 0, f"{finished.stderr}; {where}"
-        for sleeper in sleepers:
-            sleeper.wait(timeout=5)
         deadline = time.monotonic() + END_LIMIT_S
         while changed := left() ^ before:
             assert time.monotonic() < deadline, f"{changed}; {where}"

@@ -78,12 +78,19 @@ def test_a_test_that_fails_on_a_quiet_machine_has_failed(project: pytest.Pyteste
     assert len(list(project.path.glob("made-*"))) == 1
 
 
-def test_a_test_that_fails_twice_has_failed(project: pytest.Pytester) -> None:
+def test_a_test_that_fails_twice_has_failed_and_shows_both_failures(project: pytest.Pytester) -> None:
     make_conftest(project, "the hypervisor took 40% of the CPU time")
-    project.makepyfile(FAILS_ONCE.replace("shared == 1", "False"))
+    project.makepyfile(FAILS_ONCE.replace("shared == 1", "shared == 5"))
     result = project.runpytest_subprocess()
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*second tries, because the machine was not quiet: 1*"])
+    result.stdout.fnmatch_lines(
+        [
+            "E       assert 1 == 5",
+            "*First try*",
+            "E       assert 0 == 5",
+            "*second tries, because the machine was not quiet: 1*",
+        ]
+    )
 
 
 def test_a_fixture_that_fails_on_a_disturbed_machine_is_made_once_more(project: pytest.Pytester) -> None:
