@@ -22,7 +22,7 @@ class Source(NamedTuple):
     """The text of a file and its names."""
 
     name: str
-    """Name of the plan or testbed: the file name without its ending."""
+    """Name of the plan or testbed. A user's file never has the name of a shipped one."""
     file: str
     """File as the user named it."""
     text: str
@@ -54,7 +54,8 @@ def read_path(path: str) -> Source:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise FileErrors([whole_file_error(path, f"cannot be read: {reason.lower()}")]) from error
-    return Source(Path(path).name.removesuffix(".toml"), path, _decode(data, path))
+    name = Path(path).name
+    return Source(name if name.endswith(".toml") else f"./{name}", path, _decode(data, path))
 
 
 def _read_reference(reference: str, kind: str) -> Source:

@@ -97,7 +97,7 @@ def test_a_file_is_a_plan_or_a_testbed_by_what_it_holds(type_in: CommandLine, tm
     plan, testbed = tmp_path / "p.toml", tmp_path / "t.toml"
     plan.write_bytes(b'\xef\xbb\xbftitle = "Mine"\n[[tunnel]]\nkind = "vxlan"\n')
     testbed.write_text('kind = "netns"\nrouter_cpu = 99\n[link]\nrate_in_mbps = 8\ndelay_ms = 5\n')
-    assert type_in("show", plan).stdout.startswith("p: Mine\n")
+    assert type_in("show", plan).stdout.startswith("p.toml: Mine\n")
     text = type_in("show", f"testbed:{testbed}", columns=120).stdout
     assert "Link          any rate out, 8 Mbit/s in, 5 ms on each cable; MTU 1500 bytes\n" in text
     assert "CPUs here     router_cpu = 99 is not a CPU" in text

@@ -36,12 +36,18 @@ def load(tmp_path: Path, schemas: Schemas, known_kinds: Mapping[str, str]) -> Lo
 def test_a_plan_of_one_tunnel_has_the_baseline_and_all_defaults(load: Load) -> None:
     plan = load('[[tunnel]]\nkind = "vxlan"\n').plan
     assert plan == Plan(
-        name="mine",
+        name="mine.toml",
         title="",
         tunnels=(TunnelSpec("none", "none", {}), TunnelSpec("vxlan", "vxlan", {})),
         tcp=TcpTraffic(),
         rounds=3,
     )
+
+
+@pytest.mark.parametrize("file", ["quick", "quick.toml"])
+def test_a_file_has_never_the_name_of_a_shipped_plan(tmp_path: Path, schemas: Schemas, file: str) -> None:
+    (tmp_path / file).write_text('[[tunnel]]\nkind = "vxlan"\n')
+    assert read_plan(f"{tmp_path}/{file}", schemas).plan.name not in shipped_plans()
 
 
 def test_every_key_of_a_plan_is_taken(load: Load) -> None:

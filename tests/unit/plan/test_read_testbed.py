@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tunnelbench.testbed import KINDS, refused_in_plans
 def test_a_testbed_of_a_kind_alone_has_all_defaults(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('kind = "netns"\n')
-    assert read_testbed(str(path), KINDS).testbed == TestbedSpec("mine", "netns")
+    assert read_testbed(str(path), KINDS).testbed == TestbedSpec("mine.toml", "netns")
 
 
 def test_every_key_of_a_testbed_is_taken(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_every_key_of_a_testbed_is_taken(tmp_path: Path) -> None:
     )
     loaded = read_testbed(str(path), KINDS)
     link = Link(rate_out_mbps=0.1, rate_in_mbps=100.0, delay_ms=2.5, mtu_bytes=9000)
-    assert loaded.testbed == TestbedSpec("mine", "netns", "all keys", link, router_cpu=0, quiet_wait_s=0)
+    assert loaded.testbed == TestbedSpec("mine.toml", "netns", "all keys", link, router_cpu=0, quiet_wait_s=0)
     assert loaded.text == path.read_text()
 
 
@@ -54,7 +55,7 @@ def test_overrides_are_in_the_testbed_and_in_its_text(tmp_path: Path) -> None:
     assert loaded.testbed.router_cpu == 0
     path = tmp_path / "netns.toml"
     path.write_text(loaded.text)
-    assert read_testbed(str(path), KINDS).testbed == loaded.testbed
+    assert read_testbed(str(path), KINDS).testbed == replace(loaded.testbed, name="netns.toml")
 
 
 def test_a_fault_of_a_flag_names_the_flag() -> None:
