@@ -25,7 +25,7 @@ DOUBT_MARK = "?"
 """Last character of a doubtful figure. In a terminal it stands in the gap after the column."""
 MOST_TUNNELS = 60
 """Largest number of rows of a table in a terminal."""
-MOST_CIPHERS = 6
+MOST_CIPHERS = 12
 """Largest number of algorithms on the first screen."""
 
 
@@ -155,7 +155,7 @@ def _table(
 
 
 def screen_tables(document: Document) -> list[ScreenTable]:
-    """Return the tables of a run's first screen."""
+    """Return the tables of a run's first screen; that of the ciphers only if it is the only one."""
     answer = document.answer
     is_cost_run = any(isinstance(model, CostModel) and model.left_out for model in document.models)
     found = [
@@ -163,9 +163,9 @@ def screen_tables(document: Document) -> list[ScreenTable]:
         udp_table(answer.udp, answer.recommended),
         soak_table([report.summary for report in document.soaks]),
         cost_table([model for model in document.models if isinstance(model, CostModel)] if is_cost_run else []),
-        cipher_table(document.speeds),
     ]
-    return [table for table in found if table]
+    tables = [table for table in found if table]
+    return tables or [table for table in [cipher_table(document.speeds)] if table]
 
 
 def _group(is_encrypted: bool | None) -> str:
