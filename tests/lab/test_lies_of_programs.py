@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.lab.bench import NO_TUNNEL, SHORT_TRIALS, TUNNELBENCH, check, pids_in
+from tests.lab import scrambler
+from tests.lab.bench import NO_TUNNEL, SHORT_TRIALS, TUNNELBENCH, check, pids_in, void_checks
 from tests.lab.lies import MidTrial, script, trial
 from tests.watcher import Watcher
 
@@ -42,6 +43,15 @@ def test_a_sending_program_that_offers_too_little_is_found(bed: NetnsTestbed, mo
     monkeypatch.setattr(iperf3, "client_command", lambda *words: [*usual(*words), "--bitrate", "50M"])
     found = check(trial(bed, Watcher()), "sender")
     assert (found.verdict, "application-limited" in found.reason) == (Verdict.DOUBTFUL, True), found
+
+
+def test_an_iperf3_that_makes_another_test_is_found(bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = iperf3.client_command
+    monkeypatch.setattr(iperf3, "client_command", lambda *words: [*usual(*words), "--parallel", "2", "--length", "8K"])
+    found = check(trial(bed, Watcher()), "iperf3-settings")
+    assert found.verdict is Verdict.VOID, found
+    assert "num_streams 2 on the client (planned: 1)" in found.reason
+    assert "blksize 8192 on the server (planned: 131072)" in found.reason
 
 
 def test_a_clock_that_is_set_and_set_back_makes_a_trial_void(
@@ -137,6 +147,24 @@ def test_an_iperf3_that_reports_wrong_figures_is_found(
     monkeypatch.setattr(iperf3, "parse", parse)
     found = check(trial(bed, Watcher()), "iperf3-figures")
     assert (found.verdict, words in found.reason) == (Verdict.DOUBTFUL, True), found
+
+
+def test_a_tunnel_that_stops_to_encrypt_after_its_proof_is_found(
+    bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its packets keep their lengths, so that no counter shows the change."""
+    tunnel = scrambler.use(monkeypatch)
+    record = trial(bed, MidTrial(actions=[scrambler.Scrambler.stop_hiding]), tunnel, duration_s=3)
+    found = check(record, "proof-after")
+    assert (found.verdict, "a known pattern was readable" in found.reason) == (Verdict.VOID, True), found
+    assert void_checks(record) - {"foreign-load"} == {"proof-after"}
+
+
+def test_a_tunnel_that_encrypts_to_the_end_passes_its_proof_again(
+    bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = trial(bed, Watcher(), scrambler.use(monkeypatch))
+    assert check(record, "proof-after").verdict is Verdict.OK, record.checks
 
 
 def test_counters_that_are_reset_in_mid_trial_make_it_void(bed: NetnsTestbed) -> None:

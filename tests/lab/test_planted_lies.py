@@ -39,6 +39,8 @@ NEW_CHECKS = (
     "rekeys",
     "restart",
     "clock",
+    "proof-after",
+    "iperf3-settings",
 )
 OFF_S = 0.3
 """Time for which the router does not forward [s]."""

@@ -28,6 +28,7 @@ START_LIMIT_S = 20.0
 """Time limit for the start of tcpdump [s]; 5 s were too few in an emulated guest on a busy machine."""
 
 WRITE_PAUSE_S = 0.2
+POLL_S = 0.02
 WRITE_LIMIT_S = 5.0
 
 MOST_PACKETS = 2000
@@ -53,11 +54,16 @@ class Capture:
     """The result of `capture_ip`: its packets are known when the `with` block has ended."""
 
     packets: list[Packet] = field(default_factory=list)
+    fewest: int = 0
+    """Number of packets that the block has caused, where it is known; 0: unknown."""
 
 
 @contextmanager
 def capture_ip(host: Host, device: str) -> Iterator[Capture]:
-    """Capture IPv4 and IPv6 packets on a device while the block runs."""
+    """Capture IPv4 and IPv6 packets on a device while the block runs.
+
+    The block may set `Capture.fewest`: the capture then ends as soon as it has that many packets.
+    """
     capture = Capture()
     path = host.folder / "capture.pcap"
     # fmt: off
@@ -69,7 +75,7 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
         if not daemon.wait_for("listening on", timeout_s=START_LIMIT_S):
             raise TrialFailed(f"tcpdump does not start on the {host.name}: {daemon.last_line()}")
         yield capture
-        _await_writing(host, path)
+        _await_writing(host, path, capture.fewest)
         daemon.interrupt()
         daemon.wait(2)
         capture.packets = list(read_pcap(host.fetch(path)))
@@ -78,8 +84,16 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
         host.remove(path)
 
 
-def _await_writing(host: Host, path: Path) -> None:
-    """Wait until the capture file has stopped growing; on a slow machine tcpdump writes packets late."""
+def _await_writing(host: Host, path: Path, fewest: int) -> None:
+    """Wait until the capture file has `fewest` packets, if that is known, or has stopped growing.
+
+    On a slow machine tcpdump writes packets late.
+    """
+    deadline = time.monotonic() + WRITE_PAUSE_S
+    while fewest and time.monotonic() < deadline:
+        if len(list(read_pcap(host.fetch(path)))) >= fewest:
+            return
+        time.sleep(POLL_S)
     deadline = time.monotonic() + WRITE_LIMIT_S
     size, found = -1, len(host.fetch(path))
     while found != size and time.monotonic() < deadline:

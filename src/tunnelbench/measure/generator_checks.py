@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tunnelbench.measure.checks import CONTROL_PACKETS
 from tunnelbench.model.result import Check, TcpMeasurement, Verdict
+from tunnelbench.model.text import printable
 
+ALWAYS_REPORTED = frozenset({"protocol", "num_streams", "duration", "reverse", "connections"})
+"""Settings that every version of iperf3 reports at both ends."""
 SHORTEST_TEST_SHARE = 0.95
 """Smallest share of the planned duration that iperf3 may report as the duration of its test."""
 LEAST_RECEIVED_SHARE = 0.95
@@ -34,3 +40,20 @@ def iperf3_figures(tcp: TcpMeasurement, planned_s: float) -> Check:
     if wrong:
         reason += ": " + ", and ".join(wrong)
     return Check("iperf3-figures", Verdict.DOUBTFUL if wrong else Verdict.OK, reason, rule=16)
+
+
+def iperf3_settings(planned: Mapping[str, Any], reported: Mapping[str, Mapping[str, Any]]) -> Check:
+    """Check that both ends of iperf3 made the test that the plan asks for. `reported` is by the name of the end.
+
+    An end reports only some of the settings: a server knows no MSS of its own, and old versions report fewer.
+    """
+    wrong = [
+        f"{name} {found.get(name, 'unknown')!s:.40} on the {end} (planned: {value})"
+        for end, found in reported.items()
+        for name, value in planned.items()
+        if (name in ALWAYS_REPORTED or name in found) and found.get(name) != value
+    ]
+    if wrong:
+        reason = f"iperf3 made another test than the plan asks for: {printable(', '.join(wrong))}"
+        return Check("iperf3-settings", Verdict.VOID, reason, rule=16)
+    return Check("iperf3-settings", Verdict.OK, "both ends of iperf3 report the settings of the plan", rule=16)

@@ -18,6 +18,8 @@ from tunnelbench.measure.live_tunnel import LiveTunnel, tunnel_ends
 from tunnelbench.measure.meter import Meter, TrialFindings
 from tunnelbench.measure.proof import daemon_logs, prove, prove_reach, versions_of
 from tunnelbench.measure.radio import RadioWatch
+from tunnelbench.measure.repeated_proof import NAME as PROOF_AFTER
+from tunnelbench.measure.repeated_proof import prove_again
 from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.measure.soak import JudgeSoak, SoakMeter
 from tunnelbench.measure.tcp_trial import TcpMeter
@@ -180,16 +182,22 @@ class PlanRunner:
             proof = replace(proof, versions={**proof.versions, **self._generators_of(waiting)})
             while waiting:
                 spec = waiting[0]
-                record = self._record(spec, partial(self.meters[spec.test].measure, spec, live), proof)
+                record = self._record(spec, partial(self._measure_and_prove, spec, live), proof)
                 self._losses = 0
                 self.remember(record)
                 waiting.pop(0)
                 yield record
                 self._stop_for_debugging(record)
                 # The state of the tunnel is unknown after a failure, and a soak may have brought it up again.
-                needs_new = record.outcome is Outcome.VOID or spec.test is Test.SOAK
+                needs_new = record.outcome is Outcome.VOID or spec.test is Test.SOAK or not _is_proven_after(record)
                 if needs_new or tunnel.has_died or self.breaker.why_over(tunnel_spec.name):
                     return
+
+    def _measure_and_prove(self, spec: TrialSpec, live: LiveTunnel) -> TrialFindings:
+        """Measure a trial, and repeat the proof of its tunnel after it. A soak may have brought up another tunnel."""
+        found = self.meters[spec.test].measure(spec, live)
+        check = prove_again(self.testbed, live.tunnel, is_soak=spec.test is Test.SOAK)
+        return replace(found, checks=(*found.checks, check))
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
         """Run one trial and return its record, void where it fails; wait for quiet first after background load.
@@ -295,6 +303,11 @@ class ProofFailed(TunnelRefused):
     def __init__(self, proof: TunnelProof) -> None:
         super().__init__("; ".join(reasons_of_void(proof.checks)))
         self.proof = proof
+
+
+def _is_proven_after(record: TrialRecord) -> bool:
+    """Return False if the proof that follows a trial failed, or could not be repeated."""
+    return all(check.verdict is Verdict.OK for check in record.checks if check.name == PROOF_AFTER)
 
 
 def _why_not_begun(error: Exception) -> tuple[Check, ...]:

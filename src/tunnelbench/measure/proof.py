@@ -152,9 +152,16 @@ class Evidence:
 
 
 def gather(
-    testbed: Testbed, payloads_bytes: Sequence[int] = PATTERN_PAYLOADS_BYTES, pings: int = PINGS_PER_SIZE
+    testbed: Testbed,
+    payloads_bytes: Sequence[int] = PATTERN_PAYLOADS_BYTES,
+    pings: int = PINGS_PER_SIZE,
+    *,
+    packets_per_ping: int = 0,
 ) -> Evidence:
-    """Ping `pings` times with each payload size [bytes] through the tunnel; return the captured packets."""
+    """Ping `pings` times with each payload size [bytes] through the tunnel; return the captured packets.
+
+    With `packets_per_ping`, the number of packets that each answered ping makes, the capture ends without a pause.
+    """
     pattern = os.urandom(16)
     answered = 0
     with capture_ip(*testbed.tunnel_cable) as capture:
@@ -162,6 +169,7 @@ def gather(
             argv = ping.command(testbed.addresses.target, count=pings, interval_s=0.02, payload_bytes=size)
             argv[1:1] = ["-p", pattern.hex()]
             answered += ping.parse(testbed.client.run(argv, check=False).stdout).answered
+        capture.fewest = answered * packets_per_ping
     inner = tuple(size + ICMP_HEADER_BYTES + 20 for size in payloads_bytes)
     return Evidence(tuple(capture.packets), pattern, answered, inner)
 

@@ -13,7 +13,7 @@ from typing import Any
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.measure.checks import TrialContext, check_trial
-from tunnelbench.measure.generator_checks import iperf3_figures
+from tunnelbench.measure.generator_checks import iperf3_figures, iperf3_settings
 from tunnelbench.measure.meter import Judged, Offered, TrafficMeter
 from tunnelbench.measure.trial_monitor import OnSecond, TrafficPath, TrialMonitor, keeping_output
 from tunnelbench.model.counters import PathCounters, Window
@@ -136,7 +136,9 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
             sender=offered.sender,
         )
         checks = check_trial(spec, tcp, context, self._testers_bps.get((spec.payload_bytes, spec.direction)))
-        return tcp, (*checks, iperf3_figures(tcp, self.traffic.duration_s))
+        planned = iperf3.planned_settings(self.traffic, spec.payload_bytes, spec.direction, spec.load)
+        settings = iperf3_settings(planned, offered.result.settings)
+        return tcp, (*checks, iperf3_figures(tcp, self.traffic.duration_s), settings)
 
 
 def require_data(result: iperf3.Iperf3Result) -> None:

@@ -307,8 +307,8 @@ def _placed(
 BLOCK_OVERHEAD_S = 2.0
 """Approximate time to bring a tunnel up, prove it and warm it up [s]."""
 
-TRIAL_OVERHEAD_S = 0.1
-"""Approximate time of iperf3 in addition to its test [s]."""
+TRIAL_OVERHEAD_S = 0.3
+"""Approximate time of iperf3 in addition to its test, and of the proof that is repeated after it [s]."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ from tunnelbench.model.result import Interval
 
 PORT = 5201
 
+BLOCK_BYTES = 131_072
+"""Data that iperf3 hands to the kernel at a time [bytes]; it is iperf3's default for TCP."""
+
 
 def server_command(address: str, interval_s: float) -> list[str]:
     """Return the command of a server for one test; the server does not get the interval from its client."""
@@ -35,13 +38,39 @@ def client_command(
 
     `load` is the rate of all streams together [Mbit/s]; empty: as fast as TCP can.
     """
-    paced = ["--bitrate", f"{float(load) * 1e6 / traffic.streams:.0f}"] if load else []
+    paced = ["--bitrate", str(_stream_bps(traffic, load))] if load else []
     # fmt: off
     return ["iperf3", "--client", address, "--port", str(PORT), "--json",
             "--time", str(traffic.duration_s), "--interval", f"{traffic.interval_s:g}",
-            "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--parallel", str(traffic.streams),
+            "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--length", str(BLOCK_BYTES),
+            "--parallel", str(traffic.streams),
             "--congestion", traffic.congestion_control, *paced, *(["--reverse"] if direction is Direction.IN else [])]
     # fmt: on
+
+
+def planned_settings(traffic: TcpTraffic, payload_bytes: int, direction: Direction, load: str = "") -> dict[str, Any]:
+    """Return the settings with which both ends must report the test of `client_command`, by iperf3's names."""
+    return {
+        "protocol": "TCP",
+        "num_streams": traffic.streams,
+        "duration": traffic.duration_s,
+        "reverse": int(direction is Direction.IN),
+        "bidir": 0,
+        "blksize": BLOCK_BYTES,
+        "omit": 0,
+        "bytes": 0,
+        "blocks": 0,
+        "target_bitrate": _stream_bps(traffic, load) if load else 0,
+        "tcp_mss": payload_bytes + TCP_TIMESTAMPS_BYTES,
+        "sender_tcp_congestion": traffic.congestion_control,
+        "receiver_tcp_congestion": traffic.congestion_control,
+        "connections": traffic.streams,
+    }
+
+
+def _stream_bps(traffic: TcpTraffic, load: str) -> int:
+    """Return the rate of each stream [bit/s]."""
+    return round(float(load) * 1e6 / traffic.streams)
 
 
 @dataclass(frozen=True)
@@ -55,7 +84,8 @@ class Iperf3Result:
     retransmits: int | None
     intervals: tuple[Interval, ...]
     """Readings of the receiver, each with the retransmits of the sender's reading of the same number."""
-    congestion_control: str
+    settings: Mapping[str, Mapping[str, Any]]
+    """Settings of the test as each end reports them, by `client` and `server` and by iperf3's names."""
 
 
 LONGEST_S = 1e7
@@ -86,7 +116,7 @@ def parse(client_json: str, server_json: str, direction: Direction) -> Iperf3Res
                 _interval(entry["sum"], sent_again[number] if number < len(sent_again) else None)
                 for number, entry in enumerate(receiver["intervals"])
             ),
-            congestion_control=str(client["end"].get("sender_tcp_congestion", "")),
+            settings={"client": _settings(client), "server": _settings(server)},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TrialFailed(f"iperf3's JSON is not as expected: {error!r:.200}") from None
@@ -111,6 +141,14 @@ def for_store(text: str) -> str:
 def without_host_name(text: str) -> str:
     """Return the output without the machine's name in `system_info`, because users pass results on."""
     return re.sub(r'("system_info":\s*"[^"\s]+ )\S+', r"\1-", text)
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that one end reports, without those that its version does not have."""
+    start, end = document["start"], document["end"]
+    found = {**start["test_start"], "connections": len(start["connected"])}
+    parts = (("tcp_mss", start), ("sender_tcp_congestion", end), ("receiver_tcp_congestion", end))
+    return found | {name: part[name] for name, part in parts if name in part}
 
 
 def _load(end: str, text: str) -> Mapping[str, Any]:

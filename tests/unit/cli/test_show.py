@@ -70,10 +70,10 @@ def test_a_plan_has_its_trials_in_order_with_the_time_that_they_take(type_in: Co
     shown = json.loads(type_in("show", "quick", "--json").stdout)
     trials = shown["trials"]
     assert [trial["sequence"] for trial in trials] == list(range(-3, 97))
-    assert [trial["expected_start_s"] for trial in trials[:6]] == [0, 2.1, 4.2, 6.3, 10.4, 12.5]
-    assert trials[-1]["expected_start_s"] + 2.1 == pytest.approx(shown["expected_duration_s"])
+    assert [trial["expected_start_s"] for trial in trials[:6]] == pytest.approx([0, 2.3, 4.6, 6.9, 11.2, 13.5])
+    assert trials[-1]["expected_start_s"] + 2.3 == pytest.approx(shown["expected_duration_s"])
     text = type_in("show", "quick").stdout
-    assert "Takes    about 4 min\n" in text
+    assert "Takes    about 5 min\n" in text
     assert "    1    0:00:10      1  1448 down  no tunnel\n" in text
 
 
@@ -81,7 +81,7 @@ def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:
     tunnels = (TunnelSpec("none", "none"), TunnelSpec("vxlan", "a"), TunnelSpec("vxlan", "b"))
     plan = Plan("p", "", tunnels, TcpTraffic(payload_bytes=(76,), duration_s=7), rounds=2)
     *_, (start_s, _) = plan_details.starts(plan)
-    assert start_s + 7.1 == pytest.approx(plan.expected_duration_s())
+    assert start_s + 7.3 == pytest.approx(plan.expected_duration_s())
     assert plan.expected_duration_s() > 6 * BLOCK_OVERHEAD_S
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from tests.output.samples import sample
 from tests.unit.builders import make_tcp
 
 from tunnelbench.measure.checks import CONTROL_PACKETS
-from tunnelbench.measure.generator_checks import iperf3_figures
-from tunnelbench.model.result import Verdict
+from tunnelbench.measure.generator_checks import iperf3_figures, iperf3_settings
+from tunnelbench.model.plan import Direction, TcpTraffic
+from tunnelbench.model.result import Check, Verdict
+from tunnelbench.traffic.iperf3 import parse, planned_settings
 
 OK, DOUBTFUL = Verdict.OK, Verdict.DOUBTFUL
 CLEAN = replace(make_tcp(), bracket_s=10.2)
@@ -49,3 +54,62 @@ def test_segments_that_were_sent_again_are_not_expected_twice() -> None:
 def test_without_a_segment_size_only_the_time_is_checked(mss_bytes: int | None) -> None:
     check = iperf3_figures(replace(CLEAN, mss_bytes=mss_bytes), 10)
     assert (check.verdict, check.reason) == (OK, f"{SAID}, and started and ended within 10.20 s")
+
+
+def settings_of(direction: Direction, changes: dict[str, Any], end: str = "client", load: str = "") -> Check:
+    """Check real output of a test of two seconds, of which one end reports other settings."""
+    outputs = {name: json.loads(sample(f"iperf3-3.12/{direction}-{name}.json")) for name in ("client", "server")}
+    for name, value in changes.items():
+        for part in ("start", "end"):
+            if name in outputs[end][part]:
+                outputs[end][part][name] = value
+        outputs[end]["start"]["test_start"][name] = value
+    result = parse(json.dumps(outputs["client"]), json.dumps(outputs["server"]), direction)
+    traffic = TcpTraffic(duration_s=2, interval_s=0.5)
+    return iperf3_settings(planned_settings(traffic, 1448, direction, load), result.settings)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_test_with_the_settings_of_the_plan_is_as_planned(direction: Direction) -> None:
+    check = settings_of(direction, {})
+    assert (check.name, check.verdict, check.rule) == ("iperf3-settings", OK, 16), check.reason
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("protocol", "UDP"),
+        ("num_streams", 2),
+        ("duration", 1),
+        ("reverse", 1),
+        ("bidir", 1),
+        ("blksize", 8192),
+        ("omit", 1),
+        ("bytes", 1_000_000),
+        ("target_bitrate", 50_000_000),
+        ("tcp_mss", 1400),
+        ("connected", []),
+    ],
+)
+def test_another_test_than_the_planned_one_is_void(end: str, name: str, value: object) -> None:
+    check = settings_of(Direction.OUT, {name: value}, end)
+    assert check.verdict is Verdict.VOID, check.reason
+    assert f"on the {end} (planned: " in check.reason
+
+
+def test_another_congestion_control_is_void() -> None:
+    for end, name in (("client", "sender"), ("server", "receiver")):
+        check = settings_of(Direction.OUT, {f"{name}_tcp_congestion": "reno"}, end)
+        assert check.reason.endswith(f"{name}_tcp_congestion reno on the {end} (planned: cubic)")
+
+
+def test_a_pace_that_the_plan_asks_for_must_be_reported() -> None:
+    assert settings_of(Direction.OUT, {}, load="50").verdict is Verdict.VOID
+
+
+def test_a_setting_that_every_version_reports_must_be_there() -> None:
+    planned = planned_settings(TcpTraffic(), 1448, Direction.OUT)
+    assert "num_streams unknown on the server (planned: 1)" in iperf3_settings(planned, {"server": {}}).reason
+    old = {name: planned[name] for name in ("protocol", "num_streams", "duration", "reverse", "connections")}
+    assert iperf3_settings(planned, {"server": old}).verdict is OK

@@ -42,9 +42,14 @@ class FakeLiveTunnel:
 def _without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_runner, "LiveTunnel", FakeLiveTunnel)
     monkeypatch.setattr(plan_runner, "prove", lambda *_: make_proof())
+    monkeypatch.setattr(plan_runner, "prove_again", lambda *_, **__: proof_after(Verdict.OK))
     for name in ("install_outer_counters", "prove_reach"):
         monkeypatch.setattr(plan_runner, name, lambda *_: None)
     monkeypatch.setattr(plan_runner, "wait_for_quiet", lambda *_: 0.0)
+
+
+def proof_after(verdict: Verdict) -> Check:
+    return Check("proof-after", verdict, "the known pattern was readable", rule=3)
 
 
 def by_an_error(*_: object) -> TrialFindings:
@@ -97,6 +102,23 @@ def test_a_void_trial_keeps_the_logs_of_the_daemons_without_keys(trial: Any, out
         assert record.outcome is outcome
         assert record.verdict is Verdict.VOID
         assert record.raw == {"ping": "1 packet", "router.0001-openvpn.log": "peer key [key]\n"}
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DOUBTFUL, Verdict.VOID])
+def test_a_tunnel_that_fails_its_proof_after_a_trial_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch, verdict: Verdict
+) -> None:
+    made: list[object] = []
+
+    class CountedTunnel(FakeLiveTunnel):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            made.append(self)
+
+    monkeypatch.setattr(plan_runner, "LiveTunnel", CountedTunnel)
+    monkeypatch.setattr(plan_runner, "prove_again", lambda *_, **__: proof_after(verdict))
+    assert [record.verdict for record in measure(doubtful, [])] == [verdict] * 2
+    assert len(made) == 2
 
 
 def test_a_valid_trial_keeps_no_logs_of_the_daemons() -> None:

@@ -76,7 +76,7 @@ def test_any_list_can_be_read(sockets: str) -> None:
 
 
 def test_a_test_that_transferred_nothing_fails_with_its_bytes() -> None:
-    empty = Iperf3Result(2.0, 0, 131_072, 4, (), "cubic")
+    empty = Iperf3Result(2.0, 0, 131_072, 4, (), {})
     with pytest.raises(TrialFailed, match=r"iperf3 received 0 bytes in 2\.0 s: .* \(MTU\)"):
         require_data(empty)
     require_data(replace(empty, bytes_received=1))
