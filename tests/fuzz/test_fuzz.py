@@ -27,7 +27,7 @@ CONVERSIONS = {"float", "int", "count", "number", "whole", "json_of", "loads", "
 OWN_TEXT = {
     "guest/kernel.py", "guest/machine.py", "host/browser.py", "host/cgroup.py", "host/facts.py",
     "host/namespace.py", "host/preflight.py", "host/trust.py", "testbed/netns.py",
-    "measure/search.py", "measure/soak.py", "measure/udp_trial.py", "measure/plan_runner.py", "qemu/cpu_quota.py",
+    "measure/search.py", "measure/soak.py", "measure/udp_trial.py", "measure/plan_runner.py", "qemu/fixed_speed.py",
     "qemu/image.py", "qemu/machine.py", "qemu/packages.py", "qemu/processes.py", "testbed/undo_journal.py",
     "tunnel/openvpn_options.py", "tunnel/requirements.py",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Features that this machine's kernel may lack, tested in a guest: simulated radios, control groups of version 2.
+"""Features that this machine's kernel may lack, tested in a guest: simulated radios.
 
 `make test` leaves it out, because an emulated guest takes a minute or more. `make test-debian-kernel` runs it, and
 proves all tunnels of test_guest.py.
@@ -56,10 +56,3 @@ def test_a_wireless_lan_is_recorded_without_names_and_the_card_comes_back(seen: 
         assert "02:00:00" not in end["text"]
     assert seen["of_a_cable"] == []
     assert seen["is_back"]
-
-
-def test_a_control_group_of_version_2_holds_a_process_to_its_share(seen: Mapping[str, Any]) -> None:
-    assert seen["quota"] == {"cpu.max": "2500 10000"}
-    assert seen["shares"]["free"] > 0.5
-    assert 0.05 < seen["shares"]["held"] < 0.35  # of a quarter; both are the guest's own time
-    assert seen["left_groups"] == []

@@ -1,5 +1,4 @@
-"""Run inside a guest: two simulated radios (mac80211_hwsim), an access point and a client whose card is moved; and a
-process whose CPU share is limited by a control group of version 2.
+"""Run inside a guest: two simulated radios (mac80211_hwsim), an access point and a client whose card is moved.
 
     python debian_kernel_guest.py MODULES_ROOT
 
@@ -20,7 +19,6 @@ from typing import Any
 from tunnelbench.host.host import LocalHost
 from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.radio import antennas
-from tunnelbench.qemu.cpu_quota import cpu_share, left_groups
 from tunnelbench.testbed.discovery import CableEnd
 from tunnelbench.testbed.nic import move
 from tunnelbench.testbed.undo_journal import UndoJournal
@@ -45,7 +43,6 @@ network={
 """
 
 LIMIT_S = 60.0
-WINDOW_S = 3.0
 FOLDER = Path("/run/tbt-radio")
 
 
@@ -87,39 +84,9 @@ def radios() -> dict[str, Any]:
     return {"pinged": pinged, "looks": looks, "of_a_cable": list(of_a_cable), "is_back": is_back}
 
 
-def shares() -> dict[str, Any]:
-    """Return the CPU share of a process that only computes, without a limit and with a limit of 25 %."""
-    place = FOLDER / "cgroup2"
-    place.mkdir()
-    run("mount", "-t", "cgroup2", "none", str(place))
-    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
-        try:
-            free = _share(busy.pid)
-            with cpu_share("test00-router", 25, busy.pid):
-                (group,) = left_groups("test00")
-                quota = {name: (group / name).read_text().strip() for name in ("cpu.max",)}
-                held = _share(busy.pid)
-                busy.kill()  # as QEMU ends before its group is removed
-        finally:
-            busy.kill()
-    left = [str(group) for group in left_groups("test00")]
-    return {"shares": {"free": free, "held": held}, "quota": quota, "left_groups": left}
-
-
-def _share(pid: int) -> float:
-    """Return the share of one CPU that a process uses, from the kernel's proc_pid_schedstat."""
-
-    def spent_ns() -> int:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
-
-    before_ns, started_ns = spent_ns(), time.monotonic_ns()
-    time.sleep(WINDOW_S)
-    return (spent_ns() - before_ns) / (time.monotonic_ns() - started_ns)
-
-
 if __name__ == "__main__":
     try:
-        facts = radios() | shares()
+        facts = radios()
     except Exception:  # noqa: BLE001 # nobody reads what is printed here
         facts = {"bug": traceback.format_exc()}
     print(json.dumps({"what": "hello", **facts}), flush=True)

@@ -33,7 +33,6 @@ from tunnelbench.model.errors import CannotHere, UserError
 from tunnelbench.model.result import RUNNING
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.plan import read_testbed
-from tunnelbench.qemu.cpu_quota import left_groups, remove_group
 from tunnelbench.qemu.machine import left_machines
 from tunnelbench.store import Store, default_path
 from tunnelbench.testbed import KINDS, open_testbed
@@ -147,14 +146,11 @@ def clean_run(run_id: str) -> Iterator[str]:
 
 
 def _end_machines(mark: str) -> Iterator[str]:
-    """End a run's virtual machines, and remove the control groups that limited their CPU time."""
+    """End a run's virtual machines."""
     for what, pids in (("guest", left_guests(mark)), ("virtual router", left_machines(mark))):
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
             yield f"{what}, process {pid}"
-    for group in left_groups(mark):
-        remove_group(group)
-        yield f"control group {group}"
 
 
 def store_of(run_id: str) -> str:

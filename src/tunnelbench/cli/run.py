@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -270,7 +270,7 @@ def carry_out(job: RunJob, store: Store, as_json: bool, *, keep: bool = False) -
         if not missing:
             return
     try:
-        measure(job, store, progress, as_json=as_json, keep=keep)
+        measure(job, store, progress, keep=keep)
     except StoreLost:
         raise
     except BaseException as error:
@@ -280,7 +280,7 @@ def carry_out(job: RunJob, store: Store, as_json: bool, *, keep: bool = False) -
         raise
 
 
-def measure(job: RunJob, store: Store, progress: Progress, *, as_json: bool, keep: bool) -> None:
+def measure(job: RunJob, store: Store, progress: Progress, *, keep: bool) -> None:
     """Prepare the testbed, lock the run, and measure it."""
     folder = RUN_FOLDER / job.run_id
     spec = job.testbed.testbed
@@ -294,8 +294,6 @@ def measure(job: RunJob, store: Store, progress: Progress, *, as_json: bool, kee
             list(clean_run(job.run_id))
     for board in spec.boards:
         find_image(BOARDS[board], virtual_router_packages(), say)
-    if spec.finds_cpu_share:
-        spec = with_share(job, spec, folder, to_stderr=as_json)
     testbed = open_testbed(spec, job.run_id, folder)
     guest = guest_for(spec, job.run_id, folder) if spec.needs_guest else None
     facts = guest.facts if guest else look_at(testbed, folder)
@@ -364,29 +362,6 @@ def end_interrupted(run_id: str, store: Store) -> None:
     with suppress(UserError):  # `clean` marks it later
         if any(run.run_id == run_id and run.status == RUNNING for run in store.runs()):
             store.end_run(run_id, "interrupted", now())
-
-
-def with_share(job: RunJob, spec: TestbedSpec, folder: Path, *, to_stderr: bool) -> TestbedSpec:
-    """Return the testbed with a CPU share at which its virtual router is the limit: the stored share, or a new one."""
-    from tunnelbench.cpu_share import brief, find_share  # noqa: PLC0415 # only virtual routers need it
-
-    if job.stored_facts is not None:
-        return replace(spec, cpu_share_percent=float(job.stored_facts["guest_cpu_share_percent"]))
-
-    def open_at(percent: float) -> Testbed:
-        testbed = open_testbed(replace(spec, cpu_share_percent=percent), job.run_id, folder)
-        look_at(testbed, folder)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return testbed
-
-    say("tunnelbench: searching the CPU share at which the virtual router limits the throughput of every tunnel")
-    try:
-        found = find_share(job.plan.plan, open_at, PlainProgress(brief(job.plan.plan), to_stderr=to_stderr))
-    finally:
-        with undisturbed:
-            shutil.rmtree(folder, ignore_errors=True)
-    say(f"tunnelbench: the virtual router gets {found.percent:g} % of a CPU: {found.reason}")
-    return replace(spec, cpu_share_percent=found.percent)
 
 
 def look_at(testbed: Testbed, folder: Path) -> Mapping[str, Any]:

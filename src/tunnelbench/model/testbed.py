@@ -139,10 +139,8 @@ class TestbedSpec:
     """Board that QEMU emulates as the router; empty: the router is not virtual."""
     far_board: str = ""
     """Board that QEMU emulates as the tunnel's far end; empty: the far end is a namespace of this machine."""
-    cpu_share_percent: float | None = None
-    """Share of one CPU of this machine that a virtual router gets [%]; None: no limit."""
-    finds_cpu_share: bool = False
-    """True if a search before the run finds the largest share at which the router is the limit."""
+    speed_mips: float | None = None
+    """Speed of a virtual router's CPU [million instructions per second]; None: as fast as QEMU emulates it."""
 
     router: RouterSpec | None = None
     """Real router; None: the testbed makes one."""

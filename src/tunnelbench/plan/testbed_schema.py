@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tunnelbench.model.testbed import (
     DEBIAN_KERNEL,
@@ -25,10 +25,7 @@ from tunnelbench.plan.key_positions import KeyPath
 from tunnelbench.plan.messages import not_one_of, quoted, value_text
 from tunnelbench.plan.schema_base import Title, TomlTable, key_paths, one_line
 from tunnelbench.qemu.boards import BOARDS
-
-LEAST_CPU_SHARE_PERCENT = 10
-"""Smallest share: a control group's quota is at least 1 ms (kernel/sched/core.c, min_cfs_quota_period) of our 10 ms."""
-
+from tunnelbench.qemu.fixed_speed import MOST_SHIFT, SPEEDS_MIPS, nearest_speed
 
 RateMbps = Annotated[float, Field(ge=0.1, le=100_000)]
 
@@ -65,13 +62,13 @@ def _device(value: str) -> str:
     return value
 
 
-def _cpu_share(value: Any) -> float | Literal["auto"]:
-    if value == "auto":
-        return "auto"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and LEAST_CPU_SHARE_PERCENT <= value <= 100:
-        return float(value)
-    raise ValueError(f'must be "auto" or a number from {LEAST_CPU_SHARE_PERCENT} to 100, not {value_text(value)}')
+def _speed(value: float) -> float:
+    if value not in SPEEDS_MIPS:
+        raise ValueError(
+            f"must be 1000, or 1000 halved up to {MOST_SHIFT} times, not {value:.10g}; "
+            f"the nearest is {nearest_speed(value):.10g}"
+        )
+    return float(value)
 
 
 def _board(value: str) -> str:
@@ -169,7 +166,7 @@ class TestbedFile(TomlTable):
     link: LinkTable = LinkTable()
     board: BoardName | None = None
     far_board: BoardName | None = None
-    cpu_share_percent: Annotated[float | Literal["auto"], PlainValidator(_cpu_share)] | None = None
+    speed_mips: Annotated[float, AfterValidator(_speed)] | None = None
     router: RouterTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
@@ -186,8 +183,7 @@ class TestbedFile(TomlTable):
             topology=self.topology,
             board=self.board or "",
             far_board=self.far_board or "",
-            cpu_share_percent=None if self.cpu_share_percent == "auto" else self.cpu_share_percent,
-            finds_cpu_share=self.cpu_share_percent == "auto",
+            speed_mips=self.speed_mips,
             router=self.router.spec() if self.router else None,
             client=(self.client or TesterTable()).spec(moves=False),
             server=(self.server or TesterTable()).spec(moves=True),

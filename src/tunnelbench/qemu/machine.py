@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,15 @@ from tunnelbench.host.programs import require_programs
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import cpio
 from tunnelbench.qemu.boards import Board
-from tunnelbench.qemu.cpu_quota import cpu_share
+from tunnelbench.qemu.fixed_speed import Monitor, speed_options
 from tunnelbench.qemu.image import Image
 from tunnelbench.qemu.processes import machine_processes, name_option
 
 MACHINE_BOOT_LIMIT_S = 120.0
 """Time limit from QEMU's start to the start of the SSH server dropbear [s]; about 7 s on a quiet machine."""
+
+BOOT_MILLION_INSTRUCTIONS = 6000.0
+"""Number of instructions for which a machine of fixed speed may boot, divided by 10^6; Malta boots in 2100."""
 
 ALIAS = "tunnelbench-router"
 """Name of the virtual router in its ssh_config."""
@@ -71,36 +74,29 @@ def cable() -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Threads:
-    """CPU times of QEMU's threads, read at one moment on this machine, whose kernel counts nanoseconds."""
+class MachineWork:
+    """The work of a virtual CPU since the start of QEMU, read at one moment."""
 
     clock_s: float
-    spent_s: Mapping[str, float]
-    """Time on a CPU by the thread's name and number [s]; `CPU 0/TCG` runs instructions, the others run devices."""
-
-    def __sub__(self, before: Threads) -> Threads:
-        return Threads(
-            self.clock_s - before.clock_s,
-            {name: spent_s - before.spent_s.get(name, 0.0) for name, spent_s in self.spent_s.items()},
-        )
-
-    @property
-    def total_s(self) -> float:
-        return sum(self.spent_s.values())
+    """Time on this machine's monotonic clock [s]."""
+    busy_s: float
+    """Time for which the virtual CPU was busy [s]."""
+    instructions: int | None = None
+    lag_s: float | None = None
+    """Time by which the machine's clock is behind this machine's [s]. Both are None without a fixed speed."""
 
 
-def read_threads(pid: int) -> Threads:
+def read_threads(pid: int) -> MachineWork:
     """Read the CPU times of a process's threads, from schedstat (Documentation/scheduler/sched-stats.rst).
 
     Threads that only read the disk are left out: they start and end all the time.
     """
-    spent_s = {}
+    spent_ns = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # the thread has just ended
-            name = (task / "comm").read_text().strip()
-            if name != "worker":
-                spent_s[f"{name} {task.name}"] = int((task / "schedstat").read_text().split()[0]) / 1e9
-    return Threads(time.monotonic(), spent_s)
+            if (task / "comm").read_text().strip() != "worker":
+                spent_ns += int((task / "schedstat").read_text().split()[0])
+    return MachineWork(time.monotonic(), spent_ns / 1e9)
 
 
 class VirtualMachine:
@@ -116,22 +112,25 @@ class VirtualMachine:
         role: str = "router",
         nics: Sequence[Nic] = (),
         cpus: Sequence[int] = (),
-        share_percent: float | None = None,
+        speed_mips: float | None = None,
     ) -> None:
         """Start the machine.
 
         `role` is one word in small letters. `cpus` are the CPUs of this machine that it may use; none: all.
-        `share_percent` is its share of one of them after the boot [%]; None: all of it.
+        `speed_mips` is one of SPEEDS_MIPS; None: QEMU emulates as many instructions as it can.
         """
         require_machine_programs(board)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.board = board
-        self.share_percent = share_percent
-        self._name = f"{mark}-{role}"
+        self.speed_mips = speed_mips
+        self._monitor: Monitor | None = None
         port = free_port()
         write_access(folder, port)
         initramfs = write_initramfs(image, folder, nics)
-        argv = Boot(board, image, initramfs, self._name, port, nics).command()
+        argv = Boot(board, image, initramfs, f"{mark}-{role}", port, nics).command()
+        self._monitor_path = folder / "monitor"
+        if speed_mips is not None:
+            argv += speed_options(speed_mips, self._monitor_path)
         if cpus:
             argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
         self._stack = ExitStack()
@@ -139,13 +138,15 @@ class VirtualMachine:
         self._stack.callback(self._daemon.kill)  # it has nothing to save, and may hang on SIGTERM
 
     def wait_until_up(self, limit_s: float = MACHINE_BOOT_LIMIT_S) -> None:
-        """Wait until the SSH server answers, then limit the machine to its share. Raises CannotHere if none answers."""
+        """Wait until the SSH server answers. Raises CannotHere if none answers."""
+        if self.speed_mips is not None:
+            limit_s = max(limit_s, BOOT_MILLION_INSTRUCTIONS / self.speed_mips)
         if not self._daemon.wait_for(READY, limit_s):
             ended = "ended" if not self._daemon.is_running else f"was not up in {limit_s:g} s"
             raise CannotHere(f"the virtual router {self.board.name} {ended}; {self.last_words()}")
-        if self.share_percent is not None:
-            self._stack.enter_context(cpu_share(self._name, self.share_percent, self._daemon.pid))
-            self._stack.callback(self._daemon.kill)  # before its group is removed
+        if self.speed_mips is not None:
+            self._monitor = Monitor(self._monitor_path)
+            self._stack.callback(self._monitor.close)
 
     def stop(self) -> None:
         """Kill the machine; a second call has no effect."""
@@ -155,9 +156,15 @@ class VirtualMachine:
     def is_running(self) -> bool:
         return self._daemon.is_running
 
-    def threads(self) -> Threads:
-        """Read the CPU times of QEMU's threads."""
-        return read_threads(self._daemon.pid)
+    def work(self) -> MachineWork:
+        """Read the work of the virtual CPU: from its number of instructions, or from the CPU times of QEMU's threads.
+
+        Raises OSError if QEMU has ended.
+        """
+        if self._monitor is None or self.speed_mips is None:
+            return read_threads(self._daemon.pid)
+        found = self._monitor.read_count()
+        return MachineWork(found.clock_s, found.instructions / self.speed_mips / 1e6, found.instructions, found.lag_s)
 
     def last_words(self) -> str:
         """Return a phrase with the last line on the machine's console."""

@@ -40,7 +40,7 @@ class QemuTestbed(LeasedTestbed):
             "topology": (ROUTER_SERVER,),
             "board": (),
             "far_board": (),
-            "cpu_share_percent": (),
+            "speed_mips": (),
         },
         required={"board": 'board = "malta"'},
     )
@@ -53,9 +53,8 @@ class QemuTestbed(LeasedTestbed):
         super().__init__(spec, run_id, folder)
         self.board = BOARDS[spec.board]
         router_cpu, tester_cpus, self.notes = share_cpus(sorted(os.sched_getaffinity(0)), spec.router_cpu)
-        if spec.cpu_share_percent is not None:
-            share = f"{spec.cpu_share_percent:g} % of a CPU"
-            self.notes += (f"the virtual router was limited to {share}, which counts as 100 % of its own",)
+        if spec.speed_mips is not None:
+            self.notes += (f"the virtual router executes {spec.speed_mips:g} million instructions per second",)
         self.far: VirtualHost | None = None
         far_cpu = tester_cpus[-1]
         if spec.far_board and len(tester_cpus) > 1:  # the far end gets a CPU of its own
@@ -104,8 +103,8 @@ class QemuTestbed(LeasedTestbed):
             "guest_kernel": image.kernel_version,
             "guest_package": image.packages[0],
         }
-        if self.spec.cpu_share_percent is not None:
-            facts["guest_cpu_share_percent"] = self.spec.cpu_share_percent
+        if self.spec.speed_mips is not None:
+            facts["guest_speed_mips"] = self.spec.speed_mips
         if self.far:
             board = BOARDS[self.spec.far_board]
             facts["guest_far_end"] = f"{board.title}, kernel {self._image(board).kernel_version}"
@@ -167,7 +166,7 @@ class QemuTestbed(LeasedTestbed):
             role=host.name,
             nics=nics,
             cpus=host.emulated_on,
-            share_percent=self.spec.cpu_share_percent if host is self.router else None,
+            speed_mips=self.spec.speed_mips if host is self.router else None,
         )
         return emulator
 

@@ -1,6 +1,6 @@
-"""A virtual machine that is driven over SSH; its CPU time is read from QEMU's threads on this machine.
+"""A virtual machine that is driven over SSH; its CPU time is read from QEMU on this machine, without a sampler inside.
 
-A guest that is limited to a share of a CPU counts waiting time as idle time, so that its own CPU figures are too low.
+It comes from the number of instructions if the CPU has a fixed speed, otherwise from the CPU times of QEMU's threads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tunnelbench.host.parsing import count, parsing
 from tunnelbench.host.procfs import TICK_S, CpuTimes, parse_stat
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
-from tunnelbench.qemu.machine import Threads, VirtualMachine
+from tunnelbench.qemu.machine import MachineWork, VirtualMachine
 
-THREADS_INTERVAL_S = 0.5
-"""Interval between two readings of QEMU's threads during a trial [s]."""
+WORK_INTERVAL_S = 0.5
+"""Interval between two readings of QEMU during a trial [s]."""
 
 GUEST_METHOD = "ticks"
 """Method by which the guest counts the CPU time of its programs."""
@@ -46,7 +46,7 @@ class VirtualHost(LeasedHost):
     def sampler(self, daemons: Sequence[Daemon], limit_s: float) -> Sampler | None:
         if self.emulator is None:
             raise ValueError(f"the virtual {self.name} is not up")
-        return ThreadSampler(self, self.emulator, daemons)
+        return WorkSampler(self, self.emulator, daemons)
 
     def account(self, daemons: Sequence[Daemon]) -> Account:
         """Return the CPU times that the guest's kernel counts, in total and for some programs."""
@@ -91,8 +91,8 @@ def parse_account(text: str, programs: Mapping[int, str]) -> Account:
     return Account(times.user_s, times.system_s, times.softirq_s, spent_s)
 
 
-class ThreadSampler:
-    """Reads QEMU's threads during the traffic.
+class WorkSampler:
+    """Reads the work of a virtual machine from QEMU during the traffic.
 
     No sampler runs in the guest. Before and after the traffic, the guest reports how it divides its CPU time.
     """
@@ -103,44 +103,42 @@ class ThreadSampler:
         self._daemons = daemons
         self._samples: SamplerOutput | None = None
         self._before = guest.account(daemons)
-        self._readings = [emulator.threads()]
+        self._readings = [emulator.work()]
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._read_threads, daemon=True)
+        self._thread = threading.Thread(target=self._read_work, daemon=True)
         self._thread.start()
 
-    def _read_threads(self) -> None:
+    def _read_work(self) -> None:
         with suppress(OSError):  # QEMU has ended: the trial reports it
-            while not self._is_over.wait(THREADS_INTERVAL_S):
-                self._readings.append(self._emulator.threads())
+            while not self._is_over.wait(WORK_INTERVAL_S):
+                self._readings.append(self._emulator.work())
 
     def stop(self) -> SamplerOutput:
         if self._samples is None:
             self._is_over.set()
             self._thread.join()
             after = self._guest.account(self._daemons)
-            share = (self._emulator.share_percent or 100.0) / 100.0
-            readings = read_looks(self._readings, share, self._before, after)
-            raw = "".join(f"{each.clock_s:.6f} {dict(each.spent_s)}\n" for each in self._readings)
+            readings = cpu_readings(self._readings, self._before, after)
+            raw = "".join(f"{each}\n" for each in self._readings)
             self._samples = SamplerOutput(tuple(readings), 0.0, raw)
         return self._samples
 
 
-def read_looks(looks: Sequence[Threads], share: float, before: Account, after: Account) -> Iterator[CpuReading]:
-    """Convert the CPU times of QEMU's threads into readings of the guest's CPU.
+def cpu_readings(works: Sequence[MachineWork], before: Account, after: Account) -> Iterator[CpuReading]:
+    """Convert the work of a virtual machine with one CPU into readings of that CPU.
 
-    The guest's only CPU is a `share` of one CPU of this machine: it is busy for a whole second if QEMU uses up that
-    share. The guest's own figures over the whole time divide this into user, system, softirq and programs.
+    The guest's own figures over the whole time divide the work into user, system, softirq and programs.
     """
-    first = looks[0]
+    first = works[0]
     split = [after.user_s - before.user_s, after.system_s - before.system_s, after.softirq_s - before.softirq_s]
     counted_s = sum(split)
     user, system, softirq = [part / counted_s for part in split] if counted_s > 0 else (0.0, 1.0, 0.0)
-    total_s = (looks[-1] - first).total_s
+    total_s = works[-1].busy_s - first.busy_s
     programs_s = {name: spent_s - before.programs_s[name] for name, spent_s in after.programs_s.items()}
-    for look in looks:
-        spent = look - first
-        busy_s = spent.total_s / share
-        so_far = spent.total_s / total_s if total_s > 0 else 0.0
-        times = CpuTimes(busy_s * user, busy_s * system, spent.clock_s - busy_s, busy_s * softirq, steal_s=0.0)
+    for work in works:
+        busy_s = work.busy_s - first.busy_s
+        idle_s = work.clock_s - first.clock_s - busy_s
+        so_far = busy_s / total_s if total_s > 0 else 0.0
+        times = CpuTimes(busy_s * user, busy_s * system, idle_s, busy_s * softirq, steal_s=0.0)
         spent_s = {name: whole_s * so_far for name, whole_s in programs_s.items()} if programs_s else None
-        yield CpuReading(look.clock_s, {0: times}, spent_s, GUEST_METHOD if programs_s else "")
+        yield CpuReading(work.clock_s, {0: times}, spent_s, GUEST_METHOD if programs_s else "")

@@ -70,7 +70,7 @@ def test_every_shipped_testbed_loads() -> None:
     assert read_testbed("netns-debian", KINDS).testbed.kernel == "debian"
     malta = read_testbed("malta", KINDS).testbed
     assert (malta.board, malta.far_board) == ("malta", "x86-64")
-    assert (malta.cpu_share_percent, malta.finds_cpu_share) == (None, True)
+    assert malta.speed_mips == 125
     assert read_testbed("netns-road-warrior", KINDS).testbed.topology == "road-warrior"
     for name in shipped_testbeds():
         assert read_testbed(name, KINDS).testbed.name == name
@@ -106,10 +106,14 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
         ("lnik.rate_in_mbps=2", "unknown key; did you mean link?"),
         ("ruonds=2", "unknown key; did you mean rounds?"),
         (
+            "cpu_share_percent=80",
+            "this key was replaced by speed_mips, in million instructions per second",
+        ),
+        (
             "zzz=2",
             (
                 "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, kernel, "
-                "quiet_wait_s, topology, link, board, far_board, cpu_share_percent, router, client, server"
+                "quiet_wait_s, topology, link, board, far_board, speed_mips, router, client, server"
             ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),
@@ -143,11 +147,19 @@ ROUTER = 'kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n'
     [
         (QEMU + 'far_board = "x68"', '3:1: far_board: "x68" is not one of malta, x86-64'),
         ('kind = "qemu"\nboard = "molta"', '2:1: board: "molta" is not one of malta, x86-64; did you mean malta?'),
+        (QEMU + "speed_mips = true", "3:1: speed_mips: must be a number, not true"),
         (
-            QEMU + "cpu_share_percent = true",
-            '3:1: cpu_share_percent: must be "auto" or a number from 10 to 100, not true',
+            QEMU + "speed_mips = 100",
+            "3:1: speed_mips: must be 1000, or 1000 halved up to 10 times, not 100; the nearest is 125",
         ),
-        (QEMU + "cpu_share_percent = 9", '3:1: cpu_share_percent: must be "auto" or a number from 10 to 100, not 9'),
+        (
+            QEMU + "speed_mips = 0.1",
+            "3:1: speed_mips: must be 1000, or 1000 halved up to 10 times, not 0.1; the nearest is 0.9765625",
+        ),
+        (
+            QEMU + 'cpu_share_percent = "auto"',
+            "3:1: cpu_share_percent: this key was replaced by speed_mips, in million instructions per second",
+        ),
     ],
 )
 def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, error: str) -> None:
@@ -163,7 +175,7 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         ('kind = "ssh"', '1:1: router: is missing; "ssh" testbeds need it, such as [router] with host'),
         (NETNS + 'board = "malta"', "2:1: board: {netns} this key, only {qemu}"),
         (NETNS + 'far_board = "x86-64"', "2:1: far_board: {netns} this key, only {qemu}"),
-        (NETNS + "cpu_share_percent = 50", "2:1: cpu_share_percent: {netns} this key, only {qemu}"),
+        (NETNS + "speed_mips = 125", "2:1: speed_mips: {netns} this key, only {qemu}"),
         (NETNS + '[router]\nhost = "a"', "2:2: router: {netns} this key, only {ssh}"),
         (NETNS + '[server]\ndevice = "eth0"', "2:2: server: {netns} this key, only {ssh}"),
         (QEMU + 'kernel = "debian"', '3:1: kernel: {qemu-not} "debian", only {netns}'),

@@ -1,4 +1,4 @@
-"""How busy a virtual machine was, from QEMU's threads."""
+"""How busy a virtual machine was, from its instructions or from QEMU's threads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from itertools import pairwise
 import pytest
 
 from tunnelbench.measure.cpu import usage
-from tunnelbench.qemu.machine import Threads
-from tunnelbench.testbed.virtual_host import Account, parse_account, read_looks
+from tunnelbench.qemu.machine import MachineWork
+from tunnelbench.testbed.virtual_host import Account, cpu_readings, parse_account
 
-IDLE = Account(1.0, 2.0, 3.0, {})
 STAT = """\
 cpu  600 0 300 5000 0 0 100 0 0 0
 cpu0 600 0 300 5000 0 0 100 0 0 0
@@ -20,30 +19,30 @@ intr 5
 """
 
 
-def look(clock_s: float, spent_s: float) -> Threads:
-    return Threads(clock_s, {"CPU 0/TCG 8": spent_s * 0.75, "qemu 7": spent_s * 0.25})
+IDLE = Account(1.0, 2.0, 3.0, {})
+WORKS = [
+    MachineWork(clock_s, busy_s, round(busy_s * 125e6), lag_s=0.0)
+    for clock_s, busy_s in ((100.0, 10.0), (101.0, 10.4), (102.0, 11.4), (103.0, 11.4))
+]
 
 
-LOOKS = [look(100.0, 10.0), look(101.0, 10.2), look(102.0, 10.7), look(103.0, 10.7)]
-
-
-def test_a_router_that_uses_up_its_share_is_busy_whatever_it_takes_itself_for() -> None:
-    readings = list(read_looks(LOOKS, 0.5, IDLE, IDLE))
+def test_the_busy_time_of_a_router_is_that_of_its_instructions() -> None:
+    readings = list(cpu_readings(WORKS, IDLE, IDLE))
     busy = [usage(before, after, [0]).busy_share for before, after in pairwise(readings)]
     assert busy == pytest.approx([0.4, 1.0, 0.0])
 
 
 def test_the_split_is_the_guests_own_of_the_time_that_it_really_had() -> None:
-    readings = list(read_looks(LOOKS, 1.0, IDLE, Account(1.3, 2.1, 3.6, {})))
+    readings = list(cpu_readings(WORKS, IDLE, Account(1.3, 2.1, 3.6, {})))
     spent = usage(readings[0], readings[-1], [0])
-    assert (spent.user_s, spent.system_s, spent.softirq_s) == pytest.approx((0.21, 0.07, 0.42))
-    assert spent.busy_s == pytest.approx(0.7)
+    assert (spent.user_s, spent.system_s, spent.softirq_s) == pytest.approx((0.42, 0.14, 0.84))
+    assert spent.busy_s == pytest.approx(1.4)
     assert {each.daemons_s is None for each in readings} == {True}
 
 
 def test_a_programs_time_goes_with_the_routers_work() -> None:
     before, after = Account(1, 2, 3, {"openvpn": 5.0}), Account(2, 2, 3, {"openvpn": 5.7})
-    spent = [each.daemons_s and each.daemons_s["openvpn"] for each in read_looks(LOOKS, 1.0, before, after)]
+    spent = [each.daemons_s and each.daemons_s["openvpn"] for each in cpu_readings(WORKS, before, after)]
     assert spent == pytest.approx([0.0, 0.2, 0.7, 0.7])
 
 

@@ -44,11 +44,9 @@ def board(testbed: TestbedSpec) -> list[tuple[str, str]]:
     """Describe the machines that QEMU emulates; empty if the router is not virtual."""
     if not testbed.board:
         return []
-    share = testbed.cpu_share_percent
-    held = "no limit but one CPU of this machine" if share is None else f"{share:g} % of a CPU"
-    if testbed.finds_cpu_share:
-        held = "chosen before the run, so that the virtual router limits the throughput"
-    rows = [("Virtual router", f"{BOARDS[testbed.board].title}, emulated; {held}")]
+    mips = testbed.speed_mips
+    speed = "as fast as one CPU of this machine" if mips is None else f"{mips:g} million instructions per second"
+    rows = [("Virtual router", f"{BOARDS[testbed.board].title}, emulated; {speed}")]
     return [*rows, ("Far end", f"{BOARDS[testbed.far_board].title}, emulated")] if testbed.far_board else rows
 
 
