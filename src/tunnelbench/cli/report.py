@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +17,7 @@ from tunnelbench.cli.completion import run_names
 from tunnelbench.cli.page_file import show_page
 from tunnelbench.cli.param_types import FiniteRange
 from tunnelbench.cli.soak_reports import soak_reports
-from tunnelbench.host.trust import require_own_links
+from tunnelbench.host.trust import held_in_place
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.report import IMAGE_FORMATS, render, render_images, render_sheet
@@ -161,24 +161,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """
     written = content.encode() if isinstance(content, str) else content
     try:
-        require_own_links(path)
-        target = path.resolve()
-        if target.exists() and not target.is_file():
-            target.write_bytes(written)
-            return
-        if target.exists() and not os.access(target, os.W_OK):
-            raise PermissionError(None, "it is write-protected")
-        draft = target.with_name(f".{secrets.token_hex(8)}.draft")
-        try:
-            with draft.open("xb") as stream:  # "x" follows no link
-                stream.write(written)
-            if target.exists():
-                shutil.copymode(target, draft)
-            draft.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                draft.unlink()
-            raise
+        with held_in_place(path) as target:
+            _replace(target, written)
     except FileNotFoundError:
         folder = path.parent
         with suppress(FileNotFoundError):  # the current folder was deleted
@@ -188,3 +172,28 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, a loop of links
         why = getattr(error, "strerror", None) or str(error)
         raise CannotHere(f"{printable(str(path))} cannot be written: {why}", "name another file with -o") from None
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """Write a file in one step, or into a device or a pipe; no link is followed."""
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
+        mode = 0
+    if mode and not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_NOFOLLOW), "wb") as stream:
+            stream.write(content)
+        return
+    if mode and not os.access(target, os.W_OK):
+        raise PermissionError(None, "it is write-protected")
+    draft = target.with_name(f".{secrets.token_hex(8)}.draft")
+    try:
+        with draft.open("xb") as stream:  # "x" follows no link
+            stream.write(content)
+            if stat.S_ISREG(mode):
+                os.fchmod(stream.fileno(), stat.S_IMODE(mode) & ~stat.S_IWOTH)
+        draft.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise

@@ -23,7 +23,7 @@ from tunnelbench.cli.common_options import emit
 from tunnelbench.cli.run_files import exported_content, read_exported
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.input_files import read_regular
-from tunnelbench.host.trust import require_own_links
+from tunnelbench.host.trust import held_in_place
 from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
 from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names
@@ -132,19 +132,23 @@ def write(draft: Path, name: str, content: bytes) -> None:
 def replaced(target: Path) -> Iterator[Path]:
     """Make a new folder, which replaces the target if the block succeeds and is deleted if it fails."""
     try:
-        require_own_links(target)
-        require_own(target)
-        place = target.resolve()
-        draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+        with held_in_place(target) as place:
+            yield from _replaced(place, target)
     except OSError as error:
         raise _cannot(target, error) from None
+
+
+def _replaced(place: Path, target: Path) -> Iterator[Path]:
+    """Do the work of `replaced`; `place` is a path of the target that another user cannot lead elsewhere."""
+    require_own(place, target)
+    draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     old = draft.with_name(f"{draft.name}.old")
     try:
         yield draft
         entries = sorted(f"{path.relative_to(draft)} {digest(path)}\n" for path in draft.rglob("*") if path.is_file())
         write(draft, LIST, "".join(entries).encode())
-        draft.chmod(place.stat().st_mode & 0o7777 if place.exists() else 0o755)
-        require_own(target)  # again: another program may have written there meanwhile
+        draft.chmod(place.stat().st_mode & 0o7775 if place.exists() else 0o755)
+        require_own(place, target)  # again: another program may have written there meanwhile
         if place.exists():
             place.rename(old)
         try:
@@ -153,24 +157,23 @@ def replaced(target: Path) -> Iterator[Path]:
             if old.exists():
                 old.rename(place)
             raise
-    except OSError as error:
-        raise _cannot(target, error) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         if place.exists():
             shutil.rmtree(old, ignore_errors=True)
 
 
-def require_own(target: Path) -> None:
-    """Raise WrongInput if the target is not a folder, or contains files that are not part of a site."""
-    if not target.exists():
+def require_own(place: Path, target: Path) -> None:
+    """Raise WrongInput if a place is not a folder, or contains files that are not part of a site.
+
+    `target` is its name for messages.
+    """
+    if not place.exists():
         return
-    if not target.is_dir():
+    if place.is_symlink() or not place.is_dir():
         raise WrongInput(f"{printable(str(target))} is not a folder", "name an empty folder, or a new one")
-    own = listed_files(target / LIST)
-    paths = {
-        str(path.relative_to(target)): path for path in target.rglob("*") if path.is_symlink() or not path.is_dir()
-    }
+    own = listed_files(place / LIST)
+    paths = {str(path.relative_to(place)): path for path in place.rglob("*") if path.is_symlink() or not path.is_dir()}
     foreign = sorted(name for name, path in paths.items() if name not in own or own[name] not in ("", digest(path)))
     if foreign:
         named = ", ".join(printable(name) for name in foreign[:FOREIGN_NAMED])

@@ -9,7 +9,7 @@ import pwd
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tunnelbench.model.errors import CannotHere
@@ -18,6 +18,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 ACCESS_LIST = "system.posix_acl_access"
 """Extended attribute with a file's access control list (acl(5)); linux/posix_acl_xattr.h describes its content."""
+
+MOST_LINKS = 40
+"""Number of links on the way to a file after which it counts as unreachable, as in path_resolution(7)."""
 
 OF_USER, OF_GROUP, WRITE = 0x02, 0x08, 0x02
 """Tags of the entries that name a user and a group, and the bit of the permission to write."""
@@ -62,20 +65,74 @@ def trusted_search_path(search_path: str) -> tuple[str, list[str]]:
     return os.pathsep.join(kept), faults
 
 
-def require_own_links(path: Path) -> None:
-    """Raises PermissionError if this is root and another user has made a link, or a pipe, on the way to a file.
+@contextmanager
+def held_in_place(path: Path) -> Iterator[Path]:
+    """Yield another path of a file, which leads into the same folder whatever another user does during the block.
 
-    The link could lead what root writes into any file of the machine. The kernel refuses such a link in a folder such
-    as /tmp (proc_sys_fs(5), protected_symlinks), but only if it follows the link itself.
+    The file may not exist, and is no link when the block begins: links are followed here, and once. Raises
+    PermissionError if this is root and another user has made a link on the way to the file, or a pipe in its place:
+    the link could lead what root writes into any file of the machine. The kernel refuses such a link in a folder such
+    as /tmp (proc_sys_fs(5), protected_symlinks), but many machines have that switched off.
     """
-    if os.geteuid() != 0:
-        return
-    for each in _places(path):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            found = each.lstat()
-            if (stat.S_ISLNK(found.st_mode) or stat.S_ISFIFO(found.st_mode)) and found.st_uid not in _trusted():
-                what = "link" if stat.S_ISLNK(found.st_mode) else "pipe"
-                raise PermissionError(errno.EPERM, f"{each} is a {what} of {_user(found.st_uid)}, and this is root")
+    folder, name = _opened_folder(path)
+    try:
+        yield Path(f"/proc/{os.getpid()}/fd/{folder}", name)  # processes that this one has started read it, too
+    finally:
+        os.close(folder)
+
+
+def require_own_links(path: Path) -> None:
+    """Raises PermissionError as `held_in_place`, for a program that opens the file by its own path."""
+    with suppress(FileNotFoundError, NotADirectoryError), held_in_place(path):
+        pass
+
+
+def require_own_companion(path: Path, of: Path) -> None:
+    """Raises PermissionError if this is root and a file belongs neither to a trusted user nor to the owner of `of`."""
+    with suppress(FileNotFoundError):
+        owner = path.lstat().st_uid
+        if os.geteuid() == 0 and owner not in _trusted() | {of.stat().st_uid}:
+            raise PermissionError(errno.EPERM, f"{path} belongs to {_user(owner)}, and this is root")
+
+
+def _opened_folder(path: Path) -> tuple[int, str]:
+    """Return a descriptor of the folder of a file, and the file's name in it; the file is no link.
+
+    A descriptor of a link, and not its path, gives owner and target: another user could exchange it in between.
+    """
+    trusted, waiting, links = _trusted(), [*reversed(path.absolute().parts)], 0
+    if waiting[0] == "..":
+        raise OSError(errno.EINVAL, "its name ends in ..")
+    folder = os.open("/", os.O_PATH)
+    try:
+        while True:
+            name = waiting.pop()
+            try:
+                place = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+            except FileNotFoundError:
+                if waiting:
+                    raise
+                return folder, name
+            try:
+                found = os.fstat(place)
+                is_link = stat.S_ISLNK(found.st_mode)
+                if (is_link or stat.S_ISFIFO(found.st_mode)) and os.geteuid() == 0 and found.st_uid not in trusted:
+                    what = f"{name} is a {'link' if is_link else 'pipe'} of {_user(found.st_uid)}"
+                    raise PermissionError(errno.EPERM, f"{what}, and this is root")
+                if is_link:
+                    links += 1
+                    if links > MOST_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                    waiting += reversed(Path(os.readlink("", dir_fd=place)).parts)
+                elif not waiting:
+                    return folder, name
+                else:
+                    folder, place = place, folder
+            finally:
+                os.close(place)
+    except BaseException:
+        os.close(folder)
+        raise
 
 
 def _trusted() -> set[int]:

@@ -111,7 +111,7 @@ def test_a_read_only_file_is_not_replaced(
 ) -> None:
     target = tmp_path / "report"
     target.write_text("precious")
-    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != target)  # root may write all files
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path).name != "report")  # root may write all files
     result = type_in("report", "last", "-o", target)
     assert (result.exit_code, target.read_text()) == (3, "precious")
     assert "write-protected" in result.stderr

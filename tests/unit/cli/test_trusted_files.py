@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import secrets
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import CommandLine
 
-from tunnelbench.cli import run
+from tunnelbench.cli import report, run, site
 from tunnelbench.cli.availability import availability
 from tunnelbench.cli.doctor import packet_engine
 from tunnelbench.cli.plans import load_plan
@@ -158,6 +162,56 @@ def test_root_makes_a_site_through_no_link_of_another_user(
     assert result.exit_code == 3
     assert "of the user nobody, and this is root" in result.stderr
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.fixture
+def lead_elsewhere(tmp_path: Path) -> Callable[[], Path]:
+    """Two folders, and a function that puts a link to the second in place of the first, which it returns."""
+    for name in ("folder", "precious"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "site").mkdir()
+        (tmp_path / name / "report").write_text("precious")
+
+    def lead() -> Path:
+        (tmp_path / "folder").rename(tmp_path / "moved")
+        (tmp_path / "folder").symlink_to(tmp_path / "precious")
+        return tmp_path / "moved"
+
+    return lead
+
+
+def test_a_folder_that_becomes_a_link_at_the_last_moment_leads_no_report_elsewhere(
+    tmp_path: Path, lead_elsewhere: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _bytes: lead_elsewhere().name)
+    report.write_whole(tmp_path / "folder" / "report", "new")
+    assert (tmp_path / "precious" / "report").read_text() == "precious"
+    assert (tmp_path / "moved" / "report").read_text() == "new"
+
+
+def test_a_folder_that_becomes_a_link_at_the_last_moment_leads_no_site_elsewhere(
+    tmp_path: Path, lead_elsewhere: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, moved = tempfile.mkdtemp, []
+
+    def make_later(**options: Any) -> str:
+        moved.append(lead_elsewhere())
+        return str(make(**options))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_later)
+    with site.replaced(tmp_path / "folder" / "site") as draft:
+        site.write(draft, "index.html", b"new")
+    assert not list((tmp_path / "precious" / "site").iterdir())
+    assert (moved[0] / "site" / "index.html").read_text() == "new"
+
+
+@only_root
+def test_what_root_writes_is_not_writable_for_everybody_although_another_user_has_made_the_file(tmp_path: Path) -> None:
+    planted = tmp_path / "report"
+    planted.touch()
+    planted.chmod(0o666)
+    report.write_whole(planted, "new")
+    assert planted.stat().st_mode & 0o777 == 0o664
 
 
 @only_root
