@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from tunnelbench.host.trust import require_own_links
+from tunnelbench.host.trust import require_own_companion, require_own_links
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.store.schema import metadata
@@ -55,6 +56,7 @@ class SqliteDatabase:
             if create:
                 _make_parents(self.path.parent)
                 _make_file(self.path)
+                require_own_links(self.path)  # again: it is what was made, or was there before
             if self.path.is_file() and 0 < self.path.stat().st_size < FILE_HEADER_BYTES:
                 raise _NO_STORE.error(self.path, "it is too short")  # SQLite takes one byte for a new database
             if not create and not self.path.exists():
@@ -110,6 +112,7 @@ class SqliteDatabase:
         _require_content(self.path)
 
     def _set_up_connection(self, connection: sqlite3.Connection, _record: object) -> None:
+        _require_own_companions(self.path)
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, NORMAL may lose the last commits at a power cut
@@ -191,6 +194,14 @@ _SIGNS_OF_DAMAGE = (
 """Parts of SQLite's messages, without a result code of their own, after damage to names of tables or to a text."""
 
 
+_PLAIN = re.compile(r"create\s+(?:table\b.*|(?:unique\s+)?index\b[^()]*\([^()]*\)\s*)", re.IGNORECASE | re.DOTALL)
+"""Statements that make a table, or an index of columns alone."""
+_EXPRESSION = re.compile(r"\b(?:as|check|default)\b", re.IGNORECASE)
+"""Words before an expression of a table (sqlite.org/lang_createtable.html): a generated column, a constraint and a
+default."""
+_TRIGGER = re.compile(r"create\b.*?\btrigger\b", re.IGNORECASE | re.DOTALL)
+
+
 def _explanation(error: sqlite3.Error) -> Explanation | None:
     name: Any = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
     if name == "SQLITE_ERROR":
@@ -208,6 +219,21 @@ def _require_content(path: Path) -> None:
             f"{path}: the store is damaged: the file has 0 bytes",
             hint="restore it from a copy, or move it away together with the files next to it (-wal, -shm)",
         )
+
+
+def _require_own_companions(path: Path) -> None:
+    """Raise WrongInput or PermissionError if a file next to the store could do what the store's owner has not done.
+
+    A store of TunnelBench is in WAL mode and has no rollback journal. A journal that came with the store of another
+    person could name any file of the machine, which SQLite would then delete (sqlite.org/atomiccommit.html, section
+    5.5). Root uses no log that another user has put next to a store: SQLite takes its pages for the store's.
+    """
+    store = Path(os.path.realpath(path))  # SQLite looks next to the file to which links lead
+    journal = store.with_name(f"{store.name}-journal")
+    if os.path.lexists(journal):
+        raise _NO_STORE.error(path, f"{printable(journal.name)} next to it could make SQLite delete other files")
+    for ending in ("-wal", "-shm"):
+        require_own_companion(store.with_name(store.name + ending), store)
 
 
 def _make_parents(directory: Path) -> None:
@@ -234,24 +260,25 @@ def _make_file(path: Path) -> None:
     except FileExistsError:
         if path.stat().st_size > 0:
             return
+    _require_own_companions(path)
     with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")  # a rollback journal would be taken for another person's
         connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _refuse_programs(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise WrongInput if a table of the file is a view or a virtual table, or if the file has a trigger.
+    """Raise WrongInput if a table of the file is a view, is virtual or has expressions, or if there is a trigger.
 
     The file may come from another person. A query of such a table may never end, and SQLite heeds no signal meanwhile.
     The type in SQLite's schema table may differ from the SQL next to it. `pragma_table_list` would give the real type,
     but SQLite before 3.37 does not have it.
     """
-    ours = ", ".join(f"'{name}'" for name in metadata.tables)
-    found = connection.execute(
-        f"SELECT name FROM sqlite_master WHERE (lower(name) IN ({ours}) AND sql NOT LIKE 'create table%') "  # noqa: S608 # names of this program
-        "OR type = 'trigger' OR sql LIKE 'create%trigger%'"
-    ).fetchone()
-    if found:
-        raise _NO_STORE.error(path, f"{printable(str(found[0])[:60])} is a view, a virtual table or a trigger")
+    for name, table, sql in connection.execute("SELECT name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"):
+        is_ours = str(name).lower() in metadata.tables or str(table).lower() in metadata.tables
+        is_plain = _PLAIN.fullmatch(str(sql)) and not _EXPRESSION.search(str(sql))
+        if _TRIGGER.match(str(sql)) or (is_ours and not is_plain):
+            what = "is a view, a virtual table or a trigger, or has an expression"
+            raise _NO_STORE.error(path, f"{printable(str(name)[:60])} {what}")
 
 
 def _begin(connection: Connection) -> None:

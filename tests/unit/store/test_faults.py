@@ -6,11 +6,12 @@ import os
 import re
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -314,6 +315,14 @@ PROGRAMS = {
         "PRAGMA writable_schema = ON",
         "UPDATE sqlite_schema SET type = 'table' WHERE name = 'run_more'",
     ),
+    "a column with an expression": (
+        "ALTER TABLE run ADD COLUMN slow INTEGER AS (instr(hex(zeroblob(2000000)), hex(zeroblob(900000)) || '1'))",
+    ),
+    "a column in the short form": ("ALTER TABLE run ADD COLUMN slow AS(1)",),
+    "a default with an expression": ("ALTER TABLE trial ADD COLUMN slow DEFAULT (1)",),
+    "a constraint": ("ALTER TABLE trial ADD COLUMN slow CHECK (slow <> 1)",),
+    "an index of an expression": ("CREATE INDEX slow ON trial (round, length(reason))",),
+    "an index of some rows": ("CREATE INDEX slow ON trial (round) WHERE round > 1",),
 }
 
 
@@ -331,13 +340,57 @@ def test_a_store_with_views_in_place_of_tables_or_with_triggers_is_refused(
     assert caught.value.message.startswith(f"{path}: ")
 
 
-def test_a_view_of_a_users_own_in_a_store_is_no_error(path: Path) -> None:
+def test_a_view_and_an_index_of_a_users_own_in_a_store_are_no_error(path: Path) -> None:
     fill(path, trials=1)
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE VIEW fast AS SELECT * FROM trial")
+        connection.execute("CREATE UNIQUE INDEX sooner ON trial (run_id, sequence)")
     connection.close()
     with Store.open(path) as store:
         assert len(store.trials("a")) == 1
+
+
+def journal_that_deletes(victim: Path, store: Path) -> bytes:
+    """Return a rollback journal without pages that names another file as its super-journal."""
+    page_bytes = int.from_bytes(store.read_bytes()[16:18], "big")
+    magic = bytes.fromhex("d9d505f920a163d7")
+    header = magic + struct.pack(">IIIII", 0, 0, store.stat().st_size // page_bytes, 512, page_bytes)
+    name = os.fsencode(victim)
+    record = struct.pack(">I", 0x40000000 // page_bytes + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    return header.ljust(512, b"\0") + record
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["by its name", "through a link"])
+def test_a_journal_next_to_a_store_makes_sqlite_delete_no_file(path: Path, is_link: bool) -> None:
+    fill(path, trials=1)
+    victim, link = path.with_name("victim"), path.with_name("link")
+    victim.write_text("precious")
+    link.symlink_to(path)
+    journal = path.with_name(f"{path.name}-journal")
+    journal.write_bytes(journal_that_deletes(victim, path))
+    with pytest.raises(UserError, match="could make SQLite delete other files"):
+        Store.open(link if is_link else path)
+    assert victim.exists()
+    assert journal.exists()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("SELECT * FROM run").fetchall()  # SQLite itself deletes it
+    assert not victim.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+def test_root_reads_no_log_that_another_user_has_put_next_to_a_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    fill(path, trials=1)
+    planted = path.with_name(path.name + ending)
+    planted.touch()
+    os.chown(planted, 65534, 65534)
+    with pytest.raises(CannotHere, match="belongs to the user nobody, and this is root"):
+        Store.open(path)
+    os.chown(path, 65534, 65534)
+    Store.open(path).close()  # a store of that user, with its log
 
 
 def test_an_sqlite_before_3_37_which_cannot_list_tables_opens_a_store(
