@@ -2,6 +2,11 @@
 
 MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
+# scripts/rust/cargo says why it stands in front.
+ifndef RUST_PATH
+export RUST_PATH := $(PATH)
+export PATH := $(CURDIR)/scripts/rust:$(PATH)
+endif
 # Test workers. Most lab tests wait most of the time: four workers keep two CPUs busy.
 WORKERS ?= 4
 # Time for each target of `make fuzz` [s].

@@ -206,7 +206,7 @@ def test_a_folder_that_becomes_a_link_at_the_last_moment_leads_no_site_elsewhere
 
 
 @only_root
-def test_what_root_writes_is_not_writable_for_everybody_although_another_user_has_made_the_file(tmp_path: Path) -> None:
+def test_a_file_that_another_user_has_made_does_not_stay_writable_for_everybody(tmp_path: Path) -> None:
     planted = tmp_path / "report"
     planted.touch()
     planted.chmod(0o666)
