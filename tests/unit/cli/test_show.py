@@ -74,7 +74,7 @@ def test_a_plan_has_its_trials_in_order_with_the_time_that_they_take(type_in: Co
     assert trials[-1]["expected_start_s"] + 2.3 == pytest.approx(shown["expected_duration_s"])
     text = type_in("show", "quick").stdout
     assert "Takes    about 5 min\n" in text
-    assert "    1    0:00:10      1  1448 down  no tunnel\n" in text
+    assert "    1    0:00:11      1  1448 down  no tunnel\n" in text
 
 
 def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:
