@@ -90,6 +90,7 @@ def draw_runs(draft: Path, files: Sequence[str]) -> list[GatheredRun | str]:
     workers = min(len(os.sched_getaffinity(0)), -(-len(files) // FEW))
     if workers < 2 or not has_temporary_folder():  # the processes talk through a socket there
         return [draw_run(draft, file) for file in files]
+    os.environ["PYTHONSAFEPATH"] = "1"  # `python -c` would take modules from the current folder, maybe another user's
     pool = ProcessPoolExecutor(workers, mp_context=get_context("forkserver"))
     try:
         return list(pool.map(draw_run, repeat(draft), files, chunksize=FEW))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.forkserver
 from hashlib import sha256
 from pathlib import Path
 
@@ -44,6 +45,21 @@ def test_the_same_files_give_the_same_site_in_place_of_the_old_one(
     assert type_in("site", folder, files[0]).exit_code == 0
     assert len([name for name in content(folder) if name.startswith("runs/")]) == 2
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".site")] == []
+
+
+def test_the_processes_of_a_site_take_no_python_modules_from_the_current_folder(
+    type_in: CommandLine, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for name in ("selectors", "signal", "struct"):
+        Path(f"{name}.py").write_text(f"open({str(tmp_path / 'started')!r}, 'w')\n")
+    # An earlier test may have left a process that would be used again.
+    stop = multiprocessing.forkserver._forkserver._stop  # type: ignore[attr-defined]
+    stop()
+    result = type_in("site", tmp_path / "site", *files)
+    stop()
+    assert (result.exit_code, Path("started").exists()) == (0, False)
 
 
 @pytest.mark.parametrize("number", [0, 9])
