@@ -44,7 +44,7 @@ def as_file(target: str, cable_ends: CableEnds) -> str:
     """Return the text of a testbed file."""
 
     def lines(prefix: str, place: CableEnd) -> list[str]:
-        return [f'{prefix}device = "{place.device}"', f'{prefix}address = "{place.interface}"']
+        return [f"{prefix}device = {json.dumps(place.device)}", f"{prefix}address = {json.dumps(place.interface)}"]
 
     return "\n".join([
         "# TunnelBench asked the router and this machine. A run adds each address that a device does not have.",

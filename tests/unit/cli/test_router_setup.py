@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tunnelbench.cli import router_setup
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.plan import stored_testbed
+from tunnelbench.plan.errors import FileErrors
 from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
 
@@ -35,6 +38,18 @@ def test_what_was_found_is_a_testbed_file_that_says_all_of_it() -> None:
     assert (testbed.router.access.host, testbed.router.wan.address) == ("root@192.168.1.1", "198.18.2.1/24")
     assert (testbed.client.port.device, testbed.client.namespace) == ("eth0", False)
     assert (testbed.server.port.device, testbed.server.namespace) == ("enx02", True)
+
+
+def test_the_name_of_a_routers_device_adds_nothing_to_the_testbed_file() -> None:
+    device = 'wan"\nconfig = "/etc/other'
+    text = router_setup.as_file(
+        "root@192.168.1.1", replace(FOUND, router_wan=CableEnd(device, "198.18.2.1/24", is_there=False))
+    )
+    assert tomllib.loads(text)["router"].keys() == {
+        "host", "lan_device", "lan_address", "wan_device", "wan_address",
+    }  # fmt: skip
+    with pytest.raises(FileErrors, match="must be the name of a network device"):
+        stored_testbed("router", text, KINDS)
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
