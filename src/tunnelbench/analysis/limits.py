@@ -10,13 +10,16 @@ from enum import StrEnum
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Figures, Row
-from tunnelbench.model.result import APPLICATION_LIMITED_SHARE, TcpMeasurement, TrialRecord, Verdict
+from tunnelbench.model.result import (
+    APPLICATION_LIMITED_SHARE,
+    BUFFER_LIMITED_SHARE,
+    TcpMeasurement,
+    TrialRecord,
+    Verdict,
+)
 
 FULL_FROM = 0.95
 """Busy share from which a CPU counts as full: the threshold of rule 6 for the testers' CPUs."""
-
-SENDER_LIMITED_FROM = 0.5
-"""Share of the busy time for which a window or buffer must limit the sender to be reported as the limit."""
 
 MATHIS_CONSTANT = math.sqrt(3 / 2)
 """Constant in the formula for TCP's rate at a loss ratio, with an acknowledgement for each packet.
@@ -157,14 +160,11 @@ def _window(trials: Sequence[TcpMeasurement]) -> list[LimitFinding]:
     if not senders:
         return []
     rtt = f"round trip {significant(median([sender.rtt_ms for sender in senders]), 3)} ms"
-    shares = {
-        "receiver's window": median([sender.receiver_window_s / sender.busy_s for sender in senders]),
-        "send buffer": median([sender.send_buffer_s / sender.busy_s for sender in senders]),
-    }
+    shares = {name: median([sender.buffer_shares[name] for sender in senders]) for name in senders[0].buffer_shares}
     return [
         LimitFinding(Limit.WINDOW, f"the {name} limited the sender {percent(share)} of the time; {rtt}")
         for name, share in shares.items()
-        if share >= SENDER_LIMITED_FROM
+        if share >= BUFFER_LIMITED_SHARE
     ]
 
 

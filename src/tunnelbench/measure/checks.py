@@ -14,7 +14,14 @@ from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_se
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes, wire_bytes
 from tunnelbench.model.plan import TrialSpec
-from tunnelbench.model.result import APPLICATION_LIMITED_SHARE, PACED_SHARE, Check, TcpMeasurement, Verdict
+from tunnelbench.model.result import (
+    APPLICATION_LIMITED_SHARE,
+    BUFFER_LIMITED_SHARE,
+    PACED_SHARE,
+    Check,
+    TcpMeasurement,
+    Verdict,
+)
 from tunnelbench.model.text import printable
 
 CONTROL_PACKETS = 60
@@ -243,9 +250,20 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
         reached = tcp.throughput_bps / testers_bps
         reason += f"; {reached:.0%} of the throughput of the testers without a router"
         limited = limited or reached > TESTER_THROUGHPUT_LIMIT_SHARE
+    buffers = {} if tcp.sender is None else tcp.sender.buffer_shares
+    if buffers and (waited := max(buffers.values())) >= BUFFER_LIMITED_SHARE and not _has_full_cpu(tcp.window):
+        name = max(buffers, key=lambda each: buffers[each])
+        reason += f"; the {name} limited the sender {waited:.0%} of the time (net.ipv4.tcp_rmem, tcp_wmem)"
+        limited = True
     if limited:
         reason += ": the testers were the limit"
     return Check("tester-limited", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=6)
+
+
+def _has_full_cpu(window: Window) -> bool:
+    """Return True if a CPU of the router was full: then the router was the limit, and TCP waited for it."""
+    usages = window.router_by_cpu or (window.router_cpu,)
+    return max(usage.busy_share for usage in usages) >= TESTER_CPU_LIMIT_SHARE
 
 
 def far_end(window: Window) -> str:

@@ -96,9 +96,22 @@ class Sender:
     rtt_ms: float
     """Smoothed round trip time, queues included [ms]."""
 
+    @property
+    def buffer_shares(self) -> dict[str, float]:
+        """Share of `busy_s` in which a buffer of a tester limited the sender, 0 to 1, by the buffer in words."""
+        if not self.busy_s:
+            return {}
+        return {
+            "receiver's window": self.receiver_window_s / self.busy_s,
+            "send buffer": self.send_buffer_s / self.busy_s,
+        }
+
 
 PACED_SHARE = 0.95
 """Share of the plan's rate from which a paced TCP trial carried that rate."""
+
+BUFFER_LIMITED_SHARE = 0.5
+"""Share of the sender's busy time from which the receiver's window or the send buffer limited a TCP trial (rule 6)."""
 
 APPLICATION_LIMITED_SHARE = 0.2
 """Share of the time with data in flight below which the sending program limited a TCP trial (rule 7)."""

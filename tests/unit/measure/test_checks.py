@@ -262,6 +262,19 @@ def test_a_figure_that_the_testers_hardly_exceed_back_to_back_is_theirs(reached:
     assert f"{reached:.0%} of the throughput of the testers without a router" in check.reason
 
 
+@pytest.mark.parametrize(("share", "router_idle_s", "verdict"), [(0.49, 4, OK), (0.5, 4, DOUBTFUL), (0.9, 0, OK)])
+@pytest.mark.parametrize("buffer", ["receiver_window_s", "send_buffer_s"])
+def test_a_socket_buffer_of_a_tester_was_the_limit_unless_the_router_was_full(
+    buffer: str, share: float, router_idle_s: float, verdict: Verdict
+) -> None:
+    sender = replace(Sender(busy_s=5.0, receiver_window_s=0.0, send_buffer_s=0.0, rtt_ms=0.4), **{buffer: 5.0 * share})
+    router = replace(CLEAN.window.router_cpu, idle_s=router_idle_s)
+    window = replace(CLEAN.window, router_cpu=router, router_by_cpu=(router,))
+    check = checks(replace(CLEAN, sender=sender, window=window))["tester-limited"]
+    assert check.verdict is verdict, check.reason
+    assert ("limited the sender" in check.reason) is (verdict is DOUBTFUL)
+
+
 # rule 12
 
 
