@@ -160,6 +160,13 @@ def test_the_machines_own_network_stays_as_it_is(lab: None, tmp_path: Path) -> N
     assert before["links"]
 
 
+def test_tcp_has_buffers_of_one_size_on_every_machine(testbed: NetnsTestbed) -> None:
+    """A namespace would take over the sizes of the machine."""
+    for host in (testbed.client, testbed.server):
+        sizes = host.run(["sysctl", "-n", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"]).stdout.split()
+        assert sizes == ["4096", "131072", "6291456", "4096", "16384", "4194304"]
+
+
 def test_a_testbed_is_taken_down_twice_without_harm(lab: None, tmp_path: Path) -> None:
     testbed = make_testbed(tmp_path / "run")
     with testbed:

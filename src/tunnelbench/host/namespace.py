@@ -39,6 +39,10 @@ SYSCTLS = {
         "/proc/sys/net/ipv4/conf/all/rp_filter",
         "/proc/sys/net/ipv4/conf/default/rp_filter",
     ),
+    # A namespace takes over the machine's limits of TCP's buffers; small ones would limit the testers. These are the
+    # kernel's own on a machine with enough memory (Documentation/networking/ip-sysctl.rst).
+    "4096 131072 6291456": ("/proc/sys/net/ipv4/tcp_rmem",),
+    "4096 16384 4194304": ("/proc/sys/net/ipv4/tcp_wmem",),
 }
 """Settings of each namespace, by their value."""
 
