@@ -149,6 +149,9 @@ NO_SIGNAL = "ended before the signal"
 PYTHON_STARTS = "Fatal Python error: init_"
 """Beginning of the error that Python itself prints if SIGINT ends it before it has started a program."""
 
+PYTHON_LOSES = "Exception ignored in: <function _get_module_lock."
+"""Beginning of the message if Python itself loses a SIGINT at an import, before the program's first line."""
+
 
 def ending(words: list[str], number: signal.Signals, life_s: float, whole_s: float, where: str) -> str:
     """Start a verb that takes `whole_s` without a signal, send it a signal at an age, and return how it ended."""
@@ -170,6 +173,8 @@ def ending(words: list[str], number: signal.Signals, life_s: float, whole_s: flo
         took_s = time.monotonic() - sent_s
     if process.returncode == -number or errors.startswith(PYTHON_STARTS):
         return "ended by the signal itself, while Python started"
+    if errors.startswith(PYTHON_LOSES) and process.returncode in {0, 3}:
+        return "lost by Python while it started"
     assert "Traceback" not in errors, f"{errors}; {where}"
     if process.returncode in {0, 3}:
         assert took_s < max(LAST_WORDS_S, LAST_WORDS_SHARE * whole_s), f"{took_s:.1f} s to the end; {where}"

@@ -15,17 +15,24 @@ import sys
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from tunnelbench import __version__
 from tunnelbench.cli.stderr_messages import lost_output, report_error, say, send_to_nowhere, shout
 from tunnelbench.host.signals import REPEAT, AskedToEnd, ask_again, asking_to_end, undisturbed
-from tunnelbench.model.errors import ExitCode, UserError
+from tunnelbench.model.errors import CannotHere, ExitCode, UserError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a file system that is full. Any file can meet them, so they are answered here."""
+
+NO_RESOURCE = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the limit of open files of the machine (sysctl fs.file-max)",
+    errno.ENOMEM: "end other programs, or raise the limit of memory (ulimit -v, memory.max of the container)",
+}
+"""Hints for errors of the kernel that any part of the program can meet."""
 
 NO_THREAD = "can't start new thread"
 """Python's message if the kernel refuses a thread. Any part of the program may need one."""
@@ -75,12 +82,11 @@ class Verbs(click.Group):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line as this process, which signals can ask to end. Tests within a process call `main`."""
-        AskedToEnd.is_repeated = True
-        for number in (*asking_to_end(), REPEAT):
-            signal.signal(number, asked_to_end)
-        sys.unraisablehook = silent_if_asked
-        atexit.register(end_in_peace)
-        return super().__call__(*args, **kwargs)
+        try:
+            listen_to_signals()
+            return super().__call__(*args, **kwargs)
+        except AskedToEnd:  # a signal came before `main` could catch it
+            end_as_asked()
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         fill_missing_streams()
@@ -89,31 +95,15 @@ class Verbs(click.Group):
                 return super().main(*args, **kwargs)
             finally:
                 end_in_peace()
-        except OSError as error:
-            if any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__)):
-                send_to_nowhere(sys.stdout, error)  # the output is the reason, whichever part of the program wrote it
-                report_error(lost_output())
-                sys.exit(ExitCode.CANNOT)
-            if is_without_temporary_folder(error):
-                say(f"tunnelbench: {error.strerror}")
-            elif error.errno in NO_ROOM:
-                say(f"tunnelbench: {error.filename or 'a file'} cannot be written: {error.strerror}")
-            else:
+        except (OSError, MemoryError, RuntimeError) as error:
+            if isinstance(error.__cause__, AskedToEnd):  # Python 3.11 replaces an exception in `__set_name__`
+                end_as_asked()
+            if (shortage := explained(error)) is None:
                 raise
-            say("hint: `df /run /tmp` and `df` of the folder of the store show what is full; make room there")
+            report_error(shortage)
             sys.exit(ExitCode.CANNOT)
-        except RuntimeError as error:
-            if NO_THREAD not in str(error):
-                raise
-            say("tunnelbench: no thread can be started")
-            say("hint: raise the limits of processes and of memory (ulimit -u, ulimit -v, pids.max of the container)")
-            sys.exit(ExitCode.CANNOT)
-        except AskedToEnd as asked:
-            end_in_peace()
-            if asked.number == signal.SIGINT:
-                say("tunnelbench: interrupted")
-                sys.exit(ExitCode.INTERRUPTED)
-            sys.exit(ExitCode.TERMINATED)
+        except AskedToEnd:
+            end_as_asked()
 
     def invoke(self, ctx: click.Context) -> Any:
         report_warnings()
@@ -125,6 +115,26 @@ class Verbs(click.Group):
             end_in_peace()  # also if a signal came first: the error says what could not be taken down
             report_error(error)
             ctx.exit(error.exit_code)
+
+
+def explained(error: OSError | MemoryError | RuntimeError) -> CannotHere | None:
+    """Return the message for an error that any part of the program can meet; None for a bug."""
+    if isinstance(error, MemoryError):
+        return CannotHere("there is not enough memory", NO_RESOURCE[errno.ENOMEM])
+    if isinstance(error, RuntimeError):
+        hint = "raise the limits of processes and of memory (ulimit -u, ulimit -v, pids.max of the container)"
+        return CannotHere("no thread can be started", hint) if NO_THREAD in str(error) else None
+    if any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__)):
+        send_to_nowhere(sys.stdout, error)  # the output is the reason, whichever part of the program wrote it
+        return lost_output()
+    if error.errno in NO_RESOURCE:
+        return CannotHere(f"the system has refused a resource: {error.strerror}", NO_RESOURCE[error.errno])
+    hint = "`df /run /tmp` and `df` of the folder of the store show what is full; make room there"
+    if is_without_temporary_folder(error):
+        return CannotHere(str(error.strerror), hint)
+    if error.errno in NO_ROOM:
+        return CannotHere(f"{error.filename or 'a file'} cannot be written: {error.strerror}", hint)
+    return None
 
 
 def is_without_temporary_folder(error: OSError) -> bool:
@@ -153,6 +163,15 @@ def leave_untrusted_folders() -> None:
         os.environ["PATH"], faults = trusted_search_path(os.environ["PATH"])
         for fault in faults:
             say(f"tunnelbench: {fault}")
+
+
+def listen_to_signals() -> None:
+    """Let each signal that asks to end raise AskedToEnd from now on."""
+    AskedToEnd.is_repeated = True
+    sys.unraisablehook = silent_if_asked
+    atexit.register(end_in_peace)
+    for number in (*asking_to_end(), REPEAT):
+        signal.signal(number, asked_to_end)
 
 
 def asked_to_end(number: int, frame: FrameType | None) -> None:
@@ -187,6 +206,15 @@ def end_in_peace() -> None:
     for number in (*asking_to_end(), REPEAT):
         signal.signal(number, signal.SIG_IGN)
     AskedToEnd.is_repeated = False
+
+
+def end_as_asked() -> NoReturn:
+    """End the program because a signal asked for it: everything is taken down."""
+    end_in_peace()
+    if AskedToEnd.number == signal.SIGINT:
+        say("tunnelbench: interrupted")
+        sys.exit(ExitCode.INTERRUPTED)
+    sys.exit(ExitCode.TERMINATED)
 
 
 def fill_missing_streams() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import pty
@@ -134,6 +135,27 @@ def test_a_thread_that_cannot_be_started_is_reported(
     done = type_in("list", "runs")
     assert done.exit_code == 3
     assert done.stderr.startswith("tunnelbench: no thread can be started\nhint: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError(), "there is not enough memory"),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "the system has refused a resource: Cannot allocate memory"),
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "the system has refused a resource: Too many open files"),
+    ],
+    ids=str,
+)
+def test_a_resource_that_the_system_refuses_is_reported(
+    error: Exception, message: str, type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("tunnelbench.cli.list.open_store", refuse)
+    done = type_in("list", "runs")
+    assert done.exit_code == 3
+    assert done.stderr.startswith(f"tunnelbench: {message}\nhint: ")
 
 
 @pytest.fixture

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+from tunnelbench import __version__
 
 PROGRAM = """
 import signal, sqlite3, subprocess, sys, time, weakref
@@ -60,6 +65,13 @@ def in_a_generator_that_is_dropped():
             signal.raise_signal({number})
     next(generate())
 
+def while_a_class_is_made():
+    class Part:
+        def __set_name__(self, owner, name):
+            signal.raise_signal({number})
+    class Whole:
+        part = Part()
+
 def at_the_end_of_a_held_back_end():
     class Late:
         def __del__(self):
@@ -84,24 +96,85 @@ PLACES = [
     "in_a_function_of_the_database",
     "while_an_error_is_handled",
     "in_a_generator_that_is_dropped",
+    "while_a_class_is_made",
     "at_the_end_of_a_held_back_end",
 ]
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(
+NUMBERS = pytest.mark.parametrize(
     ("number", "status", "message"),
     [
         ("signal.SIGINT", 130, "tunnelbench: interrupted"),
         ("signal.SIGTERM", 143, "tunnelbench: stopping because of a signal"),
     ],
 )
+
+HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""Beginning of a program that does not ignore SIGINT although a shell's background, which starts it, does."""
+
+
+def run_python(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@NUMBERS
 def test_a_signal_ends_the_program_although_its_exception_is_lost(
     place: str, number: str, status: int, message: str
 ) -> None:
-    # A shell's background ignores SIGINT, and the program would inherit that.
-    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    script = start + PROGRAM.format(place=place, number=number)
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    ended = run_python(HEARD + PROGRAM.format(place=place, number=number))
     assert (ended.returncode, ended.stdout) == (status, "")
     assert set(ended.stderr.splitlines()) == {message}
+
+
+BEFORE_MAIN = """
+import sys
+from tunnelbench import cli
+from tunnelbench.cli import fill_missing_streams
+
+def at_the_last_moment():
+    signal.raise_signal({number})
+    fill_missing_streams()
+
+cli.fill_missing_streams = at_the_last_moment
+sys.argv[1:] = ["list", "plans"]
+cli.main()
+"""
+
+
+@NUMBERS
+def test_a_signal_just_before_the_command_line_is_read_ends_the_program(number: str, status: int, message: str) -> None:
+    ended = run_python(HEARD + BEFORE_MAIN.format(number=number))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (status, "", f"{message}\n")
+
+
+AT_AN_IMPORT = """
+import sys, weakref
+
+class Thing:
+    pass
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "tunnelbench.cli":
+            thing = Thing()
+            reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+            del thing
+
+sys.meta_path.insert(0, Finder())
+from tunnelbench.start import main
+sys.argv[1:] = ["--version"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("handler", "status", "output"),
+    [("signal.default_int_handler", -signal.SIGINT, ""), ("signal.SIG_IGN", 0, f"tunnelbench {__version__}\n")],
+)
+def test_ctrl_c_at_an_import_ends_the_program_unless_it_is_ignored(handler: str, status: int, output: str) -> None:
+    ended = run_python(f"import signal; signal.signal(signal.SIGINT, {handler})\n{AT_AN_IMPORT}")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (status, output, "")
+
+
+def test_the_command_begins_in_the_module_that_heeds_ctrl_c_at_once() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["gui-scripts"] == {"tunnelbench": "tunnelbench.start:main"}
