@@ -7,7 +7,7 @@ import secrets
 import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -32,6 +32,7 @@ from tunnelbench.measure.clock_check import now
 from tunnelbench.model.errors import CannotHere, UserError
 from tunnelbench.model.result import RUNNING
 from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.model.text import printable
 from tunnelbench.plan import read_testbed
 from tunnelbench.qemu.machine import left_machines
 from tunnelbench.store import Store, default_path
@@ -64,20 +65,22 @@ def command(testbed: str | None, store_location: str | None, as_json: bool) -> N
         removed: list[dict[str, str]] = []
         ended: list[str] = []
         faults: list[UserError] = []
+        cleaned: list[str] = []
         for run_id in runs:
             with gathering(faults):
                 removed.extend({"run": run_id, "what": what} for what in clean_run(run_id))
+                cleaned.append(run_id)
         for place in sorted(stores):
             with gathering(faults):
                 ended += mark_as_killed(place, runs)
-        for run_id in runs:
+        for run_id in cleaned:  # another one keeps its folder, by which the next `clean` finds the rest
             with gathering(faults):
                 remove_run_folder(RUN_FOLDER / run_id)
         put_back = list(clean_hosts(spec)) if spec else []
     if as_json:
         emit_json({"removed": removed, "marked_as_killed": ended, "put_back": put_back})
     else:
-        report(removed, ended, put_back)
+        report(removed, ended, put_back, is_complete=not faults)
     for fault in faults[1:]:
         say(f"tunnelbench: {fault.message}")
     if faults:
@@ -90,8 +93,13 @@ def gathering(faults: list[UserError]) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        if error.message not in {fault.message for fault in faults}:
-            faults.append(error)
+        found = error
+    except OSError as error:
+        found = CannotHere(f"{printable(os.fsdecode(error.filename or 'a file'))}: {error.strerror}")
+    else:
+        return
+    if found.message not in {fault.message for fault in faults}:
+        faults.append(found)
 
 
 def clean_hosts(spec: TestbedSpec) -> Iterator[str]:
@@ -107,7 +115,9 @@ def clean_hosts(spec: TestbedSpec) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def report(removed: Sequence[Mapping[str, str]], ended: Sequence[str], put_back: Sequence[str]) -> None:
+def report(
+    removed: Sequence[Mapping[str, str]], ended: Sequence[str], put_back: Sequence[str], *, is_complete: bool
+) -> None:
     """Print the removed items, the ended runs and the restored hosts."""
     kept = "killed; its trials are kept; tunnelbench run --resume"
     lines = [
@@ -115,41 +125,72 @@ def report(removed: Sequence[Mapping[str, str]], ended: Sequence[str], put_back:
         *(f"run {run_id}: {kept} {run_id} measures the rest" for run_id in ended),
         *put_back,
     ]
-    emit("".join(f"{line}\n" for line in lines or ["no run has left anything behind"]))
+    nothing = ["no run has left anything behind"] if is_complete else []
+    emit("".join(f"{line}\n" for line in lines or nothing))
 
 
 def clean_run(run_id: str) -> Iterator[str]:
     """Remove everything of a run except its folder with the name of its store; yields a text for each removed item.
 
-    The caller removes the folder last, because the folder identifies the rest if `clean` itself is killed.
+    The caller removes the folder last, because the folder identifies the rest if `clean` itself is killed. Raises
+    UserError if something cannot be removed: the folder then stays as it is.
     """
     mark, folder = run_id[-6:], RUN_FOLDER / run_id
+    faults: list[UserError] = []
     with undisturbed:
         yield from _end_machines(mark)
         # A link is deleted and not followed: a journal elsewhere is not this run's.
-        if folder.is_dir() and not folder.is_symlink() and (changes := UndoJournal(folder).undo_all()):
-            yield f"{changes} change{'s' * (changes != 1)} of this machine's network"
+        if folder.is_dir() and not folder.is_symlink():
+            with gathering(faults):
+                if changes := UndoJournal(folder).undo_all():
+                    yield f"{changes} change{'s' * (changes != 1)} of this machine's network"
         for sockets in left_sockets(mark):
             shutil.rmtree(sockets, ignore_errors=True)  # another user may have made it, and mounted something in it
             if not sockets.exists():
                 yield f"folder {sockets}"
-        for namespace in left_namespaces(mark):
-            pids = remove_namespace(namespace)
-            yield f"namespace {namespace}" + (f" with {len(pids)} processes" if pids else "")
+        yield from _remove_namespaces(mark, faults)
         for tunnel in adapters().values():
-            for path in tunnel.left_files(mark):
-                path.unlink(missing_ok=True)
-                yield f"file {path}"
+            with gathering(faults):
+                for path in tunnel.left_files(mark):
+                    path.unlink(missing_ok=True)
+                    yield f"file {path}"
+        if faults:
+            raise faults[0]
         if folder.is_symlink() or folder.exists():
             remove_run_folder(folder, keep=STORE_NAME)
             yield f"folder {folder} with its keys and configurations"
+
+
+def remove_rest(run_id: str) -> None:
+    """Remove what a run has left although it was taken down, and its folder.
+
+    If something cannot be removed, the folder stays, so that `clean` finds the rest, and the user gets a message.
+    """
+    with undisturbed:
+        faults: list[UserError] = []
+        with gathering(faults):
+            list(clean_run(run_id))
+            remove_run_folder(RUN_FOLDER / run_id)
+        for fault in faults:
+            say(f"tunnelbench: run {run_id} leaves something behind: {fault.message}")
+            say("hint: tunnelbench clean removes it when the cause is gone")
+
+
+def _remove_namespaces(mark: str, faults: list[UserError]) -> Iterator[str]:
+    """Remove the namespaces of a run with their processes; yields a text for each."""
+    with gathering(faults):
+        for namespace in left_namespaces(mark):
+            with gathering(faults):
+                pids = remove_namespace(namespace)
+                yield f"namespace {namespace}" + (f" with {len(pids)} processes" if pids else "")
 
 
 def _end_machines(mark: str) -> Iterator[str]:
     """End a run's virtual machines."""
     for what, pids in (("guest", left_guests(mark)), ("virtual router", left_machines(mark))):
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGKILL)
             yield f"{what}, process {pid}"
 
 

@@ -18,7 +18,7 @@ import click
 
 from tunnelbench import __version__
 from tunnelbench.cli.availability import require_trusted_programs
-from tunnelbench.cli.clean import clean_run, mark_left_runs
+from tunnelbench.cli.clean import clean_run, mark_left_runs, remove_rest
 from tunnelbench.cli.command_log import is_verbose, log_options
 from tunnelbench.cli.common_options import (
     emit,
@@ -312,8 +312,7 @@ def measure(job: RunJob, store: Store, progress: Progress, *, keep: bool) -> Non
         raise
     finally:
         if not is_kept:
-            with undisturbed:
-                shutil.rmtree(folder, ignore_errors=True)
+            remove_rest(job.run_id)
 
 
 def measure_locked(
@@ -357,8 +356,7 @@ def require_trusted_files(plan: Plan, spec: TestbedSpec) -> None:
 
 def end_interrupted(run_id: str, store: Store) -> None:
     """Remove what a signal between two steps has left, such as a namespace that was made and not noted yet."""
-    list(clean_run(run_id))
-    shutil.rmtree(RUN_FOLDER / run_id, ignore_errors=True)
+    remove_rest(run_id)
     with suppress(UserError):  # `clean` marks it later
         if any(run.run_id == run_id and run.status == RUNNING for run in store.runs()):
             store.end_run(run_id, "interrupted", now())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -10,10 +9,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tunnelbench.host.command import DEFAULT_TIMEOUT_S, run_command
+from tunnelbench.host.command import DEFAULT_TIMEOUT_S, last_lines, run_command
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import THIS_MACHINE, Host
 from tunnelbench.model.errors import CannotHere
+
+NAMESPACES = Path("/run/netns")
+"""Folder in which `ip netns` gives names to namespaces."""
 
 NAMESPACE_PREFIX = "tb-"
 """Each namespace of a run is called tb-MARK-ROLE. MARK is the end of the run's id."""
@@ -90,7 +92,7 @@ class NamespaceHost(Host):
         try:
             # `ip netns exec` enters the namespace, then mounts its /sys, then becomes the other program.
             is_ready = (process / "comm").read_text() == f"{ANCHOR[0]}\n"
-            return is_ready and (process / "ns/net").samefile(Path("/run/netns", self.namespace))
+            return is_ready and (process / "ns/net").samefile(NAMESPACES / self.namespace)
         except OSError:
             return False
 
@@ -130,18 +132,24 @@ def namespace_name(mark: str, role: str) -> str:
 
 def left_namespaces(mark: str) -> list[str]:
     """List the namespaces of a run that exist."""
-    ours = {namespace_name(mark, role) for role in ROLES}
-    listed = json.loads(run_command(["ip", "-j", "netns", "list"]).stdout or "[]")
-    return sorted(ours & {entry["name"] for entry in listed})
+    names = sorted(namespace_name(mark, role) for role in ROLES)
+    return [name for name in names if os.path.lexists(NAMESPACES / name)]
 
 
 def remove_namespace(name: str) -> list[int]:
     """Kill every process in a namespace and remove it with all its devices; returns the process numbers.
 
-    Does nothing if there is no such namespace.
+    Does nothing if there is no such namespace. Raises CannotHere if it cannot be removed, or if this process is in it,
+    as in a shell that `ip netns exec` has opened there: it would kill itself.
     """
+    path = NAMESPACES / name
+    if _is_own(path):
+        raise CannotHere(
+            f"namespace {name} stays, because this program was started in it",
+            "leave the shell in it with `exit`, then start tunnelbench clean",
+        )
     listed = run_command(["ip", "netns", "pids", name], check=False)
-    if listed.returncode != 0:
+    if listed.returncode != 0 and not os.path.lexists(path):
         return []
     pids = [int(pid) for pid in listed.stdout.split()]
     for pid in pids:
@@ -151,5 +159,18 @@ def remove_namespace(name: str) -> list[int]:
     deadline = time.monotonic() + PROCESS_END_LIMIT_S
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.005)
-    run_command(["ip", "netns", "del", name], check=False)
+    deleted = run_command(["ip", "netns", "del", name], check=False)
+    if os.path.lexists(path):
+        raise CannotHere(
+            f"namespace {name} cannot be removed: {last_lines(deleted.stderr)}",
+            "tunnelbench clean removes it when the cause is gone",
+        )
     return pids
+
+
+def _is_own(path: Path) -> bool:
+    """Return True if a namespace is that of this process."""
+    try:
+        return path.samefile("/proc/self/ns/net")
+    except OSError:
+        return False

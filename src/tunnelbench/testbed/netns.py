@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tunnelbench.host.command import CommandFailed
@@ -266,8 +266,9 @@ class NetnsTestbed(Testbed):
             self.client.run(["ip", "link", "del", link.client_device], check=False)  # its peer goes with it
 
     def take_down(self) -> None:
-        for host in self._hosts:
-            host.close()
+        with ExitStack() as stack:  # each host is closed, even if another one cannot be
+            for host in reversed(self._hosts):
+                stack.callback(host.close)
 
 
 def _default_queue() -> list[str]:

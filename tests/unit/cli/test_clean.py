@@ -14,7 +14,7 @@ from tests.postgresql import cluster
 from tests.unit.builders import make_run
 
 from tunnelbench import cli
-from tunnelbench.cli.clean import clean_run, mark_as_killed, store_of
+from tunnelbench.cli.clean import clean_run, mark_as_killed, remove_rest, store_of
 from tunnelbench.store import Store
 
 
@@ -230,3 +230,58 @@ def test_undo_commands_in_a_folder_that_others_could_write_are_not_run(folder: P
     assert cleaned.exit_code == 3
     assert "others can write to it" in cleaned.stderr
     assert not (tmp_path / "touched").exists()
+
+
+@pytest.fixture
+def namespaces(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the names of namespaces; `ip` does not know it, and can remove nothing in it."""
+    place = tmp_path / "netns"
+    place.mkdir()
+    (folder / RUN_ID).mkdir()
+    monkeypatch.setattr("tunnelbench.host.namespace.NAMESPACES", place)
+    return place
+
+
+@pytest.mark.lab
+def test_clean_in_a_shell_inside_a_namespace_of_the_run_does_not_kill_itself(folder: Path, namespaces: Path) -> None:
+    (namespaces / "tb-abcdef-client").symlink_to("/proc/self/ns/net")
+    refused = clean(folder)
+    assert refused.exit_code == 3
+    assert "no run has left anything behind" not in refused.stdout
+    assert refused.stderr == (
+        "tunnelbench: namespace tb-abcdef-client stays, because this program was started in it\n"
+        "hint: leave the shell in it with `exit`, then start tunnelbench clean\n"
+    )
+    assert {entry.name for entry in folder.iterdir()} == {"lock", RUN_ID}
+
+
+@pytest.mark.lab
+def test_what_cannot_be_removed_is_named_and_the_next_clean_finds_it(folder: Path, namespaces: Path) -> None:
+    left = namespaces / "tb-abcdef-router"
+    left.touch()
+    (folder / RUN_ID / "private.key").touch()
+    for _ in range(2):
+        refused = clean(folder)
+        assert refused.exit_code == 3
+        assert "namespace tb-abcdef-router cannot be removed: " in refused.stderr
+        assert "no run has left anything behind" not in refused.stdout
+        assert {entry.name for entry in folder.iterdir()} == {"lock", RUN_ID}
+    left.unlink()
+    cleaned = clean(folder)
+    assert (cleaned.exit_code, cleaned.stderr) == (0, "")
+    assert [entry.name for entry in folder.iterdir()] == ["lock"]
+
+
+@pytest.mark.lab
+def test_a_run_that_cannot_remove_something_keeps_its_folder_for_clean(
+    folder: Path, namespaces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (namespaces / "tb-abcdef-server").touch()
+    remove_rest(RUN_ID)
+    said = capsys.readouterr().err
+    assert f"run {RUN_ID} leaves something behind: namespace tb-abcdef-server cannot be removed: " in said
+    assert (folder / RUN_ID).is_dir()
+    (namespaces / "tb-abcdef-server").unlink()
+    remove_rest(RUN_ID)
+    assert not (folder / RUN_ID).exists()
+    assert capsys.readouterr().err == ""

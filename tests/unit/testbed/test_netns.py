@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.tunnel.fakes import FakeHost, commands
 
 from tunnelbench.host.host import LocalHost
+from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER, TOPOLOGIES, Link, TestbedSpec
 from tunnelbench.testbed import KINDS, netns, open_testbed
@@ -272,3 +273,17 @@ def test_the_topology_names_the_tunnels_cable_and_the_source_of_client_traffic()
         tester, device = testbed.tunnel_cable
         found[topology] = (tester.name, device, testbed.client_address)
     assert found == {ROUTER_SERVER: ("server", "wan", "198.18.1.2"), ROAD_WARRIOR: ("client", "lan", "198.18.6.1")}
+
+
+def test_each_host_is_closed_although_another_one_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    def close(host: NamespaceHost) -> None:
+        closed.append(host.name)
+        if host.name != "server":
+            raise CannotHere(f"{host.name} stays")
+
+    monkeypatch.setattr(NamespaceHost, "close", close)
+    with pytest.raises(CannotHere, match="stays"):
+        NetnsTestbed(TestbedSpec("lab", "netns"), RUN_ID, tmp_path).take_down()
+    assert closed == ["client", "router", "server"]
