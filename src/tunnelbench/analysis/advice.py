@@ -143,11 +143,14 @@ def _busy_at(figures: Figures, target_mbps: float) -> float | None:
 
 
 def _without_cipher(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
-    """Compare each tunnel that has a cipher with the same tunnel without one.
+    """Compare each tunnel that has a cipher with the same tunnel without one, the first if a run has several.
 
     An AEAD cipher is compared with a tunnel that has neither cipher nor digest. A tunnel with a digest only would
     remove the encryption and add a digest.
     """
+    found: dict[Any, LimitedRow] = {}
+    for one in rows:
+        found.setdefault(_same(one, one.row.tunnel.options), one)
     for one in rows:
         options = dict(one.row.tunnel.options)
         cipher = used_algorithms(options).get("cipher")
@@ -157,12 +160,15 @@ def _without_cipher(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
         if is_aead(cipher):
             without |= dict.fromkeys(options.keys() & set(DIGEST_OPTIONS), NO_ALGORITHM)
             lacks = "neither cipher nor authentication"
-        for other in rows:
-            same = other.row.tunnel.kind == one.row.tunnel.kind and other.place == one.place
-            if same and dict(other.row.tunnel.options) == options | without:
-                yield from _compared(
-                    "cipher", other, one, f"{other.row.tunnel.name}, which has {lacks},", one.row.tunnel.name
-                )
+        if other := found.get(_same(one, options | without)):
+            yield from _compared(
+                "cipher", other, one, f"{other.row.tunnel.name}, which has {lacks},", one.row.tunnel.name
+            )
+
+
+def _same(one: LimitedRow, options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a key that rows of one kind in one place have in common if their tunnels have these options."""
+    return one.row.tunnel.kind, one.place, repr(sorted(options.items()))
 
 
 def _kernel_or_program(rows: Sequence[LimitedRow]) -> Iterator[Advice]:

@@ -252,3 +252,9 @@ def test_plaintext_is_no_answer_to_a_target_unless_it_is_allowed() -> None:
 def test_kernel_and_program_are_compared_among_encrypted_tunnels() -> None:
     records = [trials("vxlan", 4), trials("openvpn cbc", 20, program=True, options=CBC)]
     assert advice(*records, allow_plaintext=False) == []
+
+
+def test_many_tunnels_of_the_same_options_give_one_sentence_each() -> None:
+    sealed = [trials(f"openvpn {number}", 30, options=CBC) for number in range(12)]
+    clear = [trials(f"openvpn clear {number}", 20, options=CLEAR) for number in range(12)]
+    assert [rule for rule, _ in advice(*sealed, *clear)] == 12 * ["cipher"]

@@ -100,6 +100,9 @@ def _kernel(tunnels: Sequence[TunnelAnswer]) -> Iterator[tuple[float, str]]:
 def _cipher(tunnels: Sequence[TunnelAnswer]) -> Iterator[tuple[float, str]]:
     """State the cost of encryption, where a tunnel was also measured without it."""
     found = []
+    first: dict[tuple[str, str], TunnelAnswer] = {}
+    for each in tunnels:
+        first.setdefault((each.tunnel.kind, repr(sorted(each.tunnel.options.items()))), each)
     for sealed in tunnels:
         options = dict(sealed.tunnel.options)
         cipher = used_algorithms(options).get("cipher")
@@ -108,9 +111,9 @@ def _cipher(tunnels: Sequence[TunnelAnswer]) -> Iterator[tuple[float, str]]:
         without = options | {CIPHER_OPTION: NO_ALGORITHM}
         if is_aead(cipher):
             without |= dict.fromkeys(options.keys() & set(DIGEST_OPTIONS), NO_ALGORITHM)
-        plain = [each for each in tunnels if each.tunnel.kind == sealed.tunnel.kind and each.tunnel.options == without]
-        if plain and (saving := _saving(plain[0], sealed)):
-            text = f"{sealed.name} takes {saving.words} as {plain[0].name}, which does not encrypt."
+        plain = first.get((sealed.tunnel.kind, repr(sorted(without.items()))))
+        if plain and (saving := _saving(plain, sealed)):
+            text = f"{sealed.name} takes {saving.words} as {plain.name}, which does not encrypt."
             found.append((saving.share, text))
     yield from sorted(found)[-1:]
 

@@ -33,8 +33,12 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
     """Return a run as a side; a row without a trial that counts has no figures."""
     by_row = trials_by_row(record for record in records if record.counts)
     udp_rows = summarise_udp(records)
+    baselines: dict[tuple[Any, ...], Sequence[TrialRecord]] = {}
+    for key, own in by_row.items():
+        if own[0].spec.tunnel.is_baseline:
+            baselines.setdefault(key[1:], own)
     rows = [
-        *(_tcp_row(row, by_row) for row in summarise(records)),
+        *(_tcp_row(row, by_row, baselines.get(row.key[1:], ())) for row in summarise(records)),
         *(_udp_row(row, by_row) for row in udp_rows if row.test in COMPARED_TESTS),
     ]
     missing = run.trials_planned - len(records)
@@ -61,12 +65,13 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
     )
 
 
-def _tcp_row(row: Row, by_row: Mapping[RowKey, Sequence[TrialRecord]]) -> tuple[SideRow, bool]:
-    """Return the row of a TCP row, and if it is a calibration."""
+def _tcp_row(
+    row: Row, by_row: Mapping[RowKey, Sequence[TrialRecord]], plain: Sequence[TrialRecord]
+) -> tuple[SideRow, bool]:
+    """Return the row of a TCP row, and if it is a calibration; `plain`: the baseline's trials of the same test."""
     baseline: dict[int, TcpMeasurement] = {}
     if not row.tunnel.is_baseline:
-        plain = [own for key, own in by_row.items() if key[1:] == row.key[1:] and own[0].spec.tunnel.is_baseline]
-        baseline = {record.spec.round: record.tcp for record in (plain[0] if plain else []) if record.tcp is not None}
+        baseline = {record.spec.round: record.tcp for record in plain if record.tcp is not None}
     figures = _by_figure(
         {
             record.spec.round: _tcp_values(record.tcp, baseline.get(record.spec.round))
