@@ -279,6 +279,10 @@ def _refuse_programs(connection: sqlite3.Connection, path: Path) -> None:
         if _TRIGGER.match(str(sql)) or (is_ours and not is_plain):
             what = "is a view, a virtual table or a trigger, or has an expression"
             raise _NO_STORE.error(path, f"{printable(str(name)[:60])} {what}")
+    # Pages that name each other, or one page many times, are a table without an end.
+    found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    if found.startswith("***"):
+        raise _DAMAGED.error(path, printable(found.partition("\n")[2]))
 
 
 def _begin(connection: Connection) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import Engine, event
 from tests.unit.builders import make_proof, make_run, make_spec, make_trial
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
-from tunnelbench.model.errors import CannotHere, UserError, WrongInput
+from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
 from tunnelbench.store import Store
 from tunnelbench.store.sqlite import SqliteDatabase
 
@@ -348,6 +348,35 @@ def test_a_view_and_an_index_of_a_users_own_in_a_store_are_no_error(path: Path) 
     connection.close()
     with Store.open(path) as store:
         assert len(store.trials("a")) == 1
+
+
+def without_end(store: bytes, root: int) -> bytes:
+    """Return a store in which a table of one page has three more levels, each of which names one page 500 times."""
+    size = int.from_bytes(store[16:18], "big")
+    pages = [store[place : place + size] for place in range(0, len(store), size)]
+    pages.append(pages[root - 1])
+    for _ in range(3):
+        child, count = len(pages), (size - 12) // 8
+        cells = [size - 5 * (number + 1) for number in range(count)]
+        header = struct.pack(">BHHHBI", 5, 0, count, cells[-1], 0, child) + struct.pack(f">{count}H", *cells)
+        body = (struct.pack(">I", child) + b"\1") * count  # a page of the next level, and a row number
+        pages.append(header.ljust(size - len(body), b"\0") + body)
+    pages[root - 1] = pages.pop()
+    first = pages[0]
+    pages[0] = first[:28] + struct.pack(">I", len(pages)) + first[32:92] + first[24:28] + first[96:]
+    return b"".join(pages)
+
+
+@pytest.mark.parametrize("table", ["run", "trial"])
+def test_a_store_whose_tables_never_end_is_refused(path: Path, table: str) -> None:
+    fill(path, trials=1)
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    path.write_bytes(without_end(path.read_bytes(), root))
+    with closing(sqlite3.connect(path)) as connection:
+        assert len(connection.execute(f"SELECT * FROM {table} LIMIT 9999").fetchall()) == 9999  # noqa: S608
+    with pytest.raises(StoreLost, match="the store is damaged"):
+        Store.open(path)
 
 
 def journal_that_deletes(victim: Path, store: Path) -> bytes:
