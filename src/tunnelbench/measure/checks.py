@@ -253,7 +253,7 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
     buffers = {} if tcp.sender is None else tcp.sender.buffer_shares
     if buffers and (waited := max(buffers.values())) >= BUFFER_LIMITED_SHARE and not _has_full_cpu(tcp.window):
         name = max(buffers, key=lambda each: buffers[each])
-        reason += f"; the {name} limited the sender {waited:.0%} of the time (net.ipv4.tcp_rmem, tcp_wmem)"
+        reason += f"; the {name} limited the sender {waited:.0%} of the time"
         limited = True
     if limited:
         reason += ": the testers were the limit"
