@@ -205,6 +205,22 @@ def test_a_cable_whose_rate_changes_is_found(fast_ethernet: NetnsTestbed) -> Non
     assert (found.verdict, "the queues of cable-wan have changed" in found.reason) == (Verdict.DOUBTFUL, True), found
 
 
+def test_a_path_mtu_that_the_testers_learned_earlier_changes_no_trial(bed: NetnsTestbed) -> None:
+    """The kernel keeps it for 10 minutes, and another tunnel may have a larger one."""
+    narrow = f"ip link set {bed.router_wan_device} mtu 1200"
+    target = bed.addresses.target
+    gateway = bed.addresses.server_wan
+    with (
+        script(bed.router, narrow, f"ip link set {bed.router_wan_device} mtu 1500"),
+        script(bed.router, f"ip route add {target} via {gateway}", f"ip route del {target}"),
+    ):
+        bed.client.run(["ping", "-c", "1", "-W", "1", "-M", "do", "-s", "1400", target], check=False)
+    assert "mtu 1200" in bed.client.run(["ip", "route", "get", target]).stdout
+    record = trial(bed, Watcher(), NO_TUNNEL)
+    found = check(record, "payload")
+    assert found.verdict is Verdict.OK, found
+
+
 def test_a_router_that_stops_forwarding_for_a_moment_is_found(bed: NetnsTestbed) -> None:
     def pause() -> None:
         bed.router.run(["sysctl", "-qw", "net.ipv4.ip_forward=0"])

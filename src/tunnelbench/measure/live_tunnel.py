@@ -42,11 +42,21 @@ class LiveTunnel:
         self.created = None
         self.created = create(self.spec, tunnel_ends(self.testbed, keep=self.keep))
         try:
+            forget_path_mtu(self.testbed)
             self._stack.enter_context(closed_ports(self.testbed, self.created))
             self.tunnel = self._stack.enter_context(self.created)
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise
+
+
+def forget_path_mtu(testbed: Testbed) -> None:
+    """Let the testers forget the path MTU that they have learned through the last tunnel.
+
+    The kernel keeps it for 10 minutes (net.ipv4.route.mtu_expires), and the next tunnels would carry small segments.
+    """
+    for tester in (testbed.client, testbed.server):
+        tester.ip("route", "flush", "cache")
 
 
 def tunnel_ends(testbed: Testbed, *, keep: bool = False) -> Ends:
