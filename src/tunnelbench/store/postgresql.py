@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
@@ -24,6 +24,12 @@ NETWORK_LIMITS = {
     "tcp_user_timeout": 30_000,
 }
 """Options of libpq that detect a broken network within half a minute [s]; the last one is in milliseconds."""
+
+LOCK_WAIT_S = 10.0
+"""Longest wait for a table or a row that another session has locked [s]; PostgreSQL waits without limit by default."""
+
+UPGRADE_WAIT_S = 120.0
+"""Longest wait for another process that makes or changes tables [s]."""
 
 NO_VERSION = "Could not determine version"
 """Beginning of SQLAlchemy's message if a server answers `SELECT version()` with something else."""
@@ -77,7 +83,7 @@ class Server:
             raise unknown
         try:
             # pool_pre_ping replaces connections that a restart of the server broke between two trials
-            return create_engine(self.url, pool_pre_ping=True, connect_args=NETWORK_LIMITS)
+            engine = create_engine(self.url, pool_pre_ping=True, connect_args=NETWORK_LIMITS)
         except NoSuchModuleError as error:
             raise unknown from error
         except ModuleNotFoundError as error:
@@ -86,6 +92,8 @@ class Server:
                 f"{self.name}: the Python package {error.name} is missing",
                 install_hint(POSTGRESQL) if error.name == "psycopg" else hint,
             ) from error
+        event.listen(engine, "connect", _limit_lock_waits)
+        return engine
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -145,7 +153,9 @@ class Server:
 
     def lock_out_others(self, connection: Connection) -> None:
         """Make other processes that want to make or change tables wait until the transaction ends."""
+        connection.execute(text(f"SET LOCAL lock_timeout = {UPGRADE_WAIT_S * 1000:.0f}"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
+        connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
 
     def _explanation(self, error: DBAPIError) -> UserError | None:
         why = str(error.orig).strip().partition("\n")[0]
@@ -164,6 +174,7 @@ class Server:
 _HINTS = {
     "42501": "give this user the right: GRANT ALL ON SCHEMA public, and on its tables",
     "25006": "the database is read-only: name the server that takes writes",
+    "55P03": "another session has locked a table (pg_stat_activity lists the sessions): try again when it has ended",
     "53": "the server is out of disk, memory or connections; the trials stored so far are safe",
     "42P01": "a table is missing: restore the store from a copy, or name another one",
     "42703": "a column is missing: restore the store from a copy, or name another one",
@@ -231,6 +242,14 @@ class RunLock:
         if self._connection is not None:
             _disconnect(self._connection)
             self._connection = None
+
+
+def _limit_lock_waits(connection: Any, _record: object) -> None:
+    """Set the limit of waits for locks, in a new session. As an option of libpq, a pooler could refuse it."""
+    cursor = connection.cursor()
+    cursor.execute(f"SET lock_timeout = {LOCK_WAIT_S * 1000:.0f}")
+    cursor.close()
+    connection.commit()  # a rollback would undo the setting
 
 
 def _disconnect(connection: Connection) -> None:

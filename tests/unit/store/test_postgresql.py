@@ -352,6 +352,23 @@ def test_a_server_that_hangs_is_reported_and_signals_are_handled(
         assert store.runs()
 
 
+@pytest.mark.timeout(60)
+def test_a_table_that_another_session_locks_is_reported_after_a_bounded_wait(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelbench.store.postgresql.LOCK_WAIT_S", 0.2)
+    with Store.open(url) as store:
+        store.begin_run(make_run(run_id="a"))
+        for use in (store.runs, lambda: store.end_run("a", "done", ENDED_AT)):
+            with connected(url) as other:
+                other.execute(text("LOCK TABLE run IN ACCESS EXCLUSIVE MODE"))
+                with pytest.raises(CannotHere, match="lock timeout") as caught:
+                    use()
+            assert caught.value.hint.startswith("another session has locked a table")
+        store.end_run("a", "done", ENDED_AT)
+        assert store.run("a").status == "done"
+
+
 def test_a_password_in_the_query_is_never_shown(server: Cluster) -> None:
     with pytest.raises(CannotHere) as caught:
         Store.open(f"postgresql:///nowhere?host={server.folder}&user=postgres&password=secret")
