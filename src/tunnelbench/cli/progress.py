@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from statistics import median
+from typing import IO, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -147,6 +151,51 @@ class PlainProgress(Progress):
         )
 
 
+TERMINAL_PATIENCE_S = 0.2
+"""Longest wait for a terminal that takes no output [s]."""
+
+
+class TerminalWriter:
+    """Writes to the terminal of a stream, and drops what the terminal does not take in TERMINAL_PATIENCE_S.
+
+    A terminal takes nothing after Ctrl-S, or while the network to it is interrupted. A thread that waits for it holds
+    the lock of the live view, and the program could not end. The terminal is opened once more, because the descriptor
+    of a stream is shared with other programs, for which a write must go on to wait.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        """Raises OSError or ValueError if the stream has no file that can be opened."""
+        place = f"/proc/self/fd/{stream.fileno()}"
+        self._descriptor = os.open(place, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        self.encoding = stream.encoding
+
+    def write(self, text: str) -> int:
+        content = text.encode(self.encoding, "replace")
+        give_up_s = time.monotonic() + TERMINAL_PATIENCE_S
+        while content:
+            try:
+                content = content[os.write(self._descriptor, content) :]
+            except BlockingIOError:
+                left_s = give_up_s - time.monotonic()
+                if left_s <= 0 or not select.select([], [self._descriptor], [], left_s)[1]:
+                    break
+            except OSError:  # the terminal is gone: the run goes on
+                break
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: nothing is kept back."""
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
 class LiveView(Progress):
     """Shows the current trial with its rate each second, the finished trials and the remaining time, with rich."""
 
@@ -184,13 +233,18 @@ class LiveView(Progress):
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        live = Live(get_renderable=self._draw, console=Console(), refresh_per_second=2, transient=True)
-        live.start()
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # a terminal that is gone must not hide why the run ends
-                live.stop()
+        with ExitStack() as stack:
+            try:
+                file = cast("IO[str]", stack.enter_context(closing(TerminalWriter(sys.stdout))))
+            except (OSError, ValueError):  # not a file, as in tests
+                file = sys.stdout
+            live = Live(get_renderable=self._draw, console=Console(file=file), refresh_per_second=2, transient=True)
+            live.start()
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # a terminal that is gone must not hide why the run ends
+                    live.stop()
 
     def _draw(self) -> RenderableType:
         classes = ", ".join(f"{count} {name}" for name, count in self.classes.items())

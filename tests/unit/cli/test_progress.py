@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -51,3 +53,23 @@ def test_the_live_view_escapes_what_a_program_has_printed() -> None:
     assert r"\x1b[2J\x1b]0;title\x07" in drawn
     assert r"aes \x9b2J" in drawn
     assert not {"\x1b", "\x07", "\x9b"} & set(drawn)
+
+
+VIEW_ON_A_TERMINAL_THAT_STOPS = """
+import os, pty, sys, termios, time
+from tests.unit.cli.test_progress import PLAN
+from tunnelbench.cli.progress import LiveView
+near, far = pty.openpty()
+sys.stdout = os.fdopen(far, "w")
+with LiveView(PLAN).showing():
+    assert os.read(near, 100)
+    termios.tcflow(far, termios.TCOOFF)
+    time.sleep(1.2)  # the view draws twice in a second
+print("ended", file=sys.stderr)
+"""
+
+
+def test_a_run_ends_although_its_terminal_takes_no_output() -> None:
+    script = [sys.executable, "-c", VIEW_ON_A_TERMINAL_THAT_STOPS]
+    ended = subprocess.run(script, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "ended\n")
