@@ -69,6 +69,10 @@ class CpuReading:
     """CPU time of the tunnel's daemons by program [s]; None: there are no daemons."""
     daemons_method: str
     """Source of `daemons_s`: `schedstat` or `ticks`; empty: there are no daemons."""
+    instructions: int | None = None
+    """Number of instructions since the start of a virtual CPU of fixed speed."""
+    lag_s: float | None = None
+    """Time by which the clock of that CPU is behind this machine's [s]. Both are None for any other host."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from statistics import median
 
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_setup, throttled
+from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes, wire_bytes
 from tunnelbench.model.plan import TrialSpec
@@ -108,7 +109,7 @@ def check_trial(
 ) -> tuple[Check, ...]:
     """Return all checks of one TCP trial; `testers_bps` is the throughput of the testers back to back, if known."""
     common = (
-        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, context.foreign),
+        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, context.foreign, None if context.is_calibration else tcp.window),
         steal(tcp.window),
         _payload(spec, tcp),
         _packet_rate(tcp),
@@ -122,6 +123,7 @@ def check_trial(
     return (
         *path_checks(tcp.counters, tcp.bytes_received, f"one segment makes {largest}", largest, context),
         _tester(tcp, testers_bps),
+        *router_clock(tcp.window),
         *common,
         physical_limit(tcp.throughput_bps / 1e6, tcp.physical_limit_bps and tcp.physical_limit_bps / 1e6, "Mbit/s"),
         responsiveness(tcp.ping),
@@ -255,6 +257,7 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
         name = max(buffers, key=lambda each: buffers[each])
         reason += f"; the {name} limited the sender {waited:.0%} of the time"
         limited = True
+    limited = limited and not is_surely_the_limit(tcp.window)
     if limited:
         reason += ": the testers were the limit"
     return Check("tester-limited", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=6)
@@ -287,13 +290,23 @@ def check_sampling(cost_s: float, bracket_s: float) -> Check:
     return Check("sampling", Verdict.OK, reason, rule=13)
 
 
-def foreign_load(foreign_cpu_s: float, bracket_s: float, foreign: Mapping[str, float]) -> Check:
-    """Check that other processes took little of the testbed's CPUs."""
+def foreign_load(
+    foreign_cpu_s: float, bracket_s: float, foreign: Mapping[str, float], window: Window | None = None
+) -> Check:
+    """Check that other processes took little of the testbed's CPUs.
+
+    A router of fixed speed loses nothing to them unless its clock shows it. The testers lose nothing if their CPUs were
+    not used up, or if the router used up its speed.
+    """
     share = foreign_cpu_s / bracket_s
     worst = sorted(foreign.items(), key=lambda item: -item[1])[:3]
     names = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in worst)
     reason = f"other processes took {share:.1%} of a CPU" + (f" ({names})" if names else "")
-    return Check("foreign-load", Verdict.VOID if share > FOREIGN_LIMIT_SHARE else Verdict.OK, reason, rule=12)
+    matters = share > FOREIGN_LIMIT_SHARE
+    if matters and window is not None and window.router_lag_s is not None:
+        matters = window.busiest_tester_share >= TESTER_CPU_LIMIT_SHARE and not is_surely_the_limit(window)
+        reason += "; the testers lacked CPU time" if matters else "; the router has a CPU of fixed speed"
+    return Check("foreign-load", Verdict.VOID if matters else Verdict.OK, reason, rule=12)
 
 
 def steal(window: Window) -> Check:

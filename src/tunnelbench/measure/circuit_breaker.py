@@ -10,7 +10,7 @@ MOST_FAILURES = 3
 NOT_BEGUN = "not-begun"
 """Name of the check of a trial that cannot begin because it needs the result of an earlier trial."""
 
-NOT_THE_TUNNELS_FAULT = frozenset({"foreign-load", "clock", "offered", NOT_BEGUN})
+NOT_THE_TUNNELS_FAULT = frozenset({"foreign-load", "router-clock", "clock", "offered", NOT_BEGUN})
 """Checks that make a trial void for a reason other than its tunnel."""
 
 

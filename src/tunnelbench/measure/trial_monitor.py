@@ -238,10 +238,10 @@ class TrialMonitor:
             before, after = sampled_inside(sampled.readings, before.clock_s, after.clock_s, router.name)
             router_by_cpu = [cpu.scaled(cpu.usage(before, after, [one]), duration_s) for one in router.cpus]
             intervals = sampled_intervals(sampled.readings, self._times[1].clock_s, router.cpus)
-        sampled_s = after.clock_s - before.clock_s
+        share = duration_s / (after.clock_s - before.clock_s)
+        instructions, lag_s = increase(before.instructions, after.instructions), increase(before.lag_s, after.lag_s)
         spent_s = None
         if before.daemons_s is not None and after.daemons_s is not None:
-            share = duration_s / sampled_s
             spent_s = {
                 name: (after_s - before.daemons_s.get(name, 0.0)) * share for name, after_s in after.daemons_s.items()
             }
@@ -258,6 +258,8 @@ class TrialMonitor:
             program_cpu_s=spent_s or {},
             intervals=intervals,
             far_end_busy_share=far_share,
+            router_instructions=None if instructions is None else round(instructions * share),
+            router_lag_s=None if lag_s is None else lag_s * share,
         )
 
     @property
@@ -289,6 +291,11 @@ class TrialMonitor:
     def _read_cpu(self) -> CpuReading:
         self._misplaced.update(dict.fromkeys(self.testbed.misplaced_programs(self.path.router_daemons)))
         return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
+
+
+def increase(before: float | None, after: float | None) -> float | None:
+    """Return the increase of a count; None: it was not read."""
+    return None if before is None or after is None else after - before
 
 
 def sampled_inside(

@@ -18,6 +18,7 @@ from tunnelbench.measure.checks import (
     steal,
     tunnel_checks,
 )
+from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.frames import udp_packet_bytes
 from tunnelbench.model.plan import FLAT_OUT, Test, TrialSpec
@@ -41,7 +42,8 @@ def check_udp_trial(
     `received_packets` is the number that reached the engine's sockets in the trial, including echoes and socket drops.
     `testers_pps` is the packet rate of the testers without a router; None if unknown.
     """
-    found = [foreign_load(udp.foreign_cpu_s, udp.bracket_s, context.foreign)]
+    window = None if context.is_calibration else udp.window
+    found = [foreign_load(udp.foreign_cpu_s, udp.bracket_s, context.foreign, window)]
     if udp.window is not None:
         found.append(steal(udp.window))
     if udp.counts is not None:
@@ -58,6 +60,8 @@ def check_udp_trial(
     else:
         found += tunnel_checks(context)
     found.append(_tester(spec, udp, testers_pps))
+    if udp.window is not None:
+        found += router_clock(udp.window)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(physical_limit(udp.counts.forwarding_rate_pps, udp.physical_limit_pps, "packets/s"))
     if udp.ping.sent:
@@ -153,6 +157,7 @@ def _tester(spec: TrialSpec, udp: UdpMeasurement, testers_pps: float | None) -> 
     if any(at_testers):
         reasons.append(f"the testers could not send or receive {sum(at_testers)} of {len(at_testers)} upper bounds")
         limited = True
+    limited = limited and not is_surely_the_limit(udp.window)
     reason = "; ".join(reasons) or "the testers' own rate is unknown, so that their limit was not checked"
     return Check(
         "tester-limited",

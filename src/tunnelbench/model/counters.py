@@ -120,6 +120,11 @@ class Window:
     far_end_busy_share: float | None = None
     """Share of time in which the tunnel's far end was busy, 0 to 1, where it is a machine of its own; None: it is the
     server."""
+    router_instructions: int | None = None
+    """Number of instructions that a virtual router of fixed speed executed."""
+    router_lag_s: float | None = None
+    """Time that the clock of that router lost against this machine's [s]; below zero if it gained time. Both are None
+    for any other router."""
 
     @property
     def daemon_busy_share(self) -> float | None:

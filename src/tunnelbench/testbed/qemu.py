@@ -26,7 +26,7 @@ from tunnelbench.qemu.taps import open_tap
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
 from tunnelbench.testbed.leased import IP_FORWARD, LeasedTestbed
 from tunnelbench.testbed.netns import share_cpus
-from tunnelbench.testbed.virtual_host import VirtualHost
+from tunnelbench.testbed.virtual_host import CATCH_UP_LIMIT_S, VirtualHost
 
 
 class QemuTestbed(LeasedTestbed):
@@ -177,6 +177,9 @@ class QemuTestbed(LeasedTestbed):
             self.far.set_kernel_file(IP_FORWARD, "1")
             self.far.ip("route", "add", f"{a.target}/32", "via", a.server_far)
             self.server.ip("route", "replace", a.lan_network, "via", a.far_lan)
+
+    def hold(self, seconds: float) -> None:
+        super().hold(seconds + CATCH_UP_LIMIT_S)  # the router's clock may have to catch up first
 
     def recover(self) -> None:
         for host in self.virtual:

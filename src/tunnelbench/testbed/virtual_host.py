@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,8 +22,19 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
 from tunnelbench.qemu.machine import MachineWork, VirtualMachine
 
-WORK_INTERVAL_S = 0.5
-"""Interval between two readings of QEMU during a trial [s]."""
+WORK_INTERVAL_S = 1.0
+"""Interval between two readings of QEMU during a trial [s]. A reading of the lag stops the devices for some 10 ms."""
+
+SHORT_LAG_S = 0.05
+"""Lag of a virtual machine's clock at which a trial may start [s]: about what it loses during one command over SSH."""
+
+LEAST_GAIN_S = 0.05
+"""Time that the clock must gain in a second of work for another second to be worth it [s]."""
+
+CATCH_UP_LIMIT_S = 30.0
+"""Time limit for a virtual machine's clock to catch up before a trial [s]."""
+
+BUSY_FOR_A_SECOND = ("timeout", "1", "sh", "-c", "while :; do :; done")
 
 GUEST_METHOD = "ticks"
 """Method by which the guest counts the CPU time of its programs."""
@@ -46,7 +58,23 @@ class VirtualHost(LeasedHost):
     def sampler(self, daemons: Sequence[Daemon], limit_s: float) -> Sampler | None:
         if self.emulator is None:
             raise ValueError(f"the virtual {self.name} is not up")
+        self.catch_up(self.emulator)
         return WorkSampler(self, self.emulator, daemons)
+
+    def catch_up(self, emulator: VirtualMachine) -> None:
+        """Keep a CPU of fixed speed busy until its clock is no longer behind this machine's, or gains no more time.
+
+        The clock loses time while the CPU waits. As long as it is behind, the CPU executes more instructions per second
+        than its speed, which a trial must not see. This takes little more than CATCH_UP_LIMIT_S at most.
+        """
+        deadline = time.monotonic() + CATCH_UP_LIMIT_S
+        with suppress(OSError):  # QEMU has ended: the next command on the machine reports it
+            lag_s = emulator.work().lag_s or 0.0
+            while lag_s > SHORT_LAG_S and time.monotonic() < deadline:
+                self.run(BUSY_FOR_A_SECOND, check=False)
+                earlier_s, lag_s = lag_s, emulator.work().lag_s or 0.0
+                if lag_s > earlier_s - LEAST_GAIN_S:
+                    break
 
     def account(self, daemons: Sequence[Daemon]) -> Account:
         """Return the CPU times that the guest's kernel counts, in total and for some programs."""
@@ -141,4 +169,5 @@ def cpu_readings(works: Sequence[MachineWork], before: Account, after: Account) 
         so_far = busy_s / total_s if total_s > 0 else 0.0
         times = CpuTimes(busy_s * user, busy_s * system, idle_s, busy_s * softirq, steal_s=0.0)
         spent_s = {name: whole_s * so_far for name, whole_s in programs_s.items()} if programs_s else None
-        yield CpuReading(work.clock_s, {0: times}, spent_s, GUEST_METHOD if programs_s else "")
+        method = GUEST_METHOD if programs_s else ""
+        yield CpuReading(work.clock_s, {0: times}, spent_s, method, work.instructions, work.lag_s)

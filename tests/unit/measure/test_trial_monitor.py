@@ -169,6 +169,24 @@ def test_a_far_end_of_its_own_counts_among_those_that_may_be_the_limit(path: Sim
     assert found.sampled == {"sampled_far": "what it read"}
 
 
+class FixedSpeedRouter(FarEnd):
+    """A virtual machine that executes 100 million instructions in a second, and whose clock loses 1 % of the time."""
+
+    def sampler(self, daemons: Any, limit_s: float) -> Any:
+        readings = tuple(
+            CpuReading(second, {0: CpuTimes(0, 0, second * 0.2, 0, 0)}, None, "", 70 + second * 10**8, second * 0.01)
+            for second in range(11)
+        )
+        return SimpleNamespace(stop=lambda: SamplerOutput(readings, 0.0, ""))
+
+
+def test_instructions_and_lost_time_of_a_router_of_fixed_speed_are_those_of_the_window(path: SimulatedPath) -> None:
+    path.router = FixedSpeedRouter(path)
+    window = path.accompany().window()
+    assert window.router_instructions == pytest.approx(window.duration_s * 1e8, abs=1)
+    assert window.router_lag_s == pytest.approx(window.duration_s * 0.01)
+
+
 def test_the_routers_cpu_over_time_covers_the_traffic_from_before_until_after(path: SimulatedPath) -> None:
     path.flows_from_s, path.ends_at_s = 0.5, 10.6
     window = path.accompany().window()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from tunnelbench.host.host import LocalHost
 from tunnelbench.measure.cpu import usage
-from tunnelbench.qemu.machine import MachineWork
-from tunnelbench.testbed.virtual_host import Account, cpu_readings, parse_account
+from tunnelbench.model.testbed import HostAccess
+from tunnelbench.qemu.machine import MachineWork, VirtualMachine
+from tunnelbench.testbed.virtual_host import Account, VirtualHost, cpu_readings, parse_account
 
 STAT = """\
 cpu  600 0 300 5000 0 0 100 0 0 0
@@ -53,3 +59,34 @@ def test_what_a_guest_says_of_its_programs_is_read_whatever_their_names_hold() -
 
 def test_a_program_that_has_ended_has_used_nothing_more() -> None:
     assert parse_account(STAT, {4711: "a", 4712: "b", 9: "gone"}).programs_s["gone"] == 0.0
+
+
+class SlowHost(VirtualHost):
+    """A virtual machine whose clock is behind, and gains so much in each second of work."""
+
+    def __init__(self, tmp_path: Path, lag_s: float, gain_s: float) -> None:
+        super().__init__("router", HostAccess("r"), "run", tmp_path, LocalHost("here", tmp_path, ()), emulated_on=(0,))
+        self.lag_s = lag_s
+        self.gain_s = gain_s
+        self.seconds = 0
+        self.emulator = cast("VirtualMachine", SimpleNamespace(speed_mips=125.0, work=self.work))
+
+    def work(self) -> MachineWork:
+        return MachineWork(0.0, 0.0, 0, self.lag_s)
+
+    def run(self, argv: Sequence[str], **_: Any) -> Any:
+        assert argv[:2] == ("timeout", "1")
+        self.seconds += 1
+        self.lag_s = max(0.0, self.lag_s - self.gain_s)
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "gain_s", "seconds"), [(0.03, 0.5, 0), (0.3, 0.5, 1), (2.0, 0.5, 4), (9.0, 0.0, 1), (9.0, -1.0, 1)]
+)
+def test_a_router_works_until_its_clock_is_right_or_gains_nothing(
+    tmp_path: Path, lag_s: float, gain_s: float, seconds: int
+) -> None:
+    host = SlowHost(tmp_path, lag_s, gain_s)
+    assert host.emulator is not None
+    host.catch_up(host.emulator)
+    assert host.seconds == seconds

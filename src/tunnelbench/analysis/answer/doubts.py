@@ -35,6 +35,7 @@ CHECKS_IN_WORDS = {
     "receiver-drops": "the testers dropped packets",
     "restart": "the tunnel restarted",
     "retransmits": "TCP sent packets again without a counted loss",
+    "router-clock": "this machine was too slow for the router's speed",
     "router-cpu": "router and testers shared a CPU",
     "router-losses": "packets vanished in the router",
     "router-queues": "a queue of the router was the limit",

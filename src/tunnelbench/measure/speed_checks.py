@@ -1,0 +1,46 @@
+"""The checks of a virtual router whose CPU has a fixed speed. They do no I/O."""
+
+from __future__ import annotations
+
+from tunnelbench.model.counters import Window
+from tunnelbench.model.result import Check, Verdict
+
+LATE_LIMIT_SHARE = 0.01
+"""Share of the window by which the router's clock may lose or gain time."""
+
+IDLE_LATE_LIMIT_SHARE = 0.1
+"""Share of its idle time that the router's clock may lose in addition: it starts late after each wait."""
+
+FULL_SHARE = 0.95
+"""Share of its own time from which a router of fixed speed is the limit, however busy the testers' CPUs are."""
+
+
+def router_clock(window: Window) -> tuple[Check, ...]:
+    """Check that the router's CPU had its speed; no check of a router that has no fixed speed.
+
+    QEMU lets the clock of the router fall behind if this machine is too slow. Later, a busy router executes more
+    instructions per second than its speed, until its clock has caught up.
+    """
+    if window.router_lag_s is None:
+        return ()
+    lost_share = window.router_lag_s / window.duration_s
+    idle_share = max(0.0, 1 - router_own_share(window))
+    verdict, reason = Verdict.OK, "the router's clock kept the time of this machine"
+    if abs(lost_share) >= 0.0005:
+        way = "lost" if lost_share > 0 else "gained"
+        reason = f"the router's clock {way} {abs(lost_share):.1%} of the time"
+    if lost_share > LATE_LIMIT_SHARE + IDLE_LATE_LIMIT_SHARE * idle_share:
+        verdict, reason = Verdict.VOID, f"{reason}: the host was too slow for this speed"
+    elif lost_share < -LATE_LIMIT_SHARE:
+        verdict, reason = Verdict.VOID, f"{reason}: it caught up after the host was too slow for this speed"
+    return (Check("router-clock", verdict, reason, rule=14),)
+
+
+def router_own_share(window: Window) -> float:
+    """Return the router's busy time as a share of the time on its own clock."""
+    return window.router_cpu.busy_s / (window.duration_s - (window.router_lag_s or 0.0))
+
+
+def is_surely_the_limit(window: Window | None) -> bool:
+    """Return True if the router has a fixed speed and used it up, so that no tester can have been the limit."""
+    return window is not None and window.router_lag_s is not None and router_own_share(window) >= FULL_SHARE
