@@ -116,6 +116,9 @@ def test_tunnels_are_proven_through_a_virtual_router_that_says_how_busy_it_was(i
             router = trial["tcp"]["window"]["router_cpu"]
             assert router["idle_s"] < router["wall_s"] * 0.9
             assert 0 < trial["tcp"]["window"]["far_end_busy_share"] <= 1.05
+            busy_s = router["wall_s"] - router["idle_s"]
+            assert trial["tcp"]["window"]["router_instructions"] == pytest.approx(busy_s * 125e6, rel=0.001)
+            assert "router-clock" in {check["name"] for check in trial["checks"]}
     mark = found["run"]["run_id"][-6:]
     assert left_machines(mark) == []
 

@@ -41,6 +41,14 @@ def router_own_share(window: Window) -> float:
     return window.router_cpu.busy_s / (window.duration_s - (window.router_lag_s or 0.0))
 
 
+def withstands_load(window: Window | None, *, is_paced: bool) -> bool:
+    """Return True if background load cannot have changed the figures of a trial whose other checks are ok.
+
+    The router has a fixed speed, and the testers either offered a fixed load or could offer more than it can forward.
+    """
+    return window is not None and window.router_lag_s is not None and (is_paced or is_surely_the_limit(window))
+
+
 def is_surely_the_limit(window: Window | None) -> bool:
     """Return True if the router has a fixed speed and used it up, so that no tester can have been the limit."""
     return window is not None and window.router_lag_s is not None and router_own_share(window) >= FULL_SHARE

@@ -18,7 +18,7 @@ from tunnelbench.measure.checks import (
     steal,
     tunnel_checks,
 )
-from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock
+from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.frames import udp_packet_bytes
 from tunnelbench.model.plan import FLAT_OUT, Test, TrialSpec
@@ -42,8 +42,8 @@ def check_udp_trial(
     `received_packets` is the number that reached the engine's sockets in the trial, including echoes and socket drops.
     `testers_pps` is the packet rate of the testers without a router; None if unknown.
     """
-    window = None if context.is_calibration else udp.window
-    found = [foreign_load(udp.foreign_cpu_s, udp.bracket_s, context.foreign, window)]
+    is_harmless = not context.is_calibration and withstands_load(udp.window, is_paced=spec.load != FLAT_OUT)
+    found = [foreign_load(udp.foreign_cpu_s, udp.bracket_s, context.foreign, is_harmless=is_harmless)]
     if udp.window is not None:
         found.append(steal(udp.window))
     if udp.counts is not None:

@@ -180,7 +180,7 @@ class FixedSpeedRouter(FarEnd):
         return SimpleNamespace(stop=lambda: SamplerOutput(readings, 0.0, ""))
 
 
-def test_instructions_and_lost_time_of_a_router_of_fixed_speed_are_those_of_the_window(path: SimulatedPath) -> None:
+def test_instructions_of_a_router_of_fixed_speed_are_those_of_the_window(path: SimulatedPath) -> None:
     path.router = FixedSpeedRouter(path)
     window = path.accompany().window()
     assert window.router_instructions == pytest.approx(window.duration_s * 1e8, abs=1)
