@@ -17,6 +17,7 @@ import click
 from tunnelbench import __version__
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.command import log
+from tunnelbench.host.trust import require_own_links
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.text import printable
 
@@ -117,6 +118,7 @@ def open_log(path: Path) -> IO[str]:
     is_root = os.geteuid() == 0
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | (os.O_NOFOLLOW if is_root else 0)
     try:
+        require_own_links(path.parent)
         descriptor = os.open(path, flags, 0o600)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         code = getattr(error, "errno", None)

@@ -101,8 +101,6 @@ def _opened_folder(path: Path) -> tuple[int, str]:
     A descriptor of a link, and not its path, gives owner and target: another user could exchange it in between.
     """
     trusted, waiting, links = _trusted(), [*reversed(path.absolute().parts)], 0
-    if waiting[0] == "..":
-        raise OSError(errno.EINVAL, "its name ends in ..")
     folder = os.open("/", os.O_PATH)
     try:
         while True:
@@ -124,10 +122,15 @@ def _opened_folder(path: Path) -> tuple[int, str]:
                     if links > MOST_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                     waiting += reversed(Path(os.readlink("", dir_fd=place)).parts)
-                elif not waiting:
+                elif not waiting and name != "..":
                     return folder, name
                 else:
                     folder, place = place, folder
+                    if not waiting:  # `..` is not the name of that folder in the one above
+                        waiting.append(Path(f"/proc/self/fd/{folder}").readlink().name)
+                        above = os.open("..", os.O_PATH, dir_fd=folder)
+                        os.close(folder)
+                        folder = above
             finally:
                 os.close(place)
     except BaseException:

@@ -129,6 +129,19 @@ def test_root_writes_no_log_into_what_another_user_may_control(
     assert elsewhere.read_text() == "precious"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the rule is for root")
+def test_root_writes_no_log_into_a_folder_to_which_another_user_has_made_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "logs").symlink_to("precious")
+    os.chown(tmp_path / "logs", 65534, 65534, follow_symlinks=False)
+    with pytest.raises(CannotHere, match="is a link of the user nobody, and this is root"):
+        open_log(tmp_path / "logs" / "commands.log")
+    assert not list((tmp_path / "precious").iterdir())
+
+
 @pytest.mark.parametrize("name", ["run", "doctor", "clean", "list", "show", "testbed build", "testbed shell"])
 def test_each_verb_that_starts_commands_can_record_them(name: str) -> None:
     verb_name, *rest = name.split()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tunnelbench.host.trust import require_trusted, trusted_search_path
+from tunnelbench.host.trust import held_in_place, require_trusted, trusted_search_path
 from tunnelbench.model.errors import CannotHere
 
 NOBODY = 65534
@@ -126,3 +126,24 @@ def test_folders_of_path_in_which_others_could_put_programs_are_left_out(
     assert [fault.split(" in PATH")[0] for fault in faults] == [str(theirs), "an empty entry", ".", str(like_tmp)]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert trusted_search_path(given) == (given, [])
+
+
+@pytest.mark.parametrize("name", ["file", "../folder/file", "link/file", "to-file", "..", ".", "../folder/..", "none"])
+def test_a_file_that_is_held_in_place_is_the_one_that_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    (folder / "link").symlink_to("../folder")
+    (folder / "to-file").symlink_to("link/file")
+    monkeypatch.chdir(folder)
+    with held_in_place(Path(name)) as place:
+        assert place.resolve() == Path(name).resolve()
+        assert place.name == Path(name).resolve().name
+
+
+def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(OSError, match="Too many levels"), held_in_place(tmp_path / "link"):
+        pass
