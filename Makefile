@@ -7,8 +7,8 @@ ifndef RUST_PATH
 export RUST_PATH := $(PATH)
 export PATH := $(CURDIR)/scripts/rust:$(PATH)
 endif
-# Test workers. Most lab tests wait most of the time: four workers keep two CPUs busy.
-WORKERS ?= 4
+# Test workers. Most lab tests wait most of the time: five workers keep two CPUs busy.
+WORKERS ?= 5
 # Time for each target of `make fuzz` [s].
 FUZZ_SECONDS ?= 600
 
@@ -43,7 +43,7 @@ install: ## install what a run needs: Debian packages, uv, Rust, the package in 
 install-dev: ## install what the tests need, too
 	@scripts/install-debian --dev
 
-test-kills: install-dev ## kill a run at 200 random moments (about 30 minutes); `make test` does 6
+test-kills: install-dev ## kill a run at 200 random moments (about 30 minutes); `make test` does 4
 	@TUNNELBENCH_KILLS=200 $(PYTHON) -m pytest tests/lab/test_kills.py
 
 test-interrupts: install-dev ## send 1,000 signals at random moments of doctor, run and clean (an hour or more); `make test` sends 9

@@ -88,7 +88,7 @@ def busy_share(store: Path) -> float:
 
 def test_a_planted_slowdown_is_found_and_one_that_is_not_there_is_not(tmp_path: Path) -> None:
     store = tmp_path / "store.sqlite"
-    tunnelbench("run", make_plan(tmp_path / "alone.toml", 6, usual="openvpn"), "--store", store)
+    tunnelbench("run", make_plan(tmp_path / "alone.toml", 2, usual="openvpn"), "--store", store)
     slow = planted(tmp_path, SLOWER_BY * busy_share(store))
     plan = make_plan(tmp_path / "plan.toml", ROUNDS, usual="openvpn", same="openvpn", slower=str(slow))
     tunnelbench("run", plan, "--store", store)
