@@ -56,6 +56,14 @@ def test_a_void_row_does_not_count_as_the_fewest_trials() -> None:
     assert found.repeats == 3
 
 
+def test_a_tunnel_with_figures_of_other_packet_sizes_only_says_so() -> None:
+    middle = replace(make_spec(90, 1, SEALED, 500), sequence=90)
+    large = make_trial(make_spec(91, 1, SEALED), outcome=Outcome.VOID, reason="the cable was cut")
+    counted = [*trials({OTHER: (6.0, 6.1)}), make_trial(middle, make_tcp(1e8)), large]
+    reasons = {each.name: each.reason for each in answered(counted).tunnels}
+    assert reasons == {OTHER: "", SEALED: "figures with other packet sizes only; void: the cable was cut"}
+
+
 def test_plaintext_alone_is_reported_once_for_tcp_and_udp() -> None:
     records = [record for record in (*make_records(1), *make_udp_records()) if record.spec.tunnel.name == PLAIN]
     assert answered(records).verdict.count(NO_ENCRYPTED) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, TrialClass, TunnelRow
@@ -60,7 +60,7 @@ class TunnelAnswer:
     doubts: tuple[str, ...]
     """Names of the checks that made a trial that counts doubtful, without those of the testers' limit."""
     reason: str
-    """Reason for which the tunnel has no figures; empty if it has some."""
+    """Reason for which the tunnel has none of these figures; empty if it has some."""
 
     @property
     def name(self) -> str:
@@ -114,7 +114,7 @@ def group_place(is_encrypted: bool | None, *, allow_plaintext: bool) -> int:
 def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
     counting = [row.figures for row in rows if row.figures is not None]
     dropped = [sum(row.classes[each] for each in UNCOUNTED) for row in rows]
-    return TunnelAnswer(
+    answer = TunnelAnswer(
         tunnel=rows[0].tunnel,
         large_payload_bytes=sizes[-1],
         is_encrypted=rows[0].is_encrypted if rows[0].tunnel.is_baseline else _common(row.is_encrypted for row in rows),
@@ -128,6 +128,10 @@ def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
         doubts=tuple(dict.fromkeys(name for row in rows for name in row.doubts)),
         reason="" if counting else why_no_figures(rows),
     )
+    if counting and not answer.has_figures:
+        others = "figures with other packet sizes only"
+        return replace(answer, reason="; ".join(filter(None, (others, why_no_figures(rows)))))
+    return answer
 
 
 def _common(values: Iterable[bool | None]) -> bool | None:
