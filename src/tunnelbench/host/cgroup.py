@@ -11,20 +11,29 @@ UNITS_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 """Name and unit of the counter in cpu.stat: of version 2 and of version 1 of control groups [s]."""
 
 
-def throttled_s_by_group(pids: Iterable[str]) -> dict[Path, float]:
+Throttled = Mapping[str, Mapping[Path, float]]
+"""Time for which a quota has stopped the groups of each process so far [s], by process number and by file."""
+
+
+def throttled_s_by_group(pids: Iterable[str]) -> Throttled:
     """Return for how long a quota has stopped each group of some processes of this machine so far [s].
 
-    The groups above them are included as far as they can be seen; it is empty on a system without control groups.
+    The groups above them are included as far as they can be seen; a system without control groups has none.
     """
-    return {path: _throttled_s(path) for pid in pids for path in _stat_files(pid)}
+    return {pid: {path: _throttled_s(path) for path in _stat_files(pid)} for pid in pids}
 
 
-def increase_s(before: Mapping[Path, float], after: Mapping[Path, float]) -> float:
-    """Return the increase between two readings, added up over the groups that are in both of them [s].
+def increase_s(before: Throttled, after: Throttled) -> float:
+    """Return the increase between two readings, added up over the groups of the processes that are in both [s].
 
-    A process that starts or ends between the readings may bring or take a group whose counter is old.
+    A process that is in one reading only may bring or take a group whose counter is old. A process may also move to
+    another group; then the counter of a group that it left is read once more, and that of a new group counts wholly.
     """
-    return sum(after[path] - before[path] for path in before.keys() & after.keys())
+    first = {path: seconds for groups in before.values() for path, seconds in groups.items()}
+    last = {path: seconds for groups in after.values() for path, seconds in groups.items()}
+    both = [pid for pid in before if before[pid] and after.get(pid)]
+    paths = {path for pid in both for path in (*before[pid], *after[pid])}
+    return sum(max(0.0, last.get(path, _throttled_s(path)) - first.get(path, 0.0)) for path in paths)
 
 
 def _stat_files(pid: str) -> Iterator[Path]:

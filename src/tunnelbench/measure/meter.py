@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tunnelbench.host import cgroup
@@ -194,7 +193,7 @@ def blaming_restart(tunnel: Tunnel[Any]) -> Iterator[None]:
         raise
 
 
-def throttled_s_by_group(tunnel: Tunnel[Any]) -> dict[Path, float]:
+def throttled_s_by_group(tunnel: Tunnel[Any]) -> cgroup.Throttled:
     """Return for how long CPU quotas have stopped the groups of this process and of the tunnel's programs so far [s].
 
     A program on another machine has a process number of that machine, so it is left out.

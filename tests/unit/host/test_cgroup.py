@@ -27,15 +27,27 @@ def own_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("text", [VERSION_1, VERSION_2])
 def test_the_time_that_a_quota_took_is_read_in_both_versions(own_group: Path, text: str) -> None:
     (own_group / "cpu.stat").write_text(text)
-    assert sum(cgroup.throttled_s_by_group(["self", str(os.getpid())]).values()) == pytest.approx(1.5)
+    found = cgroup.throttled_s_by_group(["self", str(os.getpid())])
+    assert [sum(groups.values()) for groups in found.values()] == pytest.approx([1.5, 1.5])
+    nothing = {pid: dict.fromkeys(groups, 0.0) for pid, groups in found.items()}
+    assert cgroup.increase_s(nothing, found) == pytest.approx(1.5)  # two programs of one group
 
 
 def test_groups_of_others_and_odd_files_count_nothing(own_group: Path) -> None:
     (own_group / "service/cpu.stat").write_text(VERSION_2)
     (own_group / "cpu.stat").write_text("throttled_usec many\n")
-    assert set(cgroup.throttled_s_by_group(["self", "0"]).values()) == {0.0}
+    found = cgroup.throttled_s_by_group(["self", "0"])
+    assert set(found["self"].values()) == {0.0}
+    assert found["0"] == {}
 
 
 def test_a_group_of_a_process_that_starts_or_ends_in_a_trial_adds_nothing() -> None:
     ours, ended, begun = (Path("/sys/fs/cgroup", name) for name in ("ours", "ended", "begun"))
-    assert cgroup.increase_s({ours: 1.0, ended: 500.0}, {ours: 1.5, begun: 900.0}) == 0.5
+    before = {"self": {ours: 1.0}, "7": {ended: 500.0}}
+    assert cgroup.increase_s(before, {"self": {ours: 1.5}, "7": {}, "8": {begun: 900.0}}) == 0.5
+
+
+def test_a_program_that_moves_to_a_group_with_a_quota_in_mid_trial_is_seen(tmp_path: Path) -> None:
+    left, joined = tmp_path / "left", tmp_path / "joined"
+    left.write_text("throttled_usec 1250000\n")
+    assert cgroup.increase_s({"7": {left: 1.0}}, {"7": {joined: 0.5}}) == 0.75

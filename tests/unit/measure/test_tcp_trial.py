@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -112,8 +111,8 @@ def test_a_trial_that_fails_says_what_became_of_the_tunnel(said: str, too_long: 
 def test_quotas_are_read_of_programs_on_this_machine_only(
     machine: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunnelbench.host.cgroup.throttled_s_by_group", lambda pids: {Path(each): 0.0 for each in pids})
+    monkeypatch.setattr("tunnelbench.host.cgroup.throttled_s_by_group", lambda pids: {pid: {} for pid in pids})
     hosts = SimpleNamespace(machine=machine), SimpleNamespace(machine=THIS_MACHINE)
     ends = Mock(router=Mock(host=hosts[0]), server=Mock(host=hosts[1]))
     tunnel = Mock(ends=ends, router_daemons=[Mock(pid=77)], server_daemons=[Mock(pid=78)])
-    assert [str(path) for path in throttled_s_by_group(tunnel)] == asked
+    assert list(throttled_s_by_group(tunnel)) == asked
