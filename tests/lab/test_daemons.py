@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.lab.bench import NO_TUNNEL, check, make_plan, measure, pids_in, processes_of, void_checks
+from tests.lab.bench import NO_TUNNEL, check, make_plan, measure, open_tunnel, pids_in, processes_of, void_checks
 from tests.watcher import Watcher
 
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
@@ -217,3 +217,15 @@ def kill_in(testbed: NetnsTestbed, after_s: float) -> None:
             os.kill(pid, signal.SIGKILL)
 
     threading.Timer(after_s, kill).start()
+
+
+def test_a_charon_that_is_killed_leaves_no_rule_of_routing(testbed: NetnsTestbed) -> None:
+    """Each packet of the next tunnels would pay for it."""
+    hosts = (testbed.router, testbed.server)
+    before = [host.ip("rule", "show").stdout for host in hosts]
+    with open_tunnel(testbed, TunnelSpec("ipsec-userspace", "IPsec")) as tunnel:
+        assert all("lookup 220" in host.ip("rule", "show").stdout for host in hosts)
+        for daemon in tunnel.daemons:
+            os.kill(daemon.pid, signal.SIGKILL)
+            daemon.wait(5)
+    assert [host.ip("rule", "show").stdout for host in hosts] == before

@@ -62,6 +62,9 @@ DIGEST_NAMES = {"sha1": "HMAC_SHA1_96", "sha256": "HMAC_SHA2_256_128", "sha512":
 """Names of ciphers and digests in charon's list of security associations."""
 
 
+CHARONS_TABLE = "220"
+"""Table of charon's routes, and the priority of its rule (charon.routing_table, charon.routing_table_prio)."""
+
 INITIATE_LIMIT_S = 40.0
 """Limit for the first association [s]. For it, the kernel loads and tests its ciphers, which takes 15 s in an emulated
 guest."""
@@ -169,6 +172,7 @@ class StrongSwan(Tunnel[OptionsT]):
             connections = self._write(end, "swanctl.conf", self._connections(end, other))
             # swanctl loads plugins of charon's build, not those that it would look for.
             self._write(end, "swanctl-program.conf", "swanctl {\n    load = random openssl\n}\n")
+            self._remove_rule_at_exit(end)
             enter = private_run(end, self._stack)
             charon = [*enter, "env", "STRONGSWAN_CONF=/run/strongswan.conf", CHARON]
             self._require(self._start(end, charon, name="charon"), "worker threads")
@@ -179,6 +183,15 @@ class StrongSwan(Tunnel[OptionsT]):
             self._swanctl(self.ends.router, "--initiate", "--child", "tunnel", "--timeout", f"{INITIATE_LIMIT_S:.0f}")
         except CommandFailed:
             raise TunnelRefused(f"{self.kind}: no association; last: {self.router_daemons[0].last_line()}") from None
+
+    def _remove_rule_at_exit(self, end: End) -> None:
+        """Remove charon's rule of routing when the tunnel goes down, because a charon that is killed leaves it.
+
+        The next tunnels would pay for it with each packet. A rule that was there before is another charon's.
+        """
+        if f"lookup {CHARONS_TABLE}" not in end.host.ip("rule", "show").stdout:
+            words = ["pref", CHARONS_TABLE, "table", CHARONS_TABLE]
+            self._stack.callback(end.host.run, ["ip", "rule", "del", *words], check=False)
 
     def _swanctl(self, end: End, *arguments: str) -> str:
         settings = f"STRONGSWAN_CONF={end.host.folder / 'swanctl-program.conf'}"
