@@ -132,6 +132,27 @@ class Window:
         return None if self.daemon_cpu_s is None else self.daemon_cpu_s / self.duration_s
 
     @property
+    def instructions_per_packet(self) -> float | None:
+        """Instructions of a router of fixed speed per packet carried in both directions; None: not counted."""
+        packets = self.data_packets + self.ack_packets
+        return self.router_instructions / packets if packets and self.router_instructions is not None else None
+
+    @property
+    def user_instructions_per_packet(self) -> float | None:
+        """Instructions in user mode per packet: the share of user time by clock ticks; None: not counted."""
+        usage = self.router_cpu
+        if self.instructions_per_packet is None or not usage.busy_s:
+            return None
+        return self.instructions_per_packet * usage.user_s / usage.busy_s
+
+    @property
+    def kernel_instructions_per_packet(self) -> float | None:
+        """All other instructions per packet; None: not counted."""
+        if self.instructions_per_packet is None or self.user_instructions_per_packet is None:
+            return None
+        return self.instructions_per_packet - self.user_instructions_per_packet
+
+    @property
     def cpu_s_per_million_packets(self) -> float | None:
         """Router CPU time per million packets carried in both directions [s]; None: there are no packets."""
         packets = self.data_packets + self.ack_packets

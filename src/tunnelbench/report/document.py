@@ -110,6 +110,10 @@ class Document:
     warnings: tuple[Section, ...]
     """The warnings of the trials, one section for each class."""
 
+    def rows_of(self, kind: str) -> Sequence[Row | UdpRow]:
+        """Return the rows of one kind of traffic."""
+        return self.rows if kind == "tcp" else self.udp_rows
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of traffic that have a table; a run without any row has the head of that of TCP."""
@@ -184,13 +188,13 @@ def compose(
 
 def tables(document: Document, *, thousands: bool = False) -> list[ResultTable]:
     """Return the tables of a run; `thousands`: with commas in large numbers."""
-    rows: dict[str, Sequence[Row | UdpRow]] = {"tcp": document.rows, "udp": document.udp_rows}
-    return [result_table(kind, rows[kind], document.records, thousands=thousands) for kind in document.kinds]
+    records = document.records
+    return [result_table(kind, document.rows_of(kind), records, thousands=thousands) for kind in document.kinds]
 
 
 def legends(document: Document, mark: str) -> tuple[str, ...]:
     """Return the legends of a run's tables; `mark` is the format's mark of the best figure, such as `bold`."""
-    return tuple(paragraph for kind in document.kinds for paragraph in legend(kind, mark))
+    return tuple(paragraph for kind in document.kinds for paragraph in legend(kind, document.rows_of(kind), mark))
 
 
 def _cautions(

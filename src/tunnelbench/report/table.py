@@ -95,7 +95,7 @@ def result_table(
     kind: str, rows: Sequence[Row | UdpRow], records: Sequence[TrialRecord], *, thousands: bool = False
 ) -> ResultTable:
     """Return the table of the rows by tunnel; `thousands`: with commas in large numbers."""
-    columns, trials = table_figures(kind), trials_by_row(records)
+    columns, trials = table_figures(kind, rows), trials_by_row(records)
     by_tunnel: dict[str, list[Row | UdpRow]] = {}
     for row in rows:
         by_tunnel.setdefault(row.tunnel.name, []).append(row)
@@ -117,12 +117,12 @@ def result_table(
     )
 
 
-def legend(kind: str, mark: str) -> Iterator[str]:
-    """Yield the paragraphs that say how to read a table; `mark`: how the best is marked, such as `bold`."""
+def legend(kind: str, rows: Iterable[Row | UdpRow], mark: str) -> Iterator[str]:
+    """Yield the paragraphs that say how to read a table of rows; `mark`: how the best is marked, such as `bold`."""
     if kind == "tcp":
         yield f"{STATISTICS} {BEST.format(mark=mark)}"
     start, end = (PLACES, EXTRAPOLATED) if kind == "tcp" else ("UDP.", "")
-    yield " ".join(filter(None, (start, *(figure.help for figure in table_figures(kind)), end)))
+    yield " ".join(filter(None, (start, *(figure.help for figure in table_figures(kind, rows)), end)))
 
 
 def version_lines(versions: Mapping[str, str]) -> tuple[str, ...]:

@@ -102,7 +102,8 @@ def _udp_row(row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]]) -> tup
         }
     )
     if row.is_calibration:
-        figures.pop(ComparedFigure.COST, None)  # no router forwarded the packets
+        for figure in (ComparedFigure.COST, ComparedFigure.INSTRUCTIONS):  # no router forwarded the packets
+            figures.pop(figure, None)
     return SideRow(
         **_row_facts(row),
         effective_bytes=None,
@@ -139,6 +140,7 @@ def _tcp_values(trial: TcpMeasurement, baseline: TcpMeasurement | None) -> Value
         ComparedFigure.SHARE: trial.throughput_bps / plain if plain else None,
         ComparedFigure.COST: cost,
         ComparedFigure.COST_SHARE: cost / plain_cost if cost is not None and plain_cost else None,
+        ComparedFigure.INSTRUCTIONS: trial.window.instructions_per_packet,
     }
 
 
@@ -151,6 +153,7 @@ def _udp_values(trial: UdpMeasurement, test: Test) -> Values:
         ComparedFigure.PDR: _of_searches(trial, PDR_LOSS_RATIO),
         ComparedFigure.CARRIED: counts.forwarding_rate_pps if counts and is_one_load else None,
         ComparedFigure.COST: trial.cpu_s_per_million_packets if is_one_load else None,
+        ComparedFigure.INSTRUCTIONS: trial.window.instructions_per_packet if is_one_load and trial.window else None,
         ComparedFigure.DELAY_P50: delay.p50_ns / 1e3 if delay else None,
         ComparedFigure.DELAY_P99: delay.p99_ns / 1e3 if delay else None,
     }

@@ -22,6 +22,8 @@ class ComparedFigure(StrEnum):
     COST = "CPU s/Mpackets"
     COST_SHARE = "CPU over baseline's"
     """CPU time per packet over the baseline's CPU time per packet in the same round."""
+    INSTRUCTIONS = "instructions/packet"
+    """Instructions of a router of fixed speed per packet."""
     NDR = "NDR packets/s"
     PDR = "PDR packets/s"
     CARRIED = "carried packets/s"
@@ -31,7 +33,8 @@ class ComparedFigure(StrEnum):
 
     @property
     def is_better_when_high(self) -> bool:
-        return self not in {ComparedFigure.COST, ComparedFigure.COST_SHARE} and not self.is_delay
+        is_cost = self in {ComparedFigure.COST, ComparedFigure.COST_SHARE, ComparedFigure.INSTRUCTIONS}
+        return not is_cost and not self.is_delay
 
     @property
     def is_relative(self) -> bool:

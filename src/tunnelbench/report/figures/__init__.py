@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tunnelbench.analysis.summary import Row
+from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.report.figures.figure import Figure, FigureText, Read, Spread, TableRow
 from tunnelbench.report.figures.soak import SOAK
 from tunnelbench.report.figures.tcp import TCP
@@ -22,9 +24,14 @@ def figure(kind: str, key: str) -> Figure:
     return {each.key: each for each in FIGURES[kind]}[key]
 
 
-def table_figures(kind: str) -> tuple[Figure, ...]:
-    """Return the figures that tables for people have columns for."""
-    return tuple(each for each in FIGURES[kind] if each.title)
+def table_figures(kind: str, rows: Iterable[Row | UdpRow] = ()) -> tuple[Figure, ...]:
+    """Return the figures that tables of some rows have columns for."""
+    found = [row.figures for row in rows]
+    return tuple(
+        each
+        for each in FIGURES[kind]
+        if each.title and (not each.is_optional or any(getattr(own, each.key, None) is not None for own in found))
+    )
 
 
 def trial_figures(kind: str, measurement: Any) -> dict[str, Any]:

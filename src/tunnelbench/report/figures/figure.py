@@ -90,6 +90,8 @@ class Figure:
     """Significant digits of the printed figure."""
     is_share: bool = False
     """True if a share of 1 is printed in per cent."""
+    is_optional: bool = False
+    """True if a table has a column of it only where one of its rows has the figure."""
     is_rate: bool = False
     """True if it is a lower bound where the testers were the limit."""
     of_table: Read | None = None

@@ -37,10 +37,14 @@ def _share(found: TableRow) -> Estimate | None:
     return None if found.goal == "NDR" or found.row.figures is None else found.row.figures.share_of_baseline
 
 
-def _cost(found: TableRow) -> Any:
-    """Return the cost of a packet; on an idle path that is the cost of waking up, which is left out."""
-    is_idle = isinstance(found.row, UdpRow) and found.row.load == IDLE
-    return None if is_idle else of_router("cpu_s_per_million_packets")(found)
+def _per_packet(key: str) -> Read:
+    """Return a reader of the cost of a packet; on an idle path that is the cost of waking up, which is left out."""
+
+    def cost(found: TableRow) -> Any:
+        is_idle = isinstance(found.row, UdpRow) and found.row.load == IDLE
+        return None if is_idle else of_router(key)(found)
+
+    return cost
 
 
 SHARE = of_rows(
@@ -77,7 +81,27 @@ COST = of_rows(
     "CPU s per Mpackets",
     help="CPU s per Mpackets: busy time of the router per million packets of both directions.",
     of_trial=read("cpu_s_per_million_packets"),
-    of_table=_cost,
+    of_table=_per_packet("cpu_s_per_million_packets"),
     digits=3,
+)
+INSTRUCTIONS = (
+    stored("router_instructions", "window.router_instructions"),
+    stored("router_lag_s", "window.router_lag_s"),
+    *(
+        of_rows(
+            key,
+            title,
+            help=f"{title}: {what} per packet of both directions.",
+            of_trial=read(f"window.{key}"),
+            of_table=_per_packet(key),
+            narrow_under=under,
+            is_optional=True,
+        )
+        for key, title, what, under in (
+            ("instructions_per_packet", "Instructions/packet", "instructions of a router of fixed speed", ""),
+            ("user_instructions_per_packet", "user", "those in user mode, by clock ticks", "instructions_per_packet"),
+            ("kernel_instructions_per_packet", "kernel", "all others", "instructions_per_packet"),
+        )
+    ),
 )
 TESTER_LIMITED = of_rows("is_tester_limited", help="True if the testers were the limit in at least half of the trials.")

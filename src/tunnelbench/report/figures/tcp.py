@@ -8,7 +8,17 @@ from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.summary import Figures
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.report.figures.figure import Figure, FigureText, Spread, TableRow, read
-from tunnelbench.report.figures.shared import BUSY, COST, DAEMON, SHARE, TESTER_LIMITED, of_router, of_rows, stored
+from tunnelbench.report.figures.shared import (
+    BUSY,
+    COST,
+    DAEMON,
+    INSTRUCTIONS,
+    SHARE,
+    TESTER_LIMITED,
+    of_router,
+    of_rows,
+    stored,
+)
 
 CLOCK_TICKS = ("user", "system", "softirq", "steal")
 """Parts of the router's CPU time that clock ticks distinguish (rule 11)."""
@@ -97,6 +107,7 @@ TCP = (
         digits=3,
         narrow_under=COST.key,
     ),
+    *INSTRUCTIONS,
     stored("tester_cpus", "window.tester_cpu.cpus"),
     stored("tester_busy_s", "window.tester_cpu.busy_s"),
     stored("tester_steal_s", "window.tester_cpu.steal_s"),

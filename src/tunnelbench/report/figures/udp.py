@@ -10,7 +10,16 @@ from tunnelbench.analysis.udp import UdpFigures
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report.figures.figure import PLACE, Figure, Read, Spread, TableRow, read
-from tunnelbench.report.figures.shared import BUSY, COST, DAEMON, SHARE, TESTER_LIMITED, except_pdr, of_rows
+from tunnelbench.report.figures.shared import (
+    BUSY,
+    COST,
+    DAEMON,
+    INSTRUCTIONS,
+    SHARE,
+    TESTER_LIMITED,
+    except_pdr,
+    of_rows,
+)
 
 
 def _packets_per_s(found: TableRow) -> Estimate | None:
@@ -178,4 +187,5 @@ UDP = (
     BUSY,
     DAEMON,
     replace(COST, narrow_under=BUSY.key),
+    *INSTRUCTIONS,
 )
