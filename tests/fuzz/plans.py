@@ -52,9 +52,9 @@ def take(data: bytes) -> None:
         return
     if errors:
         raise AssertionError(f"a plan with errors is read: {errors[0]}")
-    same(loaded.plan, stored_plan("file", loaded.text, option_schemas(), PLANNED).plan)
+    same(loaded.plan, stored_plan("file.toml", loaded.text, option_schemas(), PLANNED).plan)
     changed = read_plan(path, option_schemas(), ["title='fuzz'"], PLANNED)
-    same(changed.plan, stored_plan("file", changed.text, option_schemas(), PLANNED).plan)
+    same(changed.plan, stored_plan("file.toml", changed.text, option_schemas(), PLANNED).plan)
     expand(loaded.plan)
 
 

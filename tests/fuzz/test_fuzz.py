@@ -41,7 +41,7 @@ OWN_TEXT_FUNCTIONS = {
     "host/ssh.py": {"_as_user"},
     "host/ssh_programs.py": {"pid"},
     "measure/checks.py": {"_sender"},  # converts a figure
-    "traffic/iperf3.py": {"client_command"},  # converts a figure of the plan
+    "traffic/iperf3.py": {"_stream_bps", "planned_settings"},  # convert figures of the plan
 }  # fmt: skip
 """The same for single functions."""
 

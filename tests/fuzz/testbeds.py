@@ -33,9 +33,9 @@ def take(data: bytes) -> None:
         return
     if errors:
         raise AssertionError(f"a testbed with errors is read: {errors[0]}")
-    same(loaded.testbed, stored_testbed("file", loaded.text, KINDS).testbed)
+    same(loaded.testbed, stored_testbed("file.toml", loaded.text, KINDS).testbed)
     changed = read_testbed(path, KINDS, ["title='fuzz'"])
-    same(changed.testbed, stored_testbed("file", changed.text, KINDS).testbed)
+    same(changed.testbed, stored_testbed("file.toml", changed.text, KINDS).testbed)
     spec = loaded.testbed
     refused_in_plans(spec)
     drawn(facts([*board(spec), *hosts(spec), ("Link", link_text(spec.link))]))

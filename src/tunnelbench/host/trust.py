@@ -15,6 +15,7 @@ from pathlib import Path
 from tunnelbench.model.errors import CannotHere
 
 PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE_OWNER = PACKAGE.stat().st_uid
 
 ACCESS_LIST = "system.posix_acl_access"
 """Extended attribute with a file's access control list (acl(5)); linux/posix_acl_xattr.h describes its content."""
@@ -140,7 +141,7 @@ def _opened_folder(path: Path) -> tuple[int, str]:
 
 def _trusted() -> set[int]:
     """Return root, the user who called sudo, and whoever can change TunnelBench itself."""
-    trusted = {0, PACKAGE.stat().st_uid}
+    trusted = {0, PACKAGE_OWNER}
     if (caller := os.environ.get("SUDO_UID", "")).isdigit():
         trusted.add(int(caller))
     return trusted

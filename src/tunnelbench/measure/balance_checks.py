@@ -9,7 +9,7 @@ from tunnelbench.model.result import Check, TcpMeasurement, Verdict
 
 LOSS_LIMIT_SHARE = 0.002
 """Share of the packets that may vanish in the router, or be sent again, without a counter of the path."""
-REFUSED_LIMIT_PACKETS = 10
+REFUSED_LIMIT_PACKETS = 3
 """Packets that the router's IP may refuse to forward."""
 UNCOUNTED_QUEUE = "; this tunnel counts no packets that its full queue drops"
 OTHER_TRAFFIC_SHARE = 0.01

@@ -66,7 +66,7 @@ def test_packets_that_vanish_in_the_router_uncounted_are_doubtful(lost: int, dro
     assert checks(balance, replace(COUNTERS, fragments_created=1))["router-losses"].verdict is OK
 
 
-@pytest.mark.parametrize(("refused", "verdict"), [(10, OK), (11, DOUBTFUL)])
+@pytest.mark.parametrize(("refused", "verdict"), [(3, OK), (4, DOUBTFUL)])
 def test_packets_that_the_router_did_not_forward_are_doubtful(refused: int, verdict: Verdict) -> None:
     check = checks(replace(CLEAN, router_refused_packets=refused), one_outer_packet=False)["router-losses"]
     assert check.verdict is verdict
@@ -228,7 +228,7 @@ def test_an_uncounted_loss_is_a_note_where_the_tunnel_drops_without_a_counter() 
     }
     for name in ("router-losses", "retransmits"):
         assert found[name].reason.endswith("this tunnel counts no packets that its full queue drops")
-    assert checks(replace(CLEAN, router_refused_packets=11), **lossy)["router-losses"].verdict is DOUBTFUL
+    assert checks(replace(CLEAN, router_refused_packets=4), **lossy)["router-losses"].verdict is DOUBTFUL
     assert checks(**{**lossy, "tcp": TCP})["retransmits"].verdict is OK
 
 
