@@ -40,7 +40,7 @@ rounds = 1
 [tcp]
 payload_bytes = 1448
 direction = "out"
-duration_s = 2
+duration_s = 1
 interval_s = 0.5
 """ + "".join(f"[[tunnel]]\n{tomli_w.dumps(tunnel)}" for tunnel in TUNNELS)
 NAMES = ("none", *(tunnel["name"] for tunnel in TUNNELS))

@@ -20,7 +20,7 @@ from tunnelbench.report.document import compose
 
 SEALED, OTHER, PLAIN = "wireguard-go", "openvpn AES-128-GCM", "vxlan"
 
-IN_KERNEL = "wireguard-go is a program; `wireguard`, the same protocol in the kernel, was not measured."
+IN_KERNEL = "wireguard-go runs outside the kernel; its protocol in the kernel (wireguard) was not measured."
 
 
 def answered(

@@ -44,7 +44,7 @@ def _unmeasured_in_kernel(eligible: Sequence[TunnelAnswer], tunnels: Sequence[Tu
     for best in eligible[:1]:
         in_kernel = KINDS_IN_KERNEL.get(best.tunnel.kind)
         if in_kernel and in_kernel not in measured:
-            yield f"{best.name} is a program; `{in_kernel}`, the same protocol in the kernel, was not measured."
+            yield f"{best.name} runs outside the kernel; its protocol in the kernel ({in_kernel}) was not measured."
 
 
 def _small_packets(tunnels: Sequence[TunnelAnswer]) -> Iterator[str]:
