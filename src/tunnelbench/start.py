@@ -1,8 +1,8 @@
 """Entry point of the command `tunnelbench`.
 
-A Ctrl-C ends the process at once until the command line handles signals, as SIGTERM does. Python would raise
-KeyboardInterrupt, and it drops an exception in the callback of a weak reference, which each import has: the program
-would go on as if nobody had pressed Ctrl-C.
+Until the command line handles signals, Ctrl-C ends the process at once, as SIGTERM does. Otherwise Python would raise
+KeyboardInterrupt. It drops an exception that is raised in the callback of a weak reference, which runs at each import;
+the program would then continue.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def test_an_iperf3_that_reports_wrong_figures_is_found(
     assert (found.verdict, words in found.reason) == (Verdict.DOUBTFUL, True), found
 
 
-def test_a_tunnel_that_stops_to_encrypt_after_its_proof_is_found(
+def test_a_tunnel_that_stops_encrypting_after_its_proof_is_found(
     bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its packets keep their lengths, so that no counter shows the change."""

@@ -179,7 +179,7 @@ class TerminalWriter:
                 left_s = give_up_s - time.monotonic()
                 if left_s <= 0 or not select.select([], [self._descriptor], [], left_s)[1]:
                     break
-            except OSError:  # the terminal is gone: the run goes on
+            except OSError:  # the terminal is gone: the run continues
                 break
         return len(text)
 

@@ -26,8 +26,8 @@ def throttled_s_by_group(pids: Iterable[str]) -> Throttled:
 def increase_s(before: Throttled, after: Throttled) -> float:
     """Return the increase between two readings, added up over the groups of the processes that are in both [s].
 
-    A process that is in one reading only may bring or take a group whose counter is old. A process may also move to
-    another group; then the counter of a group that it left is read once more, and that of a new group counts wholly.
+    Only processes in both readings count. For a group that a process left, the counter is read again. For a group that
+    it joined, the whole counter is added.
     """
     first = {path: seconds for groups in before.values() for path, seconds in groups.items()}
     last = {path: seconds for groups in after.values() for path, seconds in groups.items()}

@@ -54,6 +54,6 @@ def iperf3_settings(planned: Mapping[str, Any], reported: Mapping[str, Mapping[s
         if (name in ALWAYS_REPORTED or name in found) and found.get(name) != value
     ]
     if wrong:
-        reason = f"iperf3 made another test than the plan asks for: {printable(', '.join(wrong))}"
+        reason = f"iperf3 ran a different test than the plan asks for: {printable(', '.join(wrong))}"
         return Check("iperf3-settings", Verdict.VOID, reason, rule=16)
     return Check("iperf3-settings", Verdict.OK, "both ends of iperf3 report the settings of the plan", rule=16)

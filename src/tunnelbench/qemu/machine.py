@@ -1,4 +1,4 @@
-"""A running virtual machine: started by QEMU, whose threads show the machine's CPU time."""
+"""A running virtual machine of QEMU, and the work of its CPU."""
 
 from __future__ import annotations
 

@@ -269,9 +269,9 @@ def _make_file(path: Path) -> None:
 def _refuse_programs(connection: sqlite3.Connection, path: Path) -> None:
     """Raise WrongInput if a table of the file is a view, is virtual or has expressions, or if there is a trigger.
 
-    The file may come from another person. A query of such a table may never end, and SQLite heeds no signal meanwhile.
-    The type in SQLite's schema table may differ from the SQL next to it. `pragma_table_list` would give the real type,
-    but SQLite before 3.37 does not have it.
+    The file may come from another person. A query of such a table may never end, and SQLite handles no signal during
+    it. The type in SQLite's schema table may differ from the SQL next to it. `pragma_table_list` would give the real
+    type, but SQLite before 3.37 does not have it.
     """
     for name, table, sql in connection.execute("SELECT name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"):
         is_ours = str(name).lower() in metadata.tables or str(table).lower() in metadata.tables

@@ -185,9 +185,10 @@ class StrongSwan(Tunnel[OptionsT]):
             raise TunnelRefused(f"{self.kind}: no association; last: {self.router_daemons[0].last_line()}") from None
 
     def _remove_rule_at_exit(self, end: End) -> None:
-        """Remove charon's rule of routing when the tunnel goes down, because a charon that is killed leaves it.
+        """Remove charon's routing rule when the tunnel goes down, because a charon that is killed leaves it.
 
-        The next tunnels would pay for it with each packet. A rule that was there before is another charon's.
+        The kernel would check this rule for each packet of the next tunnels. A rule that was there before belongs to
+        another charon.
         """
         if f"lookup {CHARONS_TABLE}" not in end.host.ip("rule", "show").stdout:
             words = ["pref", CHARONS_TABLE, "table", CHARONS_TABLE]

@@ -19,7 +19,7 @@ CHECKS_IN_WORDS = {
     "foreign-load": "background load took CPU time",
     "guest-cpus": "the guest waited for CPU time",
     "iperf3-figures": "iperf3's figures disagree with the counts",
-    "iperf3-settings": "iperf3 made another test",
+    "iperf3-settings": "iperf3 ran a different test",
     "merged-frames": "frames were merged",
     "not-begun": "the load of a trial was unknown",
     "offered": "the sender offered too little",

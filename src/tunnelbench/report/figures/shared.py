@@ -91,16 +91,31 @@ INSTRUCTIONS = (
         of_rows(
             key,
             title,
-            help=f"{title}: {what} per packet of both directions.",
+            help=f"{title}: {what}.",
             of_trial=read(f"window.{key}"),
             of_table=_per_packet(key),
             narrow_under=under,
             is_optional=True,
         )
         for key, title, what, under in (
-            ("instructions_per_packet", "Instructions/packet", "instructions of a router of fixed speed", ""),
-            ("user_instructions_per_packet", "user", "those in user mode, by clock ticks", "instructions_per_packet"),
-            ("kernel_instructions_per_packet", "kernel", "all others", "instructions_per_packet"),
+            (
+                "instructions_per_packet",
+                "Instructions/packet",
+                "instructions of a router of fixed speed per packet of both directions",
+                "",
+            ),
+            (
+                "user_instructions_per_packet",
+                "user",
+                "instructions in user mode per packet, by clock ticks",
+                "instructions_per_packet",
+            ),
+            (
+                "kernel_instructions_per_packet",
+                "kernel",
+                "all other instructions per packet",
+                "instructions_per_packet",
+            ),
         )
     ),
 )
