@@ -25,6 +25,9 @@ ROLES = ("client", "router", "server", "cable-lan", "cable-wan", "scratch")
 ANCHOR = ("sleep", "infinity")
 """Command of the process that stays in a namespace."""
 
+ANCHOR_END_LIMIT_S = 0.2
+"""Longest time from the loss of an anchor's files to its status [s]."""
+
 PROCESS_END_LIMIT_S = 2.0
 """Longest wait for processes that were killed to disappear [s]."""
 
@@ -104,7 +107,8 @@ class NamespaceHost(Host):
         try:
             return self._read_inside(self._anchor, *paths)
         except OSError:
-            if self._anchor.is_running:
+            # The files of a process that ends are gone shortly before its parent can read its status.
+            if not self._anchor.wait(ANCHOR_END_LIMIT_S):
                 raise
             return self.read(*paths)
 
