@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tunnelbench.analysis.algorithms import CIPHER_OPTION, DIGEST_OPTIONS, NO_ALGORITHM, is_aead, used_algorithms
+from tunnelbench.analysis.algorithms import CIPHER_OPTION, is_aead, options_key, without_cipher
 from tunnelbench.analysis.limits import Limit, LimitFinding
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.statistics import Estimate
@@ -143,24 +143,15 @@ def _busy_at(figures: Figures, target_mbps: float) -> float | None:
 
 
 def _without_cipher(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
-    """Compare each tunnel that has a cipher with the same tunnel without one, the first if a run has several.
-
-    An AEAD cipher is compared with a tunnel that has neither cipher nor digest. A tunnel with a digest only would
-    remove the encryption and add a digest.
-    """
+    """Compare each tunnel that has a cipher with the same tunnel without one, the first if a run has several."""
     found: dict[Any, LimitedRow] = {}
     for one in rows:
         found.setdefault(_same(one, one.row.tunnel.options), one)
     for one in rows:
-        options = dict(one.row.tunnel.options)
-        cipher = used_algorithms(options).get("cipher")
-        if cipher is None:
-            continue
-        without, lacks = {CIPHER_OPTION: NO_ALGORITHM}, "no cipher"
-        if is_aead(cipher):
-            without |= dict.fromkeys(options.keys() & set(DIGEST_OPTIONS), NO_ALGORITHM)
-            lacks = "neither cipher nor authentication"
-        if other := found.get(_same(one, options | without)):
+        options = one.row.tunnel.options
+        without = without_cipher(options)
+        if without is not None and (other := found.get(_same(one, without))):
+            lacks = "neither cipher nor authentication" if is_aead(str(options[CIPHER_OPTION])) else "no cipher"
             yield from _compared(
                 "cipher", other, one, f"{other.row.tunnel.name}, which has {lacks},", one.row.tunnel.name
             )
@@ -168,7 +159,7 @@ def _without_cipher(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
 
 def _same(one: LimitedRow, options: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return a key that rows of one kind in one place have in common if their tunnels have these options."""
-    return one.row.tunnel.kind, one.place, repr(sorted(options.items()))
+    return one.row.tunnel.kind, one.place, options_key(options)
 
 
 def _kernel_or_program(rows: Sequence[LimitedRow]) -> Iterator[Advice]:

@@ -21,6 +21,24 @@ def is_aead(cipher: str) -> bool:
     return cipher.lower().endswith(_AEAD_ENDS)
 
 
+def options_key(options: Mapping[str, object]) -> str:
+    """Return a text that is equal for equal options only, as the key of a dict."""
+    return repr(sorted(options.items()))
+
+
+def without_cipher(options: Mapping[str, object]) -> dict[str, object] | None:
+    """Return the options of the same tunnel without encryption; None if the tunnel has no cipher.
+
+    The counterpart of an AEAD cipher has neither cipher nor digest. A tunnel with a digest only would remove the
+    encryption and add a digest.
+    """
+    cipher = used_algorithms(options).get("cipher")
+    if cipher is None:
+        return None
+    removed = {CIPHER_OPTION} | (options.keys() & set(DIGEST_OPTIONS) if is_aead(cipher) else set())
+    return {**options, **dict.fromkeys(removed, NO_ALGORITHM)}
+
+
 def algorithms_of(options: Mapping[str, object]) -> dict[str, str]:
     """Return the cipher and the digest that the options state, by `cipher` and `digest`, in their own spelling.
 

@@ -266,15 +266,6 @@ def summarise(records: Sequence[TrialRecord]) -> tuple[Row, ...]:
 
 def _row(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) -> Row:
     figures = _figures(records, baseline)
-    if figures is not None and records[0].spec.tunnel.kind == CALIBRATION_KIND:  # no router forwarded the packets
-        figures = replace(
-            figures,
-            cpu_s_per_million_packets=None,
-            cpu_s_per_gigabit=None,
-            instructions_per_packet=None,
-            user_instructions_per_packet=None,
-            kernel_instructions_per_packet=None,
-        )
     facts = row_facts(records, is_tester_limited=figures is not None and figures.is_tester_limited)
     return Row(**facts, figures=figures, load=records[0].spec.load)
 
@@ -291,7 +282,10 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
     def where_known(figure: Callable[[TcpMeasurement], float | None]) -> Estimate | None:
         return estimate_known(figure(trial) for trial in trials)
 
-    is_calibration = records[0].spec.tunnel.kind == CALIBRATION_KIND  # its path has no cables to compare
+    def per_packet(figure: Callable[[TcpMeasurement], float | None]) -> Estimate | None:
+        return None if is_calibration else where_known(figure)
+
+    is_calibration = records[0].spec.tunnel.kind == CALIBRATION_KIND  # it has no cables, and no router that forwards
     return Figures(
         throughput_bps=of(lambda trial: trial.throughput_bps),
         share_of_baseline=None if is_calibration else estimate_known(_shares_of_baseline(counting, baseline)),
@@ -305,11 +299,11 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         daemon_share=where_known(lambda trial: trial.daemon_busy_share),
         tester_busy_share=of(lambda trial: trial.tester_busy_share),
         foreign_share=of(lambda trial: trial.foreign_cpu_s / trial.bracket_s if trial.bracket_s else 0.0),
-        cpu_s_per_million_packets=where_known(lambda trial: trial.cpu_s_per_million_packets),
-        cpu_s_per_gigabit=where_known(lambda trial: trial.cpu_s_per_gigabit),
-        instructions_per_packet=where_known(lambda trial: trial.window.instructions_per_packet),
-        user_instructions_per_packet=where_known(lambda trial: trial.window.user_instructions_per_packet),
-        kernel_instructions_per_packet=where_known(lambda trial: trial.window.kernel_instructions_per_packet),
+        cpu_s_per_million_packets=per_packet(lambda trial: trial.cpu_s_per_million_packets),
+        cpu_s_per_gigabit=per_packet(lambda trial: trial.cpu_s_per_gigabit),
+        instructions_per_packet=per_packet(lambda trial: trial.window.instructions_per_packet),
+        user_instructions_per_packet=per_packet(lambda trial: trial.window.user_instructions_per_packet),
+        kernel_instructions_per_packet=per_packet(lambda trial: trial.window.kernel_instructions_per_packet),
         payload_bytes=where_known(lambda trial: trial.mss_bytes),
         retransmits=where_known(lambda trial: trial.retransmits),
         ping_worst_ms=max((t.ping.worst_ms for t in trials if t.ping.worst_ms is not None), default=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tunnelbench.analysis.algorithms import CIPHER_OPTION, DIGEST_OPTIONS, NO_ALGORITHM, is_aead, used_algorithms
+from tunnelbench.analysis.algorithms import options_key, without_cipher
 from tunnelbench.analysis.answer.comparison import carries_more_small, cpu_factors, is_cheaper, shows_less
 from tunnelbench.analysis.answer.tunnels import TunnelAnswer
 from tunnelbench.analysis.answer.words import cpu_times, thousands
@@ -102,16 +102,12 @@ def _cipher(tunnels: Sequence[TunnelAnswer]) -> Iterator[tuple[float, str]]:
     found = []
     first: dict[tuple[str, str], TunnelAnswer] = {}
     for each in tunnels:
-        first.setdefault((each.tunnel.kind, repr(sorted(each.tunnel.options.items()))), each)
+        first.setdefault((each.tunnel.kind, options_key(each.tunnel.options)), each)
     for sealed in tunnels:
-        options = dict(sealed.tunnel.options)
-        cipher = used_algorithms(options).get("cipher")
-        if not sealed.is_encrypted or cipher is None:
+        without = without_cipher(sealed.tunnel.options)
+        if not sealed.is_encrypted or without is None:
             continue
-        without = options | {CIPHER_OPTION: NO_ALGORITHM}
-        if is_aead(cipher):
-            without |= dict.fromkeys(options.keys() & set(DIGEST_OPTIONS), NO_ALGORITHM)
-        plain = first.get((sealed.tunnel.kind, repr(sorted(without.items()))))
+        plain = first.get((sealed.tunnel.kind, options_key(without)))
         if plain and (saving := _saving(plain, sealed)):
             text = f"{sealed.name} takes {saving.words} as {plain.name}, which does not encrypt."
             found.append((saving.share, text))
