@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,15 +105,21 @@ def _route_device(host: Host, destination: str) -> str:
 
 def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     """Make checks (b), (c) and the length check of (d) from captured pings that carry a pattern."""
+    checks: list[Check] = []
+    for _ in attempts():
+        checks = judge_packets(gather(testbed), tunnel)
+        if all(check.verdict is Verdict.OK for check in checks):
+            break
+    return checks
+
+
+def attempts() -> Iterator[None]:
+    """Yield once for each attempt at a proof, until FEWEST_ATTEMPTS were made and SETTLE_TIMEOUT_S has passed."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    attempts = 0
-    while True:
-        evidence = gather(testbed)
-        checks = judge_packets(evidence, tunnel)
-        attempts += 1
-        is_over = attempts >= FEWEST_ATTEMPTS and time.monotonic() > deadline
-        if is_over or all(check.verdict is Verdict.OK for check in checks):
-            return checks
+    made = 0
+    while made < FEWEST_ATTEMPTS or time.monotonic() <= deadline:
+        yield
+        made += 1
 
 
 STREAMS_PER_TUNNEL = 16

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from tunnelbench.host.command import CommandFailed
-from tunnelbench.measure.proof import FEWEST_ATTEMPTS, PATTERN_PAYLOADS_BYTES, SETTLE_TIMEOUT_S, gather, judge_packets
+from tunnelbench.measure.proof import PATTERN_PAYLOADS_BYTES, attempts, gather, judge_packets
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.result import Check, Verdict, reasons_of_void
 from tunnelbench.testbed.base import Testbed
@@ -33,18 +32,13 @@ def _repeat(testbed: Testbed, tunnel: Tunnel[Any]) -> tuple[Verdict, str]:
     pieces = 0
     if tunnel.has_exact_outer_packets:
         pieces = max(len(tunnel.outer_packets_bytes(size)) for size in PATTERN_PAYLOADS_BYTES)
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    attempts = 0
-    while True:
+    for _ in attempts():
         if tunnel.has_died:
             return Verdict.DOUBTFUL, "the proof could not be repeated after the trial: the tunnel has ended"
         evidence = gather(testbed, pings=1, packets_per_ping=2 * pieces)
         wrong = reasons_of_void((*judge_packets(evidence, tunnel), *tunnel.negotiated()))
-        attempts += 1
         if evidence.answered and not wrong:
             return Verdict.OK, "the tunnel passed its proof again after the trial"
-        if attempts >= FEWEST_ATTEMPTS and time.monotonic() > deadline:
-            break
     if not evidence.answered:
         return Verdict.DOUBTFUL, "the proof could not be repeated after the trial: no ping was answered"
     return Verdict.VOID, f"the tunnel no longer passed its proof after the trial: {'; '.join(wrong)}"

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.measure.test_proof import INNER_BYTES, PATTERN, Claimed, crossing
 
 from tunnelbench.host.command import CommandFailed
-from tunnelbench.measure import repeated_proof
+from tunnelbench.measure import proof, repeated_proof
 from tunnelbench.measure.capture import Packet
 from tunnelbench.measure.proof import Evidence
 from tunnelbench.measure.repeated_proof import prove_again
@@ -28,7 +28,7 @@ class Running(Claimed):
 
 @pytest.fixture(autouse=True)
 def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_proof, "SETTLE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(proof, "SETTLE_TIMEOUT_S", 0.0)
 
 
 def prove(monkeypatch: pytest.MonkeyPatch, *attempts: Any, tunnel: Any = None, is_soak: bool = False) -> Check:
