@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tunnelbench.qemu.boards import MALTA
+from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.image import find_image
-from tunnelbench.qemu.machine import ALIAS, MachineWork, VirtualMachine
+from tunnelbench.qemu.machine import ALIAS, VirtualMachine
 from tunnelbench.tunnel import virtual_router_packages
 
 pytestmark = pytest.mark.lab

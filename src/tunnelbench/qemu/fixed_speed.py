@@ -51,20 +51,24 @@ def speed_options(mips: float, monitor: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class InstructionCount:
-    """The work of a CPU of fixed speed since the start of QEMU, read at one moment."""
+class MachineWork:
+    """The work of a virtual CPU since the start of QEMU, read at one moment."""
 
     clock_s: float
     """Time on this machine's monotonic clock [s]."""
-    instructions: int
-    lag_s: float
-    """Time by which the clock of the virtual machine is behind this machine's [s]."""
+    busy_s: float
+    """Time for which the virtual CPU was busy [s]."""
+    instructions: int | None = None
+    """Number of instructions; None without a fixed speed."""
+    lag_s: float | None = None
+    """Time by which the machine's clock is behind this machine's [s]; None without a fixed speed."""
 
 
 class Monitor:
-    """A connection to QEMU's monitor (QMP)."""
+    """A connection to the monitor (QMP) of a QEMU whose CPU has a fixed speed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, speed_mips: float) -> None:
+        self._speed_mips = speed_mips
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.settimeout(MONITOR_LIMIT_S)
@@ -76,12 +80,12 @@ class Monitor:
             self._socket.close()
             raise CannotHere(f"QEMU's monitor does not answer: {error}") from None
 
-    def read_count(self) -> InstructionCount:
+    def work(self) -> MachineWork:
         """Read the number of instructions and the lag of the clock. Raises OSError if QEMU has ended."""
         counted = self._ask("query-replay")
         clock_s = time.monotonic()
         printed = self._ask("human-monitor-command", **{"command-line": "info jit"})
-        return parse_count(clock_s, counted, printed)
+        return parse_work(clock_s, counted, printed, self._speed_mips)
 
     def close(self) -> None:
         self._socket.close()
@@ -98,9 +102,10 @@ class Monitor:
 
 
 @parsing("the instruction count of QEMU's monitor")
-def parse_count(clock_s: float, counted: Any, printed: Any) -> InstructionCount:
+def parse_work(clock_s: float, counted: Any, printed: Any, speed_mips: float) -> MachineWork:
     """Parse the answers to `query-replay` and to `info jit`, which prints the lag of the clock in milliseconds."""
     found = re.search(r"^Host - Guest clock +(-?\d{1,12}) ms", printed, re.MULTILINE)
     if found is None:
         raise ValueError(f"no clock in {printed[-60:]!r}")
-    return InstructionCount(clock_s, count(counted["icount"]), int(found[1]) / 1000)
+    instructions = count(counted["icount"])
+    return MachineWork(clock_s, instructions / speed_mips / 1e6, instructions, int(found[1]) / 1000)

@@ -16,7 +16,7 @@ from tunnelbench.host.programs import require_programs
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import cpio
 from tunnelbench.qemu.boards import Board
-from tunnelbench.qemu.fixed_speed import Monitor, speed_options
+from tunnelbench.qemu.fixed_speed import MachineWork, Monitor, speed_options
 from tunnelbench.qemu.image import Image
 from tunnelbench.qemu.processes import machine_processes, name_option
 
@@ -71,19 +71,6 @@ class Nic:
 def cable() -> tuple[int, int]:
     """Make a cable between two machines and return the descriptors of its ends, which the caller closes."""
     return tuple(end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))  # type: ignore[return-value]
-
-
-@dataclass(frozen=True)
-class MachineWork:
-    """The work of a virtual CPU since the start of QEMU, read at one moment."""
-
-    clock_s: float
-    """Time on this machine's monotonic clock [s]."""
-    busy_s: float
-    """Time for which the virtual CPU was busy [s]."""
-    instructions: int | None = None
-    lag_s: float | None = None
-    """Time by which the machine's clock is behind this machine's [s]. Both are None without a fixed speed."""
 
 
 def read_threads(pid: int) -> MachineWork:
@@ -145,7 +132,7 @@ class VirtualMachine:
             ended = "ended" if not self._daemon.is_running else f"was not up in {limit_s:g} s"
             raise CannotHere(f"the virtual router {self.board.name} {ended}; {self.last_words()}")
         if self.speed_mips is not None:
-            self._monitor = Monitor(self._monitor_path)
+            self._monitor = Monitor(self._monitor_path, self.speed_mips)
             self._stack.callback(self._monitor.close)
 
     def stop(self) -> None:
@@ -161,10 +148,7 @@ class VirtualMachine:
 
         Raises OSError if QEMU has ended.
         """
-        if self._monitor is None or self.speed_mips is None:
-            return read_threads(self._daemon.pid)
-        found = self._monitor.read_count()
-        return MachineWork(found.clock_s, found.instructions / self.speed_mips / 1e6, found.instructions, found.lag_s)
+        return read_threads(self._daemon.pid) if self._monitor is None else self._monitor.work()
 
     def last_words(self) -> str:
         """Return a phrase with the last line on the machine's console."""

@@ -20,7 +20,8 @@ from tunnelbench.host.parsing import count, parsing
 from tunnelbench.host.procfs import TICK_S, CpuTimes, parse_stat
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
-from tunnelbench.qemu.machine import MachineWork, VirtualMachine
+from tunnelbench.qemu.fixed_speed import MachineWork
+from tunnelbench.qemu.machine import VirtualMachine
 
 WORK_INTERVAL_S = 1.0
 """Interval between two readings of QEMU during a trial [s]. A reading of the lag stops the devices for some 10 ms."""

@@ -40,7 +40,7 @@ def monitor(folder: Path, answers: Sequence[Any]) -> Iterator[Monitor]:
 
         serving = threading.Thread(target=serve)
         serving.start()
-        found = Monitor(path)
+        found = Monitor(path, 125)
         try:
             yield found
         finally:
@@ -64,7 +64,7 @@ def test_the_nearest_speed_that_qemu_has_is_found(wanted: float, nearest: float)
 def test_instructions_and_the_lag_of_the_clock_are_read(tmp_path: Path, lag: str, lag_s: float) -> None:
     answers = [{"mode": "none", "icount": 5997171708}, TRANSLATION.format(lag=lag)]
     with monitor(tmp_path, answers) as asked:
-        found = asked.read_count()
+        found = asked.work()
     assert (found.instructions, found.lag_s) == (5997171708, lag_s)
 
 
@@ -74,14 +74,14 @@ def test_instructions_and_the_lag_of_the_clock_are_read(tmp_path: Path, lag: str
 )
 def test_another_answer_of_the_monitor_is_an_error_that_names_it(tmp_path: Path, answers: Sequence[Any]) -> None:
     with monitor(tmp_path, answers) as asked, pytest.raises(UnexpectedOutput, match="QEMU's monitor is not in the"):
-        asked.read_count()
+        asked.work()
 
 
 def test_a_qemu_that_has_ended_is_the_error_of_a_closed_connection(tmp_path: Path) -> None:
     with monitor(tmp_path, []) as asked, pytest.raises(ConnectionError):
-        asked.read_count()
+        asked.work()
 
 
 def test_a_qemu_without_a_monitor_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CannotHere, match="QEMU's monitor does not answer"):
-        Monitor(tmp_path / "monitor")
+        Monitor(tmp_path / "monitor", 125)

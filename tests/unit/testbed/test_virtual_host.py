@@ -1,4 +1,4 @@
-"""How busy a virtual machine was, from its instructions or from QEMU's threads."""
+"""The busy time of a virtual machine is read from its instructions or from QEMU's threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from tunnelbench.host.host import LocalHost
 from tunnelbench.measure.cpu import usage
 from tunnelbench.model.testbed import HostAccess
-from tunnelbench.qemu.machine import MachineWork, VirtualMachine
+from tunnelbench.qemu.fixed_speed import MachineWork
+from tunnelbench.qemu.machine import VirtualMachine
 from tunnelbench.testbed.virtual_host import Account, VirtualHost, cpu_readings, parse_account
 
 STAT = """\
