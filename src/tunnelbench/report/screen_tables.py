@@ -164,8 +164,9 @@ def screen_tables(document: Document) -> list[ScreenTable]:
         soak_table([report.summary for report in document.soaks]),
         cost_table([model for model in document.models if isinstance(model, CostModel)] if is_cost_run else []),
     ]
-    tables = [table for table in found if table]
-    return tables or [table for table in [cipher_table(document.speeds)] if table]
+    if not any(found):
+        found = [cipher_table(document.speeds)]
+    return [table for table in found if table]
 
 
 def _group(is_encrypted: bool | None) -> str:
