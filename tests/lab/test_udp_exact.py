@@ -62,11 +62,12 @@ def test_an_echo_loses_what_is_dropped_either_way(testbed: NetnsTestbed) -> None
 
 def test_a_limit_with_a_burst_passes_what_the_router_says(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
-        set_rules(testbed.router, "limit rate over 5000/second burst 100 packets counter name dropped drop")
+        # The limit is far below the rate, so that a sender that a busy machine slows down exceeds it as well.
+        set_rules(testbed.router, "limit rate over 1000/second burst 100 packets counter name dropped drop")
         counts = exchanger.exchange(SenderLoad("18", 1.0, 8000))
     truth = counted(testbed.router)
     assert truth["dropped"] > 0
-    assert 100 <= truth["passed"] <= 5000 * counts.receiving_s + 100 + 25
+    assert 100 <= truth["passed"] <= 1000 * counts.receiving_s + 100 + 25
     assert counts.path_lost_packets == truth["dropped"]
     assert counts.received_packets == truth["passed"]
 
