@@ -10,7 +10,7 @@ use crate::host::UdpErrors;
 use crate::io::BATCH_MAX;
 use crate::listener::{ArrivalTimes, Listener, listen};
 use crate::output::Output;
-use crate::packet::{Header, Kind, Refusal, make_answer};
+use crate::packet::{Header, Kind, Refusal};
 use crate::packet_reader::PacketReader;
 use crate::sequence::SessionFilter;
 use crate::shutdown::{EndReason, EngineError};
@@ -86,7 +86,7 @@ pub struct Reflector<'a> {
     index: u64,
     interval_start_ns: Option<u64>,
     arrivals: ArrivalTimes,
-    answers: Vec<usize>,
+    answers: Vec<(usize, Header)>,
 }
 
 pub fn run(arguments: &ReflectArguments, output: &Output) -> Result<(), EngineError> {
@@ -140,7 +140,7 @@ impl Listener for Reflector<'_> {
         self.answers.clear();
         for index in 0..count {
             match self.examine(index) {
-                Ok(_) => self.answers.push(index),
+                Ok(request) => self.answers.push((index, request)),
                 Err(Refusal::Foreign) => self.counts.foreign_packets += 1,
                 Err(Refusal::Broken) => self.counts.corrupted_packets += 1,
             }
@@ -233,14 +233,15 @@ impl<'a> Reflector<'a> {
 
     fn answer(&mut self) {
         let shares_time = self.transmitter.path == IoPath::Gso && self.answers.len() > 1;
-        for &index in &self.answers {
-            make_answer(self.reader.inbox.packet_mut(index), shares_time);
+        for (index, request) in &self.answers {
+            self.filter
+                .make_answer(request, shares_time, self.reader.inbox.packet_mut(*index));
         }
         let inbox = &self.reader.inbox;
         let packets: Vec<Packet> = self
             .answers
             .iter()
-            .map(|&index| Packet {
+            .map(|&(index, _)| Packet {
                 bytes: inbox.packet(index),
                 to: Some(inbox.source(index)),
             })

@@ -65,7 +65,7 @@ impl FlowSequence {
             }
             self.seen[word] |= mask;
             return Arrival::First {
-                below: self.next - sequence,
+                below: self.next - 1 - sequence,
             };
         }
         if sequence - self.next >= self.remembered() {
@@ -187,6 +187,16 @@ impl SessionFilter {
             packet[HEADER_BYTES..].copy_from_slice(content);
         }
     }
+
+    /// Turn a request into its answer, in place. Its content stays the same.
+    pub fn make_answer(&self, request: &Header, shares_time: bool, packet: &mut [u8]) {
+        let answer = Header {
+            kind: Kind::Answer,
+            shared_time: request.shared_time || shares_time,
+            ..*request
+        };
+        answer.write(self.token, packet);
+    }
 }
 
 #[cfg(test)]
@@ -199,6 +209,7 @@ mod tests {
     use crate::packet::Content;
 
     const REMEMBERED: u64 = 256;
+    const TOKEN: &str = "00112233445566";
 
     fn flow_at(next: u64) -> FlowSequence {
         let mut flow = FlowSequence::new(REMEMBERED);
@@ -222,7 +233,7 @@ mod tests {
                 let expected = if sequence + REMEMBERED < next {
                     Arrival::Forgotten
                 } else if came.insert(sequence) {
-                    Arrival::First { below: next.saturating_sub(sequence) }
+                    Arrival::First { below: next.saturating_sub(sequence + 1) }
                 } else {
                     Arrival::Copy
                 };
@@ -231,6 +242,14 @@ mod tests {
                 prop_assert_eq!(flow.next, next);
             }
         }
+    }
+
+    #[test]
+    fn a_packet_that_three_others_overtook_is_three_below_the_highest() {
+        let mut flow = flow_at(0);
+        let below: Vec<_> = [1, 2, 3, 0].map(|sequence| flow.arrive(sequence)).into();
+        assert_eq!(below[..3], [Arrival::First { below: 0 }; 3]);
+        assert_eq!(below[3], Arrival::First { below: 3 });
     }
 
     #[test]
@@ -261,7 +280,7 @@ mod tests {
     }
 
     fn filter(sizes: Vec<usize>) -> SessionFilter {
-        SessionFilter::new("00112233445566".parse().unwrap(), Kind::OneWay, sizes)
+        SessionFilter::new(TOKEN.parse().unwrap(), Kind::OneWay, sizes)
     }
 
     fn header(content: Content, sequence: u32) -> Header {
@@ -300,6 +319,29 @@ mod tests {
                 prop_assert_ne!(filter(Vec::new()).examine(&packet, true), Ok(header(Content::Zeros, 0)));
                 let _ = filter(Vec::new()).examine(&packet, cut);
             }
+        }
+    }
+
+    #[test]
+    fn an_answer_differs_from_its_request_in_its_kind_and_checksum() {
+        let filter = SessionFilter::new(TOKEN.parse().unwrap(), Kind::Request, Vec::new());
+        for (shared_before, shares_time) in [(false, false), (false, true), (true, false), (true, true)] {
+            let request = Header {
+                kind: Kind::Request,
+                shared_time: shared_before,
+                ..header(Content::Random, 7)
+            };
+            let mut packet = vec![0; 100];
+            filter.fill(&request, &mut packet);
+            let content = packet[HEADER_BYTES..].to_vec();
+            filter.make_answer(&request, shares_time, &mut packet);
+            let expected = Header {
+                kind: Kind::Answer,
+                shared_time: shared_before || shares_time,
+                ..request
+            };
+            assert_eq!(Header::read(TOKEN.parse().unwrap(), &packet), Ok(expected));
+            assert_eq!(packet[HEADER_BYTES..], content);
         }
     }
 

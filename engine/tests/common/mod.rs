@@ -150,7 +150,32 @@ pub fn packet(kind: u8, sequence: u32, send_time_ns: u64) -> Vec<u8> {
     packet.extend(sequence.to_be_bytes());
     packet.extend(&send_time_ns.to_be_bytes()[3..]);
     packet.push(kind);
+    change_by_checksum(&mut packet);
     packet
+}
+
+/// Return the answer of a reflector to a request of 18 bytes.
+pub fn answer_to(mut packet: [u8; 18]) -> [u8; 18] {
+    change_by_checksum(&mut packet);
+    packet[17] = packet[17] & !0b11 | 0b10;
+    change_by_checksum(&mut packet);
+    packet
+}
+
+/// Put the checksum into the last bytes of a header's token, or take it out.
+fn change_by_checksum(packet: &mut [u8]) {
+    let [high, low] = crc_16(&packet[7..]).to_be_bytes();
+    packet[5] ^= high;
+    packet[6] ^= low;
+}
+
+/// Return the CRC-16 with the polynomial 0x1021 and the initial value 0, bit by bit.
+fn crc_16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
+            crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+        })
+    })
 }
 
 /// Return a socket that is connected to an engine.
