@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from itertools import product
 
 from lab import Lab, lab, run
 from one_way import last_line, listen, ours, send, session
 from table import Row, spread
-from tunnelbench.measure.search import MlrSearch
+from tunnelbench.measure.search import Measure, MlrSearch
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint, SearchRun
 
-LIMITS_PPS = (7_300, 20_000, 61_000)
+LIMITS_PPS = (7_300, 41_000, 61_000)
+LIMIT_BURSTS_PACKETS = (1, 5, 50)
+"""Packets that a limiter lets through at once; the fewer, the less uneven a sender may be."""
 HIGHEST_SHARE = 0.9
 """Largest share of the testers' own maximum rate that a search offers; above it the testers are the limit."""
 
 
-def _trial(where: Lab) -> Callable[[float, float], SearchPoint]:
+def _trial(where: Lab) -> Measure:
     """Return a function that offers a load for a duration and returns what arrived, as a search needs it."""
 
-    def measure(duration_s: float, offered_pps: float) -> SearchPoint:
+    def measure(duration_s: float, offered_pps: float, *, is_even: bool) -> SearchPoint:
         token = ("--session", session(), "--interval-s", "0")
         receiver = listen(where, "receive", *token)
-        sent = last_line(send(where, duration_s, *token, "--rate-pps", f"{offered_pps:.3f}"))
+        even = ("--even",) if is_even else ()
+        sent = last_line(send(where, duration_s, *token, *even, "--rate-pps", f"{offered_pps:.3f}"))
         time.sleep(0.05)
         received = last_line(receiver.finish())
         return SearchPoint(
@@ -33,25 +36,28 @@ def _trial(where: Lab) -> Callable[[float, float], SearchPoint]:
             sent["sent_packets"],
             received["received_packets"],
             received["socket_dropped_packets"] or 0,
+            sent["stalls"],
+            is_even=is_even,
         )
 
     return measure
 
 
-def _limit(where: Lab, pps: int) -> None:
-    """Limit the router in the middle to `pps`, with a burst of 1 ms at that rate."""
+def _limit(where: Lab, pps: int, burst_packets: int) -> None:
+    """Limit the router in the middle to a rate."""
     rules = (
         "table inet limited { chain forward { type filter hook forward priority 0; "
-        f"meta l4proto udp limit rate over {pps}/second burst {max(5, pps // 1000)} packets drop; }}; }}"
+        f"meta l4proto udp limit rate over {pps}/second burst {burst_packets} packets drop; }}; }}"
     )
     run("ip", "netns", "exec", where.middle, "nft", rules)
 
 
-def _searches(hops: int, count: int, limit_pps: int | None) -> list[SearchRun]:
+def _searches(hops: int, count: int, limit: tuple[int, int] | None) -> list[SearchRun]:
+    """Make searches on a path; `limit`: its packets/s and its burst."""
     with lab(hops) as where:
         highest_pps = ours(where, 1).pps * HIGHEST_SHARE
-        if limit_pps is not None:
-            _limit(where, limit_pps)
+        if limit is not None:
+            _limit(where, *limit)
         return [MlrSearch().find(_trial(where), highest_pps) for _ in range(count)]
 
 
@@ -65,16 +71,19 @@ def _variation(values: list[float]) -> float:
     return 100 * statistics.stdev(values) / statistics.mean(values)
 
 
-def limited_rows(count: int, limits_pps: tuple[int, ...] = LIMITS_PPS) -> list[Row]:
-    """Return rows of the PDR on paths with limits that the search does not know."""
+def limited_rows(
+    count: int, limits_pps: tuple[int, ...] = LIMITS_PPS, bursts_packets: tuple[int, ...] = LIMIT_BURSTS_PACKETS
+) -> list[Row]:
+    """Return rows of the NDR and the PDR on paths with limits that the search does not know."""
     rows = []
-    for limit_pps in limits_pps:
-        searches = _searches(2, count, limit_pps)
-        pdr = _found(searches, PDR_LOSS_RATIO)
-        near = sum(abs(found / limit_pps - 1) <= 0.01 for found in pdr)
-        trial_s = statistics.median(found.trial_s for found in searches)
-        figure = f"search: PDR where {limit_pps} packets/s are the limit"
-        rows.append(Row(figure, spread(pdr), "", f"{near} of {count}", "9 of 10 within 1 %", near >= 0.9 * count))
+    for limit_pps, burst_packets in product(limits_pps, bursts_packets):
+        searches = _searches(2, count, (limit_pps, burst_packets))
+        for name, loss_ratio in (("NDR", NDR_LOSS_RATIO), ("PDR", PDR_LOSS_RATIO)):
+            found = _found(searches, loss_ratio)
+            near = sum(abs(pps / limit_pps - 1) <= 0.01 for pps in found)
+            figure = f"search: {name} at {limit_pps} packets/s, bursts of {burst_packets}"
+            rows.append(Row(figure, spread(found), "", f"{near} of {count}", "9 of 10 within 1 %", near >= 0.9 * count))
+        trial_s = statistics.median(run.trial_s for run in searches)
         rows.append(Row("... trial seconds, median", f"{trial_s:.1f}", "", "", "<= 15", trial_s <= 15))
     return rows
 

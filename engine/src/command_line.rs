@@ -190,6 +190,9 @@ pub struct SendArguments {
     /// Send at this rate, from 0.001 to 100000000 packets per second
     #[arg(long, value_parser = Rate::from_str)]
     rate_pps: Option<Rate>,
+    /// With --rate-pps: keep packets apart after a delay, and send fewer packets instead of catching up
+    #[arg(long)]
+    pub even: bool,
     /// Send bursts of this number of packets
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     burst: Option<u64>,
@@ -234,6 +237,9 @@ impl SendArguments {
         // `requires` of clap does not help: it accepts --pause-s with another load than --burst.
         if self.pause_ns.is_some() && self.burst.is_none() {
             return Err("--pause-s goes with --burst".to_owned());
+        }
+        if self.even && self.rate_pps.is_none() {
+            return Err("--even goes with --rate-pps".to_owned());
         }
         if common.count.is_none() && common.duration_ns.is_none() {
             return Err("--duration-s or --count is required".to_owned());

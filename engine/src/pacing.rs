@@ -4,13 +4,37 @@ use std::str::FromStr;
 
 use crate::histogram::DurationHistogram;
 
-/// A delayed sender catches up at this multiple of its rate. That is enough for a sender that shares its CPU with a
-/// tunnel's daemon and gets half of it. Sending the whole backlog at once would be a burst, and its loss could be
-/// taken for loss of the path under test.
-const CATCH_UP: f64 = 2.0;
+/// How a delayed sender continues. Sending the whole backlog at once would be a burst, and its loss could be taken for
+/// loss of the path under test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CatchUp {
+    /// The backlog leaves at twice the rate. That is enough for a sender that shares its CPU with a tunnel's daemon and
+    /// gets half of it.
+    Fast,
+    /// Packets keep their distance, so that a path that limits the rate sees no burst. Time that is lost by more than
+    /// what 0.5 % of the rate makes up for is not made up for, and fewer packets are sent than intended.
+    Even,
+}
 
-/// Backlog that may leave at once after a delay, as time at the intended rate [ns].
-const CREDIT_NS: f64 = 100_000.0;
+impl CatchUp {
+    /// Return the highest rate after a delay, as a multiple of the intended rate.
+    fn speed(self) -> f64 {
+        match self {
+            CatchUp::Fast => 2.0,
+            CatchUp::Even => 1.005,
+        }
+    }
+
+    /// Return how many packets may leave at once. At high rates one system call has to send several packets.
+    fn credit_max(self, rate: Rate) -> f64 {
+        let (time_ns, least): (f64, f64) = match self {
+            CatchUp::Fast => (100_000.0, 2.0),
+            CatchUp::Even => (25_000.0, 1.0),
+        };
+        // A part of a packet would let the packet after a delayed one leave too early.
+        (time_ns / rate.interval_ns()).floor().max(least)
+    }
+}
 
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -52,6 +76,7 @@ impl Rate {
 /// An even stream of packets: packet k is due at start + k / rate, independent of all other packets.
 pub struct Schedule {
     rate: Rate,
+    catch_up: CatchUp,
     start_ns: u64,
     /// Packets that the schedule has passed, sent or not.
     done: u64,
@@ -62,17 +87,22 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    pub fn new(rate: Rate, start_ns: u64) -> Schedule {
-        let credit_max = (CREDIT_NS / rate.interval_ns()).max(2.0);
+    pub fn new(rate: Rate, catch_up: CatchUp, start_ns: u64) -> Schedule {
         Schedule {
             rate,
+            catch_up,
             start_ns,
             done: 0,
             next_due_ns: start_ns,
             credit: 1.0,
-            credit_max,
+            credit_max: catch_up.credit_max(rate),
             looked_ns: start_ns,
         }
+    }
+
+    /// Return true if a backlog at the end of the duration may still be sent.
+    pub fn may_end_late(&self) -> bool {
+        self.catch_up == CatchUp::Fast
     }
 
     /// Return when the next packet is due, CLOCK_MONOTONIC [ns].
@@ -83,7 +113,7 @@ impl Schedule {
     /// Return the earliest time at which the next packet may leave: it is due, and it keeps its distance to the
     /// packets before it.
     pub fn next_release_ns(&self) -> u64 {
-        let missing = (1.0 - self.credit).max(0.0) * self.rate.interval_ns() / CATCH_UP;
+        let missing = (1.0 - self.credit).max(0.0) * self.rate.interval_ns() / self.catch_up.speed();
         self.next_due_ns.max(self.looked_ns + missing.ceil() as u64)
     }
 
@@ -91,7 +121,8 @@ impl Schedule {
     pub fn release(&mut self, now_ns: u64) -> u64 {
         let elapsed = now_ns.saturating_sub(self.looked_ns) as f64;
         self.looked_ns = self.looked_ns.max(now_ns);
-        self.credit = (self.credit + elapsed / self.rate.interval_ns() * CATCH_UP).min(self.credit_max);
+        let earned = elapsed / self.rate.interval_ns() * self.catch_up.speed();
+        self.credit = (self.credit + earned).min(self.credit_max);
         if now_ns < self.next_due_ns {
             return 0;
         }
@@ -196,7 +227,7 @@ mod tests {
 
     #[test]
     fn packets_leave_when_they_are_due_and_not_before() {
-        let mut schedule = Schedule::new(rate(1000.0), 5_000);
+        let mut schedule = Schedule::new(rate(1000.0), CatchUp::Fast, 5_000);
         assert_eq!(schedule.release(5_000), 1);
         schedule.advance(1);
         assert_eq!(schedule.next_due_ns(), 1_005_000);
@@ -207,7 +238,7 @@ mod tests {
     #[test]
     fn a_stall_is_made_up_for_at_twice_the_rate() {
         let (interval, stall) = (20_000u64, 4_000_000u64);
-        let mut schedule = Schedule::new(rate(50_000.0), 0);
+        let mut schedule = Schedule::new(rate(50_000.0), CatchUp::Fast, 0);
         schedule.release(0);
         schedule.advance(1);
         let mut sent = Vec::new();
@@ -227,6 +258,25 @@ mod tests {
         assert!((99..=101).contains(&in_millisecond), "{in_millisecond} instead of 100");
         assert_eq!(sent.len() as u64 + 1, schedule.intended(40_000_000 - 999));
         assert_eq!(sent.len() as u64 + 1, 40_000_000 / interval);
+    }
+
+    #[test]
+    fn even_packets_keep_their_distance_after_a_delay() {
+        let interval_ns = 24_000u64;
+        let mut schedule = Schedule::new(rate(1e9 / interval_ns as f64), CatchUp::Even, 0);
+        let mut sent: Vec<u64> = Vec::new();
+        for now_ns in (0..100_000_000).step_by(100) {
+            let is_delayed = (20_000_000..21_000_000).contains(&now_ns) || (50_000_000..50_060_000).contains(&now_ns);
+            let count = if is_delayed { 0 } else { schedule.release(now_ns) };
+            assert!(count <= 1, "{count} packets left at once");
+            schedule.advance(count);
+            sent.extend((0..count).map(|_| now_ns));
+        }
+        let shortest_ns = sent.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
+        assert!(shortest_ns >= interval_ns * 99 / 100, "{shortest_ns} ns");
+        // 1.06 ms were lost, and 0.5 % of the time after them is made up for.
+        let missing_ns = (schedule.intended(100_000_000) - sent.len() as u64) * interval_ns;
+        assert!((400_000..800_000).contains(&missing_ns), "{missing_ns} ns");
     }
 
     #[test]

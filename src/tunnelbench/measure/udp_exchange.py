@@ -120,10 +120,10 @@ class Exchanger:
         self.received_packets += other.received_packets
         self.log += other.log
 
-    def point(self, duration_s: float, offered_pps: float) -> SearchPoint:
+    def point(self, duration_s: float, offered_pps: float, *, is_even: bool = False) -> SearchPoint:
         """Make one trial of a search at a load, and return its counts."""
-        load = SenderLoad(self.sizes, duration_s, offered_pps, interval_s=SEARCH_INTERVAL_S)
-        return as_point(self.exchange(load))
+        load = SenderLoad(self.sizes, duration_s, offered_pps, is_even=is_even, interval_s=SEARCH_INTERVAL_S)
+        return as_point(self.exchange(load), is_even=is_even)
 
 
 SEARCH_INTERVAL_S = 0.1
@@ -142,7 +142,7 @@ def end_far_end(far: Daemon) -> None:
         raise TrialFailed("the engine's far end did not end when its input was closed")
 
 
-def as_point(counts: UdpCounts) -> SearchPoint:
+def as_point(counts: UdpCounts, *, is_even: bool = False) -> SearchPoint:
     """Convert the packet counts of a trial to a `SearchPoint`, the input of a search."""
     pps = counts.intended_pps or counts.offered_pps
     return SearchPoint(
@@ -153,6 +153,7 @@ def as_point(counts: UdpCounts) -> SearchPoint:
         forwarded_packets=counts.received_packets,
         receiver_dropped_packets=counts.tester_dropped_packets,
         stalls=counts.stalls,
+        is_even=is_even,
     )
 
 

@@ -13,6 +13,9 @@ PDR_LOSS_RATIO = 0.005
 OFFERED_TOLERANCE = 0.001
 """An offered load that falls short of the intended one by more makes a trial void for a search (rule 7)."""
 
+EVEN_TOLERANCE = 0.01
+"""The same for a trial whose sender keeps its packets apart after a delay, and so sends fewer of them."""
+
 
 @dataclass(frozen=True)
 class SearchPoint:
@@ -30,10 +33,13 @@ class SearchPoint:
     """Packets that arrived at the receiving tester and that its socket dropped; the router did not lose them (rule
     9)."""
     stalls: int = 0
-    """Number of times that the sender was late by more than a millisecond; it then sends faster than intended."""
+    """Number of times that the sender was late by more than a millisecond; unless `is_even`, it then sends faster than
+    intended."""
     is_repeated: bool = False
-    """True if packets were lost or missing while the sender had a stall, so that the load was measured again. This
-    trial then says nothing about the path (rule 8)."""
+    """True if packets were lost or missing because the sender had a stall or was too slow, so that the load was
+    measured again. This trial then says nothing about the path (rule 8)."""
+    is_even: bool = False
+    """True if the sender kept its packets apart after a delay."""
 
     @property
     def lost_packets(self) -> int:
@@ -53,7 +59,14 @@ class SearchPoint:
     @property
     def is_short(self) -> bool:
         """True if less was offered than intended (rule 7)."""
-        return self.offered_packets < self.intended_packets * (1 - OFFERED_TOLERANCE)
+        tolerance = EVEN_TOLERANCE if self.is_even else OFFERED_TOLERANCE
+        return self.offered_packets < self.intended_packets * (1 - tolerance)
+
+    @property
+    def carried_pps(self) -> float:
+        """The load that the trial shows to be carried [packets/s]: the intended one, less what was not offered."""
+        offered_share = self.offered_packets / self.intended_packets if self.intended_packets else 1.0
+        return self.intended_pps * min(1.0, offered_share)
 
     @property
     def is_void(self) -> bool:
@@ -92,7 +105,7 @@ class Bounds:
     @property
     def lower_pps(self) -> float | None:
         """The highest offered load that was carried [packets/s]."""
-        return None if self.lower is None else self.lower.intended_pps
+        return None if self.lower is None else self.lower.carried_pps
 
     @property
     def relative_width(self) -> float | None:

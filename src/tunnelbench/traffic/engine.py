@@ -39,6 +39,8 @@ class SenderLoad:
     """Rate [packets/s]; None: flat out, or a burst."""
     burst_packets: int | None = None
     """Number of packets of a burst sent back to back; None: not a burst."""
+    is_even: bool = False
+    """True if packets keep their distance after a delay, so that fewer are sent than intended; only with a rate."""
     is_echo: bool = False
     takes_delays: bool = False
     """True if each packet has a system call and a time stamp of its own."""
@@ -100,6 +102,7 @@ def sender_command(program: str, address: str, session: str, load: SenderLoad, *
         argv.append("--flat-out")
     else:
         argv += ["--rate-pps", f"{load.rate_pps:.6f}".rstrip("0").rstrip(".")]
+        argv += ["--even"] if load.is_even else []
     if load.duration_s is not None:
         argv += ["--duration-s", f"{load.duration_s:g}"]
     if load.is_echo:

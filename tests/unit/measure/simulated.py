@@ -25,15 +25,20 @@ class SimulatedRouter:
     noise: float = 0.0
     """Standard deviation of the limit from trial to trial, as a share of it."""
     sender_stall_probability: float = 0.0
-    """Of a trial: the sender stalls, and what it makes up for is lost in a burst."""
+    """Of a trial: the sender stalls. What it makes up for is lost in a burst; an even sender sends less instead."""
+    sender_even_share: float = 1.0
+    """Share of the intended packets that an even sender sends, where other work shares its CPU."""
     sender_limit_pps: float = 1e12
     receiver_limit_pps: float = 1e12
     random: Random = field(default_factory=lambda: Random(1))
     trials: list[SearchPoint] = field(default_factory=list)
 
-    def measure(self, duration_s: float, offered_pps: float) -> SearchPoint:
+    def measure(self, duration_s: float, offered_pps: float, *, is_even: bool) -> SearchPoint:
         intended = round(duration_s * offered_pps)
         offered = min(intended, round(duration_s * self.sender_limit_pps))
+        stalls = int(self.random.random() < self.sender_stall_probability)
+        if is_even:
+            offered = min(offered, round(intended * (self.sender_even_share - 0.02 * stalls)))
         limit_pps = self.limit_pps * self.random.gauss(1, self.noise) if self.noise else self.limit_pps
         forwarded = min(offered, int(limit_pps * duration_s) + self.burst_packets)
         if offered_pps > limit_pps * self.knee_share:
@@ -42,10 +47,11 @@ class SimulatedRouter:
             forwarded -= min(forwarded, round(self.stall_s * offered_pps))
         if self.random_loss_ratio:
             forwarded -= self._lost_at_random(forwarded)
-        stalls = int(self.random.random() < self.sender_stall_probability)
-        forwarded -= min(forwarded, stalls * round(0.01 * intended))
+        if not is_even:
+            forwarded -= min(forwarded, stalls * round(0.01 * intended))
         received = min(forwarded, round(duration_s * self.receiver_limit_pps))
-        point = SearchPoint(duration_s, offered_pps, intended, offered, received, forwarded - received, stalls)
+        dropped = forwarded - received
+        point = SearchPoint(duration_s, offered_pps, intended, offered, received, dropped, stalls, is_even=is_even)
         self.trials.append(point)
         return point
 

@@ -105,7 +105,30 @@ def test_a_sender_that_always_stalls_is_not_waited_for() -> None:
     run = search(router)
     assert (run.bounds(PDR_LOSS_RATIO).lower_pps or 0) < 100, "where a hundredth of the packets is none"
     runs_of_repeats = "".join("r" if point.is_repeated else "." for point in run.points).split(".")
-    assert {len(repeats) for repeats in runs_of_repeats} == {0, 2}
+    assert {len(repeats) for repeats in runs_of_repeats} == {0, 2, 3}
+
+
+@pytest.mark.parametrize("even_share", [1.0, 0.997])
+def test_an_even_sender_is_enough_and_what_it_did_not_send_is_not_claimed(even_share: float) -> None:
+    router = SimulatedRouter(20_000, burst_packets=0, sender_even_share=even_share)
+    run = search(router)
+    assert all(point.is_even for point in run.points)
+    assert run.bounds(NDR_LOSS_RATIO).lower_pps == pytest.approx(20_000, rel=0.006)
+    assert (run.bounds(NDR_LOSS_RATIO).lower_pps or 0) <= 20_000
+
+
+def test_a_sender_that_cannot_be_even_catches_up_and_is_not_asked_to_be_even_for_ever() -> None:
+    router = SimulatedRouter(20_000, sender_even_share=0.7)
+    run = search(router)
+    assert run.bounds(NDR_LOSS_RATIO).lower_pps == pytest.approx(20_000, rel=0.01)
+    even = [point for point in run.points if point.is_even]
+    assert len(even) == 3
+    assert all(point.is_repeated for point in even)
+
+
+def test_a_load_above_what_the_testers_can_send_does_not_end_even_trials() -> None:
+    run = search(SimulatedRouter(20_000, sender_limit_pps=90_000))
+    assert run.points[-1].is_even
 
 
 class Clock:
@@ -167,7 +190,8 @@ def test_the_bounds_are_those_of_mlrsearch_itself(router: SimulatedRouter) -> No
     for goal, result in returned[0].items():
         found = run.bounds(goal.loss_ratio)
         if result.relevant_lower_bound is not None:
-            assert found.lower_pps == float(result.relevant_lower_bound)
+            assert found.lower is not None
+            assert found.lower.intended_pps == float(result.relevant_lower_bound)
         if result.relevant_upper_bound is not None:
             assert found.upper_pps == float(result.relevant_upper_bound)
 

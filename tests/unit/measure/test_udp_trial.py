@@ -63,7 +63,7 @@ class SimulatedExchanger:
                 load.burst_packets / 2, lost=lost, intended_packets=load.burst_packets, sending_s=sending_s
             )
         rate_pps = load.rate_pps or 1e6
-        point = self.router.measure(load.duration_s or 0.0, rate_pps)
+        point = self.router.measure(load.duration_s or 0.0, rate_pps, is_even=load.is_even)
         return make_counts(
             rate_pps,
             intended_pps=load.rate_pps,
@@ -79,8 +79,8 @@ class SimulatedExchanger:
     def take_in(self, _: SimulatedExchanger) -> None:
         """It is the same one."""
 
-    def point(self, duration_s: float, offered_pps: float) -> SearchPoint:
-        return as_point(self.exchange(SenderLoad("18", duration_s, offered_pps)))
+    def point(self, duration_s: float, offered_pps: float, *, is_even: bool = False) -> SearchPoint:
+        return as_point(self.exchange(SenderLoad("18", duration_s, offered_pps, is_even=is_even)), is_even=is_even)
 
     @property
     def as_exchanger(self) -> Exchanger:
