@@ -25,10 +25,13 @@ HEADER = ("Tunnel", "Direction", "Unit", "Median", "Low", "High", "Remark")
 
 def answer_charts(document: Document) -> Iterator[Chart]:
     """Yield the chart of TCP, else that of UDP; a run without such figures has none."""
+    chart = None
     if shown := _shown(document.answer.tunnels):
-        yield _tcp(shown, document.answer.tunnels)
+        chart = _tcp(shown, document.answer.tunnels)
     elif udp := _shown(document.answer.udp):
-        yield _udp(udp, document.answer.udp)
+        chart = _udp(udp, document.answer.udp)
+    if chart:
+        yield chart
 
 
 def _shown(answers: Sequence[AnswerT]) -> list[AnswerT]:
@@ -37,7 +40,7 @@ def _shown(answers: Sequence[AnswerT]) -> list[AnswerT]:
     return ([each for each in own if each.is_encrypted] or own)[:MOST_TUNNELS]
 
 
-def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer]) -> Chart:
+def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer]) -> Chart | None:
     cpu, rates = [], []
     for tunnel in shown:
         for way, found in tunnel.directions.items():
@@ -54,7 +57,7 @@ def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer]) -> Chart:
     return _chart(title, said, panels)
 
 
-def _udp(shown: Sequence[UdpAnswer], every: Sequence[UdpAnswer]) -> Chart:
+def _udp(shown: Sequence[UdpAnswer], every: Sequence[UdpAnswer]) -> Chart | None:
     small, large = [], []
     for tunnel in shown:
         for way, found in tunnel.directions.items():
@@ -125,9 +128,11 @@ def _left_out(shown: Sequence[AnswerT], every: Sequence[AnswerT]) -> str:
     return f" {left} more are in the table." if left > 0 else ""
 
 
-def _chart(title: str, sentence: str, panels: Sequence[tuple[str, Sequence[Bar]]]) -> Chart:
-    """Return the panels next to each other; each has the same tunnels."""
+def _chart(title: str, sentence: str, panels: Sequence[tuple[str, Sequence[Bar]]]) -> Chart | None:
+    """Return the panels next to each other; each has the same tunnels. None: no bar has a figure."""
     measured = {bar.group for _, bars in panels for bar in bars if bar.figure}
+    if not measured:
+        return None
     panels = [(unit, [bar for bar in bars if bar.group in measured]) for unit, bars in panels]
     pictures = []
     for unit, bars in panels:
