@@ -78,6 +78,12 @@ def command(  # noqa: PLR0917 - click hands them over by name
         )
     if found.regressions(fail_share):
         sys.exit(ExitCode.CHECK_FAILED)
+    if found.untested_tunnels:
+        names = ", ".join(quoted(printable(name)) for name in found.untested_tunnels)
+        raise WrongInput(
+            f"--fail-on-regression: no figure of {names} can be tested: too few trials count",
+            "see the reasons with --full, and measure again, with more rounds if some trials are void",
+        )
 
 
 def _side(name: str, location: Path | str) -> Side:

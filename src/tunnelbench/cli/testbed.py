@@ -64,7 +64,7 @@ def shell(testbed: str) -> None:
         folder = Path(name)
         port = free_port()
         config = write_access(folder, port)
-        boot = Boot(board, image, write_initramfs(image, folder, ()), f"{shell_mark(board)}-router", port)
+        boot = Boot(board, image, write_initramfs(image, folder, (), {}), f"{shell_mark(board)}-router", port)
         say(f"tunnelbench: booting takes about 10 s; from another terminal: ssh -F {config} {ALIAS}")
         run_attached(boot.command(on_terminal=True))
 

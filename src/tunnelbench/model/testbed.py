@@ -139,6 +139,10 @@ class TestbedSpec:
     """Board that QEMU emulates as the router; empty: the router is not virtual."""
     far_board: str = ""
     """Board that QEMU emulates as the tunnel's far end; empty: the far end is a namespace of this machine."""
+    programs: str = ""
+    """Folder on this machine with programs that a virtual router gets; empty: it has Debian's."""
+    far_programs: str = ""
+    """The same for a virtual far end of the tunnel."""
     speed_mips: float | None = None
     """Speed of a virtual router's CPU [million instructions per second]; None: as fast as QEMU emulates it."""
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from tunnelbench.model.testbed import (
     DEBIAN_KERNEL,
@@ -166,10 +166,19 @@ class TestbedFile(TomlTable):
     link: LinkTable = LinkTable()
     board: BoardName | None = None
     far_board: BoardName | None = None
+    programs: FilePath = TestbedSpec.programs
+    far_programs: FilePath = TestbedSpec.far_programs
     speed_mips: Annotated[float, AfterValidator(_speed)] | None = None
     router: RouterTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
+
+    @field_validator("far_programs")
+    @classmethod
+    def _are_for_a_machine(cls, value: str, info: ValidationInfo) -> str:
+        if value and not info.data.get("far_board"):
+            raise ValueError('is for the virtual machine of the key far_board, such as far_board = "x86-64"')
+        return value
 
     def spec(self, name: str) -> TestbedSpec:
         return TestbedSpec(
@@ -183,6 +192,8 @@ class TestbedFile(TomlTable):
             topology=self.topology,
             board=self.board or "",
             far_board=self.far_board or "",
+            programs=self.programs,
+            far_programs=self.far_programs,
             speed_mips=self.speed_mips,
             router=self.router.spec() if self.router else None,
             client=(self.client or TesterTable()).spec(moves=False),

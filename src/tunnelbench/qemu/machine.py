@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from tunnelbench.qemu.boards import Board
 from tunnelbench.qemu.fixed_speed import MachineWork, Monitor, speed_options
 from tunnelbench.qemu.image import Image
 from tunnelbench.qemu.processes import machine_processes, name_option
+from tunnelbench.qemu.programs import handed_programs
 
 MACHINE_BOOT_LIMIT_S = 120.0
 """Time limit from QEMU's start to the start of the SSH server dropbear [s]; about 7 s on a quiet machine."""
@@ -100,11 +101,13 @@ class VirtualMachine:
         nics: Sequence[Nic] = (),
         cpus: Sequence[int] = (),
         speed_mips: float | None = None,
+        programs: Mapping[str, bytes] | None = None,
     ) -> None:
         """Start the machine.
 
         `role` is one word in small letters. `cpus` are the CPUs of this machine that it may use; none: all.
-        `speed_mips` is one of SPEEDS_MIPS; None: QEMU emulates as many instructions as it can.
+        `speed_mips` is one of SPEEDS_MIPS; None: QEMU emulates as many instructions as it can. `programs` are files
+        that the script INSTALL (qemu/programs.py) finds on the machine, by name.
         """
         require_machine_programs(board)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -113,7 +116,7 @@ class VirtualMachine:
         self._monitor: Monitor | None = None
         port = free_port()
         write_access(folder, port)
-        initramfs = write_initramfs(image, folder, nics)
+        initramfs = write_initramfs(image, folder, nics, programs or {})
         argv = Boot(board, image, initramfs, f"{mark}-{role}", port, nics).command()
         self._monitor_path = folder / "monitor"
         if speed_mips is not None:
@@ -231,7 +234,7 @@ def write_access(folder: Path, port: int) -> Path:
     return config
 
 
-def write_initramfs(image: Image, folder: Path, nics: Sequence[Nic]) -> Path:
+def write_initramfs(image: Image, folder: Path, nics: Sequence[Nic], programs: Mapping[str, bytes]) -> Path:
     """Write the image's initramfs, followed by a second archive with the files of this boot."""
     management = Nic(MANAGEMENT, MANAGEMENT_ADDRESS, -1, 0)
     network = "".join(f"{_mac(nic.number)} {nic.name} {nic.address}\n" for nic in (management, *nics))
@@ -241,6 +244,7 @@ def write_initramfs(image: Image, folder: Path, nics: Sequence[Nic]) -> Path:
             "handed/network.txt": (cpio.FILE_MODE, network.encode()),
             "handed/authorized_keys": (cpio.PRIVATE_FILE_MODE, (folder / "key.pub").read_bytes()),
             "handed/host_key": (cpio.PRIVATE_FILE_MODE, (folder / "host_key").read_bytes()),
+            **handed_programs(programs),
         }
     )
     path = folder / "initramfs"

@@ -22,6 +22,7 @@ from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, Ki
 from tunnelbench.qemu.boards import BOARDS, Board
 from tunnelbench.qemu.image import Image, cached_image
 from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable
+from tunnelbench.qemu.programs import INSTALL, programs_text, read_programs
 from tunnelbench.qemu.taps import open_tap
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
 from tunnelbench.testbed.leased import IP_FORWARD, LeasedTestbed
@@ -40,6 +41,8 @@ class QemuTestbed(LeasedTestbed):
             "topology": (ROUTER_SERVER,),
             "board": (),
             "far_board": (),
+            "programs": (),
+            "far_programs": (),
             "speed_mips": (),
         },
         required={"board": 'board = "malta"'},
@@ -105,10 +108,18 @@ class QemuTestbed(LeasedTestbed):
         }
         if self.spec.speed_mips is not None:
             facts["guest_speed_mips"] = self.spec.speed_mips
+        for fact, host in (("guest_programs", self.router), ("guest_far_programs", self.far)):
+            if host and (programs := self._programs(host)):
+                facts[fact] = programs_text(programs)
         if self.far:
             board = BOARDS[self.spec.far_board]
             facts["guest_far_end"] = f"{board.title}, kernel {self._image(board).kernel_version}"
         return facts
+
+    def _programs(self, host: VirtualHost) -> Mapping[str, bytes]:
+        """Return the user's programs for a virtual machine. Raises CannotHere if their folder cannot be used."""
+        folder = self.spec.programs if host is self.router else self.spec.far_programs
+        return read_programs(folder) if folder else {}
 
     def _image(self, board: Board) -> Image:
         image = cached_image(board)
@@ -167,11 +178,15 @@ class QemuTestbed(LeasedTestbed):
             nics=nics,
             cpus=host.emulated_on,
             speed_mips=self.spec.speed_mips if host is self.router else None,
+            programs=self._programs(host),
         )
         return emulator
 
     def _set_up_paths(self) -> None:
         super()._set_up_paths()
+        for host in self.virtual:
+            if self._programs(host):
+                host.shell(INSTALL)
         if self.far:
             a = self.addresses
             self.far.set_kernel_file(IP_FORWARD, "1")

@@ -11,7 +11,7 @@ from pytest_regressions.file_regression import FileRegressionFixture
 from tests.unit.builders import make_records, make_run, make_tcp
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 
-from tunnelbench.model.result import TrialRecord
+from tunnelbench.model.result import Outcome, TrialRecord
 from tunnelbench.report.formats import sheet_format_names
 
 EARLY, LATE = "20250601-000000-early", "20250602-000000-late"
@@ -56,6 +56,20 @@ def test_only_what_is_worse_by_more_than_was_allowed_fails(type_in: CommandLine,
     assert type_in("compare", EARLY, LATE, "--fail-on-regression", "12").exit_code == 0
     assert type_in("compare", LATE, EARLY, "--fail-on-regression", "0").exit_code == 0
     assert type_in("compare", LATE, "last", "--fail-on-regression", "0").exit_code == 0
+
+
+def test_a_tunnel_that_no_longer_works_does_not_pass(type_in: CommandLine, runs: Path) -> None:
+    records = [
+        replace(record, measurement=None, outcome=Outcome.REFUSED, reason="it did not come up")
+        if record.spec.tunnel.name == "vxlan"
+        else record
+        for record in make_records(5)
+    ]
+    keep(runs, make_run(run_id="20250603-000000-broken", started_at="2025-06-03T00:00:00+00:00"), tuple(records))
+    result = type_in("compare", EARLY, "last", "--fail-on-regression", "5")
+    assert result.exit_code == 2
+    assert 'no figure of "vxlan" can be tested' in " ".join(result.stderr.split())
+    assert type_in("compare", EARLY, "last").exit_code == 0
 
 
 def test_json_has_each_verdict(type_in: CommandLine, runs: Path) -> None:

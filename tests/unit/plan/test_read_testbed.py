@@ -113,7 +113,8 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
             "zzz=2",
             (
                 "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, kernel, "
-                "quiet_wait_s, topology, link, board, far_board, speed_mips, router, client, server"
+                "quiet_wait_s, topology, link, board, far_board, programs, far_programs, speed_mips, router, client, "
+                "server"
             ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),
@@ -147,6 +148,10 @@ ROUTER = 'kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n'
     [
         (QEMU + 'far_board = "x68"', '3:1: far_board: "x68" is not one of malta, x86-64'),
         ('kind = "qemu"\nboard = "molta"', '2:1: board: "molta" is not one of malta, x86-64; did you mean malta?'),
+        (
+            QEMU + 'far_programs = "x"',
+            '3:1: far_programs: is for the virtual machine of the key far_board, such as far_board = "x86-64"',
+        ),
         (QEMU + "speed_mips = true", "3:1: speed_mips: must be a number, not true"),
         (
             QEMU + "speed_mips = 100",
@@ -175,6 +180,7 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         ('kind = "ssh"', '1:1: router: is missing; "ssh" testbeds need it, such as [router] with host'),
         (NETNS + 'board = "malta"', "2:1: board: {netns} this key, only {qemu}"),
         (NETNS + 'far_board = "x86-64"', "2:1: far_board: {netns} this key, only {qemu}"),
+        (NETNS + 'programs = "x"', "2:1: programs: {netns} this key, only {qemu}"),
         (NETNS + "speed_mips = 125", "2:1: speed_mips: {netns} this key, only {qemu}"),
         (NETNS + '[router]\nhost = "a"', "2:2: router: {netns} this key, only {ssh}"),
         (NETNS + '[server]\ndevice = "eth0"', "2:2: server: {netns} this key, only {ssh}"),

@@ -114,6 +114,12 @@ class Comparison:
     def different(self) -> tuple[ComparisonRow, ...]:
         return tuple(row for row in self.rows if row.verdict.is_difference)
 
+    @property
+    def untested_tunnels(self) -> tuple[str, ...]:
+        """Tunnels, by their names in B, of which A has figures and none could be tested."""
+        tested = {row.pair.b.name for row in self.tested}
+        return tuple(dict.fromkeys(row.pair.b.name for row in self.rows if row.a and row.pair.b.name not in tested))
+
     def regressions(self, share: float) -> tuple[ComparisonRow, ...]:
         """Return the rows that are worse by a test and by more than this share; tester-limited rates are left out."""
         return tuple(
@@ -163,11 +169,23 @@ def _row(pair: Pair, figure: ComparedFigure, moved: float, *, is_published: bool
     remarks = [*pair.unlike, *_remarks(pair, figure)]
     verdict = ComparisonVerdict.TIE
     if not own.ties_with(other):
-        verdict, why = _judge(figure, quotient.value, p, 1.0 if figure.is_relative else moved)
+        verdict, why = _judge(figure, quotient.value, p, 1.0 if _is_of_router_alone(pair, figure) else moved)
         remarks += why
         if p is None and not is_published:
             remarks.append(_untested(len(others), len(values)))
     return ComparisonRow(pair, figure, other, own, quotient, p, verdict, tuple(remarks))
+
+
+def _is_of_router_alone(pair: Pair, figure: ComparedFigure) -> bool:
+    """Return True if a change of the testers does not change the figure.
+
+    Ratios to the baseline are such figures. On routers of fixed speed, which alone have a number of instructions, all
+    figures are, except delays and the rates that a tester limited.
+    """
+    rows = (pair.a, pair.b)
+    have_fixed_speed = all(ComparedFigure.INSTRUCTIONS in row.figures for row in rows)
+    is_limited = figure.is_rate and any(row.is_tester_limited for row in rows)
+    return figure.is_relative or (have_fixed_speed and not figure.is_delay and not is_limited)
 
 
 def _untested(others: int, values: int) -> str:

@@ -47,7 +47,9 @@ def board(testbed: TestbedSpec) -> list[tuple[str, str]]:
     mips = testbed.speed_mips
     speed = "as fast as one CPU of this machine" if mips is None else f"{mips:g} million instructions per second"
     rows = [("Virtual router", f"{BOARDS[testbed.board].title}, emulated; {speed}")]
-    return [*rows, ("Far end", f"{BOARDS[testbed.far_board].title}, emulated")] if testbed.far_board else rows
+    rows += [("Its programs", testbed.programs)] if testbed.programs else []
+    rows += [("Far end", f"{BOARDS[testbed.far_board].title}, emulated")] if testbed.far_board else []
+    return [*rows, ("Its programs", testbed.far_programs)] if testbed.far_programs else rows
 
 
 def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:

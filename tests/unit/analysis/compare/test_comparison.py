@@ -246,6 +246,34 @@ def test_a_difference_made_by_the_bench_is_a_tie_one_made_by_the_router_is_not()
     assert compare(side("x", [1, 2, 3, 4, 5]), side("y", [1, 2, 3, 4, 5])).bench_moved is None
 
 
+def of_fixed_speed(name: str, *, bench: float = 1.0, work: float = 1.0, is_limited: bool = False) -> Side:
+    """A calibrated run with a router of fixed speed, where a packet takes so much work, and with so fast a bench."""
+    checks = (Check("tester-limited", CheckVerdict.DOUBTFUL, "testers 97 % busy", 6),) if is_limited else ()
+    testers = TunnelSpec("back-to-back", "testers back to back")
+    records = [make_trial(TrialSpec(0, 0, testers, 1448, Direction.IN), make_tcp(1e10 * bench))]
+    for number in range(1, 6):
+        tcp = make_tcp((1e8 + number * 1e5) / work)
+        window = replace(tcp.window, router_instructions=1_000_000_000 + number, router_lag_s=0.0)
+        records.append(make_trial(make_spec(number, number), replace(tcp, window=window), checks=checks))
+    return side_of_run(make_run(run_id=name, trials_planned=6), records)
+
+
+def test_a_regression_on_a_router_of_fixed_speed_is_found_even_if_the_bench_moved() -> None:
+    before, after = of_fixed_speed("a"), of_fixed_speed("b", bench=0.7, work=1.05)
+    found = {line.figure: line.verdict for line in compare(before, after).regressions(0.03)}
+    assert found[ComparedFigure.INSTRUCTIONS] is ComparisonVerdict.DEARER
+    assert found[ComparedFigure.THROUGHPUT] is ComparisonVerdict.SLOWER
+    assert compare(before, after).regressions(0.06) == ()
+    assert compare(before, of_fixed_speed("c", bench=0.7)).regressions(0.0) == ()
+
+
+def test_a_rate_that_the_testers_limited_is_judged_by_the_bench_at_fixed_speed_too() -> None:
+    before, after = of_fixed_speed("a", is_limited=True), of_fixed_speed("b", bench=0.7, work=1.05, is_limited=True)
+    verdicts = {line.figure: line.verdict for line in compare(before, after).rows}
+    assert verdicts[ComparedFigure.THROUGHPUT] is ComparisonVerdict.TIE
+    assert verdicts[ComparedFigure.INSTRUCTIONS] is ComparisonVerdict.DEARER
+
+
 def with_options(name: str, tunnel: str, kind: str, **options: str | int) -> tuple[RunRecord, list[TrialRecord]]:
     spec = TunnelSpec(kind, tunnel, options)
     records = [
