@@ -86,9 +86,16 @@ INSTALLER = re.compile(r"\b(?:pipx?|uv|cargo)\b[^\n`;#]* install\b[^\n`;#]*")
 OWN_NAME = re.compile(r"(?<=[ '\"])tunnelbench(?:-engine)?(?![\w.-])")
 
 
+OWN_EXTRA = re.compile(r"(?<![\w./-])tunnelbench\[\w[\w,-]*\]")
+
+
 def index_hints(text: str) -> list[str]:
-    """Return commands that would install the project by its name, which may be another project's in a package index."""
-    return [found for found in INSTALLER.findall(text) if OWN_NAME.search(found)]
+    """Return hints that would install the project by its name, which may be another project's in a package index.
+
+    The name with an extra is such a hint without a command, too: a reader would put an installer before it.
+    """
+    commands = [found for found in INSTALLER.findall(text) if OWN_NAME.search(found)]
+    return commands or OWN_EXTRA.findall(text)
 
 
 def test_no_command_installs_the_project_by_name_from_a_package_index() -> None:
@@ -105,6 +112,8 @@ def test_no_command_installs_the_project_by_name_from_a_package_index() -> None:
 )  # fmt: skip
 def test_a_command_that_installs_the_project_by_name_is_found(hint: str) -> None:
     assert index_hints(f"run `{hint}`.") == [hint]
+    assert index_hints("It needs the extra `tunnelbench[postgresql]`.") == ["tunnelbench[postgresql]"]
+    assert index_hints("pipx install './tunnelbench-0.1.0.whl[charts]'") == []
     assert index_hints("pipx install ./dist/tunnelbench-0.1.0.whl\nuv tool install ./tunnelbench-0.1.0.whl") == []
     assert index_hints("pip install virtme-ng; tunnelbench runs") == []
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import click
 
 from tunnelbench import __version__
+from tunnelbench.cli.help_format import HelpFormat
 from tunnelbench.cli.stderr_messages import lost_output, report_error, say, send_to_nowhere, shout
 from tunnelbench.host.signals import REPEAT, AskedToEnd, ask_again, asking_to_end, undisturbed
 from tunnelbench.model.errors import CannotHere, ExitCode, UserError
@@ -252,5 +253,6 @@ def main() -> None:
     """Measure what a router can carry through a VPN tunnel, and what that costs it."""
 
 
+click.Context.formatter_class = HelpFormat
 main.params.append(COLOUR_OPTION)
 main.epilog = f"{EXIT_CODES} The first run: sudo tunnelbench run."

@@ -34,6 +34,12 @@ class Availability:
         lacking = [need for need in self.needs if need.status is not Status.OK]
         return "; ".join(f"{need.name}: {need.status} ({need.remedy or need.found})" for need in lacking)
 
+    @property
+    def shortfall(self) -> str:
+        """The reason without commands, for columns that fold their text."""
+        lacking = [need for need in self.needs if need.status is not Status.OK]
+        return "; ".join(f"{need.name}: {need.status}{f' ({need.found})' * bool(need.found)}" for need in lacking)
+
 
 def carried_by(kind: str, here: Availability) -> str:
     """Return in words which kernel supports the tunnel: this machine's, Debian's in a guest, or none that is known."""

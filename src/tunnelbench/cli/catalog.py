@@ -56,7 +56,7 @@ def tunnels() -> Listing:
         {"kind": kind, "title": title, "available": found[kind].answer, "reason": found[kind].reason}
         for kind, title in kinds().items()
     ]
-    rows = [(each["kind"], word(each["available"]), reasoned(each["title"], each["reason"])) for each in entries]
+    rows = [(kind, word(found[kind].answer), reasoned(title, found[kind].shortfall)) for kind, title in kinds().items()]
     return Listing(entries, ("kind", "available", "title"), rows)
 
 

@@ -20,7 +20,7 @@ from tunnelbench.cli.availability import needs, requirements
 from tunnelbench.cli.command_log import log_options
 from tunnelbench.cli.common_options import emit_json, emit_long, json_option
 from tunnelbench.cli.completion import plan_names, testbed_names
-from tunnelbench.cli.layout import cell, columns, drawn, heading, reasoned, title, word
+from tunnelbench.cli.layout import cell, drawn, findings, heading, title, unfolded, word
 from tunnelbench.cli.plans import FIRST_PLAN, FIRST_TESTBED, load_plan
 from tunnelbench.guest.machine import GUEST_PROGRAMS
 from tunnelbench.host import preflight
@@ -36,9 +36,10 @@ from tunnelbench.model.plan import Plan
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.plan import read_testbed
-from tunnelbench.qemu.boards import BOARDS
-from tunnelbench.qemu.image import BUILD_PROGRAMS, current_image
+from tunnelbench.qemu.boards import BOARDS, Board
+from tunnelbench.qemu.image import BUILD_PROGRAMS, NEEDED_BYTES, current_image, free_bytes, images_folder
 from tunnelbench.qemu.machine import SSH_PROGRAMS
+from tunnelbench.qemu.packages import KEYRING, KEYRING_PACKAGE, MIRROR
 from tunnelbench.store import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
@@ -46,6 +47,11 @@ from tunnelbench.traffic import engine
 from tunnelbench.tunnel import PLANNED, virtual_router_packages
 
 LOAD_WINDOW_S = 1.0
+
+IMAGES_ARE_BUILT = (
+    "The run builds the images of its virtual machines first, which takes about two minutes. It downloads 60 to 90 MB "
+    f"for each image from {MIRROR}. This command builds them without a run:"
+)
 
 INSTALL = "apt-get install "
 
@@ -70,16 +76,18 @@ def command(plan: str, testbed: str | None, shows_all: bool, as_json: bool) -> N
     spec = read_testbed(testbed or FIRST_TESTBED, KINDS).testbed
     wanted = load_plan(plan, (), spec).plan
     sections = examine(wanted, spec)
+    unbuilt = [board for board in boards_of(spec) if not is_built(board)]
     if testbed and not lacking(sections):
         from tunnelbench.cli import doctor_remote  # noqa: PLC0415 # needed with --on alone
 
         sections |= doctor_remote.examine(spec)
     is_ready = not lacking(sections)
     run = shlex.join(["tunnelbench", "run", plan, *(["--on", testbed] if testbed else [])])
+    build = shlex.join(["tunnelbench", "testbed", "build", testbed or spec.name]) if unbuilt else ""
     if as_json:
         emit_json({"ready": is_ready, "run": run, "facts": machine_facts(), **sections})
     else:
-        emit_long(drawn(*picture(machine_facts(), sections, run, shows_all=shows_all)))
+        emit_long(drawn(*picture(machine_facts(), sections, run, build, shows_all=shows_all)))
     if not is_ready:
         sys.exit(ExitCode.CANNOT)
 
@@ -116,21 +124,43 @@ def examine(plan: Plan, spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
 
 def guest_programs(spec: TestbedSpec) -> Iterator[PreflightResult]:
     """List the programs that testbeds with another kernel, a virtual router or a router behind SSH need."""
-    boards = [BOARDS[name] for name in spec.boards]
+    boards = boards_of(spec)
     needed = set(GUEST_PROGRAMS) if spec.needs_guest else set()
     needed |= {board.program for board in boards}
     needed |= set(SSH_PROGRAMS) if boards else {"ssh"} if KINDS[spec.kind].has_own_router else set()
-    is_built = all(current_image(board, virtual_router_packages()) for board in boards)
-    needed |= set() if is_built else set(BUILD_PROGRAMS)
+    unbuilt = [board for board in boards if not is_built(board)]
+    needed |= set(BUILD_PROGRAMS) if unbuilt else set()
     every = {board.program: board.package for board in BOARDS.values()} | BUILD_PROGRAMS | SSH_PROGRAMS
     for name, package in (GUEST_PROGRAMS | every).items():
         why = "for a virtual router" if name in every else "for testbeds with a kernel of their own"
         why = "for a router behind SSH, or a virtual one" if name in SSH_PROGRAMS else why
         status = Status.MISSING if name in needed else Status.ABSENT
         yield preflight.program(Wanted(name, why, f"{INSTALL}{package}", status))
+    if unbuilt:
+        yield from build_conditions()
     if spec.needs_guest:
         wanted = Wanted(GUEST, "boots the testbed's kernel", install_hint(GUEST))
         yield wanted.found(Status.OK if find_spec("virtme") else Status.MISSING)
+
+
+def boards_of(spec: TestbedSpec) -> list[Board]:
+    """Return the boards of a testbed's virtual machines, each once."""
+    return [BOARDS[name] for name in dict.fromkeys(spec.boards)]
+
+
+def is_built(board: Board) -> bool:
+    return current_image(board, virtual_router_packages()) is not None
+
+
+def build_conditions() -> Iterator[PreflightResult]:
+    """Check what a build of an image needs, except its programs."""
+    status = Status.OK if KEYRING.exists() else Status.MISSING
+    yield Wanted(KEYRING_PACKAGE, "verifies the packages of an image", f"{INSTALL}{KEYRING_PACKAGE}").found(status)
+    free = free_bytes()
+    status = Status.OK if free >= NEEDED_BYTES else Status.MISSING
+    remedy = "make room there, or set XDG_CACHE_HOME to another folder"
+    why = f"the build of an image needs {NEEDED_BYTES / 1e6:.0f} MB"
+    yield Wanted("disk space", why, remedy).found(status, f"{free / 1e6:.0f} MB free in {images_folder()}")
 
 
 def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple[str, PreflightResult]]:
@@ -199,7 +229,12 @@ def cpu_sharing(cpus: Sequence[int]) -> PreflightResult:
 
 
 def picture(
-    facts: Mapping[str, Any], sections: Mapping[str, Sequence[PreflightResult]], run: str, *, shows_all: bool = False
+    facts: Mapping[str, Any],
+    sections: Mapping[str, Sequence[PreflightResult]],
+    run: str,
+    build: str = "",
+    *,
+    shows_all: bool = False,
 ) -> Iterator[RenderableType]:
     """Yield the report for people: what is missing first; what is met is counted unless `shows_all` is set."""
     yield title(f"{facts.get('system', 'Linux')}, kernel {facts['kernel']}, {facts['architecture']}")
@@ -208,12 +243,14 @@ def picture(
     first = {heading: [each for each in every if each.status is status] for heading, status in FIRST.items()}
     rest = {name.capitalize(): findings for name, findings in sections.items()} if shows_all else {}
     shown = [each for findings in (*first.values(), *rest.values()) for each in findings]
-    if shown:
-        widths = {0: max(len(each.status) for each in shown), 1: max(len(each.name) for each in shown)}
-        for name, findings in (*first.items(), *rest.items()):
-            if findings:
-                yield heading(name)
-                yield columns([(word(each.status), each.name, account(each)) for each in findings], least=widths)
+    widths = {
+        0: max((len(each.status) for each in shown), default=0),
+        1: max((len(each.name) for each in shown), default=0),
+    }
+    for name, results in (*first.items(), *rest.items()):
+        if results:
+            yield heading(name)
+            yield from findings([account(each) for each in results], widths)
     if not shows_all:
         met = sum(each.status is Status.OK for each in every)
         absent = sum(each.status is Status.ABSENT for each in every)
@@ -221,7 +258,7 @@ def picture(
         yield Text()
         yield cell(f"{counted(met, 'requirement')} met{others}; --all lists them.")
     yield Text()
-    yield from verdict(every, run)
+    yield from verdict(every, run, build)
 
 
 FIRST = {
@@ -243,20 +280,28 @@ def processor(facts: Mapping[str, Any]) -> Iterator[str]:
         yield "a virtual machine"
 
 
-def account(finding: PreflightResult) -> Text:
-    """Return the result of one check: what was found, its use, and below that the fix."""
-    text = f"{finding.found}; {finding.why}" if finding.found else finding.why
-    return reasoned(text, f"fix: {finding.remedy}" if finding.remedy else "")
+def account(result: PreflightResult) -> tuple[Text, str, str, str]:
+    """Return the result of one check: status, name, what was found with its use, and the fix."""
+    text = f"{result.found}; {result.why}" if result.found else result.why
+    return word(result.status), result.name, text, f"fix: {result.remedy}" if result.remedy else ""
 
 
-def verdict(findings: Iterable[PreflightResult], run: str) -> Iterator[RenderableType]:
-    """Yield the conclusion: if the run is possible, and one command that installs the missing packages."""
+def verdict(findings: Iterable[PreflightResult], run: str, build: str = "") -> Iterator[RenderableType]:
+    """Yield the conclusion: if the run is possible, and one command that installs the missing packages.
+
+    `build` is the command that builds the images of virtual machines; empty if the run needs none.
+    """
     missing = [finding for finding in findings if finding.status is Status.MISSING]
     if not missing:
-        yield title(f"Ready: {run}")
+        if not build:
+            yield unfolded(f"Ready: {run}")
+            return
+        yield unfolded(f"Ready when the images are built: {run}")
+        yield cell(IMAGES_ARE_BUILT)
+        yield unfolded(build)
         return
-    yield title(f"Not ready for {run}")
+    yield unfolded(f"Not ready for {run}")
     yield cell(f"Missing: {', '.join(each.name for each in missing)}")
     found = [each.remedy.removeprefix(INSTALL).split() for each in missing if each.remedy.startswith(INSTALL)]
     if packages := {name for names in found for name in names}:
-        yield cell(f"{INSTALL}{' '.join(sorted(packages))}")
+        yield unfolded(f"{INSTALL}{' '.join(sorted(packages))}")

@@ -6,7 +6,7 @@ This module escapes control characters, so that verbs can pass text from files a
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -60,7 +60,7 @@ def drawn(*parts: RenderableType) -> str:
         _environ={},  # COLUMNS and NO_COLOR are already applied
     )
     for part in parts:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
     return "".join(f"{line.rstrip()}\n" for line in output.getvalue().split("\n")[:-1])
 
 
@@ -142,6 +142,28 @@ class FastTable:
                 yield Segment(text.plain, console.get_style(text.style))
                 yield Segment(after + " " * GAP * (place < len(widths) - 1))
             yield Segment.line()
+
+
+def unfolded(text: str, indent: int = 0) -> Text:
+    """Return a line that is never folded: the second half of a folded command would run as a command of its own."""
+    return Text(f"{' ' * indent}{one_line(text)}", style="bold", no_wrap=True, overflow="ignore")
+
+
+def findings(
+    rows: Sequence[tuple[Text, str, str, str]], least: Mapping[int, int] = MappingProxyType({})
+) -> Iterator[RenderableType]:
+    """Arrange status words, names and texts in columns; the fix of a row stands below it and is not folded.
+
+    `least` has the smallest widths of the first two columns, by position.
+    """
+    widths = {
+        0: max(least.get(0, 0), *(status.cell_len for status, *_ in rows)),
+        1: max(least.get(1, 0), *(len(one_line(name)) for _, name, *_ in rows)),
+    }
+    for status, name, text, fix in rows:
+        yield columns([(status, name, text)], least=widths)
+        if fix:
+            yield unfolded(fix, INDENT + widths[0] + GAP)
 
 
 def reasoned(text: str, reason: str) -> Text:

@@ -117,6 +117,19 @@ def find_image(board: Board, packages: Sequence[str], report: Report, *, anew: b
         return cached or _build(board, _all_packages(packages), report)
 
 
+def images_folder() -> Path:
+    """Return the folder of all images, which may not exist yet. Raises CannotHere if root must not use the cache."""
+    return cache_folder() / "images"
+
+
+def free_bytes() -> int:
+    """Return the free space where images are built [bytes]."""
+    folder = images_folder()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
 def _all_packages(packages: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({*BASE_PACKAGES, *packages} - REPLACED_PACKAGES))
 
@@ -130,7 +143,7 @@ def recipe(board: Board, packages: tuple[str, ...]) -> str:
 
 
 def _folder(board: Board) -> Path:
-    return cache_folder() / "images" / board.name
+    return images_folder() / board.name
 
 
 def _script(name: str) -> bytes:

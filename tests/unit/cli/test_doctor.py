@@ -107,6 +107,46 @@ def test_an_image_of_another_recipe_is_built_again_so_that_its_programs_are_need
     assert {status[name] for name in images.BUILD_PROGRAMS} == {Status.MISSING}
 
 
+@pytest.mark.parametrize("columns", [40, 80, 100])
+def test_no_command_of_doctor_is_folded(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: int
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    words = ("doctor", "wr841n", "--on", "malta")
+    narrow = [line.strip() for line in type_in(*words, columns=columns).stdout.splitlines()]
+    wide = [line.strip() for line in type_in(*words, columns=1000).stdout.splitlines()]
+    commands = [line for line in wide if line.startswith(("fix: ", "apt-get install ", "Not ready for "))]
+    assert len(commands) > 10
+    assert set(commands) <= set(narrow)
+
+
+def test_images_that_are_not_built_are_named_with_the_command_that_builds_them(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(doctor, "lacking", lambda _: [])
+    monkeypatch.setattr("tunnelbench.cli.doctor_remote.examine", lambda _: {})
+    monkeypatch.setattr(doctor, "examine", lambda *_: {"machine": []})
+    lines = type_in("doctor", "--on", "malta").stdout.splitlines()
+    assert "Ready when the images are built: tunnelbench run quick --on malta" in lines
+    assert lines[-1] == "tunnelbench testbed build malta"
+    monkeypatch.setattr(doctor, "is_built", lambda _: True)
+    assert type_in("doctor", "--on", "malta").stdout.splitlines()[-1] == "Ready: tunnelbench run quick --on malta"
+
+
+@pytest.mark.parametrize(("free", "status"), [(899_000_000, Status.MISSING), (900_000_000, Status.OK)])
+def test_a_virtual_router_without_room_for_its_image_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, status: Status
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(doctor, "free_bytes", lambda: free)
+    monkeypatch.setattr(doctor, "KEYRING", tmp_path / "missing.gpg")
+    found = {each.name: each for each in doctor.guest_programs(read_testbed("malta", KINDS).testbed)}
+    assert found["disk space"].status == status
+    assert found["debian-archive-keyring"].remedy == "apt-get install debian-archive-keyring"
+
+
 def test_only_what_is_missing_is_listed_unless_all_is_asked_for(
     type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -32,7 +32,10 @@ def test_help_imports_nothing_heavy() -> None:
     modules = set(result.stderr.split())
     assert "click" in modules
     assert modules & HEAVY == set()
-    assert {name for name in modules if name.startswith("tunnelbench.cli.")} == {"tunnelbench.cli.stderr_messages"}
+    assert {name for name in modules if name.startswith("tunnelbench.cli.")} == {
+        "tunnelbench.cli.help_format",
+        "tunnelbench.cli.stderr_messages",
+    }
 
 
 def test_help_names_every_verb_and_its_time_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,6 +59,20 @@ def test_every_verb_is_there_and_states_the_exit_codes(name: str) -> None:
     assert f"main {name}" in result.stdout
     assert all(f"{code.value} " in result.stdout.split("Exit status: ")[1] for code in ExitCode)
     assert CliRunner().invoke(cli.main, ["help", name]).stdout == result.stdout
+
+
+@pytest.mark.parametrize("columns", [50, 64, 80, 100])
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [((), "sudo tunnelbench run"), (("compare",), "(tunnelbench list references)"),
+     (("completion",), "tunnelbench completion fish | source"),
+     (("completion",), 'eval "$(tunnelbench completion bash)"'),
+     (("import",), "`tunnelbench export`")],
+)  # fmt: skip
+def test_no_command_in_a_help_text_is_folded(columns: int, words: tuple[str, ...], command: str) -> None:
+    text = CliRunner().invoke(cli.main, [*words, "--help"], env={"COLUMNS": str(columns)}).stdout
+    assert command in text
+    assert "\N{NO-BREAK SPACE}" not in text
 
 
 def test_help_without_a_verb_is_the_list_of_verbs() -> None:

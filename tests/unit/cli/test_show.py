@@ -49,7 +49,7 @@ def test_a_tunnel_that_is_not_available_says_what_it_lacks(
     monkeypatch.setenv("PATH", str(tmp_path))
     text = type_in("show", "tinc").stdout
     assert re.search(r"^ *Available here +no$", text, re.MULTILINE)
-    assert "missing  the program tincd    apt-get install tinc\n" in text
+    assert "missing  the program tincd\n           apt-get install tinc\n" in text
 
 
 @pytest.mark.parametrize(

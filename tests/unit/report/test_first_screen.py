@@ -60,6 +60,11 @@ def test_a_command_without_room_stands_below_its_purpose() -> None:
     assert lines[place + 1] == "    tunnelbench report 20250314-092653-quick --format html -o run.html"
 
 
+def test_a_command_is_longer_than_a_narrow_terminal_and_not_folded() -> None:
+    lines = [line.strip() for line in screen(make_records(), 40).splitlines()]
+    assert "tunnelbench report 20250314-092653-quick --format html -o run.html" in lines
+
+
 def test_each_command_is_printed_once() -> None:
     commands = [
         line[line.index("tunnelbench ") :] for line in screen(make_records()).splitlines() if "tunnelbench " in line

@@ -106,7 +106,7 @@ def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[Renderable
     for tunnel in plan.tunnels:
         options = ", ".join(f"{key}={value}" for key, value in tunnel.options.items())
         text = f"{tunnel.kind}: {options}" if options else tunnel.kind
-        rows.append((tunnel.name, word(here[tunnel.name].answer), reasoned(text, here[tunnel.name].reason)))
+        rows.append((tunnel.name, word(here[tunnel.name].answer), reasoned(text, here[tunnel.name].shortfall)))
     yield columns(rows, ("name", "available", "kind and options"))
     yield heading("Trials")
     yield columns(

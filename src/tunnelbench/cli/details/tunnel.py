@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tunnelbench.cli.availability import Availability, availability, carried_by, kinds
 from tunnelbench.cli.common_options import emit, emit_json
-from tunnelbench.cli.layout import cell, columns, drawn, facts, heading, title, word
+from tunnelbench.cli.layout import cell, columns, drawn, facts, findings, heading, title, word
 from tunnelbench.host.preflight import probing_host
 from tunnelbench.report.text import one_line
 from tunnelbench.tunnel import PLANNED, adapter
@@ -61,7 +61,7 @@ def picture(
     yield facts([("Available here", word(here.answer)), ("Kernel with support", kernel), *tested])
     if here.needs:
         yield heading("Needs")
-        yield columns([(word(need.status), need.name, need.remedy or need.found) for need in here.needs])
+        yield from findings([(word(need.status), need.name, need.found, need.remedy) for need in here.needs])
     if added:
         yield heading("Bytes added to a packet")
         yield columns([(variant.replace("`", ""), text.replace("`", "")) for variant, text in added.items()])

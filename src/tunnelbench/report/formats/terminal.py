@@ -60,7 +60,8 @@ def printed(parts: Iterable[RenderableType], width: int, style: Style) -> str:
         _environ={},  # the caller, not this console, obeys COLUMNS and NO_COLOR
     )
     for part in parts:
-        console.print(part)
+        # rich ignores the no_wrap of a text.
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
     return "".join(f"{line.rstrip()}\n" for line in output.getvalue().split("\n")[:-1])
 
 
