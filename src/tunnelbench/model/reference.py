@@ -47,6 +47,8 @@ class Reference:
     date: str
     """Date in ISO 8601 as far as it is known, else a description of the time."""
     method: str
+    notes: tuple[str, ...]
+    """Other statements of the source, in sentences."""
     comparability: Comparability
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]

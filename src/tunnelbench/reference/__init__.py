@@ -57,6 +57,7 @@ def parse_reference(name: str, description: str, table: str) -> Reference:
         url=head.get("url", ""),
         date=head["date"],
         method=head["method"],
+        notes=tuple(head.get("notes", ())),
         comparability=_classes()[head["comparability"]],
         columns=columns,
         rows=rows,

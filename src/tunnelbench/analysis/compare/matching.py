@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tunnelbench.analysis.algorithms import NO_ALGORITHM
 from tunnelbench.analysis.compare.sides import Side, SideRow
 
 PAYLOADS_ALIKE = 0.02
@@ -103,6 +104,8 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
             continue
         if (a if theirs else b).comparability is None:
             return None  # a run states all settings of its tunnel
+        if name == "cipher" and NO_ALGORITHM in {ours, theirs}:
+            return None  # a source that does not state the cipher measured a program that encrypts by default
         unlike.append(f"{name} {ours or theirs} against not stated")
     if not _payloads_fit(one, other, a, b, unlike):
         return None

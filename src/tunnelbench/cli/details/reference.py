@@ -33,6 +33,7 @@ def text(reference: Reference) -> str:
         ("Published", f"{reference.source}, {reference.date}"),
         ("Where", reference.url or "unknown"),
         ("Method", reference.method),
+        *(("Note", note) for note in reference.notes),
         ("Comparable", f"{reference.comparability.comparable}; {reference.comparability.label}"),
         *((f"Every {column}", value) for column, value in same.items() if value),
     ]

@@ -341,10 +341,14 @@ def test_what_a_published_table_does_not_state_is_said() -> None:
         {1: 900},
         {1: 600},
         {1: 840},
+        {1: 400},
         {1: 2850},
     ]
-    assert [line.pair.unlike[0] for line in lines[1:]] == ["cipher aes-256-gcm against not stated"] * 3
+    assert [line.pair.unlike[0] for line in lines[1:]] == ["cipher aes-256-gcm against not stated"] * 4
     assert all("payload 1448 against not stated" in line.remarks for line in lines)
+    plain, records = with_options("d", "x", "openvpn", cipher="none", auth="none", transport="udp")
+    found = compare(side_of_run(plain, records), side_of_reference(read_reference("openvpn-2017")))
+    assert found.rows == (), "a program whose cipher is not stated encrypts"
 
 
 def test_figures_of_the_device_itself_are_compared_with_their_like_alone() -> None:
