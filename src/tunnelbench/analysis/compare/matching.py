@@ -95,7 +95,17 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
         return None
     if not (one.figures.keys() & other.figures.keys()):
         return None
-    unlike: list[str] = []
+    unlike = _unlike_settings(one, other, a, b)
+    if unlike is None or not _payloads_fit(one, other, a, b, unlike):
+        return None
+    if bool(one.direction) != bool(other.direction):
+        unlike.append("direction not stated")
+    return tuple(unlike)
+
+
+def _unlike_settings(one: SideRow, other: SideRow, a: Side, b: Side) -> list[str] | None:
+    """Return the settings that one side does not state; None if a setting is known to differ."""
+    unlike = []
     for name in ("cipher", "digest", "transport"):
         ours, theirs = one.settings.get(name), other.settings.get(name)
         if ours and theirs and ours != theirs:
@@ -107,11 +117,7 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
         if name == "cipher" and NO_ALGORITHM in {ours, theirs}:
             return None  # a source that does not state the cipher measured a program that encrypts by default
         unlike.append(f"{name} {ours or theirs} against not stated")
-    if not _payloads_fit(one, other, a, b, unlike):
-        return None
-    if bool(one.direction) != bool(other.direction):
-        unlike.append("direction not stated")
-    return tuple(unlike)
+    return unlike
 
 
 def _payloads_fit(one: SideRow, other: SideRow, a: Side, b: Side, unlike: list[str]) -> bool:

@@ -146,12 +146,12 @@ def _results(document: Document) -> Iterator[Result]:
 
 
 def published(reference: Reference) -> list[Published]:
-    """Return the rows of a published result that have a tunnel, and a throughput or a packet rate."""
+    """Return the rows of a published result that have a device, a tunnel, and a throughput or a packet rate."""
     found = []
     for row in reference.rows:
         rate, packets = _figure(row.get("throughput_mbps")), _figure(row.get("packets_per_s"))
-        kind = _text(row.get("tunnel"))
-        if kind is None or kind == TESTERS_ALONE or (rate is None and packets is None):
+        kind, device = _text(row.get("tunnel")), _text(row.get("device"))
+        if kind is None or device is None or kind == TESTERS_ALONE or (rate is None and packets is None):
             continue
         cipher, digest = _text(row.get("cipher")), _text(row.get("auth"))
         payload = _figure(row.get("payload_bytes"))
@@ -171,7 +171,6 @@ def published(reference: Reference) -> list[Published]:
             share_of_baseline=None,
             is_tester_limited=None,
         )
-        device = _text(row.get("device")) or NOT_KNOWN
         found.append(
             Published(
                 device=device,
