@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tunnelbench.measure.counters import TABLE
 from tunnelbench.measure.cpu import HIDDEN
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, Verdict
-from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
 from tunnelbench.traffic import iperf3
 
 pytestmark = pytest.mark.lab
@@ -111,16 +112,47 @@ def test_a_program_of_the_router_that_moves_to_a_testers_cpu_is_found(bed: Netns
     assert (found.verdict, "openvpn on the router may run on" in found.reason) == (Verdict.VOID, True), found
 
 
-def test_a_program_of_the_router_that_comes_back_to_its_cpu_is_found(bed: NetnsTestbed) -> None:
+def test_work_of_the_router_that_comes_back_to_its_cpu_is_found(bed: NetnsTestbed) -> None:
+    """A program and the packets of a device are on a tester's CPU for a part of the trial."""
+    steering = RPS_FILE.format(bed.router_lan_device)
+
     def move(cpus: tuple[int, ...]) -> None:
         for pid in pids_in(bed.router.namespace):
             if Path(f"/proc/{pid}/comm").read_text().strip() == "openvpn":
                 os.sched_setaffinity(pid, cpus)
+        bed.router.set_kernel_file(steering, format(sum(1 << cpu for cpu in cpus), "x"))
 
     watcher = MidTrial(actions=[lambda: move(bed.client.cpus), lambda: move(bed.router.cpus)])
     found = check(trial(bed, watcher, TunnelSpec("openvpn", "OpenVPN", OPENVPN), duration_s=4), "router-setup")
     assert len(watcher.rates_bps) >= len(watcher.actions)
-    assert (found.verdict, "openvpn on the router may run on" in found.reason) == (Verdict.VOID, True), found
+    assert found.verdict is Verdict.VOID, found
+    assert "openvpn on the router may run on" in found.reason
+    assert f"packets of {bed.router_lan_device} on the router are steered to" in found.reason
+
+
+@pytest.fixture
+def tight_group() -> Iterator[Path]:
+    """A control group whose programs may use a tenth of a CPU."""
+    root = Path("/sys/fs/cgroup")
+    for group, limit in ((root / "cpu/tunnelbench-lie", "cpu.cfs_quota_us"), (root / "tunnelbench-lie", "cpu.max")):
+        with suppress(OSError):
+            group.mkdir()
+            (group / limit).write_text("10000")
+            break
+    else:
+        pytest.skip("no control group with a CPU quota can be made here")
+    yield group
+    group.rmdir()
+
+
+def test_a_generator_that_gets_a_cpu_quota_in_mid_trial_is_found(bed: NetnsTestbed, tight_group: Path) -> None:
+    def limit() -> None:
+        for pid in pids_in(bed.server.namespace):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "iperf3":
+                (tight_group / "cgroup.procs").write_text(str(pid))
+
+    found = check(trial(bed, MidTrial(actions=[limit]), duration_s=3), "cpu-quota")
+    assert found.verdict is Verdict.DOUBTFUL, found
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,10 @@ def shapes_acks_at_the_server(bed: NetnsTestbed) -> AbstractContextManager[None]
 
 
 def classifies_each_packet_in_the_router(bed: NetnsTestbed) -> AbstractContextManager[None]:
-    return queue(bed.router, bed.router_wan_device, "clsact")
+    """A queue with filters and a rule of routing cost the router CPU time, and delay and drop nothing."""
+    device, rule = bed.router_wan_device, "from 203.0.113.1 lookup 77"
+    plant = f"tc qdisc add dev {device} clsact && ip rule add {rule}"
+    return script(bed.router, plant, f"tc qdisc del dev {device} clsact; ip rule del {rule}")
 
 
 def limits_acks_at_the_server(bed: NetnsTestbed) -> AbstractContextManager[None]:
@@ -131,6 +134,10 @@ def sends_acks_beside_the_path(bed: NetnsTestbed) -> AbstractContextManager[None
 
 
 LOST = (("router-losses", Verdict.DOUBTFUL, "vanished in it"), ("retransmits", Verdict.DOUBTFUL, "without a counter"))
+CLASSIFIED = (
+    ("path-setup", Verdict.DOUBTFUL, "queue clsact"),
+    ("path-setup", Verdict.DOUBTFUL, "a rule of routing that the testbed has not made: 32765: from 203.0.113.1"),
+)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +152,7 @@ LOST = (("router-losses", Verdict.DOUBTFUL, "vanished in it"), ("retransmits", V
         (shapes_to_75_mbps, Direction.OUT, [("router-queues", Verdict.DOUBTFUL, "tbf on wan")]),
         (shapes_at_the_client, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the client has a queue tbf")]),
         (shapes_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the server has a queue tbf")]),
-        (classifies_each_packet_in_the_router, Direction.IN, [("path-setup", Verdict.DOUBTFUL, "queue clsact")]),
+        (classifies_each_packet_in_the_router, Direction.IN, CLASSIFIED),
         (limits_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "packet filter: table ip lie")]),
         (sends_acks_outside, Direction.OUT, [("outer-protocol-in-trial", Verdict.VOID, "packets were not")]),
         (sends_acks_beside_the_path, Direction.IN, [("acks", Verdict.VOID, "the others took another way")]),
@@ -203,6 +210,34 @@ def test_a_cable_whose_rate_changes_is_found(fast_ethernet: NetnsTestbed) -> Non
     record = trial(fast_ethernet, MidTrial(actions=[lambda: cable.run(slow)]), NO_TUNNEL)
     found = check(record, "path-setup")
     assert (found.verdict, "the queues of cable-wan have changed" in found.reason) == (Verdict.DOUBTFUL, True), found
+
+
+def test_what_is_changed_and_undone_during_a_trial_is_found(bed: NetnsTestbed) -> None:
+    """After the trial, all is as it was before."""
+    lan, wan, router_wan = bed.lan_device, bed.wan_device, bed.router_wan_device
+
+    def change() -> None:
+        for host, plant, undo in (
+            (
+                bed.client,
+                f"tc qdisc add dev {lan} root tbf rate 75mbit burst 20kb latency 50ms",
+                f"tc qdisc del dev {lan} root",
+            ),
+            (bed.router, "nft add table ip lie", "nft delete table ip lie"),
+            (bed.router, f"ip link set {router_wan} mtu 1400", f"ip link set {router_wan} mtu 1500"),
+            (bed.router, "ip rule add from 203.0.113.1 lookup 77", "ip rule del from 203.0.113.1 lookup 77"),
+            (bed.server, f"ethtool -K {wan} gro on", f"ethtool -K {wan} gro off"),
+            (bed.server, "ip route add 203.0.113.0/24 dev lo", "ip route del 203.0.113.0/24 dev lo"),
+        ):
+            host.run(["sh", "-c", f"{plant}; {undo}"])
+
+    found = check(trial(bed, MidTrial(actions=[change]), NO_TUNNEL), "path-setup")
+    assert found.verdict is Verdict.DOUBTFUL
+    assert found.reason.split("; ") == [
+        f"changed on the client during the trial: a queue of {lan}",
+        f"changed on the router during the trial: the MTU of {router_wan}, a rule of routing, the packet filter",
+        f"changed on the server during the trial: an offload of {wan}, a route",
+    ]
 
 
 def test_a_path_mtu_that_the_testers_learned_earlier_changes_no_trial(bed: NetnsTestbed) -> None:

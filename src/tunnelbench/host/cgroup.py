@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from tunnelbench.host.procfs import with_children
 
 ROOT = Path("/sys/fs/cgroup")
 UNITS_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
@@ -23,16 +26,21 @@ def throttled_s_by_group(pids: Iterable[str]) -> Throttled:
     return {pid: {path: _throttled_s(path) for path in _stat_files(pid)} for pid in pids}
 
 
-def increase_s(before: Throttled, after: Throttled) -> float:
+def files_of_children() -> frozenset[Path]:
+    """Return the files that count the throttling of this process and of all its living descendants."""
+    return frozenset(path for pid in with_children(os.getpid()) for path in _stat_files(str(pid)))
+
+
+def increase_s(before: Throttled, after: Throttled, further: Collection[Path] = ()) -> float:
     """Return the increase between two readings, added up over the groups of the processes that are in both [s].
 
     Only processes in both readings count. For a group that a process left, the counter is read again. For a group that
-    it joined, the whole counter is added.
+    it joined, and for `further` groups, of programs that started between the readings, the whole counter is added.
     """
     first = {path: seconds for groups in before.values() for path, seconds in groups.items()}
     last = {path: seconds for groups in after.values() for path, seconds in groups.items()}
     both = [pid for pid in before if before[pid] and after.get(pid)]
-    paths = {path for pid in both for path in (*before[pid], *after[pid])}
+    paths = {path for pid in both for path in (*before[pid], *after[pid])} | {*further}
     return sum(max(0.0, last.get(path, _throttled_s(path)) - first.get(path, 0.0)) for path in paths)
 
 

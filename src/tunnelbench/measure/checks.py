@@ -82,7 +82,7 @@ class TrialContext:
     misplaced: Sequence[str] = ()
     """Work that could run on the CPU of another host in or after the trial, as sentences without a full stop."""
     altered: Sequence[str] = ()
-    """Queues and packet filters on the path that the testbed has not made, as sentences without a full stop."""
+    """Things on the path that the testbed has not made, and changes during the trial, each without a full stop."""
     late_rules: int = 0
     """Number of lines of packet filter rules in the router after the trial, if the testbed has made the router."""
     throttled_s: float = 0.0

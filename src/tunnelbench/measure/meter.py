@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tunnelbench.host import cgroup
@@ -85,6 +86,8 @@ class Offered:
     """Check of the CPU time that the CPU readings cost a real router; empty for other routers."""
     misplaced: tuple[str, ...] = ()
     """Programs of the router that could run on the CPU of another host during the traffic, as sentences."""
+    quota_files: Collection[Path] = ()
+    """Files of `TrialMonitor.quota_files`."""
     first_arrivals: Arrivals | None = None
     """Arrivals just before the traffic; None if the counters may include packets from before the traffic."""
     beside: tuple[Arrivals, ...] = ()
@@ -128,9 +131,11 @@ class TrafficMeter(Meter, Generic[O]):
         log_sizes, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
         tunnel.rekeys_since(log_sizes)  # some kinds compare with the last look
         throttled_before = throttled_s_by_group(tunnel)
-        before = read_path(testbed)
-        offered, load = self._observed(spec, path)
-        after = read_path(testbed)
+        with testbed.watched() as changes:
+            before = read_path(testbed)
+            offered, load = self._observed(spec, path)
+            after = read_path(testbed)
+            changed = changes()
         beside = list(offered.beside)
         if offered.first_arrivals is not None:
             beside.append(offered.first_arrivals - arrivals(before.client, before.server, path.place))
@@ -144,9 +149,9 @@ class TrafficMeter(Meter, Generic[O]):
             rekeys=tunnel.rekeys_since(log_sizes),
             late_offloads=testbed.late_offloads(),
             misplaced=tuple(dict.fromkeys((*offered.misplaced, *testbed.misplaced(tunnel.daemons_under_test)))),
-            altered=testbed.altered(),
+            altered=(*changed, *testbed.altered()),
             late_rules=testbed.late_rules(),
-            throttled_s=cgroup.increase_s(throttled_before, throttled_s_by_group(tunnel)),
+            throttled_s=cgroup.increase_s(throttled_before, throttled_s_by_group(tunnel), offered.quota_files),
             keep_alives=tunnel.keep_alives()[asked_before:],
             has_own_router=testbed.has_own_router,
             counted_bytes=tunnel.counted_bytes,

@@ -36,10 +36,13 @@ def router_setup(misplaced: Sequence[str], rules: int) -> Check:
 
 
 def path_setup(altered: Sequence[str]) -> Check:
-    """Check that testers, router and cables have only the queues and packet filters that the testbed has made."""
+    """Check that the path has only the queues, filters and rules of routing that the testbed has made.
+
+    `altered` names the others, and what was changed during the trial.
+    """
     if altered:
         return Check("path-setup", Verdict.DOUBTFUL, "; ".join(altered), rule=9)
-    reason = "the path had no queue and no packet filter that the testbed has not made"
+    reason = "the path had no queue, packet filter or rule of routing that the testbed has not made, and did not change"
     return Check("path-setup", Verdict.OK, reason, rule=9)
 
 

@@ -112,6 +112,7 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
                 },
                 sampling=monitor.sampling,
                 misplaced=monitor.misplaced,
+                quota_files=monitor.quota_files,
             )
 
     def judge(self, spec: TrialSpec, offered: OfferedTcp, counters: PathCounters, context: TrialContext) -> Judged:

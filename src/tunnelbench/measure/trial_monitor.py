@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+from tunnelbench.host import cgroup
 from tunnelbench.host.daemon import Daemon, deaths
 from tunnelbench.host.host import CpuReading
 from tunnelbench.measure import cpu
@@ -141,6 +143,8 @@ class TrialMonitor:
         self._misplaced: dict[str, None] = {}
         self.sockets = ""
         """Output of `ss` on the sender, half-way through."""
+        self.quota_files: Collection[Path] = ()
+        """Files that count how long a CPU quota stops this process and its programs, the traffic's among them."""
         self._flows = True
         """False if the test's time has passed without `flowing_packets` packets."""
         self._opened: MonitorReading | None = None
@@ -204,6 +208,7 @@ class TrialMonitor:
                 self.on_second((reading.arrivals - latest.arrivals).data_bytes * 8 / elapsed_s)
                 latest = reading
         self._closed = self._read()
+        self.quota_files = cgroup.files_of_children()
         self._times.append(self._closed.cpu)
         if not client.wait(SENDER_GRACE_S):
             raise TrialFailed(f"{client.name} did not end {SENDER_GRACE_S:g} s after its test of {self.duration_s:g} s")
@@ -282,14 +287,14 @@ class TrialMonitor:
 
     @property
     def misplaced(self) -> tuple[str, ...]:
-        """Return sentences on programs of the router that another host's CPU could run at one of the readings."""
+        """Return sentences on work of a host that another host's CPU could do at one of the readings."""
         return tuple(self._misplaced)
 
     def _read(self) -> MonitorReading:
         return MonitorReading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))
 
     def _read_cpu(self) -> CpuReading:
-        self._misplaced.update(dict.fromkeys(self.testbed.misplaced_programs(self.path.router_daemons)))
+        self._misplaced.update(dict.fromkeys(self.testbed.misplaced(self.path.router_daemons)))
         return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
 
 

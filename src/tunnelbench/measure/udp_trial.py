@@ -242,6 +242,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             beside=tuple(beside),
             sampling=sampling,
             misplaced=monitor.misplaced,
+            quota_files=monitor.quota_files,
         )
 
     @contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -172,16 +172,19 @@ class Testbed(ABC):
         return {}
 
     def misplaced(self, daemons: Sequence[Daemon]) -> Sequence[str]:
-        """Return sentences on the work of a host, or of the router's `daemons`, that another host's CPU may do."""
-        return ()
+        """Return sentences on the work of a host, or of the router's `daemons`, that another host's CPU may do.
 
-    def misplaced_programs(self, daemons: Sequence[Daemon]) -> Sequence[str]:
-        """Return sentences on those of the router's `daemons` that another host's CPU may run; starts no process."""
+        Starts no process, so that it can be called during a trial.
+        """
         return ()
 
     def altered(self) -> Sequence[str]:
-        """Return sentences on queues and packet filters of the path that this testbed has not made."""
+        """Return sentences on queues, packet filters and rules of routing that this testbed has not made."""
         return ()
+
+    def watched(self) -> AbstractContextManager[Callable[[], Sequence[str]]]:
+        """Watch the path's set-up while the block runs; the function returns sentences on what has changed so far."""
+        return nullcontext(lambda: ())
 
     def late_rules(self) -> int:
         """Return the number of lines of packet filter rules in a router that this testbed has made."""

@@ -12,8 +12,8 @@ A cable is a namespace with a bridge and a shaper for each direction, so that sh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from tunnelbench.host.command import CommandFailed
@@ -21,6 +21,7 @@ from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.procfs import allowed_cpus, parse_cpu_list, parse_cpu_mask, parse_net_dev, with_children
+from tunnelbench.host.setup_watch import SetupWatch
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, ETHERNET_MINIMUM_BYTES, ETHERNET_OVERHEAD_BYTES
 from tunnelbench.model.testbed import KindSettings, TestbedSpec
@@ -35,6 +36,14 @@ RPS_FILE = "/sys/class/net/{}/queues/rx-0/rps_cpus"
 
 USUAL_QUEUES = ("noqueue", "pfifo_fast", "fq_codel", "mq")
 """Kinds of queues that the kernel gives to devices by itself. None of them has a rate."""
+
+USUAL_RULES = (
+    "0: from all lookup local",
+    "220: from all lookup 220",
+    "32766: from all lookup main",
+    "32767: from all lookup default",
+)
+"""Rules of routing that the kernel and charon of strongSwan make."""
 
 OWN_TABLES = "table inet tunnelbench"
 """Start of the lines in which nftables lists the tables of a run, which count packets and close ports."""
@@ -215,14 +224,12 @@ class NetnsTestbed(Testbed):
                 if not steered or steered - set(host.cpus):
                     where = f"steered to {_cpus(steered - set(host.cpus))}" if steered else "not steered to its CPUs"
                     found.append(f"packets of {device} on the {host.name} are {where}")
-        return [*found, *self.misplaced_programs(daemons)]
-
-    def misplaced_programs(self, daemons: Sequence[Daemon]) -> Sequence[str]:
-        return [
+        programs = [
             f"{daemon.name} on the router may run on {_cpus(others)}"
             for daemon in daemons
             if (others := allowed_cpus(with_children(daemon.pid)) - set(self.router.cpus))
         ]
+        return [*found, *programs]
 
     def altered(self) -> Sequence[str]:
         usual = {*USUAL_QUEUES, *_default_queue()}
@@ -244,12 +251,37 @@ class NetnsTestbed(Testbed):
                 for table in tables
                 if not table.startswith(OWN_TABLES)
             ]
+        for host in (self.client, self.router, self.server):
+            if rules := [rule for rule in self._rules_of(host) if rule not in USUAL_RULES]:
+                count = f" and {len(rules) - 1} more" if len(rules) > 1 else ""
+                found.append(f"the {host.name} has a rule of routing that the testbed has not made: {rules[0]}{count}")
         return found
+
+    @contextmanager
+    def watched(self) -> Iterator[Callable[[], Sequence[str]]]:
+        with ExitStack() as stack:
+            watches = []
+            for host in self._hosts:
+                try:
+                    watches.append((host, stack.enter_context(closing(SetupWatch(host.namespace)))))
+                except OSError as error:
+                    raise CannotHere(f"the network of the {host.name} cannot be watched: {error}") from None
+            yield lambda: [
+                f"changed on the {host.name} during the trial: {', '.join(changes)}"
+                for host, watch in watches
+                if (changes := watch.changes())
+            ]
 
     @staticmethod
     def _queues_of(host: Host) -> list[str]:
         """Return the lines of `tc qdisc` of a host, such as `qdisc noqueue 0: dev wan root refcnt 2`."""
         return host.run(["tc", "qdisc", "show"], check=False).stdout.splitlines()
+
+    @staticmethod
+    def _rules_of(host: Host) -> list[str]:
+        """Return the rules of routing of a host, such as `0: from all lookup local`."""
+        lines = host.run(["ip", "rule", "show"], check=False).stdout.splitlines()
+        return [" ".join(line.split()) for line in lines]
 
     def late_rules(self) -> int:
         return len(self.router.run(["nft", "list", "ruleset"], check=False).stdout.splitlines())

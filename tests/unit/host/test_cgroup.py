@@ -51,3 +51,15 @@ def test_a_program_that_moves_to_a_group_with_a_quota_in_mid_trial_is_seen(tmp_p
     left, joined = tmp_path / "left", tmp_path / "joined"
     left.write_text("throttled_usec 1250000\n")
     assert cgroup.increase_s({"7": {left: 1.0}}, {"7": {joined: 0.5}}) == 0.75
+
+
+def test_all_the_time_of_a_group_that_the_generator_joined_counts(tmp_path: Path) -> None:
+    ours, joined = tmp_path / "ours", tmp_path / "joined"
+    ours.write_text("throttled_usec 1000000\n")
+    joined.write_text("throttled_usec 250000\n")
+    assert cgroup.increase_s({"self": {ours: 1.0}}, {"self": {ours: 1.0}}, [ours, joined]) == 0.25
+
+
+def test_the_groups_of_this_process_are_among_those_of_its_programs(own_group: Path) -> None:
+    (own_group / "cpu.stat").write_text(VERSION_2)
+    assert own_group / "cpu.stat" in cgroup.files_of_children()

@@ -101,6 +101,7 @@ class QuietMonitor:
 
     sampling = ()
     misplaced = ()
+    quota_files = ()
 
     def close(self) -> None:
         """It started nothing."""
