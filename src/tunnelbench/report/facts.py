@@ -163,7 +163,7 @@ def measured_on(run: RunRecord, recorded: int) -> str:
     cpus = str(facts.get("router_cpus" if "router_kernel" in facts else "cpus", ""))
     parts = [
         run_time(run),
-        f"{recorded} of {counted(run.trials_planned, 'trial')}",
+        f"{recorded} of " * (recorded != run.trials_planned) + counted(run.trials_planned, "trial"),
         str(router) + (f" ({counted(int(cpus), 'CPU')})" if cpus.isdecimal() else ""),
         "virtual" if facts.get("virtual") == "yes" and "router_kernel" not in facts else "",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from textwrap import TextWrapper
 
@@ -17,14 +18,18 @@ MOST_LINES = 39
 """Lines of a first screen, for as many tunnels as the plan `quick` has; `run` adds a line."""
 
 INDENT = "  "
+OPTION = re.compile(r"--[a-z]+ \S+")
+GLUE = "\N{NO-BREAK SPACE}"
 STYLES = {"group": "bold", "best": "bold"}
 WARNING_STYLE = "bold red"
 """Colour that is readable on dark and on light terminals; faint text is not."""
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Return the lines of a text; the name of a tunnel is not broken at its hyphens."""
-    return TextWrapper(width, subsequent_indent=indent, break_on_hyphens=False).wrap(text)
+    """Return the lines of a text; neither a tunnel's name at its hyphens nor an option and its value are broken."""
+    glued = OPTION.sub(lambda found: found[0].replace(" ", GLUE), text)
+    lines = TextWrapper(width, subsequent_indent=indent, break_on_hyphens=False).wrap(glued)
+    return [line.replace(GLUE, " ") for line in lines]
 
 
 def first_screen(document: Document, width: int) -> list[Text]:
@@ -41,12 +46,7 @@ def first_screen(document: Document, width: int) -> list[Text]:
         top += _paragraph(answer.scope, width)
     for table in screen_tables(document):
         top += [Text(), *_table(table, width)]
-    printed = {each.command for each in answer.next_commands}
-    warnings = [
-        line
-        for each in answer.warnings
-        for line in _warning(each.text, "" if each.command in printed else each.command, width)
-    ]
+    warnings = [line for each in answer.warnings for line in _warning(each.text, each.command, width)]
     bottom = list(_commands(answer, width))
     room = MOST_LINES - len(top) - bool(warnings) - len(warnings) - len(bottom) - 2
     advice = _advice(answer.advice, width, room)
@@ -71,14 +71,17 @@ def _table(table: ScreenTable, width: int) -> Iterator[Text]:
 
 
 def _warning(text: str, command: str, width: int) -> Iterator[Text]:
-    """Yield a warning and its command, on one line if they fit."""
-    words, command = one_line(text), one_line(command)
-    if command and len(words) + len(command) + 4 <= width:
-        yield Text.assemble(("! ", WARNING_STYLE), words, "  ", (command, "bold"))
-        return
-    for place, line in enumerate(_wrapped(words, width - 2)):
-        yield Text.assemble(("! ", WARNING_STYLE) if not place else "  ", line)
-    if command:
+    """Yield a warning and its command, which follows the last line if that has room."""
+    command = one_line(command)
+    lines = [
+        Text.assemble(("! ", WARNING_STYLE) if not place else INDENT, line)
+        for place, line in enumerate(_wrapped(one_line(text), width - len(INDENT)))
+    ]
+    yield from lines[:-1]
+    if len(lines[-1]) + len(INDENT) + len(command) <= width:
+        yield Text.assemble(lines[-1], INDENT, (command, "bold"))
+    else:
+        yield lines[-1]
         yield _unbroken(INDENT * 2, command)
 
 

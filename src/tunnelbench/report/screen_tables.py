@@ -162,7 +162,10 @@ def screen_tables(document: Document) -> list[ScreenTable]:
         tunnel_table(answer.tunnels, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
         udp_table(answer.udp, answer.recommended),
         soak_table([report.summary for report in document.soaks]),
-        cost_table([model for model in document.models if isinstance(model, CostModel)] if is_cost_run else []),
+        cost_table(
+            [model for model in document.models if isinstance(model, CostModel)] if is_cost_run else [],
+            answer.tunnels,
+        ),
     ]
     if not any(found):
         found = [cipher_table(document.speeds)]
@@ -230,12 +233,12 @@ def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnsw
     trials = f"{most}" if least == most else f"{least} to {most}"
     is_single = most == 1
     is_bound = any(way.is_lower_bound or way.is_small_lower_bound for way in ways)
-    method = f"CPU was measured at {REFERENCE_MBPS:g} Mbit/s; ~: computed" if any_measured else "CPU is computed"
+    method = f"CPU: % of one CPU, measured at {REFERENCE_MBPS:g} Mbit/s; ~: computed." * any_measured
     parts = [
         "down: server to client.",
         "Single trials." if is_single else f"Medians of {trials} trials.",
         "≥: lower bound." * is_bound,
-        f"{method} from the cost at the measured load, in % of one CPU.",
+        method or "CPU: % of one CPU, computed.",
     ]
     return " ".join(filter(None, parts))
 
@@ -318,8 +321,11 @@ def _way(soak: SoakSummary) -> str:
     return f"{soak.spec.payload} bytes {'both ways' if soak.is_echo else way}"
 
 
-def cost_table(models: Sequence[CostModel]) -> ScreenTable | None:
-    """Return the table of the cost of a packet."""
+def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()) -> ScreenTable | None:
+    """Return the table of the cost of a packet, in the order and the groups of `tunnels`."""
+    order = {tunnel.name: (place, _group(tunnel.is_encrypted)) for place, tunnel in enumerate(tunnels)}
+    last = (len(order), "")
+    models = sorted(models, key=lambda model: order.get(model.tunnel.name, last)[0])
 
     def of(direction: Direction, text: Callable[[CostModel, Direction], str]) -> Callable[[CostModel], str]:
         return lambda model: text(model, direction) if direction in model.directions else ""
@@ -340,10 +346,8 @@ def cost_table(models: Sequence[CostModel]) -> ScreenTable | None:
         (("thousand/s of", "IMIX, one CPU"), mix),
     )
     cells = [_Cell(heading, way.label, of(way, text)) for heading, text in groups for way in Direction]
-    rows = [(ScreenRow(model.tunnel.name, ()), model) for model in models]
-    legend = (
-        "Router CPU of a packet: a fixed part, and a part for each byte. IMIX: 7 small, 4 medium and 1 large packet."
-    )
+    rows = [(ScreenRow(model.tunnel.name, (), order.get(model.tunnel.name, last)[1]), model) for model in models]
+    legend = "Router CPU of a packet: a fixed part, and one for each byte. IMIX: 7 small, 4 medium, 1 large."
     return _table("COST OF A PACKET", cells, rows, legend)
 
 

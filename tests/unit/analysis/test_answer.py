@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.builders import make_records, make_run, make_spec, make_speeds, make_tcp, make_trial, make_tunnel
 from tests.unit.udp_builders import make_udp_records
 
+from tunnelbench import cli
 from tunnelbench.analysis.answer import NO_ENCRYPTED, NO_TRIAL, Answer
 from tunnelbench.analysis.answer.doubts import CHECKS_IN_WORDS
 from tunnelbench.analysis.answer.warnings import MOST_WARNINGS
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import IMPORTED, Check, Outcome, TrialRecord, TunnelProof, Verdict
+from tunnelbench.model.shipped import shipped_plans, shipped_testbeds
 from tunnelbench.report.document import compose
 
 SEALED, OTHER, PLAIN = "wireguard-go", "openvpn AES-128-GCM", "vxlan"
@@ -46,7 +50,7 @@ def test_the_cheapest_encrypted_tunnel_is_named_with_cost_and_rates() -> None:
     found = answered(make_records())
     assert found.recommended == SEALED
     assert found.verdict == (
-        "wireguard-go takes the least CPU of 3 encrypted tunnels, down and up.",
+        "Of the 3 encrypted tunnels, wireguard-go takes the least CPU for traffic down and up.",
         "wireguard-go takes 28 % of one CPU of the router down and 29 % up at 100 Mbit/s.",
         "wireguard-go carries 337 Mbit/s down and 329 up.",
         "openvpn AES-128-GCM comes next: it takes 1.2 times as much CPU down and up.",
@@ -85,7 +89,7 @@ def test_the_options_state_the_encryption_of_a_trial_without_proof() -> None:
 def test_tunnels_that_tie_are_too_close_to_call() -> None:
     found = answered(trials({"none": (3, 3), SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}))
     assert found.verdict[0] == (
-        "wireguard-go probably takes the least CPU of 2 encrypted tunnels; down, both are too close to call."
+        "Of the 2 encrypted tunnels, wireguard-go probably takes the least CPU; down, both are too close to call."
     )
     assert [(each.is_best, each.too_close) for each in found.comparisons] == [(False, (OTHER,))]
     assert not any("times" in text for text in (*found.verdict, *found.advice))
@@ -103,7 +107,7 @@ def both_ways(down: dict[str, tuple[float, ...]], up: dict[str, tuple[float, ...
 def test_the_verdict_claims_only_the_direction_that_the_spreads_show() -> None:
     found = answered(both_ways({SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}, {SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}))
     assert found.verdict[0] == (
-        "wireguard-go takes the least CPU up of 2 encrypted tunnels; down, both are too close to call."
+        "Of the 2 encrypted tunnels, wireguard-go takes the least CPU for traffic up; down, both are too close to call."
     )
     assert found.verdict[-1] == "openvpn AES-128-GCM comes next: it takes 2.0 times as much CPU up."
 
@@ -111,7 +115,8 @@ def test_the_verdict_claims_only_the_direction_that_the_spreads_show() -> None:
 def test_the_verdict_names_a_tunnel_that_is_better_in_one_direction() -> None:
     found = answered(both_ways({SEALED: (6.0, 6.4), OTHER: (4.0, 4.1)}, {SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}))
     assert found.verdict[0] == (
-        "wireguard-go takes the least CPU up of 2 encrypted tunnels; down, openvpn AES-128-GCM takes less."
+        "Of the 2 encrypted tunnels, wireguard-go takes the least CPU for traffic up; "
+        "down, openvpn AES-128-GCM takes less."
     )
     assert [each.better for each in found.comparisons] == [(OTHER,), ()]
 
@@ -119,7 +124,8 @@ def test_the_verdict_names_a_tunnel_that_is_better_in_one_direction() -> None:
 def test_the_verdict_says_where_a_direction_has_single_trials_only() -> None:
     found = answered(both_ways({SEALED: (6.0,), OTHER: (12.0, 12.1)}, {SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}))
     assert found.verdict[0] == (
-        "wireguard-go takes the least CPU up of 2 encrypted tunnels; down, one trial is too few to tell."
+        "Of the 2 encrypted tunnels, wireguard-go takes the least CPU for traffic up; "
+        "down, one trial is too few to tell."
     )
     assert [(each.untested, each.too_close) for each in found.comparisons] == [((OTHER,), ()), ((), ())]
 
@@ -127,7 +133,7 @@ def test_the_verdict_says_where_a_direction_has_single_trials_only() -> None:
 def test_single_trials_are_no_proof() -> None:
     found = answered(trials({SEALED: (6.0,), OTHER: (12.0,)}))
     assert found.verdict[0] == (
-        "wireguard-go probably takes the least CPU of 2 encrypted tunnels; one trial each is too few to tell."
+        "Of the 2 encrypted tunnels, wireguard-go probably takes the least CPU; one trial each is too few to tell."
     )
     assert found.advice == (IN_KERNEL,)
 
@@ -237,11 +243,42 @@ def test_at_most_four_warnings_each_have_a_command() -> None:
     assert [warning.text for warning in found] == [
         "8 of 24 figures of Mbit/s and packets/s are lower bounds on 2 CPUs: client and server were the limit.",
         "2 tunnels without figures: tinc BF-CBC, SHA-1 (refused) and wireguard (unavailable).",
-        "3 of 100 trials do not count, 2 of them because of background load.",
+        "3 of 100 trials do not count (2 because of background load).",
         "3 rounds cannot prove a small difference.",
     ]
     assert len(found) == MOST_WARNINGS
-    assert all(warning.command.startswith("tunnelbench ") for warning in found)
+    assert [warning.command for warning in found] == [
+        "tunnelbench run quick --on malta",
+        "tunnelbench doctor quick",
+        "tunnelbench report 20250314-092653-quick --full",
+        "tunnelbench run quick --set rounds=8",
+    ]
+
+
+def every_answer() -> Iterator[Answer]:
+    """Return answers with warnings of every kind, of runs that can be repeated and of others."""
+    steal = (Check("steal", Verdict.DOUBTFUL, "the hypervisor took up to 6% of a CPU", rule=14),)
+    load = (Check("foreign-load", Verdict.VOID, "other programs took 9% of a CPU", rule=14),)
+    whole = make_records()
+    first = [replace(record, checks=(*record.checks, *steal)) for record in whole[:5]]
+    void = [replace(record, outcome=Outcome.VOID, checks=load) for record in whole[:5]]
+    runs: list[dict[str, Any]] = [{}, {"status": IMPORTED}, {"plan_name": "mine"}, {"testbed_name": "malta"}]
+    for changes in runs:
+        for records in (whole, whole[:40], [*first, *whole[5:]], [*void, *whole[5:]], make_udp_records()):
+            yield answered(records, **changes)
+
+
+def test_each_warning_has_a_command_that_the_parser_accepts() -> None:
+    warnings = {warning for found in every_answer() for warning in found.warnings}
+    assert len({warning.text for warning in warnings}) > MOST_WARNINGS
+    for warning in warnings:
+        program, verb, *words = shlex.split(warning.command)
+        assert program == "tunnelbench", warning
+        context = cli.main.commands[verb].make_context(verb, words)  # raises an error for what it does not know
+        if context.params.get("plan"):
+            assert context.params["plan"] in shipped_plans()
+        if context.params.get("testbed"):
+            assert context.params["testbed"] in shipped_testbeds()
 
 
 def test_an_interrupted_run_is_resumed_next_and_an_imported_one_is_not() -> None:
@@ -300,10 +337,16 @@ def test_a_run_in_which_nothing_counts_answers_nothing() -> None:
 def test_a_second_run_that_helps_is_one_command() -> None:
     found = answered(make_records())
     commands = [each.command for each in found.next_commands]
-    assert commands[0] == "tunnelbench run quick --router root@192.168.1.1 --set rounds=8"
+    assert commands[0] == "tunnelbench run quick --on malta --set rounds=8"
     assert found.next_commands[0].aim == "find the router's own limit and to show small differences"
-    assert (
-        found.next_commands[0].note == "Use your router's address, or replace --router by --on malta, a virtual router."
+    assert found.next_commands[0].note == (
+        "malta: a virtual router of fixed speed. Or your own: --router root@192.168.1.1"
     )
     assert len(set(commands)) == len(commands)
-    assert sum(warning.command == commands[0] for warning in found.warnings) == 2
+    assert commands[0] not in {warning.command for warning in found.warnings}
+
+
+def test_lower_bounds_on_a_shared_machine_point_to_the_virtual_router_of_fixed_speed() -> None:
+    here, there = (answered(make_records(), testbed_name=name).next_commands[0].command for name in ("netns", "malta"))
+    assert "--on malta" in here
+    assert "--router root@192.168.1.1" in there

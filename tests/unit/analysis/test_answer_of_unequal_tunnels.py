@@ -110,7 +110,7 @@ def test_no_command_names_a_plan_that_is_not_shipped() -> None:
 
 def test_an_imported_run_is_not_repeated_but_its_plan_can_run_on_a_router() -> None:
     found = {command for command in commands_of(answered(make_records(), status=IMPORTED)) if " report " not in command}
-    assert found == {"", "tunnelbench run quick --router root@192.168.1.1"}
+    assert found == {"tunnelbench run quick --on malta"}
 
 
 def test_no_command_names_a_testbed_that_is_not_shipped() -> None:

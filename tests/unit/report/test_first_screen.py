@@ -65,11 +65,13 @@ def test_a_command_is_longer_than_a_narrow_terminal_and_not_folded() -> None:
     assert "tunnelbench report 20250314-092653-quick --format html -o run.html" in lines
 
 
-def test_each_command_is_printed_once() -> None:
-    commands = [
-        line[line.index("tunnelbench ") :] for line in screen(make_records()).splitlines() if "tunnelbench " in line
-    ]
-    assert len(commands) == len(set(commands)) == 4
+def test_each_warning_has_its_command_beside_it_or_below_it() -> None:
+    lines = screen(make_records()).splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("! ")]
+    ends = [*starts[1:], lines.index("", starts[-1])]
+    texts = [" ".join(lines[start:end]) for start, end in zip(starts, ends, strict=True)]
+    assert len(texts) == 4
+    assert all(text.count("tunnelbench ") == 1 for text in texts)
 
 
 def test_doubts_of_all_tunnels_mark_no_row() -> None:

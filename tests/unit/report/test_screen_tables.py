@@ -8,12 +8,13 @@ import pytest
 from tests.unit.builders import make_records, make_run, make_spec, make_tcp, make_trial, make_tunnel
 from tests.unit.udp_builders import make_udp_records
 
+from tunnelbench.analysis.cost_model import CostModel
 from tunnelbench.model.plan import Direction, Test
-from tunnelbench.model.result import Outcome, TrialRecord, TunnelProof
+from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict
 from tunnelbench.report.charts.answer import answer_charts
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.page_tables import page_tables
-from tunnelbench.report.screen_tables import MOST_TUNNELS, screen_tables
+from tunnelbench.report.screen_tables import ENCRYPTED, MOST_TUNNELS, NOT_ENCRYPTED, cost_table, screen_tables
 
 
 def many_tunnels(number: int) -> list[TrialRecord]:
@@ -103,3 +104,30 @@ def test_a_chart_of_tunnels_of_unknown_encryption_does_not_call_them_plaintext()
     assert document.answer.tunnels[0].is_encrypted is None
     (chart,) = answer_charts(document)
     assert chart.title.startswith("Tunnels not known to encrypt")
+
+
+def test_the_cost_of_a_packet_is_grouped_as_the_main_table_is() -> None:
+    document = compose(make_run(), make_records())
+    answers = document.answer.tunnels
+    models = [model for model in document.models if isinstance(model, CostModel)]
+    table = cost_table(models[::-1], answers)
+    assert table is not None
+    names = {model.tunnel.name for model in models}
+    assert [row.name for row in table.rows] == [each.name for each in answers if each.name in names]
+    assert [row.group for row in table.rows][:1] == [ENCRYPTED]
+    assert NOT_ENCRYPTED in {row.group for row in table.rows}
+
+
+def test_the_first_chart_marks_doubtful_figures() -> None:
+    steal = (Check("steal", Verdict.DOUBTFUL, "the hypervisor took up to 6% of a CPU", rule=14),)
+    records = [
+        replace(record, checks=(*record.checks, *steal)) if record.spec.tunnel.name == "wireguard-go" else record
+        for record in make_records()
+    ]
+    (chart,) = answer_charts(compose(make_run(), records))
+    marked = {row[0] for row in chart.rows if "doubtful" in row[6]}
+    assert marked == {"wireguard-go"}
+    assert "?: a check makes the figure doubtful." in chart.sentence
+    assert "?" in str(chart.spec)
+    (clean,) = answer_charts(compose(make_run(), make_records()))
+    assert "doubtful" not in clean.sentence

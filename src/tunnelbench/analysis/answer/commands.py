@@ -38,20 +38,25 @@ class Change:
     """Effect of the options, such as `show small differences`."""
 
 
-ROUTER = Change(("--router", OWN_ROUTER), "find the router's own limit")
+AIM = "find the router's own limit"
+ROUTER = Change(("--router", OWN_ROUTER), AIM)
+VIRTUAL = Change(("--on", VIRTUAL_ROUTER), AIM)
+
+
+def router_of(run: RunRecord) -> Change:
+    """Return the change that finds a router's own limit: for a run in namespaces, a virtual router of fixed speed."""
+    return VIRTUAL if run.testbed_name.startswith(DEFAULT_TESTBED) else ROUTER
 
 
 def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> Command:
     """Return the command that measures the plan of a run again with all changes."""
-    is_on_router = ROUTER in changes
-    on = [] if is_on_router or run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
+    is_elsewhere = ROUTER in changes or VIRTUAL in changes
+    on = [] if is_elsewhere or run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
     words = [word for change in changes for word in change.options]
     aim = " and to ".join(change.aim for change in changes)
-    note = ""
-    if is_on_router:
-        is_namespaces = run.testbed_name.startswith(DEFAULT_TESTBED)
-        other = f", or replace --router by --on {VIRTUAL_ROUTER}, a virtual router" * is_namespaces
-        note = f"Use your router's address{other}."
+    note = "Use your router's address." * (ROUTER in changes)
+    if VIRTUAL in changes:
+        note = f"{VIRTUAL_ROUTER}: a virtual router of fixed speed. Or your own: {shlex.join(ROUTER.options)}"
     return Command(purpose, _joined("run", run.plan_name, *on, *words), aim, note)
 
 

@@ -104,22 +104,25 @@ def compare(
     return tuple(found)
 
 
-def claim(name: str, does: str, less: str, found: Sequence[DirectionComparison], *, kind: str, count: int) -> str:
+def claim(
+    name: str,
+    does: str,
+    less: str,
+    found: Sequence[DirectionComparison],
+    *,
+    kind: str,
+    count: int,
+) -> str:
     """Return the sentence that names the best tunnel, and no more than the comparison shows.
 
     `does` is what the best tunnel does, such as `takes the least CPU`; `less` is what a better tunnel does, such as
     `takes less`. `kind` is that of all `count` tunnels, such as `encrypted tunnel`.
     """
-    group = f"{count} {kind}s"
+    head = f"Of the {count} {kind}s, {name}"
     won = [each.direction for each in found if each.is_best]
     if found and all(each.untested and not (each.better or each.too_close) for each in found):
-        return f"{name} probably {does} of {group}; one trial each is too few to tell."
-    if not won:
-        head = f"{name} probably {does} of {group}"
-    elif len(won) > 1:
-        head = f"{name} {does} of {group}, {joined(won)}"
-    else:
-        head = f"{name} {does} {won[0]} of {group}"
+        return f"{head} probably {does}; one trial each is too few to tell."
+    head += f" {does} for traffic {joined(won)}" if won else f" probably {does}"
     return "; ".join([head, *_not_won([each for each in found if not each.is_best], less, count)]) + "."
 
 

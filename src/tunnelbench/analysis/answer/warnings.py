@@ -30,15 +30,15 @@ class AnswerWarning:
 
     text: str
     command: str
-    """Command line that helps; empty if no command does."""
+    """Command line that helps."""
 
 
 @dataclass(frozen=True)
 class _Finding:
-    """A warning, and the command or the change of the run that helps; None: nothing helps."""
+    """A warning, and the command or the change of the run that helps."""
 
     text: str
-    help: Command | Change | None
+    help: Command | Change
 
 
 def answer_warnings(
@@ -46,8 +46,9 @@ def answer_warnings(
 ) -> tuple[tuple[AnswerWarning, ...], tuple[Command, ...]]:
     """Return the most important warnings, the most important first, and the commands to run next.
 
-    Warnings that a second run answers have one command in common. A run on a router is advised only if `is_shared`:
-    the router of this run is not a machine of its own.
+    Each warning has its own command. If a second run answers several warnings, the commands to run next have one that
+    answers them together. A run on a router is advised only if `is_shared`: the router of this run is not a machine of
+    its own.
     """
     found = [
         *_incomplete(run, records),
@@ -58,11 +59,12 @@ def answer_warnings(
         *_few_rounds(run, records),
     ][:MOST_WARNINGS]
     changes = [each.help for each in found if isinstance(each.help, Change)]
-    first = next((each.help for each in found if isinstance(each.help, Change) or (each.help and each.help.aim)), None)
+    first = next((each.help for each in found if isinstance(each.help, Change) or each.help.aim), None)
     again = commands.run_again(run, changes, NEXT if isinstance(first, Change) else THEN) if changes else None
-    helpful = [again if isinstance(each.help, Change) else each.help for each in found]
-    texts = [each.text for each in found]
-    warnings = [AnswerWarning(text, own.command if own else "") for text, own in zip(texts, helpful, strict=True)]
+    helpful = [
+        commands.run_again(run, [each.help], "") if isinstance(each.help, Change) else each.help for each in found
+    ]
+    warnings = [AnswerWarning(each.text, own.command) for each, own in zip(found, helpful, strict=True)]
     following = [own for own in (first if isinstance(first, Command) else None, again) if own]
     return tuple(warnings), tuple(following)
 
@@ -70,7 +72,7 @@ def answer_warnings(
 def _incomplete(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
     if len(records) < run.trials_planned:
         text = f"The run recorded {len(records)} of {counted(run.trials_planned, 'trial')}."
-        yield _Finding(text, commands.resume(run) if commands.is_resumable(run) else None)
+        yield _Finding(text, commands.resume(run) if commands.is_resumable(run) else commands.every_figure(run))
 
 
 def _lower_bounds(run: RunRecord, shown: ShownFigures, *, is_shared: bool) -> Iterator[_Finding]:
@@ -78,7 +80,7 @@ def _lower_bounds(run: RunRecord, shown: ShownFigures, *, is_shared: bool) -> It
     if limited.rows:
         cpus = run.host_facts.get("cpus")
         where = f" on {counted(cpus, 'CPU')}" if isinstance(cpus, int) else ""
-        router = commands.ROUTER if is_shared and commands.has_plan(run) else None
+        router = commands.router_of(run) if is_shared and commands.has_plan(run) else commands.every_figure(run)
         are = "is a lower bound" if len(limited.rows) == 1 else "are lower bounds"
         yield _Finding(f"{limited.count_of(shown)} {are}{where}: client and server were the limit.", router)
 
@@ -111,7 +113,7 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Findin
     elif disturbed == len(void):
         yield _Finding(f"{dropped}: background load.", commands.every_figure(run))
     else:
-        some = f", {disturbed} of them because of background load" if disturbed else ""
+        some = f" ({disturbed} because of background load)" if disturbed else ""
         yield _Finding(f"{dropped}{some}.", commands.every_figure(run))
 
 
@@ -128,4 +130,4 @@ def _few_rounds(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Fin
     if 0 < rounds < PROVING_ROUNDS and len(tunnels) > 1:
         text = f"{counted(rounds, 'round')} cannot prove a small difference."
         more = Change(("--set", f"rounds={PROVING_ROUNDS}"), "show small differences")
-        yield _Finding(text, more if commands.is_repeatable(run) else None)
+        yield _Finding(text, more if commands.is_repeatable(run) else commands.every_figure(run))

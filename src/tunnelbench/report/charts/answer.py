@@ -20,6 +20,7 @@ MOST_TUNNELS = 12
 """Largest number of tunnels in the chart; the table below the chart has all."""
 PANEL_GAP_PX = 40
 LOWER_BOUNDS = " Striped bars with ≥ are lower bounds."
+DOUBTFUL = " ?: a check makes the figure doubtful."
 HEADER = ("Tunnel", "Direction", "Unit", "Median", "Low", "High", "Remark")
 
 
@@ -27,7 +28,7 @@ def answer_charts(document: Document) -> Iterator[Chart]:
     """Yield the chart of TCP, else that of UDP; a run without such figures has none."""
     chart = None
     if shown := _shown(document.answer.tunnels):
-        chart = _tcp(shown, document.answer.tunnels)
+        chart = _tcp(shown, document.answer.tunnels, marks_doubts=not document.answer.is_nearly_all_doubtful)
     elif udp := _shown(document.answer.udp):
         chart = _udp(udp, document.answer.udp)
     if chart:
@@ -40,13 +41,17 @@ def _shown(answers: Sequence[AnswerT]) -> list[AnswerT]:
     return ([each for each in own if each.is_encrypted] or own)[:MOST_TUNNELS]
 
 
-def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer]) -> Chart | None:
+def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer], *, marks_doubts: bool) -> Chart | None:
     cpu, rates = [], []
     for tunnel in shown:
         for way, found in tunnel.directions.items():
-            cpu.append(_bar(tunnel, way, found.cpu_share, 100))
-            rates.append(_bar(tunnel, way, found.throughput_bps, 1e-6, is_limited=found.is_lower_bound))
+            doubt = marks_doubts and found.is_doubtful
+            cpu.append(_bar(tunnel, way, found.cpu_share, 100, is_doubtful=doubt))
+            rates.append(
+                _bar(tunnel, way, found.throughput_bps, 1e-6, is_limited=found.is_lower_bound, is_doubtful=doubt)
+            )
     bounds = LOWER_BOUNDS * any(bar.is_limited for bar in rates)
+    bounds += DOUBTFUL * any(bar.is_doubtful for bar in rates)
     baseline = "".join(
         f" Without a tunnel: {words}." for each in every if each.tunnel.is_baseline and (words := _carried(each))
     )
@@ -98,7 +103,13 @@ def _carried(baseline: TunnelAnswer) -> str:
 
 
 def _bar(
-    tunnel: TunnelAnswer | UdpAnswer, way: str, figure: Estimate | None, scale: float, *, is_limited: bool = False
+    tunnel: TunnelAnswer | UdpAnswer,
+    way: str,
+    figure: Estimate | None,
+    scale: float,
+    *,
+    is_limited: bool = False,
+    is_doubtful: bool = False,
 ) -> Bar:
     return Bar(
         one_line(tunnel.name),
@@ -106,6 +117,7 @@ def _bar(
         way,
         figure.times(scale) if figure else None,
         is_limited=is_limited,
+        is_doubtful=is_doubtful,
     )
 
 

@@ -48,6 +48,8 @@ class Bar:
     """Capacity of the line, in the unit of the chart."""
     remark: str = ""
     """A short remark next to the bar, such as `refuted`."""
+    is_doubtful: bool = False
+    """True if a check makes the figure doubtful."""
 
 
 def bar_chart(
@@ -140,13 +142,14 @@ def _datum(bar: Bar, groups: int) -> Spec:
     of = {"tunnel": bar.tunnel, "group": bar.group, "direction": bar.direction}
     if found is None:
         return {**of, "end": 0, "label": f"{who}{bar.note or '-'}"}
+    doubt = "?" * bar.is_doubtful
     datum: Spec = {
         **of,
         "value": _short(found.median),
         "low": _short(found.low),
         "high": _short(found.high),
         "end": _short(max(found.high, found.median)),
-        "label": f"{who}{LOWER_BOUND * bar.is_limited}{_number(found.median)} {bar.remark}".rstrip(),
+        "label": f"{who}{LOWER_BOUND * bar.is_limited}{_number(found.median)}{doubt} {bar.remark}".rstrip(),
     }
     if bar.is_limited:
         datum["limited"] = True
@@ -164,7 +167,7 @@ def bar_row(bar: Bar) -> tuple[str, ...]:
         bar.group,
         *(_number(value) for value in (bar.figure.median, bar.figure.low, bar.figure.high)),
         _number(bar.limit) if bar.limit else "",
-        ", ".join(word for word in ("lower bound" * bar.is_limited, bar.remark) if word),
+        ", ".join(filter(None, ("lower bound" * bar.is_limited, "doubtful" * bar.is_doubtful, bar.remark))),
     )
 
 

@@ -99,7 +99,6 @@ def page(
         data=None if data_href else embedded_data(document),
         tables=results,
         answer_tables=page_tables(document),
-        printed_commands={each.command for each in document.answer.next_commands},
         places=PLACES,
         main_columns=MAIN_COLUMNS,
         charts={
