@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from tests.lab.exact import counted, plain_path, set_rules
@@ -98,6 +99,19 @@ def test_a_search_loses_what_the_router_dropped_and_never_finds_more_than_its_li
     # On a busy machine the sender stalls and sends bursts, which are dropped: the lower bound may be far below the
     # limit. benches/search.py measures how far.
     assert found.lower_pps is None or found.lower_pps <= 7300 / (1 - PDR_LOSS_RATIO) + 20
+
+
+@pytest.mark.alone
+def test_a_search_of_echoes_finds_half_of_what_a_router_forwards_in_both_directions(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed) as exchanger:
+        set_rules(testbed.router, "limit rate over 4000/second burst 40 packets counter name dropped drop")
+        search = MlrSearch(classification=Classification(0.5, 1.5), initial_trial_s=0.25)
+        run = search.find(partial(exchanger.point, is_echo=True), 20_000)
+    found = run.bounds(PDR_LOSS_RATIO)
+    assert sum(point.lost_packets for point in run.points) == counted(testbed.router)["dropped"]
+    assert found.upper_pps is not None
+    # The lower bound may be lower on a busy machine, as in the search one way.
+    assert found.lower_pps is None or found.lower_pps <= 2000 / (1 - PDR_LOSS_RATIO) + 40
 
 
 def test_a_burst_within_the_limit_comes_through_whole_and_a_longer_one_does_not(testbed: NetnsTestbed) -> None:

@@ -180,7 +180,7 @@ def _rates(records: Sequence[TrialRecord]) -> list[float]:
 
 def _over_tcp(records: Sequence[TrialRecord], figures: UdpFigures | None, tcp_rows: Sequence[Row]) -> float | None:
     spec, rates = records[0].spec, _rates(records)
-    if figures is None or not rates or not 0 < spec.payload_bytes <= SMALL_PAYLOAD_BYTES or spec.test is Test.ECHO:
+    if figures is None or not rates or not 0 < spec.payload_bytes <= SMALL_PAYLOAD_BYTES or spec.test.is_echo:
         return None
     carried = [
         row.figures.data_pps.median + row.figures.ack_pps.median

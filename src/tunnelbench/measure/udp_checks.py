@@ -66,7 +66,7 @@ def check_udp_trial(
         found.append(physical_limit(udp.counts.forwarding_rate_pps, udp.physical_limit_pps, "packets/s"))
     if udp.ping.sent:
         found.append(responsiveness(udp.ping))
-    if spec.test is Test.SEARCH:
+    if spec.test.is_search:
         found += _search(udp)
     return tuple(found)
 
@@ -93,7 +93,7 @@ def check_offered(spec: TrialSpec, counts: UdpCounts) -> Check:
     if counts.intended_packets is None:
         return Check("offered", Verdict.OK, f"flat out: {counts.sent_packets} packets were offered", rule=7)
     reason = f"{counts.sent_packets} of {counts.intended_packets} intended packets were offered"
-    fatal = Verdict.DOUBTFUL if spec.test is Test.SEARCH else Verdict.VOID
+    fatal = Verdict.DOUBTFUL if spec.test.is_search else Verdict.VOID
     return Check("offered", fatal if counts.is_short else Verdict.OK, reason, rule=7)
 
 

@@ -120,9 +120,13 @@ class Exchanger:
         self.received_packets += other.received_packets
         self.log += other.log
 
-    def point(self, duration_s: float, offered_pps: float, *, is_even: bool = False) -> SearchPoint:
+    def point(
+        self, duration_s: float, offered_pps: float, *, is_even: bool = False, is_echo: bool = False
+    ) -> SearchPoint:
         """Make one trial of a search at a load, and return its counts."""
-        load = SenderLoad(self.sizes, duration_s, offered_pps, is_even=is_even, interval_s=SEARCH_INTERVAL_S)
+        load = SenderLoad(
+            self.sizes, duration_s, offered_pps, is_even=is_even, is_echo=is_echo, interval_s=SEARCH_INTERVAL_S
+        )
         return as_point(self.exchange(load), is_even=is_even)
 
 

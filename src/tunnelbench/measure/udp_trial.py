@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -154,15 +155,14 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             physical_limit_pps=limit_pps,
             **offered.parts,
         )
-        kind = Test.ECHO if spec.test is Test.ECHO else Test.RATE
-        testers_pps = self._testers_pps.get((spec.payload_bytes, spec.direction, kind))
+        testers_pps = self._testers_pps.get(_calibration_of(spec))
         checks = check_udp_trial(spec, udp, context, offered.received_packets, testers_pps)
         delays = () if context.is_calibration else check_delays(spec, has_one_clock=offered.has_one_clock)
         return udp, (*checks, *delays)
 
     def _traffic(self, spec: TrialSpec, exchanger: Exchanger) -> OfferedUdp:
         match spec.test:
-            case Test.SEARCH:
+            case Test.SEARCH | Test.ECHO_SEARCH:
                 return self._search(spec, exchanger)
             case Test.LOSS_CURVE:
                 return self._loss_curve(spec, exchanger)
@@ -172,7 +172,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
                 return self._latency(spec, exchanger)
             case _:
                 rate_pps = None if spec.load == FLAT_OUT else float(spec.load)
-                is_echo = spec.test is Test.ECHO
+                is_echo = spec.test.is_echo
                 return self._timed(exchanger, rate_pps, self.traffic.duration_s, is_echo=is_echo, has_ping=True)
 
     def _latency(self, spec: TrialSpec, exchanger: Exchanger) -> OfferedUdp:
@@ -259,7 +259,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             pinger.wait(1)
 
     def _highest_pps(self, spec: TrialSpec) -> float:
-        return self._testers_pps.get((spec.payload_bytes, spec.direction, Test.RATE), UNKNOWN_LIMIT_PPS)
+        return self._testers_pps.get(_calibration_of(spec), UNKNOWN_LIMIT_PPS)
 
     def _latency_pps(self, spec: TrialSpec) -> float:
         """Return the rate of a latency trial [packets/s]. Raises NotBegun if no search has found the PDR."""
@@ -278,11 +278,13 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             initial_trial_s=final_s / 4,
             time_limit_s=self.traffic.search_limit_s,
         )
-        runs = tuple(search.find(exchanger.point, self._highest_pps(spec)) for _ in range(self.traffic.repeats))
+        point = partial(exchanger.point, is_echo=spec.test.is_echo)
+        runs = tuple(search.find(point, self._highest_pps(spec)) for _ in range(self.traffic.repeats))
         found = lower_bounds(runs, NDR_LOSS_RATIO)
         traffic = OfferedUdp()
         if found and self.traffic.confirm_s:
-            traffic = self._timed(exchanger, median(found), self.traffic.confirm_s, has_ping=True)
+            confirm_s, is_echo = self.traffic.confirm_s, spec.test.is_echo
+            traffic = self._timed(exchanger, median(found), confirm_s, is_echo=is_echo, has_ping=True)
         traffic.parts["searches"] = runs
         return traffic
 
@@ -314,3 +316,8 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             middle = (whole + cut) // 2
             whole, cut = (middle, cut) if send(middle) else (whole, middle)
         return OfferedUdp(parts={"bursts": tuple(bursts)})
+
+
+def _calibration_of(spec: TrialSpec) -> tuple[int, Direction, Test]:
+    """Return payload, direction and test of the calibration that limits the testers in a trial."""
+    return spec.payload_bytes, spec.direction, Test.ECHO if spec.test.is_echo else Test.RATE

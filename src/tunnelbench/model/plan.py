@@ -39,6 +39,8 @@ class Test(StrEnum):
     """TCP by iperf3, at full speed."""
     SEARCH = "search"
     """NDR and PDR: repeated searches and a confirming trial in one record."""
+    ECHO_SEARCH = "echo-search"
+    """The same for UDP there and back."""
     LATENCY = "latency"
     """Delay and its variation, idle and at shares of the PDR."""
     RATE = "rate"
@@ -51,6 +53,16 @@ class Test(StrEnum):
     """The longest burst that arrives without loss (RFC 9004)."""
     SOAK = "soak"
     """UDP for hours or days, second by second."""
+
+    @property
+    def is_search(self) -> bool:
+        """True if the test finds the load itself."""
+        return self in {Test.SEARCH, Test.ECHO_SEARCH}
+
+    @property
+    def is_echo(self) -> bool:
+        """True if each packet goes there and back."""
+        return self in {Test.ECHO, Test.ECHO_SEARCH}
 
 
 FLAT_OUT = "flat-out"
@@ -176,7 +188,7 @@ class UdpTraffic:
 
     def expected_duration_s(self, test: Test) -> float:
         """Return about how long one trial of a test takes [s]."""
-        if test is Test.SEARCH:
+        if test.is_search:
             return self.repeats * (SEARCH_TRIALS * self.trial_s + SEARCH_WAITS_S) + self.confirm_s + ENGINE_OVERHEAD_S
         if test is Test.LOSS_CURVE:
             return LOSS_CURVE_TRIALS * (self.trial_s + ENGINE_OVERHEAD_S)
@@ -259,13 +271,13 @@ class Plan:
     def calibrations(self) -> tuple[TrialSpec, ...]:
         """Return the trials of round 0, which measure the testers back to back: each payload and direction once.
 
-        For UDP that is flat out one way, flat out there and back if the plan has echo trials, and the idle delay if it
+        For UDP that is flat out one way, flat out there and back if the plan has echoes, and the idle delay if it
         has latency trials.
         """
         testers = TunnelSpec(CALIBRATION_KIND, "testers back to back")
         tests = self.udp.tests if self.udp else ()
         udp = [(Test.RATE, FLAT_OUT)]
-        udp += [(Test.ECHO, FLAT_OUT)] if Test.ECHO in tests else []
+        udp += [(Test.ECHO, FLAT_OUT)] if any(test.is_echo for test in tests) else []
         udp += [(Test.LATENCY, IDLE)] if Test.LATENCY in tests else []
         wanted = [*_placed(self.tcp, [(Test.TCP, "")]), *_placed(self.udp, udp)]
         return tuple(
@@ -289,7 +301,7 @@ class Plan:
 
     def longest_trial_s(self, spec: TrialSpec) -> float:
         """Return about how long one trial takes at most [s]: searches end at a limit."""
-        if self.udp and spec.test is Test.SEARCH:
+        if self.udp and spec.test.is_search:
             return self.udp.repeats * (self.udp.search_limit_s + self.udp.trial_s) + self.udp.confirm_s
         expected_s = self.expected_trial_s(spec)
         return expected_s * 2 if spec.test in {Test.LOSS_CURVE, Test.BURST} else expected_s

@@ -114,7 +114,15 @@ class TcpTable(TomlTable):
         return TcpTraffic(**self.as_fields())
 
 
-UDP_TEST_ORDER = (Test.SEARCH, Test.LATENCY, Test.LOSS_CURVE, Test.BURST, Test.RATE, Test.ECHO)
+UDP_TEST_ORDER = (
+    Test.SEARCH,
+    Test.ECHO_SEARCH,
+    Test.LATENCY,
+    Test.LOSS_CURVE,
+    Test.BURST,
+    Test.RATE,
+    Test.ECHO,
+)
 """Tests in the order in which they run."""
 
 
@@ -167,7 +175,7 @@ class UdpTable(TomlTable):
         | None
     ) = None
     direction: Directions = list(UdpTraffic.direction)
-    test: OneOrMore[Literal["search", "latency", "loss-curve", "burst", "rate", "echo"]] = ["search"]
+    test: OneOrMore[Literal["search", "echo-search", "latency", "loss-curve", "burst", "rate", "echo"]] = ["search"]
     rate: OneOrMore[Annotated[str, PlainValidator(_offered_load)]] = list(UdpTraffic.rate)
     duration_s: Annotated[float, Field(ge=1, le=86_400)] = UdpTraffic.duration_s
     interval_s: Annotated[float, Field(ge=0.1, le=60)] = UdpTraffic.interval_s

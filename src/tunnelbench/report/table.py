@@ -9,7 +9,7 @@ from itertools import groupby
 from tunnelbench.analysis.comments import comments
 from tunnelbench.analysis.summary import Row, joined_versions, trials_by_row
 from tunnelbench.analysis.udp import UdpRow
-from tunnelbench.model.plan import Test, paced_text
+from tunnelbench.model.plan import paced_text
 from tunnelbench.model.result import GENERATORS, TrialRecord
 from tunnelbench.report.figures import Figure, FigureText, TableRow, table_figures
 from tunnelbench.report.text import one_line
@@ -144,7 +144,7 @@ def _first(versions: Iterable[str]) -> str:
 
 def _table_rows(row: Row | UdpRow, trials: tuple[TrialRecord, ...]) -> list[TableRow]:
     """Return a row for each line of the table: a search has one for its NDR and one for its PDR."""
-    goals = ("NDR", "PDR") if isinstance(row, UdpRow) and row.test is Test.SEARCH and row.figures else ("",)
+    goals = ("NDR", "PDR") if isinstance(row, UdpRow) and row.test.is_search and row.figures else ("",)
     return [TableRow(row, trials, goal) for goal in goals]
 
 

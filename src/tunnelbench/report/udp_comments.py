@@ -5,7 +5,6 @@ from __future__ import annotations
 from tunnelbench.analysis.comments import class_comments, why_empty
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
-from tunnelbench.model.plan import Test
 from tunnelbench.model.text import counted
 
 CURVE_POINTS = 12
@@ -17,7 +16,7 @@ def udp_comments(row: UdpRow) -> tuple[str, ...]:
     figures = row.figures
     if figures is None:
         return why_empty(row)
-    found = _of_search(figures) if row.test is Test.SEARCH else []
+    found = _of_search(figures) if row.test.is_search else []
     if figures.is_tester_limited:
         found.append("tester-limited")
     if row.is_calibration:

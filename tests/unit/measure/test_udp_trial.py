@@ -79,8 +79,11 @@ class SimulatedExchanger:
     def take_in(self, _: SimulatedExchanger) -> None:
         """It is the same one."""
 
-    def point(self, duration_s: float, offered_pps: float, *, is_even: bool = False) -> SearchPoint:
-        return as_point(self.exchange(SenderLoad("18", duration_s, offered_pps, is_even=is_even)), is_even=is_even)
+    def point(
+        self, duration_s: float, offered_pps: float, *, is_even: bool = False, is_echo: bool = False
+    ) -> SearchPoint:
+        load = SenderLoad("18", duration_s, offered_pps, is_even=is_even, is_echo=is_echo)
+        return as_point(self.exchange(load), is_even=is_even)
 
     @property
     def as_exchanger(self) -> Exchanger:
@@ -149,6 +152,17 @@ def test_searches_are_repeated_and_the_ndr_is_confirmed_by_one_long_trial(meter:
     assert last.rate_pps == pytest.approx(runs[0].bounds(NDR_LOSS_RATIO).lower_pps)
     assert traffic.counts is not None
     assert traffic.window is not None
+
+
+def test_a_search_of_echoes_starts_at_the_echoes_of_the_testers_and_confirms_by_echoes(meter: UdpMeter) -> None:
+    calibrated(meter, 400_000)
+    echoes = replace(spec_of(Test.ECHO, FLAT_OUT), tunnel=TunnelSpec(CALIBRATION_KIND, "testers"), round=0)
+    meter.remember(record_of(echoes, UdpMeasurement(make_counts(90_000))))
+    traffic, loads = traffic_of(meter, SimulatedRouter(20_000), Test.ECHO_SEARCH)
+    assert all(load.is_echo for load in loads)
+    assert traffic.parts["searches"][0].points[0].intended_pps == pytest.approx(90_000, rel=0.001)
+    assert loads[-1].duration_s == 5.0
+    assert loads[-1].rate_pps == pytest.approx(20_000, rel=0.01)
 
 
 def test_a_search_without_a_calibration_finds_the_testers_limit_itself(meter: UdpMeter) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.algorithms import NO_ALGORITHM
 from tunnelbench.analysis.compare.sides import Side, SideRow
+from tunnelbench.model.plan import Test
 
 PAYLOADS_ALIKE = 0.02
 """Largest relative difference of two payloads that count as equal: that of throughput and packet rate in rule 16."""
@@ -91,7 +92,9 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
     """Return the settings that one side does not state; None if a setting is known to differ."""
     if one.kind != other.kind or (one.traffic and other.traffic and one.traffic != other.traffic):
         return None
-    if one.direction and other.direction and one.direction != other.direction:
+    if one.test and other.test and one.test != other.test:
+        return None
+    if one.direction and other.direction and one.direction != other.direction and not _goes_both_ways(one):
         return None
     if not (one.figures.keys() & other.figures.keys()):
         return None
@@ -101,6 +104,11 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
     if bool(one.direction) != bool(other.direction):
         unlike.append("direction not stated")
     return tuple(unlike)
+
+
+def _goes_both_ways(row: SideRow) -> bool:
+    """Return True if it makes no difference which end begins."""
+    return row.test == Test.ECHO_SEARCH
 
 
 def _unlike_settings(one: SideRow, other: SideRow, a: Side, b: Side) -> list[str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, joined_versions, settings_of
-from tunnelbench.model.plan import BASELINE_KIND
+from tunnelbench.model.plan import BASELINE_KIND, Test
 from tunnelbench.model.reference import CPU_PART_COLUMNS, Reference
 
 
@@ -35,14 +35,16 @@ _FACTS = {"board": "device", "cpu_model": "cpu", "system": "system", "traffic": 
 
 def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
     """Return a row with its throughput or its packet rate; None if it has neither."""
-    figures = {}
-    for figure, column in ((ComparedFigure.THROUGHPUT, "throughput_mbps"), (ComparedFigure.PACKETS, "packets_per_s")):
+    figures: dict[ComparedFigure, dict[int, float]] = {}
+    words = cells.get("traffic", "").lower().replace(",", " ").split()
+    is_echo_search = "echo" in words and "loss" in words
+    packets = ComparedFigure.NDR if is_echo_search else ComparedFigure.PACKETS
+    for figure, column in ((ComparedFigure.THROUGHPUT, "throughput_mbps"), (packets, "packets_per_s")):
         if cells.get(column) and ComparedFigure.THROUGHPUT not in figures:
             figures[figure] = {1: float(cells[column])}
     if not figures:
         return None
     payload = cells.get("payload_bytes", "")
-    words = cells.get("traffic", "").lower().split()
     names = (cells.get("tunnel", ""), cells.get("cipher", ""), cells.get("auth", ""))
     return SideRow(
         kind=cells.get("tunnel", ""),
@@ -55,6 +57,7 @@ def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
         traffic=next((word for word in words if word in {"tcp", "udp"}), ""),
         figures=figures,
         remarks=tuple(filter(None, (cells.get("device", ""), cells.get("comment", "")))),
+        test=Test.ECHO_SEARCH if is_echo_search else "",
         cost_within=_cost(cells),
     )
 
@@ -87,6 +90,7 @@ def _published_versions(reference: Reference) -> Mapping[str, str]:
         for end in ("router", "server")
         for text in filter(None, row.get(f"version_{end}", "").split("; "))
         for program, _, version in (text.partition(" "),)
+        if version  # not the word "same"
     )
     return joined_versions(stated)
 

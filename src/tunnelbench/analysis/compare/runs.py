@@ -20,6 +20,7 @@ MOMENTARY = frozenset({"cpu_mhz"})
 
 COMPARED_TESTS = {
     Test.SEARCH: ComparedFigure.PDR,
+    Test.ECHO_SEARCH: ComparedFigure.PDR,
     Test.LATENCY: ComparedFigure.DELAY_P50,
     Test.RATE: ComparedFigure.CARRIED,
     Test.ECHO: ComparedFigure.CARRIED,

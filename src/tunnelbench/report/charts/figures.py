@@ -84,12 +84,17 @@ def _size(payload: int) -> str:
     return f"{payload} bytes of payload" if payload else "mix of sizes (IMIX)"
 
 
-UDP_TESTS = {Test.SEARCH: "NDR and PDR", Test.RATE: "one way", Test.ECHO: "there and back"}
+UDP_TESTS = {
+    Test.SEARCH: "NDR and PDR",
+    Test.ECHO_SEARCH: "NDR and PDR there and back",
+    Test.RATE: "one way",
+    Test.ECHO: "there and back",
+}
 
 
 def _udp_rates(row: UdpRow) -> Mapping[str, str]:
     """Return the keys of the rates of a row, by the names of their bars."""
-    if row.test is Test.SEARCH:
+    if row.test.is_search:
         return {"NDR": "ndr_pps", "PDR": "pdr_pps"}
     return {row.load: "forwarding_rate_pps"} if row.test in UDP_TESTS else {}
 
@@ -97,4 +102,4 @@ def _udp_rates(row: UdpRow) -> Mapping[str, str]:
 def _udp_costs(row: UdpRow) -> Mapping[str, str]:
     if row.test not in UDP_TESTS:
         return {}
-    return {"at the NDR" if row.test is Test.SEARCH else row.load: COST_KEY}
+    return {"at the NDR" if row.test.is_search else row.load: COST_KEY}

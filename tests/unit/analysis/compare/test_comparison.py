@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from tests.unit.builders import make_records, make_run, make_spec, make_tcp, make_trial
+from tests.unit.udp_builders import make_search
 
 from tunnelbench.analysis.compare.comparison import Comparison, ComparisonVerdict, compare
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
@@ -15,9 +16,10 @@ from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Check, RunRecord, TrialRecord
 from tunnelbench.model.result import Verdict as CheckVerdict
+from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.reference import read_reference
 
 TUNNELS = ("none", "vxlan", "wireguard-go", "tinc AES-128-CBC, SHA-1")
@@ -349,6 +351,21 @@ def test_what_a_published_table_does_not_state_is_said() -> None:
     plain, records = with_options("d", "x", "openvpn", cipher="none", auth="none", transport="udp")
     found = compare(side_of_run(plain, records), side_of_reference(read_reference("openvpn-2017")))
     assert found.rows == (), "a program whose cipher is not stated encrypts"
+
+
+def test_a_search_of_echoes_is_compared_with_echoes_that_were_published() -> None:
+    run, records = with_options("a", "none", "none")
+    udp = UdpMeasurement(None, searches=(make_search(60_000, 61_000),))
+    published = side_of_reference(read_reference("pentium3-it168"))
+    for test, expected in ((Test.ECHO_SEARCH, [(60_000, 47_000)]), (Test.SEARCH, [])):
+        own = [
+            replace(record, spec=replace(record.spec, payload_bytes=18, test=test), measurement=udp)
+            for record in records
+        ]
+        lines = compare(side_of_run(run, own), published).rows
+        assert [
+            (line.pair.a.figures[ComparedFigure.NDR][1], line.pair.b.figures[ComparedFigure.NDR][1]) for line in lines
+        ] == expected
 
 
 def test_figures_of_the_device_itself_are_compared_with_their_like_alone() -> None:
