@@ -142,6 +142,14 @@ def test_the_first_screen_has_at_most_40_lines(  # noqa: PLR0917 - fixtures and 
     file_regression.check(text, extension=".txt")
 
 
+def test_a_whole_run_beside_a_published_table_has_at_most_40_lines(type_in: CommandLine, home: Path) -> None:
+    sample = Path(__file__).resolve().parents[3] / "docs" / "sample-run.json"
+    assert type_in("import", sample).exit_code == 0
+    text = type_in("compare", "last", "wr841n-2014", columns=100).stdout
+    assert "The sides differ in date: " in text
+    assert len(text.splitlines()) <= 40
+
+
 def test_the_first_screen_explains_pairs_and_limited_rates(type_in: CommandLine, runs: Path) -> None:
     paired = " ".join(type_in("compare", f"{LATE}#wireguard-go", f"{LATE}#vxlan").stdout.split())
     assert "B against A: median of the quotients of all rounds." in paired
