@@ -175,6 +175,8 @@ pub struct PacingQuality {
     interval_ns: f64,
     pub gaps: u64,
     pub gaps_within: u64,
+    is_first: bool,
+    /// Time of the last call; `None` if it sent several packets, whose own times are unknown.
     last_ns: Option<u64>,
 }
 
@@ -186,6 +188,7 @@ impl PacingQuality {
             interval_ns: rate.interval_ns(),
             gaps: 0,
             gaps_within: 0,
+            is_first: true,
             last_ns: None,
         }
     }
@@ -197,8 +200,9 @@ impl PacingQuality {
         self.stall_counter.record(late_ns);
         let alike = |last_ns| ((time_ns - last_ns) as f64 / self.interval_ns - 1.0).abs() <= 0.1;
         self.gaps_within += u64::from(self.last_ns.is_some_and(alike));
-        self.gaps += u64::from(self.last_ns.is_some()) + packets - 1;
-        self.last_ns = Some(time_ns);
+        self.gaps += packets - u64::from(self.is_first);
+        self.is_first = false;
+        self.last_ns = (packets == 1).then_some(time_ns);
     }
 }
 
@@ -277,6 +281,15 @@ mod tests {
         // 1.06 ms were lost, and 0.5 % of the time after them is made up for.
         let missing_ns = (schedule.intended(100_000_000) - sent.len() as u64) * interval_ns;
         assert!((400_000..800_000).contains(&missing_ns), "{missing_ns} ns");
+    }
+
+    #[test]
+    fn gaps_next_to_packets_that_left_together_are_not_within() {
+        let mut quality = PacingQuality::new(rate(100_000.0));
+        for (time_ns, packets) in [(0, 1), (10_000, 1), (20_000, 2), (30_000, 1), (40_000, 1), (52_000, 1)] {
+            quality.record(time_ns, time_ns, packets);
+        }
+        assert_eq!((quality.gaps, quality.gaps_within), (6, 3));
     }
 
     #[test]
