@@ -15,7 +15,7 @@ from tests.watcher import Watcher
 from tunnelbench.analysis.soak import check_soak
 from tunnelbench.measure.live_tunnel import tunnel_ends
 from tunnelbench.measure.plan_runner import PlanRunner
-from tunnelbench.measure.request import ResultsInMemory, RunRequest, RunSink
+from tunnelbench.measure.request import ResultsInMemory, RunRequest, RunSink, SoakJournal
 from tunnelbench.model.plan import Direction, Plan, TcpTraffic, TunnelSpec
 from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.model.testbed import Link, TestbedSpec
@@ -66,10 +66,12 @@ def make_plan(*tunnels: TunnelSpec, **traffic: Any) -> Plan:
     return Plan("lab", "", tunnels, TcpTraffic(**{**usual, **traffic}), rounds=1)
 
 
-def measure(testbed: NetnsTestbed, plan: Plan, watcher: Watcher | None = None) -> list[TrialRecord]:
+def measure(
+    testbed: NetnsTestbed, plan: Plan, watcher: Watcher | None = None, soaks: SoakJournal | None = None
+) -> list[TrialRecord]:
     """Measure the trials of a plan with one tunnel on a testbed that is set up, without a calibration."""
     with on_cpus(testbed.local.cpus):
-        sink = RunSink(ResultsInMemory(), watcher or Watcher())
+        sink = RunSink(ResultsInMemory(soaks=soaks), watcher or Watcher())
         runner = PlanRunner(RunRequest(plan, testbed), sink, check_soak)
         return list(runner.measure_block(plan.trials()))
 

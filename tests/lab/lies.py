@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.lab.bench import make_plan, measure
 from tests.watcher import Watcher
@@ -12,6 +12,7 @@ from tests.watcher import Watcher
 from tunnelbench.host.host import Host
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord
+from tunnelbench.model.soak import Soak, SoakChunk, SoakPart
 from tunnelbench.testbed.netns import NetnsTestbed
 
 VXLAN = TunnelSpec("vxlan", "VXLAN")
@@ -41,6 +42,28 @@ def script(host: Host, plant: str, undo: str) -> Iterator[None]:
         yield
     finally:
         host.run(["sh", "-c", undo])
+
+
+@dataclass
+class OneSoak:
+    """Keeps the parts of one soak in memory, without their readings."""
+
+    kept: Soak | None = None
+
+    def soak(self, _: int) -> Soak | None:
+        return self.kept
+
+    def chunks(self, _: int) -> Iterator[tuple[int, SoakChunk]]:
+        return iter(())
+
+    def begin_part(self, soak: Soak, part: SoakPart) -> None:
+        self.kept = replace(soak, parts=(part,))
+
+    def add_chunk(self, sequence: int, part: int, number: int, chunk: SoakChunk) -> None:
+        """Forget the readings."""
+
+    def end_part(self, soak: Soak, part: SoakPart) -> None:
+        self.begin_part(soak, part)
 
 
 @dataclass

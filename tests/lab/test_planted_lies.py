@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import pytest
-from tests.lab.bench import NO_TUNNEL, check
-from tests.lab.lies import VXLAN, MidTrial, script, trial
+from tests.lab.bench import NO_TUNNEL, check, measure
+from tests.lab.lies import VXLAN, MidTrial, OneSoak, script, trial
 from tests.watcher import Watcher
 
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host
-from tunnelbench.model.plan import Direction, TunnelSpec
-from tunnelbench.model.result import Verdict
+from tunnelbench.model.plan import Direction, Plan, SoakTraffic, TunnelSpec
+from tunnelbench.model.result import Outcome, Verdict
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
 
 pytestmark = pytest.mark.lab
@@ -238,6 +238,24 @@ def test_what_is_changed_and_undone_during_a_trial_is_found(bed: NetnsTestbed) -
         f"changed on the router during the trial: the MTU of {router_wan}, a rule of routing, the packet filter",
         f"changed on the server during the trial: an offload of {wan}, a route",
     ]
+
+
+def test_what_is_changed_during_a_soak_is_found(bed: NetnsTestbed) -> None:
+    """A filter stays in the router, and a queue of the client is gone again at the end."""
+    lan = bed.lan_device
+
+    def change() -> None:
+        bed.client.run(["sh", "-c", f"tc qdisc add dev {lan} clsact; tc qdisc del dev {lan} clsact"])
+        bed.router.run(["nft", "add table ip lie"])
+
+    soak = SoakTraffic(payload_bytes=(500,), direction=(Direction.OUT,), duration_s=2, rate="200", with_baseline=True)
+    with script(bed.router, "true", "nft flush ruleset"):
+        (record,) = measure(
+            bed, Plan("lab", "", (NO_TUNNEL,), None, 1, soak=soak), MidTrial(actions=[change]), OneSoak()
+        )
+    assert record.outcome is Outcome.MEASURED, record.reason
+    assert check(record, "router-setup").verdict is Verdict.DOUBTFUL
+    assert f"changed on the client during the trial: a queue of {lan}" in check(record, "path-setup").reason
 
 
 def test_a_path_mtu_that_the_testers_learned_earlier_changes_no_trial(bed: NetnsTestbed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from tunnelbench.measure.cpu import BackgroundWatch
 from tunnelbench.measure.live_tunnel import LiveTunnel
 from tunnelbench.measure.meter import router_cpu_doubt
 from tunnelbench.measure.request import SoakJournal
+from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_setup
 from tunnelbench.measure.trial_monitor import OnSecond
 from tunnelbench.measure.udp_checks import check_offered, check_packet_state, check_receiver
 from tunnelbench.measure.udp_exchange import END_LIMIT_S, READY_LIMIT_S, Exchanger, does_not_listen, end_far_end
@@ -80,6 +82,8 @@ class SoakSegment:
         self._busy_share: float | None = None
         self._cpu = cpu.read_cpu(self.testbed.router, ())
         self._said = path.live.tunnel.log_sizes()
+        self._was_revived = False
+        """True if the tunnel had to come up again."""
 
     @property
     def load(self) -> SenderLoad:
@@ -101,6 +105,7 @@ class SoakSegment:
         """
         before, watch = read_path(self.testbed), BackgroundWatch(cpu.cpus_here(*self.testbed.hosts))
         with ExitStack() as stack:
+            changes = stack.enter_context(self.testbed.watched())
             far, sender = self._start(stack)
             try:
                 self._stay_with(sender, far)
@@ -113,11 +118,14 @@ class SoakSegment:
                 with undisturbed:
                     self._cut(sender, far, "interrupted")
                 raise
+            changed = () if self._was_revived else changes()  # a tunnel that comes up again changes the set-up
         self._store_rest()
         load = watch.load()
         after = read_path(self.testbed)
         foreign = foreign_load(load.cpu_s, load.bracket_s, load.by_name)
-        self._end("", counts, (*self._checks(counts, before, after), _at_most_doubtful(foreign)))
+        self._end(
+            "", counts, (*self._checks(counts, before, after), *self._setup_checks(changed), _at_most_doubtful(foreign))
+        )
 
     def _start(self, stack: ExitStack) -> tuple[ReadDaemon, ReadDaemon]:
         exchanger = self.path.exchanger
@@ -181,6 +189,7 @@ class SoakSegment:
         """Bring the tunnel up again after one of its programs has ended. Raises TrialFailed if it does not come up."""
         ended = ", ".join(self._ended_programs())
         self._look()
+        self._was_revived = True
         started_s = time.monotonic()
         for attempt in range(1, REVIVALS + 1):
             try:
@@ -287,6 +296,16 @@ class SoakSegment:
             check_packet_state(counts),
             router_cpu(router_cpu_doubt(self.testbed, tunnel)),
         )
+
+    def _setup_checks(self, changed: Sequence[str]) -> tuple[Check, ...]:
+        """Return the checks of the testbed's set-up after the part; `changed` names what was changed during it."""
+        testbed, programs = self.testbed, self.path.live.tunnel.daemons_under_test
+        found = (
+            offloads_off(testbed.late_offloads()),
+            router_setup(testbed.misplaced(programs), testbed.late_rules()),
+            path_setup((*changed, *testbed.altered())),
+        )
+        return tuple(_at_most_doubtful(each) for each in found)
 
 
 EVENT_LENGTH = 200
