@@ -60,12 +60,14 @@ NOTHING_HANDED_OVER = tuple(
         "RemoteCommand=none",
         "ControlPersist=no",
         "ForkAfterAuthentication=no",
+        "UpdateHostKeys=no",
         "SetEnv=TUNNELBENCH=1",  # ssh takes the first SetEnv alone, and it cannot be empty
     )
     for word in ("-o", setting)
 )
 """Options of every ssh: settings of the user that would give the router the user's agent or credentials, forward
-something, or start another command here or there, are off (ssh_config(5); options precede files).
+something, start another command here or there, or add keys that the router names to the known hosts, are off
+(ssh_config(5); options precede files).
 
 They stand at the shared connection and at each command in it: a command asks for its own agent forwarding.
 """

@@ -8,7 +8,7 @@ import os
 import pwd
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -151,16 +151,20 @@ def _fault_of(path: Path) -> str:
     """Return why a file is not trusted; empty if it is missing, or if only trusted users could change it."""
     trusted = _trusted()
     near = (path.absolute().parent, _resolved(path).parent)
-    for each in _places(path):
+    for each in _places(path, near):
         with suppress(FileNotFoundError, NotADirectoryError):
             if fault := _fault(each, trusted, is_near=each in near):
                 return fault
     return ""
 
 
-def _places(path: Path) -> Iterator[Path]:
-    """Yield a file, each folder above it, and the same of every link among them, but no folder of TunnelBench."""
-    waiting, seen = [path.absolute(), _resolved(path)], set(PACKAGE.parents)
+def _places(path: Path, near: Collection[Path]) -> Iterator[Path]:
+    """Yield a file, each folder above it, and the same of every link among them.
+
+    A folder above TunnelBench is left out, because who can change it can change TunnelBench. It may be one such as
+    /tmp, in which others can put files but replace none, and then counts among the folders in `near`.
+    """
+    waiting, seen = [path.absolute(), _resolved(path)], set(PACKAGE.parents) - set(near)
     while waiting:
         place = waiting.pop()
         for each in (place, *place.parents):

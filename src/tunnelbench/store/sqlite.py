@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from tunnelbench.host.trust import require_own_companion, require_own_links
+from tunnelbench.host.trust import require_own_companion, require_own_links, require_trusted_folder
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.store.schema import metadata
 
 WRITES = "store_writes"
 """Execution option of a connection that is going to write."""
+
+_COPY_IT = "copy the store into a folder that only root can write to, or name another one with --store"
+"""Hint for a store in a folder of another user."""
 
 FILE_HEADER_BYTES = 100
 """Length of the header of every SQLite file (sqlite.org/fileformat.html, section 1.3)."""
@@ -47,6 +50,7 @@ class SqliteDatabase:
         Raises WrongInput or CannotHere.
         """
         with self.explained():
+            self._require_trusted_folders()
             if create:
                 require_own_links(self.path)  # SQLite follows links by itself, without the kernel's protection
             if self.path.exists() and not self.path.is_file():  # reading a pipe, or a device, may never end
@@ -55,6 +59,7 @@ class SqliteDatabase:
                 _require_content(self.path)
             if create:
                 _make_parents(self.path.parent)
+                self._require_trusted_folders()  # again: another user may have made one of them
                 _make_file(self.path)
                 require_own_links(self.path)  # again: it is what was made, or was there before
             if self.path.is_file() and 0 < self.path.stat().st_size < FILE_HEADER_BYTES:
@@ -66,6 +71,15 @@ class SqliteDatabase:
         event.listen(engine, "connect", lambda connection, _record: _refuse_programs(connection, self.path))
         event.listen(engine, "begin", _begin)
         return engine
+
+    def _require_trusted_folders(self) -> None:
+        """Raise CannotHere if this is root and another user could put a file next to the store, at any moment.
+
+        SQLite looks for a rollback journal each time it opens a store, and deletes a file that the journal names. A
+        journal can appear after every check, so that a check of the files themselves is not enough for root.
+        """
+        for folder in dict.fromkeys((self.path.parent, Path(os.path.realpath(self.path)).parent)):
+            require_trusted_folder(folder, "a store in", _COPY_IT)
 
     @contextmanager
     def explained(self) -> Iterator[None]:

@@ -61,7 +61,7 @@ def test_the_users_ssh_settings_hand_nothing_to_the_router(tmp_path: Path, which
     shown = subprocess.run(["ssh", "-G", *words], capture_output=True, text=True, check=True).stdout
     found = dict(line.partition(" ")[::2] for line in shown.splitlines())
     off = ("forwardagent", "forwardx11", "gssapidelegatecredentials", "permitlocalcommand", "tunnel", "controlpersist",
-           "forkafterauthentication")  # fmt: skip
+           "forkafterauthentication", "updatehostkeys")  # fmt: skip
     assert {found[name] for name in off} <= {"no", "false"}
     assert found["clearallforwardings"] == "yes"
     assert "remotecommand" not in found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tunnelbench.host.trust import held_in_place, require_trusted, trusted_search_path
+from tunnelbench.host.trust import PACKAGE, held_in_place, require_trusted, trusted_search_path
 from tunnelbench.model.errors import CannotHere
 
 NOBODY = 65534
@@ -37,6 +37,20 @@ def test_a_program_of_root_alone_and_one_that_is_missing_are_no_error(program: P
     require_trusted(program, "the program")
     require_trusted("/bin/sh", "the program")
     require_trusted(program.parent / "missing", "the program")
+
+
+def test_a_folder_above_tunnelbench_in_which_others_can_put_files_is_refused(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = program.parent
+    monkeypatch.setattr("tunnelbench.host.trust.PACKAGE", shared / "clone" / "src" / PACKAGE.name)
+    shared.chmod(0o1777)
+    assert f"every user can write to {shared}" in refusal(program)
+    assert trusted_search_path(str(shared))[0] == ""
+    inside = shared / "clone" / "target" / "engine"
+    inside.parent.mkdir(parents=True)
+    inside.touch()
+    require_trusted(inside, "the engine")
 
 
 def group_can_write(path: Path) -> None:

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -404,6 +404,42 @@ def test_a_journal_next_to_a_store_makes_sqlite_delete_no_file(path: Path, is_li
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("SELECT * FROM run").fetchall()  # SQLite itself deletes it
     assert not victim.exists()
+
+
+def everybody_can_write(folder: Path) -> None:
+    folder.chmod(0o1777)
+
+
+def nobody_owns(folder: Path) -> None:
+    os.chown(folder, 65534, 65534)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the rule is for root")
+@pytest.mark.parametrize("spoil", [everybody_can_write, nobody_owns])
+@pytest.mark.parametrize("is_link", [False, True], ids=["by its name", "through a link"])
+def test_root_opens_no_store_next_to_which_another_user_could_put_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None], is_link: bool
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    folder, link = tmp_path / "shared", tmp_path / "link"
+    path = folder / "store.sqlite"
+    link.symlink_to(path)
+    folder.mkdir()
+    fill(path, trials=1)
+    spoil(folder)
+    place = link if is_link else path
+    for create in (False, True):
+        with pytest.raises(CannotHere, match="this is root and .*shared") as caught:
+            Store.open(place, create=create)
+        assert "copy the store into a folder that only root can write to" in sentence(caught)
+    path.unlink()
+    with pytest.raises(CannotHere, match="this is root and .*shared"):
+        Store.open(place)
+    assert not path.exists()
+    path = folder / "below" / "store.sqlite"
+    if spoil is everybody_can_write:  # a folder that the store makes is root's alone
+        fill(path, trials=1)
+        assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
