@@ -12,9 +12,10 @@ import os
 import signal
 import stat
 import sys
+import warnings
 from pathlib import Path
-from traceback import walk_tb
-from types import FrameType
+from traceback import format_exception, walk_tb
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 import click
@@ -144,7 +145,7 @@ def is_without_temporary_folder(error: OSError) -> bool:
 
 
 def report_warnings() -> None:
-    """Print warnings of the log through `say`; without a handler, Python would print them as they are."""
+    """Print warnings of the logs through `say`; otherwise, Python would print them as they are."""
     import logging  # noqa: PLC0415 # --help must not wait for it
 
     from tunnelbench.cli.command_log import StderrHandler  # noqa: PLC0415 # the same
@@ -154,6 +155,7 @@ def report_warnings() -> None:
         handler = StderrHandler(logging.WARNING)
         handler.setFormatter(logging.Formatter("tunnelbench: %(message)s"))
         logger.addHandler(handler)
+        logging.lastResort = handler  # for libraries, which may quote a file or a server
 
 
 def leave_untrusted_folders() -> None:
@@ -170,6 +172,8 @@ def listen_to_signals() -> None:
     """Let each signal that asks to end raise AskedToEnd from now on."""
     AskedToEnd.is_repeated = True
     sys.unraisablehook = silent_if_asked
+    sys.excepthook = print_traceback
+    warnings.showwarning = print_warning
     atexit.register(end_in_peace)
     for number in (*asking_to_end(), REPEAT):
         signal.signal(number, asked_to_end)
@@ -192,6 +196,16 @@ def asked_to_end(number: int, frame: FrameType | None) -> None:
 def already_ending(_number: int, _frame: FrameType | None) -> None:
     """Print that the program is already stopping, for a second signal."""
     shout("tunnelbench: the testbed is being removed, please wait")
+
+
+def print_traceback(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    """Print the traceback of a bug without control characters: the error may quote a file or a server."""
+    say("".join(format_exception(kind, error, traceback)).rstrip())
+
+
+def print_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning of a library, which may quote a file or a server, without control characters."""
+    say(f"tunnelbench: {message}")
 
 
 def silent_if_asked(lost: sys.UnraisableHookArgs) -> None:

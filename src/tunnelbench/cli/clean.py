@@ -13,8 +13,10 @@ import click
 
 from tunnelbench.cli.command_log import log_options
 from tunnelbench.cli.common_options import (
+    FORGED,
     emit,
     emit_json,
+    forged,
     is_server,
     is_store_missing,
     json_option,
@@ -214,9 +216,12 @@ def mark_as_killed(place: str, left: Sequence[str]) -> list[str]:
     """
     if is_store_missing(place):
         return []
-    with open_store(place, marks_killed=False) as store:
-        abandoned = store.mark_abandoned(now()) if is_server(place) else []
-        return abandoned + mark_left_runs(store, left)
+    try:
+        with open_store(place, marks_killed=False) as store:
+            abandoned = store.mark_abandoned(now()) if is_server(place) else []
+            return abandoned + mark_left_runs(store, left)
+    except FORGED as error:  # `clean` removes the rest whatever a store holds
+        raise forged("a store on a server" if is_server(place) else place, error) from error  # a URL has a password
 
 
 def mark_left_runs(store: Store, left: Sequence[str]) -> list[str]:

@@ -61,13 +61,18 @@ def read_store_option(verb: Callable[..., None]) -> Callable[..., None]:
         except FORGED as error:
             if store_location is None:
                 raise
-            why = printable(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
-            raise CannotHere(
-                f"the store that --store names holds values that no run has ({why})",
-                "ask its author for a file of tunnelbench export; if you measured the run yourself, report a bug",
-            ) from error
+            raise forged("the store that --store names", error) from error
 
     return store_option(guarded)
+
+
+def forged(store: str, error: Exception) -> CannotHere:
+    """Return the error for a store, named in words, whose values lead to an error in a calculation."""
+    why = printable(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
+    return CannotHere(
+        f"{store} holds values that no run has ({why})",
+        "ask its author for a file of tunnelbench export; if you measured the run yourself, report a bug",
+    )
 
 
 LONGEST_REASON = 300

@@ -72,6 +72,9 @@ something, start another command here or there, or add keys that the router name
 They stand at the shared connection and at each command in it: a command asks for its own agent forwarding.
 """
 
+SSH = ("ssh",)
+"""The program."""
+
 NO_SETTINGS = ("-F", "none")
 """Option of a command in the shared connection, which needs no settings: SendEnv would give the router variables of the
 environment, and no option turns it off."""
@@ -172,17 +175,22 @@ class SshHost(Host):
         prefix = f"{SOCKET_PREFIX}{self.log_folder.parent.name[-6:]}-"
         self._socket_folder = Path(tempfile.mkdtemp(prefix=prefix, dir=SOCKET_FOLDERS))
         argv = [*self._as_user(self._socket_folder), *self._ssh(), *self._login_options(), self.access.host]
+        try:
+            self._log_in(argv)
+        except BaseException:  # also an interrupt: nobody else would end ssh and remove its socket
+            self.close()
+            raise
+
+    def _log_in(self, argv: Sequence[str]) -> None:
+        """Start the connection's ssh, make the host's folder and count its CPUs. Raises as `connect`."""
         self._master = self.via.start(argv, name=f"ssh-{self.name}")
         deadline = time.monotonic() + LOGIN_LIMIT_S
         while not self._socket.exists():
             if not self._master.is_running or time.monotonic() > deadline:
-                output = self._master.output()
-                self.close()
-                raise self._fault(output)
+                raise self._fault(self._master.output())
             time.sleep(0.01)
         made = self.run(in_shell(MAKE_FOLDER, str(self.folder)), check=False)
         if made.returncode != 0:
-            self.close()
             raise CannotHere(
                 f"the folder {self.folder} cannot be made on the {self.name}: {last_lines(made.stderr, 1)}",
                 "look at it there, and remove it",
@@ -190,7 +198,6 @@ class SshHost(Host):
         try:
             self.cpus = tuple(sorted(parse_stat(self.read("/proc/stat"))))
         except UnexpectedOutput:
-            self.close()
             raise CannotHere(f"/proc/stat of the {self.name} has no CPU times", "look at it there") from None
 
     def reconnect(self, limit_s: float) -> None:
@@ -222,7 +229,7 @@ class SshHost(Host):
 
     def _ssh(self) -> list[str]:
         """Return the beginning of every command line of ssh for this host."""
-        return ["ssh", "-T", "-S", str(self._socket), *NOTHING_HANDED_OVER]
+        return [*SSH, "-T", "-S", str(self._socket), *NOTHING_HANDED_OVER]
 
     def _login_options(self) -> list[str]:
         access = self.access

@@ -13,6 +13,10 @@ CHECKSUM_COLUMN = "checksum"
 """Name of the column."""
 
 
+HELD = (str, int, float, type(None))
+"""Types of the values in a store."""
+
+
 def checksum(row: Mapping[Any, Any]) -> str:
     """Return the SHA-256, in hexadecimal, of the columns of a row that are not null, sorted by name.
 
@@ -24,8 +28,8 @@ def checksum(row: Mapping[Any, Any]) -> str:
 
 def is_intact(row: Mapping[Any, Any]) -> bool:
     """Return True if a row matches its checksum."""
-    if any(isinstance(value, bytes) for value in row.values()):
-        return False  # no column holds bytes: damage has changed the type of a text
+    if not all(isinstance(value, HELD) for value in row.values()):
+        return False  # damage has changed the type of a text, or a server has columns of other types
     return bool(row[CHECKSUM_COLUMN] == checksum(row))
 
 

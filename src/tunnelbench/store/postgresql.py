@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from threading import Timer
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
+from tunnelbench.model.text import printable
 
 CONNECT_TIMEOUT_S = 10
 """Longest time for a connection [s]; libpq waits without limit by default (PostgreSQL manual, connect_timeout)."""
@@ -27,6 +31,14 @@ NETWORK_LIMITS = {
 
 LOCK_WAIT_S = 10.0
 """Longest wait for a table or a row that another session has locked [s]; PostgreSQL waits without limit by default."""
+
+STATEMENT_LIMIT_S = 300.0
+"""Longest time of one statement with all of its rows [s]: longer than each wait for a lock."""
+
+LONGEST_REASON = 300
+"""Largest number of characters of a server's message that an error quotes."""
+
+_NO_STORE_THERE = "the tables are not those that TunnelBench made, or the server is no PostgreSQL: name another store"
 
 UPGRADE_WAIT_S = 120.0
 """Longest wait for another process that makes or changes tables [s]."""
@@ -92,7 +104,14 @@ class Server:
                 f"{self.name}: the Python package {error.name} is missing",
                 install_hint(POSTGRESQL) if error.name == "psycopg" else hint,
             ) from error
+        event.listen(engine, "do_connect", _connected)
         event.listen(engine, "connect", _limit_lock_waits)
+        try:
+            with self.explained(), engine.connect():
+                pass
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            why = printable(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
+            raise CannotHere(f"{self.name}: the server's answers make no sense ({why})", _NO_STORE_THERE) from error
         return engine
 
     @contextmanager
@@ -158,7 +177,7 @@ class Server:
         connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
 
     def _explanation(self, error: DBAPIError) -> UserError | None:
-        why = str(error.orig).strip().partition("\n")[0]
+        why = printable(str(error.orig).strip().partition("\n")[0])[:LONGEST_REASON]
         state = _state(error)
         for beginning, hint in _HINTS.items():
             if state.startswith(beginning):
@@ -168,7 +187,9 @@ class Server:
             return CannotHere(
                 f"{self.name}: {why}", hint="check that the server is up, and that user and password are right"
             )
-        return None
+        if isinstance(error, IntegrityError):
+            return None  # callers know what it means
+        return CannotHere(f"{self.name}: {why}", _NO_STORE_THERE)
 
 
 _HINTS = {
@@ -242,6 +263,35 @@ class RunLock:
         if self._connection is not None:
             _disconnect(self._connection)
             self._connection = None
+
+
+def _connected(dialect: Dialect, _record: object, words: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+    """Return a new connection that the server cannot hold up without end.
+
+    A server that hangs answers the keepalives of TCP all the same, and one of another person may answer without end.
+    """
+    connection = dialect.loaded_dbapi.connect(*words, **settings)
+    wait = connection.wait
+
+    def bounded(*arguments: Any, **options: Any) -> Any:
+        socket_copy = socket.socket(fileno=os.dup(connection.fileno()))
+        watchdog = Timer(STATEMENT_LIMIT_S, _shut_down, [socket_copy])
+        watchdog.daemon = True
+        with socket_copy:
+            watchdog.start()
+            try:
+                return wait(*arguments, **options)
+            finally:
+                watchdog.cancel()
+                watchdog.join()
+
+    connection.wait = bounded
+    return connection
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with suppress(OSError):  # it has ended
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _limit_lock_waits(connection: Any, _record: object) -> None:

@@ -15,6 +15,7 @@ from tests.unit.builders import make_run
 
 from tunnelbench import cli
 from tunnelbench.cli.clean import clean_run, mark_as_killed, remove_rest, store_of
+from tunnelbench.model.errors import CannotHere
 from tunnelbench.store import Store
 
 
@@ -51,6 +52,21 @@ def test_on_a_server_runs_that_other_machines_measure_stay_as_they_are() -> None
             listed = CliRunner().invoke(cli.main, ["list", "runs", "--store", url])
             assert "run b was killed; tunnelbench run --resume b on its machine measures the rest" in listed.stderr
             assert statuses(url)["b"] == "killed"
+
+
+def test_a_store_with_impossible_values_does_not_keep_clean_from_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(tmp_path / "results.sqlite")
+    begin(place, "a")
+
+    def with_no_number(_store: Store) -> None:
+        raise TypeError("a text is no number")
+
+    monkeypatch.setattr(Store, "runs", with_no_number)
+    with pytest.raises(CannotHere, match="holds values that no run has") as caught:
+        mark_as_killed(place, ["a"])
+    assert caught.value.message.startswith(place)
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:

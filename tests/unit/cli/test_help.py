@@ -116,6 +116,25 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(CliRunner().invoke(cli.main, ["run"]).exception, ZeroDivisionError)
 
 
+HOSTILE_TEXTS = """
+import logging, sys, warnings
+from tunnelbench import cli
+cli.listen_to_signals()
+cli.report_warnings()
+logging.getLogger("of.a.library").warning("\\x1b]0;owned\\x07")
+warnings.warn("\\x1b]0;owned\\x07")
+raise KeyError("k") from ValueError("\\x1b]0;owned\\x07")
+"""
+
+
+def test_no_traceback_and_no_warning_of_a_library_controls_the_terminal() -> None:
+    done = subprocess.run([sys.executable, "-c", HOSTILE_TEXTS], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count(r"\x1b]0;owned\x07") >= 3
+    assert "Traceback" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
 def test_sigterm_unwinds_and_exits_with_143() -> None:
     script = """
 import os, signal, sys, click

@@ -51,6 +51,7 @@ def command_lines(folder: Path) -> dict[str, list[str]]:
     )
     with pytest.raises(Started) as login:
         host.connect()
+    host._socket_folder = folder
     return {"login": list(login.value.args), "command": host.command(["true"])}
 
 
@@ -81,6 +82,21 @@ def test_files_of_a_testbed_are_named_from_root_because_ssh_starts_there(
     host.access = HostAccess("r", identity="~/.ssh/id", config="none")
     assert "-F none" in " ".join(host._login_options())
     assert "-i ~/.ssh/id" in " ".join(host._login_options())
+
+
+def test_a_login_that_fails_or_is_interrupted_leaves_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelbench.host.ssh.SOCKET_FOLDERS", tmp_path)
+    monkeypatch.setattr("tunnelbench.host.ssh.SSH", ["sh", "-c", 'touch "$3"; exec sleep 60', "ssh"])
+    host = SshHost("router", HostAccess("root@r"), Path("/tmp/there"), tmp_path / "log", LocalHost("l", tmp_path, ()))
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        host.connect()
+    assert not list(tmp_path.glob("tunnelbench-ssh-*"))
+    assert not host.is_connected
 
 
 def test_only_folders_count_as_sockets_that_a_run_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

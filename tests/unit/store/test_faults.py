@@ -429,11 +429,11 @@ def test_root_opens_no_store_next_to_which_another_user_could_put_a_journal(
     spoil(folder)
     place = link if is_link else path
     for create in (False, True):
-        with pytest.raises(CannotHere, match="this is root and .*shared") as caught:
+        with pytest.raises(CannotHere, match=r"this is root and .*shared") as caught:
             Store.open(place, create=create)
         assert "copy the store into a folder that only root can write to" in sentence(caught)
     path.unlink()
-    with pytest.raises(CannotHere, match="this is root and .*shared"):
+    with pytest.raises(CannotHere, match=r"this is root and .*shared"):
         Store.open(place)
     assert not path.exists()
     path = folder / "below" / "store.sqlite"

@@ -353,6 +353,62 @@ def test_a_server_that_hangs_is_reported_and_signals_are_handled(
 
 
 @pytest.mark.timeout(60)
+def test_a_server_that_hangs_while_it_is_read_is_reported(
+    server: Cluster, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(url) as store:
+        store.begin_run(make_run(run_id="a"))
+        monkeypatch.setattr("tunnelbench.store.postgresql.STATEMENT_LIMIT_S", 0.5)
+        with server.frozen(), pytest.raises(CannotHere) as caught:
+            store.runs()
+        assert caught.value.message.startswith(store.name)
+        monkeypatch.undo()
+        assert store.runs()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE run ALTER started_at TYPE timestamptz USING now()",
+        "ALTER TABLE run ALTER host_facts TYPE json USING '{}'",
+        "ALTER TABLE trial DROP CONSTRAINT trial_pkey CASCADE; ALTER TABLE trial ALTER sequence TYPE text",
+        "ALTER TABLE run ALTER trials_recorded TYPE numeric USING 'NaN'",
+        "ALTER TABLE run DROP CONSTRAINT run_pkey CASCADE; ALTER TABLE run ALTER run_id TYPE int[] USING '{1}'",
+    ],
+)
+def test_tables_of_other_types_are_no_store(url: str, statement: str) -> None:
+    with Store.open(url) as store:
+        store.begin_run(make_run(run_id="a"))
+        store.add_trial("a", make_trial(make_spec(1)))
+        with connected(url) as other:
+            other.execute(text(statement))
+
+        def use() -> None:
+            for run in store.runs():
+                store.trials(run.run_id)
+            store.add_trial("a", make_trial(make_spec(2)))
+
+        with pytest.raises(CannotHere) as caught:
+            use()
+        assert caught.value.message.startswith(store.name)
+
+
+def test_a_message_of_a_server_is_quoted_without_control_characters(url: str) -> None:
+    with Store.open(url) as store:
+        store.begin_run(make_run(run_id="a"))
+        function = (
+            "CREATE FUNCTION f() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE '%', E'\\x1b]0;owned\\x07'; END $$"
+        )
+        with connected(url) as other:
+            other.exec_driver_sql(function.replace("%", "%%"))
+            other.execute(text("ALTER TABLE run RENAME TO kept"))
+            other.execute(text("CREATE VIEW run AS SELECT *, f() FROM kept"))
+        with pytest.raises(CannotHere) as caught:
+            store.run("a")
+        assert "\x1b" not in caught.value.message
+
+
+@pytest.mark.timeout(60)
 def test_a_table_that_another_session_locks_is_reported_after_a_bounded_wait(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
