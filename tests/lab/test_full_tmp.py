@@ -126,7 +126,7 @@ def test_verbs_that_write_to_a_full_tmp_say_so_and_leave_nothing(
         ["report", "last", "-o", "/tmp/table.txt", "--store", path],
         ["report", "last", "--format", "svg", "-o", "/tmp/charts", "--store", path],
         ["export", "last", "-o", "/tmp/run.json", "--store", path],
-        ["import", files[0], "--store", "/tmp/results.sqlite"],
+        ["import", files[0], "--store", "/tmp/folder/results.sqlite"],
         ["site", "/tmp/site", *files],
         ["run", "quick", "--store", "/tmp/folder/results.sqlite"],
         ["doctor", "--log", "/tmp/commands.sh"],
