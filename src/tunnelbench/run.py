@@ -18,6 +18,8 @@ def run_plan(request: RunRequest, sink: RunSink) -> None:
     Raises CannotHere where the testbed cannot be set up, or the testers lack what the whole plan needs.
     """
     with on_cpus(request.testbed.local.cpus), request.testbed:
+        if found := request.testbed.try_out():
+            sink.observer.tried_out(found)
         runner = PlanRunner(request, sink, check_soak)
         runner.require_same_versions()
         for speed in runner.measure_ciphers():

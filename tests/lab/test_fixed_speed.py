@@ -13,6 +13,8 @@ from tunnelbench.qemu.boards import MALTA
 from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.image import find_image
 from tunnelbench.qemu.machine import ALIAS, VirtualMachine
+from tunnelbench.qemu.programs import INSTALL
+from tunnelbench.qemu.speed_trial import judge_speed
 from tunnelbench.tunnel import virtual_router_packages
 
 pytestmark = pytest.mark.lab
@@ -55,11 +57,14 @@ def program(turns: int) -> bytes:
 @pytest.mark.timeout(600)
 def test_the_instructions_of_a_known_program_are_counted_within_half_a_per_cent(tmp_path: Path) -> None:
     image = find_image(MALTA, virtual_router_packages(), print)
-    machine = VirtualMachine(MALTA, image, "test00", tmp_path / "machine", speed_mips=SPEED_MIPS)
+    programs = {f"turns-{turns}": program(turns) for turns in (FEW, MANY)}
+    machine = VirtualMachine(
+        MALTA, image, "test00", tmp_path / "machine", speed_mips=SPEED_MIPS, programs=programs, is_first=True
+    )
 
-    def run(command: str, stdin: bytes = b"") -> None:
+    def run(command: str) -> None:
         ssh = ["ssh", "-F", str(tmp_path / "machine" / "ssh_config"), ALIAS, command]
-        subprocess.run(ssh, input=stdin, check=True, timeout=COMMAND_LIMIT_S)
+        subprocess.run(ssh, check=True, timeout=COMMAND_LIMIT_S)
 
     def counted(before: MachineWork) -> tuple[int, float]:
         """Return the instructions of the machine since an earlier reading, and the time since then on its own clock."""
@@ -73,18 +78,20 @@ def test_the_instructions_of_a_known_program_are_counted_within_half_a_per_cent(
 
     try:
         machine.wait_until_up(BOOT_LIMIT_S)
-        for turns in (FEW, MANY):
-            run(f"cat >/tmp/{turns} && chmod +x /tmp/{turns}", stdin=program(turns))
+        run(INSTALL)
         before = machine.work()
         time.sleep(IDLE_S)
         idle, idle_s = counted(before)
         found = []
         for turns in (FEW, MANY):
             before = machine.work()
-            run(f"/tmp/{turns}")
+            run(f"/usr/sbin/turns-{turns}")
             found.append(counted(before))
+        trial = judge_speed(before, machine.work(), SPEED_MIPS)
     finally:
         machine.stop()
+    assert not trial.is_held
+    assert 0 < trial.executed_mips < SPEED_MIPS
     (few, few_s), (many, many_s) = found
     of_kernel = idle / idle_s * (many_s - few_s)  # its clock ticks
     known = (MANY - FEW) * INSTRUCTIONS_PER_TURN

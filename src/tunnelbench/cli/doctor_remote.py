@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tunnelbench.cli.availability import needs
@@ -18,10 +21,16 @@ from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.measure.engine_setup import find_engine
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.qemu.boards import BOARDS
+from tunnelbench.qemu.image import Image, current_image
+from tunnelbench.qemu.machine import VirtualMachine
+from tunnelbench.qemu.speed_trial import try_speed
 from tunnelbench.testbed import firewall, open_testbed
 from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.testbed.ssh import NO_IW_NOTE
 from tunnelbench.traffic import engine
+from tunnelbench.tunnel import virtual_router_packages
 
 INSTALLERS = {
     "opkg": "opkg update && opkg install",
@@ -29,6 +38,9 @@ INSTALLERS = {
     "apt-get": "apt-get install",
 }
 """Commands that install a package, by package manager; the first manager that a host has is used."""
+
+BOOT_LEAD_S = 0.5
+"""Time from the start of QEMU to the trial of its speed [s]: the kernel then boots, which keeps the CPU busy."""
 
 FACT_NAMES = {
     "board": "board",
@@ -60,6 +72,8 @@ def examine(spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
     testbed = open_testbed(spec, name, folder)
     sections: dict[str, list[PreflightResult]] = {}
     try:
+        if spec.speed_mips is not None and (image := current_image(BOARDS[spec.board], virtual_router_packages())):
+            sections["virtual router"] = [speed(spec, image, folder)]
         for host in testbed.permanent_hosts:
             visit = host.visit(f"{name}-{host.name}", testbed.local)
             sections[f"{host.name}, {host.access.host}"] = list(of_host(visit))
@@ -93,6 +107,34 @@ def of_host(host: LeasedHost) -> Iterator[PreflightResult]:
             yield from programs(host, manager)
         if host.name != "client":  # it has no end of a tunnel
             yield from tunnels(host, manager)
+
+
+def speed(spec: TestbedSpec, image: Image, folder: Path) -> PreflightResult:
+    """Boot the virtual router for some seconds, and look whether this machine holds its speed meanwhile."""
+    mips = spec.speed_mips or 0.0
+    purpose = "a router of fixed speed needs a machine that emulates so many instructions"
+    try:
+        router_cpu, _, _ = share_cpus(sorted(os.sched_getaffinity(0)), spec.router_cpu)
+        machine = VirtualMachine(
+            BOARDS[spec.board],
+            image,
+            folder.name,
+            folder / "machine",
+            cpus=(router_cpu,),
+            speed_mips=mips,
+            is_first=len(os.sched_getaffinity(0)) > 1,
+        )
+        try:
+            machine.connect_monitor()
+            time.sleep(BOOT_LEAD_S)
+            found = try_speed(machine.work, mips)
+        finally:
+            machine.stop()
+    except (CannotHere, OSError) as error:
+        return PreflightResult("speed_mips", Status.UNKNOWN, str(error), purpose)
+    status = Status.OK if found.is_held else Status.WARNING
+    advice = found.advice(f"tunnelbench run PLAN --on {spec.name}")
+    return PreflightResult("speed_mips", status, found.result(), purpose, advice)
 
 
 def processor(facts: Mapping[str, Any]) -> PreflightResult:

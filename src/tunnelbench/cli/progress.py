@@ -136,6 +136,9 @@ class PlainProgress(Progress):
         super().__init__(plan)
         self.to_stderr = to_stderr
 
+    def tried_out(self, found: str) -> None:
+        say(found, err=self.to_stderr)
+
     def cipher_starts(self, what: str) -> None:
         say(what, err=self.to_stderr)
 
@@ -205,6 +208,9 @@ class LiveView(Progress):
         self.rates_bps: deque[float] = deque(maxlen=40)
         self.classes: Counter[str] = Counter()
         self.recent: deque[str] = deque(maxlen=RECENT_LINES)
+
+    def tried_out(self, found: str) -> None:
+        self.recent.append(found)
 
     def cipher_starts(self, what: str) -> None:
         self.current = what

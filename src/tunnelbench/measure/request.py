@@ -88,6 +88,9 @@ class ResultsInMemory:
 class Observer:
     """An observer of a run's progress. It changes nothing; each method may be overridden."""
 
+    def tried_out(self, found: str) -> None:
+        """Called with what a short trial of the testbed found, before anything is measured."""
+
     def cipher_starts(self, what: str) -> None:
         """Called when the measurement of a cipher begins."""
 

@@ -201,6 +201,10 @@ class Testbed(ABC):
         """Examine the testbed's hosts without a change; returns the facts of them that are stored with the run."""
         return {}
 
+    def try_out(self) -> str:
+        """Return what a short trial of the testbed, which is up, found out for the user; empty: there is none."""
+        return ""
+
     def hold(self, seconds: float) -> None:  # noqa: B027 # most testbeds have no lease
         """Extend the lease of each leased host, so that it lasts for at least `seconds`."""
 

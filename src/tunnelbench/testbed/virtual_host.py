@@ -5,6 +5,7 @@ It comes from the number of instructions if the CPU has a fixed speed, otherwise
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -22,6 +23,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
 from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.machine import VirtualMachine
+from tunnelbench.qemu.speed_trial import SPEED_TRIAL_S, SpeedTrial, try_speed
 
 WORK_INTERVAL_S = 1.0
 """Interval between two readings of QEMU during a trial [s]. A reading of the lag stops the devices for some 10 ms."""
@@ -36,6 +38,9 @@ CATCH_UP_LIMIT_S = 30.0
 """Time limit for a virtual machine's clock to catch up before a trial [s]."""
 
 BUSY_FOR_A_SECOND = ("timeout", "1", "sh", "-c", "while :; do :; done")
+
+BUSY_IN_BACKGROUND = "timeout \"$1\" sh -c 'while :; do :; done' >/dev/null 2>&1 </dev/null &"
+"""Shell script that returns at once and keeps the CPU busy for $1 seconds."""
 
 GUEST_METHOD = "ticks"
 """Method by which the guest counts the CPU time of its programs."""
@@ -76,6 +81,13 @@ class VirtualHost(LeasedHost):
                 earlier_s, lag_s = lag_s, emulator.work().lag_s or 0.0
                 if lag_s > earlier_s - LEAST_GAIN_S:
                     break
+
+    def try_speed(self) -> SpeedTrial | None:
+        """Return what this machine executes of a busy CPU of fixed speed; None: the CPU has no fixed speed."""
+        if self.emulator is None or self.emulator.speed_mips is None:
+            return None
+        self.shell(BUSY_IN_BACKGROUND, str(math.ceil(SPEED_TRIAL_S) + 1))
+        return try_speed(self.emulator.work, self.emulator.speed_mips)
 
     def account(self, daemons: Sequence[Daemon]) -> Account:
         """Return the CPU times that the guest's kernel counts, in total and for some programs."""

@@ -22,6 +22,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.plan import read_testbed
 from tunnelbench.qemu import image as images
+from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.image import Image
 from tunnelbench.testbed import KINDS
 from tunnelbench.traffic import engine
@@ -289,3 +290,47 @@ def test_a_host_without_a_requirement_is_given_the_command_of_its_system(
     found = {each.name: each for each in doctor_remote.tunnels(cast("LeasedHost", bare), manager)}
     assert found[requirement].remedy == remedy
     assert "the program openssl" not in found, "it only makes keys"
+
+
+class BootingMachine:
+    """A virtual router whose CPU is busy, on a machine that emulates so many instructions per second."""
+
+    executed_mips = 125.0
+
+    def __init__(self, *_: object, speed_mips: float, **__: object) -> None:
+        self.speed_mips = speed_mips
+        self.readings = 0
+
+    def connect_monitor(self) -> None:
+        if not self.executed_mips:
+            raise CannotHere("QEMU's monitor does not answer")
+
+    def work(self) -> MachineWork:
+        clock_s = 2.0 * self.readings
+        self.readings += 1
+        done = min(self.executed_mips, self.speed_mips)
+        return MachineWork(clock_s, 0.0, round(clock_s * done * 1e6), clock_s * (1 - done / self.speed_mips))
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.mark.parametrize(
+    ("executed_mips", "status", "found", "remedy"),
+    [
+        (400.0, Status.OK, "this machine holds 125 MIPS", ""),
+        (100.0, Status.WARNING, "it holds 62.5 MIPS", "tunnelbench run PLAN --on malta --set speed_mips=62.5"),
+        (0.0, Status.UNKNOWN, "QEMU's monitor does not answer", ""),
+    ],
+)
+def test_the_speed_of_a_virtual_router_is_tried(  # noqa: PLR0917 - fixtures and parameters
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, executed_mips: float, status: Status, found: str, remedy: str
+) -> None:
+    monkeypatch.setattr(doctor_remote, "VirtualMachine", BootingMachine)
+    monkeypatch.setattr(BootingMachine, "executed_mips", executed_mips)
+    monkeypatch.setattr("tunnelbench.qemu.speed_trial.time.sleep", lambda _: None)
+    image = Image(tmp_path, "6.1.0", ("linux-image 6.1.0",))
+    result = doctor_remote.speed(read_testbed("malta", KINDS).testbed, image, tmp_path)
+    assert result.status is status
+    assert found in result.found
+    assert remedy in result.remedy

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tunnelbench.qemu.boards import MALTA, X86_64_PC
 from tunnelbench.qemu.image import Image
-from tunnelbench.qemu.machine import Boot, Nic, cable, left_machines, read_threads
+from tunnelbench.qemu.machine import HIGHEST_NICE, Boot, Nic, cable, left_machines, read_threads, run_first
 
 IMAGE = Image(Path("/cache/malta"), "6.1.0-1", ("linux-image-6.1.0-1 6.1",))
 NICS = (Nic("lan", "198.18.1.1/24", 7, 1), Nic("wan", "198.18.2.1/24", 8, 2, is_tap=False))
@@ -91,3 +91,18 @@ def test_a_machine_is_known_by_the_mark_of_its_run() -> None:
         assert found == [process.pid]
         assert left_machines("f0f0f0") == []
         process.kill()
+
+
+def test_a_machine_that_goes_first_has_the_highest_nice_value_for_its_session_too() -> None:
+    with subprocess.Popen(["sleep", "30"], start_new_session=True) as process:
+        try:
+            run_first(process.pid)
+            nice = os.getpriority(os.PRIO_PROCESS, process.pid)
+            group = Path(f"/proc/{process.pid}/autogroup")
+            session = group.read_text().split()[-1] if group.exists() else None
+        finally:
+            process.kill()
+    if os.geteuid() == 0:
+        assert nice == HIGHEST_NICE
+        assert session in {None, str(HIGHEST_NICE)}
+    run_first(process.pid)  # it has ended, which is no error

@@ -15,6 +15,7 @@ from tunnelbench.measure.cpu import usage
 from tunnelbench.model.testbed import HostAccess
 from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.machine import VirtualMachine
+from tunnelbench.qemu.speed_trial import SPEED_TRIAL_S
 from tunnelbench.testbed.virtual_host import Account, VirtualHost, cpu_readings, parse_account
 
 STAT = """\
@@ -91,3 +92,25 @@ def test_a_router_works_until_its_clock_is_right_or_gains_nothing(
     assert host.emulator is not None
     host.catch_up(host.emulator)
     assert host.seconds == seconds
+
+
+class BusyHost(SlowHost):
+    """A virtual machine of fixed speed whose readings are given."""
+
+    def shell(self, script: str, *arguments: str, **_: Any) -> str:
+        assert script.endswith("&")
+        self.seconds = int(arguments[0])
+        return ""
+
+
+def test_a_speed_is_tried_with_a_busy_router(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelbench.qemu.speed_trial.time.sleep", lambda _: None)
+    host = BusyHost(tmp_path, 0.0, 0.0)
+    works = iter([MachineWork(1.0, 0.0, 0, 0.0), MachineWork(3.0, 1.6, 200_000_000, 0.4)])
+    host.emulator = cast("VirtualMachine", SimpleNamespace(speed_mips=125.0, work=lambda: next(works)))
+    found = host.try_speed()
+    assert found is not None
+    assert (found.executed_mips, found.held_mips) == (100.0, 62.5)
+    assert host.seconds > SPEED_TRIAL_S  # the router is busy for the whole trial
+    host.emulator = cast("VirtualMachine", SimpleNamespace(speed_mips=None))
+    assert host.try_speed() is None

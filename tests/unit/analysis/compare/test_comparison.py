@@ -260,7 +260,7 @@ def of_fixed_speed(name: str, *, bench: float = 1.0, work: float = 1.0, is_limit
     return side_of_run(make_run(run_id=name, trials_planned=6), records)
 
 
-def test_a_regression_on_a_router_of_fixed_speed_is_found_even_if_the_bench_moved() -> None:
+def test_a_regression_at_fixed_speed_is_found_even_if_the_bench_moved() -> None:
     before, after = of_fixed_speed("a"), of_fixed_speed("b", bench=0.7, work=1.05)
     found = {line.figure: line.verdict for line in compare(before, after).regressions(0.03)}
     assert found[ComparedFigure.INSTRUCTIONS] is ComparisonVerdict.DEARER
@@ -269,7 +269,7 @@ def test_a_regression_on_a_router_of_fixed_speed_is_found_even_if_the_bench_move
     assert compare(before, of_fixed_speed("c", bench=0.7)).regressions(0.0) == ()
 
 
-def test_a_rate_that_the_testers_limited_is_judged_by_the_bench_at_fixed_speed_too() -> None:
+def test_a_tester_limited_rate_is_judged_by_the_bench_at_fixed_speed_too() -> None:
     before, after = of_fixed_speed("a", is_limited=True), of_fixed_speed("b", bench=0.7, work=1.05, is_limited=True)
     verdicts = {line.figure: line.verdict for line in compare(before, after).rows}
     assert verdicts[ComparedFigure.THROUGHPUT] is ComparisonVerdict.TIE

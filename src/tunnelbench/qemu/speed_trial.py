@@ -1,0 +1,80 @@
+"""A short trial that shows if this machine holds the fixed speed of a virtual router, and which speed it holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tunnelbench.qemu.fixed_speed import SPEEDS_MIPS, MachineWork
+
+SPEED_TRIAL_S = 2.5
+"""Length of the trial on this machine's clock [s]."""
+
+LOST_LIMIT_SHARE = 0.01
+"""Share of the trial that the clock of a busy router may lose: that of rule 14."""
+
+HEADROOM = 1.25
+"""Quotient of the instructions that this machine emulates in the trial and a speed that it holds for a whole run.
+
+Packets cost this machine more than a program that only computes, because QEMU emulates network devices for them.
+"""
+
+
+@dataclass(frozen=True)
+class SpeedTrial:
+    """Instructions that a busy virtual CPU of fixed speed executed in a short time."""
+
+    speed_mips: float
+    executed_mips: float
+    """Instructions per second of this machine's time [10^6]."""
+    lost_share: float
+    """Share of the time that its clock lost."""
+
+    @property
+    def is_held(self) -> bool:
+        return self.lost_share <= LOST_LIMIT_SHARE
+
+    @property
+    def held_mips(self) -> float | None:
+        """The highest of SPEEDS_MIPS that this machine can hold, at most the speed of the trial; None: none of them."""
+        if self.is_held:
+            return self.speed_mips
+        return next((mips for mips in SPEEDS_MIPS if mips * HEADROOM <= self.executed_mips), None)
+
+    def result(self) -> str:
+        """Return the result in one clause."""
+        if self.is_held:
+            return f"this machine holds {self.speed_mips:g} MIPS"
+        found = f"this machine emulated {self.executed_mips:.3g} million instructions per second"
+        held = "no speed that QEMU offers" if self.held_mips is None else f"{self.held_mips:g} MIPS"
+        return f"{found}, not {self.speed_mips:g}: it holds {held}"
+
+    def advice(self, command: str) -> str:
+        """Return what to do if the speed is not held, else nothing; `command` takes the option --set."""
+        if self.is_held:
+            return ""
+        end_others = "end other programs on this machine"
+        if self.held_mips is None:
+            return end_others
+        setting = f"speed_mips = {self.held_mips:g} in a testbed file"
+        return f"{end_others}, or set {setting}, or for one run: {command} --set speed_mips={self.held_mips:g}"
+
+    def text(self, command: str) -> str:
+        """Return result and advice in one line."""
+        return self.result() if self.is_held else f"warning: {self.result()}; {self.advice(command)}"
+
+
+def try_speed(work: Callable[[], MachineWork], speed_mips: float, duration_s: float = SPEED_TRIAL_S) -> SpeedTrial:
+    """Return what a machine executes in this time; its CPU must be busy meanwhile. Raises OSError if QEMU has ended."""
+    before = work()
+    time.sleep(duration_s)
+    return judge_speed(before, work(), speed_mips)
+
+
+def judge_speed(before: MachineWork, after: MachineWork, speed_mips: float) -> SpeedTrial:
+    """Return the result from two readings of a machine whose CPU was busy between them."""
+    passed_s = after.clock_s - before.clock_s
+    executed = (after.instructions or 0) - (before.instructions or 0)
+    lost_s = (after.lag_s or 0.0) - (before.lag_s or 0.0)
+    return SpeedTrial(speed_mips, executed / passed_s / 1e6, lost_s / passed_s)
