@@ -11,6 +11,7 @@ from tunnelbench.analysis.background_load import background_load_effect
 from tunnelbench.analysis.cost_components import MeasuredComponents, UnknownComponents, measured_components
 from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
 from tunnelbench.analysis.limits import LimitFinding, find_limits
+from tunnelbench.analysis.packet_instructions import PacketInstructions, packet_instructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.soak_columns import SoakColumn, soak_columns
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise, trials_by_row
@@ -23,6 +24,7 @@ from tunnelbench.model.soak import Soak, SoakChunk
 from tunnelbench.model.text import counted
 from tunnelbench.report.cost_components_section import parts_sections
 from tunnelbench.report.facts import is_shared, measured_on, run_facts
+from tunnelbench.report.instructions_section import instructions_section
 from tunnelbench.report.sections import Section, advice_section, cipher_section, cost_section, limits_section
 from tunnelbench.report.soak_section import soak_section
 from tunnelbench.report.table import ResultTable, legend, result_table
@@ -87,6 +89,8 @@ class Document:
     """Cost of a packet in each tunnel."""
     parts: tuple[MeasuredComponents | UnknownComponents, ...]
     """Costs of forwarding, tunnel, cipher and digest, where variants of a tunnel show them."""
+    instructions: tuple[PacketInstructions, ...]
+    """Instructions of a router of fixed speed for one packet in each tunnel, if the plan has two low rates of UDP."""
     advice: tuple[Advice, ...]
     soaks: tuple[SoakReport, ...]
     """All soaks; one that is not finished has no record."""
@@ -144,6 +148,7 @@ def compose(
     unpaced = [record for record in ordered if not (record.spec.test is Test.TCP and record.spec.load)]
     models = cost_models(unpaced)
     parts = measured_components(unpaced, speeds)
+    instructions = packet_instructions(ordered)
     shared = is_shared(run)
     at_full_speed = [place for place, row in enumerate(rows) if not row.load]
     advice = advise(
@@ -164,6 +169,7 @@ def compose(
         limits=limits,
         models=models,
         parts=parts,
+        instructions=instructions,
         advice=advice,
         doubts=found,
         answer=answer(results, is_shared=shared, allow_plaintext=allow_plaintext),
@@ -176,6 +182,7 @@ def compose(
             *limits_section(rows, limits),
             *cost_section(models),
             *parts_sections(parts),
+            *instructions_section(instructions),
             *cipher_section(speeds, rows),
             *soak_section([soak.summary for soak in soaks]),
         ),

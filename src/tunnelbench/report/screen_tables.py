@@ -12,9 +12,11 @@ from tunnelbench.analysis.answer.udp import UdpAnswer, UdpDirectionAnswer
 from tunnelbench.analysis.answer.words import cpu_percent, large_packets, mbps, thousands
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel
 from tunnelbench.analysis.number_format import percent, significant
+from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
 from tunnelbench.model.plan import Direction
+from tunnelbench.model.text import counted
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import length, one_line
 
@@ -161,6 +163,7 @@ def screen_tables(document: Document) -> list[ScreenTable]:
     found = [
         tunnel_table(answer.tunnels, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
         udp_table(answer.udp, answer.recommended),
+        instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),
         cost_table(
             [model for model in document.models if isinstance(model, CostModel)] if is_cost_run else [],
@@ -291,6 +294,39 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
         "!: a longer trial at this rate lost packets." * any(way.is_refuted for way in every),
     ]
     return _table("", cells, rows, " ".join(filter(None, parts)))
+
+
+def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | None:
+    """Return the table of the instructions for one packet, by tunnel and direction."""
+    payloads = sorted({payload for each in every for payload in each.by_payload})
+    has_ways = len({each.direction for each in every}) > 1
+
+    def packet(payload: int) -> Callable[[PacketInstructions], str]:
+        return lambda each: (
+            significant(each.by_payload[payload].median, 4, thousands=True) if payload in each.by_payload else ""
+        )
+
+    def quotient(payload: int) -> Callable[[PacketInstructions], str]:
+        return lambda each: significant(each.over_baseline[payload].median, 3) if payload in each.over_baseline else ""
+
+    cells: list[_Cell[PacketInstructions]] = [
+        *(_Cell(("instructions", f"at {payload} bytes"), "", packet(payload)) for payload in payloads),
+        _Cell(("each", "byte"), "", lambda each: significant(each.per_byte.median, 3) if each.per_byte else ""),
+        *(
+            _Cell(("times no tunnel,", f"{payload} bytes"), "", quotient(payload))
+            for payload in dict.fromkeys((*payloads[:1], *payloads[-1:]))
+        ),
+    ]
+
+    def name(each: PacketInstructions) -> str:
+        return f"{each.tunnel.name}, {each.direction.label}" if has_ways else each.tunnel.name
+
+    def note(each: PacketInstructions) -> str:
+        return "" if each.by_payload else f"no figure: packets were lost in {counted(each.lossy_trials, 'trial')}"
+
+    rows = [(ScreenRow(name(each), (), note=note(each)), each) for each in every]
+    legend = "Instructions of the router for one UDP packet, at a low rate, without the router's idle work. Medians."
+    return _table("INSTRUCTIONS FOR ONE PACKET", cells, rows, legend)
 
 
 def soak_table(soaks: Sequence[SoakSummary]) -> ScreenTable | None:

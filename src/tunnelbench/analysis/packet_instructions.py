@@ -1,0 +1,142 @@
+"""Instructions of a router of fixed speed for one packet, without its idle work.
+
+A plan offers each packet size at two low rates. The lower one shows the idle work: the kernel's clock ticks, the
+keep-alives of the tunnel, the pings of the trial. The difference between both rates is the packets' own work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tunnelbench.analysis.statistics import Estimate, estimate, estimate_known
+from tunnelbench.model.plan import FLAT_OUT, IMIX_PAYLOAD_BYTES, Direction, Test, TunnelSpec
+from tunnelbench.model.result import TrialRecord
+from tunnelbench.model.udp import UdpMeasurement
+
+LEAST_QUOTIENT = 5.0
+"""Smallest quotient of the two rates: closer rates do not separate idle work from the packets' work."""
+
+Rates = Mapping[float, UdpMeasurement]
+"""Trials of one tunnel, payload, direction and round, by the offered rate [packets/s]."""
+
+
+@dataclass(frozen=True)
+class PacketInstructions:
+    """The work of a router of fixed speed for the packets of one tunnel in one direction."""
+
+    tunnel: TunnelSpec
+    direction: Direction
+    by_payload: Mapping[int, Estimate]
+    """Instructions for one packet, over the rounds, by UDP payload [bytes]; sizes without a figure are left out."""
+    per_byte: Estimate | None
+    """Instructions for each byte more, between the smallest and the largest payload; None: only one size is known."""
+    over_baseline: Mapping[int, Estimate]
+    """Instructions for one packet over those without a tunnel in the same round, by payload [bytes]."""
+    idle_mips: Estimate | None
+    """Idle work [million instructions per second]."""
+    lossy_trials: int
+    """Trials that do not count here because packets were lost: their work is unknown."""
+
+
+def packet_instructions(records: Sequence[TrialRecord]) -> tuple[PacketInstructions, ...]:
+    """Return the instructions of each tunnel and direction, in the order of the plan.
+
+    The result is empty if the router had no fixed speed, or the plan has no two rates.
+    """
+    trials: dict[tuple[str, Direction], dict[tuple[int, int], dict[float, UdpMeasurement]]] = {}
+    tunnels: dict[str, TunnelSpec] = {}
+    lossy: dict[tuple[str, Direction], int] = {}
+    for record in sorted(records, key=lambda each: each.spec.sequence):
+        spec, udp = record.spec, record.udp
+        if spec.test is not Test.RATE or spec.load == FLAT_OUT or spec.payload_bytes == IMIX_PAYLOAD_BYTES:
+            continue
+        if not record.counts or udp is None or udp.counts is None or not _is_counted(udp):
+            continue
+        key = spec.tunnel.name, spec.direction
+        tunnels.setdefault(spec.tunnel.name, spec.tunnel)
+        lossy.setdefault(key, 0)
+        if udp.counts.path_lost_packets:
+            lossy[key] += 1
+            continue
+        place = spec.payload_bytes, spec.round
+        trials.setdefault(key, {}).setdefault(place, {})[float(spec.load)] = udp
+    work = {
+        key: {place: found for place, rates in of.items() if (found := _slope(rates))} for key, of in trials.items()
+    }
+    if not any(work.values()):
+        return ()
+    baselines = {direction: of for (name, direction), of in work.items() if tunnels[name].is_baseline}
+    return tuple(
+        _summary(tunnels[name], direction, work.get((name, direction), {}), baselines.get(direction, {}), count)
+        for (name, direction), count in lossy.items()
+    )
+
+
+@dataclass(frozen=True)
+class _Slope:
+    """The work of one tunnel, payload, direction and round."""
+
+    per_packet: float
+    idle_mips: float
+
+
+def _slope(rates: Rates) -> _Slope | None:
+    """Return the work from the lowest and the highest rate; None if they are one, or too close."""
+    low, high = min(rates), max(rates)
+    if high < low * LEAST_QUOTIENT:
+        return None
+    instructions_low, packets_low = _per_second(rates[low])
+    instructions_high, packets_high = _per_second(rates[high])
+    if packets_high <= packets_low:
+        return None
+    per_packet = (instructions_high - instructions_low) / (packets_high - packets_low)
+    return _Slope(per_packet, (instructions_low - per_packet * packets_low) / 1e6)
+
+
+def _is_counted(udp: UdpMeasurement) -> bool:
+    return udp.window is not None and udp.window.router_instructions is not None
+
+
+def _per_second(udp: UdpMeasurement) -> tuple[float, float]:
+    """Return instructions and packets per second of the window, which the caller knows to have both."""
+    window = udp.window
+    if window is None or window.router_instructions is None:
+        raise ValueError("the trial has no instruction count")
+    packets = window.data_packets + window.ack_packets
+    return window.router_instructions / window.duration_s, packets / window.duration_s
+
+
+Work = Mapping[tuple[int, int], _Slope]
+"""Work by payload and round."""
+
+
+def _summary(tunnel: TunnelSpec, direction: Direction, work: Work, baseline: Work, lossy: int) -> PacketInstructions:
+    payloads = sorted({payload for payload, _ in work})
+    smallest, largest = (payloads[0], payloads[-1]) if payloads else (0, 0)
+
+    def per_byte(number: int) -> float | None:
+        small, large = work.get((smallest, number)), work.get((largest, number))
+        if small is None or large is None or smallest == largest:
+            return None
+        return (large.per_packet - small.per_packet) / (largest - smallest)
+
+    def over_baseline(payload: int) -> Iterable[float]:
+        for (size, number), slope in work.items():
+            plain = baseline.get((size, number))
+            if size == payload and plain is not None and plain.per_packet > 0:
+                yield slope.per_packet / plain.per_packet
+
+    shares = {payload: estimate_known(over_baseline(payload)) for payload in payloads}
+    return PacketInstructions(
+        tunnel=tunnel,
+        direction=direction,
+        by_payload={
+            payload: estimate([slope.per_packet for (size, _), slope in work.items() if size == payload])
+            for payload in payloads
+        },
+        per_byte=estimate_known(per_byte(number) for number in sorted({number for _, number in work})),
+        over_baseline={payload: share for payload, share in shares.items() if share is not None},
+        idle_mips=estimate_known(slope.idle_mips for slope in work.values()),
+        lossy_trials=lossy,
+    )
