@@ -9,7 +9,8 @@ LATE_LIMIT_SHARE = 0.01
 """Share of the window by which the router's clock may lose or gain time."""
 
 IDLE_LATE_LIMIT_SHARE = 0.1
-"""Share of its idle time that the router's clock may lose in addition: it starts late after each wait."""
+"""Share of its idle time that the router's clock may lose or gain in addition: it starts late after each wait, and a
+router with idle time does not work faster while its clock catches up."""
 
 FULL_SHARE = 0.95
 """Share of its own time from which a router of fixed speed is the limit, however busy the testers' CPUs are."""
@@ -31,7 +32,7 @@ def router_clock(window: Window) -> tuple[Check, ...]:
         reason = f"the router's clock {way} {abs(lost_share):.1%} of the time"
     if lost_share > LATE_LIMIT_SHARE + IDLE_LATE_LIMIT_SHARE * idle_share:
         verdict, reason = Verdict.VOID, f"{reason}: the host was too slow for this speed"
-    elif lost_share < -LATE_LIMIT_SHARE:
+    elif lost_share < -LATE_LIMIT_SHARE - IDLE_LATE_LIMIT_SHARE * idle_share:
         verdict, reason = Verdict.VOID, f"{reason}: it caught up after the host was too slow for this speed"
     return (Check("router-clock", verdict, reason, rule=14),)
 

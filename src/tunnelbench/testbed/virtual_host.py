@@ -28,7 +28,7 @@ from tunnelbench.qemu.speed_trial import SPEED_TRIAL_S, SpeedTrial, try_speed
 WORK_INTERVAL_S = 1.0
 """Interval between two readings of QEMU during a trial [s]. A reading of the lag stops the devices for some 10 ms."""
 
-SHORT_LAG_S = 0.05
+SHORT_LAG_S = 0.02
 """Lag of a virtual machine's clock at which a trial may start [s]: about what it loses during one command over SSH."""
 
 LEAST_GAIN_S = 0.05
