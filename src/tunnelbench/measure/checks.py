@@ -124,7 +124,7 @@ def check_trial(
     return (
         *path_checks(tcp.counters, tcp.bytes_received, f"one segment makes {largest}", largest, context),
         _tester(tcp, testers_bps),
-        *router_clock(tcp.window),
+        *router_clock(tcp.window, is_paced=bool(spec.load)),
         *common,
         physical_limit(tcp.throughput_bps / 1e6, tcp.physical_limit_bps and tcp.physical_limit_bps / 1e6, "Mbit/s"),
         responsiveness(tcp.ping),

@@ -12,11 +12,15 @@ IDLE_LATE_LIMIT_SHARE = 0.1
 """Share of its idle time that the router's clock may lose or gain in addition: it starts late after each wait, and a
 router with idle time does not work faster while its clock catches up."""
 
+PACED_LATE_LIMIT_SHARE = 0.5
+"""The same share for a load that the plan paces: the router waits for each packet, and late waits change neither the
+number of packets nor the work of a packet as long as it has time left."""
+
 FULL_SHARE = 0.95
 """Share of its own time from which a router of fixed speed is the limit, however busy the testers' CPUs are."""
 
 
-def router_clock(window: Window) -> tuple[Check, ...]:
+def router_clock(window: Window, *, is_paced: bool = False) -> tuple[Check, ...]:
     """Check that the router's CPU had its speed; no check of a router that has no fixed speed.
 
     QEMU lets the clock of the router fall behind if this machine is too slow. Later, a busy router executes more
@@ -26,13 +30,14 @@ def router_clock(window: Window) -> tuple[Check, ...]:
         return ()
     lost_share = window.router_lag_s / window.duration_s
     idle_share = max(0.0, 1 - router_own_share(window))
+    limit_share = LATE_LIMIT_SHARE + (PACED_LATE_LIMIT_SHARE if is_paced else IDLE_LATE_LIMIT_SHARE) * idle_share
     verdict, reason = Verdict.OK, "the router's clock kept the time of this machine"
     if abs(lost_share) >= 0.0005:
         way = "lost" if lost_share > 0 else "gained"
         reason = f"the router's clock {way} {abs(lost_share):.1%} of the time"
-    if lost_share > LATE_LIMIT_SHARE + IDLE_LATE_LIMIT_SHARE * idle_share:
+    if lost_share > limit_share:
         verdict, reason = Verdict.VOID, f"{reason}: the host was too slow for this speed"
-    elif lost_share < -LATE_LIMIT_SHARE - IDLE_LATE_LIMIT_SHARE * idle_share:
+    elif lost_share < -limit_share:
         verdict, reason = Verdict.VOID, f"{reason}: it caught up after the host was too slow for this speed"
     return (Check("router-clock", verdict, reason, rule=14),)
 

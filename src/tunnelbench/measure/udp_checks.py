@@ -61,7 +61,8 @@ def check_udp_trial(
         found += tunnel_checks(context)
     found.append(_tester(spec, udp, testers_pps))
     if udp.window is not None:
-        found += router_clock(udp.window)
+        is_paced = spec.load != FLAT_OUT and spec.test in {Test.RATE, Test.ECHO}  # delays depend on each wait
+        found += router_clock(udp.window, is_paced=is_paced)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(physical_limit(udp.counts.forwarding_rate_pps, udp.physical_limit_pps, "packets/s"))
     if udp.ping.sent:

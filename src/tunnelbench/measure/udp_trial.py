@@ -63,6 +63,9 @@ FEWEST_PROBES_PPS = 10.0
 PROBE_MARGIN_S = 0.2
 """Time from the start of the load to the first probe, and from the last probe to the end of the load [s]."""
 
+NOTICED_S = 0.1
+"""Longest time for which packets of a low rate may flow until they are noticed [s]."""
+
 WARM_UP_S = 0.3
 WARM_UP_PPS = 1000.0
 
@@ -218,7 +221,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
         beside = [read_arrivals(self.testbed, exchanger.path.place) - before]
         monitor.looks_at_sockets = False
         if rate_pps is not None:
-            monitor.flowing_packets = max(1, min(FLOWING_PACKETS, int(rate_pps * duration_s / 10)))
+            monitor.flowing_packets = max(1, min(FLOWING_PACKETS, int(rate_pps * min(duration_s / 10, NOTICED_S))))
         load = SenderLoad(
             exchanger.sizes,
             duration_s,

@@ -58,6 +58,9 @@ class QemuTestbed(LeasedTestbed):
         router_cpu, tester_cpus, self.notes = share_cpus(sorted(os.sched_getaffinity(0)), spec.router_cpu)
         if spec.speed_mips is not None:
             self.notes += (f"the virtual router executes {spec.speed_mips:g} million instructions per second",)
+        self.goes_first = spec.speed_mips is not None and router_cpu not in tester_cpus
+        """True if QEMU runs before other programs: a router of fixed speed would lose time to them, and a slow gateway
+        would be the limit instead. On a machine with one CPU, the testers must keep their part of it."""
         self.far: VirtualHost | None = None
         far_cpu = tester_cpus[-1]
         if spec.far_board and len(tester_cpus) > 1:  # the far end gets a CPU of its own
@@ -179,8 +182,7 @@ class QemuTestbed(LeasedTestbed):
             cpus=host.emulated_on,
             speed_mips=self.spec.speed_mips if host is self.router else None,
             programs=self._programs(host),
-            # A router of fixed speed would lose time to other programs, and a slow gateway would be the limit instead.
-            is_first=self.spec.speed_mips is not None and len(os.sched_getaffinity(0)) > 1,
+            is_first=self.goes_first,
         )
         return emulator
 

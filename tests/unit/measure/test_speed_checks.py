@@ -57,6 +57,17 @@ def test_a_router_whose_clock_lost_or_gained_time_makes_a_trial_void(
     assert check.reason.endswith(words)
 
 
+@pytest.mark.parametrize(
+    ("busy_share", "lost_share", "verdict"),
+    [(0.05, 0.2, Verdict.OK), (0.9, 0.2, Verdict.VOID), (0.05, 0.6, Verdict.VOID)],
+)
+def test_a_paced_load_may_find_the_router_late_if_it_has_time_left(
+    busy_share: float, lost_share: float, verdict: Verdict
+) -> None:
+    (check,) = router_clock(trial(busy_share * (1 - lost_share), lost_share).window, is_paced=True)
+    assert check.verdict is verdict
+
+
 def test_a_router_without_a_fixed_speed_has_no_check_of_its_clock() -> None:
     assert router_clock(CLEAN.window) == ()
     assert "router-clock" not in checks(CLEAN)
