@@ -47,8 +47,8 @@ def set_rules(host: Host, rules: str) -> None:
             }}
             chain forwarded {{
                 type filter hook forward priority 0
-                udp dport {engine.PORT} jump judged
-                udp sport {engine.PORT} jump judged
+                udp dport {engine.ENGINE_PORT} jump judged
+                udp sport {engine.ENGINE_PORT} jump judged
             }}
         }}
     """

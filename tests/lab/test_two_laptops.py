@@ -73,7 +73,7 @@ def test_a_tester_on_which_the_engine_cannot_run_is_recognised(
 ) -> None:
     with router(untouched, tmp_path / "a") as host:
         ours = Path(engine.locate())
-        other = tmp_path / engine.PROGRAM
+        other = tmp_path / engine.ENGINE_PROGRAM
         other.write_bytes(b"\x7fELF of another C library")
         with monkeypatch.context() as patched:
             patched.setattr(platform, "machine", lambda: "riscv64")
@@ -85,8 +85,8 @@ def test_a_tester_on_which_the_engine_cannot_run_is_recognised(
                 engine_on(host)
         assert packet_engine(host).found == "this machine's is copied for a run"
         brought = engine_on(host)
-        assert brought == str(host.folder / engine.PROGRAM)
+        assert brought == str(host.folder / engine.ENGINE_PROGRAM)
         assert host.fetch(Path(brought)) == ours.read_bytes()
-        assert host.run([brought, "--version"]).stdout.strip() == f"{engine.PROGRAM} {__version__}"
+        assert host.run([brought, "--version"]).stdout.strip() == f"{engine.ENGINE_PROGRAM} {__version__}"
         assert engine_on(host) == packet_engine(host).found == brought
         host.forget()

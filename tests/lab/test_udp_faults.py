@@ -76,8 +76,8 @@ def test_a_flood_of_strangers_changes_no_count(testbed: NetnsTestbed) -> None:
         "sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
         "end = time.monotonic() + 3\n"
         "while time.monotonic() < end:\n"
-        f"    sender.sendto(os.urandom(18), ('{testbed.addresses.target}', {engine.PORT}))\n"
-        f"    sender.sendto(os.urandom(3), ('{testbed.addresses.target}', {engine.PORT}))\n"
+        f"    sender.sendto(os.urandom(18), ('{testbed.addresses.target}', {engine.ENGINE_PORT}))\n"
+        f"    sender.sendto(os.urandom(3), ('{testbed.addresses.target}', {engine.ENGINE_PORT}))\n"
         "    time.sleep(0.0005)\n"
     )
     with plain_path(testbed) as exchanger:
@@ -96,7 +96,7 @@ def engines_in(namespace: str) -> list[int]:
     found = []
     for pid in pids_in(namespace):
         with open(f"/proc/{pid}/comm") as file:  # noqa: PTH123
-            if file.read().startswith(engine.PROGRAM[:15]):
+            if file.read().startswith(engine.ENGINE_PROGRAM[:15]):
                 found.append(pid)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,38 @@ def imported_modules(source: str) -> list[str]:
     return found
 
 
+SHARED_NAMES = {"__all__", "T", "log"}
+"""Names of the language and of its habits, which any module may define."""
+
+PARALLEL_FOLDERS = ("tunnel", "report/formats")
+"""Folders below src/tunnelbench where each module implements one interface and gives the same parts the same names."""
+
+
+def defined_names(source: str) -> set[str]:
+    """Return the names of the constants and classes that a module defines."""
+    names = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                names |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return names - SHARED_NAMES
+
+
+def homonyms(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names that several modules define, each with the paths of the modules below src/tunnelbench."""
+    found: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        for name in defined_names(source):
+            found.setdefault(name, []).append(path)
+    return {
+        name: sorted(paths)
+        for name, paths in found.items()
+        if len(paths) > 1 and not any(all(Path(each).is_relative_to(one) for each in paths) for one in PARALLEL_FOLDERS)
+    }
+
+
 def lab_imports(source: str) -> list[str]:
     return [name for name in imported_modules(source) if f"{name}.".startswith("tests.lab.")]
 
@@ -59,6 +91,18 @@ def test_the_path_of_every_file_is_plain() -> None:
 @pytest.mark.parametrize("name", [",x = 1", "a b", "a:b", "é", "a\\b", 'a"b'])
 def test_an_odd_path_is_found(name: str) -> None:
     assert odd_paths(["docs/a-b_c+d@e.md", name]) == [name]
+
+
+def test_a_constant_or_class_has_a_name_of_its_own() -> None:
+    folder = ROOT / "src" / "tunnelbench"
+    assert homonyms({str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.py")}) == {}
+
+
+def test_a_name_with_two_meanings_is_found() -> None:
+    port, options, two = "PORT = 1\n", "class Options: pass\n", "LOW, PORT = 1, 2\n"
+    assert homonyms({"traffic/a.py": port, "measure/b.py": two}) == {"PORT": ["measure/b.py", "traffic/a.py"]}
+    assert homonyms({"tunnel/a.py": options, "report/formats/b.py": options}) != {}
+    assert homonyms({"tunnel/a.py": port + options, "tunnel/b.py": options + two, "c.py": "log = 1\n"}) == {}
 
 
 def test_the_name_of_a_test_has_at_most_80_characters() -> None:

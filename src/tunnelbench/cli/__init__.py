@@ -26,6 +26,8 @@ from tunnelbench.cli.stderr_messages import lost_output, report_error, say, send
 from tunnelbench.host.signals import REPEAT, AskedToEnd, ask_again, asking_to_end, undisturbed
 from tunnelbench.model.errors import CannotHere, ExitCode, UserError
 
+PROGRAM = "tunnelbench"
+
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a file system that is full. Any file can meet them, so they are answered here."""
 
@@ -262,7 +264,7 @@ def fill_missing_streams() -> None:
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-@click.version_option(__version__, "-V", "--version", prog_name="tunnelbench", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", prog_name=PROGRAM, message="%(prog)s %(version)s")
 def main() -> None:
     """Measure what a router can carry through a VPN tunnel, and what that costs it."""
 

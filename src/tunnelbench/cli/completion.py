@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from tunnelbench.cli import PROGRAM
 from tunnelbench.model.errors import UserError
 
 if TYPE_CHECKING:
     from tunnelbench.store import Store
 
-PROGRAM = "tunnelbench"
 VARIABLE = "_TUNNELBENCH_COMPLETE"
 """Environment variable by which the shell's script asks for names, as Click spells it."""
 

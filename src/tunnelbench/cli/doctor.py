@@ -201,7 +201,7 @@ def packet_engine(*, is_needed: bool = False) -> PreflightResult:
     The engine listens on the loopback device until it has reported its version.
     """
     status = Status.MISSING if is_needed else Status.ABSENT
-    wanted = Wanted(engine.PROGRAM, "for plans with [udp] or [soak]", "", status)
+    wanted = Wanted(engine.ENGINE_PROGRAM, "for plans with [udp] or [soak]", "", status)
     try:
         path = engine.locate()
     except CannotHere as error:

@@ -183,7 +183,7 @@ def programs(host: LeasedHost, manager: str) -> Iterator[PreflightResult]:
 
 def packet_engine(host: LeasedHost) -> PreflightResult:
     """Check that a run with [udp] has an engine for the tester: an installed one, or a copy of this machine's."""
-    wanted = Wanted(engine.PROGRAM, "for plans with [udp]", "install TunnelBench there", Status.ABSENT)
+    wanted = Wanted(engine.ENGINE_PROGRAM, "for plans with [udp]", "install TunnelBench there", Status.ABSENT)
     architecture, found = find_engine(host)
     if found:
         return wanted.found(Status.OK, found)

@@ -19,10 +19,9 @@ from rich.text import Text
 
 from tunnelbench.cli.common_options import has_colour, terminal_width
 from tunnelbench.model.text import printable
-from tunnelbench.report.text import UNFOLDED_WIDTH, one_line
+from tunnelbench.report.text import COLUMN_GAP, INDENT, UNFOLDED_WIDTH, one_line
 
-INDENT = 2
-STYLES = {
+WORD_STYLES = {
     "ok": "green",
     "yes": "green",
     "done": "green",
@@ -80,7 +79,7 @@ def name_and_title(name: str, text: str) -> Text:
 
 def word(text: str) -> Text:
     """Return a status word, such as `ok` or `missing`, in its colour."""
-    return Text(one_line(text), style=STYLES.get(text, ""))
+    return Text(one_line(text), style=WORD_STYLES.get(text, ""))
 
 
 def cell(text: str | int | Text) -> Text:
@@ -107,10 +106,7 @@ def columns(
         table.add_column(title_here, justify=justify, overflow="fold", min_width=least.get(position))
     for row in body:
         table.add_row(*row)
-    return FastTable(table, header, body, numbers, least) if header else Padding(table, (0, 0, 0, INDENT))
-
-
-GAP = 2
+    return FastTable(table, header, body, numbers, least) if header else Padding(table, (0, 0, 0, len(INDENT)))
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,7 @@ class FastTable:
             for place, cells in enumerate(zip(*every, strict=True))
         ]
         is_plain = all(not cell.spans and "\n" not in cell.plain for row in self.body for cell in row)
-        if not is_plain or sum(widths) + GAP * (len(widths) - 1) > options.max_width:
+        if not is_plain or sum(widths) + len(COLUMN_GAP) * (len(widths) - 1) > options.max_width:
             yield self.table
             return
         for row in every:
@@ -140,7 +136,7 @@ class FastTable:
                 before, after = (blank, "") if place in self.numbers else ("", blank)
                 yield Segment(before)
                 yield Segment(text.plain, console.get_style(text.style))
-                yield Segment(after + " " * GAP * (place < len(widths) - 1))
+                yield Segment(after + COLUMN_GAP * (place < len(widths) - 1))
             yield Segment.line()
 
 
@@ -176,7 +172,7 @@ def facts(pairs: Iterable[tuple[str, str | Text]]) -> RenderableType:
     return columns([(Text(one_line(label), style="dim"), value) for label, value in pairs])
 
 
-def verbatim(text: str, indent: int = INDENT) -> str:
+def verbatim(text: str, indent: str = INDENT) -> str:
     """Indent the lines of a program or file without folding them; control characters are escaped."""
-    lines = (f"{' ' * indent}{printable(line.expandtabs())}" for line in text.splitlines())
+    lines = (f"{indent}{printable(line.expandtabs())}" for line in text.splitlines())
     return "".join(f"{line.rstrip()}\n" for line in lines)

@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 
 from tunnelbench import __version__, cli
+from tunnelbench.cli import PROGRAM
 from tunnelbench.cli.report import write_files
 from tunnelbench.model.errors import ExitCode
 
-PROGRAM = "tunnelbench"
-
-MEANINGS = {
+EXIT_CODE_MEANINGS = {
     ExitCode.DONE: "Done.",
     ExitCode.CHECK_FAILED: "A check or a comparison failed.",
     ExitCode.WRONG_INPUT: "The input is wrong.",
@@ -70,7 +69,7 @@ def _lines(context: click.Context, verb: click.Command, name: str, title: str, v
         if isinstance(option, click.Option) and (record := option.get_help_record(context)):
             yield from (".TP", f".B {escaped(record[0])}", escaped(record[1]))
     yield ".SH EXIT STATUS"
-    for code, meaning in MEANINGS.items():
+    for code, meaning in EXIT_CODE_MEANINGS.items():
         yield from (".TP", f".B {code.value}", escaped(meaning))
     yield ".SH ENVIRONMENT"
     for variable, meaning in VARIABLES.items():

@@ -17,7 +17,7 @@ from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
 from tunnelbench.testbed.ssh import SshTestbed
 
-NAME = "router"
+ROUTER_TESTBED = "router"
 """Name of the testbed that `run --router` makes."""
 
 
@@ -26,7 +26,7 @@ def discovered(target: str, run_id: str) -> tuple[LoadedTestbed, str]:
 
     Raises CannotHere if the cables cannot be found out, FileErrors if the target is not a host.
     """
-    first = stored_testbed(NAME, f'kind = "ssh"\n\n[router]\nhost = {json.dumps(target)}\n', KINDS)
+    first = stored_testbed(ROUTER_TESTBED, f'kind = "ssh"\n\n[router]\nhost = {json.dumps(target)}\n', KINDS)
     folder = RUN_FOLDER / run_id
     make_private(RUN_FOLDER)
     testbed = SshTestbed(first.testbed, run_id, folder)
@@ -37,7 +37,7 @@ def discovered(target: str, run_id: str) -> tuple[LoadedTestbed, str]:
     if testbed.cable_ends is None:
         raise CannotHere(f"TunnelBench could not examine {target}")
     text = as_file(target, testbed.cable_ends)
-    return stored_testbed(NAME, text, KINDS), drawing(target, testbed.cable_ends)
+    return stored_testbed(ROUTER_TESTBED, text, KINDS), drawing(target, testbed.cable_ends)
 
 
 def as_file(target: str, cable_ends: CableEnds) -> str:

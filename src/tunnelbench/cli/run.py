@@ -188,7 +188,7 @@ def new_job(named: RunArguments, *, as_json: bool = False) -> RunJob:
         return RunJob(run_id, named.read_plan(testbed.testbed), testbed)
     from tunnelbench.cli import router_setup  # noqa: PLC0415 # only --router needs it
 
-    plan = named.read_plan(TestbedSpec(router_setup.NAME, "ssh"))
+    plan = named.read_plan(TestbedSpec(router_setup.ROUTER_TESTBED, "ssh"))
     testbed, picture = router_setup.discovered(named.router, run_id)
     if named.save:
         router_setup.keep(testbed.text, Path(named.save))

@@ -22,7 +22,8 @@ from tunnelbench.model.text import printable
 STORE_NAME = "store"
 """File in a run's folder that names its store: `clean` marks the run there as killed."""
 
-RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
+RUN_ID_PATTERN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
+"""Ids that `run` makes: date, time and six random digits. Imported runs have others."""
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def left_runs() -> list[str]:
     """
     if not RUN_FOLDER.is_dir():
         return []
-    return sorted(entry.name for entry in RUN_FOLDER.iterdir() if RUN_ID.fullmatch(entry.name))
+    return sorted(entry.name for entry in RUN_FOLDER.iterdir() if RUN_ID_PATTERN.fullmatch(entry.name))
 
 
 def remove_run_folder(folder: Path, keep: str = "") -> None:

@@ -16,7 +16,7 @@ OPENER = "xdg-open"
 SESSION_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_CURRENT_DESKTOP", "PATH", "LANG", "LC_ALL")
 """Environment variables of root that a browser of the user who called sudo gets, too."""
 
-START_LIMIT_S = 2.0
+OPENER_REPORT_LIMIT_S = 2.0
 """Time in which the opener reports an error [s]. Some openers run until the browser ends."""
 
 
@@ -43,7 +43,7 @@ def open_in_browser(address: str) -> str:
         return f"{OPENER} is missing (Debian package xdg-utils)"
     identity = {} if os.geteuid() else _identity_of(user)
     try:
-        status = run_for_user([program, address], environment, START_LIMIT_S, **identity)
+        status = run_for_user([program, address], environment, OPENER_REPORT_LIMIT_S, **identity)
     except CannotHere as error:
         return error.message
     return f"{OPENER} ended with status {status}" if status else ""

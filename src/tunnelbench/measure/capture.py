@@ -24,11 +24,11 @@ PROTOCOL_NAMES = {number: name for name, number in IP_PROTOCOLS.items()}
 FRAGMENT_HEADER = 44
 """Protocol number of the fragment header of IPv6."""
 SNAP_BYTES = 2048
-START_LIMIT_S = 20.0
+TCPDUMP_START_LIMIT_S = 20.0
 """Time limit for the start of tcpdump [s]; 5 s were too few in an emulated guest on a busy machine."""
 
 WRITE_PAUSE_S = 0.2
-POLL_S = 0.02
+PACKET_POLL_S = 0.02
 WRITE_LIMIT_S = 5.0
 
 MOST_PACKETS = 2000
@@ -72,7 +72,7 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
                          "-c", str(MOST_PACKETS), "-i", device, "-w", str(path), "ip or ip6"])
     # fmt: on
     try:
-        if not daemon.wait_for("listening on", timeout_s=START_LIMIT_S):
+        if not daemon.wait_for("listening on", timeout_s=TCPDUMP_START_LIMIT_S):
             raise TrialFailed(f"tcpdump does not start on the {host.name}: {daemon.last_line()}")
         yield capture
         _await_writing(host, path, capture.fewest)
@@ -93,7 +93,7 @@ def _await_writing(host: Host, path: Path, fewest: int) -> None:
     while fewest and time.monotonic() < deadline:
         if len(list(read_pcap(host.fetch(path)))) >= fewest:
             return
-        time.sleep(POLL_S)
+        time.sleep(PACKET_POLL_S)
     deadline = time.monotonic() + WRITE_LIMIT_S
     size, found = -1, len(host.fetch(path))
     while found != size and time.monotonic() < deadline:

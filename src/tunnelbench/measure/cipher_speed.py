@@ -15,7 +15,7 @@ from tunnelbench.traffic import openssl_speed
 
 Key = tuple[str, str, str, int]
 
-START_LIMIT_S = 10.0
+OPENSSL_START_LIMIT_S = 10.0
 """Time that `openssl speed` may take in addition to its measurement [s]."""
 
 
@@ -119,7 +119,7 @@ def _measure(machine: CipherMachine, way: CipherVariant, seconds: int) -> Cipher
         if host.has_program("taskset"):  # a small router has none, and often one CPU
             argv = ["taskset", "-c", ",".join(map(str, places)), *argv]
         try:
-            done = host.run(argv, timeout_s=seconds + START_LIMIT_S, check=False)
+            done = host.run(argv, timeout_s=seconds + OPENSSL_START_LIMIT_S, check=False)
         except CommandFailed as error:
             reason = str(error)
             break

@@ -48,7 +48,7 @@ def engine_on(host: Host) -> str:
         return found
     if architecture != platform.machine():
         raise CannotHere(
-            f"the {host.name} has no packet engine {engine.PROGRAM} {__version__}, "
+            f"the {host.name} has no packet engine {engine.ENGINE_PROGRAM} {__version__}, "
             f"and that of this machine is for {platform.machine()}, not {architecture}",
             INSTALL_HINT,
         )
@@ -58,8 +58,8 @@ def engine_on(host: Host) -> str:
         lines = (version.stderr or version.stdout).strip().splitlines()
         host.remove(brought)
         raise CannotHere(
-            f"the {host.name} has no packet engine {engine.PROGRAM} {__version__}, and this machine's does not run on "
-            f"it: {lines[-1] if lines else f'status {version.returncode}'}",
+            f"the {host.name} has no packet engine {engine.ENGINE_PROGRAM} {__version__}, "
+            f"and this machine's does not run on it: {lines[-1] if lines else f'status {version.returncode}'}",
             INSTALL_HINT,
         )
     return str(brought)
@@ -67,6 +67,6 @@ def engine_on(host: Host) -> str:
 
 def find_engine(host: Host) -> tuple[str, str]:
     """Return the host's architecture and the path of its engine of this version; the path is empty if there is none."""
-    own = str(host.folder / engine.PROGRAM)
-    printed = host.run(in_shell(FIND, engine.PROGRAM, __version__, own)).stdout.split("\n")
+    own = str(host.folder / engine.ENGINE_PROGRAM)
+    printed = host.run(in_shell(FIND, engine.ENGINE_PROGRAM, __version__, own)).stdout.split("\n")
     return printed[0], printed[1] if len(printed) > 1 else ""

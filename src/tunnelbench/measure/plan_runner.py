@@ -18,8 +18,7 @@ from tunnelbench.measure.live_tunnel import LiveTunnel, tunnel_ends
 from tunnelbench.measure.meter import Meter, TrialFindings
 from tunnelbench.measure.proof import daemon_logs, prove, prove_reach, versions_of
 from tunnelbench.measure.radio import RadioWatch
-from tunnelbench.measure.repeated_proof import NAME as PROOF_AFTER
-from tunnelbench.measure.repeated_proof import prove_again
+from tunnelbench.measure.repeated_proof import PROOF_AFTER, prove_again
 from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.measure.soak import JudgeSoak, SoakMeter
 from tunnelbench.measure.tcp_trial import TcpMeter

@@ -11,7 +11,7 @@ from tunnelbench.model.result import Check, Verdict, reasons_of_void
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel.base import Tunnel
 
-NAME = "proof-after"
+PROOF_AFTER = "proof-after"
 
 
 def prove_again(testbed: Testbed, tunnel: Tunnel[Any], *, is_soak: bool = False) -> Check:
@@ -25,7 +25,7 @@ def prove_again(testbed: Testbed, tunnel: Tunnel[Any], *, is_soak: bool = False)
         verdict, reason = Verdict.DOUBTFUL, f"the proof could not be repeated after the trial: {error}"
     if is_soak and verdict is Verdict.VOID:
         verdict = Verdict.DOUBTFUL
-    return Check(NAME, verdict, reason, rule=3)
+    return Check(PROOF_AFTER, verdict, reason, rule=3)
 
 
 def _repeat(testbed: Testbed, tunnel: Tunnel[Any]) -> tuple[Verdict, str]:

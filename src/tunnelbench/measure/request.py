@@ -56,7 +56,7 @@ class SoakJournal(Protocol):
         """Store the end of a part of a soak, with its reason and its totals."""
 
 
-class Results(Protocol):
+class RunStore(Protocol):
     """The store of one run."""
 
     @property
@@ -114,7 +114,7 @@ class Observer:
 class RunSink:
     """The store of a run's results, and the observer of its progress."""
 
-    results: Results
+    results: RunStore
     observer: Observer = field(default_factory=Observer)
 
     def keep(self, record: TrialRecord) -> None:

@@ -42,7 +42,7 @@ from tunnelbench.traffic import engine
 from tunnelbench.traffic.engine import SenderLoad
 from tunnelbench.traffic.engine_series import Series
 
-POLL_S = 0.2
+SENDER_POLL_S = 0.2
 SOAK_GRACE_S = 30.0
 """Time that the sender may take beyond its duration [s]; a busy machine may stall for a while."""
 
@@ -146,7 +146,7 @@ class SoakSegment:
         """Wait until the sender ends; meanwhile read its output, the router's CPU and the state of the tunnel."""
         end_s = time.monotonic() + self.duration_s + engine.LATE_S + SOAK_GRACE_S
         next_look_s = time.monotonic() + SOAK_INTERVAL_S
-        while not sender.wait(POLL_S):
+        while not sender.wait(SENDER_POLL_S):
             self._hear(sender, far)
             if not far.is_running:
                 raise TrialFailed(f"the engine's far end has ended: {far.last_line()[:300]}")

@@ -182,7 +182,7 @@ def _start_server(stack: ExitStack, testbed: Testbed, address: str, traffic: Tcp
     """
     host = testbed.server
     server = _start_iperf3(stack, host, iperf3.server_command(address, traffic.interval_s))
-    listening = f":{iperf3.PORT:04X} 00000000:0000 0A"
+    listening = f":{iperf3.IPERF3_PORT:04X} 00000000:0000 0A"
     deadline = time.monotonic() + LISTEN_LIMIT_S
     while listening not in host.read("/proc/net/tcp"):
         if not server.is_running or time.monotonic() > deadline:
@@ -242,7 +242,7 @@ def _test_connection(sockets: str, payload_bytes: int) -> str:
     sent = [
         (int(found[1]), line)
         for line in sockets.splitlines()
-        if f":{iperf3.PORT}" in line and (found := re.search(r"\bbytes_sent:(\d{1,18})\b", line))
+        if f":{iperf3.IPERF3_PORT}" in line and (found := re.search(r"\bbytes_sent:(\d{1,18})\b", line))
     ]
     line = max(sent)[1] if sent else ""
     return "" if (_mss(line) or 0) > payload_bytes else line

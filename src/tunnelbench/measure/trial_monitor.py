@@ -30,7 +30,7 @@ SENDER_GRACE_S = 20.0
 
 Through a router that carries 200 packets/s its last messages wait for seconds behind the data; 8 s were too few."""
 
-POLL_S = 0.01
+DATA_FLOW_POLL_S = 0.01
 FLOWING_PACKETS = 20
 """Number of data packets from which the test has begun; iperf3's control connection sends fewer before it."""
 
@@ -178,7 +178,7 @@ class TrialMonitor:
         end_s = started_s + self.duration_s - MARGIN_S
         idle = read_arrivals(self.testbed, self.path.place)
         while time.monotonic() < end_s:
-            if client.wait(POLL_S):
+            if client.wait(DATA_FLOW_POLL_S):
                 return  # it failed early, or was refused; its own output says why
             self.path.require_daemons()
             if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= self.flowing_packets:

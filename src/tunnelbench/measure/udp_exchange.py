@@ -29,7 +29,7 @@ EXCHANGE_GRACE_S = 8.0
 END_LIMIT_S = 3.0
 """Time for the far end to print its summary after its input was closed [s]."""
 
-POLL_S = 0.02
+ENGINE_POLL_S = 0.02
 
 
 @dataclass
@@ -177,4 +177,4 @@ def _wait_for_the_rest(far: Daemon, sender: Daemon) -> None:
             return
         if isinstance(sent, int) and engine.parse_lines(far.output(SEARCHED_BYTES)).received_packets >= sent:
             return
-        time.sleep(POLL_S)
+        time.sleep(ENGINE_POLL_S)

@@ -55,7 +55,7 @@ BURST_LIMIT_S = 2.0
 """Duration of the longest burst at the testers' highest rate [s] (RFC 9004, section 5)."""
 BURST_TOLERANCE = 0.02
 
-PROBE_PORT = engine.PORT + 1
+PROBE_PORT = engine.ENGINE_PORT + 1
 PROBE_SHARE = 0.05
 MOST_PROBES_PPS = 1000.0
 FEWEST_PROBES_PPS = 10.0
@@ -102,9 +102,9 @@ class EngineMeter(Meter):
             exchanger.exchange(SenderLoad("18", WARM_UP_S, WARM_UP_PPS, interval_s=0.1))
 
     def versions(self) -> Mapping[str, str]:
-        wanted, testers = rf"^{engine.PROGRAM} (\S+)", (self.testbed.client, self.testbed.server)
+        wanted, testers = rf"^{engine.ENGINE_PROGRAM} (\S+)", (self.testbed.client, self.testbed.server)
         return {
-            f"{host.name}.{engine.PROGRAM}": version_of(host, [self.programs[host.machine], "--version"], wanted)
+            f"{host.name}.{engine.ENGINE_PROGRAM}": version_of(host, [self.programs[host.machine], "--version"], wanted)
             for host in testers
         }
 

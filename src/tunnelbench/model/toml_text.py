@@ -11,7 +11,7 @@ from typing import Any
 MOST_DOTS_IN_LINE = 100
 """Largest number of dots in a line that is no comment: `tomllib` takes quadratic time for a long dotted key."""
 
-DEEPEST = 24
+DEEPEST_TOML = 24
 """Deepest nesting of tables and lists; a plan has 3 levels."""
 
 
@@ -53,7 +53,7 @@ def _parsed(text: str) -> tuple[Mapping[str, Any], str]:
 def _require_plain(found: Mapping[str, Any]) -> None:
     """Raise ValueError for deep nesting, and for an integer of more than 64 bits, which TOML does not ask for."""
     level: list[Any] = [found]
-    for _ in range(DEEPEST):
+    for _ in range(DEEPEST_TOML):
         below: list[Any] = []
         for value in level:
             if isinstance(value, Mapping):

@@ -88,7 +88,7 @@ def _interface(value: str) -> str:
 
 
 SshHostName = Annotated[str, Field(max_length=255), AfterValidator(_ssh_host)]
-Device = Annotated[str, AfterValidator(_device)]
+DeviceName = Annotated[str, AfterValidator(_device)]
 Interface = Annotated[str, AfterValidator(_interface)]
 BoardName = Annotated[str, AfterValidator(_board)]
 FilePath = Annotated[str, Field(max_length=4096), AfterValidator(one_line)]
@@ -110,9 +110,9 @@ class RouterTable(AccessTable):
     """`[router]`; the fields are those of RouterSpec."""
 
     host: SshHostName
-    lan_device: Device | None = None
+    lan_device: DeviceName | None = None
     lan_address: Interface | None = None
-    wan_device: Device | None = None
+    wan_device: DeviceName | None = None
     wan_address: Interface | None = None
     price: Annotated[str, Field(max_length=40), AfterValidator(one_line)] = ""
     watts: Annotated[float, Field(ge=0, le=10_000)] | None = None
@@ -136,7 +136,7 @@ class RouterTable(AccessTable):
 class TesterTable(AccessTable):
     """`[client]` and `[server]`; the fields are those of TesterSpec."""
 
-    device: Device | None = None
+    device: DeviceName | None = None
     address: Interface | None = None
     namespace: bool | None = None
 

@@ -22,7 +22,7 @@ from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
 from tunnelbench.model.text import counted
 from tunnelbench.report.compare import limited_text, regressions_text
 from tunnelbench.report.document import Style
-from tunnelbench.report.first_screen import STYLES, WARNING_STYLE
+from tunnelbench.report.first_screen import LINE_STYLES, WARNING_STYLE
 from tunnelbench.report.formats.terminal import FIRST_SCREEN_WIDTH, printed
 from tunnelbench.report.screen_tables import ScreenColumn, ScreenRow, ScreenTable
 from tunnelbench.report.text import one_line
@@ -31,16 +31,17 @@ MOST_LISTED_ROWS = 20
 """Largest number of figures on the screen; ties are left out first."""
 
 
-MEANINGS = {
+VERDICT_MEANINGS = {
     ComparisonVerdict.TIE: "tie: the spreads overlap, or the test finds no difference.",
     ComparisonVerdict.HIGHER: "higher, lower: the spreads are apart, but there are too few trials for a test.",
     ComparisonVerdict.LOWER: "higher, lower: the spreads are apart, but there are too few trials for a test.",
     ComparisonVerdict.FASTER: "faster, slower, cheaper, dearer: the test excludes chance.",
 }
-MEANINGS |= dict.fromkeys(
-    (ComparisonVerdict.SLOWER, ComparisonVerdict.CHEAPER, ComparisonVerdict.DEARER), MEANINGS[ComparisonVerdict.FASTER]
+VERDICT_MEANINGS |= dict.fromkeys(
+    (ComparisonVerdict.SLOWER, ComparisonVerdict.CHEAPER, ComparisonVerdict.DEARER),
+    VERDICT_MEANINGS[ComparisonVerdict.FASTER],
 )
-PAIRED_MEANINGS = MEANINGS | {
+PAIRED_VERDICT_MEANINGS = VERDICT_MEANINGS | {
     ComparisonVerdict.TIE: "tie: the rounds disagree, or the test finds no difference of 3 % or more.",
     ComparisonVerdict.HIGHER: "higher, lower: all rounds agree, but there are too few rounds for a test.",
     ComparisonVerdict.LOWER: "higher, lower: all rounds agree, but there are too few rounds for a test.",
@@ -69,7 +70,7 @@ def _lines(found: Comparison, width: int, fail_share: float | None) -> list[Text
     if found.rows:
         table, left_out = _table(found)
         lines.append(Text())
-        lines += [Text(line, style=STYLES.get(style, "")) for line, style in table.lines(width)]
+        lines += [Text(line, style=LINE_STYLES.get(style, "")) for line, style in table.lines(width)]
         lines += _paragraph(f"{left_out} more with --full. {table.legend}" if left_out else table.legend, width)
     for text in _warnings(found):
         lines += [Text.assemble(("! " if not n else "  ", WARNING_STYLE), line) for n, line in
@@ -119,7 +120,7 @@ def _table(found: Comparison) -> tuple[ScreenTable, int]:
         kept = kept[:MOST_LISTED_ROWS]
     columns = tuple(ScreenColumn((heading,), "") for heading in ("A", "B", "B against A", "verdict"))
     rows = tuple(ScreenRow(_name(line), _cells(line), one_line(_tunnels(line))) for line in kept)
-    words = PAIRED_MEANINGS if found.is_paired else MEANINGS
+    words = PAIRED_VERDICT_MEANINGS if found.is_paired else VERDICT_MEANINGS
     meanings = list(dict.fromkeys(words[line.verdict] for line in kept if line.verdict in words))
     is_limited = any(line.figure.is_rate and line.pair.a.is_tester_limited for line in kept)
     is_limited |= any(line.figure.is_rate and line.pair.b.is_tester_limited for line in kept)

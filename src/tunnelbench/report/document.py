@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.advice import Advice, advise, clock_mhz
-from tunnelbench.analysis.answer import Answer, Results, answer
+from tunnelbench.analysis.answer import Answer, AnswerInput, answer
 from tunnelbench.analysis.background_load import background_load_effect
 from tunnelbench.analysis.cost_components import MeasuredComponents, UnknownComponents, measured_components
 from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
@@ -159,7 +159,7 @@ def compose(
         is_shared=shared,
         allow_plaintext=allow_plaintext,
     )
-    results = Results(run, ordered, rows, udp_rows, [soak.summary for soak in soaks], speeds, advice, target_mbps)
+    answered = AnswerInput(run, ordered, rows, udp_rows, [soak.summary for soak in soaks], speeds, advice, target_mbps)
     classes = ", ".join(f"{number} {each}" for each, number in count_classes(ordered).items())
     return Document(
         run=run,
@@ -172,7 +172,7 @@ def compose(
         instructions=instructions,
         advice=advice,
         doubts=found,
-        answer=answer(results, is_shared=shared, allow_plaintext=allow_plaintext),
+        answer=answer(answered, is_shared=shared, allow_plaintext=allow_plaintext),
         title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
         measured_on=measured_on(run, len(ordered)),
         facts=tuple((label, one_line(value)) for label, value in run_facts(run, ordered)),

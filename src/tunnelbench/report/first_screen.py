@@ -12,15 +12,14 @@ from tunnelbench.analysis.answer import Answer
 from tunnelbench.model.result import IMPORTED
 from tunnelbench.report.document import Document
 from tunnelbench.report.screen_tables import ScreenTable, screen_tables
-from tunnelbench.report.text import one_line
+from tunnelbench.report.text import INDENT, one_line
 
 MOST_LINES = 39
 """Lines of a first screen, for as many tunnels as the plan `quick` has; `run` adds a line."""
 
-INDENT = "  "
 OPTION = re.compile(r"--[a-z]+ \S+")
 GLUE = "\N{NO-BREAK SPACE}"
-STYLES = {"group": "bold", "best": "bold"}
+LINE_STYLES = {"group": "bold", "best": "bold"}
 WARNING_STYLE = "bold red"
 """Colour that is readable on dark and on light terminals; faint text is not."""
 
@@ -65,7 +64,7 @@ def _paragraph(text: str, width: int, style: str = "") -> list[Text]:
 
 def _table(table: ScreenTable, width: int) -> Iterator[Text]:
     for line, style in table.lines(width):
-        yield Text(line, style=STYLES.get(style, ""))
+        yield Text(line, style=LINE_STYLES.get(style, ""))
     for text in _wrapped(table.legend, width - 2):
         yield Text(f"  {text}")
 

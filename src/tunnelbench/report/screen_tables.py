@@ -18,14 +18,14 @@ from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.text import counted
 from tunnelbench.report.document import Document
-from tunnelbench.report.text import length, one_line
+from tunnelbench.report.text import COLUMN_GAP, INDENT, length, one_line
 
 T = TypeVar("T")
 
 ENCRYPTED, NOT_ENCRYPTED, UNKNOWN_ENCRYPTION = "ENCRYPTED", "NOT ENCRYPTED", "ENCRYPTION UNKNOWN"
 DOUBT_MARK = "?"
 """Last character of a doubtful figure. In a terminal it stands in the gap after the column."""
-MOST_TUNNELS = 60
+MOST_SCREEN_ROWS = 60
 """Largest number of rows of a table in a terminal."""
 MOST_CIPHERS = 12
 """Largest number of algorithms on the first screen."""
@@ -65,8 +65,8 @@ class ScreenTable:
     legend: str
 
     def lines(self, width: int) -> Iterator[tuple[str, str]]:
-        """Yield the lines of at most MOST_TUNNELS rows with a style each: `head`, `group`, `best`, or nothing."""
-        shown = self.rows[:MOST_TUNNELS]
+        """Yield the lines of at most MOST_SCREEN_ROWS rows with a style each: `head`, `group`, `best`, or nothing."""
+        shown = self.rows[:MOST_SCREEN_ROWS]
         sections = [
             (heading, list(own)) for heading, own in groupby(enumerate(self.columns), key=lambda each: each[1].heading)
         ]
@@ -75,10 +75,14 @@ class ScreenTable:
             for place, column in enumerate(self.columns)
         }
         for heading, own in sections:  # the first column of a section takes what its heading needs beyond the cells
-            lacking = max(map(len, heading), default=0) - sum(widths[place] + len(GAP) for place, _ in own) + len(GAP)
+            lacking = (
+                max(map(len, heading), default=0)
+                - sum(widths[place] + len(COLUMN_GAP) for place, _ in own)
+                + len(COLUMN_GAP)
+            )
             widths[own[0][0]] += max(0, lacking)
-        figures = sum(widths.values()) + len(GAP) * len(widths)
-        room = max(LEAST_NAME, width - figures - len(INDENT))
+        figures = sum(widths.values()) + len(COLUMN_GAP) * len(widths)
+        room = max(LEAST_NAME_COLUMNS, width - figures - len(INDENT))
         names = min(
             room, max([len(self.title), *(len(row.name) for row in shown if row.cells or not self.columns)], default=0)
         )
@@ -87,13 +91,13 @@ class ScreenTable:
             title = self.title if line == height - 1 and not any(column.label for column in self.columns) else ""
             parts = []
             for heading, own in sections:
-                size = sum(widths[place] for place, _ in own) + len(GAP) * (len(own) - 1)
+                size = sum(widths[place] for place, _ in own) + len(COLUMN_GAP) * (len(own) - 1)
                 padded = ("",) * (height - len(heading)) + heading
                 parts.append(padded[line].rjust(size))
-            yield GAP.join([f"{INDENT}{title:<{names}}", *parts]), "head"
+            yield COLUMN_GAP.join([f"{INDENT}{title:<{names}}", *parts]), "head"
         if any(column.label for column in self.columns):
             labels = [column.label.rjust(widths[place]) for place, column in enumerate(self.columns)]
-            yield GAP.join([f"{INDENT}{self.title:<{names}}", *labels]), "head"
+            yield COLUMN_GAP.join([f"{INDENT}{self.title:<{names}}", *labels]), "head"
         for group, rows in groupby(shown, key=lambda row: row.group):
             if group:
                 yield f"{INDENT}{group}", "group"
@@ -103,17 +107,17 @@ class ScreenTable:
             yield f"{INDENT}and {left_out} more: --full", "note"
 
 
-INDENT, GAP = "  ", "  "
-LEAST_NAME = 12
+LEAST_NAME_COLUMNS = 12
+"""Smallest width of the names of tunnels [columns]."""
 
 
 def _row_lines(row: ScreenRow, names: int, widths: dict[int, int], width: int) -> Iterator[tuple[str, str]]:
     style = "best" if row.is_best else ""
     if not row.cells:
-        text = f"{INDENT}{row.name:<{names}}{GAP}{row.note}"
+        text = f"{INDENT}{row.name:<{names}}{COLUMN_GAP}{row.note}"
         yield text if len(text) <= width else f"{text[: width - 1]}…", "note"
         return
-    gap = GAP.removesuffix(" ")
+    gap = COLUMN_GAP.removesuffix(" ")
     cells = [
         _figure(cell).rjust(widths[place]) + (DOUBT_MARK if cell.endswith(DOUBT_MARK) else " ")
         for place, cell in enumerate(row.cells)
@@ -122,7 +126,7 @@ def _row_lines(row: ScreenRow, names: int, widths: dict[int, int], width: int) -
     if len(name) > names:
         yield f"{INDENT}{name}", style
         name = ""
-    yield f"{INDENT}{name:<{names}}{GAP}{gap.join(cells)}".rstrip(), style
+    yield f"{INDENT}{name:<{names}}{COLUMN_GAP}{gap.join(cells)}".rstrip(), style
 
 
 def _figure(cell: str) -> str:

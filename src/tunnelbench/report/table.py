@@ -28,7 +28,7 @@ BEST = (
     "The best of each payload and direction is {mark}, without the baseline; several are if their spreads overlap. "
     "Throughput and packets/s are not ranked if a row of the group is tester-limited."
 )
-PLACES = (
+PAYLOAD_AND_DIRECTION = (
     "Payload: TCP payload of a full segment in the plan, in bytes. Direction: down is server to client, up is client "
     "to server."
 )
@@ -121,7 +121,7 @@ def legend(kind: str, rows: Iterable[Row | UdpRow], mark: str) -> Iterator[str]:
     """Yield the paragraphs that say how to read a table of rows; `mark`: how the best is marked, such as `bold`."""
     if kind == "tcp":
         yield f"{STATISTICS} {BEST.format(mark=mark)}"
-    start, end = (PLACES, EXTRAPOLATED) if kind == "tcp" else ("UDP.", "")
+    start, end = (PAYLOAD_AND_DIRECTION, EXTRAPOLATED) if kind == "tcp" else ("UDP.", "")
     yield " ".join(filter(None, (start, *(figure.help for figure in table_figures(kind, rows)), end)))
 
 

@@ -7,6 +7,10 @@ import unicodedata
 UNFOLDED_WIDTH = 10_000
 """Width that no line exceeds, for output that is not folded [columns]."""
 
+INDENT = "  "
+COLUMN_GAP = "  "
+"""Blanks before the lines of a table in a terminal, and between its columns."""
+
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode categories that control a terminal, change the direction of writing or break a line."""
 

@@ -29,7 +29,7 @@ NETWORK_LIMITS = {
 }
 """Options of libpq that detect a broken network within half a minute [s]; the last one is in milliseconds."""
 
-LOCK_WAIT_S = 10.0
+TABLE_LOCK_WAIT_S = 10.0
 """Longest wait for a table or a row that another session has locked [s]; PostgreSQL waits without limit by default."""
 
 STATEMENT_LIMIT_S = 300.0
@@ -174,7 +174,7 @@ class Server:
         """Make other processes that want to make or change tables wait until the transaction ends."""
         connection.execute(text(f"SET LOCAL lock_timeout = {UPGRADE_WAIT_S * 1000:.0f}"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
-        connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
+        connection.execute(text(f"SET LOCAL lock_timeout = {TABLE_LOCK_WAIT_S * 1000:.0f}"))
 
     def _explanation(self, error: DBAPIError) -> UserError | None:
         why = printable(str(error.orig).strip().partition("\n")[0])[:LONGEST_REASON]
@@ -297,7 +297,7 @@ def _shut_down(connection: socket.socket) -> None:
 def _limit_lock_waits(connection: Any, _record: object) -> None:
     """Set the limit of waits for locks, in a new session. As an option of libpq, a pooler could refuse it."""
     cursor = connection.cursor()
-    cursor.execute(f"SET lock_timeout = {LOCK_WAIT_S * 1000:.0f}")
+    cursor.execute(f"SET lock_timeout = {TABLE_LOCK_WAIT_S * 1000:.0f}")
     cursor.close()
     connection.commit()  # a rollback would undo the setting
 

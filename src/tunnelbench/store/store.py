@@ -23,8 +23,8 @@ from tunnelbench.store.schema import cipher_speed, proof, run, trial, trial_raw
 from tunnelbench.store.soaks import SoakTables
 from tunnelbench.store.transactions import ANSWER_S, Transactions, is_stored, within
 
-RUN_ID = re.compile(r"\w[\w.-]{0,99}")
-"""Ids of runs: they become names of files and folders, which root makes, cleans and deletes."""
+VALID_RUN_ID = re.compile(r"\w[\w.-]{0,99}")
+"""Ids of runs that the store accepts: they become names of files and folders, which root makes, cleans and deletes."""
 
 LAST = "last"
 """The reference to the newest run."""
@@ -294,7 +294,7 @@ class Store:
 
     def _run_record(self, row: Mapping[Any, Any]) -> RunRecord:
         self._transactions.require_intact(row, f"run {row['run_id']}")
-        if not RUN_ID.fullmatch(row["run_id"]):
+        if not VALID_RUN_ID.fullmatch(row["run_id"]):
             self._transactions.report_damage(f"no run has the id {printable(row['run_id'][:LONGEST_SHOWN_ID])}")
         return rows.run_record(row)
 

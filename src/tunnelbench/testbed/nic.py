@@ -12,7 +12,7 @@ from tunnelbench.host.parsing import count, json_of, parsing
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.testbed import offloads
 from tunnelbench.testbed.discovery import CableEnd
-from tunnelbench.testbed.undo_journal import OWN_PID, Command, UndoJournal
+from tunnelbench.testbed.undo_journal import OWN_PID, UndoCommand, UndoJournal
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def move(end: CableEnd, host: NamespaceHost, journal: UndoJournal) -> None:
     radio = _radio(device)
     back = ["iw", "phy", radio, "set", "netns", OWN_PID] if radio else ["ip", "link", "set", device, "netns", OWN_PID]
     there = ["ip", "netns", "exec", host.namespace] if radio else ["ip", "-n", host.namespace]
-    undo: list[Command] = [
+    undo: list[UndoCommand] = [
         ["ip", "-n", host.namespace, "link", "set", device, "down"],
         ["ip", "-n", host.namespace, "addr", "flush", "dev", device],
         [*there, *(back if radio else back[1:])],

@@ -17,7 +17,7 @@ JOURNAL_FILE = "changes"
 OWN_PID = "{pid}"
 """Placeholder in an undo command for the process that runs it: a device returns to that process's namespace."""
 
-Command = Sequence[str]
+UndoCommand = Sequence[str]
 
 
 class UndoJournal:
@@ -28,7 +28,7 @@ class UndoJournal:
         self._noted: set[str] = set()
         """Lines that the journal has already."""
 
-    def note(self, *undo: Command) -> None:
+    def note(self, *undo: UndoCommand) -> None:
         """Write the commands that undo a change into the journal, once; call this before the change.
 
         Each undo command must have no effect if there is nothing to undo.
@@ -40,7 +40,7 @@ class UndoJournal:
             file.write(line + "\n")
         self._noted.add(line)
 
-    def entries(self) -> list[list[Command]]:
+    def entries(self) -> list[list[UndoCommand]]:
         """Return the undo commands of each change, the first change first.
 
         Ignores an incomplete last line: the change that it announces was not made.

@@ -19,8 +19,8 @@ from tunnelbench.host.parsing import UNREADABLE, count, number
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.udp import Delays, UdpCounts, UdpInterval
 
-PROGRAM = "tunnelbench-engine"
-PORT = 5202
+ENGINE_PROGRAM = "tunnelbench-engine"
+ENGINE_PORT = 5202
 PROTOCOL = 1
 """Version of the JSON lines."""
 
@@ -45,7 +45,7 @@ class SenderLoad:
     takes_delays: bool = False
     """True if each packet has a system call and a time stamp of its own."""
     interval_s: float = 1.0
-    port: int = PORT
+    port: int = ENGINE_PORT
     sleeps: bool = False
     """True if the receiver sleeps until a packet comes, so that it takes no CPU time from other programs. Arrival times
     still come from the kernel."""
@@ -58,15 +58,15 @@ class SenderLoad:
 def locate() -> str:
     """Return the path of the engine, from the installed package or from PATH. Raises CannotHere."""
     try:
-        installed = [Path(str(file.locate())) for file in files("tunnelbench") or () if file.name == PROGRAM]
+        installed = [Path(str(file.locate())) for file in files("tunnelbench") or () if file.name == ENGINE_PROGRAM]
     except PackageNotFoundError:
         installed = []
-    next_to_python = [Path(sysconfig.get_path("scripts")) / PROGRAM]
+    next_to_python = [Path(sysconfig.get_path("scripts")) / ENGINE_PROGRAM]
     found = next((path.resolve() for path in (*installed, *next_to_python) if path.is_file()), None)
-    on_path = shutil.which(PROGRAM)
+    on_path = shutil.which(ENGINE_PROGRAM)
     if found is None and on_path is None:
         raise CannotHere(
-            f"the packet engine {PROGRAM} is missing, which UDP needs",
+            f"the packet engine {ENGINE_PROGRAM} is missing, which UDP needs",
             "install TunnelBench from its wheel or its source archive, which contain it",
         )
     return str(found or on_path)
@@ -143,7 +143,7 @@ def parse_lines(text: str) -> EngineOutput:
         match entry.get("type"):
             case "hello":
                 if entry.get("protocol") != PROTOCOL:
-                    raise TrialFailed(f"{PROGRAM} speaks protocol {entry.get('protocol')}, not {PROTOCOL}")
+                    raise TrialFailed(f"{ENGINE_PROGRAM} speaks protocol {entry.get('protocol')}, not {PROTOCOL}")
                 found = replace(found, hello=entry)
             case "interval":
                 intervals.append(entry)

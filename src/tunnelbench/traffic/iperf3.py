@@ -17,9 +17,9 @@ from tunnelbench.model.frames import TCP_TIMESTAMPS_BYTES
 from tunnelbench.model.plan import Direction, TcpTraffic
 from tunnelbench.model.result import Interval
 
-PORT = 5201
+IPERF3_PORT = 5201
 
-BLOCK_BYTES = 131_072
+WRITE_BYTES = 131_072
 """Data that iperf3 hands to the kernel at a time [bytes]; it is iperf3's default for TCP."""
 
 
@@ -27,7 +27,7 @@ def server_command(address: str, interval_s: float) -> list[str]:
     """Return the command of a server for one test; the server does not get the interval from its client."""
     # fmt: off
     return ["iperf3", "--server", "--one-off", "--json", "--interval", f"{interval_s:g}",
-            "--bind", address, "--port", str(PORT)]
+            "--bind", address, "--port", str(IPERF3_PORT)]
     # fmt: on
 
 
@@ -40,9 +40,9 @@ def client_command(
     """
     paced = ["--bitrate", str(_stream_bps(traffic, load))] if load else []
     # fmt: off
-    return ["iperf3", "--client", address, "--port", str(PORT), "--json",
+    return ["iperf3", "--client", address, "--port", str(IPERF3_PORT), "--json",
             "--time", str(traffic.duration_s), "--interval", f"{traffic.interval_s:g}",
-            "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--length", str(BLOCK_BYTES),
+            "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--length", str(WRITE_BYTES),
             "--parallel", str(traffic.streams),
             "--congestion", traffic.congestion_control, *paced, *(["--reverse"] if direction is Direction.IN else [])]
     # fmt: on
@@ -56,7 +56,7 @@ def planned_settings(traffic: TcpTraffic, payload_bytes: int, direction: Directi
         "duration": traffic.duration_s,
         "reverse": int(direction is Direction.IN),
         "bidir": 0,
-        "blksize": BLOCK_BYTES,
+        "blksize": WRITE_BYTES,
         "omit": 0,
         "bytes": 0,
         "blocks": 0,

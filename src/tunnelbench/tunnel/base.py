@@ -23,7 +23,7 @@ from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.requirements import Requirement
 
-START_LIMIT_S = 20.0
+PROGRAM_START_LIMIT_S = 20.0
 """Limit for a program to start [s]. Charon took more than 5 s in an emulated guest on a busy machine."""
 
 
@@ -376,7 +376,7 @@ class Tunnel(ABC, Generic[OptionsT]):
         end.host.ip("link", "add", device, *arguments)
         self._stack.callback(end.host.run, ["ip", "link", "del", device], check=False)
 
-    def _await_device(self, end: End, timeout_s: float = START_LIMIT_S) -> None:
+    def _await_device(self, end: End, timeout_s: float = PROGRAM_START_LIMIT_S) -> None:
         """Wait until a daemon has made the device of one end. Raises TunnelRefused when a daemon ends first."""
         device = self.device_at(end)
         deadline = time.monotonic() + timeout_s
@@ -432,7 +432,7 @@ class Tunnel(ABC, Generic[OptionsT]):
             for end, _ in self.ends
         }
 
-    def _require(self, daemon: Daemon, text: str, timeout_s: float = START_LIMIT_S) -> None:
+    def _require(self, daemon: Daemon, text: str, timeout_s: float = PROGRAM_START_LIMIT_S) -> None:
         """Wait until a daemon prints `text`. Raises TunnelRefused when it does not, or ends first."""
         if not daemon.wait_for(text, timeout_s):
             silent = f"{daemon.name} printed no `{text}` in {timeout_s:g} s; last: {daemon.last_lines()}"

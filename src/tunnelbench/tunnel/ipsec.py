@@ -21,12 +21,12 @@ IF_ID = 42
 
 WAN_MTU_BYTES = 1500
 
-CIPHER_NAMES = {
+KERNEL_CIPHER_NAMES = {
     "aes-128-gcm": "rfc4106(gcm(aes))", "aes-256-gcm": "rfc4106(gcm(aes))",
     "chacha20-poly1305": "rfc7539esp(chacha20,poly1305)",
     "aes-128-cbc": "cbc(aes)", "aes-256-cbc": "cbc(aes)", "none": "ecb(cipher_null)",
 }  # fmt: skip
-DIGEST_NAMES = {"sha1": "hmac(sha1)", "sha256": "hmac(sha256)", "sha512": "hmac(sha512)"}
+KERNEL_DIGEST_NAMES = {"sha1": "hmac(sha1)", "sha256": "hmac(sha256)", "sha512": "hmac(sha512)"}
 """Names of the ciphers and digests in the kernel."""
 
 
@@ -82,7 +82,9 @@ class Ipsec(StrongSwan[Options]):
 
     def _kernel_checks(self, states: list[State]) -> tuple[Check, ...]:
         options = self.options
-        asked = CIPHER_NAMES[options.cipher] + ("" if options.is_aead else f" {DIGEST_NAMES[options.digest]}")
+        asked = KERNEL_CIPHER_NAMES[options.cipher] + (
+            "" if options.is_aead else f" {KERNEL_DIGEST_NAMES[options.digest]}"
+        )
         checks = []
         for way, destination in (("out", self.ends.server.wan_address), ("in", self.ends.router.wan_address)):
             state = next((each for each in states if each.destination == destination), NO_STATE)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.daemon import deaths
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.tunnel.base import START_LIMIT_S, End
+from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End
 from tunnelbench.tunnel.requirements import Requirement, program
 
 FOLDER = "run"
@@ -22,11 +22,11 @@ def private_run(end: End, stack: ExitStack) -> list[str]:
     """
     anchor = end.host.start(["unshare", "--mount", "--propagation", "private", "sleep", "infinity"])
     stack.callback(anchor.stop)
-    deadline = time.monotonic() + START_LIMIT_S
+    deadline = time.monotonic() + PROGRAM_START_LIMIT_S
     while _program_of(end, anchor.pid) != "sleep":  # it has not yet unshared
         ended = deaths("while it made the mount", (end.host.name, [anchor]))
         if ended or time.monotonic() > deadline:
-            reason = ended or f"no mount in {START_LIMIT_S:g} s"
+            reason = ended or f"no mount in {PROGRAM_START_LIMIT_S:g} s"
             raise TunnelRefused(f"the {end.host.name} cannot be given a /run of its own: {reason}")
         time.sleep(0.005)
     # The root is entered, too: a guest's root is a chroot, and entering a mount namespace leaves it.

@@ -45,7 +45,7 @@ AEAD_IV_BYTES = 8
 
 CBC_BLOCK_BYTES = 16
 
-DIGEST_BYTES = {"sha1": 12, "sha256": 16, "sha512": 32}
+CHECK_VALUE_BYTES = {"sha1": 12, "sha256": 16, "sha512": 32}
 """Length to which digests are cut (RFC 2404, RFC 4868)."""
 
 PROPOSALS = {
@@ -54,11 +54,11 @@ PROPOSALS = {
 }  # fmt: skip
 """Names of the ciphers in swanctl.conf."""
 
-CIPHER_NAMES = {
+CHARON_CIPHER_NAMES = {
     "aes-128-gcm": "AES_GCM_16-128", "aes-256-gcm": "AES_GCM_16-256", "chacha20-poly1305": "CHACHA20_POLY1305",
     "aes-128-cbc": "AES_CBC-128", "aes-256-cbc": "AES_CBC-256", "none": "NULL",
 }  # fmt: skip
-DIGEST_NAMES = {"sha1": "HMAC_SHA1_96", "sha256": "HMAC_SHA2_256_128", "sha512": "HMAC_SHA2_512_256"}
+CHARON_DIGEST_NAMES = {"sha1": "HMAC_SHA1_96", "sha256": "HMAC_SHA2_256_128", "sha512": "HMAC_SHA2_512_256"}
 """Names of ciphers and digests in charon's list of security associations."""
 
 
@@ -86,10 +86,10 @@ class EspOptions(TunnelOptions):
         return self.cipher.endswith(("-gcm", "-poly1305"))
 
 
-OptionsT = TypeVar("OptionsT", bound=EspOptions)
+EspOptionsT = TypeVar("EspOptionsT", bound=EspOptions)
 
 
-class StrongSwan(Tunnel[OptionsT]):
+class StrongSwan(Tunnel[EspOptionsT]):
     """A tunnel that two charon daemons negotiate."""
 
     signs_of_restart = ("deleting IKE_SA", "initiating IKE_SA", "giving up after", "retransmit ")
@@ -113,7 +113,7 @@ class StrongSwan(Tunnel[OptionsT]):
     """Additional lines of charon's section of strongswan.conf."""
 
     @classmethod
-    def algorithms(cls, options: OptionsT) -> tuple[str, ...]:
+    def algorithms(cls, options: EspOptionsT) -> tuple[str, ...]:
         names = [options.cipher] if options.is_aead else [options.cipher, options.digest]
         return tuple(name for name in names if name != "none")
 
@@ -138,7 +138,7 @@ class StrongSwan(Tunnel[OptionsT]):
         if options.is_aead:
             around = AEAD_IV_BYTES + AEAD_TAG_BYTES
         else:
-            around = (CBC_BLOCK_BYTES if is_cbc else 0) + DIGEST_BYTES[options.digest]
+            around = (CBC_BLOCK_BYTES if is_cbc else 0) + CHECK_VALUE_BYTES[options.digest]
         udp_bytes = UDP_HEADER_BYTES if self.in_udp else 0
         return IPV4_HEADER_BYTES + udp_bytes + ESP_HEADER_BYTES + around + padded
 
@@ -150,9 +150,9 @@ class StrongSwan(Tunnel[OptionsT]):
 
     def negotiated(self) -> tuple[Check, ...]:
         """Compare the association in charon's list on the router with what was asked for."""
-        asked = CIPHER_NAMES[self.options.cipher]
+        asked = CHARON_CIPHER_NAMES[self.options.cipher]
         if not self.options.is_aead:
-            asked += f"/{DIGEST_NAMES[self.options.digest]}"
+            asked += f"/{CHARON_DIGEST_NAMES[self.options.digest]}"
         listing = self._swanctl(self.ends.router, "--list-sas")
         return (equals("esp", asked, parse_esp(listing, in_udp=self.in_udp)),)
 

@@ -15,7 +15,7 @@ from tunnelbench.host.parsing import count, parsing
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import AEAD_TAG_BYTES, udp_packet_bytes
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import START_LIMIT_S, End, Outer, Tunnel, TunnelOptions, is_so
+from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, Tunnel, TunnelOptions, is_so
 from tunnelbench.tunnel.requirements import Requirement, link_type, program, tun_device
 from tunnelbench.tunnel.versions import kernel_version, version_of
 
@@ -170,12 +170,12 @@ class UserSpaceWireGuard(WireGuardFamily):
         socket = CONTROL_SOCKETS / f"{device}.sock"
         self._stack.callback(end.host.remove, socket)  # a program that is killed leaves it
         daemon = self._start(end, self._command(device))
-        deadline = time.monotonic() + START_LIMIT_S
+        deadline = time.monotonic() + PROGRAM_START_LIMIT_S
         while not end.host.has_path(str(socket)):
             if ended := self._deaths():
                 raise TunnelRefused(f"{self.kind}: {ended}")
             if time.monotonic() > deadline:
-                reason = f"no socket {socket} on the {end.host.name} in {START_LIMIT_S:g} s"
+                reason = f"no socket {socket} on the {end.host.name} in {PROGRAM_START_LIMIT_S:g} s"
                 raise TunnelRefused(f"{self.kind}: {reason}; last of {daemon.name}: {daemon.last_lines()}")
             time.sleep(0.01)
         # `wg` cannot be asked if it is ready: it deletes a socket without a listener.

@@ -221,7 +221,7 @@ def test_a_run_without_room_for_its_files_ends_in_a_sentence(
     folder: Path, room_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without room for its output, tcpdump never says that it has started.
-    monkeypatch.setattr("tunnelbench.measure.capture.START_LIMIT_S", 2.0)
+    monkeypatch.setattr("tunnelbench.measure.capture.TCPDUMP_START_LIMIT_S", 2.0)
     (folder / "20250314-100000-fedcba").rmdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", folder], check=True)
     try:

@@ -242,7 +242,7 @@ def test_a_link_is_described_in_words(link: Link, text: str) -> None:
 
 
 def test_what_a_program_says_keeps_its_lines_and_loses_its_escape_sequences() -> None:
-    assert verbatim("a\n\n\tb\x1b[31m\r\n\x07c", 2) == "  a\n\n          b\\x1b[31m\n  \\x07c\n"
+    assert verbatim("a\n\n\tb\x1b[31m\r\n\x07c") == "  a\n\n          b\\x1b[31m\n  \\x07c\n"
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b2Jend\rover"

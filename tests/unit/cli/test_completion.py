@@ -16,7 +16,8 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 
 from tunnelbench import cli
-from tunnelbench.cli.completion import PROGRAM, SHELLS, VARIABLE
+from tunnelbench.cli import PROGRAM
+from tunnelbench.cli.completion import SHELLS, VARIABLE
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.store import Store, migrations, schema
 

@@ -165,7 +165,7 @@ def test_a_plan_of_udp_needs_the_engine(type_in: CommandLine, monkeypatch: pytes
 
     monkeypatch.setattr(engine, "locate", nowhere)
     for plan, status in (("quick", "absent"), ("udp", "missing")):
-        assert findings(type_in("doctor", plan, "--json").stdout)[engine.PROGRAM]["status"] == status
+        assert findings(type_in("doctor", plan, "--json").stdout)[engine.ENGINE_PROGRAM]["status"] == status
 
 
 def test_a_testbed_that_was_asked_for_is_what_it_is_ready_for_and_takes_no_cpu_here(

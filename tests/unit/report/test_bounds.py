@@ -11,7 +11,7 @@ from tunnelbench.cli.details.run import MOST_SHOWN_TRIALS, run_text
 from tunnelbench.model.result import TrialRecord, Verdict
 from tunnelbench.report import render
 from tunnelbench.report.bounds import MOST_REPORTED_ROWS
-from tunnelbench.report.screen_tables import MOST_TUNNELS
+from tunnelbench.report.screen_tables import MOST_SCREEN_ROWS
 
 LARGEST_PAGE_BYTES = 8_000_000
 
@@ -65,4 +65,4 @@ def test_a_report_in_a_markup_is_bounded_unless_it_is_asked_for_in_full(
 def test_the_first_screen_has_a_bounded_number_of_tunnels(records: tuple[TrialRecord, ...]) -> None:
     text = render(make_run(), records, "terminal", full=False)
     assert "more: --full" in text
-    assert len(text.splitlines()) < 3 * MOST_TUNNELS
+    assert len(text.splitlines()) < 3 * MOST_SCREEN_ROWS

@@ -14,7 +14,7 @@ from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, V
 from tunnelbench.report.charts.answer import answer_charts
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.page_tables import page_tables
-from tunnelbench.report.screen_tables import ENCRYPTED, MOST_TUNNELS, NOT_ENCRYPTED, cost_table, screen_tables
+from tunnelbench.report.screen_tables import ENCRYPTED, MOST_SCREEN_ROWS, NOT_ENCRYPTED, cost_table, screen_tables
 
 
 def many_tunnels(number: int) -> list[TrialRecord]:
@@ -32,13 +32,13 @@ def lines(document: Document) -> list[str]:
 
 
 def test_a_page_has_the_rows_that_a_terminal_leaves_out() -> None:
-    document = compose(make_run(), many_tunnels(MOST_TUNNELS + 5))
+    document = compose(make_run(), many_tunnels(MOST_SCREEN_ROWS + 5))
     shown = lines(document)
     assert shown[-1] == "  and 5 more: --full"
-    assert sum("tunnel 0" in line for line in shown) == MOST_TUNNELS
+    assert sum("tunnel 0" in line for line in shown) == MOST_SCREEN_ROWS
     (table,) = page_tables(document)
     names = [row.name for _, rows in table.groups for row in rows]
-    assert len(names) == MOST_TUNNELS + 5
+    assert len(names) == MOST_SCREEN_ROWS + 5
     assert not any("--full" in name for name in names)
 
 

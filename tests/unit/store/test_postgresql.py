@@ -412,7 +412,7 @@ def test_a_message_of_a_server_is_quoted_without_control_characters(url: str) ->
 def test_a_table_that_another_session_locks_is_reported_after_a_bounded_wait(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunnelbench.store.postgresql.LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr("tunnelbench.store.postgresql.TABLE_LOCK_WAIT_S", 0.2)
     with Store.open(url) as store:
         store.begin_run(make_run(run_id="a"))
         for use in (store.runs, lambda: store.end_run("a", "done", ENDED_AT)):

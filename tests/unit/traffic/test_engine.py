@@ -201,7 +201,7 @@ def test_what_a_load_asks_of_both_ends(load: SenderLoad, sender_has: str, far_ha
 
 
 def test_the_engine_of_this_installation_is_found() -> None:
-    assert Path(locate()).name == engine.PROGRAM
+    assert Path(locate()).name == engine.ENGINE_PROGRAM
     assert os.access(locate(), os.X_OK)
 
 

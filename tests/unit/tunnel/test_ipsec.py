@@ -11,7 +11,7 @@ from tests.unit.tunnel.cases import TunnelCase
 from tests.unit.tunnel.fakes import FakeHost, commands, make_ends
 
 from tunnelbench.model.result import Verdict, worst
-from tunnelbench.tunnel.ipsec import CIPHER_NAMES, DIGEST_NAMES, Ipsec, Options, has_esp, parse_states
+from tunnelbench.tunnel.ipsec import KERNEL_CIPHER_NAMES, KERNEL_DIGEST_NAMES, Ipsec, Options, has_esp, parse_states
 
 STATES = {Path(name).stem.removeprefix("xfrm-state-"): text for name, text in samples("linux-*/xfrm-state-*").items()}
 LISTINGS = {
@@ -88,8 +88,8 @@ def test_a_kernel_without_associations_proves_nothing(tmp_path: Path) -> None:
 
 def test_every_cipher_and_digest_of_a_plan_has_its_name() -> None:
     fields = Options.model_fields
-    assert set(get_args(fields["cipher"].annotation)) == set(CIPHER_NAMES)
-    assert set(get_args(fields["digest"].annotation)) == set(DIGEST_NAMES)
+    assert set(get_args(fields["cipher"].annotation)) == set(KERNEL_CIPHER_NAMES)
+    assert set(get_args(fields["digest"].annotation)) == set(KERNEL_DIGEST_NAMES)
 
 
 @pytest.mark.parametrize("text", STATES.values())

@@ -13,7 +13,14 @@ from tests.unit.tunnel.fakes import commands, make_ends
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.ipsec_userspace import IpsecUserspace, Options
-from tunnelbench.tunnel.strongswan import CHARON, CIPHER_NAMES, DIGEST_BYTES, DIGEST_NAMES, PROPOSALS, parse_esp
+from tunnelbench.tunnel.strongswan import (
+    CHARON,
+    CHARON_CIPHER_NAMES,
+    CHARON_DIGEST_NAMES,
+    CHECK_VALUE_BYTES,
+    PROPOSALS,
+    parse_esp,
+)
 
 
 def list_associations(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
@@ -73,8 +80,8 @@ def test_an_association_that_is_not_in_udp_is_another() -> None:
 
 def test_every_cipher_and_digest_of_a_plan_has_its_names() -> None:
     fields = Options.model_fields
-    assert set(get_args(fields["cipher"].annotation)) == set(PROPOSALS) == set(CIPHER_NAMES)
-    assert set(get_args(fields["digest"].annotation)) == set(DIGEST_BYTES) == set(DIGEST_NAMES)
+    assert set(get_args(fields["cipher"].annotation)) == set(PROPOSALS) == set(CHARON_CIPHER_NAMES)
+    assert set(get_args(fields["digest"].annotation)) == set(CHECK_VALUE_BYTES) == set(CHARON_DIGEST_NAMES)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tunnelbench.analysis.advice import TARGET_RULE, Advice
 from tunnelbench.analysis.answer import commands
 from tunnelbench.analysis.answer.advice import short_advice
-from tunnelbench.analysis.answer.commands import Command
+from tunnelbench.analysis.answer.commands import SuggestedCommand
 from tunnelbench.analysis.answer.comparison import (
     DirectionComparison,
     carries_more_udp,
@@ -67,12 +67,12 @@ class Answer:
     """At most four warnings, the most important first."""
     advice: tuple[str, ...]
     """At most five sentences, the largest effect first."""
-    next_commands: tuple[Command, ...]
+    next_commands: tuple[SuggestedCommand, ...]
     """Commands that help next, the most useful first."""
 
 
 @dataclass(frozen=True)
-class Results:
+class AnswerInput:
     """The results of a run that its answer is made from."""
 
     run: RunRecord
@@ -87,36 +87,36 @@ class Results:
     """Throughput that the router should carry [Mbit/s]; None: not given."""
 
 
-def answer(results: Results, *, is_shared: bool, allow_plaintext: bool = False) -> Answer:
+def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False) -> Answer:
     """Return the answer. Set `is_shared` if the router is not a machine of its own.
 
     A tunnel that does not encrypt is recommended only with `allow_plaintext`.
     """
-    tunnels = tunnel_answers(results.rows, allow_plaintext=allow_plaintext)
-    udp = udp_answers(results.udp_rows, allow_plaintext=allow_plaintext)
+    tunnels = tunnel_answers(found.rows, allow_plaintext=allow_plaintext)
+    udp = udp_answers(found.udp_rows, allow_plaintext=allow_plaintext)
     eligible = [each for each in tunnels if _is_eligible(each, allow_plaintext) and each.mean_cpu_share is not None]
     eligible_udp = [each for each in udp if _is_eligible(each, allow_plaintext) and each.mean_pps is not None]
-    targets = [each for each in results.advice if each.rule == TARGET_RULE]
+    targets = [each for each in found.advice if each.rule == TARGET_RULE]
     compared = compare(eligible[0], eligible[1:], is_cheaper, cpu_trials) if eligible else ()
     compared_udp = compare(eligible_udp[0], eligible_udp[1:], carries_more_udp, udp_trials) if eligible_udp else ()
-    shown = shown_figures(results.rows, results.udp_rows)
+    shown = shown_figures(found.rows, found.udp_rows)
     doubt = doubts(shown)
     verdict = [
         *(
-            _target(targets, results.target_mbps, allow_plaintext)
+            _target(targets, found.target_mbps, allow_plaintext)
             if targets
             else _cheapest(eligible, tunnels, compared, allow_plaintext)
         ),
         *_fastest(eligible_udp, udp, compared_udp, allow_plaintext),
-        *_soaked(results.soaks),
-        *_fastest_cipher(() if tunnels or udp else results.speeds),
+        *_soaked(found.soaks),
+        *_fastest_cipher(() if tunnels or udp else found.speeds),
     ]
     if doubt.is_nearly_everywhere:
         verdict.insert(1, doubt.sentence)
     cheapest, fastest = ([each.name for each in group] for group in (eligible, eligible_udp))
     names = [each.tunnel for each in targets[-1:]] or cheapest or fastest
-    warnings, helpful = answer_warnings(results.run, results.records, shown, doubt, is_shared=is_shared)
-    has_figures = bool(shown.rows or results.soaks or results.speeds)
+    warnings, helpful = answer_warnings(found.run, found.records, shown, doubt, is_shared=is_shared)
+    has_figures = bool(shown.rows or found.soaks or found.speeds)
     return Answer(
         verdict=tuple(dict.fromkeys(verdict)) or (NO_TRIAL,),
         recommended=names[0] or None if names else None,
@@ -127,7 +127,7 @@ def answer(results: Results, *, is_shared: bool, allow_plaintext: bool = False) 
         udp=udp,
         warnings=warnings,
         advice=short_advice(tunnels, allow_plaintext=allow_plaintext),
-        next_commands=(*helpful, commands.every_figure(results.run), commands.charts(results.run)),
+        next_commands=(*helpful, commands.every_figure(found.run), commands.charts(found.run)),
     )
 
 

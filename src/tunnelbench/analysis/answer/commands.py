@@ -17,7 +17,7 @@ VIRTUAL_ROUTER = "malta"
 
 
 @dataclass(frozen=True)
-class Command:
+class SuggestedCommand:
     """A command line that an answer advises."""
 
     purpose: str
@@ -48,7 +48,7 @@ def router_of(run: RunRecord) -> Change:
     return VIRTUAL if run.testbed_name.startswith(DEFAULT_TESTBED) else ROUTER
 
 
-def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> Command:
+def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> SuggestedCommand:
     """Return the command that measures the plan of a run again with all changes."""
     is_elsewhere = ROUTER in changes or VIRTUAL in changes
     on = [] if is_elsewhere or run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
@@ -57,25 +57,25 @@ def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> Comman
     note = "Use your router's address." * (ROUTER in changes)
     if VIRTUAL in changes:
         note = f"{VIRTUAL_ROUTER}: a virtual router of fixed speed. Or your own: {shlex.join(ROUTER.options)}"
-    return Command(purpose, _joined("run", run.plan_name, *on, *words), aim, note)
+    return SuggestedCommand(purpose, _joined("run", run.plan_name, *on, *words), aim, note)
 
 
-def resume(run: RunRecord) -> Command:
-    return Command("Next", _joined("run", "--resume", run.run_id), "measure the missing trials")
+def resume(run: RunRecord) -> SuggestedCommand:
+    return SuggestedCommand("Next", _joined("run", "--resume", run.run_id), "measure the missing trials")
 
 
-def every_figure(run: RunRecord) -> Command:
-    return Command("All figures", _joined("report", run.run_id, "--full"))
+def every_figure(run: RunRecord) -> SuggestedCommand:
+    return SuggestedCommand("All figures", _joined("report", run.run_id, "--full"))
 
 
-def charts(run: RunRecord) -> Command:
-    return Command("Charts", _joined("report", run.run_id, "--format", "html", "-o", "run.html"))
+def charts(run: RunRecord) -> SuggestedCommand:
+    return SuggestedCommand("Charts", _joined("report", run.run_id, "--format", "html", "-o", "run.html"))
 
 
-def doctor(run: RunRecord) -> Command:
+def doctor(run: RunRecord) -> SuggestedCommand:
     """Return the command that lists what is missing for the plan and testbed of a run."""
     on = [] if run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
-    return Command("Next", _joined("doctor", run.plan_name, *on), "list what is missing")
+    return SuggestedCommand("Next", _joined("doctor", run.plan_name, *on), "list what is missing")
 
 
 def is_resumable(run: RunRecord) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.answer import commands
-from tunnelbench.analysis.answer.commands import Change, Command
+from tunnelbench.analysis.answer.commands import Change, SuggestedCommand
 from tunnelbench.analysis.answer.doubts import Doubts
 from tunnelbench.analysis.answer.figures import ShownFigures
 from tunnelbench.analysis.answer.words import joined, named
@@ -38,12 +38,12 @@ class _Finding:
     """A warning, and the command or the change of the run that helps."""
 
     text: str
-    help: Command | Change
+    help: SuggestedCommand | Change
 
 
 def answer_warnings(
     run: RunRecord, records: Sequence[TrialRecord], shown: ShownFigures, doubts: Doubts, *, is_shared: bool
-) -> tuple[tuple[AnswerWarning, ...], tuple[Command, ...]]:
+) -> tuple[tuple[AnswerWarning, ...], tuple[SuggestedCommand, ...]]:
     """Return the most important warnings, the most important first, and the commands to run next.
 
     Each warning has its own command. If a second run answers several warnings, the commands to run next have one that
@@ -65,7 +65,7 @@ def answer_warnings(
         commands.run_again(run, [each.help], "") if isinstance(each.help, Change) else each.help for each in found
     ]
     warnings = [AnswerWarning(each.text, own.command) for each, own in zip(found, helpful, strict=True)]
-    following = [own for own in (first if isinstance(first, Command) else None, again) if own]
+    following = [own for own in (first if isinstance(first, SuggestedCommand) else None, again) if own]
     return tuple(warnings), tuple(following)
 
 

@@ -27,7 +27,7 @@ from tunnelbench.report.document import SoakReport, compose
 from tunnelbench.report.formats.json import GOALS, derived_figures, plain
 from tunnelbench.report.soak_section import memory_text
 from tunnelbench.report.table import version_lines
-from tunnelbench.report.text import one_line
+from tunnelbench.report.text import INDENT, one_line
 from tunnelbench.store import Store
 
 MOST_SHOWN_TRIALS = 200
@@ -133,7 +133,7 @@ def blocks_text(records: Sequence[TrialRecord], *, with_logs: bool) -> Iterator[
             fresh = [item for item in proof.configuration.items() if item not in seen]
             seen.update(fresh)
             for file, text in fresh:
-                yield drawn(Text(f"  {file}", style="dim")) + verbatim(text, 4)
+                yield drawn(Text(f"  {file}", style="dim")) + verbatim(text, INDENT * 2)
         for record in block:
             yield drawn(*trial_picture(record))
             if with_logs and record.has_failed:
@@ -261,7 +261,7 @@ def last_log_lines(record: TrialRecord) -> Iterator[str]:
         if name.endswith(LOG_SUFFIX) and isinstance(output, str):
             lines = output.strip().splitlines()[-LOG_LINES:] or ["no output"]
             text = "\n".join(line[:LINE_LIMIT] for line in lines)
-            yield drawn(Text(f"  end of {one_line(name)}", style="dim")) + verbatim(text, 4)
+            yield drawn(Text(f"  end of {one_line(name)}", style="dim")) + verbatim(text, INDENT * 2)
 
 
 def raw_text(record: TrialRecord) -> Iterator[str]:

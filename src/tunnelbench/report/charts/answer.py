@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
+from tunnelbench.analysis.answer.comparison import AnswerT
 from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer
 from tunnelbench.analysis.answer.udp import UdpAnswer
 from tunnelbench.analysis.answer.words import carried, cpu_taken, large_packets, thousands
@@ -14,9 +14,7 @@ from tunnelbench.report.charts.chart import Chart, PageSection
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import one_line
 
-AnswerT = TypeVar("AnswerT", TunnelAnswer, UdpAnswer)
-
-MOST_TUNNELS = 12
+MOST_CHART_TUNNELS = 12
 """Largest number of tunnels in the chart; the table below the chart has all."""
 PANEL_GAP_PX = 40
 LOWER_BOUNDS = " Striped bars with ≥ are lower bounds."
@@ -38,7 +36,7 @@ def answer_charts(document: Document) -> Iterator[Chart]:
 def _shown(answers: Sequence[AnswerT]) -> list[AnswerT]:
     """Return the encrypted tunnels with figures; if there are none, the other tunnels with figures."""
     own = [each for each in answers if not each.reason and not each.tunnel.is_baseline]
-    return ([each for each in own if each.is_encrypted] or own)[:MOST_TUNNELS]
+    return ([each for each in own if each.is_encrypted] or own)[:MOST_CHART_TUNNELS]
 
 
 def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer], *, marks_doubts: bool) -> Chart | None:

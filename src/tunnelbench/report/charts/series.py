@@ -23,7 +23,7 @@ MOST_SERIES_ROWS = 20
 """Largest number of rows of a time series in a chart's table; the raw data have all rows."""
 TRAFFIC_PX, CPU_PX = 170, 110
 TIME = "s since data began to flow"
-AXIS_PX = 62
+VALUE_AXIS_PX = 62
 """Space left of both pictures, which aligns their time axes."""
 
 
@@ -240,7 +240,7 @@ def _picture(
                 "encoding": {
                     "x": {"field": "t", **x},
                     "y": {"field": "v", "type": "quantitative", "title": unit, "scale": y_scale,
-                          "axis": {"minExtent": AXIS_PX, "maxExtent": AXIS_PX, "tickCount": 4}},
+                          "axis": {"minExtent": VALUE_AXIS_PX, "maxExtent": VALUE_AXIS_PX, "tickCount": 4}},
                 },
             },
             {

@@ -31,7 +31,7 @@ PLAIN_NAMES = frozenset(
 )
 """Names of hosts and users that identify nobody; other texts need these words."""
 
-LEAST_NAME = 3
+LEAST_NAME_LETTERS = 3
 """Smallest number of letters of a name that is removed; shorter names are parts of too many words."""
 
 _HOST_KEYS = frozenset({"host", "hostname", "hosts", "address", "addresses", "ssh", "gateway", "jump"})
@@ -144,7 +144,7 @@ def stripper_for(run: RunRecord, trials: Sequence[TrialRecord]) -> Stripper:
         for printed in trial.raw.values():
             _of_iperf3(printed, names["host"])
     for known in names.values():
-        known -= {name for name in known if len(name) < LEAST_NAME or name.lower() in PLAIN_NAMES}
+        known -= {name for name in known if len(name) < LEAST_NAME_LETTERS or name.lower() in PLAIN_NAMES}
     return Stripper(names["host"], names["user"], names["secret"])
 
 

@@ -23,7 +23,7 @@ from tunnelbench.report.text import one_line
 
 LARGEST_BYTES = 64_000_000
 """Largest file [bytes]; a run of ten thousand trials takes about half of it."""
-DEEPEST = 24
+DEEPEST_JSON = 24
 """Deepest nesting of objects and arrays; a file that `export` writes has 8 levels."""
 MOST_VALUES = 3_000_000
 """Largest number of objects, arrays and commas in a file; each takes up to 150 bytes of memory."""
@@ -152,7 +152,7 @@ def _require_kind(whole: Mapping[str, Any]) -> None:
 def _require_plain(whole: Mapping[str, Any]) -> None:
     """Raises WrongInput for deep nesting, and for a text or number that no store can hold."""
     level: list[Any] = [whole]
-    for _ in range(DEEPEST):
+    for _ in range(DEEPEST_JSON):
         below: list[Any] = []
         for value in level:
             kind = type(value)

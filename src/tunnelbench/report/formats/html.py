@@ -46,7 +46,7 @@ SERIES_NOTE = (
     "For each row the median trial: the traffic that arrived, and below it the load of the router's CPU. The dashed "
     "line is the start of the test. An x marks a reading with packet loss."
 )
-PLACES = (
+PAGE_SECTIONS = (
     ("throughput", "Throughput, its spread, and what limits it", BARS_NOTE),
     ("packets", "Packets per second", ""),
     ("cost", "What a packet costs the router", ""),
@@ -99,11 +99,11 @@ def page(
         data=None if data_href else embedded_data(document),
         tables=results,
         answer_tables=page_tables(document),
-        places=PLACES,
+        places=PAGE_SECTIONS,
         main_columns=MAIN_COLUMNS,
         charts={
             "answer": first,
-            **{place: [chart for chart in drawn if chart.place == place] for place, _, _ in PLACES},
+            **{place: [chart for chart in drawn if chart.place == place] for place, _, _ in PAGE_SECTIONS},
         },
         sections=_sections(document),
         versions=list({block.tunnel: block.versions for table in results for block in table.blocks}.items()),
@@ -286,7 +286,7 @@ SECTIONS = {
 
 
 def _sections(document: Document) -> Mapping[str, Sequence[Section]]:
-    placed: dict[str, list[Section]] = {place: [] for place in ("advice", *(place for place, _, _ in PLACES))}
+    placed: dict[str, list[Section]] = {place: [] for place in ("advice", *(place for place, _, _ in PAGE_SECTIONS))}
     for section in document.sections:
         placed[SECTIONS.get(section.title.partition(":")[0], "more")].append(section)
     return placed

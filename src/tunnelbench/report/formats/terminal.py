@@ -24,12 +24,10 @@ from tunnelbench.report.formats import SheetFormat
 from tunnelbench.report.sections import Section
 from tunnelbench.report.sheet import Sheet
 from tunnelbench.report.table import ResultTable, TableLine
-from tunnelbench.report.text import UNFOLDED_WIDTH, one_line
+from tunnelbench.report.text import COLUMN_GAP, INDENT, UNFOLDED_WIDTH, one_line
 
 DEFAULT_WIDTH = 120
 FIRST_SCREEN_WIDTH = 100
-INDENT = 2
-GAP = "  "
 LEAST_HEADING = 9
 """Width from which a heading is folded [columns]; `CPU s per` fits into it."""
 
@@ -182,7 +180,7 @@ def _table(table: ResultTable, width: int) -> Iterator[RenderableType]:
     """Yield the table, with the columns of the narrow one if the wide one does not fit."""
     columns = _columns(table, is_narrow=False)
     widths = _widths(columns, table)
-    if INDENT + sum(widths) + len(GAP) * (len(widths) - 1) > width:
+    if len(INDENT) + sum(widths) + len(COLUMN_GAP) * (len(widths) - 1) > width:
         columns = _columns(table, is_narrow=True)
         widths = _widths(columns, table)
     headings = [column.heading(own) for column, own in zip(columns, widths, strict=True)]
@@ -191,14 +189,14 @@ def _table(table: ResultTable, width: int) -> Iterator[RenderableType]:
     yield from _lines([[Text(text) for text in [""] * (height - len(each)) + each] for each in headings], widths)
     yield Text("─" * width)
     for block in table.blocks:
-        yield Text.assemble((block.tunnel, "bold"), GAP, (", ".join(block.versions), "dim"))
+        yield Text.assemble((block.tunnel, "bold"), COLUMN_GAP, (", ".join(block.versions), "dim"))
         if block.is_empty_alike:
-            yield _comments(block.lines[0], INDENT)
+            yield _comments(block.lines[0], len(INDENT))
         else:
             for line in block.lines:
                 yield from _lines([column.cell(line) for column in columns], widths)
                 if line.comments:
-                    yield _comments(line, INDENT + widths[0] + len(GAP))
+                    yield _comments(line, len(INDENT) + widths[0] + len(COLUMN_GAP))
         yield Text()
 
 
@@ -213,10 +211,10 @@ def _widths(columns: Sequence[TerminalColumn], table: ResultTable) -> list[int]:
 def _lines(cells: Sequence[Sequence[Text]], widths: Sequence[int]) -> Iterator[Text]:
     """Yield cells side by side, the first one on the left of its column, the others on the right."""
     for pieces in zip_longest(*cells, fillvalue=Text()):
-        line = Text(" " * INDENT, overflow="fold")
+        line = Text(INDENT, overflow="fold")
         for number, (piece, width) in enumerate(zip(pieces, widths, strict=True)):
             blank = " " * (width - piece.cell_len)
-            line.append(piece.copy().append(blank) if number == 0 else Text(f"{GAP}{blank}").append(piece))
+            line.append(piece.copy().append(blank) if number == 0 else Text(f"{COLUMN_GAP}{blank}").append(piece))
         if line.plain.strip():
             yield line
 

@@ -17,7 +17,7 @@ from tunnelbench.report.site.index import Device, Result
 FULL_PAYLOAD_BYTES = 1000
 """Smallest payload of large packets; the overview has only these [bytes]."""
 
-STRIP_PX, AXIS_PX = 80, 22
+STRIP_PX, TIME_AXIS_PX = 80, 22
 """Height of a strip with its name, and height of the axis."""
 LANE_PX, LANES = 10, 5
 """Height of a lane of dots, and the number of lanes in which dots of one kind avoid each other."""
@@ -74,7 +74,7 @@ class OverviewChart:
 
     @property
     def height_px(self) -> int:
-        return len(self.strips) * STRIP_PX + AXIS_PX
+        return len(self.strips) * STRIP_PX + TIME_AXIS_PX
 
 
 def overview_table(devices: Sequence[MeasuredDevice], *, is_encrypted: bool) -> OverviewTable:
