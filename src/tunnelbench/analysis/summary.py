@@ -84,10 +84,6 @@ class Figures:
     """Router CPU time per million packets, acknowledgements included [s]."""
     cpu_s_per_gigabit: Estimate | None
     """Router CPU time per 10^9 bits of TCP payload [s]."""
-    instructions_per_packet: Estimate | None
-    user_instructions_per_packet: Estimate | None
-    kernel_instructions_per_packet: Estimate | None
-    """Instructions of a router of fixed speed per packet, acknowledgements included; None for any other router."""
     payload_bytes: Estimate | None
     """Effective TCP payload of a full segment [bytes]."""
     retransmits: Estimate | None
@@ -301,9 +297,6 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         foreign_share=of(lambda trial: trial.foreign_cpu_s / trial.bracket_s if trial.bracket_s else 0.0),
         cpu_s_per_million_packets=per_packet(lambda trial: trial.cpu_s_per_million_packets),
         cpu_s_per_gigabit=per_packet(lambda trial: trial.cpu_s_per_gigabit),
-        instructions_per_packet=per_packet(lambda trial: trial.window.instructions_per_packet),
-        user_instructions_per_packet=per_packet(lambda trial: trial.window.user_instructions_per_packet),
-        kernel_instructions_per_packet=per_packet(lambda trial: trial.window.kernel_instructions_per_packet),
         payload_bytes=where_known(lambda trial: trial.mss_bytes),
         retransmits=where_known(lambda trial: trial.retransmits),
         ping_worst_ms=max((t.ping.worst_ms for t in trials if t.ping.worst_ms is not None), default=None),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.statistics import Estimate, estimate, estimate_known, median
 from tunnelbench.analysis.summary import Row, RowKey, TunnelRow, group_trials, is_tester_limited, row_facts
-from tunnelbench.model.counters import Window
 from tunnelbench.model.plan import CALIBRATION_KIND, Test
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
@@ -46,10 +45,6 @@ class UdpFigures:
     daemon_share: Estimate | None
     cpu_s_per_million_packets: Estimate | None
     """Router CPU time during the timed trial; for a search, at the NDR [s]."""
-    instructions_per_packet: Estimate | None
-    user_instructions_per_packet: Estimate | None
-    kernel_instructions_per_packet: Estimate | None
-    """Instructions of a router of fixed speed per packet of both directions; None for any other router."""
     share_of_baseline: Estimate | None
     """Rate (PDR for a search) over the baseline's rate with the same payload, direction, test and load."""
     is_tester_limited: bool
@@ -129,9 +124,6 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
     def of_router(figure: Callable[[UdpMeasurement], float | None]) -> Estimate | None:
         return None if is_calibration else estimate_known(figure(trial) for trial in trials)
 
-    def of_window(figure: Callable[[Window], float | None]) -> Estimate | None:
-        return of_router(lambda trial: None if trial.window is None else figure(trial.window))
-
     longest_delays = [counts.delay.max_ns for counts in timed if counts.delay]
     rates, base = _rates(records), _rates(baseline)
     has_baseline = bool(base) and median(base) > 0 and not is_calibration
@@ -154,9 +146,6 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         router_busy_share=of_router(lambda trial: trial.router_busy_share),
         daemon_share=of_router(lambda trial: trial.daemon_busy_share),
         cpu_s_per_million_packets=of_router(lambda trial: trial.cpu_s_per_million_packets),
-        instructions_per_packet=of_window(lambda window: window.instructions_per_packet),
-        user_instructions_per_packet=of_window(lambda window: window.user_instructions_per_packet),
-        kernel_instructions_per_packet=of_window(lambda window: window.kernel_instructions_per_packet),
         share_of_baseline=estimate([rate / median(base) for rate in rates]) if rates and has_baseline else None,
         is_tester_limited=is_tester_limited([record for record, _ in counting]),
     )

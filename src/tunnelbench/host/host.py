@@ -70,9 +70,10 @@ class CpuReading:
     daemons_method: str
     """Source of `daemons_s`: `schedstat` or `ticks`; empty: there are no daemons."""
     instructions: int | None = None
-    """Number of instructions since the start of a virtual CPU of fixed speed."""
+    """Number of instructions that a virtual CPU of fixed speed has executed since its start; None: any other host."""
     lag_s: float | None = None
-    """Time by which the clock of that CPU is behind this machine's [s]. Both are None for any other host."""
+    """Time by which the clock of a virtual CPU of fixed speed is behind this machine's clock [s]; None: any other
+    host."""
 
 
 @dataclass(frozen=True)

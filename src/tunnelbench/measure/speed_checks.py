@@ -17,7 +17,8 @@ PACED_LATE_LIMIT_SHARE = 0.5
 number of packets nor the work of a packet as long as it has time left."""
 
 FULL_SHARE = 0.95
-"""Share of its own time from which a router of fixed speed is the limit, however busy the testers' CPUs are."""
+"""Busy share of a router of fixed speed from which the router is surely the limit. The share refers to the time on the
+router's own clock. The load of the testers' CPUs does not matter then."""
 
 
 def router_clock(window: Window, *, is_paced: bool = False) -> tuple[Check, ...]:
@@ -26,9 +27,9 @@ def router_clock(window: Window, *, is_paced: bool = False) -> tuple[Check, ...]
     QEMU lets the clock of the router fall behind if this machine is too slow. Later, a busy router executes more
     instructions per second than its speed, until its clock has caught up.
     """
-    if window.router_lag_s is None:
+    if window.router_clock_lost_s is None:
         return ()
-    lost_share = window.router_lag_s / window.duration_s
+    lost_share = window.router_clock_lost_s / window.duration_s
     idle_share = max(0.0, 1 - router_own_share(window))
     limit_share = LATE_LIMIT_SHARE + (PACED_LATE_LIMIT_SHARE if is_paced else IDLE_LATE_LIMIT_SHARE) * idle_share
     verdict, reason = Verdict.OK, "the router's clock kept the time of this machine"
@@ -44,7 +45,7 @@ def router_clock(window: Window, *, is_paced: bool = False) -> tuple[Check, ...]
 
 def router_own_share(window: Window) -> float:
     """Return the router's busy time as a share of the time on its own clock."""
-    return window.router_cpu.busy_s / (window.duration_s - (window.router_lag_s or 0.0))
+    return window.router_cpu.busy_s / (window.duration_s - (window.router_clock_lost_s or 0.0))
 
 
 def withstands_load(window: Window | None, *, is_paced: bool) -> bool:
@@ -52,9 +53,9 @@ def withstands_load(window: Window | None, *, is_paced: bool) -> bool:
 
     The router has a fixed speed, and the testers either offered a fixed load or could offer more than it can forward.
     """
-    return window is not None and window.router_lag_s is not None and (is_paced or is_surely_the_limit(window))
+    return window is not None and window.router_clock_lost_s is not None and (is_paced or is_surely_the_limit(window))
 
 
 def is_surely_the_limit(window: Window | None) -> bool:
     """Return True if the router has a fixed speed and used it up, so that no tester can have been the limit."""
-    return window is not None and window.router_lag_s is not None and router_own_share(window) >= FULL_SHARE
+    return window is not None and window.router_clock_lost_s is not None and router_own_share(window) >= FULL_SHARE

@@ -264,7 +264,7 @@ class TrialMonitor:
             intervals=intervals,
             far_end_busy_share=far_share,
             router_instructions=None if instructions is None else round(instructions * share),
-            router_lag_s=None if lag_s is None else lag_s * share,
+            router_clock_lost_s=None if lag_s is None else lag_s * share,
         )
 
     @property

@@ -121,10 +121,10 @@ class Window:
     """Share of time in which the tunnel's far end was busy, 0 to 1, where it is a machine of its own; None: it is the
     server."""
     router_instructions: int | None = None
-    """Number of instructions that a virtual router of fixed speed executed."""
-    router_lag_s: float | None = None
-    """Time that the clock of that router lost against this machine's [s]; below zero if it gained time. Both are None
-    for any other router."""
+    """Number of instructions that a virtual router of fixed speed executed; None: any other router."""
+    router_clock_lost_s: float | None = None
+    """Time that the clock of a virtual router of fixed speed lost against this machine's clock [s]; below zero if it
+    gained time. None: any other router."""
 
     @property
     def daemon_busy_share(self) -> float | None:
@@ -147,7 +147,7 @@ class Window:
 
     @property
     def kernel_instructions_per_packet(self) -> float | None:
-        """All other instructions per packet; None: not counted."""
+        """Instructions per packet that were not in user mode; None: not counted."""
         if self.instructions_per_packet is None or self.user_instructions_per_packet is None:
             return None
         return self.instructions_per_packet - self.user_instructions_per_packet

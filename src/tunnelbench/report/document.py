@@ -27,7 +27,7 @@ from tunnelbench.report.facts import is_shared, measured_on, run_facts
 from tunnelbench.report.instructions_section import instructions_section
 from tunnelbench.report.sections import Section, advice_section, cipher_section, cost_section, limits_section
 from tunnelbench.report.soak_section import soak_section
-from tunnelbench.report.table import ResultTable, legend, result_table
+from tunnelbench.report.table import ResultTable, legend, result_table, rows_with_trials
 from tunnelbench.report.text import one_line
 
 FIGURES_OF_A_GUEST = (
@@ -201,7 +201,11 @@ def tables(document: Document, *, thousands: bool = False) -> list[ResultTable]:
 
 def legends(document: Document, mark: str) -> tuple[str, ...]:
     """Return the legends of a run's tables; `mark` is the format's mark of the best figure, such as `bold`."""
-    return tuple(paragraph for kind in document.kinds for paragraph in legend(kind, document.rows_of(kind), mark))
+    return tuple(
+        paragraph
+        for kind in document.kinds
+        for paragraph in legend(kind, rows_with_trials(document.rows_of(kind), document.records), mark)
+    )
 
 
 def _cautions(

@@ -95,7 +95,7 @@ def result_table(
     kind: str, rows: Sequence[Row | UdpRow], records: Sequence[TrialRecord], *, thousands: bool = False
 ) -> ResultTable:
     """Return the table of the rows by tunnel; `thousands`: with commas in large numbers."""
-    columns, trials = table_figures(kind, rows), trials_by_row(records)
+    columns, trials = table_figures(kind, rows_with_trials(rows, records)), trials_by_row(records)
     by_tunnel: dict[str, list[Row | UdpRow]] = {}
     for row in rows:
         by_tunnel.setdefault(row.tunnel.name, []).append(row)
@@ -117,7 +117,13 @@ def result_table(
     )
 
 
-def legend(kind: str, rows: Iterable[Row | UdpRow], mark: str) -> Iterator[str]:
+def rows_with_trials(rows: Sequence[Row | UdpRow], records: Sequence[TrialRecord]) -> list[TableRow]:
+    """Return each row of the analysis with its trials."""
+    trials = trials_by_row(records)
+    return [TableRow(row, tuple(trials[row.key])) for row in rows]
+
+
+def legend(kind: str, rows: Sequence[TableRow], mark: str) -> Iterator[str]:
     """Yield the paragraphs that say how to read a table of rows; `mark`: how the best is marked, such as `bold`."""
     if kind == "tcp":
         yield f"{STATISTICS} {BEST.format(mark=mark)}"

@@ -25,7 +25,7 @@ def trial(
         router_cpu=replace(CLEAN.window.router_cpu, wall_s=WINDOW_S, idle_s=WINDOW_S * (1 - busy_share)),
         busiest_tester_share=tester_share,
         router_instructions=round(busy_share * WINDOW_S * 125e6),
-        router_lag_s=lost_share * WINDOW_S,
+        router_clock_lost_s=lost_share * WINDOW_S,
     )
     return replace(CLEAN, window=window, bracket_s=10.0, foreign_cpu_s=foreign_share * 10)
 

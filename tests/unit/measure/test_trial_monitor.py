@@ -33,7 +33,7 @@ class Host:
         self.machine = THIS_MACHINE
 
     def sampler(self, daemons: Any, limit_s: float) -> None:
-        """It is this machine: its CPUs are read directly."""
+        """Return nothing, because the CPUs of this machine are read without a sampler."""
 
     def run(self, argv: list[str]) -> SimpleNamespace:
         self.commands.append(argv)
@@ -184,7 +184,7 @@ def test_instructions_of_a_router_of_fixed_speed_are_those_of_the_window(path: S
     path.router = FixedSpeedRouter(path)
     window = path.accompany().window()
     assert window.router_instructions == pytest.approx(window.duration_s * 1e8, abs=1)
-    assert window.router_lag_s == pytest.approx(window.duration_s * 0.01)
+    assert window.router_clock_lost_s == pytest.approx(window.duration_s * 0.01)
 
 
 def test_the_routers_cpu_over_time_covers_the_traffic_from_before_until_after(path: SimulatedPath) -> None:

@@ -13,6 +13,7 @@ from tests.unit.builders import make_records, make_run
 from tunnelbench.analysis.compare.comparison import ComparisonVerdict, compare
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import ComparedFigure
+from tunnelbench.model.plan import CALIBRATION_KIND
 from tunnelbench.model.result import TcpMeasurement, TrialRecord
 from tunnelbench.report import render
 from tunnelbench.report.formats import format_names
@@ -31,7 +32,7 @@ def counted(records: tuple[TrialRecord, ...], per_packet: float = 9000.0) -> tup
 
 def with_instructions(tcp: TcpMeasurement, per_packet: float) -> TcpMeasurement:
     packets = tcp.window.data_packets + tcp.window.ack_packets
-    window = replace(tcp.window, router_instructions=round(packets * per_packet), router_lag_s=0.0)
+    window = replace(tcp.window, router_instructions=round(packets * per_packet), router_clock_lost_s=0.0)
     return replace(tcp, window=window)
 
 
@@ -73,3 +74,10 @@ def test_a_comparison_finds_five_per_cent_more_instructions() -> None:
     rows = [row for row in compare(a, b).rows if row.figure is ComparedFigure.INSTRUCTIONS]
     assert ComparisonVerdict.DEARER in {row.verdict for row in rows}
     assert {row.verdict for row in rows} <= {ComparisonVerdict.DEARER, ComparisonVerdict.HIGHER}
+
+
+def test_a_calibration_has_none_because_no_router_forwards_its_packets() -> None:
+    rows = json.loads(render(make_run(), counted(make_records(2)), "json"))["rows"]
+    calibrations = [row for row in rows if row["tunnel"]["kind"] == CALIBRATION_KIND and row["figures"]]
+    assert calibrations
+    assert [row["figures"]["instructions_per_packet"] for row in calibrations] == [None] * len(calibrations)

@@ -1,12 +1,13 @@
-"""The list of all figures. Tables, legends, CSV, JSON and its schema are made from it: a new figure is one entry."""
+"""The list of all figures. Tables, legends, CSV, JSON and its schema are made from it.
+
+A figure that follows from a stored trial is one entry. docs/page.md says what other figures need.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tunnelbench.analysis.summary import Row
-from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.report.figures.figure import Figure, FigureText, Read, Spread, TableRow
 from tunnelbench.report.figures.soak import SOAK
 from tunnelbench.report.figures.tcp import TCP
@@ -24,13 +25,12 @@ def figure(kind: str, key: str) -> Figure:
     return {each.key: each for each in FIGURES[kind]}[key]
 
 
-def table_figures(kind: str, rows: Iterable[Row | UdpRow] = ()) -> tuple[Figure, ...]:
+def table_figures(kind: str, rows: Sequence[TableRow] = ()) -> tuple[Figure, ...]:
     """Return the figures that tables of some rows have columns for."""
-    found = [row.figures for row in rows]
     return tuple(
         each
         for each in FIGURES[kind]
-        if each.title and (not each.is_optional or any(getattr(own, each.key, None) is not None for own in found))
+        if each.title and (not each.is_optional or any(each.of_row_data(row) is not None for row in rows))
     )
 
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from tunnelbench.analysis.number_format import percent, significant
-from tunnelbench.analysis.statistics import Estimate, estimate
+from tunnelbench.analysis.statistics import Estimate, estimate_known
 from tunnelbench.analysis.summary import Row
 from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.model.result import TrialRecord
@@ -78,6 +78,8 @@ class Figure:
     """Reads the measurement of a trial (of a soak its summary); None: only rows have the figure."""
     of_row: Read | None = None
     """Reads the row of the analysis; None: the median of `of_trial` over the trials that count."""
+    needs_router: bool = False
+    """True if a calibration, which has no router, does not have the median of `of_trial`."""
     is_stored: bool = False
     """True if the measurement itself holds it: the JSON of a trial does not repeat it."""
     is_row_data: bool = True
@@ -96,6 +98,8 @@ class Figure:
     """True if it is a lower bound where the testers were the limit."""
     of_table: Read | None = None
     """Reads a `TableRow` (of a soak its summary) for a table, in place of `of_row`; it may return a text."""
+    is_shown: Callable[[TableRow], bool] = lambda _: True
+    """Returns False for a row whose cell stays empty in a table; the JSON of the row has the figure anyway."""
     spread: Spread = Spread.EVERYWHERE
     short: str = ""
     """Heading in a terminal; empty: the heading of the other formats."""
@@ -111,12 +115,13 @@ class Figure:
 
     def of_trials(self, measurements: Sequence[Any]) -> Estimate | None:
         """Return the median of a figure of trials; None where no trial has it."""
-        known = [value for each in measurements if self.of_trial and (value := self.of_trial(each)) is not None]
-        return estimate(known) if known else None
+        return estimate_known(map(self.of_trial, measurements)) if self.of_trial else None
 
     def of_row_data(self, found: TableRow) -> Any:
         """Return the figure of a row as data, in the unit of its key."""
-        return self.of_row(found.row) if self.of_row else self.of_trials(found.measurements)
+        if self.of_row:
+            return self.of_row(found.row)
+        return None if self.needs_router and found.row.is_calibration else self.of_trials(found.measurements)
 
     def is_lower_bound(self, row: Row | UdpRow) -> bool:
         """Return whether the testers, not the router, set the figure of a row."""
@@ -130,7 +135,7 @@ class Figure:
     def text(self, found: TableRow, *, thousands: bool = False) -> FigureText:
         """Return the figure as a table prints it; `thousands`: with commas in large numbers."""
         value = self.of_table(found) if self.of_table else self.of_row_data(found)
-        text = self.printed(value, thousands=thousands)
+        text = self.printed(value if self.is_shown(found) else None, thousands=thousands)
         return replace(
             text, is_best=self.key in best_of(found.row), is_lower_bound=bool(text) and self.is_lower_bound(found.row)
         )

@@ -37,14 +37,10 @@ def _share(found: TableRow) -> Estimate | None:
     return None if found.goal == "NDR" or found.row.figures is None else found.row.figures.share_of_baseline
 
 
-def _per_packet(key: str) -> Read:
-    """Return a reader of the cost of a packet; on an idle path that is the cost of waking up, which is left out."""
-
-    def cost(found: TableRow) -> Any:
-        is_idle = isinstance(found.row, UdpRow) and found.row.load == IDLE
-        return None if is_idle else of_router(key)(found)
-
-    return cost
+def _has_packet_cost(found: TableRow) -> bool:
+    """Return True if a timed trial of a row loads the router: on an idle path, the cost is that of waking up."""
+    is_idle = isinstance(found.row, UdpRow) and found.row.load == IDLE
+    return not is_idle and not found.row.is_calibration and found.goal != "PDR"
 
 
 SHARE = of_rows(
@@ -81,19 +77,20 @@ COST = of_rows(
     "CPU s per Mpackets",
     help="CPU s per Mpackets: busy time of the router per million packets of both directions.",
     of_trial=read("cpu_s_per_million_packets"),
-    of_table=_per_packet("cpu_s_per_million_packets"),
+    is_shown=_has_packet_cost,
     digits=3,
 )
 INSTRUCTIONS = (
     stored("router_instructions", "window.router_instructions"),
-    stored("router_lag_s", "window.router_lag_s"),
+    stored("router_clock_lost_s", "window.router_clock_lost_s"),
     *(
-        of_rows(
+        Figure(
             key,
             title,
             help=f"{title}: {what}.",
             of_trial=read(f"window.{key}"),
-            of_table=_per_packet(key),
+            needs_router=True,
+            is_shown=_has_packet_cost,
             narrow_under=under,
             is_optional=True,
         )
