@@ -88,15 +88,9 @@ def check_options(
     return {key: value for key, value in values.items() if value is not None}, []
 
 
-REPLACED_KEYS = {"cpu_share_percent": "speed_mips, in million instructions per second"}
-"""Keys of earlier versions, each with the key that replaces it."""
-
-
 def unknown_key(path: KeyPath, known: Sequence[KeyPath]) -> str:
-    """Return the message for an unknown key: it was replaced, belongs in another table, or a similar key was meant."""
+    """Return the message for an unknown key: it belongs in another table, or a similar key was meant."""
     key, table = str(path[-1]), path[:-1]
-    if key in REPLACED_KEYS:
-        return f"this key was replaced by {REPLACED_KEYS[key]}"
     with_same_name = next((other for other in known if other[-1] == key), None)
     if with_same_name and len(with_same_name) == 1:
         return f"unknown key; {key} belongs at the top of the file, above the first table"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.unit.builders import make_run
-from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench import __version__
 from tunnelbench.cli.run import RunArguments, _as_lines, refuse_change, resumed_job
@@ -96,19 +95,6 @@ def test_a_testbed_or_a_machine_that_has_changed_is_refused(
     with pytest.raises(WrongInput, match="the machine has changed") as caught:
         resumed_job(store, "a", named())
     assert "+kernel: 9.9" in caught.value.message
-
-
-def test_a_run_with_a_key_of_an_earlier_version_is_shown_and_not_resumed(
-    store: Store, type_in: CommandLine, tmp_path: Path
-) -> None:
-    testbed = 'kind = "qemu"\nboard = "malta"\ncpu_share_percent = "auto"\n'
-    facts = {**machine_facts(), "guest": "on a virtual router, emulated", "guest_cpu_share_percent": 30.0}
-    store.begin_run(replace(store.run("a"), run_id="old", testbed_text=testbed, host_facts=facts))
-    for verb in ("show", "report"):
-        read = type_in(verb, "old", "--store", tmp_path / "results.sqlite")
-        assert "0 of 100 trials" in " ".join(read.stdout.split()), read.stderr
-    with pytest.raises(WrongInput, match="cpu_share_percent: this key was replaced by speed_mips"):
-        resumed_job(store, "old", named())
 
 
 def test_another_version_of_tunnelbench_is_refused_unless_it_is_accepted(

@@ -106,10 +106,6 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
         ("lnik.rate_in_mbps=2", "unknown key; did you mean link?"),
         ("ruonds=2", "unknown key; did you mean rounds?"),
         (
-            "cpu_share_percent=80",
-            "this key was replaced by speed_mips, in million instructions per second",
-        ),
-        (
             "zzz=2",
             (
                 "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, kernel, "
@@ -160,10 +156,6 @@ ROUTER = 'kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n'
         (
             QEMU + "speed_mips = 0.1",
             "3:1: speed_mips: must be 1000, or 1000 halved up to 10 times, not 0.1; the nearest is 0.9765625",
-        ),
-        (
-            QEMU + 'cpu_share_percent = "auto"',
-            "3:1: cpu_share_percent: this key was replaced by speed_mips, in million instructions per second",
         ),
     ],
 )
