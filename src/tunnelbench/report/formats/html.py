@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from tunnelbench import __version__
@@ -23,6 +22,7 @@ from tunnelbench.report.formats import SheetFormat
 from tunnelbench.report.formats.json import content
 from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.page_tables import page_tables
+from tunnelbench.report.page_templates import TEMPLATES, environment, resource
 from tunnelbench.report.sections import Section
 from tunnelbench.report.sheet import VERDICT, Sheet
 from tunnelbench.report.text import one_line
@@ -143,7 +143,7 @@ def _frame(title: str, version: str, index_href: str | None = None, library_href
         "library_href": library_href,
         "library": None if library_href else library(),
         "policy": _policy(is_shared=library_href is not None),
-        "style": _resource("report/templates", "page.css"),
+        "style": resource(TEMPLATES, "page.css"),
         "script": _script(),
         "config": config(),
     }
@@ -162,8 +162,8 @@ def library() -> str:
     """Return the JavaScript that draws charts (Vega, Vega-Lite, Vega-Embed), which pages of a site share."""
     parts = []
     for name in LIBRARIES:
-        licence = _resource("data/javascript", f"{name.removesuffix('.min.js')}.LICENSE")
-        code = _resource("data/javascript", name)
+        licence = resource("data/javascript", f"{name.removesuffix('.min.js')}.LICENSE")
+        code = resource("data/javascript", name)
         # A browser's tools would look for the map next to the page.
         lines = [line for line in code.splitlines() if not line.startswith("//# sourceMappingURL=")]
         parts += [f"/*! {name}\n{licence.strip()}\n*/", *lines]
@@ -171,32 +171,20 @@ def library() -> str:
 
 
 @cache
-def _resource(folder: str, name: str) -> str:
-    return files("tunnelbench").joinpath(folder, name).read_text(encoding="utf-8")
-
-
-@cache
 def _script() -> str:
-    return "".join(_resource("report/templates", name) for name in ("tables.js", "page.js"))
+    return "".join(resource(TEMPLATES, name) for name in ("tables.js", "page.js"))
 
 
 @cache
 def _template(name: str) -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - 60 ms, only for pages
-
-    environment = Environment(
-        loader=PackageLoader("tunnelbench", "report/templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["inert"] = inert
-    environment.filters["numbers"] = number_columns
-    environment.filters["table_rows"] = table_rows
-    environment.filters["one_line"] = one_line
-    environment.filters["lines"] = _lines
-    return environment.get_template(f"{name}.html.jinja")
+    filters = {
+        "inert": inert,
+        "numbers": number_columns,
+        "table_rows": table_rows,
+        "one_line": one_line,
+        "lines": _lines,
+    }
+    return environment(filters).get_template(f"{name}.html.jinja")
 
 
 @cache

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from tunnelbench import __version__
 from tunnelbench.model.plan import direction_label
@@ -19,6 +18,7 @@ from tunnelbench.report.exchange import Imported
 from tunnelbench.report.figures import figure
 from tunnelbench.report.formats.html import inert, library, page
 from tunnelbench.report.methodology import methodology_html
+from tunnelbench.report.page_templates import TEMPLATES, environment, resource
 from tunnelbench.report.site.device_names import cpu_in_name
 from tunnelbench.report.site.gather import GatheredRun, Published, by_device, published, slug
 from tunnelbench.report.site.index import Device, Index, ReferenceEntry, Result
@@ -80,8 +80,8 @@ def other_pages(
     dates = {entry.name: entry.date for entry in index.references}
     yield "index.json", json.dumps(index.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":")) + "\n"
     yield LIBRARY, library()
-    yield "assets/site.css", _resource("page.css") + _resource("site.css")
-    yield "assets/site.js", _resource("tables.js") + _resource("site.js")
+    yield "assets/site.css", resource(TEMPLATES, "page.css") + resource(TEMPLATES, "site.css")
+    yield "assets/site.js", resource(TEMPLATES, "tables.js") + resource(TEMPLATES, "site.js")
     encrypted, plain = (overview_table(devices, is_encrypted=each) for each in (True, False))
     values = {"index": index, "encrypted": encrypted, "plain": plain, "chart": overview_chart(encrypted)}
     yield "index.html", _drawn("index", "", **values)
@@ -194,18 +194,4 @@ def _drawn(name: str, root: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tunnelbench", "report/templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["counted"] = counted
-    environment.filters["inert"] = inert
-    return environment
-
-
-@cache
-def _resource(name: str) -> str:
-    return files("tunnelbench").joinpath("report", "templates", name).read_text(encoding="utf-8")
+    return environment({"counted": counted, "inert": inert})
