@@ -154,16 +154,17 @@ class PlainProgress(Progress):
         )
 
 
-TERMINAL_PATIENCE_S = 0.2
+TERMINAL_WAIT_LIMIT_S = 0.2
 """Longest wait for a terminal that takes no output [s]."""
 
 
 class TerminalWriter:
-    """Writes to the terminal of a stream, and drops what the terminal does not take in TERMINAL_PATIENCE_S.
+    """Writes to the terminal of a stream, and drops what the terminal does not take in TERMINAL_WAIT_LIMIT_S.
 
-    A terminal takes nothing after Ctrl-S, or while the network to it is interrupted. A thread that waits for it holds
-    the lock of the live view, and the program could not end. The terminal is opened once more, because the descriptor
-    of a stream is shared with other programs, for which a write must go on to wait.
+    A terminal takes no output after Ctrl-S, or while the network to it is interrupted. A thread that waits for the
+    terminal holds the lock of the live view, so that the program could not end. This class therefore writes without
+    waiting. It opens the terminal a second time for that: other programs share the descriptor of the stream, and their
+    writes must still wait.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -174,7 +175,7 @@ class TerminalWriter:
 
     def write(self, text: str) -> int:
         content = text.encode(self.encoding, "replace")
-        give_up_s = time.monotonic() + TERMINAL_PATIENCE_S
+        give_up_s = time.monotonic() + TERMINAL_WAIT_LIMIT_S
         while content:
             try:
                 content = content[os.write(self._descriptor, content) :]

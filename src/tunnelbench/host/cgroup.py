@@ -14,11 +14,11 @@ UNITS_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 """Name and unit of the counter in cpu.stat: of version 2 and of version 1 of control groups [s]."""
 
 
-Throttled = Mapping[str, Mapping[Path, float]]
+ThrottledTimes = Mapping[str, Mapping[Path, float]]
 """Time for which a quota has stopped the groups of each process so far [s], by process number and by file."""
 
 
-def throttled_s_by_group(pids: Iterable[str]) -> Throttled:
+def throttled_s_by_process(pids: Iterable[str]) -> ThrottledTimes:
     """Return for how long a quota has stopped each group of some processes of this machine so far [s].
 
     The groups above them are included as far as they can be seen; a system without control groups has none.
@@ -31,7 +31,7 @@ def files_of_children() -> frozenset[Path]:
     return frozenset(path for pid in with_children(os.getpid()) for path in _stat_files(str(pid)))
 
 
-def increase_s(before: Throttled, after: Throttled, further: Collection[Path] = ()) -> float:
+def increase_s(before: ThrottledTimes, after: ThrottledTimes, further: Collection[Path] = ()) -> float:
     """Return the increase between two readings, added up over the groups of the processes that are in both [s].
 
     Only processes in both readings count. For a group that a process left, the counter is read again. For a group that

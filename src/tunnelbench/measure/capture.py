@@ -54,7 +54,7 @@ class Capture:
     """The result of `capture_ip`: its packets are known when the `with` block has ended."""
 
     packets: list[Packet] = field(default_factory=list)
-    fewest: int = 0
+    expected_packets: int = 0
     """Number of packets that the block has caused, where it is known; 0: unknown."""
 
 
@@ -62,7 +62,7 @@ class Capture:
 def capture_ip(host: Host, device: str) -> Iterator[Capture]:
     """Capture IPv4 and IPv6 packets on a device while the block runs.
 
-    The block may set `Capture.fewest`: the capture then ends as soon as it has that many packets.
+    The block may set `Capture.expected_packets`: the capture then ends as soon as it has that many packets.
     """
     capture = Capture()
     path = host.folder / "capture.pcap"
@@ -75,7 +75,7 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
         if not daemon.wait_for("listening on", timeout_s=TCPDUMP_START_LIMIT_S):
             raise TrialFailed(f"tcpdump does not start on the {host.name}: {daemon.last_line()}")
         yield capture
-        _await_writing(host, path, capture.fewest)
+        _await_writing(host, path, capture.expected_packets)
         daemon.interrupt()
         daemon.wait(2)
         capture.packets = list(read_pcap(host.fetch(path)))
@@ -84,14 +84,14 @@ def capture_ip(host: Host, device: str) -> Iterator[Capture]:
         host.remove(path)
 
 
-def _await_writing(host: Host, path: Path, fewest: int) -> None:
-    """Wait until the capture file has `fewest` packets, if that is known, or has stopped growing.
+def _await_writing(host: Host, path: Path, expected_packets: int) -> None:
+    """Wait until the capture file has `expected_packets` packets, if that is known, or has stopped growing.
 
     On a slow machine tcpdump writes packets late.
     """
     deadline = time.monotonic() + WRITE_PAUSE_S
-    while fewest and time.monotonic() < deadline:
-        if len(list(read_pcap(host.fetch(path)))) >= fewest:
+    while expected_packets and time.monotonic() < deadline:
+        if len(list(read_pcap(host.fetch(path)))) >= expected_packets:
             return
         time.sleep(PACKET_POLL_S)
     deadline = time.monotonic() + WRITE_LIMIT_S

@@ -130,7 +130,7 @@ class TrafficMeter(Meter, Generic[O]):
         path = path_through(testbed, tunnel, spec.direction)
         log_sizes, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
         tunnel.rekeys_since(log_sizes)  # some kinds compare with the last look
-        throttled_before = throttled_s_by_group(tunnel)
+        throttled_before = throttled_s_by_process(tunnel)
         with testbed.watched() as changes:
             before = read_path(testbed)
             offered, load = self._observed(spec, path)
@@ -151,7 +151,7 @@ class TrafficMeter(Meter, Generic[O]):
             misplaced=tuple(dict.fromkeys((*offered.misplaced, *testbed.misplaced(tunnel.daemons_under_test)))),
             altered=(*changed, *testbed.altered()),
             late_rules=testbed.late_rules(),
-            throttled_s=cgroup.increase_s(throttled_before, throttled_s_by_group(tunnel), offered.quota_files),
+            throttled_s=cgroup.increase_s(throttled_before, throttled_s_by_process(tunnel), offered.quota_files),
             keep_alives=tunnel.keep_alives()[asked_before:],
             has_own_router=testbed.has_own_router,
             counted_bytes=tunnel.counted_bytes,
@@ -198,7 +198,7 @@ def blaming_restart(tunnel: Tunnel[Any]) -> Iterator[None]:
         raise
 
 
-def throttled_s_by_group(tunnel: Tunnel[Any]) -> cgroup.Throttled:
+def throttled_s_by_process(tunnel: Tunnel[Any]) -> cgroup.ThrottledTimes:
     """Return for how long CPU quotas have stopped the groups of this process and of the tunnel's programs so far [s].
 
     A program on another machine has a process number of that machine, so it is left out.
@@ -206,7 +206,7 @@ def throttled_s_by_group(tunnel: Tunnel[Any]) -> cgroup.Throttled:
     router, server = tunnel.ends.router.host, tunnel.ends.server.host
     programs = [(router, each) for each in tunnel.router_daemons] + [(server, each) for each in tunnel.server_daemons]
     pids = [str(daemon.pid) for host, daemon in programs if host.machine == THIS_MACHINE]
-    return cgroup.throttled_s_by_group(["self", *pids])
+    return cgroup.throttled_s_by_process(["self", *pids])
 
 
 def router_cpu_doubt(testbed: Testbed, tunnel: Tunnel[Any]) -> str:

@@ -175,7 +175,7 @@ def gather(
             argv = ping.command(testbed.addresses.target, count=pings, interval_s=0.02, payload_bytes=size)
             argv[1:1] = ["-p", pattern.hex()]
             answered += ping.parse(testbed.client.run(argv, check=False).stdout).answered
-        capture.fewest = answered * packets_per_ping
+        capture.expected_packets = answered * packets_per_ping
     inner = tuple(size + ICMP_HEADER_BYTES + 20 for size in payloads_bytes)
     return Evidence(tuple(capture.packets), pattern, answered, inner)
 

@@ -27,7 +27,7 @@ def own_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("text", [VERSION_1, VERSION_2])
 def test_the_time_that_a_quota_took_is_read_in_both_versions(own_group: Path, text: str) -> None:
     (own_group / "cpu.stat").write_text(text)
-    found = cgroup.throttled_s_by_group(["self", str(os.getpid())])
+    found = cgroup.throttled_s_by_process(["self", str(os.getpid())])
     assert [sum(groups.values()) for groups in found.values()] == pytest.approx([1.5, 1.5])
     nothing = {pid: dict.fromkeys(groups, 0.0) for pid, groups in found.items()}
     assert cgroup.increase_s(nothing, found) == pytest.approx(1.5)  # two programs of one group
@@ -36,7 +36,7 @@ def test_the_time_that_a_quota_took_is_read_in_both_versions(own_group: Path, te
 def test_groups_of_others_and_odd_files_count_nothing(own_group: Path) -> None:
     (own_group / "service/cpu.stat").write_text(VERSION_2)
     (own_group / "cpu.stat").write_text("throttled_usec many\n")
-    found = cgroup.throttled_s_by_group(["self", "0"])
+    found = cgroup.throttled_s_by_process(["self", "0"])
     assert set(found["self"].values()) == {0.0}
     assert found["0"] == {}
 

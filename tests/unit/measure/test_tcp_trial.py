@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.output.samples import samples
 
 from tunnelbench.host.host import THIS_MACHINE
-from tunnelbench.measure.meter import blaming_restart, throttled_s_by_group
+from tunnelbench.measure.meter import blaming_restart, throttled_s_by_process
 from tunnelbench.measure.tcp_trial import parse_mss, parse_sender, require_data
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.result import Sender
@@ -111,8 +111,8 @@ def test_a_trial_that_fails_says_what_became_of_the_tunnel(said: str, too_long: 
 def test_quotas_are_read_of_programs_on_this_machine_only(
     machine: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunnelbench.host.cgroup.throttled_s_by_group", lambda pids: {pid: {} for pid in pids})
+    monkeypatch.setattr("tunnelbench.host.cgroup.throttled_s_by_process", lambda pids: {pid: {} for pid in pids})
     hosts = SimpleNamespace(machine=machine), SimpleNamespace(machine=THIS_MACHINE)
     ends = Mock(router=Mock(host=hosts[0]), server=Mock(host=hosts[1]))
     tunnel = Mock(ends=ends, router_daemons=[Mock(pid=77)], server_daemons=[Mock(pid=78)])
-    assert list(throttled_s_by_group(tunnel)) == asked
+    assert list(throttled_s_by_process(tunnel)) == asked
