@@ -82,7 +82,7 @@ def visit(chromium: Browser) -> Iterator[Visitor]:
 
 
 def with_series(record: TrialRecord) -> TrialRecord:
-    """As a trial of ten seconds on a line of 500 Mbit/s is stored."""
+    """Return the record with the series of a trial of ten seconds on a line of 500 Mbit/s."""
     if record.tcp is None:
         return record
     parts = [0.08, 0.09, *[0.1] * 6, 0.11, 0.12]

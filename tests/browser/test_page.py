@@ -42,7 +42,7 @@ def is_wider_than_its_window(visit: Visit) -> bool:
 
 
 def shown_charts(found: Page) -> int:
-    """How many figures are shown; each must hold one picture."""
+    """Return the number of charts that are shown; each must have one picture."""
     drawn = found.evaluate("""Array.from(document.querySelectorAll('figure:not([hidden]) .chart'),
         (chart) => chart.querySelectorAll('svg').length)""")
     assert set(drawn) == {1}

@@ -184,7 +184,7 @@ def test_an_iperf3_that_reports_wrong_figures_is_found(
 def test_a_tunnel_that_stops_encrypting_after_its_proof_is_found(
     bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its packets keep their lengths, so that no counter shows the change."""
+    """The packets of this tunnel keep their lengths, so that no counter shows the change."""
     tunnel = scrambler.use(monkeypatch)
     record = trial(bed, MidTrial(actions=[scrambler.Scrambler.stop_hiding]), tunnel, duration_s=3)
     found = check(record, "proof-after")

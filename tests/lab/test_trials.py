@@ -98,9 +98,9 @@ def test_frames_that_hold_several_packets_make_a_trial_void(
 
 
 @contextmanager
-def busy_stranger(folder: Path) -> Iterator[None]:
+def background_load(folder: Path) -> Iterator[None]:
     """Run a process that only uses CPU time and is no descendant of the test."""
-    pid_path = folder / "stranger.pid"
+    pid_path = folder / "load.pid"
     burn = (
         "import os, sys, time\n"
         "if os.fork(): os._exit(0)\n"
@@ -122,7 +122,7 @@ def busy_stranger(folder: Path) -> Iterator[None]:
 @pytest.mark.alone
 def test_strangers_on_our_cpus_are_waited_for_and_then_make_a_trial_void(lab: None, tmp_path: Path) -> None:
     watcher = Watcher()
-    with make_testbed(tmp_path / "run", quiet_wait_s=1) as testbed, busy_stranger(tmp_path):
+    with make_testbed(tmp_path / "run", quiet_wait_s=1) as testbed, background_load(tmp_path):
         (beside,) = measure(testbed, make_plan(NO_TUNNEL), watcher)
     assert beside.outcome is Outcome.MEASURED, beside.reason
     found = check(beside, "foreign-load")

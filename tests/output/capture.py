@@ -51,7 +51,7 @@ def version(argv: list[str], pattern: str) -> str:
     completed = subprocess.run(argv, capture_output=True, text=True, check=False)
     match = re.search(pattern, completed.stdout + completed.stderr)
     if match is None:
-        sys.exit(f"{argv[0]} tells no version")
+        sys.exit(f"{argv[0]} prints no version")
     return match[1]
 
 

@@ -140,7 +140,7 @@ def written(  # noqa: C901, PLR0912 - one branch for each kind of expression
 
 
 def hostile(pattern: str, flags: int) -> Iterator[str]:
-    """Yield prefixes and repeated parts, parted by a NUL, that make a pattern begin a match and go on with it."""
+    """Yield prefixes and repeated parts, parted by a NUL, that make a pattern begin a match and continue it."""
     tree = parser.parse(pattern, flags & ~re.LOCALE)
     seen = set()
     for prefix, pumps in repetitions(list(tree), ""):

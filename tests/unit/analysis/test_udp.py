@@ -86,7 +86,7 @@ def test_shares_are_of_the_baselines_pdr() -> None:
     assert figures.share_of_baseline.median == pytest.approx(figures.pdr_pps.median / baseline.pdr_pps.median)
     given = row(rows, "vxlan", Test.RATE, "5000").figures
     assert given is not None
-    assert given.share_of_baseline is None, "a rate that both carry tells nothing"
+    assert given.share_of_baseline is None, "a rate that both carry shows no difference"
 
 
 def test_small_udp_is_compared_with_small_tcp_of_the_same_tunnel() -> None:

@@ -1,4 +1,4 @@
-"""How a router that was found is drawn and written down."""
+"""Drawing and testbed of a router that `run --router` examined."""
 
 from __future__ import annotations
 

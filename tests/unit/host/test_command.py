@@ -25,7 +25,7 @@ DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Return True if a process runs; a zombie does not run."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -42,7 +42,7 @@ def has_ended(pid: int, within_s: float = 5.0) -> bool:
 
 
 def read_pid(path: Path) -> int:
-    """A pid that a process writes into a file."""
+    """Return the number of a process that the process writes into a file."""
     deadline = time.monotonic() + 10
     while not path.exists() or not path.read_text().endswith("\n"):
         assert time.monotonic() < deadline, f"{path} was not written"
@@ -52,7 +52,7 @@ def read_pid(path: Path) -> int:
 
 @pytest.fixture(autouse=True)
 def ctrl_c_is_an_exception() -> Iterator[None]:
-    """As Python has it, whatever handlers the command line has installed in tests before."""
+    """Install Python's own handler of Ctrl-C, because an earlier test may have installed another."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

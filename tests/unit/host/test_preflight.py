@@ -1,4 +1,4 @@
-"""What a run needs is found or tried, and what is missing never stops the search."""
+"""The checks of `doctor`: each requirement of a run is looked for, and a missing one never ends the search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from /proc: text as the kernel prints it, and whose CPU time it is."""
+"""The parsers of /proc: they read text as the kernel prints it, and assign CPU time to processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tunnelbench.host.procfs import (
     with_children,
 )
 
-INIT, KTHREADD, CONTROLLER, STRANGER = 1, 2, 100, 200
+INIT, KTHREADD, CONTROLLER, BACKGROUND_LOAD = 1, 2, 100, 200
 COUNTS = st.integers(min_value=0, max_value=2**64 - 1)
 
 
@@ -118,7 +118,7 @@ def running(program: str | Path, *arguments: str) -> Iterator[subprocess.Popen[b
 
 
 def seen(pid: int, name: str) -> ProcessCpu:
-    """What all_processes says of a process once it has become the program of that name."""
+    """Return the entry of `all_processes` for a process, after the process has become the program of that name."""
     deadline = time.monotonic() + 5
     while (found := all_processes()[pid]).name != name and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -193,11 +193,16 @@ class Machine:
     processes: dict[int, ProcessCpu]
     last_pid: int = 1000
     foreign_s: float = 0.0
-    """What strangers have used in truth."""
+    """CPU time that background load really used [s]."""
 
     @classmethod
     def booted(cls) -> Machine:
-        names = {INIT: (0, "init"), KTHREADD: (0, "kthreadd"), CONTROLLER: (INIT, "us"), STRANGER: (INIT, "shell")}
+        names = {
+            INIT: (0, "init"),
+            KTHREADD: (0, "kthreadd"),
+            CONTROLLER: (INIT, "us"),
+            BACKGROUND_LOAD: (INIT, "shell"),
+        }
         return cls({pid: ProcessCpu(parent, 1.0, 0.0, 0, name) for pid, (parent, name) in names.items()})
 
     def fork(self, parent: int) -> int:
@@ -214,8 +219,10 @@ class Machine:
             self.foreign_s += seconds
 
     def end(self, pid: int) -> None:
-        """It ends and is waited for; one that still has children stays."""
-        if pid in (INIT, KTHREADD, CONTROLLER, STRANGER) or any(p.parent == pid for p in self.processes.values()):
+        """End a process; a process that still has children stays."""
+        if pid in (INIT, KTHREADD, CONTROLLER, BACKGROUND_LOAD) or any(
+            p.parent == pid for p in self.processes.values()
+        ):
             return
         ended = self.processes.pop(pid)
         parent = self.processes[ended.parent]
@@ -223,7 +230,7 @@ class Machine:
         self.processes[ended.parent] = replace(parent, children_s=children_s)
 
     def ancestors(self, pid: int) -> list[int]:
-        """The process itself and those above it."""
+        """Return the process itself and its ancestors."""
         return [pid, *self.ancestors(self.processes[pid].parent)] if pid in self.processes else []
 
 
@@ -244,7 +251,7 @@ def act(machine: Machine, actions: list[tuple[str, int, int]]) -> None:
 
 
 @settings(deadline=None)
-# A stranger's child has a child; both have run before the first reading, and end one after the other.
+# A child of background load has a child; both have run before the first reading, and end one after the other.
 @example([("fork", 3, 1), ("fork", 4, 1), ("run", 5, 200)], [("end", 5, 1), ("end", 4, 1)])
 # A child that has waited for one of its own before the first reading ends after it.
 @example([("fork", 3, 1), ("fork", 4, 1), ("run", 5, 200), ("run", 4, 100), ("end", 5, 1)], [("end", 4, 1)])
@@ -263,7 +270,7 @@ def test_background_load_counts_processes_that_start_or_end_between_readings(
 def test_a_child_that_began_and_ended_in_between_is_found_under_its_parents_name() -> None:
     machine = Machine.booted()
     before = dict(machine.processes)
-    child = machine.fork(STRANGER)
+    child = machine.fork(BACKGROUND_LOAD)
     machine.run(child, 0.7)
     machine.end(child)
     assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"ended children of shell": pytest.approx(0.7)}
@@ -279,7 +286,7 @@ def test_a_long_chain_of_processes_that_ends_is_counted() -> None:
 
 def test_what_a_child_had_used_before_is_not_counted_when_it_ends() -> None:
     machine = Machine.booted()
-    child = machine.fork(STRANGER)
+    child = machine.fork(BACKGROUND_LOAD)
     machine.run(child, 90.0)
     before = dict(machine.processes)
     machine.run(child, 0.2)
@@ -289,11 +296,11 @@ def test_what_a_child_had_used_before_is_not_counted_when_it_ends() -> None:
 
 def test_a_child_whose_parent_does_not_wait_for_it_makes_nothing_negative() -> None:
     machine = Machine.booted()
-    child = machine.fork(STRANGER)
+    child = machine.fork(BACKGROUND_LOAD)
     machine.run(child, 90.0)
     before = dict(machine.processes)
     del machine.processes[child]  # the parent ignores SIGCHLD: no account has it
-    machine.run(STRANGER, 0.1)
+    machine.run(BACKGROUND_LOAD, 0.1)
     assert foreign_cpu_s(before, machine.processes, CONTROLLER, [0]) == {"shell": pytest.approx(0.1)}
 
 
@@ -310,7 +317,7 @@ def test_our_own_family_is_never_foreign_though_it_ends_or_loses_its_parent() ->
 
 def test_only_processes_seen_on_the_cpus_in_question_count() -> None:
     machine = Machine.booted()
-    elsewhere, moved, here = (machine.fork(STRANGER) for _ in range(3))
+    elsewhere, moved, here = (machine.fork(BACKGROUND_LOAD) for _ in range(3))
     for pid, cpu in ((elsewhere, 3), (moved, 0), (here, 0)):
         machine.processes[pid] = replace(machine.processes[pid], cpu=cpu, name=str(cpu))
     before = dict(machine.processes)

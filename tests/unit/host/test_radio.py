@@ -1,4 +1,4 @@
-"""What `iw` prints of a radio. Samples are of simulated radios; what these do not have is written after iw's source."""
+"""The parsers of `iw`. The samples are of simulated radios; other fields are written after the source of iw."""
 
 from __future__ import annotations
 

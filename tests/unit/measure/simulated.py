@@ -10,22 +10,23 @@ from tunnelbench.model.search import SearchPoint
 
 @dataclass
 class SimulatedRouter:
-    """Forwards up to a limit; what it loses beside that is set by the other fields."""
+    """Simulated router that forwards up to a limit; the other fields set its additional losses."""
 
     limit_pps: float
     burst_packets: int = 5
-    """What a bucket that is full at the start lets through in addition."""
+    """Number of packets that a full bucket lets through in addition at the start."""
     knee_share: float = 1.0
-    """From this share of the limit on a little is lost: a soft limit."""
+    """Share of the limit from which a few packets are lost: a soft limit."""
     knee_loss_ratio: float = 0.0
     random_loss_ratio: float = 0.0
     stall_probability: float = 0.0
-    """Of a second: the router stops for `stall_s` and loses what comes meanwhile."""
+    """Probability that the router stops in a second, for `stall_s`; it loses the packets that arrive meanwhile."""
     stall_s: float = 0.004
     noise: float = 0.0
     """Standard deviation of the limit from trial to trial, as a share of it."""
     sender_stall_probability: float = 0.0
-    """Of a trial: the sender stalls. What it makes up for is lost in a burst; an even sender sends less instead."""
+    """Probability that the sender stalls in a trial. The burst of packets that it sends afterwards is lost; an even sender
+    sends fewer packets instead."""
     sender_even_share: float = 1.0
     """Share of the intended packets that an even sender sends, where other work shares its CPU."""
     sender_limit_pps: float = 1e12

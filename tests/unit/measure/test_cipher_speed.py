@@ -1,4 +1,4 @@
-"""Which ciphers are measured where, and how often: each machine once, each way once, nothing twice."""
+"""Each cipher is measured once on each machine and in each way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OtherHost(FakeHost):
 
 
 def answer(argv: Sequence[str]) -> str:
-    """What OpenSSL would print: its version, or a million bytes a second a byte of block."""
+    """Return the output of OpenSSL: its version, or a speed of 10^6 bytes per second for each byte of a block."""
     if "version" in argv:
         return "OpenSSL 3.0.19 27 Jan 2026 (Library: ...)\n"
     if "engine" in argv:

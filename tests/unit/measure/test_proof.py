@@ -21,7 +21,7 @@ PORT = 1194
 
 @dataclass
 class Claimed:
-    """What a tunnel says of itself, and no more than the judge asks for."""
+    """Expected values of a tunnel, as far as the functions that judge it read them."""
 
     outer: Outer = Outer("udp", PORT)  # noqa: RUF009 - it is frozen
     hides_payload: bool = True

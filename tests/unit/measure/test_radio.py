@@ -1,4 +1,4 @@
-"""What a change of the radio during a trial is called, and that a trial keeps its figures whatever the radio does."""
+"""A change of the radio during a trial is reported, and the trial keeps its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a soak does before and after its traffic: its rate, the time that is left, and what its parts say together."""
+"""A soak before and after its traffic: its rate, the time that is left, and the verdict on all its parts."""
 
 from __future__ import annotations
 

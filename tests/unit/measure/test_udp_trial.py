@@ -77,7 +77,7 @@ class SimulatedExchanger:
         return self
 
     def take_in(self, _: SimulatedExchanger) -> None:
-        """It is the same one."""
+        """Do nothing, because both exchangers are the same object."""
 
     def point(
         self, duration_s: float, offered_pps: float, *, is_even: bool = False, is_echo: bool = False
@@ -91,13 +91,13 @@ class SimulatedExchanger:
 
 
 class QuietMonitor:
-    """Stands beside a timed trial and sees what a window would."""
+    """Monitor of a timed trial that returns a fixed window."""
 
     def __init__(self, *_: Any) -> None:
         self.looks_at_sockets, self.flowing_packets = True, 20
 
     def accompany(self, _: Any) -> None:
-        """The exchange is over at once."""
+        """Do nothing, because the exchange has ended already."""
 
     def window(self) -> Any:
         return make_tcp().window
@@ -107,7 +107,7 @@ class QuietMonitor:
     quota_files = ()
 
     def close(self) -> None:
-        """It started nothing."""
+        """Do nothing, because nothing was started."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the kernel unpacks before anything else."""
+"""Archives that the kernel unpacks when it starts."""
 
 from __future__ import annotations
 

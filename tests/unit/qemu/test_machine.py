@@ -1,4 +1,4 @@
-"""How QEMU is started, and what its threads tell."""
+"""The command line of QEMU, and the CPU time of its threads."""
 
 from __future__ import annotations
 

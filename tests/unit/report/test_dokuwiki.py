@@ -26,12 +26,12 @@ MARKUP += r"|ftp\.|FIXME|LOL|\(c\)|\dx\d"
 
 
 def read(text: str) -> str:
-    """What a reader sees of an escaped text; `<nowiki>` may hold `%%`, and `%%` no `%`."""
+    """Return the text that a reader sees; `<nowiki>` may contain `%%`, and `%%` contains no `%`."""
     return SHOWN_AS_IT_IS.sub(lambda found: found[1] if found[1] is not None else found[2], text)
 
 
 def rows(text: str) -> list[list[str]]:
-    """Of all tables, the cells of each line."""
+    """Return the cells of each line of all tables."""
     bare = SHOWN_AS_IT_IS.sub("", text)
     return [re.split(r"[|^]", line)[1:-1] for line in bare.splitlines() if line.startswith(("|", "^"))]
 

@@ -23,7 +23,7 @@ OURS = {"h1", "h2", "h3", "ul", "li", "strong", "blockquote", "p", "table", "the
 
 
 class Page(HTMLParser):
-    """Which elements a page has, and the text of each cell, row by row."""
+    """Elements of a page, and the text of each cell, row by row."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
     @property
     def rows(self) -> list[list[str]]:
-        """Of the first table."""
+        """Return the rows of the first table."""
         return self.tables[0]
 
 

@@ -1,4 +1,4 @@
-"""What is written for programs is what its schema says."""
+"""The JSON and CSV that the program writes match their schemas."""
 
 from __future__ import annotations
 

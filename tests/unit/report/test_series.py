@@ -1,4 +1,4 @@
-"""What happened over time, as a table for programs."""
+"""The format `series`: the readings of a trial over time, as CSV."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ APPLETS = (
     "ash awk cat chmod cp cut df dirname dmesg du env expr find free grep head id kill less ln ls mkdir mkfifo mktemp "
     "mv pgrep pidof ps readlink rm rmdir sed seq sh sleep sort tail tee touch tr uname uniq wc which xargs"
 )
-"""Of those that OpenWrt's package/utils/busybox/Config-defaults.in builds. `date` is among them and left out here:
-the script must not ask for the time of day. `setsid`, `timeout`, `nohup` and `stat` are not among them."""
+"""Applets that OpenWrt's package/utils/busybox/Config-defaults.in builds, without `date`, because the script must not
+ask for the time of day. OpenWrt does not build `setsid`, `timeout`, `nohup` and `stat`."""
 
 SHELLS = {
     # Debian's static busybox finds its own applets first, setsid among them.
@@ -81,7 +81,7 @@ class Router:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process does; a zombie does not."""
+    """Return True if a process runs; a zombie does not run."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What `tunnelbench-dut facts` says of a router, from the files of some."""
+"""The output of `tunnelbench-dut facts`, made from the files of several routers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ARM_ROUTER = {
 }
 
 VARYING = ("architecture", "busybox", "tmp_free_kib")
-"""Of the machine that runs the test, whatever files are read."""
+"""Facts that depend on the machine that runs the test, not on the files that are read."""
 
 
 def facts_of(router: Router, files: dict[str, bytes], root: Path) -> dict[str, Any]:

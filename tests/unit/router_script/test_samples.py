@@ -1,4 +1,4 @@
-"""What `tunnelbench-dut sample` keeps, and when it ends."""
+"""The readings that `tunnelbench-dut sample` keeps, and the end of the loop."""
 
 from __future__ import annotations
 

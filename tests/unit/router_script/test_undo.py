@@ -1,4 +1,4 @@
-"""What is undone, what is not, and what cannot be."""
+"""The undo commands of a router: some are run, some are not, and some fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_change_that_cannot_be_undone_is_kept_and_reported_and_the_rest_is_don
     router.take()
     for piece in (
         f"touch {tmp_path}/first",
-        f"echo no such thing; test -e {tmp_path}/mended",
+        f"echo no such thing; test -e {tmp_path}/repaired",
         f"touch {tmp_path}/last",
     ):
         router.ok("undo", "add", router.folder, given=piece + "\n")
@@ -37,7 +37,7 @@ def test_a_change_that_cannot_be_undone_is_kept_and_reported_and_the_rest_is_don
     assert [path.name for path in (router.folder / "undo").iterdir()] == ["100002"]
     assert (router.folder / "clean.log").read_text() == "no such thing\n"
     assert router.lease()["state"] == "stale"
-    (tmp_path / "mended").touch()
+    (tmp_path / "repaired").touch()
     router.ok("clean", router.folder)
     assert router.lease() == {"state": "free"}
 

@@ -1,4 +1,4 @@
-"""What the testbed of namespaces decides before it touches anything."""
+"""The decisions that the testbed of namespaces makes before it changes anything."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rps_mask(cpus: list[int]) -> str:
 
 
 def cpus_of(mask: str) -> list[int]:
-    """As the kernel reads it (lib/bitmap-str.c): groups of 32 bits, the lowest last, each of at most 8 digits."""
+    """Return the CPUs of a mask as the kernel reads it (lib/bitmap-str.c): groups of 32 bits, the lowest group last."""
     groups = mask.split(",")
     assert all(1 <= len(group) <= 8 for group in groups)
     return [

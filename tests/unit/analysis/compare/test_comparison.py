@@ -69,7 +69,7 @@ def test_too_few_rounds_say_what_cannot_be_said() -> None:
 
 
 def test_four_against_eight_are_reported_as_untested() -> None:
-    """Such samples can reach p = 0.004; the rule of five on each side excludes them."""
+    """Four against eight samples can reach p = 0.004; the rule of five on each side excludes them."""
     line = compare(side("a", (100, 101, 102, 103)), side("b", range(110, 118))).rows[0]
     assert line.p is None
     assert line.remarks == ("4 against 8 trials are not tested: a test needs 5 on each side",)

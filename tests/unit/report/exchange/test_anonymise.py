@@ -1,4 +1,4 @@
-"""What is taken out of a run that is passed on, and what is not."""
+"""Anonymising removes names from an exported run, and leaves everything else."""
 
 from __future__ import annotations
 

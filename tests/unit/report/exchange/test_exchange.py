@@ -113,7 +113,7 @@ PLAIN = export(make_run(), make_records(1), make_speeds()).text
 
 
 def changed(change: Callable[[dict[str, Any]], None], *, sealed: bool = True) -> bytes:
-    """A file in which somebody changed something, and mended its checksum."""
+    """Return a file in which somebody changed something and, with `sealed`, corrected the checksum."""
     whole = json.loads(PLAIN)
     change(whole)
     if sealed:

@@ -48,7 +48,7 @@ def pages() -> dict[str, str]:
 
 
 class Page(HTMLParser):
-    """Its elements with their attributes, and the texts of its tables' cells."""
+    """Elements of a page with their attributes, and the texts of the cells of its tables."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
