@@ -53,7 +53,7 @@ IMAGES_ARE_BUILT = (
     f"for each image from {MIRROR}. This command builds them without a run:"
 )
 
-INSTALL = "apt-get install "
+APT_INSTALL = "apt-get install "
 
 
 @click.command()
@@ -135,7 +135,7 @@ def guest_programs(spec: TestbedSpec) -> Iterator[PreflightResult]:
         why = "for a virtual router" if name in every else "for testbeds with a kernel of their own"
         why = "for a router behind SSH, or a virtual one" if name in SSH_PROGRAMS else why
         status = Status.MISSING if name in needed else Status.ABSENT
-        yield preflight.program(Wanted(name, why, f"{INSTALL}{package}", status))
+        yield preflight.program(Wanted(name, why, f"{APT_INSTALL}{package}", status))
     if unbuilt:
         yield from build_conditions()
     if spec.needs_guest:
@@ -155,7 +155,7 @@ def is_built(board: Board) -> bool:
 def build_conditions() -> Iterator[PreflightResult]:
     """Check what a build of an image needs, except its programs."""
     status = Status.OK if KEYRING.exists() else Status.MISSING
-    yield Wanted(KEYRING_PACKAGE, "verifies the packages of an image", f"{INSTALL}{KEYRING_PACKAGE}").found(status)
+    yield Wanted(KEYRING_PACKAGE, "verifies the packages of an image", f"{APT_INSTALL}{KEYRING_PACKAGE}").found(status)
     free = free_bytes()
     status = Status.OK if free >= NEEDED_BYTES else Status.MISSING
     remedy = "make room there, or set XDG_CACHE_HOME to another folder"
@@ -302,6 +302,6 @@ def verdict(findings: Iterable[PreflightResult], run: str, build: str = "") -> I
         return
     yield unfolded(f"Not ready for {run}")
     yield cell(f"Missing: {', '.join(each.name for each in missing)}")
-    found = [each.remedy.removeprefix(INSTALL).split() for each in missing if each.remedy.startswith(INSTALL)]
+    found = [each.remedy.removeprefix(APT_INSTALL).split() for each in missing if each.remedy.startswith(APT_INSTALL)]
     if packages := {name for names in found for name in names}:
-        yield unfolded(f"{INSTALL}{' '.join(sorted(packages))}")
+        yield unfolded(f"{APT_INSTALL}{' '.join(sorted(packages))}")

@@ -159,7 +159,7 @@ def findings(
     for status, name, text, fix in rows:
         yield columns([(status, name, text)], least=widths)
         if fix:
-            yield unfolded(fix, INDENT + widths[0] + GAP)
+            yield unfolded(fix, len(INDENT) + widths[0] + len(COLUMN_GAP))
 
 
 def reasoned(text: str, reason: str) -> Text:

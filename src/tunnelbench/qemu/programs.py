@@ -16,7 +16,7 @@ MOST_BYTES = 64_000_000
 HANDED_FOLDER = "handed/programs"
 """Folder of the programs in the first file system."""
 
-INSTALL = """
+INSTALL_SCRIPT = """
 cd /run/tunnelbench-boot/programs || exit 1
 for name in *; do
     [ -f "$name" ] || continue # all are in their places already

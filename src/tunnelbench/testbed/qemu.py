@@ -22,7 +22,7 @@ from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, Ki
 from tunnelbench.qemu.boards import BOARDS, Board
 from tunnelbench.qemu.image import Image, cached_image
 from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable
-from tunnelbench.qemu.programs import INSTALL, programs_text, read_programs
+from tunnelbench.qemu.programs import INSTALL_SCRIPT, programs_text, read_programs
 from tunnelbench.qemu.taps import open_tap
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
 from tunnelbench.testbed.leased import IP_FORWARD, LeasedTestbed
@@ -190,7 +190,7 @@ class QemuTestbed(LeasedTestbed):
         super()._set_up_paths()
         for host in self.virtual:
             if self._programs(host):
-                host.shell(INSTALL)
+                host.shell(INSTALL_SCRIPT)
         if self.far:
             a = self.addresses
             self.far.set_kernel_file(IP_FORWARD, "1")

@@ -25,8 +25,8 @@ class SimulatedRouter:
     noise: float = 0.0
     """Standard deviation of the limit from trial to trial, as a share of it."""
     sender_stall_probability: float = 0.0
-    """Probability that the sender stalls in a trial. The burst of packets that it sends afterwards is lost; an even sender
-    sends fewer packets instead."""
+    """Probability that the sender stalls in a trial. The burst that it sends afterwards is lost; an even sender sends
+    fewer packets instead."""
     sender_even_share: float = 1.0
     """Share of the intended packets that an even sender sends, where other work shares its CPU."""
     sender_limit_pps: float = 1e12

@@ -9,7 +9,7 @@ import pytest
 
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import programs
-from tunnelbench.qemu.programs import INSTALL, handed_programs, programs_text, read_programs
+from tunnelbench.qemu.programs import INSTALL_SCRIPT, handed_programs, programs_text, read_programs
 
 
 def test_two_builds_of_a_program_have_different_texts(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_program_takes_the_place_of_its_namesake_even_if_installed_twice(tmp_p
     (search / "tincd").chmod(0o755)
     (handed / "tincd").write_text("of the user")
     (handed / "vpn-new").write_text("another")
-    script = INSTALL.replace("/run/tunnelbench-boot/programs", str(handed)).replace("/usr/sbin", str(other))
+    script = INSTALL_SCRIPT.replace("/run/tunnelbench-boot/programs", str(handed)).replace("/usr/sbin", str(other))
     for _ in range(2):
         subprocess.run(["sh", "-c", script], env={"PATH": f"{search}:/usr/bin:/bin"}, check=True)
     assert (search / "tincd").read_text() == "of the user"

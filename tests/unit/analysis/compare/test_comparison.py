@@ -255,7 +255,7 @@ def of_fixed_speed(name: str, *, bench: float = 1.0, work: float = 1.0, is_limit
     records = [make_trial(TrialSpec(0, 0, testers, 1448, Direction.IN), make_tcp(1e10 * bench))]
     for number in range(1, 6):
         tcp = make_tcp((1e8 + number * 1e5) / work)
-        window = replace(tcp.window, router_instructions=1_000_000_000 + number, router_lag_s=0.0)
+        window = replace(tcp.window, router_instructions=1_000_000_000 + number, router_clock_lost_s=0.0)
         records.append(make_trial(make_spec(number, number), replace(tcp, window=window), checks=checks))
     return side_of_run(make_run(run_id=name, trials_planned=6), records)
 
