@@ -124,7 +124,7 @@ def test_what_a_guest_measured_before_it_was_killed_is_kept_and_the_run_goes_on(
         assert controller.wait(60) == 3
     printed = said.read_text()
     assert "tunnelbench: a guest ended, and another did not come up: the guest ended; last on its console: " in printed
-    assert f"hint: tunnelbench run --resume {folder.name} does the rest" in printed
+    assert f"hint: tunnelbench run --resume {folder.name} measures the missing trials" in printed
     store = tmp_path / "results.sqlite"
     with Store.open(str(store), create=False) as kept:
         calibration, baseline = kept.trials(folder.name)

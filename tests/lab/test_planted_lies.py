@@ -213,7 +213,7 @@ def test_a_cable_whose_rate_changes_is_found(fast_ethernet: NetnsTestbed) -> Non
 
 
 def test_what_is_changed_and_undone_during_a_trial_is_found(bed: NetnsTestbed) -> None:
-    """After the trial, all is as it was before."""
+    """The changes are undone before the trial ends, so that a comparison of before and after shows nothing."""
     lan, wan, router_wan = bed.lan_device, bed.wan_device, bed.router_wan_device
 
     def change() -> None:

@@ -321,7 +321,7 @@ def test_a_run_whose_folder_is_deleted_ends_in_a_sentence(plan: Callable[[str], 
     assert process.returncode == 3, errors
     assert f"{folder}, which holds the files of the run, was deleted while it was measured" in errors
     assert "Traceback" not in errors
-    assert f"tunnelbench run --resume {folder.name} does the rest" in errors
+    assert f"tunnelbench run --resume {folder.name} measures the missing trials" in errors
     assert not namespaces()
 
 

@@ -66,7 +66,7 @@ def kinds() -> Mapping[str, str]:
 def availability(kind: str, host: Host, options: Mapping[str, OptionValue] = NO_OPTIONS) -> Availability:
     """Return if a tunnel can come up; `host` comes from `probing_host`, and missing options have their defaults.
 
-    This starts no program that the options name: plans may come from other people, and this only looks.
+    The function starts no program that the options name, because a plan may come from another person.
     """
     if kind in PLANNED:
         return Availability("no adapter yet")

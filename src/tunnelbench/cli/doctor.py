@@ -236,7 +236,10 @@ def picture(
     *,
     shows_all: bool = False,
 ) -> Iterator[RenderableType]:
-    """Yield the report for people: what is missing first; what is met is counted unless `shows_all` is set."""
+    """Yield the report for people. Missing requirements come first.
+
+    The requirements that are met are listed only if `shows_all` is set; otherwise their number is shown.
+    """
     yield title(f"{facts.get('system', 'Linux')}, kernel {facts['kernel']}, {facts['architecture']}")
     yield cell(", ".join(processor(facts)))
     every = [finding for findings in sections.values() for finding in findings]

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 import click
 
+from tunnelbench.model.text import NO_BREAK_SPACE
+
 COMMAND = re.compile(r'`[^`]+`|eval "[^"]+"|(?:sudo )?\btunnelbench [a-z]+\b(?: (?:fish \| source|references))?')
 """Commands in the texts of the verbs: TunnelBench with a verb, and all that stands between backticks."""
-
-GLUE = "\N{NO-BREAK SPACE}"
 
 
 def glued(text: str) -> str:
     """Return a text whose commands have no space at which a line could be broken."""
-    return COMMAND.sub(lambda found: found[0].replace(" ", GLUE), text)
+    return COMMAND.sub(lambda found: found[0].replace(" ", NO_BREAK_SPACE), text)
 
 
 class HelpFormat(click.HelpFormatter):
@@ -28,4 +28,4 @@ class HelpFormat(click.HelpFormatter):
         super().write_dl([(name, glued(text)) for name, text in rows], col_max, col_spacing)
 
     def getvalue(self) -> str:
-        return super().getvalue().replace(GLUE, " ")
+        return super().getvalue().replace(NO_BREAK_SPACE, " ")

@@ -66,7 +66,7 @@ def left_runs() -> list[str]:
 def remove_run_folder(folder: Path, keep: str = "") -> None:
     """Delete a run's folder with all its content, or all its content except the file `keep`.
 
-    Deletes links, never what they point to. Raises CannotHere, and deletes nothing, if something is mounted in it:
+    A link is deleted, and its target stays. Raises CannotHere, and deletes nothing, if something is mounted in it:
     deleting would reach the content of the file system that is mounted there.
     """
     try:

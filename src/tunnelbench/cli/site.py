@@ -210,7 +210,10 @@ def _cannot(target: Path, error: OSError) -> CannotHere:
 
 
 def read_devices(file: str) -> dict[str, DeviceFacts]:
-    """Read facts of devices: a table for each, with the texts `price` and `watts`. Raises WrongInput if it is not."""
+    """Read facts of devices: a table for each, with the texts `price` and `watts`.
+
+    Raises WrongInput for a file of any other content.
+    """
     name = printable(file)
     try:
         tables = tomllib.loads(read_regular(file, LARGEST_DEVICES_BYTES).decode())

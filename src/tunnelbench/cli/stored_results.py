@@ -132,7 +132,7 @@ def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException)
     ended = "interrupted" if isinstance(error, AskedToEnd) else "ended early"
     say(f"tunnelbench: run {run_id} {ended}; {' and '.join(kept)} kept in {store.name}")
     say(f"hint: tunnelbench report {run_id} shows them")
-    say(f"hint: tunnelbench run --resume {run_id} does the rest")
+    say(f"hint: tunnelbench run --resume {run_id} measures the missing trials")
 
 
 def has_soak(store: Store, run_id: str) -> bool:

@@ -97,9 +97,9 @@ def boards_of(reference: str) -> list[Board]:
     """Return the boards of a testbed, the router's first. Raises WrongInput if the router is not virtual."""
     spec = read_testbed(reference, KINDS).testbed
     if not spec.board:
-        hint = f'name a testbed of kind "qemu", such as {VIRTUAL}'
+        hint = f'name a testbed of kind "qemu", such as {SHIPPED_VIRTUAL_ROUTER}'
         raise WrongInput(f"testbed {spec.name} has no virtual router", hint)
     return [BOARDS[name] for name in spec.boards]
 
 
-VIRTUAL = "malta"
+SHIPPED_VIRTUAL_ROUTER = "malta"

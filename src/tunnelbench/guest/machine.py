@@ -241,7 +241,10 @@ def emulated_cpu() -> str:
 
 
 def choose_accelerator(kernel: Kernel, mark: str, folder: Path) -> Accelerator:
-    """Return KVM if the kernel boots under it, else TCG. The first answer for a kernel is tested, then cached."""
+    """Return KVM if the kernel boots under it, else TCG.
+
+    The first call for a kernel boots a guest to find out. Later calls take the result from the cache.
+    """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return Accelerator.TCG
     memory = cache_folder() / "kvm.json"

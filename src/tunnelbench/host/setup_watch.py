@@ -44,7 +44,9 @@ QUEUE_TYPES = range(36, 46)
 
 IFLA_MTU, IFLA_EVENT, IFLA_EVENT_FEATURES = 4, 44, 2
 
-HEADER, LINK_HEADER, TC_HEADER, ATTRIBUTE = (struct.Struct(form) for form in ("=IHHII", "=BxHiII", "=BxxxiIII", "=HH"))
+MESSAGE_HEADER, LINK_HEADER, TC_HEADER, ATTRIBUTE = (
+    struct.Struct(form) for form in ("=IHHII", "=BxHiII", "=BxxxiIII", "=HH")
+)
 
 SIOCGIFMTU = 0x8921
 REQUEST = struct.Struct("=16si20x")
@@ -144,11 +146,11 @@ def _received(listener: socket.socket) -> Iterator[bytes]:
 
 def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield type and body of each message in what one read of a socket has returned."""
-    while len(data) >= HEADER.size:
-        length, kind, *_ = HEADER.unpack_from(data)
-        if not HEADER.size <= length <= len(data):
+    while len(data) >= MESSAGE_HEADER.size:
+        length, kind, *_ = MESSAGE_HEADER.unpack_from(data)
+        if not MESSAGE_HEADER.size <= length <= len(data):
             return
-        yield kind, data[HEADER.size : length]
+        yield kind, data[MESSAGE_HEADER.size : length]
         data = data[_aligned(length) :]
 
 

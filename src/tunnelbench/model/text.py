@@ -10,6 +10,9 @@ KEY_WORD = re.compile(
 )
 """Keys of 32 bytes in base64 (WireGuard, nebula), and of 16 bytes or more in hexadecimal digits."""
 
+NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
+"""Stands for a space while a text is broken into lines, where no line may end."""
+
 
 def without_keys(text: str) -> str:
     """Replace everything that looks like a key, public or private, by `[key]`."""

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tunnelbench.analysis.answer import Answer
 from tunnelbench.model.result import IMPORTED
+from tunnelbench.model.text import NO_BREAK_SPACE
 from tunnelbench.report.document import Document
 from tunnelbench.report.screen_tables import ScreenTable, screen_tables
 from tunnelbench.report.text import INDENT, one_line
@@ -18,7 +19,6 @@ MOST_LINES = 39
 """Lines of a first screen, for as many tunnels as the plan `quick` has; `run` adds a line."""
 
 OPTION = re.compile(r"--[a-z]+ \S+")
-GLUE = "\N{NO-BREAK SPACE}"
 LINE_STYLES = {"group": "bold", "best": "bold"}
 WARNING_STYLE = "bold red"
 """Colour that is readable on dark and on light terminals; faint text is not."""
@@ -26,9 +26,9 @@ WARNING_STYLE = "bold red"
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """Return the lines of a text; neither a tunnel's name at its hyphens nor an option and its value are broken."""
-    glued = OPTION.sub(lambda found: found[0].replace(" ", GLUE), text)
+    glued = OPTION.sub(lambda found: found[0].replace(" ", NO_BREAK_SPACE), text)
     lines = TextWrapper(width, subsequent_indent=indent, break_on_hyphens=False).wrap(glued)
-    return [line.replace(GLUE, " ") for line in lines]
+    return [line.replace(NO_BREAK_SPACE, " ") for line in lines]
 
 
 def first_screen(document: Document, width: int) -> list[Text]:

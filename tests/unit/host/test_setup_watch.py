@@ -1,4 +1,4 @@
-"""What the kernel's messages say was changed in a namespace's network."""
+"""The kernel's messages about changes in the network of a namespace."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_an_even_sender_is_enough_and_what_it_did_not_send_is_not_claimed(even_s
     assert (run.bounds(NDR_LOSS_RATIO).lower_pps or 0) <= 20_000
 
 
-def test_a_sender_that_cannot_be_even_catches_up_and_is_not_asked_to_be_even_for_ever() -> None:
+def test_a_sender_that_cannot_be_even_catches_up_and_is_not_always_asked_for_it() -> None:
     router = SimulatedRouter(20_000, sender_even_share=0.7)
     run = search(router)
     assert run.bounds(NDR_LOSS_RATIO).lower_pps == pytest.approx(20_000, rel=0.01)

@@ -40,22 +40,22 @@ class Change:
 
 AIM = "find the router's own limit"
 ROUTER = Change(("--router", OWN_ROUTER), AIM)
-VIRTUAL = Change(("--on", VIRTUAL_ROUTER), AIM)
+ON_VIRTUAL_ROUTER = Change(("--on", VIRTUAL_ROUTER), AIM)
 
 
 def router_of(run: RunRecord) -> Change:
     """Return the change that finds a router's own limit: for a run in namespaces, a virtual router of fixed speed."""
-    return VIRTUAL if run.testbed_name.startswith(DEFAULT_TESTBED) else ROUTER
+    return ON_VIRTUAL_ROUTER if run.testbed_name.startswith(DEFAULT_TESTBED) else ROUTER
 
 
 def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> SuggestedCommand:
     """Return the command that measures the plan of a run again with all changes."""
-    is_elsewhere = ROUTER in changes or VIRTUAL in changes
+    is_elsewhere = ROUTER in changes or ON_VIRTUAL_ROUTER in changes
     on = [] if is_elsewhere or run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
     words = [word for change in changes for word in change.options]
     aim = " and to ".join(change.aim for change in changes)
     note = "Use your router's address." * (ROUTER in changes)
-    if VIRTUAL in changes:
+    if ON_VIRTUAL_ROUTER in changes:
         note = f"{VIRTUAL_ROUTER}: a virtual router of fixed speed. Or your own: {shlex.join(ROUTER.options)}"
     return SuggestedCommand(purpose, _joined("run", run.plan_name, *on, *words), aim, note)
 

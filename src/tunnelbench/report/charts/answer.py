@@ -19,7 +19,7 @@ MOST_CHART_TUNNELS = 12
 PANEL_GAP_PX = 40
 LOWER_BOUNDS = " Striped bars with ≥ are lower bounds."
 DOUBTFUL = " ?: a check makes the figure doubtful."
-HEADER = ("Tunnel", "Direction", "Unit", "Median", "Low", "High", "Remark")
+BARS_HEADER = ("Tunnel", "Direction", "Unit", "Median", "Low", "High", "Remark")
 
 
 def answer_charts(document: Document) -> Iterator[Chart]:
@@ -156,6 +156,6 @@ def _chart(title: str, sentence: str, panels: Sequence[tuple[str, Sequence[Bar]]
         title=title,
         sentence=sentence,
         spec={"spacing": PANEL_GAP_PX, "hconcat": pictures} if len(pictures) > 1 else pictures[0],
-        header=HEADER,
+        header=BARS_HEADER,
         rows=tuple((row[0], row[1], unit, *row[2:5], row[6]) for unit, bars in panels for row in map(bar_row, bars)),
     )

@@ -15,9 +15,9 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """Identifier of the format; nothing is fetched from it."""
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#B8A800")
-"""Okabe and Ito, "Color Universal Design" (2008), distinguishable with any kind of colour vision. Grey replaces its
-black, which a dark page hides; its yellow is darker for a light page. Charts never distinguish by colour only.
-"""
+"""Colours of Okabe and Ito, "Color Universal Design" (2008), which all kinds of colour vision distinguish. Grey
+replaces their black, which a dark page hides, and their yellow is darker here for a light page. Charts never
+distinguish by colour only."""
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 6])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
