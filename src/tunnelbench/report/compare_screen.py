@@ -77,14 +77,14 @@ def _lines(found: Comparison, width: int, fail_share: float | None) -> list[Text
                   enumerate(wrap(one_line(text), width - 2))]  # fmt: skip
     if unlike := differences(found.a, found.b):
         text = "; ".join(f"{each.what}: {each.a} against {each.b}" for each in unlike)
-        room = MOST_LINES - len(lines) - LINES_AROUND_DIFFERENCES
+        room = MOST_COMPARISON_LINES - len(lines) - LINES_AROUND_DIFFERENCES
         most = min(max(room, LEAST_DIFFERENCE_LINES), MOST_DIFFERENCE_LINES)
         folded = wrap(one_line(f"The sides differ in {text}."), width, max_lines=most, placeholder=" …")
         lines += [Text(), *map(Text, folded)]
     return [*lines, Text(), Text("Tests, intervals and remarks of each figure: add --full")]
 
 
-MOST_LINES = 40
+MOST_COMPARISON_LINES = 40
 """Lines of the screen at 100 columns, for figures of few tunnels."""
 MOST_DIFFERENCE_LINES = 6
 LEAST_DIFFERENCE_LINES = 2

@@ -154,7 +154,7 @@ def test_searches_are_repeated_and_the_ndr_is_confirmed_by_one_long_trial(meter:
     assert traffic.window is not None
 
 
-def test_a_search_of_echoes_starts_at_the_echoes_of_the_testers_and_confirms_by_echoes(meter: UdpMeter) -> None:
+def test_a_search_of_echoes_starts_at_the_testers_echoes_and_confirms_by_echoes(meter: UdpMeter) -> None:
     calibrated(meter, 400_000)
     echoes = replace(spec_of(Test.ECHO, FLAT_OUT), tunnel=TunnelSpec(CALIBRATION_KIND, "testers"), round=0)
     meter.remember(record_of(echoes, UdpMeasurement(make_counts(90_000))))
