@@ -13,7 +13,7 @@ from tunnelbench.qemu.boards import MALTA
 from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.image import find_image
 from tunnelbench.qemu.machine import ALIAS, VirtualMachine
-from tunnelbench.qemu.programs import INSTALL
+from tunnelbench.qemu.programs import INSTALL_SCRIPT
 from tunnelbench.qemu.speed_trial import judge_speed
 from tunnelbench.tunnel import virtual_router_packages
 
@@ -78,7 +78,7 @@ def test_the_instructions_of_a_known_program_are_counted_within_half_a_per_cent(
 
     try:
         machine.wait_until_up(BOOT_LIMIT_S)
-        run(INSTALL)
+        run(INSTALL_SCRIPT)
         before = machine.work()
         time.sleep(IDLE_S)
         idle, idle_s = counted(before)

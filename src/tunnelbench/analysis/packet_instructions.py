@@ -107,11 +107,13 @@ def _per_second(udp: UdpMeasurement) -> tuple[float, float]:
     return window.router_instructions / window.duration_s, packets / window.duration_s
 
 
-Work = Mapping[tuple[int, int], _Slope]
+PacketWork = Mapping[tuple[int, int], _Slope]
 """Work by payload and round."""
 
 
-def _summary(tunnel: TunnelSpec, direction: Direction, work: Work, baseline: Work, lossy: int) -> PacketInstructions:
+def _summary(
+    tunnel: TunnelSpec, direction: Direction, work: PacketWork, baseline: PacketWork, lossy: int
+) -> PacketInstructions:
     payloads = sorted({payload for payload, _ in work})
     smallest, largest = (payloads[0], payloads[-1]) if payloads else (0, 0)
 

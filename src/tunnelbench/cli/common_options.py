@@ -20,7 +20,7 @@ from tunnelbench.host.command import page
 from tunnelbench.measure.clock_check import now
 from tunnelbench.model.errors import CannotHere, UserError, WrongInput
 from tunnelbench.model.testbed import Link
-from tunnelbench.model.text import harmless, printable
+from tunnelbench.model.text import LONGEST_REASON, harmless, printable
 from tunnelbench.report.formats.json import plain
 from tunnelbench.report.text import UNFOLDED_WIDTH
 from tunnelbench.store import Store, default_path
@@ -73,10 +73,6 @@ def forged(store: str, error: Exception) -> CannotHere:
         f"{store} holds values that no run has ({why})",
         "ask its author for a file of tunnelbench export; if you measured the run yourself, report a bug",
     )
-
-
-LONGEST_REASON = 300
-"""Largest number of characters of an error's text in a message."""
 
 
 def emit(text: str, hint: str = "") -> None:

@@ -12,6 +12,8 @@ KEY_WORD = re.compile(
 
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 """Stands for a space while a text is broken into lines, where no line may end."""
+LONGEST_REASON = 300
+"""Length to which the reason of an error is cut, which may come from another program [characters]."""
 
 
 def without_keys(text: str) -> str:

@@ -115,8 +115,8 @@ class VirtualMachine:
 
         `role` is one word in small letters. `cpus` are the CPUs of this machine that it may use; none: all.
         `speed_mips` is one of SPEEDS_MIPS; None: QEMU emulates as many instructions as it can. `programs` are files
-        that the script INSTALL_SCRIPT (qemu/programs.py) finds on the machine, by name. `is_first`: it runs before other
-        programs.
+        that the script INSTALL_SCRIPT (qemu/programs.py) finds on the machine, by name. `is_first`: it runs before
+        other programs.
         """
         require_machine_programs(board)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, Operat
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import LONGEST_REASON, printable
 
 CONNECT_TIMEOUT_S = 10
 """Longest time for a connection [s]; libpq waits without limit by default (PostgreSQL manual, connect_timeout)."""
@@ -35,8 +35,6 @@ TABLE_LOCK_WAIT_S = 10.0
 STATEMENT_LIMIT_S = 300.0
 """Longest time of one statement with all of its rows [s]: longer than each wait for a lock."""
 
-LONGEST_REASON = 300
-"""Largest number of characters of a server's message that an error quotes."""
 
 _NO_STORE_THERE = "the tables are not those that TunnelBench made, or the server is no PostgreSQL: name another store"
 

@@ -33,7 +33,7 @@ def trial(
         data_packets=packets,
         ack_packets=0,
         router_instructions=instructions if has_fixed_speed else None,
-        router_lag_s=0.0 if has_fixed_speed else None,
+        router_clock_lost_s=0.0 if has_fixed_speed else None,
     )
     spec = TrialSpec(number * 100, number, make_tunnel(name), payload_bytes, Direction.OUT, Test.RATE, f"{pps:g}")
     udp = UdpMeasurement(
