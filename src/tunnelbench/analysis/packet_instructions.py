@@ -107,12 +107,12 @@ def _per_second(udp: UdpMeasurement) -> tuple[float, float]:
     return window.router_instructions / window.duration_s, packets / window.duration_s
 
 
-PacketWork = Mapping[tuple[int, int], _Slope]
+WorkByTrial = Mapping[tuple[int, int], _Slope]
 """Work by payload and round."""
 
 
 def _summary(
-    tunnel: TunnelSpec, direction: Direction, work: PacketWork, baseline: PacketWork, lossy: int
+    tunnel: TunnelSpec, direction: Direction, work: WorkByTrial, baseline: WorkByTrial, lossy: int
 ) -> PacketInstructions:
     payloads = sorted({payload for payload, _ in work})
     smallest, largest = (payloads[0], payloads[-1]) if payloads else (0, 0)
