@@ -43,6 +43,14 @@ store_option = click.option(
     help="Store of the results: a file, or postgresql://USER@HOST/NAME.  [default: a file in your home folder]",
 )
 
+
+def require_output(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    """Refuse an empty name of a file or folder to write, which would mean the current folder."""
+    if name == "":
+        raise WrongInput("-o: the name is empty", "name a file, or leave -o out")
+    return name
+
+
 FORGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors of a calculation with values that no run has, such as a duration that is not a number."""
 

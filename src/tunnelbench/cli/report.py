@@ -12,7 +12,15 @@ from typing import TypeVar
 
 import click
 
-from tunnelbench.cli.common_options import emit, emit_long, has_colour, open_store, read_store_option, terminal_width
+from tunnelbench.cli.common_options import (
+    emit,
+    emit_long,
+    has_colour,
+    open_store,
+    read_store_option,
+    require_output,
+    terminal_width,
+)
 from tunnelbench.cli.completion import run_names
 from tunnelbench.cli.page_file import show_page
 from tunnelbench.cli.param_types import FiniteRange
@@ -35,7 +43,11 @@ def options_of(formats: Sequence[str]) -> Callable[[CommandT], CommandT]:
     def with_options(function: CommandT) -> CommandT:
         for option in (
             click.option(
-                "-o", "output", metavar="FILE", help="Write the result into a file, either the whole result or nothing."
+                "-o",
+                "output",
+                metavar="FILE",
+                callback=require_output,
+                help="Write the result into a file, either the whole result or nothing.",
             ),
             click.option("--json", "as_json", is_flag=True, help="The same as --format json."),
             click.option(

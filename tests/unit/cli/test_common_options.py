@@ -116,6 +116,15 @@ def test_an_empty_name_of_a_store_is_refused(words: str, store: Path, type_in: C
     assert "--store: the name is empty" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", ["report last -o", "report last --format html -o", "compare last last -o", "export -o"]
+)
+def test_an_empty_name_of_an_output_is_refused(words: str, store: Path, type_in: CommandLine) -> None:
+    done = type_in(*words.split(), "")
+    assert done.exit_code == 2
+    assert "-o: the name is empty" in done.stderr
+
+
 def test_an_empty_name_of_a_run_is_refused(tmp_path: Path, type_in: CommandLine) -> None:
     path = tmp_path / "results.sqlite"
     keep(path, make_run(), make_records())
