@@ -314,10 +314,10 @@ def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | Non
         return lambda each: significant(each.over_baseline[payload].median, 3) if payload in each.over_baseline else ""
 
     cells: list[_Cell[PacketInstructions]] = [
-        *(_Cell(("instructions", f"at {payload} bytes"), "", packet(payload)) for payload in payloads),
+        *(_Cell(("a packet of", f"{payload} bytes"), "", packet(payload)) for payload in payloads),
         _Cell(("each", "byte"), "", lambda each: significant(each.per_byte.median, 3) if each.per_byte else ""),
         *(
-            _Cell(("times no tunnel,", f"{payload} bytes"), "", quotient(payload))
+            _Cell(("against no", "tunnel, at", f"{payload} bytes"), "", quotient(payload))
             for payload in dict.fromkeys((*payloads[:1], *payloads[-1:]))
         ),
     ]
@@ -330,7 +330,7 @@ def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | Non
 
     rows = [(ScreenRow(name(each), (), note=note(each)), each) for each in every]
     legend = "Instructions of the router for one UDP packet, at a low rate, without the router's idle work. Medians."
-    return _table("INSTRUCTIONS FOR ONE PACKET", cells, rows, legend)
+    return _table("INSTRUCTIONS OF", cells, rows, legend)
 
 
 def soak_table(soaks: Sequence[SoakSummary]) -> ScreenTable | None:

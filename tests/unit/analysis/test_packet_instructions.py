@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.builders import make_run, make_tcp, make_trial, make_tunnel
+from tests.unit.builders import make_proof, make_run, make_tcp, make_trial, make_tunnel
 from tests.unit.udp_builders import make_counts
 
 from tunnelbench.analysis.packet_instructions import packet_instructions
@@ -91,7 +91,16 @@ def test_the_first_screen_has_the_instructions_of_each_tunnel(width: int) -> Non
     lines = [line.plain for line in first_screen(document, width)]
     text = "\n".join(lines)
     assert len(lines) <= 40
-    assert "INSTRUCTIONS FOR ONE PACKET" in text
+    assert "INSTRUCTIONS OF" in text
+    assert "No encrypted tunnel has a number of instructions" in text
     assert "7,009" in text
     assert "packets were lost in 6 trials" in text
     assert any(section.title == "Instructions for one packet" for section in document.sections)
+
+
+def test_the_verdict_names_the_encrypted_tunnel_with_the_fewest_instructions() -> None:
+    proof = make_proof("openvpn AES-128-GCM")
+    records = [replace(each, proof=proof) if each.spec.tunnel.name.startswith("openvpn") else each for each in trials()]
+    (sentence, *_) = compose(make_run(trials_planned=len(records)), records).answer.verdict
+    assert sentence.startswith("openvpn AES-128-GCM takes the fewest instructions of the encrypted tunnels")
+    assert "1300 bytes: 17.5 times as many" in sentence

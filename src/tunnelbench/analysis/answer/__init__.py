@@ -29,7 +29,9 @@ from tunnelbench.analysis.answer.udp import UdpAnswer, udp_answers
 from tunnelbench.analysis.answer.warnings import AnswerWarning, answer_warnings
 from tunnelbench.analysis.answer.words import carried, cpu_taken, cpu_times, joined, thousands
 from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
+from tunnelbench.analysis.encryption import is_encrypted
 from tunnelbench.analysis.number_format import significant
+from tunnelbench.analysis.packet_instructions import packet_instructions
 from tunnelbench.analysis.soak import SoakSummary, in_words
 from tunnelbench.analysis.summary import Row
 from tunnelbench.analysis.udp import UdpRow
@@ -108,6 +110,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
             else _cheapest(eligible, tunnels, compared, allow_plaintext)
         ),
         *_fastest(eligible_udp, udp, compared_udp, allow_plaintext),
+        *_fewest_instructions(found.records),
         *_soaked(found.soaks),
         *_fastest_cipher(() if tunnels or udp else found.speeds),
     ]
@@ -199,6 +202,25 @@ def _fastest(
             own.append(f"{thousands(found.rate_pps, is_lower_bound=found.is_lower_bound)}{unit} {way}")
     (first, *_), text = rates, "; ".join(f"{loss}, {best.name} carries {joined(own)}" for loss, own in rates.items())
     yield f"{first.capitalize()}{text[len(first) :]} ({size})."
+
+
+def _fewest_instructions(records: Sequence[TrialRecord]) -> Iterator[str]:
+    """Yield a sentence on the encrypted tunnel with the fewest instructions for the largest packet."""
+    candidates = []
+    found = packet_instructions(records)
+    for each in found:
+        own = [record for record in records if record.spec.tunnel.name == each.tunnel.name]
+        if each.over_baseline and is_encrypted(each.tunnel, own):
+            payload = max(each.over_baseline)
+            candidates.append((each.over_baseline[payload].median, payload, each.tunnel.name))
+    if candidates:
+        times, payload, name = min(candidates)
+        yield (
+            f"{name} takes the fewest instructions of the encrypted tunnels for a packet of {payload} bytes: "
+            f"{significant(times, 3)} times as many as without a tunnel."
+        )
+    elif found:
+        yield "No encrypted tunnel has a number of instructions for a packet."
 
 
 def _soaked(soaks: Sequence[SoakSummary]) -> Iterator[str]:
