@@ -24,6 +24,7 @@ from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.procfs import all_processes, foreign_cpu_s
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.host.signals import undisturbed
+from tunnelbench.host.trust import require_trusted_store
 from tunnelbench.model.errors import CannotHere
 
 PURPOSES = {
@@ -235,6 +236,7 @@ def writable(path: Path) -> PreflightResult:
     name, why = "results", f"kept in {path}"
     remedy = "make the folder writable for you, or set XDG_DATA_HOME to one that is"
     try:
+        require_trusted_store(path)
         folder = next(each for each in path.absolute().parents if each.exists())
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(4096))
@@ -242,6 +244,9 @@ def writable(path: Path) -> PreflightResult:
             path.open("r+b").close()
     except OSError as error:
         return PreflightResult(name, Status.MISSING, (error.strerror or str(error)).lower(), why, remedy)
+    except CannotHere as error:
+        remedy = "set XDG_DATA_HOME to a folder that only root can write to"
+        return PreflightResult(name, Status.MISSING, error.message, why, remedy)
     return PreflightResult(name, Status.OK, "writable", why)
 
 

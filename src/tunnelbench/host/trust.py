@@ -49,6 +49,17 @@ def require_trusted_folder(folder: Path, what: str, hint: str) -> None:
         raise CannotHere(f"{what} {folder} is not used, because this is root and {fault}", hint)
 
 
+def require_trusted_store(path: Path) -> None:
+    """Raises CannotHere if this is root and another user could put a file next to a store, at any moment.
+
+    SQLite looks for a rollback journal each time it opens a store, and deletes a file that the journal names. A journal
+    can appear after every check, so that a check of the files themselves is not enough for root.
+    """
+    hint = "copy the store into a folder that only root can write to, or name another one with --store"
+    for folder in dict.fromkeys((path.parent, Path(os.path.realpath(path)).parent)):
+        require_trusted_folder(folder, "a store in", hint)
+
+
 def trusted_search_path(search_path: str) -> tuple[str, list[str]]:
     """Return a PATH without the folders in which another user could put a program, and a text about each of those.
 

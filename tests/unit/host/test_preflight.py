@@ -265,3 +265,15 @@ def test_an_anchor_that_is_killed_is_started_again(tmp_path: Path) -> None:
             assert "lo:" in host.read("/proc/net/dev")
     finally:
         host.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root refuses folders of other users")
+def test_a_place_that_root_would_refuse_as_a_store_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    finding = preflight.writable(shared / "results.sqlite")
+    assert finding.status is Status.MISSING
+    assert f"every user can write to {shared}" in finding.found
+    assert preflight.writable(shared / "below" / "results.sqlite").status is Status.OK  # the run makes that folder
