@@ -34,6 +34,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 NO_RESOURCE = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "raise the limit of open files of the machine (sysctl fs.file-max)",
+    errno.EFBIG: "raise the limit of the size of files (ulimit -f)",
     errno.ENOMEM: "end other programs, or raise the limit of memory (ulimit -v, memory.max of the container)",
 }
 """Hints for errors of the kernel that any part of the program can meet."""

@@ -24,7 +24,7 @@ class Database(Protocol):
     name: str
     """Path, or URL without its password."""
     patience_s: float
-    """Time for which a write is repeated while the server is away [s]."""
+    """Time for which a write is repeated while the server is away, or while another process locks the file [s]."""
     reading_options: Mapping[str, Any]
     """Execution options of connections that read: each connection reads the database as it was at one moment."""
     writing_options: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Database(Protocol):
         """Turn errors of the database inside the block into WrongInput or CannotHere with a hint."""
 
     def is_away(self, error: DBAPIError) -> bool:
-        """Return True if an error means that the server is not reachable now and may answer later."""
+        """Return True if an error means that the server is not reachable, or the file locked, only for now."""
 
     def require_there(self) -> None:
         """Raise StoreLost if what was written is not where the store was opened. Called after each write.

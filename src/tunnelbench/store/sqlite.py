@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -14,16 +15,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from tunnelbench.host.trust import require_own_companion, require_own_links, require_trusted_folder
+from tunnelbench.host.trust import require_own_companion, require_own_links, require_trusted_store
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.store.schema import metadata
 
 WRITES = "store_writes"
 """Execution option of a connection that is going to write."""
-
-_COPY_IT = "copy the store into a folder that only root can write to, or name another one with --store"
-"""Hint for a store in a folder of another user."""
 
 FILE_HEADER_BYTES = 100
 """Length of the header of every SQLite file (sqlite.org/fileformat.html, section 1.3)."""
@@ -32,7 +30,7 @@ FILE_HEADER_BYTES = 100
 class SqliteDatabase:
     """A store in a file."""
 
-    patience_s = 0.0
+    patience_s = 60.0
     reading_options: Mapping[str, Any] = {}
     writing_options: Mapping[str, Any] = {WRITES: True}
 
@@ -50,7 +48,7 @@ class SqliteDatabase:
         Raises WrongInput or CannotHere.
         """
         with self.explained():
-            self._require_trusted_folders()
+            require_trusted_store(self.path)
             if create:
                 require_own_links(self.path)  # SQLite follows links by itself, without the kernel's protection
             if self.path.exists() and not self.path.is_file():  # reading a pipe, or a device, may never end
@@ -59,7 +57,7 @@ class SqliteDatabase:
                 _require_content(self.path)
             if create:
                 _make_parents(self.path.parent)
-                self._require_trusted_folders()  # again: another user may have made one of them
+                require_trusted_store(self.path)  # again: another user may have made one of them
                 _make_file(self.path)
                 require_own_links(self.path)  # again: it is what was made, or was there before
             if self.path.is_file() and 0 < self.path.stat().st_size < FILE_HEADER_BYTES:
@@ -72,15 +70,6 @@ class SqliteDatabase:
         event.listen(engine, "begin", _begin)
         return engine
 
-    def _require_trusted_folders(self) -> None:
-        """Raise CannotHere if this is root and another user could put a file next to the store, at any moment.
-
-        SQLite looks for a rollback journal each time it opens a store, and deletes a file that the journal names. A
-        journal can appear after every check, so that a check of the files themselves is not enough for root.
-        """
-        for folder in dict.fromkeys((self.path.parent, Path(os.path.realpath(self.path)).parent)):
-            require_trusted_folder(folder, "a store in", _COPY_IT)
-
     @contextmanager
     def explained(self) -> Iterator[None]:
         """Turn errors of the file inside the block into WrongInput or CannotHere; a bug stays as it is."""
@@ -91,17 +80,19 @@ class SqliteDatabase:
             if isinstance(original, sqlite3.Error) and (found := _explanation(original)):
                 if found is _NO_ACCESS and _is_read_only(self.path.parent):
                     found = _READ_ONLY
+                elif original.sqlite_errorname in _ERRORS_OF_SIZE and _has_size_limit():
+                    found = _TOO_LARGE
                 raise found.error(self.path, str(original)) from error
             raise
         except UnicodeDecodeError as error:  # in a name of SQLite's schema table
             raise _DAMAGED.error(self.path, "it holds text that is not UTF-8") from error
         except OSError as error:
-            found = _READ_ONLY if error.errno == errno.EROFS else _NO_ACCESS
+            found = {errno.EROFS: _READ_ONLY, errno.EFBIG: _TOO_LARGE}.get(error.errno or 0, _NO_ACCESS)
             raise found.error(self.path, error.strerror or str(error)) from error
 
     def is_away(self, error: DBAPIError) -> bool:
-        """Return False, because a file cannot become unreachable for a moment as a server can."""
-        return False
+        """Return True while another process locks the file: it may take longer than one wait for the lock."""
+        return isinstance(error.orig, sqlite3.Error) and _explanation(error.orig) is _LOCKED
 
     def require_there(self) -> None:
         """Raise StoreLost if the file, or the log in front of it, was deleted, moved, replaced or emptied meanwhile.
@@ -169,6 +160,11 @@ _READ_ONLY = Explanation(
     "copy it, and the files next to it (-wal, -shm), to a folder that can be written, and name the copy with --store",
 )
 _FULL = Explanation(CannotHere, "{path}: {why}", "make room on that file system; the trials stored so far are safe")
+_TOO_LARGE = Explanation(
+    CannotHere,
+    "{path}: the store cannot be written: {why}",
+    "raise the limit of the size of files (ulimit -f); the trials stored so far are safe",
+)
 _LOCKED = Explanation(
     CannotHere,
     "{path}: {why}: another process has been writing for too long",
@@ -196,6 +192,9 @@ _EXPLANATIONS = {
     "SQLITE_TOOBIG": _DAMAGED,
 }
 """Explanations by the beginning of the name of SQLite's extended result code."""
+
+_ERRORS_OF_SIZE = tuple(f"SQLITE_IOERR_{name}" for name in ("WRITE", "SHMSIZE", "SHMMAP", "SHMOPEN"))
+"""SQLite's names of the errors that a limit of the size of files causes."""
 
 _SIGNS_OF_DAMAGE = (
     "no such table",
@@ -262,6 +261,11 @@ def _is_read_only(folder: Path) -> bool:
         return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError:
         return False
+
+
+def _has_size_limit() -> bool:
+    """Return True if the size of the files that this process writes is limited; SQLite does not give the reason."""
+    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
 
 
 def _make_file(path: Path) -> None:

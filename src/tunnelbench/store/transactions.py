@@ -35,7 +35,7 @@ class Transactions:
         self.database = database
 
     def write(self, work: Work, patience_s: float | None = None, answer_s: float = ANSWER_S) -> None:
-        """Run `work` in one transaction, and repeat it while the server is away for at most `patience_s`.
+        """Run `work` in one transaction, and repeat it while the database is away for at most `patience_s`.
 
         If a server disconnects during a commit, the commit may have succeeded: `work` gets True then, and must check.
         Raises WrongInput or CannotHere, also after `answer_s` without an answer, and StoreLost if the store is gone.

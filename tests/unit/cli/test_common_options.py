@@ -152,6 +152,7 @@ def test_a_thread_that_cannot_be_started_is_reported(
         (MemoryError(), "there is not enough memory"),
         (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "the system has refused a resource: Cannot allocate memory"),
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "the system has refused a resource: Too many open files"),
+        (OSError(errno.EFBIG, os.strerror(errno.EFBIG)), "the system has refused a resource: File too large"),
     ],
     ids=str,
 )

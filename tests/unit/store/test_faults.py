@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import socket
 import sqlite3
 import struct
@@ -250,7 +251,39 @@ def test_another_process_that_reads_and_closes_the_store_takes_nothing_away(path
         assert len(store.trials("a")) == 2
 
 
-def test_a_store_that_another_process_locks_is_reported_after_a_bounded_wait(path: Path) -> None:
+def test_a_trial_is_stored_if_another_process_locks_the_store_for_longer_than_one_wait(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(path, trials=1)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(
+        "tunnelbench.store.transactions.time.sleep", lambda _: other.close()
+    )  # the first wait was in vain
+    with Store.open(path, lock_wait_s=0.05) as store:
+        store.add_trial("a", make_trial(make_spec(2)))
+        assert len(store.trials("a")) == 2
+
+
+def test_a_limit_of_the_size_of_files_is_reported_with_the_way_out(path: Path) -> None:
+    fill(path, trials=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        with pytest.raises(CannotHere) as caught:
+            Store.open(path)
+        with pytest.raises(CannotHere) as caught_new:
+            Store.open(path.with_name("new.sqlite"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "raise the limit of the size of files (ulimit -f)" in caught.value.hint
+    assert "raise the limit of the size of files (ulimit -f)" in caught_new.value.hint
+
+
+def test_a_store_that_another_process_locks_is_reported_after_a_bounded_wait(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteDatabase, "patience_s", 0.0)
     fill(path, trials=1)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
