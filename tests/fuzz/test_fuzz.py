@@ -26,12 +26,13 @@ CONVERSIONS = {"float", "int", "count", "number", "whole", "json_of", "loads", "
 
 OWN_TEXT = {
     "guest/kernel.py", "guest/machine.py", "host/browser.py", "host/cgroup.py", "host/facts.py",
-    "host/namespace.py", "host/preflight.py", "host/trust.py", "testbed/netns.py",
+    "host/namespace.py", "host/preflight.py", "host/setup_watch.py", "host/trust.py", "testbed/netns.py",
     "measure/search.py", "measure/soak.py", "measure/udp_trial.py", "measure/plan_runner.py", "qemu/fixed_speed.py",
-    "qemu/image.py", "qemu/machine.py", "qemu/packages.py", "qemu/processes.py", "testbed/undo_journal.py",
-    "tunnel/openvpn_options.py", "tunnel/requirements.py",
+    "qemu/image.py", "qemu/machine.py", "qemu/packages.py", "qemu/processes.py", "qemu/programs.py",
+    "testbed/undo_journal.py", "tunnel/openvpn_options.py", "tunnel/requirements.py",
 }  # fmt: skip
-"""Files that parse only texts of this machine's kernel and programs, of files that TunnelBench wrote, or of a plan."""
+"""Files that parse only texts of this machine's kernel and programs, of files that TunnelBench wrote, or of a plan
+or testbed."""
 
 OWN_TEXT_FUNCTIONS = {
     "host/command.py": {"last_lines"},  # quotes lines

@@ -277,7 +277,7 @@ def test_a_store_that_is_full_ends_the_run_with_its_trials_kept(
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs", str(disk)], check=True)
     try:
         argv = plan(TINY_PLAN.replace("rounds = 1", "rounds = 20").replace("duration_s = 2", "duration_s = 1"))
         argv[argv.index("--store") + 1] = str(disk / "results.sqlite")
