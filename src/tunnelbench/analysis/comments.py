@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.summary import Figures, Row, TrialClass, TunnelRow
+from tunnelbench.model.text import counted
 
 NOT_IN_STATISTICS = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP)
 
@@ -48,7 +49,7 @@ def class_comments(row: TunnelRow) -> list[str]:
     """Return how many trials are left out, and the names of the checks that are not ok."""
     found = []
     if left_out := sum(row.classes[each] for each in NOT_IN_STATISTICS):
-        found.append(f"{left_out} of {row.trials} trials left out")
+        found.append(f"{left_out} of {counted(row.trials, 'trial')} left out")
     if row.doubtful_checks:
         found.append(f"warnings: {', '.join(row.doubtful_checks)}")
     return found

@@ -9,7 +9,7 @@ from tunnelbench.cli.common_options import emit, open_store, store_option
 from tunnelbench.cli.run_files import read_exported
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import counted, printable
 
 SHOWN = 10
 
@@ -33,7 +33,9 @@ def command(file: str, store_location: str | None) -> None:
                 f"{printable(file)}: this run is already stored as {run.run_id}", f"tunnelbench report {run.run_id}"
             ) from None
     counting = sum(record.counts for record in found.records)
-    say(f"checksum and shape are correct: {len(found.records)} trials, {counting} of them with valid figures")
+    say(
+        f"checksum and shape are correct: {counted(len(found.records), 'trial')}, {counting} of them with valid figures"
+    )
     if found.stripped:
         said = ", ".join(f"{printable(kind)} {count}" for kind, count in found.stripped.items())
         say(f"left out by the export: {said}")

@@ -22,7 +22,7 @@ from tunnelbench.measure.request import Observer
 from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec, paced_text
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import counted, printable
 from tunnelbench.model.udp import UdpMeasurement
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -263,7 +263,8 @@ class LiveView(Progress):
             Text(printable(self.current), style="bold", no_wrap=True, overflow="ellipsis"),
             Text(rate, no_wrap=True, overflow="crop"),
             Text(
-                f"{self.done} of {self.total} trials, {clock(self.left_s)} left" + (f"; {classes}" if classes else "")
+                f"{self.done} of {counted(self.total, 'trial')}, {clock(self.left_s)} left"
+                + (f"; {classes}" if classes else "")
             ),
             ProgressBar(total=self.total, completed=self.done),  # last: it ends without a line break of its own
         )

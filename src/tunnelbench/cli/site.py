@@ -75,7 +75,7 @@ def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
         say(f"{printable(str(devices))} names the device {printable(name)}, but no run was measured on it")
     for each in skipped:
         say(f"skipped: {each}")
-    said = f"; {twice} files were left out: another file has the same run" if twice else ""
+    said = f"; left out because another file has the same run: {counted(twice, 'file')}" if twice else ""
     say(f"{counted(len(runs), 'run')}, {counted(len(references), 'published result')}{said}")
     emit(f"{target / 'index.html'}\n")
     if skipped:
@@ -90,12 +90,17 @@ def draw_runs(draft: Path, files: Sequence[str]) -> list[GatheredRun | str]:
     workers = min(len(os.sched_getaffinity(0)), -(-len(files) // FEW))
     if workers < 2 or not has_temporary_folder():  # the processes talk through a socket there
         return [draw_run(draft, file) for file in files]
+    before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"  # `python -c` would take modules from the current folder, maybe another user's
     pool = ProcessPoolExecutor(workers, mp_context=get_context("forkserver"))
     try:
         return list(pool.map(draw_run, repeat(draft), files, chunksize=FEW))
     finally:
         pool.shutdown(cancel_futures=True)  # after an error in one file
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def has_temporary_folder() -> bool:

@@ -23,7 +23,7 @@ from tunnelbench.model.result import (
     TcpMeasurement,
     Verdict,
 )
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import counted, printable
 
 CONTROL_PACKETS = 60
 """Largest number of packets that iperf3's control connection, ARP and similar traffic may add to a trial's counters."""
@@ -406,7 +406,9 @@ def restarted(said: str) -> Check:
 def rekeyed(lines: Sequence[str]) -> Check:
     """Check that the tunnel kept its keys; `lines` report new ones."""
     if lines:
-        reason = f"the tunnel changed its keys {len(lines)} times during the trial; first: {printable(lines[0])}"
+        reason = (
+            f"the tunnel changed its keys {counted(len(lines), 'time')} during the trial; first: {printable(lines[0])}"
+        )
         return Check("rekeys", Verdict.NOTE, reason, rule=3)
     return Check("rekeys", Verdict.OK, "no change of keys was reported", rule=3)
 

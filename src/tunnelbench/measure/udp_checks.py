@@ -24,6 +24,7 @@ from tunnelbench.model.frames import udp_packet_bytes
 from tunnelbench.model.plan import FLAT_OUT, Test, TrialSpec
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
+from tunnelbench.model.text import counted
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement, mean_payload_bytes
 
 COUNT_TOLERANCE = 0.001
@@ -113,7 +114,7 @@ def _pacing(counts: UdpCounts) -> Check:
     off = counts.offered_pps / counts.intended_pps - 1
     reason = (
         f"offered {counts.offered_pps:.6g} packets/s, {off * 1e6:+.0f} ppm from the intended rate; the sender was late "
-        f"by over 1 ms {counts.stalls} times, at most {counts.stall_max_s * 1e3:.3g} ms"
+        f"by over 1 ms {counted(counts.stalls, 'time')}, at most {counts.stall_max_s * 1e3:.3g} ms"
     )
     return Check("pacing", Verdict.NOTE if counts.stalls else Verdict.OK, reason, rule=8)
 

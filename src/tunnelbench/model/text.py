@@ -38,3 +38,8 @@ def harmless(text: str) -> str:
 def counted(count: int, what: str) -> str:
     """Return a count with its noun, which is given in the singular: `1 row`, `2 rows`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def are(count: int) -> str:
+    """Return the verb that follows a count: `is` or `are`."""
+    return "is" if count == 1 else "are"

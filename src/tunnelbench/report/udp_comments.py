@@ -42,5 +42,5 @@ def _of_search(figures: UdpFigures) -> list[str]:
     else:
         found = ["NDR not confirmed" if figures.ndr_pps else "no load without loss was found"]
     if missing := figures.searches - figures.complete_searches:
-        found.append(f"{missing} of {figures.searches} searches ran out of time")
+        found.append(f"{missing} of {figures.searches} search{'es' * (figures.searches > 1)} ran out of time")
     return found

@@ -80,7 +80,7 @@ class SqliteDatabase:
             if isinstance(original, sqlite3.Error) and (found := _explanation(original)):
                 if found is _NO_ACCESS and _is_read_only(self.path.parent):
                     found = _READ_ONLY
-                elif original.sqlite_errorname in _ERRORS_OF_SIZE and _has_size_limit():
+                elif getattr(original, "sqlite_errorname", None) in _ERRORS_OF_SIZE and _has_size_limit():
                     found = _TOO_LARGE
                 raise found.error(self.path, str(original)) from error
             raise

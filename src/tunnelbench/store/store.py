@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, StoreLost, WrongInput
 from tunnelbench.model.result import IMPORTED, RUNNING, RunRecord, TrialRecord, TunnelProof
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import are, counted, printable
 from tunnelbench.store import migrations, rows
 from tunnelbench.store.checksum import change_row
 from tunnelbench.store.database import Database, database_of
@@ -203,7 +203,9 @@ class Store:
                 raise StoreLost(f"{self.name}: run {run_id} is not in the store any more", hint) from None
             found = len(self.trials(run_id, with_raw=not is_urgent))
             if found < trials:
-                self._transactions.report_damage(f"run {run_id} had {trials} trials, and {found} are there")
+                self._transactions.report_damage(
+                    f"run {run_id} had {counted(trials, 'trial')}, and {found} {are(found)} there"
+                )
 
         answer_s = END_ANSWER_S if is_urgent else WHOLE_ANSWER_S
         try:
@@ -219,7 +221,9 @@ class Store:
             found = [self._run_record(row) for row in connection.execute(_newest_first()).mappings()]
             stored = connection.scalar(select(func.count()).select_from(trial))
             if stored != sum(record.trials_recorded for record in found):
-                self._transactions.report_damage(f"it holds {stored} trials, not as many as its runs have recorded")
+                self._transactions.report_damage(
+                    f"it holds {counted(stored or 0, 'trial')}, not as many as its runs have recorded"
+                )
             return found
 
     def run(self, reference: str) -> RunRecord:
@@ -251,9 +255,12 @@ class Store:
                     damage(f"the proof of {place} is missing")
                 records.append(rows.trial_record(row, proofs.get(row["proof_sha256"]), raw.get(row["sequence"])))
         if only is None and len(records) != expected:
-            damage(f"run {run_id} has recorded {expected} trials, and {len(records)} are there")
+            damage(
+                f"run {run_id} has recorded {counted(expected, 'trial')}, and {len(records)} {are(len(records))} there"
+            )
         if with_raw and len(raw) != len(records):
-            damage(f"the output of programs in {len(records) - len(raw)} trials of run {run_id} is missing")
+            lost = counted(len(records) - len(raw), "trial")
+            damage(f"the output of programs in {lost} of run {run_id} is missing")
         return records
 
     def cipher_speeds(self, run_id: str) -> list[CipherSpeed]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tunnelbench.host.parsing import UNREADABLE, count, number
 from tunnelbench.model.errors import CannotHere, TrialFailed
+from tunnelbench.model.text import counted
 from tunnelbench.model.udp import Delays, UdpCounts, UdpInterval
 
 ENGINE_PROGRAM = "tunnelbench-engine"
@@ -192,7 +193,7 @@ def _refusals(sender: Mapping[str, Any]) -> str:
     """Return the sender's errors that mean that the far end, or the path to it, was missing."""
     fatal = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EMSGSIZE", "EPERM", "EACCES")
     errors = sender.get("errors") or {}
-    found = ", ".join(f"{name} {count} times" for name, count in errors.items() if name in fatal)
+    found = ", ".join(f"{name} {counted(count, 'time')}" for name, count in errors.items() if name in fatal)
     return f"the sender was refused: {found}" if found else ""
 
 

@@ -118,6 +118,7 @@ def test_no_command_of_doctor_is_folded(
     narrow = [line.strip() for line in type_in(*words, columns=columns).stdout.splitlines()]
     wide = [line.strip() for line in type_in(*words, columns=1000).stdout.splitlines()]
     commands = [line for line in wide if line.startswith(("fix: ", "apt-get install ", "Not ready for "))]
+    commands = [line for line in commands if "end that process" not in line]  # another run may begin meanwhile
     assert len(commands) > 10
     assert set(commands) <= set(narrow)
 

@@ -69,7 +69,7 @@ def test_a_tunnel_that_began_anew_makes_a_trial_void() -> None:
 def test_a_change_of_keys_is_noted_with_the_daemons_line() -> None:
     check = checks(CLEAN, rekeys=["openvpn on the router: Control Channel: TLSv1.3"])["rekeys"]
     assert check.verdict is NOTE
-    assert check.reason.endswith("1 times during the trial; first: openvpn on the router: Control Channel: TLSv1.3")
+    assert check.reason.endswith("1 time during the trial; first: openvpn on the router: Control Channel: TLSv1.3")
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,8 @@ def read_run_a(path: Path) -> None:
         ("UPDATE trial_raw SET raw = '{}'", "the output of programs in trial 1 of run a is not what was stored"),
         ("UPDATE proof SET proof = replace(proof, '6.18', '6.19')", "a proof of run a is not what was stored"),
         ("UPDATE run SET status = 'dane'", "run a is not what was stored"),
-        ("DELETE FROM trial WHERE sequence = 2", "run a has recorded 2 trials, and 1 are there"),
-        ("DELETE FROM trial_raw WHERE sequence = 2", "the output of programs in 1 trials of run a is missing"),
+        ("DELETE FROM trial WHERE sequence = 2", "run a has recorded 2 trials, and 1 is there"),
+        ("DELETE FROM trial_raw WHERE sequence = 2", "the output of programs in 1 trial of run a is missing"),
         ("DELETE FROM proof", "the proof of trial 1 of run a is missing"),
     ],
 )

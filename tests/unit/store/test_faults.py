@@ -251,7 +251,7 @@ def test_another_process_that_reads_and_closes_the_store_takes_nothing_away(path
         assert len(store.trials("a")) == 2
 
 
-def test_a_trial_is_stored_if_another_process_locks_the_store_for_longer_than_one_wait(
+def test_a_trial_is_stored_if_the_store_is_locked_for_longer_than_one_wait(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(path, trials=1)

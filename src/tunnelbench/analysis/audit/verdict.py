@@ -13,6 +13,7 @@ from tunnelbench.analysis.audit.links import links_bps
 from tunnelbench.analysis.audit.rows import AuditedRow, read_rows
 from tunnelbench.analysis.audit.rules import AuditFinding, Rule, apply_rules
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.text import are, counted
 
 
 @dataclass(frozen=True)
@@ -157,4 +158,5 @@ def _conclusion(source: str, rule: Rule, found: Sequence[ExplainedFinding], appl
         for slip, places in ordered
     ]
     where = f"{source}: " if source else ""
-    return f"{where}{rule}: {len(failed)} of {applied} rows are wrong{span}; {'; '.join(said)}."
+    wrong = f"{len(failed)} of {counted(applied, 'row')} {are(len(failed))} wrong"
+    return f"{where}{rule}: {wrong}{span}; {'; '.join(said)}."

@@ -12,6 +12,7 @@ from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.model.plan import Test, paced_text
 from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
+from tunnelbench.model.text import are, counted
 from tunnelbench.model.toml_text import toml_values
 from tunnelbench.model.udp import UdpMeasurement
 
@@ -60,7 +61,11 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
             **_flat("testbed", run.testbed_text),
         },
         remarks=(
-            *([f"{missing} of its {run.trials_planned} trials are missing"] if missing > 0 else []),
+            *(
+                [f"{missing} of its {counted(run.trials_planned, 'trial')} {are(missing)} missing"]
+                if missing > 0
+                else []
+            ),
             *([f"these UDP tests are not compared: {', '.join(not_compared)}"] if not_compared else []),
         ),
     )

@@ -157,7 +157,7 @@ def test_a_row_with_two_wrong_figures_is_listed_once() -> None:
 
 def test_what_is_below_zero_is_off_by_no_factor() -> None:
     (table,) = audit("tunnel,Mbit/s,pps\na,-3,-4\n", "csv").tables
-    assert table.conclusions == ("sign: 1 of 1 rows are wrong; 1 explained by no single cause: row 1.",)
+    assert table.conclusions == ("sign: 1 of 1 row is wrong; 1 explained by no single cause: row 1.",)
 
 
 def test_nothing_is_below_zero() -> None:
