@@ -35,6 +35,9 @@ MERGED_FRAME_TOLERANCE = 0.01
 """Largest share by which a mean frame may exceed one segment, or arrived packets exceed forwarded ones."""
 ASTRAY_LIMIT_SHARE = 0.01
 """Largest share of the WAN's bytes, in addition to CONTROL_BYTES, that may bypass the tunnel."""
+ASTRAY_PACKETS_LIMIT_SHARE = 0.001
+"""Largest share of the WAN's packets, in addition to CONTROL_PACKETS, that may bypass the tunnel. A busy receiver sends
+one ACK for hundreds of data packets; at least LEAST_ACK_SHARE of the packets are ACKs, which must not bypass it."""
 OUTER_LEAST_SHARE = 0.98
 """Smallest share of the payload, and of the inner packets, that the WAN counters must show inside the tunnel."""
 FRAGMENT_NOTE_SHARE = 0.001
@@ -197,7 +200,7 @@ def outer_protocol(
     reason = f"{counters.outer_expected_bytes} of {total_bytes} bytes on the WAN were {outer}"
     other = counters.outer_other_packets
     astray = counters.outer_other_bytes > total_bytes * ASTRAY_LIMIT_SHARE + CONTROL_BYTES
-    if other > (other + counters.outer_expected_packets) * ASTRAY_LIMIT_SHARE + CONTROL_PACKETS:
+    if other > (other + counters.outer_expected_packets) * ASTRAY_PACKETS_LIMIT_SHARE + CONTROL_PACKETS:
         astray = True
         reason += f", and {other} of {other + counters.outer_expected_packets} packets were not"
     too_few_bytes = counters.outer_expected_bytes < bytes_received * OUTER_LEAST_SHARE

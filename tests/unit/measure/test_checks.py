@@ -216,7 +216,7 @@ def test_fewer_outer_packets_than_inner_ones_are_for_streams_only(share: float, 
 
 @pytest.mark.parametrize(("more", "verdict"), [(0, OK), (2, VOID)])
 def test_small_packets_outside_the_tunnel_are_counted_as_packets(more: int, verdict: Verdict) -> None:
-    other = int((CARRIED * 0.01 + 60) / 0.99) + more
+    other = int((CARRIED * 0.001 + 60) / 0.999) + more
     check = checks(counted(outer_other_packets=other))["outer-protocol-in-trial"]
     assert check.verdict is verdict
     assert (f"and {other} of {CARRIED + other} packets were not" in check.reason) is (verdict is VOID)
