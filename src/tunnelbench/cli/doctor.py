@@ -166,8 +166,8 @@ def build_conditions() -> Iterator[PreflightResult]:
 def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple[str, PreflightResult]]:
     """List the requirements of all tunnels, each once, with its section; those of the plan's tunnels are needed.
 
-    In a guest, the kernel is not this machine's, so that a feature which is absent here is not missing. If both ends of
-    the tunnel are virtual machines, this machine needs only the programs that make keys.
+    A guest has a kernel of its own. A feature that this machine's kernel lacks is therefore not reported as missing. If
+    both ends of the tunnel are virtual machines, this machine needs only the programs that make keys.
     """
     own = {
         each.what: each

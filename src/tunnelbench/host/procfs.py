@@ -133,8 +133,8 @@ def thread_cpu_s(pids: Iterable[int]) -> tuple[float, str]:
 def with_children(pid: int) -> list[int]:
     """Return a process of this machine and all its living descendants (proc_pid_task(5), `children`).
 
-    Some servers have a process for each session, which does the work. Returns only the process itself if the kernel
-    does not list children.
+    Some servers start a process for each session, and that process does the work. If the kernel does not list children,
+    the result is the process alone.
     """
     try:
         forked = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -287,7 +287,10 @@ class TrialMonitor:
 
     @property
     def misplaced(self) -> tuple[str, ...]:
-        """Return sentences on work of a host that another host's CPU could do at one of the readings."""
+        """Return a sentence for each setting by which the CPU of one host could do the work of another host.
+
+        The settings are read each time that the CPU counters are read.
+        """
         return tuple(self._misplaced)
 
     def _read(self) -> MonitorReading:

@@ -59,5 +59,5 @@ class CipherSpeed:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """Machine, algorithm, acceleration and threads: unique in a run."""
+        """Return machine, algorithm, acceleration and threads; a run has one speed for each such key."""
         return self.machine, self.algorithm, self.acceleration, self.threads

@@ -51,7 +51,10 @@ class SpeedTrial:
         return f"{found}, not {self.speed_mips:g}: it holds {held}"
 
     def advice(self, command: str) -> str:
-        """Return what to do if the speed is not held, else nothing; `command` takes the option --set."""
+        """Return what the user can do if this machine does not reach the speed. "": it does.
+
+        `command` is a command with the option --set, for an example.
+        """
         if self.is_held:
             return ""
         end_others = "end other programs on this machine"

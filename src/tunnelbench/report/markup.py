@@ -112,7 +112,7 @@ class MarkupFormat(SheetFormat):
 
 
 def result_columns(figures: Sequence[Figure], *, has_tests: bool) -> list[MarkupColumn]:
-    """Return the columns of a table of results; `has_tests`: with one that names the test."""
+    """Return the columns of a table of results. If `has_tests` is true, one of them names each row's test."""
     return [
         MarkupColumn("Tunnel"),
         MarkupColumn("Version router (server)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Generic, TypeVar
 
@@ -14,6 +15,7 @@ from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
+from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.text import counted
@@ -166,7 +168,7 @@ def screen_tables(document: Document) -> list[ScreenTable]:
     is_cost_run = any(isinstance(model, CostModel) and model.left_out for model in document.models)
     found = [
         tunnel_table(answer.tunnels, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
-        udp_table(answer.udp, answer.recommended),
+        udp_table(answer.udp, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
         instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),
         cost_table(
@@ -191,8 +193,7 @@ def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None, *, marks_dou
     def of(way: str, text: Callable[[DirectionAnswer], str]) -> Callable[[TunnelAnswer], str]:
         return lambda tunnel: text(tunnel.directions[way])
 
-    def marked(text: str, is_doubtful: bool) -> str:
-        return text + DOUBT_MARK * (bool(text) and marks_doubts and is_doubtful)
+    marked = partial(_marked, marks_doubts=marks_doubts)
 
     def rate(found: DirectionAnswer) -> str:
         text = mbps(found.throughput_bps, is_lower_bound=found.is_lower_bound) if found.throughput_bps else ""
@@ -234,6 +235,10 @@ def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None, *, marks_dou
     return _table("", cells, rows, legend)
 
 
+def _marked(text: str, is_doubtful: bool, *, marks_doubts: bool) -> str:
+    return text + DOUBT_MARK * (bool(text) and marks_doubts and is_doubtful)
+
+
 def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnswer], *, any_measured: bool) -> str:
     repeats = [tunnel.repeats for tunnel in tunnels if tunnel.has_figures]
     least, most = min(repeats, default=0), max(repeats, default=0)
@@ -250,40 +255,41 @@ def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnsw
     return " ".join(filter(None, parts))
 
 
-def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | None:
-    """Return the table of UDP."""
+def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: bool = True) -> ScreenTable | None:
+    """Return the table of UDP; `marks_doubts`: with a mark at each doubtful figure."""
     if not answers:
         return None
 
     def of(way: str, text: Callable[[UdpDirectionAnswer], str]) -> Callable[[UdpAnswer], str]:
         return lambda answer: text(answer.directions[way])
 
+    marked = partial(_marked, marks_doubts=marks_doubts)
+
+    def rate(pps: Estimate | None, found: UdpDirectionAnswer, mark: str = "") -> str:
+        text = thousands(pps, is_lower_bound=found.is_lower_bound) + mark if pps else ""
+        return marked(text, found.is_doubtful)
+
     def ndr(found: UdpDirectionAnswer) -> str:
-        mark = "!" * found.is_refuted
-        return thousands(found.ndr_pps, is_lower_bound=found.is_lower_bound) + mark if found.ndr_pps else ""
-
-    def pdr(found: UdpDirectionAnswer) -> str:
-        return thousands(found.pdr_pps, is_lower_bound=found.is_lower_bound) if found.pdr_pps else ""
-
-    def carried(found: UdpDirectionAnswer) -> str:
-        return thousands(found.carried_pps, is_lower_bound=found.is_lower_bound) if found.carried_pps else ""
+        return rate(found.ndr_pps, found, "!" * found.is_refuted)
 
     def large(found: UdpDirectionAnswer) -> str:
-        return mbps(found.large_bps, is_lower_bound=found.is_large_lower_bound) if found.large_bps else ""
+        text = mbps(found.large_bps, is_lower_bound=found.is_large_lower_bound) if found.large_bps else ""
+        return marked(text, found.is_large_doubtful)
 
     def delay(found: UdpDirectionAnswer) -> str:
         if not found.delay_p99_ns:
             return ""
         other = f" ({found.delay_load})" if found.delay_load != load else ""
-        return significant(found.delay_p99_ns.median / 1e3, 3, thousands=True) + other
+        text = significant(found.delay_p99_ns.median / 1e3, 3, thousands=True) + other
+        return marked(text, found.is_delay_doubtful)
 
     every = [way for answer in answers for way in answer.directions.values()]
     load = next((way.delay_load for way in every if way.delay_load), "")
     at = "idle" if load == "idle" else f"at {load} load"
     groups = (
         (("thousand/s", "without loss"), ndr),
-        (("thousand/s", "0.5 % loss"), pdr),
-        (("thousand/s", "at full load"), carried),
+        (("thousand/s", "0.5 % loss"), lambda found: rate(found.pdr_pps, found)),
+        (("thousand/s", "at full load"), lambda found: rate(found.carried_pps, found)),
         (("Mbit/s,", f"{answers[0].large_payload_bytes} bytes"), large),
         (("99 % delay, µs", at), delay),
     )
@@ -296,6 +302,8 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
         f"UDP with {size} of payload. down: server to client.",
         "≥: lower bound." * any(way.is_lower_bound or way.is_large_lower_bound for way in every),
         "!: a longer trial at this rate lost packets." * any(way.is_refuted for way in every),
+        "?: doubtful."
+        * (marks_doubts and any(way.is_doubtful or way.is_large_doubtful or way.is_delay_doubtful for way in every)),
     ]
     return _table("", cells, rows, " ".join(filter(None, parts)))
 

@@ -280,7 +280,9 @@ class Tunnel(ABC, Generic[OptionsT]):
         return next(self._said_since(self.daemons, sizes, self.signs_of_restart), "")
 
     def too_long_since(self, sizes: tuple[int, ...]) -> str:
-        """Return the line, with the daemon's name, by which a daemon has reported EMSGSIZE since then; or nothing."""
+        """Return the first log line, after the daemon's name, in which a daemon reports that a packet was too long for
+        its socket (EMSGSIZE). Only lines after the sizes that `log_sizes` had returned count. "": there is none.
+        """
         return next(self._said_since(self.daemons, sizes, SIGNS_OF_TOO_LONG), "")
 
     def keep_alives(self) -> tuple[bool, ...]:

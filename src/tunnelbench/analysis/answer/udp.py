@@ -33,6 +33,12 @@ class UdpDirectionAnswer:
     """True if the testers limited the rate."""
     is_large_lower_bound: bool = False
     """True if the testers limited `large_bps`."""
+    is_doubtful: bool = False
+    """True if a check makes a trial doubtful that counts for the rates."""
+    is_large_doubtful: bool = False
+    """True if a check makes a trial doubtful that counts for `large_bps`."""
+    is_delay_doubtful: bool = False
+    """True if a check makes a trial doubtful that counts for the delay."""
 
     @property
     def rate_pps(self) -> Estimate | None:
@@ -111,34 +117,41 @@ def _udp_answer(rows: Sequence[UdpRow], sizes: Sequence[int]) -> UdpAnswer:
 
 def _direction(rows: Sequence[UdpRow], direction: Direction, size: int, large: int | None) -> UdpDirectionAnswer:
     there = [row for row in rows if row.direction is direction]
-    search = _figures(there, size, Test.SEARCH)
-    carried = _figures(there, size, Test.RATE, FLAT_OUT)
+    search, search_doubtful = _figures(there, size, Test.SEARCH)
+    carried, carried_doubtful = _figures(there, size, Test.RATE, FLAT_OUT)
     rated = search or carried
-    delays = [(load, found) for load in LOADS if (found := _figures(there, size, Test.LATENCY, load))]
-    load, delay = next(((load, found.delay_p99_ns) for load, found in delays if found.delay_p99_ns), ("", None))
-    large_bps, is_large_lower_bound = _large_bps(there, large)
+    delays = [(load, *_figures(there, size, Test.LATENCY, load)) for load in LOADS]
+    load, delay, delay_doubtful = next(
+        ((load, found.delay_p99_ns, doubtful) for load, found, doubtful in delays if found and found.delay_p99_ns),
+        ("", None, False),
+    )
+    large_row = next((row for row in there if row.payload_bytes == large and _is_rate(row)), None)
+    large_rate = large_row.figures if large_row else None
     return UdpDirectionAnswer(
         ndr_pps=search.ndr_pps if search else None,
         pdr_pps=search.pdr_pps if search else None,
         is_refuted=bool(search and search.refuted),
         carried_pps=carried.forwarding_rate_pps if carried and not search else None,
-        large_bps=large_bps,
+        large_bps=large_rate.rate_pps.times(large_row.payload_bps(1.0))
+        if large_row and large_rate and large_rate.rate_pps
+        else None,
         delay_p99_ns=delay,
         delay_load=load,
         is_lower_bound=bool(rated and rated.is_tester_limited),
-        is_large_lower_bound=is_large_lower_bound,
+        is_large_lower_bound=bool(large_rate and large_rate.is_tester_limited),
+        is_doubtful=search_doubtful if search else carried_doubtful,
+        is_large_doubtful=bool(large_row and large_row.doubts),
+        is_delay_doubtful=delay_doubtful,
     )
 
 
-def _figures(rows: Sequence[UdpRow], size: int, test: Test, load: str = "") -> UdpFigures | None:
-    found = [row.figures for row in rows if (row.payload_bytes, row.test, row.load) == (size, test, load)]
-    return found[0] if found else None
+def _figures(rows: Sequence[UdpRow], size: int, test: Test, load: str = "") -> tuple[UdpFigures | None, bool]:
+    """Return the figures of the row of a test, and True if they are doubtful."""
+    found = [row for row in rows if (row.payload_bytes, row.test, row.load) == (size, test, load)]
+    return (found[0].figures, bool(found[0].doubts)) if found else (None, False)
 
 
-def _large_bps(rows: Sequence[UdpRow], size: int | None) -> tuple[Estimate | None, bool]:
-    """Return the UDP payload with a payload size [bit/s], and True if it is a lower bound."""
-    for row in rows:
-        is_rated = row.test is Test.SEARCH or (row.test, row.load) == (Test.RATE, FLAT_OUT)
-        if row.payload_bytes == size and is_rated and row.figures and row.figures.rate_pps:
-            return row.figures.rate_pps.times(row.payload_bps(1.0)), row.figures.is_tester_limited
-    return None, False
+def _is_rate(row: UdpRow) -> bool:
+    """Return True if a row has the rate of its size: of a search, or at full load."""
+    is_rated = row.test is Test.SEARCH or (row.test, row.load) == (Test.RATE, FLAT_OUT)
+    return is_rated and bool(row.figures and row.figures.rate_pps)
