@@ -23,6 +23,11 @@ def percent(share: float, *, like: float | None = None) -> str:
     return significant(share * 100, 3, like=None if like is None else like * 100) + "%"
 
 
+def percent_in_words(share: float) -> str:
+    """Return a share of 1 in per cent as sentences have it: with a space before the sign (SI brochure, 5.4.7)."""
+    return percent(share).replace("%", " %")
+
+
 def _places(value: float, digits: int) -> int:
     """Return the decimal places, negative if digits before the point are rounded."""
     if value == 0:

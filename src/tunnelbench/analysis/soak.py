@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from tunnelbench.analysis.memory import MemorySamples, MemoryTrend
-from tunnelbench.analysis.number_format import percent
+from tunnelbench.analysis.number_format import percent_in_words
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.model.soak import REKEY, RESTART, SOAK_INTERVAL_S, Soak, SoakChunk, SoakPart, SoakReading
+from tunnelbench.model.text import counted
 
 MOST_EVENTS = 50
 """Largest number of restarts, of rekeys and of gaps that are listed; all of them are counted."""
@@ -359,12 +360,14 @@ def check_soak(soak: Soak, chunks: Iterable[tuple[int, SoakChunk]]) -> Check:
 def in_words(summary: SoakSummary) -> str:
     """Return the most important figures as a sentence."""
     words = [
-        f"{summary.measured_s:.0f} of {summary.planned_s:.0f} s at {summary.rate_pps:.6g} packets/s",
-        f"{summary.lost_packets} of {summary.sent_packets} packets lost ({percent(summary.loss_ratio)})",
+        f"{summary.measured_s:,.0f} of {summary.planned_s:,.0f} s at {summary.rate_pps:,.0f} packets/s",
+        f"{summary.lost_packets:,} of {summary.sent_packets:,} packets lost ({percent_in_words(summary.loss_ratio)})",
     ]
     if summary.lost_packets:
-        words.append(f"in {summary.seconds_with_loss} s, up to {summary.worst_second_lost_packets} in one")
-    for number, name in ((summary.restarts, "restart"), (summary.rekeys, "rekey"), (summary.gaps, "gap")):
-        if number:
-            words.append(f"{number} {name}{'s' * (number != 1)}")
+        words.append(f"in {summary.seconds_with_loss:,} s, up to {summary.worst_second_lost_packets:,} in one")
+    words += [
+        counted(number, name)
+        for number, name in ((summary.restarts, "restart"), (summary.rekeys, "rekey"), (summary.gaps, "gap"))
+        if number
+    ]
     return ", ".join(words)

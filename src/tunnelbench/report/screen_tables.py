@@ -12,7 +12,7 @@ from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, DirectionAnswer,
 from tunnelbench.analysis.answer.udp import UdpAnswer, UdpDirectionAnswer
 from tunnelbench.analysis.answer.words import cpu_percent, large_packets, mbps, thousands
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel
-from tunnelbench.analysis.number_format import percent, significant
+from tunnelbench.analysis.number_format import percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
@@ -347,7 +347,7 @@ def soak_table(soaks: Sequence[SoakSummary]) -> ScreenTable | None:
         _Cell(("lasted",), "", lambda soak: length(soak.measured_s)),
         _Cell(("packets/s",), "", lambda soak: f"{soak.offered_pps:,.0f}"),
         _Cell(("lost",), "", lambda soak: f"{soak.lost_packets:,}"),
-        _Cell(("loss",), "", lambda soak: percent(soak.loss_ratio).replace("%", " %")),
+        _Cell(("loss",), "", lambda soak: percent_in_words(soak.loss_ratio)),
         _Cell(("seconds", "with loss"), "", lambda soak: f"{soak.seconds_with_loss:,}"),
         _Cell(("99 % delay", "µs, worst"), "", _worst_delay),
         _Cell(

@@ -91,7 +91,7 @@ def test_a_gap_is_no_loss_and_ends_a_stretch() -> None:
     assert (found.gap_list[0].at_s, found.ended, found.is_complete) == (10.0, "interrupted", False)
     assert [(each.at_s, each.text) for each in found.rekey_list] == [(7.25, "openvpn on the router: new keys")]
     assert in_words(found) == (
-        "20 of 60 s at 1000 packets/s, 30 of 20000 packets lost (0.150%), in 1 s, up to 30 in one, 1 rekey, 1 gap"
+        "20 of 60 s at 1,000 packets/s, 30 of 20,000 packets lost (0.150 %), in 1 s, up to 30 in one, 1 rekey, 1 gap"
     )
 
 

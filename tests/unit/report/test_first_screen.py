@@ -14,6 +14,7 @@ from tests.unit.soak_builders import sample_soak
 from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.analysis.soak import summarise_soak
+from tunnelbench.model.plan import Test
 from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.report import render
 from tunnelbench.report.document import SoakReport
@@ -96,6 +97,24 @@ def test_a_doubtful_figure_has_a_mark_that_keeps_its_column_in_line() -> None:
     place = clean.index("31.5") + len("31.5")
     assert line == f"{clean[:place]}?{clean[place + 1 :]}"
     assert "1 of 24 figures of Mbit/s and packets/s is doubtful: the hypervisor took CPU time (1)." in screen(changed)
+
+
+def test_a_doubtful_figure_of_udp_has_a_mark() -> None:
+    steal = (Check("steal", Verdict.DOUBTFUL, "the hypervisor took up to 6% of a CPU", rule=14),)
+    records = make_udp_records()
+    doubted = [
+        replace(record, checks=(*record.checks, *steal))
+        if record.spec.tunnel.kind == "vxlan" and record.spec.test is Test.SEARCH
+        else record
+        for record in records
+    ]
+    marked, usual = (
+        next(line for line in screen(each).splitlines() if line.strip().startswith("vxlan "))
+        for each in (doubted, records)
+    )
+    assert ("?" in marked, "?" in usual) == (True, False)
+    assert marked.replace("?", " ") == f"{usual:<{len(marked)}}"
+    assert " ?: doubtful." in " ".join(screen(doubted).split())
 
 
 def test_a_run_of_eight_tunnels_fits_into_forty_lines() -> None:
