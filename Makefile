@@ -12,7 +12,7 @@ WORKERS ?= 5
 # Time for each target of `make fuzz` [s].
 FUZZ_SECONDS ?= 600
 
-.PHONY: bench bench-engine openwrt wheel test test-kills test-interrupts test-damage test-planted fuzz test-debian-kernel install install-dev lint format docs sample clean-build
+.PHONY: bench bench-engine openwrt wheel test test-kills test-interrupts test-damage test-planted fuzz test-debian-kernel test-boards install install-dev lint format docs sample clean-build
 
 bench: install ## measure the plan `quick` and print its table
 	@.venv/bin/tunnelbench run
@@ -65,6 +65,9 @@ fuzz: install-dev ## fuzz each target for FUZZ_SECONDS (an hour together); `make
 
 test-debian-kernel: install-dev ## test in guests what a kernel may lack: tunnels (`make test` has 3), radios (about 10 minutes)
 	@TUNNELBENCH_GUEST_TUNNELS=all $(PYTHON) -m pytest tests/lab/debian_kernel.py tests/lab/test_guest.py
+
+test-boards: install-dev ## prove tunnels through the virtual routers of all boards but Malta (about 15 minutes)
+	@$(PYTHON) -m pytest tests/lab/boards.py
 
 lint: ## run the linters, each as a test
 	@$(PYTHON) -m pytest tests/unit/test_linters.py

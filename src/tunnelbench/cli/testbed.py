@@ -44,7 +44,7 @@ def build(testbed: str, *, anew: bool) -> None:
 
     Nothing is installed on this machine. Packages that an interrupted build has fetched are used by the next one.
     """
-    for board in boards_of(testbed):
+    for board in {board.system: board for board in boards_of(testbed)}.values():  # boards of one system share its image
         image = find_image(board, virtual_router_packages(), say, anew=anew)
         emit(f"{image.folder}: kernel {image.kernel_version}, {len(image.packages)} packages\n")
 

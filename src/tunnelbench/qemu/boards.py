@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class System:
+    """Debian's names for a CPU architecture. Boards of one system boot from one image."""
+
+    architecture: str
+    """Name of the CPU architecture in Debian, such as `mipsel`."""
+    triplet: str
+    """Name of the folder with the architecture's libraries, such as `mipsel-linux-gnu`."""
+    loader: str
+    """Path of the dynamic loader in programs, without the leading slash."""
+    kernel_package: str
 
 
 @dataclass(frozen=True)
 class Board:
-    """The hardware of a virtual router: the options for QEMU, and Debian's names for the architecture."""
+    """The hardware of a virtual machine: the options for QEMU, and the system that runs on it."""
 
     name: str
     title: str
@@ -18,17 +31,38 @@ class Board:
     hardware: tuple[str, ...]
     """QEMU's options for board and CPU."""
     memory: str
-    architecture: str
-    """Name of the CPU architecture in Debian, such as `mipsel`."""
-    triplet: str
-    """Name of the folder with the architecture's libraries, such as `mipsel-linux-gnu`."""
-    loader: str
-    """Path of the dynamic loader in programs, without the leading slash."""
-    kernel_package: str
-    kernel_arguments: str
+    system: System
+    kernel_arguments: str = ""
+    console: str = "ttyS0"
+    """Name of the serial port in the kernel."""
     interrupts_are_edge_triggered: bool = False
     """True if the guest must set the PCI interrupts to level-triggered; on real hardware the firmware does that."""
 
+
+MIPSEL = System(
+    architecture="mipsel",
+    triplet="mipsel-linux-gnu",
+    loader="lib/ld.so.1",
+    kernel_package="linux-image-4kc-malta",
+)
+ARM64 = System(
+    architecture="arm64",
+    triplet="aarch64-linux-gnu",
+    loader="lib/ld-linux-aarch64.so.1",
+    kernel_package="linux-image-arm64",
+)
+ARMHF = System(
+    architecture="armhf",
+    triplet="arm-linux-gnueabihf",
+    loader="lib/ld-linux-armhf.so.3",
+    kernel_package="linux-image-armmp",
+)
+AMD64 = System(
+    architecture="amd64",
+    triplet="x86_64-linux-gnu",
+    loader="lib64/ld-linux-x86-64.so.2",
+    kernel_package="linux-image-amd64",
+)
 
 MALTA = Board(
     name="malta",
@@ -39,13 +73,37 @@ MALTA = Board(
     # instructions per packet in traps. A router's own C library and kernel do not.
     hardware=("-machine", "malta", "-cpu", "P5600"),
     memory="256M",
-    architecture="mipsel",
-    triplet="mipsel-linux-gnu",
-    loader="lib/ld.so.1",
-    kernel_package="linux-image-4kc-malta",
+    system=MIPSEL,
     # Debian's programs have the older encoding of NaN; by default the kernel refuses them on this CPU (ENOEXEC).
     kernel_arguments="ieee754=relaxed",
     interrupts_are_edge_triggered=True,
+)
+
+VIRT_ARM64 = Board(
+    name="virt-arm64",
+    title="ARM Cortex-A53 on QEMU's board virt",
+    program="qemu-system-aarch64",
+    package="qemu-system-arm",
+    hardware=("-machine", "virt", "-cpu", "cortex-a53"),
+    memory="256M",
+    system=ARM64,
+    # Debian's kernel separates its page tables from those of programs (KPTI) if its own address is random, although
+    # this CPU has no need of it. QEMU then translates addresses anew after each system call: programs with many
+    # system calls run at a sixth of the speed.
+    kernel_arguments="kpti=off",
+    console="ttyAMA0",
+)
+
+VIRT_ARMHF = Board(
+    name="virt-armhf",
+    title="ARM Cortex-A7 on QEMU's board virt",
+    program="qemu-system-arm",
+    package="qemu-system-arm",
+    # By default, the PCI registers are above 4 GB, where a kernel without LPAE does not reach them.
+    hardware=("-machine", "virt,highmem=off", "-cpu", "cortex-a7"),
+    memory="256M",
+    system=ARMHF,
+    console="ttyAMA0",
 )
 
 X86_64_PC = Board(
@@ -55,11 +113,27 @@ X86_64_PC = Board(
     package="qemu-system-x86",
     hardware=("-machine", "pc,accel=tcg", "-cpu", "max"),
     memory="512M",
-    architecture="amd64",
-    triplet="x86_64-linux-gnu",
-    loader="lib64/ld-linux-x86-64.so.2",
-    kernel_package="linux-image-amd64",
-    kernel_arguments="",
+    system=AMD64,
+)
+"""The gateway: its CPU has all instructions that QEMU emulates, and therefore differs between versions of QEMU."""
+
+PC_X86_64 = Board(
+    name="pc-x86-64",
+    title="x86-64 with AES instructions (Westmere) on a PC's board",
+    program="qemu-system-x86_64",
+    package="qemu-system-x86",
+    # Without RDRAND, the kernel would collect random numbers for some 10 s before the SSH server starts.
+    hardware=("-machine", "pc,accel=tcg", "-cpu", "Westmere,+rdrand"),
+    memory="256M",
+    system=AMD64,
+    kernel_arguments="nopti",  # KPTI would slow down the emulation, as on VIRT_ARM64
 )
 
-BOARDS = {board.name: board for board in (MALTA, X86_64_PC)}
+PC_X86_64_NO_AES = replace(
+    PC_X86_64,
+    name="pc-x86-64-no-aes",
+    title="x86-64 without AES instructions (Westmere) on a PC's board",
+    hardware=("-machine", "pc,accel=tcg", "-cpu", "Westmere,+rdrand,-aes,-pclmulqdq"),
+)
+
+BOARDS = {board.name: board for board in (MALTA, VIRT_ARM64, VIRT_ARMHF, PC_X86_64, PC_X86_64_NO_AES, X86_64_PC)}

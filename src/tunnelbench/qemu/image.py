@@ -16,7 +16,7 @@ from tunnelbench.host.command import run_command
 from tunnelbench.host.programs import require_programs
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import cpio
-from tunnelbench.qemu.boards import Board
+from tunnelbench.qemu.boards import Board, System
 from tunnelbench.qemu.packages import ASSUMED, PACKAGE_LIMIT_BYTES, SUITE, Archive
 
 BUILD_TIMEOUT_S = 300.0
@@ -137,13 +137,13 @@ def _all_packages(packages: Sequence[str]) -> tuple[str, ...]:
 def recipe(board: Board, packages: tuple[str, ...]) -> str:
     """Return the SHA-256 of all inputs of an image's build. A cached image with another SHA-256 is not used."""
     lists = (packages, ASSUMED, SUITE, MODULE_FOLDERS, MODULE_FOLDERS_NOT, FIRST_MODULES, ACCOUNTS, UNUSED)
-    parts = [repr(asdict(board)), *map(repr, lists)]
+    parts = [repr(asdict(board.system)), *map(repr, lists)]
     parts += [_script(name).decode() for name in SCRIPTS]
     return sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _folder(board: Board) -> Path:
-    return images_folder() / board.name
+    return images_folder() / board.system.architecture
 
 
 def _script(name: str) -> bytes:
@@ -160,10 +160,11 @@ def _build(board: Board, wanted: tuple[str, ...], report: Report) -> Image:
         )
     for left in final.parent.glob("unpacking-*"):  # of a build that was killed; the lock keeps out other builds
         shutil.rmtree(left)
-    archive = Archive(board.architecture, final.parent / f"packages-{board.architecture}")
-    report(f"fetching Debian's packages for {board.architecture}")
+    system = board.system
+    archive = Archive(system.architecture, final.parent / f"packages-{system.architecture}")
+    report(f"fetching Debian's packages for {system.architecture}")
     archive.refresh()
-    packages = archive.fetch([board.kernel_package, *wanted])
+    packages = archive.fetch([system.kernel_package, *wanted])
     size_bytes = sum(path.stat().st_size for path in packages)
     report(f"unpacking {len(packages)} packages, {size_bytes / 1e6:.0f} MB")
     with tempfile.TemporaryDirectory(prefix="unpacking-", dir=final.parent) as name:
@@ -176,9 +177,9 @@ def _build(board: Board, wanted: tuple[str, ...], report: Report) -> Image:
                 timeout_s=BUILD_TIMEOUT_S,
                 file_limit_bytes=PACKAGE_LIMIT_BYTES,
             )
-        image = Image(made, _take_kernel(root, made), _names(packages, board))
+        image = Image(made, _take_kernel(root, made), _names(packages, system))
         report("making the disk")
-        _write_initramfs(root, image, board)
+        _write_initramfs(root, image, system)
         _complete_root(root)
         _write_disk(root, image)
         mark = {
@@ -194,12 +195,12 @@ def _build(board: Board, wanted: tuple[str, ...], report: Report) -> Image:
     return Image(final, image.kernel_version, image.packages)
 
 
-def _names(files: Sequence[Path], board: Board) -> tuple[str, ...]:
+def _names(files: Sequence[Path], system: System) -> tuple[str, ...]:
     """Return name and version of packages from the names of their files, the kernel (not its meta-package) first."""
     names = []
     for file in files:
         name, version, _ = file.name.split("_", 2)
-        if name != board.kernel_package:
+        if name != system.kernel_package:
             names.append(f"{name} {version.replace('%3a', ':')}")
     return tuple(sorted(names, key=lambda each: (not each.startswith("linux-image-"), each)))
 
@@ -210,6 +211,7 @@ def _take_kernel(root: Path, made: Path) -> str:
     version = kernel.name.partition("-")[2]
     shutil.move(kernel, made / "kernel")
     shutil.rmtree(root / "boot")
+    shutil.rmtree(root / f"usr/lib/linux-image-{version}", ignore_errors=True)  # device trees of real boards
     modules = root / "lib/modules" / version
     kept = [modules / "kernel" / folder for folder in MODULE_FOLDERS]
     dropped = [modules / "kernel" / folder for folder in MODULE_FOLDERS_NOT]
@@ -221,7 +223,7 @@ def _take_kernel(root: Path, made: Path) -> str:
     return version
 
 
-def _write_initramfs(root: Path, image: Image, board: Board) -> None:
+def _write_initramfs(root: Path, image: Image, system: System) -> None:
     """Write the first file system: busybox, the modules of disk and network, and the script that loads them."""
     modules = root / "lib/modules" / image.kernel_version
     order = load_order((modules / "modules.dep").read_text(), FIRST_MODULES)
@@ -230,12 +232,12 @@ def _write_initramfs(root: Path, image: Image, board: Board) -> None:
         "bin/busybox": (cpio.PROGRAM_MODE, (root / "bin/busybox").read_bytes()),
         "init": (cpio.PROGRAM_MODE, _script("initramfs")),
         "lib": (cpio.FOLDER_MODE, b""),
-        str(Path(board.loader).parent): (cpio.FOLDER_MODE, b""),
-        board.loader: (cpio.PROGRAM_MODE, (root / "lib" / board.triplet / Path(board.loader).name).read_bytes()),
+        str(Path(system.loader).parent): (cpio.FOLDER_MODE, b""),
+        system.loader: (cpio.PROGRAM_MODE, (root / "lib" / system.triplet / Path(system.loader).name).read_bytes()),
         "modules": (cpio.FILE_MODE, "".join(f"/lib/{Path(path).name}\n" for path in order).encode()),
     }
     for library in ("libc.so.6", "libresolv.so.2"):
-        entries[f"lib/{library}"] = (cpio.PROGRAM_MODE, (root / "lib" / board.triplet / library).read_bytes())
+        entries[f"lib/{library}"] = (cpio.PROGRAM_MODE, (root / "lib" / system.triplet / library).read_bytes())
     for path in order:
         entries[f"lib/{Path(path).name}"] = (cpio.FILE_MODE, (modules / path).read_bytes())
     image.initramfs.write_bytes(cpio.archive(entries))

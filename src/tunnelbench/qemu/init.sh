@@ -37,7 +37,7 @@ echo "tunnelbench: ready after $(cut -d ' ' -f 1 /proc/uptime) s" >/dev/console
 
 if grep -q tunnelbench.shell /proc/cmdline; then
     echo "A virtual router. What is written is kept in memory only; exit ends it." >/dev/console
-    setsid cttyhack sh -l <>/dev/ttyS0 >&0 2>&1
+    setsid cttyhack sh -l <>"/dev/$(cat /sys/class/tty/console/active)" >&0 2>&1
     reboot -f
 fi
 while :; do sleep 3600; done

@@ -211,7 +211,7 @@ class Boot:
     def command(self, *, on_terminal: bool = False) -> list[str]:
         """Return the argument list; with `on_terminal` the console is the terminal and has a shell."""
         board = self.board
-        arguments = ["console=ttyS0", "panic=-1", "quiet", board.kernel_arguments]
+        arguments = [f"console={board.console}", "panic=-1", "quiet", board.kernel_arguments]
         arguments += ["tunnelbench.level"] if board.interrupts_are_edge_triggered else []
         arguments += ["tunnelbench.shell"] if on_terminal else []
         # fmt: off

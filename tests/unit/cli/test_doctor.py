@@ -94,6 +94,9 @@ def test_a_virtual_router_without_qemu_is_not_ready(
     assert lines[-3] == "Not ready for tunnelbench run wr841n --on malta"
     assert {"openssh-client", "qemu-system-mips", "openssl"} <= set(lines[-1].split())
     assert "xl2tpd" not in lines[-1], "both ends of the tunnel are virtual machines"
+    of_arm = type_in("doctor", "wr841n", "--on", "virt-arm64", columns=300).stdout.splitlines()[-1].split()
+    assert {"qemu-system-arm", "qemu-system-x86"} <= set(of_arm)
+    assert "qemu-system-mips" not in of_arm
     here = type_in("doctor", columns=300).stdout
     assert "qemu-system-mips" not in here, "the plan quick runs without a virtual router"
 

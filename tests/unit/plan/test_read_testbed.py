@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.testbed import HostAccess, Link, Port, RouterSpec, TestbedSpec, TesterSpec
 from tunnelbench.plan import FileErrors, check_file, override_target, read_testbed, shipped_testbeds, stored_testbed
+from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.testbed import KINDS, refused_in_plans
 
 
@@ -64,13 +65,15 @@ def test_a_fault_of_a_flag_names_the_flag() -> None:
 
 
 def test_every_shipped_testbed_loads() -> None:
-    assert shipped_testbeds() == ["malta", "netns", "netns-100m", "netns-debian", "netns-road-warrior"]
+    virtual = ["malta", "pc-x86-64", "pc-x86-64-no-aes", "virt-arm64", "virt-armhf"]
+    of_namespaces = ["netns", "netns-100m", "netns-debian", "netns-road-warrior"]
+    assert shipped_testbeds() == sorted([*virtual, *of_namespaces])
     assert read_testbed("netns", KINDS).testbed.link == Link()
     assert read_testbed("netns-100m", KINDS).testbed.link == Link(rate_out_mbps=100.0, rate_in_mbps=100.0)
     assert read_testbed("netns-debian", KINDS).testbed.kernel == "debian"
-    malta = read_testbed("malta", KINDS).testbed
-    assert (malta.board, malta.far_board) == ("malta", "x86-64")
-    assert malta.speed_mips == 125
+    for name in virtual:
+        testbed = read_testbed(name, KINDS).testbed
+        assert (testbed.board, testbed.far_board, testbed.speed_mips) == (name, "x86-64", 125)
     assert read_testbed("netns-road-warrior", KINDS).testbed.topology == "road-warrior"
     for name in shipped_testbeds():
         assert read_testbed(name, KINDS).testbed.name == name
@@ -142,8 +145,8 @@ ROUTER = 'kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n'
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (QEMU + 'far_board = "x68"', '3:1: far_board: "x68" is not one of malta, x86-64'),
-        ('kind = "qemu"\nboard = "molta"', '2:1: board: "molta" is not one of malta, x86-64; did you mean malta?'),
+        (QEMU + 'far_board = "x68"', '3:1: far_board: "x68" is not one of {boards}'),
+        ('kind = "qemu"\nboard = "molta"', '2:1: board: "molta" is not one of {boards}; did you mean malta?'),
         (
             QEMU + 'far_programs = "x"',
             '3:1: far_programs: is for the virtual machine of the key far_board, such as far_board = "x86-64"',
@@ -162,7 +165,7 @@ ROUTER = 'kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n'
 def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, error: str) -> None:
     with pytest.raises(FileErrors) as caught:
         read_text(text)
-    assert f"mine:{error}" in str(caught.value)
+    assert f"mine:{error.replace('{boards}', ', '.join(BOARDS))}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

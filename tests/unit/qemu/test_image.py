@@ -12,7 +12,7 @@ import pytest
 from tunnelbench.host.cache import COMPLETE_FILE
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import image as images
-from tunnelbench.qemu.boards import MALTA
+from tunnelbench.qemu.boards import MALTA, MIPSEL, PC_X86_64, PC_X86_64_NO_AES, VIRT_ARM64, X86_64_PC
 from tunnelbench.qemu.image import BASE_PACKAGES, Image, cached_image, current_image, find_image, load_order, recipe
 
 MODULES_DEP = """\
@@ -29,7 +29,7 @@ kernel/crypto/crc32c_generic.ko:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = tmp_path / "tunnelbench/images/malta"
+    folder = tmp_path / "tunnelbench/images/mipsel"
     folder.mkdir(parents=True)
     return folder
 
@@ -55,6 +55,19 @@ def test_an_image_is_found_in_the_cache_only_when_it_is_there_whole(cache: Path)
     assert found.packages[0] == "linux-image-6.1.0-1-4kc-malta 6.1.1"
     found.disk.write_bytes(b"half")
     assert cached_image(MALTA) is None
+
+
+def test_boards_of_one_system_have_one_image(cache: Path) -> None:
+    put_image(cache)
+    folder = cache.with_name("amd64")
+    shutil.copytree(cache, folder)
+    found = cached_image(PC_X86_64)
+    assert found is not None
+    assert found.folder == folder
+    assert cached_image(PC_X86_64_NO_AES) == cached_image(X86_64_PC) == found
+    assert len({recipe(board, ()) for board in (PC_X86_64, PC_X86_64_NO_AES, X86_64_PC)}) == 1
+    assert cached_image(VIRT_ARM64) is None
+    assert recipe(VIRT_ARM64, ()) != recipe(PC_X86_64, ())
 
 
 def test_an_image_of_another_recipe_is_built_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +106,7 @@ def test_packages_are_named_with_their_versions_the_kernel_first() -> None:
         Path("busybox_1%3a1.35.0-4_mipsel.deb"),
         Path("linux-image-6.1.0-50-4kc-malta_6.1.176-1_mipsel.deb"),
     ]
-    assert images._names(files, MALTA) == ("linux-image-6.1.0-50-4kc-malta 6.1.176-1", "busybox 1:1.35.0-4")
+    assert images._names(files, MIPSEL) == ("linux-image-6.1.0-50-4kc-malta 6.1.176-1", "busybox 1:1.35.0-4")
 
 
 def test_an_image_is_current_only_with_the_packages_that_a_run_asks_for(cache: Path) -> None:

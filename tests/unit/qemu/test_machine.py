@@ -9,16 +9,19 @@ import threading
 import time
 from pathlib import Path
 
-from tunnelbench.qemu.boards import MALTA, X86_64_PC
+import pytest
+
+from tunnelbench.qemu.boards import BOARDS, MALTA, VIRT_ARM64, X86_64_PC, Board
 from tunnelbench.qemu.image import Image
 from tunnelbench.qemu.machine import HIGHEST_NICE, Boot, Nic, cable, left_machines, read_threads, run_first
 
+ROOT = Path(__file__).parents[3]
 IMAGE = Image(Path("/cache/malta"), "6.1.0-1", ("linux-image-6.1.0-1 6.1",))
 NICS = (Nic("lan", "198.18.1.1/24", 7, 1), Nic("wan", "198.18.2.1/24", 8, 2, is_tap=False))
 
 
-def argv(*, on_terminal: bool = False) -> list[str]:
-    return Boot(MALTA, IMAGE, Path("/run/initramfs"), "abc123-router", 2222, NICS).command(on_terminal=on_terminal)
+def argv(board: Board = MALTA, *, on_terminal: bool = False) -> list[str]:
+    return Boot(board, IMAGE, Path("/run/initramfs"), "abc123-router", 2222, NICS).command(on_terminal=on_terminal)
 
 
 def test_every_network_device_is_without_what_merges_packets() -> None:
@@ -55,8 +58,20 @@ def test_only_this_machine_reaches_its_ssh_server_and_it_reaches_nobody() -> Non
 def test_a_malta_gets_the_setting_of_its_interrupts_and_a_pc_does_not() -> None:
     line = argv()[argv().index("-append") + 1].split()
     assert {"tunnelbench.level", "ieee754=relaxed"} <= set(line)
-    of_pc = Boot(X86_64_PC, IMAGE, Path("/run/initramfs"), "abc123-router", 2222).command()
+    of_pc = argv(X86_64_PC)
     assert "tunnelbench.level" not in of_pc[of_pc.index("-append") + 1]
+
+
+def test_each_board_has_its_own_console() -> None:
+    assert "console=ttyS0" in argv(MALTA)[argv(MALTA).index("-append") + 1].split()
+    assert "console=ttyAMA0" in argv(VIRT_ARM64)[argv(VIRT_ARM64).index("-append") + 1].split()
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=list(BOARDS))
+def test_the_packages_of_each_board_are_installed_and_documented(board: Board) -> None:
+    assert board.package in (ROOT / "scripts" / "install-debian").read_text()
+    assert board.package in (ROOT / "docs" / "install.md").read_text()
+    assert board.package in (ROOT / "docs" / "virtual-router.md").read_text()
 
 
 def test_a_shell_is_only_on_a_console_that_is_a_terminal() -> None:
