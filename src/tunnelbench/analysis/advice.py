@@ -88,7 +88,7 @@ def _target(rows: Sequence[LimitedRow], target_mbps: float) -> Iterator[Advice]:
         answer = next(each for each in ("no", "not shown", "yes") if each in answers)
         ways = "" if len(own) == len(Direction) else f" (only {own[0].row.direction.label} was measured)"
         yield Advice(TARGET_RULE, f"{target} through {name}: {answer}{ways}. {words}.")
-        if answer == "yes" and not own[0].row.tunnel.is_baseline:
+        if answer == "yes" and own[0].row.tunnel.has_tunnel:
             busy = [_busy_at(one.figures, target_mbps) for one in own]
             known = [share for share in busy if share is not None]
             carrying.append((max(known) if len(known) == len(own) else math.inf, name))
@@ -166,7 +166,7 @@ def _kernel_or_program(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
     """Compare the cheapest tunnel in the kernel with the cheapest one in user space, for the largest payload."""
     largest = max((one.row.payload_bytes for one in rows), default=0)
     for place in dict.fromkeys(one.place for one in rows if one.row.payload_bytes == largest):
-        there = [one for one in rows if one.place == place and not one.row.tunnel.is_baseline]
+        there = [one for one in rows if one.place == place and one.row.tunnel.has_tunnel]
         costs = [(cost, one) for one in there if (cost := one.figures.cpu_s_per_million_packets) is not None]
         kernel = [each for each in costs if each[1].figures.is_in_kernel]
         program = [each for each in costs if not each[1].figures.is_in_kernel]

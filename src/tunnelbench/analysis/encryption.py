@@ -30,7 +30,7 @@ def lacks_digest(options: Mapping[str, object]) -> bool:
 
 def is_encrypted(tunnel: TunnelSpec, records: Iterable[TrialRecord]) -> bool | None:
     """Return whether a tunnel encrypts, by the proofs of its trials and else by its options; None if unknown."""
-    if tunnel.is_baseline or tunnel.kind == CALIBRATION_KIND:
+    if not tunnel.has_tunnel or tunnel.kind == CALIBRATION_KIND:
         return False
     proven = [record.proof.is_encrypted for record in records if record.proof]
     known = [each for each in proven if each is not None]

@@ -345,7 +345,7 @@ def _group(row: Row) -> RowKey:
 
 def _is_ranked(row: Row) -> bool:
     """Return True if a row's figures are compared with those of its rivals."""
-    return row.figures is not None and not (row.tunnel.is_baseline or row.is_calibration)
+    return row.figures is not None and row.tunnel.has_tunnel and not row.is_calibration
 
 
 def _leading(rivals: Sequence[Row]) -> Mapping[str, Estimate]:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.measure.counters import closed_ports
+from tunnelbench.measure.router_filter import installed_filter
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
@@ -44,6 +45,7 @@ class LiveTunnel:
         try:
             forget_path_mtu(self.testbed)
             self._stack.enter_context(closed_ports(self.testbed, self.created))
+            self._stack.enter_context(installed_filter(self.testbed, self.spec.packet_filter, keep=self.keep))
             self.tunnel = self._stack.enter_context(self.created)
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)

@@ -26,6 +26,7 @@ from tunnelbench.measure.counters import (
 from tunnelbench.measure.cpu import BackgroundLoad, BackgroundWatch, cpus_here
 from tunnelbench.measure.live_tunnel import LiveTunnel
 from tunnelbench.measure.path_balance import devices_of, path_balance
+from tunnelbench.measure.router_filter import check_filter, read_filter
 from tunnelbench.measure.trial_monitor import OnSecond, TrafficPath, path_through
 from tunnelbench.model.counters import PathCounters, Ping
 from tunnelbench.model.errors import TrialFailed
@@ -132,9 +133,11 @@ class TrafficMeter(Meter, Generic[O]):
         tunnel.rekeys_since(log_sizes)  # some kinds compare with the last look
         throttled_before = throttled_s_by_process(tunnel)
         with testbed.watched() as changes:
+            filter_before = read_filter(testbed, spec.tunnel.packet_filter)
             before = read_path(testbed)
             offered, load = self._observed(spec, path)
             after = read_path(testbed)
+            filter_after = read_filter(testbed, spec.tunnel.packet_filter)
             changed = changes()
         beside = list(offered.beside)
         if offered.first_arrivals is not None:
@@ -175,8 +178,13 @@ class TrafficMeter(Meter, Generic[O]):
             has_own_router=testbed.has_own_router,
             has_uncounted_queue=tunnel.works_on_all_cpus,
         )
-        checks = (*checks, *balance, *sharing(data_shares(before, after, path.place)), *offered.sampling)
+        filtered = check_filter(
+            spec.tunnel.packet_filter, filter_before, filter_after, counters, has_own_router=testbed.has_own_router
+        )
+        checks = (*checks, *balance, *filtered, *sharing(data_shares(before, after, path.place)), *offered.sampling)
         read = {"counters_before": asdict(before), "counters_after": asdict(after)}
+        if filter_before and filter_after and not spec.tunnel.packet_filter.is_empty:
+            read |= {"firewall_before": asdict(filter_before), "firewall_after": asdict(filter_after)}
         return TrialFindings(figures, checks, offered.raw | {"foreign_cpu_s": load.by_name} | read)
 
     def _observed(self, spec: TrialSpec, path: TrafficPath) -> tuple[O, BackgroundLoad]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tunnelbench.model.firewall import RouterFilter, filter_of
+
 OptionValue = str | int | float | bool
 
 BASELINE_KIND = "none"
@@ -108,7 +110,18 @@ class TunnelSpec:
 
     @property
     def is_baseline(self) -> bool:
-        return self.kind == BASELINE_KIND
+        """True if the router forwards without a tunnel and without a packet filter."""
+        return not self.has_tunnel and self.packet_filter.is_empty
+
+    @property
+    def has_tunnel(self) -> bool:
+        """False if the router forwards without a tunnel, with a packet filter or without one."""
+        return self.kind != BASELINE_KIND
+
+    @property
+    def packet_filter(self) -> RouterFilter:
+        """The packet filter that the router has during the trials."""
+        return filter_of(self.options)
 
 
 LARGEST_RESULT_BYTES = 80_000_000

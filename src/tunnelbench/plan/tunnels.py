@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from tunnelbench.model.plan import BASELINE_KIND, OptionValue, TunnelSpec
+from tunnelbench.model.firewall import FILTER_OPTIONS, filter_of
+from tunnelbench.model.plan import BASELINE_KIND, Direction, OptionValue, TunnelSpec
 from tunnelbench.model.text import printable
 from tunnelbench.plan import expand
 from tunnelbench.plan.check import Problem, check_options, unknown_key
 from tunnelbench.plan.errors import Faults
 from tunnelbench.plan.key_positions import KeyPath
 from tunnelbench.plan.messages import did_you_mean, not_one_of, quoted, value_text
-from tunnelbench.plan.schema import PLAN_KEYS
+from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
 from tunnelbench.plan.schema_base import LONGEST_TUNNEL_NAME
 
 MOST_PLANNED_TRIALS = 100_000
@@ -84,6 +85,29 @@ def check_size(blocks: Sequence[TunnelTable], other_factors: Mapping[KeyPath, in
     message = f"the plan has {amount} trials, more than {MOST_PLANNED_TRIALS}: take fewer values or fewer rounds"
     faults.add(max(factors, key=lambda path: factors[path]), message)
     return False
+
+
+def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
+    """Add an error for each packet filter on the router that the traffic of the plan cannot pass, or cannot prove."""
+    _, udp = file.traffic()
+    for block in blocks:
+        wanted = [
+            (option, number, filter_of({option: value}))
+            for option in FILTER_OPTIONS
+            for number, value in enumerate(block.choices.get(option, ()))
+        ]
+        filters = [(option, number, each) for option, number, each in wanted if not each.is_empty]
+        if file.soak and filters:
+            faults.add((*block.path, filters[0][0]), "a plan with [soak] cannot have it: no check of soaks proves it")
+        for option, number, each in filters:
+            if each.firewall.has_nat and udp and Direction.IN in udp.direction:
+                place = (*block.path, option)
+                is_list = len(block.choices[option]) > 1
+                faults.add(
+                    (*place, number) if is_list else place,
+                    f'"{each.firewall}" cannot carry UDP that the server begins, for the server does not know the'
+                    ' client\'s address: set udp.direction = "out"',
+                )
 
 
 def _read_block(
@@ -173,12 +197,20 @@ def _expand_block(block: TunnelTable, schemas: Schemas, faults: Faults) -> list[
         if problems:
             continue
         if block.name is not None:
-            name = expand.filled_name(block.name, options)
+            name = expand.filled_name(block.name, {**FILTER_OPTIONS, **options})
+            name = _with_filter(name, block.name, options)
         else:
             values = {option: options.get(option, value) for option, value in given.items()}
             name = expand.default_name(block.kind, values, defaults, varied)
         tunnels.append(TunnelSpec(block.kind, name, options))
     return tunnels
+
+
+def _with_filter(name: str, template: str, options: Mapping[str, OptionValue]) -> str:
+    """Return a tunnel's name with its packet filter, unless the template names it: every table shows the condition."""
+    named = expand.PLACEHOLDER.findall(template)
+    unnamed = filter_of({key: value for key, value in options.items() if key in FILTER_OPTIONS and key not in named})
+    return name if unnamed.is_empty else f"{name} {unnamed}"
 
 
 def _note(problem: Problem, block: TunnelTable, given: Mapping[str, OptionValue], faults: Faults) -> None:

@@ -72,7 +72,7 @@ def _remarks(tunnel: TunnelAnswer) -> str:
         filter(
             None,
             (
-                "without a tunnel" if tunnel.tunnel.is_baseline else "in the kernel" if tunnel.is_in_kernel else "",
+                "without a tunnel" if not tunnel.tunnel.has_tunnel else "in the kernel" if tunnel.is_in_kernel else "",
                 f"{counted(tunnel.dropped, 'trial')} dropped" if tunnel.dropped and tunnel.has_figures else "",
                 f"doubtful: {joined([in_words(name) for name in tunnel.doubts])}" if tunnel.has_doubts else "",
             ),

@@ -190,6 +190,10 @@ class Testbed(ABC):
         """Return the number of lines of packet filter rules in a router that this testbed has made."""
         return 0
 
+    def own_firewall(self) -> str:
+        """Return the kind of a firewall that the router has without this run; empty: it has none."""
+        return ""
+
     @abstractmethod
     def back_to_back(self) -> AbstractContextManager[BackToBack]:
         """Join the testers directly while the block runs, for their calibration (rule 6).

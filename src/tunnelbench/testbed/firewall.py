@@ -30,8 +30,8 @@ def kind(router: LeasedHost) -> str:
     return "iptables" if re.search(r"^-A|^-P \w+ DROP", rules, re.MULTILINE) else "none"
 
 
-def open_for(router: LeasedHost, a: Addresses, lan: str, wan: str) -> None:
-    """Let client and target reach each other, and let the server reach the router.
+def open_for(router: LeasedHost, a: Addresses, lan: str, wan: str) -> str:
+    """Let client and target reach each other, and the server the router; return the kind of the router's firewall.
 
     `lan` and `wan` are the router's devices: packets from other networks do not match. The far side of forwarded
     packets is the WAN or the tunnel's device, which does not exist yet.
@@ -41,6 +41,7 @@ def open_for(router: LeasedHost, a: Addresses, lan: str, wan: str) -> None:
         _fw4(router, a, lan, wan)
     elif found == "iptables":
         _iptables(router, a, lan, wan)
+    return found
 
 
 def note(found: str, a: Addresses) -> str:

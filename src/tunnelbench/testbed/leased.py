@@ -40,6 +40,8 @@ class LeasedTestbed(Testbed):
         self.journal = UndoJournal(folder)
         self.leased: list[LeasedHost] = []
         """All leased hosts, the router first."""
+        self._firewall = "none"
+        """Kind of the router's own firewall, as `firewall.kind` returns it."""
 
     @property
     def known_cable_ends(self) -> CableEnds:
@@ -74,7 +76,11 @@ class LeasedTestbed(Testbed):
             host.run(command)
         self.router.set_kernel_file(IP_FORWARD, "1")
         cable_ends = self.known_cable_ends
-        firewall.open_for(self.router, self.addresses, cable_ends.router_lan.device, cable_ends.router_wan.device)
+        lan, wan = cable_ends.router_lan.device, cable_ends.router_wan.device
+        self._firewall = firewall.open_for(self.router, self.addresses, lan, wan)
+
+    def own_firewall(self) -> str:
+        return "" if self._firewall == "none" else self._firewall
 
     def _bring_up(self, host: Host, end: CableEnd) -> None:
         if not end.is_there:

@@ -27,6 +27,7 @@ from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, ETHERNET_MINIMUM_BYT
 from tunnelbench.model.testbed import KindSettings, TestbedSpec
 from tunnelbench.testbed import offloads
 from tunnelbench.testbed.base import BackToBack, Testbed
+from tunnelbench.testbed.router_filter import SEEN_TABLE, other_rules
 
 UNCOUNTED_BYTES = ETHERNET_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES
 """Bytes that a frame takes on a cable and that a veth does not count: FCS 4, preamble 8, gap 12 (IEEE 802.3)."""
@@ -45,8 +46,8 @@ USUAL_RULES = (
 )
 """Rules of routing that the kernel and charon of strongSwan make."""
 
-OWN_TABLES = "table inet tunnelbench"
-"""Start of the lines in which nftables lists the tables of a run, which count packets and close ports."""
+OWN_TABLES = ("table inet tunnelbench", f"table ip {SEEN_TABLE}")
+"""Starts of the lines in which nftables lists the tables of a run, which count packets and close ports."""
 
 ENOUGH_TESTER_CPUS = 3
 """Number of tester CPUs that is enough: one each for the client, the server and the tunnel's far end."""
@@ -284,7 +285,7 @@ class NetnsTestbed(Testbed):
         return [" ".join(line.split()) for line in lines]
 
     def late_rules(self) -> int:
-        return len(self.router.run(["nft", "list", "ruleset"], check=False).stdout.splitlines())
+        return other_rules(self.router.run(["nft", "list", "ruleset"], check=False).stdout)
 
     @contextmanager
     def back_to_back(self) -> Iterator[BackToBack]:

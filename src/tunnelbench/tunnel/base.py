@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.daemon import Daemon, deaths
@@ -19,6 +19,7 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model import frames
 from tunnelbench.model.errors import KeptForDebugging, TrialFailed, TunnelRefused
+from tunnelbench.model.firewall import MOST_RULES, Firewall
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.requirements import Requirement
@@ -32,9 +33,33 @@ FAILURES = (CommandFailed, KeptForDebugging, TrialFailed, TunnelRefused)
 
 
 class TunnelOptions(BaseModel):
-    """Base of an adapter's options: a plan's keys, their types and defaults."""
+    """Base of an adapter's options: a plan's keys, their types and defaults.
+
+    The options of this class set up the router's packet filter; the adapter does not need them. Without a filter they
+    are None, whatever the plan says, so that a tunnel has the same options with and without these keys.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    firewall: Firewall | None = Field(
+        default=None, description="the router tracks connections, and with stateful-nat hides the client's address"
+    )
+    rules: int | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_RULES,
+        description="rules of a packet filter that the router compares each forwarded packet with",
+    )
+
+    @field_validator("firewall")
+    @classmethod
+    def _without_none(cls, firewall: Firewall | None) -> Firewall | None:
+        return None if firewall is Firewall.NONE else firewall
+
+    @field_validator("rules")
+    @classmethod
+    def _without_zero(cls, rules: int | None) -> int | None:
+        return rules or None
 
 
 @dataclass(frozen=True)

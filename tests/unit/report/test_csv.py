@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
-from tests.unit.builders import make_records, make_run, make_trial
+from tests.unit.builders import make_records, make_run, make_spec, make_trial
 from tests.unit.report.hostile import hostile_run
 
 from tunnelbench.model.result import RunRecord, TrialRecord
@@ -32,6 +33,13 @@ def test_a_trial_has_every_figure_in_full() -> None:
     assert float(row["cpu_s_per_million_packets"]) == record.tcp.cpu_s_per_million_packets
     assert row["versions"] == "router.linux 6.18; server.linux 6.18"
     assert row["router_cpus"] == "1"
+
+
+def test_a_trial_has_its_packet_filter() -> None:
+    spec = make_spec()
+    filtered = replace(spec, tunnel=replace(spec.tunnel, options={"firewall": "stateful-nat", "rules": 9}))
+    rows = read(make_run(), (make_trial(spec), make_trial(filtered)))
+    assert [(row["firewall"], row["rules"]) for row in rows] == [("none", "0"), ("stateful-nat", "9")]
 
 
 def test_lines_end_as_rfc_4180_says() -> None:

@@ -135,7 +135,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
 
 
 def _is_eligible(tunnel: TunnelAnswer | UdpAnswer, allow_plaintext: bool) -> bool:
-    return not tunnel.tunnel.is_baseline and (tunnel.is_encrypted is True or allow_plaintext)
+    return tunnel.tunnel.has_tunnel and (tunnel.is_encrypted is True or allow_plaintext)
 
 
 def _target(advice: Sequence[Advice], target_mbps: float | None, allow_plaintext: bool) -> Iterator[str]:

@@ -30,7 +30,7 @@ class _Saving:
 
 def short_advice(tunnels: Sequence[TunnelAnswer], *, allow_plaintext: bool = False) -> tuple[str, ...]:
     """Return sentences on the tunnels in their order of rank. Plaintext is advised only if it is allowed."""
-    ranked = [tunnel for tunnel in tunnels if tunnel.mean_cpu_share is not None and not tunnel.tunnel.is_baseline]
+    ranked = [tunnel for tunnel in tunnels if tunnel.mean_cpu_share is not None and tunnel.tunnel.has_tunnel]
     eligible = [tunnel for tunnel in ranked if tunnel.is_encrypted or allow_plaintext]
     found = [*_dearest(eligible), *_variants(eligible), *_kernel(eligible), *_cipher(ranked), *_directions(eligible)]
     unique = {text: share for share, text in sorted(found) if share >= LEAST_SAVING}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.algorithms import NO_ALGORITHM
 from tunnelbench.analysis.compare.sides import Side, SideRow
+from tunnelbench.model.firewall import filter_of
 from tunnelbench.model.plan import Test
 
 PAYLOADS_ALIKE = 0.02
@@ -27,7 +28,8 @@ def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
     """Return the pairs in the order of `a`, and the rows of each side without a counterpart.
 
     Rows of two runs match by kind and options of the tunnel, then by its name, then by its kind if one of that kind
-    remains on each side; payload and direction are those asked for. A tunnel of a run and a tunnel of a run match by
+    remains on each side; payload and direction are those asked for. Rows with different packet filters on the router
+    never match. A tunnel of a run and a tunnel of a run match by
     payload and direction only. Rows of a reference match by all settings that both sides state, so one row may have
     several counterparts.
     """
@@ -51,8 +53,8 @@ def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
 def _one_to_one(rows: Sequence[SideRow], others: Sequence[SideRow], *, any_kind: bool) -> list[Pair]:
     keys: list[Callable[[SideRow], Hashable]] = [
         lambda row: (row.kind, tuple(sorted((key, str(value)) for key, value in row.options.items())), row.place),
-        lambda row: (row.kind, row.name, row.place),
-        lambda row: (row.kind, row.place),
+        lambda row: (row.kind, row.name, filter_of(row.options), row.place),
+        lambda row: (row.kind, filter_of(row.options), row.place),
         *([lambda row: row.place] if any_kind else []),
     ]
     partners: dict[int, SideRow] = {}
@@ -93,6 +95,8 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
     if one.kind != other.kind or (one.traffic and other.traffic and one.traffic != other.traffic):
         return None
     if one.test and other.test and one.test != other.test:
+        return None
+    if filter_of(one.options) != filter_of(other.options):
         return None
     if one.direction and other.direction and one.direction != other.direction and not _goes_both_ways(one):
         return None

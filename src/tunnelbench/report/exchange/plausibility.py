@@ -139,7 +139,7 @@ def _entry(number: int, row: Row, figures: Figures) -> AuditedRow:
     return AuditedRow(
         number=number,
         line=number,
-        text={Role.TUNNEL: "none" if row.tunnel.is_baseline else "tunnel"},  # the audit reads words, not kinds
+        text={Role.TUNNEL: "tunnel" if row.tunnel.has_tunnel else "none"},  # the audit reads words, not kinds
         direction=row.direction.value,
         size=Size(row.payload_bytes, Role.PAYLOAD),
         throughput=Quantity(figures.throughput_bps.median, 0.0),

@@ -38,6 +38,8 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
     "round": lambda record: record.spec.round,
     "tunnel": lambda record: record.spec.tunnel.name,
     "kind": lambda record: record.spec.tunnel.kind,
+    "firewall": lambda record: record.spec.tunnel.packet_filter.firewall.value,
+    "rules": lambda record: record.spec.tunnel.packet_filter.rules,
     "options": lambda record: json.dumps(dict(record.spec.tunnel.options)),
     "payload_bytes": lambda record: record.spec.payload_bytes,
     "direction": lambda record: record.spec.direction.value,

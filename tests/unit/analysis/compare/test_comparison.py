@@ -297,6 +297,22 @@ def test_rows_match_by_settings_then_by_name_then_by_kind() -> None:
     assert (len(unmatched.only_in_a), len(unmatched.only_in_b)) == (1, 1)
 
 
+def test_rows_with_another_packet_filter_are_kept_apart() -> None:
+    plain = side_of_run(*with_options("a", "x", "openvpn", cipher="none"))
+    filtered = side_of_run(*with_options("b", "x", "openvpn", cipher="none", firewall="stateful", rules=5))
+    found = compare(plain, filtered)
+    assert found.rows == ()
+    assert (len(found.only_in_a), len(found.only_in_b)) == (1, 1)
+    same = side_of_run(*with_options("c", "y", "openvpn", cipher="BF-CBC", firewall="stateful", rules=5))
+    assert compare(filtered, same).rows[0].pair.unlike == ("cipher: none against BF-CBC",)
+
+
+def test_a_published_result_is_not_compared_with_a_filtered_row() -> None:
+    options = {"cipher": "BF-CBC", "auth": "SHA1", "transport": "udp", "firewall": "stateful-nat"}
+    filtered = side_of_run(*with_options("a", "OpenVPN", "openvpn", **options))
+    assert compare(filtered, side_of_reference(read_reference("wr841n-2014"))).rows == ()
+
+
 def test_what_differs_between_two_runs_is_said() -> None:
     run, records = with_options("a", "x", "openvpn", cipher="none")
     later = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -67,6 +68,8 @@ def test_what_does_less_to_a_packet_is_expected_before_what_does_more(lighter: S
         (row("none"), row("none")),
         (row("wireguard"), row("openvpn", PLAIN)),
         (row("fastd", PLAIN), row("fastd", BOTH)),
+        (row("none"), replace(row("ipip"), options={"firewall": "stateful"})),
+        (replace(row("none"), options={"rules": 9}), row("ipip")),
     ],
 )
 def test_of_others_nothing_is_expected(one: SideRow, other: SideRow) -> None:

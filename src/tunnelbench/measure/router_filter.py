@@ -1,0 +1,227 @@
+"""Sets up the packet filter of a plan on the router, and proves by its counters that the trials passed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tunnelbench.host.command import CommandFailed
+from tunnelbench.host.host import Host
+from tunnelbench.model.counters import PathCounters
+from tunnelbench.model.errors import TunnelUnavailable
+from tunnelbench.model.firewall import RouterFilter
+from tunnelbench.model.result import Check, Verdict
+from tunnelbench.model.text import counted, printable
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.router_filter import (
+    ESTABLISHED,
+    FROM_CLIENT,
+    FROM_ROUTER,
+    NEW,
+    OTHER,
+    SEEN_TABLE,
+    TABLE,
+    TRANSLATED,
+    parse_counters,
+    parse_rules,
+    ruleset,
+    seen_ruleset,
+)
+from tunnelbench.tunnel.base import FAILURES
+
+FILTER_CHECK = "firewall"
+
+CONNECTIONS = "/proc/sys/net/netfilter/nf_conntrack_count"
+"""Number of connections that the kernel tracks now in the network of the reading process."""
+
+FILTERED_LEAST_SHARE = 0.98
+"""Smallest share of the arrived packets that the rules of the filter must have counted."""
+
+MERGED_LEAST_SHARE = 0.5
+"""The same share of the arrived bytes, for a router that may merge packets: it then counts their headers once."""
+
+LATE_PACKETS = 60
+"""Largest number of packets that may arrive without passing the filter, such as those of the last trial."""
+
+
+@contextmanager
+def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = False) -> Iterator[None]:
+    """Give the router a packet filter for the block, and with NAT let the server count by the address that it sees.
+
+    With `keep`, the filter stays after a failure, for a user to examine. Raises TunnelUnavailable if the router cannot
+    have the filter, or has a firewall of its own, whose cost would be measured, too.
+    """
+    if wanted.is_empty:
+        yield
+        return
+    if own := testbed.own_firewall():
+        raise TunnelUnavailable(
+            f"the router has a firewall of its own ({own}), which would be measured, too: stop it for the run, or leave"
+            " firewall and rules out of the plan"
+        )
+    router, server, a = testbed.router, testbed.server, testbed.addresses
+    if not router.has_program("nft"):
+        raise TunnelUnavailable("firewall and rules need nft on the router; iptables alone is not supported")
+    added = [(router, TABLE, ruleset(wanted, testbed.client_address, a.target))]
+    if wanted.firewall.has_nat:
+        seen = seen_ruleset((a.router_inner, a.router_wan), testbed.client_address, a.target)
+        added.append((server, SEEN_TABLE, seen))
+        if testbed.has_own_far_end:  # the server is not at the end of the tunnel then
+            for address in (a.router_inner, a.router_wan):
+                server.ip("route", "replace", f"{address}/32", "via", a.far_lan)
+    try:
+        for host, table, text in added:
+            _add(host, table, text, wanted)
+        yield
+    except BaseException as error:
+        if not (keep and isinstance(error, FAILURES)):
+            _remove(added)
+        raise
+    _remove(added)
+
+
+def _add(host: Host, table: str, text: str, wanted: RouterFilter) -> None:
+    try:
+        host.run_undoable(["nft", "-f", "-"], _undo(table), stdin=text)
+    except CommandFailed as error:
+        said = printable(error.output.strip().partition("\n")[0][:200])
+        raise TunnelUnavailable(f"the {host.name} cannot set up {wanted}: {said}") from None
+
+
+def _undo(table: str) -> list[str]:
+    return ["nft", "delete", "table", "ip", table]
+
+
+def _remove(added: list[tuple[Host, str, str]]) -> None:
+    for host, table, _ in added:
+        host.run(_undo(table), check=False)
+
+
+@dataclass(frozen=True)
+class FilterReading:
+    """The counters of the filter and of connection tracking, read at one moment."""
+
+    counters: dict[str, tuple[int, int]] | None = None
+    """Packets and bytes by the counter's name; None: the router has no table of the plan."""
+    rules: int = 0
+    """Number of rules that match nothing."""
+    connections: int | None = None
+    """Number of tracked connections; None: the kernel does not tell."""
+    seen: dict[str, tuple[int, int]] | None = None
+    """Counters of the server; None unless the filter has NAT."""
+
+
+def read_filter(testbed: Testbed, wanted: RouterFilter) -> FilterReading | None:
+    """Read the filter's counters; None if the router has a firewall of its own, and no filter from the plan."""
+    if wanted.is_empty and testbed.own_firewall():
+        return None
+    count = testbed.router.run(["cat", CONNECTIONS], check=False).stdout.strip()
+    connections = int(count) if count.isdecimal() and len(count) < 20 else None
+    if wanted.is_empty:
+        return FilterReading(connections=connections)
+    listed = _listed(testbed.router, TABLE)
+    seen = _listed(testbed.server, SEEN_TABLE) if wanted.firewall.has_nat else None
+    return FilterReading(
+        None if listed is None else parse_counters(listed),
+        parse_rules(listed or ""),
+        connections,
+        None if seen is None else parse_counters(seen),
+    )
+
+
+def _listed(host: Host, table: str) -> str | None:
+    done = host.run(["nft", "list", "table", "ip", table], check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
+def check_filter(
+    wanted: RouterFilter,
+    before: FilterReading | None,
+    after: FilterReading | None,
+    path: PathCounters,
+    *,
+    has_own_router: bool,
+) -> tuple[Check, ...]:
+    """Check that the traffic of a trial passed the filter that the plan asks for, and no other (rule 12).
+
+    No check where the filter is not the plan's: a real router that keeps its own firewall.
+    """
+    if before is None or after is None:
+        return ()
+    if wanted.is_empty:
+        return _untracked(before, after, has_own_router=has_own_router)
+    reasons = list(_faults(wanted, before, after, path, has_own_router=has_own_router))
+    verdict = Verdict.VOID if reasons else Verdict.OK
+    return (Check(FILTER_CHECK, verdict, "; ".join(reasons) or _found(wanted, before, after), rule=12),)
+
+
+def _untracked(before: FilterReading, after: FilterReading, *, has_own_router: bool) -> tuple[Check, ...]:
+    """Check that no connection was tracked. Connections of earlier trials may be listed for minutes, and only end.
+
+    A real router may track the connections of others, so that the trial is only doubtful there.
+    """
+    added = (after.connections or 0) - (before.connections or 0)
+    if added > 0:
+        reason = f"the router tracked {counted(added, 'new connection')}, although the plan has no firewall"
+        verdict = Verdict.DOUBTFUL if has_own_router else Verdict.VOID
+        return (Check(FILTER_CHECK, verdict, reason, rule=12),)
+    return (Check(FILTER_CHECK, Verdict.OK, "the router tracked no new connection", rule=12),)
+
+
+def _faults(
+    wanted: RouterFilter, before: FilterReading, after: FilterReading, path: PathCounters, *, has_own_router: bool
+) -> Iterator[str]:
+    """Yield what shows that a trial did not pass the whole filter."""
+    if before.counters is None or after.counters is None:
+        yield f"the table of {wanted} is no longer on the router"
+        return
+    if after.rules != wanted.rules:
+        yield f"the router had {after.rules} of {counted(wanted.rules, 'rule')} after the trial"
+    names = (ESTABLISHED, NEW) if wanted.firewall.tracks else (OTHER,)
+    passed, passed_bytes = (sum(_added(name, unit, before, after) for name in names) for unit in (0, 1))
+    carried = path.data_packets + path.ack_packets - path.fragments_created
+    what = "by the state of their connection" if wanted.firewall.tracks else "by the rules"
+    if has_own_router and passed_bytes < path.data_bytes * MERGED_LEAST_SHARE:
+        yield f"only {passed_bytes} bytes were forwarded {what}, and {path.data_bytes} bytes of data arrived"
+    elif not has_own_router and passed < carried * FILTERED_LEAST_SHARE - LATE_PACKETS:
+        yield f"only {passed} of {carried} packets were forwarded {what}"
+    if wanted.firewall.tracks and not after.connections and after.connections is not None:
+        yield "the router tracks no connection"
+    if wanted.firewall.has_nat:
+        yield from _nat_faults(before, after)
+
+
+def _nat_faults(before: FilterReading, after: FilterReading) -> Iterator[str]:
+    """Yield what shows that the server did not see the router's address alone."""
+    if before.seen is None or after.seen is None:
+        yield "the server no longer counts the addresses that it sees"
+        return
+    own, foreign = (_seen(name, before, after) for name in (FROM_ROUTER, FROM_CLIENT))
+    if foreign or not own:
+        yield f"the server saw {own} packets from the router's address and {foreign} from the client's"
+
+
+def _found(wanted: RouterFilter, before: FilterReading, after: FilterReading) -> str:
+    """Return in words what the counters of a filter show that worked."""
+    rules = f"each packet was compared with {counted(wanted.rules, 'rule')}" if wanted.rules else "no further rules"
+    if not wanted.firewall.tracks:
+        return f"{_added(OTHER, 0, before, after)} packets passed the packet filter: {rules}; no connection tracking"
+    known, first = (_added(name, 0, before, after) for name in (ESTABLISHED, NEW))
+    words = f"{known} packets of known connections and {first} of new ones were forwarded by their state; {rules}"
+    if after.connections is not None:
+        words += f"; {after.connections} connections are tracked"
+    if wanted.firewall.has_nat:
+        translated = _added(TRANSLATED, 0, before, after)
+        own = _seen(FROM_ROUTER, before, after)
+        words += f"; NAT of {counted(translated, 'connection')}: the server saw {own} packets, all from the router"
+    return words
+
+
+def _added(name: str, unit: int, before: FilterReading, after: FilterReading) -> int:
+    """Return the increase of a counter of the router: its packets (unit 0) or its bytes (unit 1)."""
+    return (after.counters or {}).get(name, (0, 0))[unit] - (before.counters or {}).get(name, (0, 0))[unit]
+
+
+def _seen(name: str, before: FilterReading, after: FilterReading) -> int:
+    return (after.seen or {}).get(name, (0, 0))[0] - (before.seen or {}).get(name, (0, 0))[0]

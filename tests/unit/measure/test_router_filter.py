@@ -1,0 +1,223 @@
+"""The packet filter of a plan is set up, proven by its counters, and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from tests.unit.builders import make_tcp
+from tests.unit.tunnel.fakes import FakeHost, commands
+
+from tunnelbench.host.command import CommandFailed, Completed
+from tunnelbench.measure.router_filter import FilterReading, check_filter, installed_filter, read_filter
+from tunnelbench.model.errors import TrialFailed, TunnelUnavailable
+from tunnelbench.model.firewall import Firewall, RouterFilter
+from tunnelbench.model.result import Check, Verdict
+from tunnelbench.testbed.base import Addresses
+
+NOTHING, STATEFUL = RouterFilter(), RouterFilter(Firewall.STATEFUL, 10)
+NAT, RULES = RouterFilter(Firewall.STATEFUL_NAT), RouterFilter(rules=10)
+PATH = replace(make_tcp().counters, data_packets=90_000, data_bytes=90_000 * 1514, ack_packets=10_000)
+REMOVE = "nft delete table ip tunnelbench-firewall"
+REMOVE_SEEN = "nft delete table ip tunnelbench-seen"
+
+
+def counted(
+    known: int, new: int, other: int = 0, translated: int = 0, *, size: int = 1400
+) -> dict[str, tuple[int, int]]:
+    return {
+        "established": (known, known * size),
+        "new": (new, new * 60),
+        "other": (other, other * size),
+        "translated": (translated, translated * 60),
+    }
+
+
+ZERO = counted(0, 0)
+BEFORE = FilterReading(ZERO, 10, 0, {"router": (5, 300), "client": (0, 0)})
+AFTER = FilterReading(counted(99_998, 2, 0, 2), 10, 2, {"router": (90_005, 1), "client": (0, 0)})
+
+
+def judged(
+    wanted: RouterFilter, after: FilterReading | None, *, has_own_router: bool = False, before: FilterReading = BEFORE
+) -> Check:
+    (check,) = check_filter(wanted, before, after, PATH, has_own_router=has_own_router)
+    assert (check.name, check.rule) == ("firewall", 12)
+    return check
+
+
+def test_a_trial_whose_packets_were_all_counted_passes() -> None:
+    check = judged(STATEFUL, AFTER)
+    assert check.verdict is Verdict.OK
+    assert check.reason == (
+        "99998 packets of known connections and 2 of new ones were forwarded by their state; each packet was compared "
+        "with 10 rules; 2 connections are tracked"
+    )
+    assert (
+        "NAT of 2 connections: the server saw 90000 packets, all from the router"
+        in judged(NAT, replace(AFTER, rules=0)).reason
+    )
+    passed = replace(AFTER, counters=counted(0, 0, 100_000))
+    assert judged(RULES, passed).reason.endswith("each packet was compared with 10 rules; no connection tracking")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "after", "reason"),
+    [
+        (STATEFUL, replace(AFTER, counters=None), "the table of firewall=stateful rules=10 is no longer on the router"),
+        (STATEFUL, replace(AFTER, rules=9), "the router had 9 of 10 rules after the trial"),
+        (STATEFUL, replace(AFTER, counters=counted(97_930, 2)), "only 97932 of 100000 packets were forwarded by the"),
+        (STATEFUL, replace(AFTER, counters=counted(2, 0, 99_998)), "only 2 of 100000 packets were forwarded by the"),
+        (STATEFUL, replace(AFTER, connections=0), "the router tracks no connection"),
+        (RULES, replace(AFTER, counters=counted(0, 0, 9)), "only 9 of 100000 packets were forwarded by the rules"),
+        (NAT, replace(AFTER, rules=0, seen=None), "the server no longer counts the addresses that it sees"),
+        (
+            NAT,
+            replace(AFTER, rules=0, seen={"router": (5, 300), "client": (90_000, 1)}),
+            "the server saw 0 packets from the router's address and 90000 from the client's",
+        ),
+    ],
+)
+def test_a_trial_that_did_not_pass_the_filter_is_void(wanted: RouterFilter, after: FilterReading, reason: str) -> None:
+    check = judged(wanted, after)
+    assert check.verdict is Verdict.VOID
+    assert check.reason.startswith(reason)
+
+
+def test_the_last_packets_that_need_not_be_counted_are_two_per_cent_and_sixty() -> None:
+    assert judged(STATEFUL, replace(AFTER, counters=counted(97_938, 2))).verdict is Verdict.OK
+    assert judged(STATEFUL, replace(AFTER, counters=counted(97_937, 2))).verdict is Verdict.VOID
+
+
+def test_a_router_that_merges_packets_is_judged_by_bytes() -> None:
+    merged = replace(AFTER, counters=counted(2000, 2, size=64_000))
+    assert judged(STATEFUL, merged).verdict is Verdict.VOID
+    assert judged(STATEFUL, merged, has_own_router=True).verdict is Verdict.OK
+    few = replace(AFTER, counters=counted(1000, 2, size=64_000))
+    assert judged(STATEFUL, few, has_own_router=True).reason.startswith(
+        "only 64000120 bytes were forwarded by the state"
+    )
+
+
+def test_a_kernel_that_does_not_count_connections_is_not_blamed() -> None:
+    unknown = replace(AFTER, connections=None)
+    assert judged(STATEFUL, unknown).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("connections", "verdict"), [((None, None), Verdict.OK), ((9, 4), Verdict.OK), ((9, 10), Verdict.VOID)]
+)
+def test_without_a_firewall_no_connection_is_tracked(
+    connections: tuple[int | None, int | None], verdict: Verdict
+) -> None:
+    before, after = (FilterReading(connections=count) for count in connections)
+    assert judged(NOTHING, after, before=before).verdict is verdict
+    if verdict is Verdict.VOID:  # a real router may track the connections of others
+        assert judged(NOTHING, after, before=before, has_own_router=True).verdict is Verdict.DOUBTFUL
+
+
+def test_a_router_with_rules_of_its_own_has_no_check_of_the_plans_filter() -> None:
+    bed = Mock(own_firewall=lambda: "fw4")
+    assert read_filter(bed, NOTHING) is None
+    assert check_filter(NOTHING, None, None, PATH, has_own_router=True) == ()
+
+
+class Filtered(FakeHost):
+    """A host with nft, which keeps the rulesets that it gets; `refuses` is what nft says to them."""
+
+    refuses = ""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name, folder)
+        self.programs = {"nft"}
+        self.rulesets: list[tuple[str, str]] = []
+
+    def run_undoable(self, argv: Sequence[str], undo: Sequence[str], *, stdin: str = "") -> None:
+        if self.refuses:
+            raise CommandFailed(argv, "ended with status 1", self.refuses)
+        self.rulesets.append((" ".join(undo), stdin))
+
+
+class Unfiltered(Filtered):
+    def run(self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = 0, check: bool = True) -> Completed:
+        return Completed(tuple(argv), 1, "", "Error: No such file or directory")
+
+
+def make_bed(tmp_path: Path, kind: type[Filtered] = Filtered, own_firewall: str = "") -> Mock:
+    return Mock(
+        router=kind("router", tmp_path),
+        server=kind("server", tmp_path),
+        addresses=Addresses(),
+        client_address="198.18.1.2",
+        has_own_far_end=False,
+        has_own_router=False,
+        own_firewall=lambda: own_firewall,
+    )
+
+
+def test_the_filter_is_there_for_the_block_only(tmp_path: Path) -> None:
+    bed = make_bed(tmp_path)
+    with installed_filter(bed, NAT):
+        ((undo, ruleset),) = bed.router.rulesets
+        assert undo == REMOVE
+        assert "masquerade" in ruleset
+        ((undo, ruleset),) = bed.server.rulesets
+        assert undo == REMOVE_SEEN
+        assert "198.18.3.1, 198.18.2.1" in ruleset
+        assert commands(bed.router) == []
+    assert (commands(bed.router), commands(bed.server)) == ([REMOVE], [REMOVE_SEEN])
+
+
+def test_without_a_filter_nothing_is_changed(tmp_path: Path) -> None:
+    bed = make_bed(tmp_path, own_firewall="fw4")
+    with installed_filter(bed, NOTHING):
+        pass
+    assert (bed.router.rulesets, commands(bed.router)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"), [(TrialFailed("no answer"), True), (KeyboardInterrupt(), False), (LookupError(), False)]
+)
+def test_the_filter_of_a_failed_tunnel_stays_only_if_it_is_kept(
+    error: BaseException, is_kept: bool, tmp_path: Path
+) -> None:
+    for keep in (True, False):
+        bed = make_bed(tmp_path)
+        with pytest.raises(type(error)), installed_filter(bed, STATEFUL, keep=keep):
+            raise error
+        assert (REMOVE in commands(bed.router)) is not (keep and is_kept)
+
+
+def test_a_router_with_its_own_firewall_is_refused(tmp_path: Path) -> None:
+    bed = make_bed(tmp_path, own_firewall="fw4")
+    with (
+        pytest.raises(TunnelUnavailable, match=r"own \(fw4\), which would be measured, too"),
+        installed_filter(bed, NAT),
+    ):
+        pass
+
+
+def test_a_router_without_nft_is_refused(tmp_path: Path) -> None:
+    bed = make_bed(tmp_path)
+    bed.router.programs = {"iptables"}
+    with pytest.raises(TunnelUnavailable, match="iptables alone is not supported"), installed_filter(bed, RULES):
+        pass
+
+
+def test_a_kernel_without_connection_tracking_is_unavailable_with_the_words_of_nft(tmp_path: Path) -> None:
+    bed = make_bed(tmp_path)
+    bed.server.refuses = "/dev/stdin:9:5-10: Error: Could not process rule: No such file\nct state\n^^^^^^"
+    with (
+        pytest.raises(TunnelUnavailable, match=r"the server cannot set up firewall=stateful-nat: .*No such file$"),
+        installed_filter(bed, NAT),
+    ):
+        pass
+    assert commands(bed.router) == [REMOVE]
+
+
+def test_a_table_that_has_gone_has_no_counters(tmp_path: Path) -> None:
+    found = read_filter(make_bed(tmp_path, Unfiltered), NAT)
+    assert found == FilterReading(None, 0, None, None)
