@@ -22,7 +22,9 @@ ESTABLISHED, NEW, OTHER, TRANSLATED = "established", "new", "other", "translated
 FROM_ROUTER, FROM_CLIENT = "router", "client"
 """Counters on the server."""
 
-_COUNTER = re.compile(r"^\s*counter (\w+) \{\s*packets (\d{1,20}) bytes (\d{1,20})\s*\}", re.MULTILINE)
+_COUNTER = re.compile(
+    r"^[ \t]{0,32}counter (\w{1,32}) \{\s{1,32}packets (\d{1,20}) bytes (\d{1,20})\s{1,32}\}", re.MULTILINE
+)
 
 
 def ruleset(wanted: RouterFilter, client: str, target: str) -> str:
@@ -90,7 +92,7 @@ def parse_counters(listed: str) -> dict[str, tuple[int, int]]:
 
 def parse_rules(listed: str) -> int:
     """Return the number of rules that match nothing, in the output of `nft list table`."""
-    return len(re.findall(r"^\s*ip saddr 240\.0\.\d{1,3}\.\d{1,3} drop$", listed, re.MULTILINE))
+    return len(re.findall(r"^[ \t]{0,32}ip saddr 240\.0\.\d{1,3}\.\d{1,3} drop$", listed, re.MULTILINE))
 
 
 def other_rules(listed: str) -> int:
