@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tunnelbench.analysis.compare.comparison import PAIRS_FROM, TESTED_FROM, compare
+from tunnelbench.analysis.compare.comparison import PAIRS_FROM, TESTED_FROM, Comparison, compare
 from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import Side
@@ -16,6 +16,7 @@ from tunnelbench.cli.common_options import has_colour, open_store, read_store_op
 from tunnelbench.cli.completion import side_names
 from tunnelbench.cli.param_types import FiniteRange
 from tunnelbench.cli.report import chosen_format, format_options, write_sheet, write_text
+from tunnelbench.cli.run_files import read_exported
 from tunnelbench.model.errors import ExitCode, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.plan.messages import quoted
@@ -25,6 +26,9 @@ from tunnelbench.report.compare_screen import comparison_screen
 from tunnelbench.report.document import Style
 from tunnelbench.store import default_path
 from tunnelbench.tunnel import weights
+
+EXPORTED_SUFFIX = ".json"
+"""End of the names of files that are read as exported runs; no id of a run ends so."""
 
 
 @click.command()
@@ -37,6 +41,13 @@ from tunnelbench.tunnel import weights
     metavar="PCT",
     help="Exit with status 1 if a statistical test finds B worse by more than PCT per cent.",
 )
+@click.option(
+    "--within",
+    "within_percent",
+    type=FiniteRange(min=0, max=100),
+    metavar="PCT",
+    help="Exit with status 1 if a figure of B differs from A's by more than PCT per cent, and say what can cause it.",
+)
 @format_options
 @click.option("--full", is_flag=True, help="Print tests, intervals and remarks of each figure, not one screen alone.")
 @read_store_option
@@ -44,6 +55,7 @@ def command(  # noqa: PLR0917 - click hands them over by name
     a: str,
     b: str,
     fail_percent: float | None,
+    within_percent: float | None,
     format_name: str | None,
     as_json: bool,
     output: str | None,
@@ -53,22 +65,37 @@ def command(  # noqa: PLR0917 - click hands them over by name
 ) -> None:
     """Report for each row of B whether it is faster, slower or a tie, compared with A.
 
-    A and B are runs (`last`, an id, or the beginning of one) or published results (tunnelbench list references). Write
-    run:NAME or reference:NAME if a name could be either. RUN#TUNNEL is one tunnel of a run, by its name, the beginning
-    of its name, or its kind. Two tunnels of one run are compared round by round, so that a drift of the machine does
-    not look like a difference.
+    A and B are runs (`last`, an id, or the beginning of one), files from tunnelbench export (FILE.json), or published
+    results (tunnelbench list references). Write run:NAME or reference:NAME if a name could be either. RUN#TUNNEL is one
+    tunnel of a run, by its name, the beginning of its name, or its kind. Two tunnels of one run are compared round by
+    round, so that a drift of the machine does not look like a difference.
     """
     chosen = chosen_format(format_name, as_json=as_json)
     location = store_location or default_path()
     found = compare(_side(a, location), _side(b, location))
-    fail_share = None if fail_percent is None else fail_percent / 100
+    fail_share, within_share = (None if each is None else each / 100 for each in (fail_percent, within_percent))
     if chosen == "terminal" and not full:
         style = Style(terminal_width(), has_colour()) if output in {None, "-"} else Style()
-        write_text(comparison_screen(found, style, fail_share=fail_share), output)
+        text = comparison_screen(found, style, fail_share=fail_share, within_share=within_share)
+        write_text(text, output)
     else:
-        write_sheet(sheet(found, weights(), fail_share=fail_share), chosen, output)
-    if fail_share is None:
-        return
+        write_sheet(sheet(found, weights(), fail_share=fail_share, within_share=within_share), chosen, output)
+    if within_share is not None:
+        require_within(found, within_share)
+    if fail_share is not None:
+        require_no_regression(found, fail_share)
+
+
+def require_within(found: Comparison, within_share: float) -> None:
+    """End with status 1 if a figure differs by more, or is missing in B. Raises WrongInput if nothing is comparable."""
+    if not found.own_figures:
+        raise WrongInput("--within: no figure is on both sides", "compare two runs of one plan")
+    if found.apart(within_share) or found.only_in_a:
+        sys.exit(ExitCode.CHECK_FAILED)
+
+
+def require_no_regression(found: Comparison, fail_share: float) -> None:
+    """End with status 1 if a tested figure is worse by more. Raises WrongInput if too few figures can be tested."""
     if not found.tested:
         raise WrongInput(
             "--fail-on-regression: no row can be tested: the runs have too few rounds",
@@ -94,6 +121,10 @@ def _side(name: str, location: Path | str) -> Side:
     if not colon and name in reference_names():
         return side_of_reference(read_reference(name))
     wanted, hash_sign, tunnel = (rest if colon and noun == "run" else name).partition("#")
+    if wanted.endswith(EXPORTED_SUFFIX):
+        found = read_exported(wanted)
+        side = side_of_run(found.run, found.records)
+        return _one_tunnel(side, tunnel) if hash_sign else side
     if wanted in reference_names() and not colon:
         raise WrongInput(f"{quoted(wanted)} is a reference: RUN#TUNNEL needs a run", f"compare {quoted(wanted)} itself")
     try:

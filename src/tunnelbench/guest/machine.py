@@ -22,7 +22,7 @@ from tunnelbench.host.cache import cache_folder, made_cache_folder
 from tunnelbench.host.command import run_command
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.facts import machine_facts
-from tunnelbench.host.programs import missing_programs
+from tunnelbench.host.programs import missing_programs, qemu_version
 from tunnelbench.host.python_packages import GUEST, install_hint
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu.processes import machine_processes, name_option
@@ -235,9 +235,7 @@ def _compile_worker(cache: Path) -> None:
 
 def emulated_cpu() -> str:
     """Return the CPU of a guest without hardware virtualisation; virtme-ng asks for all that QEMU knows (`max`)."""
-    printed = run_command(["qemu-system-x86_64", "--version"]).stdout
-    found = re.search(r"version (\S+)", printed)
-    return f"max of QEMU {found[1]}" if found else "max of QEMU"
+    return f"max of QEMU {qemu_version('qemu-system-x86_64')}".strip()
 
 
 def choose_accelerator(kernel: Kernel, mark: str, folder: Path) -> Accelerator:

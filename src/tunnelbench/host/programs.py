@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 
+from tunnelbench.host.command import run_command
 from tunnelbench.model.errors import CannotHere
 
 REQUIRED_PROGRAMS = {
@@ -36,3 +38,9 @@ def require_programs(
     missing, hint = missing_programs(programs, path)
     if missing:
         raise CannotHere(f"{purpose} needs programs that are missing here: {', '.join(missing)}", hint)
+
+
+def qemu_version(program: str) -> str:
+    """Return the version of a program of QEMU; empty if it does not state one."""
+    found = re.search(r"version (\S+)", run_command([program, "--version"]).stdout)
+    return found[1] if found else ""

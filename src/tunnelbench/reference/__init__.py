@@ -61,6 +61,8 @@ def parse_reference(name: str, description: str, table: str) -> Reference:
         comparability=_classes()[head["comparability"]],
         columns=columns,
         rows=rows,
+        clock_mhz=head.get("clock_mhz"),
+        clock_source=head.get("clock_source", ""),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from tunnelbench.analysis.compare.calibration import Calibration, calibrate
 from tunnelbench.analysis.compare.comparison import (
     ALPHA,
     PAIRS_FROM,
@@ -14,7 +15,12 @@ from tunnelbench.analysis.compare.comparison import (
     ComparisonRow,
     ComparisonVerdict,
 )
-from tunnelbench.analysis.compare.differences import bench_ratios, differences
+from tunnelbench.analysis.compare.differences import (
+    bench_ratios,
+    differences,
+    fixed_speed_differences,
+    largest_clock_loss,
+)
 from tunnelbench.analysis.compare.order import EXPECTATION, Inversion, order
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow
 from tunnelbench.analysis.number_format import significant
@@ -22,6 +28,7 @@ from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
 from tunnelbench.model.reference import Comparable
 from tunnelbench.model.text import counted
+from tunnelbench.report.calibration_section import calibration_section
 from tunnelbench.report.charts.ratios import ratio_charts
 from tunnelbench.report.sections import Section
 from tunnelbench.report.sheet import VERDICT, Sheet
@@ -63,12 +70,20 @@ def _legend(found: Comparison) -> tuple[str, ...]:
     return (SPREADS, *relative, TESTED, TOO_FEW, TIE)
 
 
-def sheet(found: Comparison, weights: Mapping[str, int], *, fail_share: float | None = None) -> Sheet:
-    """Return the sheet of a comparison; `fail_share` is the smallest difference that counts as a regression.
+def sheet(
+    found: Comparison,
+    weights: Mapping[str, int],
+    *,
+    fail_share: float | None = None,
+    within_share: float | None = None,
+) -> Sheet:
+    """Return the sheet of a comparison.
 
-    `weights` has the place of kinds of tunnels in the expected order.
+    `weights` has the place of kinds of tunnels in the expected order. `fail_share` is the smallest difference that
+    counts as a regression, `within_share` the largest one that two equal results may have.
     """
     unlike = differences(found.a, found.b)
+    calibration = calibrate(found)
     return Sheet(
         title="Comparison of B with A",
         facts=tuple(_facts(found)),
@@ -79,8 +94,9 @@ def sheet(found: Comparison, weights: Mapping[str, int], *, fail_share: float | 
         sections=tuple(
             section
             for section in (
-                Section(VERDICT, tuple(_verdict(found, fail_share))),
+                Section(VERDICT, tuple(_verdict(found, fail_share, within_share))),
                 Section("Order", tuple(_order(found, weights))),
+                *calibration_section(calibration),
                 Section("What differs", tuple(f"{each.what}: {each.a} against {each.b}" for each in unlike)),
                 Section("Only on one side", tuple(_left_over(found))),
                 Section("How to read it", _legend(found) if found.rows else ()),
@@ -99,12 +115,16 @@ def sheet(found: Comparison, weights: Mapping[str, int], *, fail_share: float | 
             "smallest_difference": SMALLEST,
             "testers_alone": bench_ratios(found.a, found.b),
             "testers_alone_udp": bench_ratios(found.a, found.b, "udp"),
+            "calibration": None if calibration is None else _calibration_data(calibration),
             "is_paired": found.is_paired,
             "bench_moved": found.bench_moved,
             "bench_moved_udp": found.bench_moved_udp,
             "regressions": None
             if fail_share is None
             else [_label(line.pair.b) + f" {line.figure}" for line in found.regressions(fail_share)],
+            "apart": None
+            if within_share is None
+            else [_label(line.pair.b) + f" {line.figure}" for line in found.apart(within_share)],
         },
     )
 
@@ -179,7 +199,7 @@ def _ratio(line: ComparisonRow) -> str:
     return value if low == high else f"{value} ({low}-{high})"
 
 
-def _verdict(found: Comparison, fail_share: float | None) -> Iterator[str]:
+def _verdict(found: Comparison, fail_share: float | None, within_share: float | None) -> Iterator[str]:
     words = Counter(line.verdict for line in found.rows)
     verdicts = ", ".join(f"{words[word]} {word}" for word in ComparisonVerdict if words[word])
     if found.rows:
@@ -189,6 +209,8 @@ def _verdict(found: Comparison, fail_share: float | None) -> Iterator[str]:
     yield from limited_text(found)
     if fail_share is not None:
         yield regressions_text(found, fail_share)
+    if within_share is not None:
+        yield from within_texts(found, within_share)
 
 
 def limited_text(found: Comparison) -> Iterator[str]:
@@ -204,6 +226,45 @@ def regressions_text(found: Comparison, fail_share: float) -> str:
     worse = found.regressions(fail_share)
     named = "; ".join(f"{_label(line.pair.b)}: {line.figure} {line.worse_by():.1%} worse" for line in worse)
     return f"Worse by more than {significant(fail_share * 100, 3)} %, and tested: {named or 'none'}."
+
+
+def within_texts(found: Comparison, within_share: float) -> Iterator[str]:
+    """Yield a sentence that names the figures that differ by more than this share, and one on possible reasons."""
+    if not found.own_figures:
+        return
+    limit = f"within {within_share * 100:g} % of A's"
+    count = counted(len(found.own_figures), "figure")
+    apart = found.apart(within_share)
+    missing = ", ".join(_labels(found.only_in_a))
+    if not apart and not missing:
+        yield f"B is {limit}: {count}."
+        return
+    named = [f"{_label(line.pair.b)}: {line.figure} {_apart_by(line)}" for line in apart]
+    named += [f"only in A: {missing}"] * bool(missing)
+    yield f"B is not {limit}: {len(apart)} of {count}. {'; '.join(named)}".strip() + "." * bool(named)
+    yield _possible_reasons(found)
+
+
+def _apart_by(line: ComparisonRow) -> str:
+    if line.ratio is None:
+        return f"has no figure on one side ({'; '.join(line.remarks)})" if line.remarks else "has no figure on one side"
+    change = line.ratio.value - 1
+    return f"{abs(change) * 100:.1f} % {'higher' if change > 0 else 'lower'}"
+
+
+def _possible_reasons(found: Comparison) -> str:
+    """Return what differs between the sides and can change their figures."""
+    losses = {letter: largest_clock_loss(side) for letter, side in (("A", found.a), ("B", found.b))}
+    have_fixed_speed = None not in losses.values()
+    unlike = (fixed_speed_differences if have_fixed_speed else differences)(found.a, found.b)
+    texts = [f"{each.what}: {each.a} against {each.b}" for each in unlike]
+    texts = texts or ["programs, kernels and settings are the same"]
+    texts += [
+        f"the router's clock lost up to {max(0.0, loss) * 100:.1f} % of a trial in {letter}"
+        for letter, loss in losses.items()
+        if loss is not None
+    ]
+    return f"What can be the reason: {'; '.join(texts)}."
 
 
 def _order(found: Comparison, weights: Mapping[str, int]) -> Iterator[str]:
@@ -255,6 +316,12 @@ def _label(row: SideRow) -> str:
 
 def _side_data(side: Side) -> dict[str, object]:
     return {name: getattr(side, name) for name in ("name", "title", "facts", "comparability", "remarks")}
+
+
+def _calibration_data(found: Calibration) -> dict[str, object]:
+    own = {name: getattr(found, name) for name in ("clock_mhz", "clock_source", "cycles_per_instruction")}
+    rows = [{**vars(row), "error_share": row.error_share} for row in found.rows]
+    return {**own, "median_absolute_error_share": found.median_absolute_error_share, "rows": rows}
 
 
 def _line_data(line: ComparisonRow) -> dict[str, object]:

@@ -8,6 +8,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
+from tunnelbench.analysis.compare.calibration import calibrate
 from tunnelbench.analysis.compare.comparison import (
     PAIRS_FROM,
     TESTED_FROM,
@@ -20,7 +21,8 @@ from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
 from tunnelbench.model.text import counted
-from tunnelbench.report.compare import limited_text, regressions_text
+from tunnelbench.report.calibration_section import calibration_text
+from tunnelbench.report.compare import limited_text, regressions_text, within_texts
 from tunnelbench.report.document import Style
 from tunnelbench.report.first_screen import LINE_STYLES, WARNING_STYLE
 from tunnelbench.report.formats.terminal import FIRST_SCREEN_WIDTH, printed
@@ -51,13 +53,19 @@ PAIRED = "A, B: medians. B against A: median of the quotients of all rounds."
 LIMITED = "≥: the testers were the limit."
 
 
-def comparison_screen(found: Comparison, style: Style, *, fail_share: float | None = None) -> str:
-    """Return the first screen as text; `fail_share` is the smallest difference that counts as a regression."""
+def comparison_screen(
+    found: Comparison, style: Style, *, fail_share: float | None = None, within_share: float | None = None
+) -> str:
+    """Return the first screen as text.
+
+    `fail_share` is the smallest difference that counts as a regression, `within_share` the largest one that two equal
+    results may have.
+    """
     width = style.width or FIRST_SCREEN_WIDTH
-    return printed(_lines(found, width, fail_share), width, style)
+    return printed(_lines(found, width, fail_share, within_share), width, style)
 
 
-def _lines(found: Comparison, width: int, fail_share: float | None) -> list[Text]:
+def _lines(found: Comparison, width: int, fail_share: float | None, within_share: float | None) -> list[Text]:
     lines = [Text("Comparison of B with A", style="bold")]
     for letter, side in (("A", found.a), ("B", found.b)):
         lines += _paragraph(f"{letter}: {side.title}", width)
@@ -67,11 +75,16 @@ def _lines(found: Comparison, width: int, fail_share: float | None) -> list[Text
     lines += [Text(), *_paragraph(verdict, width, "bold")]
     if fail_share is not None:
         lines += _paragraph(regressions_text(found, fail_share), width, "bold")
+    if within_share is not None:
+        for text in within_texts(found, within_share):
+            lines += _paragraph(text, width, "bold")
     if found.rows:
-        table, left_out = _table(found)
+        table, left_out = _table(found, within_share)
         lines.append(Text())
         lines += [Text(line, style=LINE_STYLES.get(style, "")) for line, style in table.lines(width)]
         lines += _paragraph(f"{left_out} more with --full. {table.legend}" if left_out else table.legend, width)
+    if (calibration := calibrate(found)) is not None:
+        lines += _paragraph(calibration_text(calibration), width)
     for text in _warnings(found):
         lines += [Text.assemble(("! " if not n else "  ", WARNING_STYLE), line) for n, line in
                   enumerate(wrap(one_line(text), width - 2))]  # fmt: skip
@@ -111,10 +124,16 @@ def _warnings(found: Comparison) -> Iterator[str]:
     yield from texts[:4]
 
 
-def _table(found: Comparison) -> tuple[ScreenTable, int]:
-    """Return the table, and the number of figures that it leaves out."""
+def _table(found: Comparison, within_share: float | None) -> tuple[ScreenTable, int]:
+    """Return the table, and the number of figures that it leaves out.
+
+    With a `within_share`, it has the figures that are judged by it, and those that differ by more first.
+    """
     kept = list(found.rows)
-    if len(kept) > MOST_LISTED_ROWS:
+    if within_share is not None:
+        apart = found.apart(within_share)
+        kept = [*apart, *(line for line in found.own_figures if line not in apart)][:MOST_LISTED_ROWS]
+    elif len(kept) > MOST_LISTED_ROWS:
         kept = [line for line in kept if line.verdict is not ComparisonVerdict.TIE] or kept
         kept = [line for line in kept if line.verdict is not ComparisonVerdict.MISSING] or kept
         kept = kept[:MOST_LISTED_ROWS]

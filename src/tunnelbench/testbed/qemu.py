@@ -17,11 +17,12 @@ from typing import Any
 
 from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
+from tunnelbench.host.programs import qemu_version
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec
 from tunnelbench.qemu.boards import BOARDS, Board
 from tunnelbench.qemu.image import Image, cached_image
-from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable
+from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable, require_machine_programs
 from tunnelbench.qemu.programs import INSTALL_SCRIPT, programs_text, read_programs
 from tunnelbench.qemu.taps import open_tap
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
@@ -103,11 +104,13 @@ class QemuTestbed(LeasedTestbed):
             server=server if self.far else CableEnd(self.wan_device, f"{a.server_wan}/24", is_there=True),
         )
         image = self._image(self.board)
+        require_machine_programs(self.board)
         facts: dict[str, Any] = {
             "guest": "on a virtual router, emulated",
             "guest_board": self.board.title,
             "guest_kernel": image.kernel_version,
             "guest_package": image.packages[0],
+            "guest_qemu": qemu_version(self.board.program),
         }
         if self.spec.speed_mips is not None:
             facts["guest_speed_mips"] = self.spec.speed_mips

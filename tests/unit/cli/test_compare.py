@@ -10,6 +10,7 @@ import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
 from tests.unit.builders import make_records, make_run, make_tcp
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
+from tests.unit.report.test_instructions import counted
 
 from tunnelbench.model.result import Outcome, TrialRecord
 from tunnelbench.report.formats import sheet_format_names
@@ -129,6 +130,59 @@ def test_a_run_stands_beside_a_published_result(
     result = type_in("compare", "last", "wr841n-2014", "--full", columns=100)
     assert result.exit_code == 0
     file_regression.check(result.stdout, extension=".txt")
+
+
+@pytest.fixture
+def run_of_fixed_speed(home: Path) -> Path:
+    """A run on a router of fixed speed, which executed 9000 instructions for each packet."""
+    keep(home, make_run(), counted(make_records(3)))
+    return home
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown", "json"])
+def test_a_run_of_fixed_speed_is_calibrated(
+    type_in: CommandLine, run_of_fixed_speed: Path, file_regression: FileRegressionFixture, name: str
+) -> None:
+    text = type_in("compare", "last", "wr841n-2014", "--full", "--format", name, columns=100).stdout
+    if name == "json":
+        calibration = json.loads(text)["calibration"]
+        assert calibration["clock_mhz"] == 535
+        assert [row["error_share"] for row in calibration["rows"]] == pytest.approx(
+            [row["predicted_mbps"] / row["published_mbps"] - 1 for row in calibration["rows"]]
+        )
+        return
+    text = text[text.index("Calibration") : text.index("What differs")]
+    file_regression.check(text, extension=".txt")
+
+
+def test_the_first_screen_has_the_error_of_the_calibration(type_in: CommandLine, run_of_fixed_speed: Path) -> None:
+    text = " ".join(type_in("compare", "last", "wr841n-2014", columns=100).stdout.split())
+    assert "At 535 MHz, the published router took " in text
+    assert "predicted from the other rows, is wrong by " in text
+
+
+def test_figures_that_are_not_within_the_limit_fail(type_in: CommandLine, runs: Path) -> None:
+    assert type_in("compare", EARLY, LATE, "--within", "12").exit_code == 0
+    for sides in ((EARLY, LATE), (LATE, EARLY)):
+        result = type_in("compare", *sides, "--within", "3")
+        assert result.exit_code == 1
+        text = " ".join(result.stdout.split())
+        assert "B is not within 3 % of A's: " in text
+        assert "kernel: 6.1" in text[text.index("What can be the reason: ") :]
+    assert json.loads(type_in("compare", EARLY, LATE, "--within", "12", "--json").stdout)["apart"] == []
+    nothing = type_in("compare", f"{EARLY}#vxlan", "wr841n-2014", "--within", "3")
+    assert nothing.exit_code == 2
+    assert "no figure is on both sides" in " ".join(nothing.stderr.split())
+
+
+def test_an_exported_file_is_a_side(type_in: CommandLine, runs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "early.json"
+    assert type_in("export", EARLY, "-o", file).exit_code == 0
+    assert type_in("compare", file, LATE, "--fail-on-regression", "9").exit_code == 1
+    assert type_in("compare", f"{file}#vxlan", f"{LATE}#vxlan", "--fail-on-regression", "9").exit_code == 1
+    missing = type_in("compare", tmp_path / "missing.json", LATE)
+    assert missing.exit_code == 2
+    assert "missing.json: it cannot be read" in " ".join(missing.stderr.split())
 
 
 @pytest.mark.parametrize("columns", [80, 100])

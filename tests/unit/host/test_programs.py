@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from tunnelbench.host.command import DIE_WITH_CONTROLLER, FILE_LIMIT
-from tunnelbench.host.programs import REQUIRED_PROGRAMS, require_programs
+from tunnelbench.host.programs import REQUIRED_PROGRAMS, qemu_version, require_programs
 from tunnelbench.model.errors import CannotHere
 
 
@@ -27,3 +28,15 @@ def test_where_all_are_there_nothing_is_said(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_programs_in_front_of_each_daemon_are_required() -> None:
     assert {DIE_WITH_CONTROLLER[0], FILE_LIMIT[0]} <= REQUIRED_PROGRAMS.keys()
+
+
+@pytest.mark.parametrize(("printed", "version"), [
+    ("QEMU emulator version 7.2.17 (Debian 1:7.2+dfsg-7+deb12u13)\nCopyright\n", "7.2.17"), ("nothing", ""),
+])  # fmt: skip
+def test_the_version_of_qemu_is_read(monkeypatch: pytest.MonkeyPatch, printed: str, version: str) -> None:
+    def ran(argv: list[str]) -> SimpleNamespace:
+        assert argv == ["qemu-system-mipsel", "--version"]
+        return SimpleNamespace(stdout=printed)
+
+    monkeypatch.setattr("tunnelbench.host.programs.run_command", ran)
+    assert qemu_version("qemu-system-mipsel") == version

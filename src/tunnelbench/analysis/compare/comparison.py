@@ -128,6 +128,25 @@ class Comparison:
             if row.verdict.is_worse and row.worse_by() > share and not row.is_tester_limited
         )
 
+    @property
+    def own_figures(self) -> tuple[ComparisonRow, ...]:
+        """Figures of the routers themselves, each once.
+
+        Ratios to the baseline are left out, rates that the testers limited on both sides, and the CPU time per packet
+        of routers of fixed speed, which is the number of instructions divided by the speed.
+        """
+        return tuple(
+            row
+            for row in self.rows
+            if not (row.figure.is_relative or row.is_tester_limited)
+            and not (row.figure is ComparedFigure.COST and _have_fixed_speed(row.pair))
+            and (row.a is not None or row.b is not None)
+        )
+
+    def apart(self, share: float) -> tuple[ComparisonRow, ...]:
+        """Return the routers' own figures that differ by more than this share, or that one side does not have."""
+        return tuple(row for row in self.own_figures if row.ratio is None or abs(row.ratio.value - 1) > share)
+
 
 def compare(a: Side, b: Side) -> Comparison:
     """Compare B with A. Raises WrongInput if a side is comparable only with results of its own class."""
@@ -182,10 +201,12 @@ def _is_of_router_alone(pair: Pair, figure: ComparedFigure) -> bool:
     Ratios to the baseline are such figures. On routers of fixed speed, which alone have a number of instructions, all
     figures are, except delays and the rates that a tester limited.
     """
-    rows = (pair.a, pair.b)
-    have_fixed_speed = all(ComparedFigure.INSTRUCTIONS in row.figures for row in rows)
-    is_limited = figure.is_rate and any(row.is_tester_limited for row in rows)
-    return figure.is_relative or (have_fixed_speed and not figure.is_delay and not is_limited)
+    is_limited = figure.is_rate and any(row.is_tester_limited for row in (pair.a, pair.b))
+    return figure.is_relative or (_have_fixed_speed(pair) and not figure.is_delay and not is_limited)
+
+
+def _have_fixed_speed(pair: Pair) -> bool:
+    return all(ComparedFigure.INSTRUCTIONS in row.figures for row in (pair.a, pair.b))
 
 
 def _untested(others: int, values: int) -> str:

@@ -34,6 +34,24 @@ def differences(a: Side, b: Side) -> tuple[Difference, ...]:
     )
 
 
+def fixed_speed_differences(a: Side, b: Side) -> tuple[Difference, ...]:
+    """Return the differing facts that can change the figures of a virtual router of fixed speed.
+
+    The machine that emulates the router and its system are left out: the router's speed does not depend on them.
+    """
+    return tuple(each for each in differences(a, b) if _is_of_virtual_router(each.what))
+
+
+def _is_of_virtual_router(what: str) -> bool:
+    """Return True for facts of the virtual machines, for settings, and for versions such as `tinc (router)`."""
+    return what == "TunnelBench" or what.startswith(("guest", "plan: ", "testbed: ")) or what.endswith(")")
+
+
+def largest_clock_loss(side: Side) -> float | None:
+    """Return the largest share of a trial that the clock of a router of fixed speed lost; None: any other router."""
+    return max((row.clock_lost_share for row in side.rows if row.clock_lost_share is not None), default=None)
+
+
 def bench_ratios(a: Side, b: Side, traffic: str = "tcp") -> Mapping[str, float]:
     """Return B over A of the testers without a router, for each payload and direction.
 

@@ -26,6 +26,8 @@ def side_of_reference(reference: Reference) -> Side:
             **_published_versions(reference),
         },
         comparability=reference.comparability,
+        clock_mhz=reference.clock_mhz,
+        clock_source=reference.clock_source,
     )
 
 
@@ -59,6 +61,7 @@ def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
         remarks=tuple(filter(None, (cells.get("device", ""), cells.get("comment", "")))),
         test=Test.ECHO_SEARCH if is_echo_search else "",
         cost_within=_cost(cells),
+        cpu_share=_cpu_share(cells),
     )
 
 
@@ -78,9 +81,14 @@ def _with_share(row: SideRow, rows: Sequence[SideRow]) -> SideRow:
 
 def _cost(cells: Mapping[str, str]) -> float | None:
     """Return the share of the CPU over packets per second; None if one of them is not stated."""
-    shares = [float(share) for column in (*CPU_PART_COLUMNS, "cpu_total_pct") if (share := cells.get(column))]
+    share = _cpu_share(cells)
     packets_per_s = float(cells.get("packets_per_s") or 0)
-    return sum(shares) / 100 / packets_per_s if shares and packets_per_s else None
+    return share / packets_per_s if share is not None and packets_per_s else None
+
+
+def _cpu_share(cells: Mapping[str, str]) -> float | None:
+    shares = [float(share) for column in (*CPU_PART_COLUMNS, "cpu_total_pct") if (share := cells.get(column))]
+    return sum(shares) / 100 if shares else None
 
 
 def _published_versions(reference: Reference) -> Mapping[str, str]:

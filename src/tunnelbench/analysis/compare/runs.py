@@ -9,6 +9,7 @@ from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, jo
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, RowKey, summarise, trials_by_row
 from tunnelbench.analysis.udp import UdpRow, summarise_udp
+from tunnelbench.model.counters import Window
 from tunnelbench.model.plan import Test, paced_text
 from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
@@ -78,15 +79,11 @@ def _tcp_row(
     baseline: dict[int, TcpMeasurement] = {}
     if not row.tunnel.is_baseline:
         baseline = {record.spec.round: record.tcp for record in plain if record.tcp is not None}
-    figures = _by_figure(
-        {
-            record.spec.round: _tcp_values(record.tcp, baseline.get(record.spec.round))
-            for record in by_row.get(row.key, [])
-            if record.tcp is not None
-        }
-    )
+    own = {record.spec.round: record.tcp for record in by_row.get(row.key, []) if record.tcp is not None}
+    trials = [*own.values()]
+    figures = _by_figure({number: _tcp_values(trial, baseline.get(number)) for number, trial in own.items()})
     if row.is_calibration:  # no router forwarded the packets, and no cable limited them
-        figures = {figure: own for figure, own in figures.items() if figure is ComparedFigure.THROUGHPUT}
+        figures = {figure: each for figure, each in figures.items() if figure is ComparedFigure.THROUGHPUT}
     known = row.figures.payload_bytes if row.figures else None
     return SideRow(
         **_row_facts(row),
@@ -95,7 +92,29 @@ def _tcp_row(
         figures=figures,
         test=paced_text(row.load),
         cost_within=median([*figures[ComparedFigure.COST].values()]) if ComparedFigure.COST in figures else None,
+        segment_instructions=None if row.is_calibration else _segment_instructions(trials),
+        clock_lost_share=_clock_lost_share([trial.window for trial in trials]),
     ), row.is_calibration
+
+
+def _segment_instructions(trials: Sequence[TcpMeasurement]) -> float | None:
+    known = [
+        trial.window.router_instructions / trial.window.data_packets
+        for trial in trials
+        if trial.window.router_instructions is not None and trial.window.data_packets
+    ]
+    return median(known) if known else None
+
+
+def _clock_lost_share(windows: Iterable[Window | None]) -> float | None:
+    return max(
+        (
+            window.router_clock_lost_s / window.duration_s
+            for window in windows
+            if window is not None and window.router_clock_lost_s is not None and window.duration_s > 0
+        ),
+        default=None,
+    )
 
 
 def _udp_row(row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]]) -> tuple[SideRow, bool]:
@@ -117,6 +136,9 @@ def _udp_row(row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]]) -> tup
         figures=figures,
         test=f"{row.test} {row.load}".strip(),
         expected=COMPARED_TESTS[row.test],
+        clock_lost_share=_clock_lost_share(
+            record.udp.window for record in by_row.get(row.key, []) if record.udp is not None
+        ),
     ), row.is_calibration
 
 

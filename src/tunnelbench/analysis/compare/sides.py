@@ -79,6 +79,12 @@ class SideRow:
     """The router's CPU time per packet, as this result counts packets. Compare it only with rows of the same result."""
     expected: ComparedFigure = ComparedFigure.THROUGHPUT
     """Figure that is reported as missing if the row has no figure."""
+    cpu_share: float | None = None
+    """Published share of the router's CPU time, 0 to 1; None: a run, or not stated."""
+    segment_instructions: float | None = None
+    """Instructions of a router of fixed speed for one data packet with its ACKs: median of the TCP trials."""
+    clock_lost_share: float | None = None
+    """Largest share of a trial that the clock of a router of fixed speed lost; None: any other router."""
 
     @property
     def place(self) -> tuple[int | None, str, str]:
@@ -107,6 +113,9 @@ class Side:
     remarks: tuple[str, ...] = field(default_factory=tuple)
     tunnel: str = ""
     """Name of the only tunnel that was asked for; empty: all tunnels."""
+    clock_mhz: float | None = None
+    """Clock of the router's CPU in a reference [MHz]; None: a run, or not known."""
+    clock_source: str = ""
 
     def tunnels_like(self, wanted: str) -> list[str]:
         """Return the tunnel of that name, else those of that kind, else those whose names begin so.

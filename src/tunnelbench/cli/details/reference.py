@@ -34,6 +34,7 @@ def text(reference: Reference) -> str:
         ("Where", reference.url or "unknown"),
         ("Method", reference.method),
         *(("Note", note) for note in reference.notes),
+        *([("Clock", f"{reference.clock_mhz:g} MHz: {reference.clock_source}")] if reference.clock_mhz else []),
         ("Comparable", f"{reference.comparability.comparable}; {reference.comparability.label}"),
         *((f"Every {column}", value) for column, value in same.items() if value),
     ]

@@ -91,7 +91,7 @@ def _sheet(sheet: Sheet) -> Iterator[RenderableType]:
         yield table
     for section in sheet.sections:
         yield Text(f"\n{section.title}", style="bold")
-        yield _items(section.items)
+        yield from _section_body(section)
 
 
 def _head(found: Document | Sheet) -> Iterator[RenderableType]:
@@ -113,6 +113,11 @@ def _items(texts: Sequence[str]) -> RenderableType:
 
 def _section(section: Section) -> Iterator[RenderableType]:
     yield Text(section.title, style="bold")
+    yield from _section_body(section)
+    yield Text()
+
+
+def _section_body(section: Section) -> Iterator[RenderableType]:
     if section.rows:
         titles = [title.split(" ") for title in section.header[1:]]
         widths = [
@@ -128,7 +133,6 @@ def _section(section: Section) -> Iterator[RenderableType]:
         yield _items(section.items)
     for note in section.notes:
         yield Text(note, style="dim")
-    yield Text()
 
 
 @dataclass(frozen=True)

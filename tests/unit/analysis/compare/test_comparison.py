@@ -21,6 +21,7 @@ from tunnelbench.model.result import Check, RunRecord, TrialRecord
 from tunnelbench.model.result import Verdict as CheckVerdict
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.reference import read_reference
+from tunnelbench.report.compare import within_texts
 
 TUNNELS = ("none", "vxlan", "wireguard-go", "tinc AES-128-CBC, SHA-1")
 
@@ -393,3 +394,76 @@ def test_figures_of_the_device_itself_are_compared_with_their_like_alone() -> No
         compare(on_device, side_of_reference(read_reference("wr841n-2014")))
     with pytest.raises(WrongInput, match="a cipher alone"):
         compare(side_of_run(run, records), side_of_reference(read_reference("cipher-speed")))
+
+
+def reproduced(a: Sequence[float], b: Sequence[float], **facts: str) -> tuple[Comparison, Sequence[str]]:
+    """Compare two runs of one row, the second with other facts, and return what `--within 3` says."""
+    other = side("b", b)
+    found = compare(side("a", a), replace(other, facts={**other.facts, **facts}))
+    return found, [*within_texts(found, 0.03)]
+
+
+def test_figures_within_the_limit_are_reproduced() -> None:
+    found, texts = reproduced((100, 101, 102), (97.9, 99, 100))
+    assert found.apart(0.03) == ()
+    assert texts == ["B is within 3 % of A's: 2 figures."]
+
+
+@pytest.mark.parametrize(("b", "words"), [((105, 106, 107), "5.0 % higher"), ((95, 96, 97), "5.0 % lower")])
+def test_a_figure_beyond_the_limit_is_named_with_what_can_be_the_reason(b: tuple[float, ...], words: str) -> None:
+    found, texts = reproduced((100, 101, 102), b, kernel="7.0")
+    assert [line.figure for line in found.apart(0.03)] == [ComparedFigure.THROUGHPUT]
+    assert texts == [
+        f"B is not within 3 % of A's: 1 of 2 figures. none 1448 down: Mbit/s {words}.",
+        "What can be the reason: kernel: 6.18.0 against 7.0.",
+    ]
+
+
+def late_at_fixed_speed(
+    name: str, per_packet: float, lost_share: float = 0.001, *, rounds: int = 3, **facts: str
+) -> Side:
+    """A run of one row on a router of fixed speed that executes so many instructions for each packet."""
+    records = []
+    for number in range(1, rounds + 1):
+        tcp = make_tcp(1e8, cpu_s_per_million_packets=per_packet / 125)
+        packets = tcp.window.data_packets + tcp.window.ack_packets
+        window = replace(
+            tcp.window,
+            router_instructions=round(packets * per_packet),
+            router_clock_lost_s=lost_share * tcp.window.duration_s,
+        )
+        records.append(make_trial(make_spec(number, number), replace(tcp, window=window)))
+    made = side_of_run(make_run(run_id=name, trials_planned=len(records)), records)
+    return replace(made, facts={**made.facts, **facts})
+
+
+def test_reasons_on_a_router_of_fixed_speed_are_its_own() -> None:
+    a = late_at_fixed_speed("a", 9000, guest_qemu="7.2", kernel="6.1")
+    b = late_at_fixed_speed("b", 9900, 0.008, guest_qemu="8.2", kernel="6.9")
+    found = compare(a, b)
+    assert [line.figure for line in found.own_figures] == [ComparedFigure.THROUGHPUT, ComparedFigure.INSTRUCTIONS]
+    assert [*within_texts(found, 0.03)] == [
+        "B is not within 3 % of A's: 1 of 2 figures. none 1448 down: instructions/packet 10.0 % higher.",
+        (
+            "What can be the reason: guest_qemu: 7.2 against 8.2; the router's clock lost up to 0.1 % of a trial in A; "
+            "the router's clock lost up to 0.8 % of a trial in B."
+        ),
+    ]
+    (_, reason) = within_texts(compare(a, replace(b, facts=a.facts)), 0.03)
+    assert reason.startswith("What can be the reason: programs, kernels and settings are the same; the router's clock")
+
+
+def test_a_row_that_is_missing_is_not_reproduced() -> None:
+    a, b = side("a", (100, 101, 102)), side("b", (100, 101, 102))
+    more = replace(a, rows=(*a.rows, *side("c", (100, 101, 102), tunnel="vxlan").rows))
+    assert next(iter(within_texts(compare(more, b), 0.03))) == (
+        "B is not within 3 % of A's: 0 of 2 figures. only in A: vxlan (1448 down)."
+    )
+    assert [*within_texts(compare(a, replace(b, rows=())), 0.03)] == []
+    why = ("the router's clock fell behind",)
+    void = replace(b, rows=tuple(replace(row, figures={}, remarks=why) for row in a.rows))
+    (first, _) = within_texts(compare(a, void), 0.03)
+    assert first == (
+        "B is not within 3 % of A's: 1 of 1 figure. none 1448 down: Mbit/s has no figure on one side "
+        "(B: the router's clock fell behind)."
+    )
