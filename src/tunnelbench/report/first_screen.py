@@ -18,15 +18,16 @@ from tunnelbench.report.text import INDENT, one_line
 MOST_LINES = 39
 """Lines of a first screen, for as many tunnels as the plan `quick` has; `run` adds a line."""
 
-OPTION = re.compile(r"--[a-z]+ \S+")
+UNBROKEN = re.compile(r"--[a-z]+ \S+|\d %")
+"""An option with its value, and a number with its percent sign."""
 LINE_STYLES = {"group": "bold", "best": "bold"}
 WARNING_STYLE = "bold red"
 """Colour that is readable on dark and on light terminals; faint text is not."""
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Return the lines of a text; neither a tunnel's name at its hyphens nor an option and its value are broken."""
-    glued = OPTION.sub(lambda found: found[0].replace(" ", NO_BREAK_SPACE), text)
+    """Return the lines of a text. A tunnel's name is not broken at its hyphens, and nothing that is UNBROKEN is."""
+    glued = UNBROKEN.sub(lambda found: found[0].replace(" ", NO_BREAK_SPACE), text)
     lines = TextWrapper(width, subsequent_indent=indent, break_on_hyphens=False).wrap(glued)
     return [line.replace(NO_BREAK_SPACE, " ") for line in lines]
 

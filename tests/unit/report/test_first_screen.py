@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
@@ -140,6 +141,13 @@ def test_a_longer_name_stands_above_its_figures() -> None:
     assert f"  {name}" in lines
     assert "1,081" in lines[lines.index(f"  {name}") + 1]
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("width", range(80, 110))
+def test_a_percent_sign_stays_with_its_number(width: int) -> None:
+    lines = screen((), width, soaks=soaks()).splitlines()
+    broken = [one for one, other in pairwise(lines) if one[-1:].isdigit() and other.strip().startswith("%")]
+    assert broken == []
 
 
 def test_a_hostile_name_controls_no_terminal() -> None:
