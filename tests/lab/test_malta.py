@@ -91,7 +91,6 @@ def run_package(ssh_config: Path, folder: Path) -> dict[str, Any]:
     return facts
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(3 * LIMIT_S + 300)
 def test_tunnels_are_proven_through_a_virtual_router_that_says_how_busy_it_was(image: Image, tmp_path: Path) -> None:
     before = set(RUN_FOLDER.glob("[0-9]*"))

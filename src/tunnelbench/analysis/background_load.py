@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tunnelbench.model.result import TrialRecord, Verdict
+from tunnelbench.model.result import TrialRecord, has_foreign_load
+from tunnelbench.model.text import are, counted
 
 SHORTEST_WAIT_S = 1.0
 """A shorter wait is the time that the check itself takes."""
@@ -25,8 +26,8 @@ class BackgroundLoadEffect:
         """Return sentences for the reader; empty if there was no effect."""
         found = [waited(self.waited_s)] if self.waited_s >= SHORTEST_WAIT_S else []
         if self.trials_left_out:
-            trials = "1 trial is" if self.trials_left_out == 1 else f"{self.trials_left_out} trials are"
-            found.append(f"{trials} left out because of background load.")
+            left_out = self.trials_left_out
+            found.append(f"{counted(left_out, 'trial')} {are(left_out)} left out because of background load.")
         return " ".join(found)
 
 
@@ -37,10 +38,7 @@ def background_load_effect(records: Iterable[TrialRecord]) -> BackgroundLoadEffe
     return BackgroundLoadEffect(
         waited_s=sum(waits_s),
         trials_held_up=sum(wait_s >= SHORTEST_WAIT_S for wait_s in waits_s),
-        trials_left_out=sum(
-            any(check.name == "foreign-load" and check.verdict is Verdict.VOID for check in record.checks)
-            for record in ordered
-        ),
+        trials_left_out=sum(has_foreign_load(record.checks) for record in ordered),
     )
 
 

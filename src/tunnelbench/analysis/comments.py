@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from tunnelbench.analysis.number_format import percent, significant
-from tunnelbench.analysis.summary import Figures, Row, TrialClass, TunnelRow
+from tunnelbench.analysis.summary import Figures, Row, TunnelRow
 from tunnelbench.model.text import counted
-
-NOT_IN_STATISTICS = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP)
 
 
 def comments(row: Row) -> tuple[str, ...]:
@@ -16,8 +14,7 @@ def comments(row: Row) -> tuple[str, ...]:
 
 def why_empty(row: TunnelRow) -> tuple[str, ...]:
     """Return why a row has no figures: the classes of its trials, and their reasons."""
-    present = " and ".join(each.value for each in NOT_IN_STATISTICS if row.classes[each])
-    return (f"{present}: {'; '.join(row.reasons)}" if row.reasons else present,)
+    return (": ".join(filter(None, (" and ".join(row.uncounted_classes), "; ".join(row.reasons)))),)
 
 
 def _of_figures(row: Row, figures: Figures) -> list[str]:
@@ -48,7 +45,7 @@ def _extrapolated(figures: Figures) -> str:
 def class_comments(row: TunnelRow) -> list[str]:
     """Return how many trials are left out, and the names of the checks that are not ok."""
     found = []
-    if left_out := sum(row.classes[each] for each in NOT_IN_STATISTICS):
+    if left_out := row.uncounted_trials:
         found.append(f"{left_out} of {counted(row.trials, 'trial')} left out")
     if row.doubtful_checks:
         found.append(f"warnings: {', '.join(row.doubtful_checks)}")

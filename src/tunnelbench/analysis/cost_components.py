@@ -99,6 +99,12 @@ class MeasuredComponents:
     """Largest relative difference between the measured cost of a variant and the sum of its components."""
 
     @property
+    def shown_costs(self) -> list[ComponentCost]:
+        """Costs with the smallest and the largest payload, which reports show."""
+        sizes = [cost.payload_bytes for cost in self.costs]
+        return [cost for cost in self.costs if cost.payload_bytes in {min(sizes), max(sizes)}]
+
+    @property
     def aead_ciphers(self) -> tuple[str, ...]:
         """Ciphers whose component includes the authentication."""
         names = [name for component in self.components for name in component.names]

@@ -13,13 +13,11 @@ from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.model.result import (
     APPLICATION_LIMITED_SHARE,
     BUFFER_LIMITED_SHARE,
+    FULL_CPU_SHARE,
     TcpMeasurement,
     TrialRecord,
     Verdict,
 )
-
-FULL_FROM = 0.95
-"""Busy share from which a CPU counts as full: the threshold of rule 6 for the testers' CPUs."""
 
 MATHIS_CONSTANT = math.sqrt(3 / 2)
 """Constant in the formula for TCP's rate at a loss ratio, with an acknowledgement for each packet.
@@ -107,7 +105,7 @@ def _tester(figures: Figures, trials: Sequence[TcpMeasurement]) -> list[LimitFin
 def _router(trials: Sequence[TcpMeasurement]) -> list[LimitFinding]:
     """Report full CPUs: the router's only one, one of several, or all of them."""
     by_cpu = _busy_by_cpu(trials)
-    full = {cpus: share for cpus, share in by_cpu.items() if share >= FULL_FROM}
+    full = {cpus: share for cpus, share in by_cpu.items() if share >= FULL_CPU_SHARE}
     if not full:
         return []
     who = _who(trials)

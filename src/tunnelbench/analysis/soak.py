@@ -139,7 +139,7 @@ class _Losses:
 
     def take(self, at_s: float, reading: SoakReading) -> None:
         duration_s = reading.end_s - reading.start_s
-        missing = reading.missing_packets - reading.tester_dropped_packets
+        missing = reading.path_missing_packets
         if reading.sent_packets and not reading.received_packets and not missing:
             silence = self._silence
             if not silence.seconds:

@@ -43,7 +43,7 @@ def soak_columns(soak: Soak, chunks: Chunks, most: int) -> list[SoakColumn]:
             column = columns.setdefault(place, SoakColumn(place * width_s, (place + 1) * width_s))
             column.sent_packets += reading.sent_packets
             column.received_packets += reading.received_packets
-            column.lost_packets += reading.missing_packets - reading.tester_dropped_packets
+            column.lost_packets += reading.path_missing_packets
             if reading.router_busy_share is not None:
                 column.busy_s += reading.router_busy_share * (reading.end_s - reading.start_s)
                 column.watched_s += reading.end_s - reading.start_s

@@ -11,12 +11,16 @@ from typing import Any
 from tunnelbench.analysis.encryption import is_encrypted
 from tunnelbench.analysis.statistics import Estimate, estimate, estimate_known, median
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TrialSpec, TunnelSpec
-from tunnelbench.model.result import PACED_SHARE, Outcome, TcpMeasurement, TrialRecord, Verdict
+from tunnelbench.model.result import (
+    LINE_SPEED_TOLERANCE,
+    OVER_LIMIT_TOLERANCE,
+    PACED_SHARE,
+    Outcome,
+    TcpMeasurement,
+    TrialRecord,
+    Verdict,
+)
 
-LINE_SPEED_FROM = 0.99
-"""Share of the physical limit from which a row is at line speed (rule 17)."""
-ABOVE_LIMIT_FROM = 1.005
-"""Share of the physical limit from which a row is doubtful (rule 17)."""
 IDLE_DAEMON_BELOW = 0.01
 """Share of one CPU below which the programs of a tunnel carry none of its packets."""
 TESTER_RULE = 6
@@ -39,6 +43,10 @@ class TrialClass(StrEnum):
     REFUSED = "refused"
     UNAVAILABLE = "unavailable"
     GIVEN_UP = "given-up"
+
+
+UNCOUNTED = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP)
+"""Classes of trials that have no figure, or whose figures are not used."""
 
 
 def trial_class(record: TrialRecord) -> TrialClass:
@@ -104,11 +112,12 @@ class Figures:
 
     @property
     def is_line_speed(self) -> bool:
-        return self.share_of_limit is not None and LINE_SPEED_FROM <= self.share_of_limit.median < ABOVE_LIMIT_FROM
+        is_near = self.share_of_limit is not None and self.share_of_limit.median >= 1 - LINE_SPEED_TOLERANCE
+        return is_near and not self.is_above_limit
 
     @property
     def is_above_limit(self) -> bool:
-        return self.share_of_limit is not None and self.share_of_limit.median >= ABOVE_LIMIT_FROM
+        return self.share_of_limit is not None and self.share_of_limit.median > 1 + OVER_LIMIT_TOLERANCE
 
     @property
     def extrapolated_pps(self) -> float | None:
@@ -153,6 +162,16 @@ class TunnelRow:
     @property
     def trials(self) -> int:
         return sum(self.classes.values())
+
+    @property
+    def uncounted_trials(self) -> int:
+        """Number of trials without figures that are used."""
+        return sum(self.classes[each] for each in UNCOUNTED)
+
+    @property
+    def uncounted_classes(self) -> list[str]:
+        """Classes of these trials."""
+        return [each.value for each in UNCOUNTED if self.classes[each]]
 
     @property
     def is_calibration(self) -> bool:

@@ -21,7 +21,7 @@ from tunnelbench.cli.command_log import log_options
 from tunnelbench.cli.common_options import emit_json, emit_long, json_option
 from tunnelbench.cli.completion import plan_names, testbed_names
 from tunnelbench.cli.layout import cell, drawn, findings, heading, title, unfolded, word
-from tunnelbench.cli.plans import FIRST_PLAN, FIRST_TESTBED, load_plan
+from tunnelbench.cli.plans import FIRST_PLAN, load_plan
 from tunnelbench.guest.machine import GUEST_PROGRAMS
 from tunnelbench.host import preflight
 from tunnelbench.host.command import run_command
@@ -33,11 +33,19 @@ from tunnelbench.host.trust import require_trusted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
 from tunnelbench.model.plan import Plan
+from tunnelbench.model.shipped import DEFAULT_TESTBED
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.plan import read_testbed
 from tunnelbench.qemu.boards import BOARDS, Board
-from tunnelbench.qemu.image import BUILD_PROGRAMS, NEEDED_BYTES, current_image, free_bytes, images_folder
+from tunnelbench.qemu.image import (
+    BUILD_PROGRAMS,
+    MORE_ROOM,
+    NEEDED_ROOM,
+    current_image,
+    images_folder,
+    room_in_cache,
+)
 from tunnelbench.qemu.machine import SSH_PROGRAMS
 from tunnelbench.qemu.packages import KEYRING, KEYRING_PACKAGE, MIRROR
 from tunnelbench.store import default_path
@@ -73,7 +81,7 @@ def command(plan: str, testbed: str | None, shows_all: bool, as_json: bool) -> N
 
     The exit status is 0 if the run can start and measure every tunnel of the plan, else 3.
     """
-    spec = read_testbed(testbed or FIRST_TESTBED, KINDS).testbed
+    spec = read_testbed(testbed or DEFAULT_TESTBED, KINDS).testbed
     wanted = load_plan(plan, (), spec).plan
     sections = examine(wanted, spec)
     unbuilt = [board for board in boards_of(spec) if not is_built(board)]
@@ -156,11 +164,9 @@ def build_conditions() -> Iterator[PreflightResult]:
     """Check what a build of an image needs, except its programs."""
     status = Status.OK if KEYRING.exists() else Status.MISSING
     yield Wanted(KEYRING_PACKAGE, "verifies the packages of an image", f"{APT_INSTALL}{KEYRING_PACKAGE}").found(status)
-    free = free_bytes()
-    status = Status.OK if free >= NEEDED_BYTES else Status.MISSING
-    remedy = "make room there, or set XDG_CACHE_HOME to another folder"
-    why = f"the build of an image needs {NEEDED_BYTES / 1e6:.0f} MB"
-    yield Wanted("disk space", why, remedy).found(status, f"{free / 1e6:.0f} MB free in {images_folder()}")
+    has_room, free = room_in_cache()
+    wanted = Wanted("disk space", f"the build of an image needs {NEEDED_ROOM}", MORE_ROOM)
+    yield wanted.found(Status.OK if has_room else Status.MISSING, f"{free} in {images_folder()}")
 
 
 def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple[str, PreflightResult]]:

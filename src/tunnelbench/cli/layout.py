@@ -5,7 +5,6 @@ This module escapes control characters, so that verbs can pass text from files a
 
 from __future__ import annotations
 
-import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from rich.text import Text
 
 from tunnelbench.cli.common_options import has_colour, terminal_width
 from tunnelbench.model.text import printable
+from tunnelbench.report.console import printed
 from tunnelbench.report.text import COLUMN_GAP, INDENT, UNFOLDED_WIDTH, one_line
 
 WORD_STYLES = {
@@ -46,21 +46,7 @@ WORD_STYLES = {
 
 def drawn(*parts: RenderableType) -> str:
     """Format parts below each other as text, in colour if the terminal allows it."""
-    output = io.StringIO()
-    console = Console(
-        file=output,
-        width=terminal_width() or UNFOLDED_WIDTH,
-        force_terminal=has_colour(),
-        color_system="standard" if has_colour() else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},  # COLUMNS and NO_COLOR are already applied
-    )
-    for part in parts:
-        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
-    return "".join(f"{line.rstrip()}\n" for line in output.getvalue().split("\n")[:-1])
+    return printed(parts, terminal_width() or UNFOLDED_WIDTH, has_colour=has_colour())
 
 
 def heading(text: str) -> Text:

@@ -11,7 +11,6 @@ from tunnelbench.tunnel import PLANNED, option_schemas, plan_entries
 
 FIRST_PLAN = "quick"
 """Name of the plan that `run` measures by default; a machine that can run it completely is ready."""
-FIRST_TESTBED = "netns"
 
 
 def load_plan(reference: str, overrides: Sequence[str] = (), testbed: TestbedSpec | None = None) -> LoadedPlan:

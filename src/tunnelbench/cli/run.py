@@ -31,7 +31,7 @@ from tunnelbench.cli.common_options import (
 )
 from tunnelbench.cli.completion import plan_names, run_names, testbed_names
 from tunnelbench.cli.page_file import show_page
-from tunnelbench.cli.plans import FIRST_PLAN, FIRST_TESTBED, load_plan
+from tunnelbench.cli.plans import FIRST_PLAN, load_plan
 from tunnelbench.cli.progress import LiveView, PlainProgress, Progress
 from tunnelbench.cli.run_lock import STORE_NAME, left_runs, only_run_here
 from tunnelbench.cli.soak_reports import soak_reports
@@ -50,6 +50,7 @@ from tunnelbench.measure.version_watch import ACCEPT
 from tunnelbench.model.errors import CannotHere, ExitCode, KeptForDebugging, StoreLost, UserError, WrongInput
 from tunnelbench.model.plan import Plan
 from tunnelbench.model.result import RUNNING, RunRecord, TrialRecord
+from tunnelbench.model.shipped import DEFAULT_TESTBED
 from tunnelbench.model.testbed import DEBIAN_KERNEL, HOST_KERNEL, TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.plan import (
@@ -158,7 +159,7 @@ class RunArguments:
     def read_testbed(self) -> LoadedTestbed:
         """Read the testbed, or the default one, with the values of --set."""
         sets = [text for text in self.overrides if override_target(text) == "testbed"]
-        return read_testbed(self.testbed or FIRST_TESTBED, KINDS, sets)
+        return read_testbed(self.testbed or DEFAULT_TESTBED, KINDS, sets)
 
 
 @dataclass(frozen=True)

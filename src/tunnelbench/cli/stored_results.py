@@ -15,6 +15,7 @@ from tunnelbench.measure.clock_check import now
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere, KeptForDebugging, StoreLost, UserError
 from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.text import are, counted
 from tunnelbench.report.exchange import export
 from tunnelbench.store import Store
 from tunnelbench.store.soaks import SoakTables
@@ -114,7 +115,8 @@ class StoredResults:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(content)
-                what = "1 trial is" if len(self.trials) == 1 else f"{len(self.trials)} trials are"
+                number = len(self.trials)
+                what = f"{counted(number, 'trial')} {are(number)}"
                 return StoreLost(
                     f"{error.message}; the run has ended, and its {what} in {path}",
                     f"tunnelbench import {path} stores them; {error.hint}",
@@ -124,7 +126,7 @@ class StoredResults:
 
 def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException) -> None:
     """Print, after a run that ended early, which results are stored, how to show them and how to resume."""
-    kept = [] if not done else ["1 trial is"] if done == 1 else [f"{done} trials are"]
+    kept = [f"{counted(done, 'trial')} {are(done)}"] if done else []
     if has_soak(store, run_id):
         kept.append("the measured part of a soak is")
     if not kept:

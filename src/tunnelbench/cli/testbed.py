@@ -14,6 +14,7 @@ from tunnelbench.cli.common_options import emit
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.command import run_attached
 from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.shipped import VIRTUAL_ROUTER
 from tunnelbench.plan import read_testbed
 from tunnelbench.qemu.boards import BOARDS, Board
 from tunnelbench.qemu.image import find_image
@@ -97,9 +98,6 @@ def boards_of(reference: str) -> list[Board]:
     """Return the boards of a testbed, the router's first. Raises WrongInput if the router is not virtual."""
     spec = read_testbed(reference, KINDS).testbed
     if not spec.board:
-        hint = f'name a testbed of kind "qemu", such as {SHIPPED_VIRTUAL_ROUTER}'
+        hint = f'name a testbed of kind "qemu", such as {VIRTUAL_ROUTER}'
         raise WrongInput(f"testbed {spec.name} has no virtual router", hint)
     return [BOARDS[name] for name in spec.boards]
-
-
-SHIPPED_VIRTUAL_ROUTER = "malta"

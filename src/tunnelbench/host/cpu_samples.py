@@ -16,7 +16,7 @@ from tunnelbench.host.command import last_lines
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import CpuReading, SamplerOutput
 from tunnelbench.host.parsing import UnexpectedOutput, count, number, parsing
-from tunnelbench.host.procfs import parse_stat
+from tunnelbench.host.procfs import parse_stat, stat_fields
 from tunnelbench.host.ssh_programs import by_shell
 from tunnelbench.model.errors import CannotHere
 
@@ -170,5 +170,5 @@ def _ticks_s(lines: list[str] | None, *fields: int) -> float:
     """Return the sum of some fields of /proc/PID/stat, counted after the name [s]; 0 if the process ended."""
     if not lines:
         return 0.0
-    values = lines[0][lines[0].rindex(")") + 2 :].split()
+    values = stat_fields(lines[0])
     return sum(count(values[place]) for place in fields) * USER_TICK_S

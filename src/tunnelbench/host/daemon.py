@@ -28,6 +28,7 @@ from tunnelbench.host.command import (
     start_process,
     text_of,
 )
+from tunnelbench.host.procfs import stat_fields
 from tunnelbench.model.errors import CannotHere
 
 STOP_GRACE_S = 1.5
@@ -153,7 +154,7 @@ class Daemon:
             status = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
             return False
-        return status.rpartition(")")[2].split()[0] in "Tt"
+        return stat_fields(status)[0] in "Tt"
 
     def wait_for(self, text: str, timeout_s: float) -> bool:
         """Wait until the daemon prints `text`. Returns False if it ends before, or after `timeout_s`."""

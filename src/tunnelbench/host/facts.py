@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tunnelbench.host.cpu_features import crypto_flags
+
 
 def machine_facts() -> dict[str, Any]:
     """Return the facts of this machine that are known, by name.
@@ -22,7 +24,7 @@ def machine_facts() -> dict[str, Any]:
         "cpu_model": _first(r"^(?:model name|cpu model|Model)\s*:\s*(.+)$", cpu_text),
         "cpus": len(os.sched_getaffinity(0)),
         "cpu_mhz": _number(_first(r"^cpu MHz\s*:\s*([\d.]+)", cpu_text)),
-        "crypto_instructions": _crypto_instructions(cpu_text),
+        "crypto_instructions": " ".join(crypto_flags(cpu_text)),
         "memory_mib": int(_first(r"^MemTotal:\s+(\d+) kB", _text("/proc/meminfo")) or 0) // 1024,
         "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip(),
         "turbo_off": _text("/sys/devices/system/cpu/intel_pstate/no_turbo").strip(),
@@ -30,12 +32,6 @@ def machine_facts() -> dict[str, Any]:
         "board": _text("/sys/class/dmi/id/product_name").strip(),
     }
     return {name: value for name, value in facts.items() if value not in ("", None)}
-
-
-def _crypto_instructions(cpu_text: str) -> str:
-    flags = set((_first(r"^(?:flags|Features)\s*:\s*(.+)$", cpu_text) or "").split())
-    wanted = ("aes", "vaes", "pclmulqdq", "sha_ni", "avx2", "avx512f", "pmull", "sha1", "sha2", "asimd", "neon")
-    return " ".join(name for name in wanted if name in flags)
 
 
 def _first(pattern: str, text: str) -> str | None:

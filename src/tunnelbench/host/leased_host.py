@@ -200,7 +200,7 @@ class LeasedHost(SshHost):
         self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
     ) -> Completed:
         undo = inverse(argv)
-        piece = f"{shlex.join(undo)} 2>/dev/null; true"
+        piece = _undo_text(undo)
         if not undo or not self._has_lease or piece in self._noted:
             return super().run(argv, stdin=stdin, timeout_s=timeout_s, check=check)
         self._noted.add(piece)
@@ -217,7 +217,7 @@ class LeasedHost(SshHost):
         self.run(argv)
 
     def run_undoable(self, argv: Sequence[str], undo: Sequence[str], *, stdin: str = "") -> None:
-        piece = f"{shlex.join(undo)} 2>/dev/null; true"
+        piece = _undo_text(undo)
         if piece not in self._noted:
             self._note_undo(piece)
             self._noted.add(piece)
@@ -278,3 +278,8 @@ def inverse(argv: Sequence[str]) -> list[str]:
         place = rest.index("tunnel_id")
         return ["ip", "l2tp", "del", "tunnel", *rest[place : place + 2]]
     return []
+
+
+def _undo_text(undo: Sequence[str]) -> str:
+    """Return shell for a command that undoes a change; it may fail, because the change may be undone already."""
+    return f"{shlex.join(undo)} 2>/dev/null; true"

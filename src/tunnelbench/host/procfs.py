@@ -180,7 +180,7 @@ def all_processes() -> dict[int, ProcessCpu]:
                 text = Path(entry.path, "stat").read_text(errors="replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            fields = _fields(text)
+            fields = stat_fields(text)
             processes[int(entry.name)] = ProcessCpu(
                 parent=int(fields[1]),
                 own_s=_own_cpu_s(text),
@@ -296,11 +296,11 @@ KTHREADD = 2
 """Process number of the parent of all kernel threads."""
 
 
-def _fields(stat_text: str) -> list[str]:
+def stat_fields(stat_text: str) -> list[str]:
     """Return the fields of /proc/PID/stat after the name, which may hold blanks and brackets; [0] is the state."""
     return stat_text[stat_text.rindex(")") + 2 :].split()
 
 
 def _own_cpu_s(stat_text: str) -> float:
-    fields = _fields(stat_text)
+    fields = stat_fields(stat_text)
     return (int(fields[11]) + int(fields[12])) * TICK_S

@@ -94,7 +94,10 @@ def held_in_place(path: Path) -> Iterator[Path]:
 
 
 def require_own_links(path: Path) -> None:
-    """Raises PermissionError as `held_in_place`, for a program that opens the file by its own path."""
+    """Raise PermissionError if this is root, and the path has a link or ends at a pipe that another user has made.
+
+    This is for programs that open the file by its path, such as SQLite; `held_in_place` is for our own code.
+    """
     with suppress(FileNotFoundError, NotADirectoryError), held_in_place(path):
         pass
 

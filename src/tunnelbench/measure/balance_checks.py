@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tunnelbench.measure.checks import CONTROL_PACKETS, FRAGMENT_NOTE_SHARE
+from tunnelbench.measure.checks import FRAGMENT_NOTE_SHARE
 from tunnelbench.measure.path_balance import PathBalance
 from tunnelbench.model.counters import PathCounters
-from tunnelbench.model.result import Check, TcpMeasurement, Verdict
+from tunnelbench.model.result import CONTROL_PACKETS, Check, TcpMeasurement, Verdict
 
 LOSS_LIMIT_SHARE = 0.002
 """Share of the packets that may vanish in the router, or be sent again, without a counter of the path."""

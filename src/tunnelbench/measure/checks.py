@@ -18,15 +18,15 @@ from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import (
     APPLICATION_LIMITED_SHARE,
     BUFFER_LIMITED_SHARE,
+    CONTROL_PACKETS,
+    FULL_CPU_SHARE,
+    OVER_LIMIT_TOLERANCE,
     PACED_SHARE,
     Check,
     TcpMeasurement,
     Verdict,
 )
 from tunnelbench.model.text import counted, printable
-
-CONTROL_PACKETS = 60
-"""Largest number of packets that iperf3's control connection, ARP and similar traffic may add to a trial's counters."""
 
 CONTROL_BYTES = 20_000
 """Largest number of bytes that control traffic, including tinc's own connection, may add to a trial's counters."""
@@ -42,13 +42,10 @@ OUTER_LEAST_SHARE = 0.98
 """Smallest share of the payload, and of the inner packets, that the WAN counters must show inside the tunnel."""
 FRAGMENT_NOTE_SHARE = 0.001
 DROP_NOTE_SHARE = 0.01
-TESTER_CPU_LIMIT_SHARE = 0.95
 TESTER_THROUGHPUT_LIMIT_SHARE = 0.9
 """Share of the throughput of two testers joined by a cable; a trial that reaches it is limited by the testers."""
 STEAL_NOTE_SHARE = 0.01
 STEAL_LIMIT_SHARE = 0.05
-PACKET_TOLERANCE = 0.02
-OVER_LIMIT_TOLERANCE = 0.005
 LEAST_ACK_SHARE = 0.001
 """Least number of ACKs for a data packet."""
 SLUMP_SHARE = 0.5
@@ -251,7 +248,7 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
     """Check that the router, and not a tester, limited the throughput."""
     share = tcp.window.busiest_tester_share
     reason = f"a tester's CPU was {share:.0%} busy, {far_end(tcp.window)}the router's {tcp.router_busy_share:.0%}"
-    limited = share >= TESTER_CPU_LIMIT_SHARE
+    limited = share >= FULL_CPU_SHARE
     if testers_bps:
         reached = tcp.throughput_bps / testers_bps
         reason += f"; {reached:.0%} of the throughput of the testers without a router"
@@ -270,7 +267,7 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
 def _has_full_cpu(window: Window) -> bool:
     """Return True if a CPU of the router was full: then the router was the limit, and TCP waited for it."""
     usages = window.router_by_cpu or (window.router_cpu,)
-    return max(usage.busy_share for usage in usages) >= TESTER_CPU_LIMIT_SHARE
+    return max(usage.busy_share for usage in usages) >= FULL_CPU_SHARE
 
 
 def far_end(window: Window) -> str:
@@ -328,21 +325,14 @@ def _payload(spec: TrialSpec, tcp: TcpMeasurement) -> Check:
 
 
 def _packet_rate(tcp: TcpMeasurement) -> Check:
-    """Compare the packets counted on the interface with those that the payload takes.
-
-    The counter includes packets that arrive after iperf3's clock has stopped. So the count lies between the packets
-    that the receiver read and those that the sender sent, retransmissions included.
-    """
-    if not tcp.mss_bytes or not tcp.bytes_received:
+    """Compare the packets counted on the interface with those that the payload takes."""
+    if (bounds := tcp.data_packet_bounds) is None:
         return Check(
             "packet-rate", Verdict.DOUBTFUL, "the packet count was not checked: the trial has no throughput", rule=16
         )
-    counted = tcp.counters.data_packets
-    lowest = tcp.bytes_received / tcp.mss_bytes
-    highest = max(tcp.bytes_sent, tcp.bytes_received) / tcp.mss_bytes + (tcp.retransmits or 0)
-    agrees = lowest * (1 - PACKET_TOLERANCE) <= counted <= highest * (1 + PACKET_TOLERANCE) + CONTROL_PACKETS
-    reason = f"{counted} data packets counted; the payload needs at least {lowest:.0f} (ratio {counted / lowest:.3f})"
-    return Check("packet-rate", Verdict.OK if agrees else Verdict.DOUBTFUL, reason, rule=16)
+    counted, least = tcp.counters.data_packets, bounds[0]
+    reason = f"{counted} data packets counted; the payload needs at least {least:.0f} (ratio {counted / least:.3f})"
+    return Check("packet-rate", Verdict.OK if tcp.has_possible_packets else Verdict.DOUBTFUL, reason, rule=16)
 
 
 def _acks(tcp: TcpMeasurement) -> Check:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tunnelbench.host.command import CommandFailed
+from tunnelbench.host.cpu_features import crypto_flags
 from tunnelbench.host.host import THIS_MACHINE, Host
 from tunnelbench.measure.checks import foreign_load
 from tunnelbench.measure.cpu import BackgroundWatch
@@ -47,7 +48,7 @@ def machines(hosts: Sequence[Host]) -> list[CipherMachine]:
                 for engine in openssl_speed.ENGINES
                 if openssl_speed.is_available(first.run(openssl_speed.engine_command(engine), check=False).stdout)
             )
-            flags = openssl_speed.flags_of(first.read_machine("/proc/cpuinfo"))
+            flags = crypto_flags(first.read_machine("/proc/cpuinfo"))
             version = " ".join(first.run(["openssl", "version"]).stdout.split()[:2])
             cpus = tuple(sorted({cpu for host in own for cpu in host.cpus}))
             found.append(CipherMachine(name, tuple(own), cpus, flags, version, engines))
@@ -76,11 +77,11 @@ def measure_all(
     *,
     wait: Callable[[Sequence[int]], float],
 ) -> Iterator[CipherSpeed]:
-    """Yield the speed of each algorithm for each acceleration and number of threads that is not measured yet.
+    """Measure each algorithm on each machine with each acceleration and number of threads, except those in `known`.
 
-    `algorithms` has the names of the tunnels that use each algorithm. `starts` is called with a description of each
-    measurement before it begins. `wait` waits until some CPUs are quiet and returns the time waited [s]; it is called
-    before the first measurement, and after each one with background load.
+    Yields each speed. `algorithms` has the names of the tunnels that use each algorithm. `starts` is called with a
+    description of each measurement before it begins. `wait` waits until some CPUs are quiet and returns the time waited
+    [s]; it is called before the first measurement, and after each one with background load.
     """
     is_disturbed = True
     for machine in every:

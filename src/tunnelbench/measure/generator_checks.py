@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tunnelbench.measure.checks import CONTROL_PACKETS
-from tunnelbench.model.result import Check, TcpMeasurement, Verdict
+from tunnelbench.model.result import CONTROL_PACKETS, Check, TcpMeasurement, Verdict
 from tunnelbench.model.text import printable
 
 ALWAYS_REPORTED = frozenset({"protocol", "num_streams", "duration", "reverse", "connections"})

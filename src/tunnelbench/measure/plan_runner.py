@@ -35,7 +35,16 @@ from tunnelbench.model.errors import (
     TunnelUnavailable,
 )
 from tunnelbench.model.plan import Test, TrialSpec
-from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict, reasons_of_void, worst
+from tunnelbench.model.result import (
+    Check,
+    Outcome,
+    TrialRecord,
+    TunnelProof,
+    Verdict,
+    has_foreign_load,
+    reasons_of_void,
+    worst,
+)
 from tunnelbench.tunnel import algorithms, create
 
 
@@ -215,9 +224,7 @@ class PlanRunner:
             found = self.radios.around(spec, trial)()
             outcome, reason, measurement, raw = Outcome.MEASURED, "", found.measurement, found.raw
             checks = (*found.checks, *self.versions.check(spec.tunnel.name, proof.versions if proof else {}))
-            self._foreign_load_seen = any(
-                check.name == "foreign-load" and check.verdict is Verdict.VOID for check in checks
-            )
+            self._foreign_load_seen = has_foreign_load(checks)
         except (TrialFailed, CommandFailed) as error:
             outcome, reason, measurement = Outcome.VOID, str(error), None
             raw = error.raw if isinstance(error, TrialFailed) else {}

@@ -192,7 +192,7 @@ def _start_server(stack: ExitStack, testbed: Testbed, address: str, traffic: Tcp
 
 
 def _start_iperf3(stack: ExitStack, host: Host, argv: list[str]) -> Daemon:
-    """Start iperf3. It keeps the data of each stream in a file in TMPDIR, and without room there it is killed."""
+    """Start iperf3. It keeps the data of each stream in a file in TMPDIR; if the disk is full, the kernel kills it."""
     daemon = host.start(["env", f"TMPDIR={host.folder}", *argv], name="iperf3")
     stack.callback(daemon.stop)
     return daemon

@@ -322,10 +322,7 @@ def sampled_inside(
 def sampled_intervals(readings: Sequence[CpuReading], start_s: float, cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
     """Return the intervals between CPU samples, from the last sample before data began to flow at `start_s`."""
     first = max((number for number, each in enumerate(readings) if each.clock_s <= start_s), default=0)
-    return tuple(
-        CpuInterval(before.clock_s - start_s, after.clock_s - start_s, cpu.usage(before, after, cpus).busy_s)
-        for before, after in pairwise(readings[first:])
-    )
+    return _intervals(readings[first:], start_s, cpus)
 
 
 def router_intervals(times: Sequence[CpuReading], cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
@@ -343,6 +340,10 @@ def router_intervals(times: Sequence[CpuReading], cpus: Sequence[int]) -> tuple[
     if len(kept) > 1:
         kept[-1] = times[-1]
     readings = kept if start_s - times[0].clock_s < SHORTEST_INTERVAL_S else [times[0], *kept]
+    return _intervals(readings, start_s, cpus)
+
+
+def _intervals(readings: Sequence[CpuReading], start_s: float, cpus: Sequence[int]) -> tuple[CpuInterval, ...]:
     return tuple(
         CpuInterval(before.clock_s - start_s, after.clock_s - start_s, cpu.usage(before, after, cpus).busy_s)
         for before, after in pairwise(readings)

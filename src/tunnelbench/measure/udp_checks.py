@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 from tunnelbench.measure.checks import (
-    CONTROL_PACKETS,
-    TESTER_CPU_LIMIT_SHARE,
     TESTER_THROUGHPUT_LIMIT_SHARE,
     TrialContext,
     far_end,
@@ -22,7 +20,7 @@ from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, 
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.frames import udp_packet_bytes
 from tunnelbench.model.plan import FLAT_OUT, Test, TrialSpec
-from tunnelbench.model.result import Check, Verdict
+from tunnelbench.model.result import CONTROL_PACKETS, FULL_CPU_SHARE, Check, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
 from tunnelbench.model.text import counted
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement, mean_payload_bytes
@@ -147,7 +145,7 @@ def _tester(spec: TrialSpec, udp: UdpMeasurement, testers_pps: float | None) -> 
         share, router = udp.window.busiest_tester_share, udp.router_busy_share or 0.0
         reasons.append(f"a tester's CPU was {share:.0%} busy, {far_end(udp.window)}the router's {router:.0%}")
         # A sender spins up to its rate's next packet: a busy CPU limits only where as much as possible is offered.
-        limited = share >= TESTER_CPU_LIMIT_SHARE and spec.load == FLAT_OUT
+        limited = share >= FULL_CPU_SHARE and spec.load == FLAT_OUT
     rates = [udp.counts.forwarding_rate_pps] if udp.counts is not None else []
     rates += lower_bounds(udp.searches, PDR_LOSS_RATIO)
     if testers_pps and rates:

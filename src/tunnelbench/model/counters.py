@@ -72,9 +72,9 @@ class PathCounters:
     wan_packets: int
     """Frames on the WAN, both directions, as the far end's device counts them."""
     fragments_created: int
-    """Sum of `Ip: FragCreates` of router, server and the tunnel's far end."""
+    """IP fragments that router and server made, and the tunnel's far end if it is a third machine (`FragCreates`)."""
     reassembled: int
-    """Sum of `Ip: ReasmOKs` of router, server and the tunnel's far end."""
+    """Packets that the same machines put together from fragments (`ReasmOKs`)."""
     dropped_packets: int
     """Drops on the interfaces of the path."""
 

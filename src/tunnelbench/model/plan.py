@@ -220,7 +220,7 @@ class SoakTraffic:
     duration_s: float = 600.0
     """Time for which packets are offered [s], without the gaps in which no controller ran."""
     rate: str = "90%"
-    """A share of the NDR that the searches of the same run found, or packets per second as a decimal number."""
+    """Rate of the packets: `90%` is a share of the NDR that the run's searches found, `5000` is in packets/s."""
     is_echo: bool = False
     """True if packets go there and back."""
     with_baseline: bool = False

@@ -5,7 +5,7 @@ Counts are stored as integers (or seconds of CPU time); rates and shares are pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -107,6 +107,21 @@ class Sender:
         }
 
 
+CONTROL_PACKETS = 60
+"""Largest number of packets that iperf3's control connection, ARP and similar traffic may add to a trial's counters."""
+
+PACKET_TOLERANCE = 0.02
+"""Largest relative deviation of a packet count from the count that follows from the payload (rule 16)."""
+
+OVER_LIMIT_TOLERANCE = 0.005
+"""Share by which a figure may exceed the limit of its link: old iperf also counts buffered data (rule 17)."""
+
+LINE_SPEED_TOLERANCE = 0.01
+"""Share by which a figure at line speed may be below the limit of its link (rule 17)."""
+
+FULL_CPU_SHARE = 0.95
+"""Busy share from which a CPU counts as full (rule 6)."""
+
 PACED_SHARE = 0.95
 """Share of the plan's rate from which a paced TCP trial carried that rate."""
 
@@ -158,6 +173,27 @@ class TcpMeasurement:
     def data_pps(self) -> float:
         """Data packets per second."""
         return self.window.data_packets / self.window.duration_s
+
+    @property
+    def data_packet_bounds(self) -> tuple[float, float] | None:
+        """Least and largest number of data packets that the payload takes (rule 16); None: the trial has no throughput.
+
+        The counters include packets that arrive after iperf3's clock has stopped. So the count lies between the packets
+        that the receiver read and those that the sender sent, retransmissions included.
+        """
+        if not self.mss_bytes or not self.bytes_received:
+            return None
+        most = max(self.bytes_sent, self.bytes_received) / self.mss_bytes + (self.retransmits or 0)
+        return self.bytes_received / self.mss_bytes, most
+
+    @property
+    def has_possible_packets(self) -> bool:
+        """True if the counted data packets are within `data_packet_bounds`, or there are no bounds (rule 16)."""
+        if (bounds := self.data_packet_bounds) is None:
+            return True
+        least, most = bounds
+        packets = self.counters.data_packets
+        return least * (1 - PACKET_TOLERANCE) <= packets <= most * (1 + PACKET_TOLERANCE) + CONTROL_PACKETS
 
     @property
     def ack_pps(self) -> float:
@@ -305,3 +341,8 @@ class RunRecord:
     """Number of cipher speeds that are stored; None: the plan asks for none."""
     notes: tuple[str, ...] = ()
     """Notes on the whole run, such as too few CPUs."""
+
+
+def has_foreign_load(checks: Iterable[Check]) -> bool:
+    """Return True if background load makes a trial void (rule 12)."""
+    return any(check.name == "foreign-load" and check.verdict is Verdict.VOID for check in checks)

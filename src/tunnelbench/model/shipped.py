@@ -5,6 +5,12 @@ from __future__ import annotations
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+DEFAULT_TESTBED = "netns"
+"""Testbed of a run that names none."""
+
+VIRTUAL_ROUTER = "malta"
+"""Testbed with a virtual router, whose figures are its own."""
+
 
 def shipped_plans() -> list[str]:
     """Return the names of the plans that come with the package, sorted."""

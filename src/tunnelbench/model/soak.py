@@ -49,6 +49,11 @@ class SoakReading:
     router_busy_share: float | None = None
     """Busy share of the router's CPUs in about the same time; None: unknown."""
 
+    @property
+    def path_missing_packets(self) -> int:
+        """Missing packets that no tester's socket dropped."""
+        return self.missing_packets - self.tester_dropped_packets
+
 
 @dataclass(frozen=True)
 class SoakEvent:

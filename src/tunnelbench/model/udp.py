@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass, field
 
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import ETHERNET_LAYER_1_BYTES, IMIX, SMALLEST_FRAME_BYTES, UDP_FRAME_OVERHEAD_BYTES
-from tunnelbench.model.search import OFFERED_TOLERANCE, SearchPoint, SearchRun
+from tunnelbench.model.search import OFFERED_TOLERANCE, SearchPoint, SearchRun, lower_bounds
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,14 @@ class UdpMeasurement:
         if self.counts.path_lost_packets:
             return True
         return None if self.counts.is_short or self.counts.tester_dropped_packets else False
+
+    def lower_bound_pps(self, loss_ratio: float) -> float | None:
+        """Return the highest load that the searches found to be carried: their median; None: there is none.
+
+        The searches of a trial share one tunnel, so they are one repeat.
+        """
+        found = lower_bounds(self.searches, loss_ratio)
+        return statistics.median(found) if found else None
 
     @property
     def router_busy_share(self) -> float | None:

@@ -87,7 +87,7 @@ def _rate_mbps(value: Any) -> str:
         return FLAT_OUT
     if isinstance(value, bool) or not isinstance(value, int | float) or not SLOWEST_MBPS <= value <= FASTEST_MBPS:
         raise ValueError(f'must be {SLOWEST_MBPS} to {FASTEST_MBPS} or "{FLAT_OUT}", not {value_text(value)}')
-    return f"{value:g}" if value < 1e6 else str(int(value))
+    return _number_text(value)
 
 
 SLOWEST_MBPS, FASTEST_MBPS = 0.1, 400_000
@@ -152,13 +152,22 @@ def _frames(value: Any) -> Any:
     return list(RFC_2544_FRAME_BYTES) if value == "rfc2544" else _as_list(value)
 
 
+def _number_text(value: float) -> str:
+    return f"{value:g}" if value < 1e6 else f"{value:.0f}"
+
+
+def _is_pps(value: Any) -> bool:
+    """Return True if a value can be a rate [packets/s]."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 100_000_000
+
+
 def _offered_load(value: Any) -> str:
     """Return packets per second as text, or FLAT_OUT."""
     if value == FLAT_OUT:
         return FLAT_OUT
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 100_000_000:
+    if not _is_pps(value):
         raise ValueError(f'must be packets per second from 1 on or "{FLAT_OUT}", not {value_text(value)}')
-    return f"{value:g}" if value < 1e6 else f"{value:.0f}"
+    return _number_text(value)
 
 
 class UdpTable(TomlTable):
@@ -224,7 +233,7 @@ def _soak_rate(value: Any) -> str:
     """Return packets per second as text, or a share of the NDR."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,3}(\.\d{1,3})?%", value) and 0 < float(value[:-1]) <= 100:
         return f"{float(value[:-1]):g}%"
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 100_000_000:
+    if not _is_pps(value):
         raise ValueError(
             f'must be a share of the NDR up to "100%", or packets per second from 1 on, not {value_text(value)}'
         )

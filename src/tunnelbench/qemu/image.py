@@ -122,12 +122,18 @@ def images_folder() -> Path:
     return cache_folder() / "images"
 
 
-def free_bytes() -> int:
-    """Return the free space where images are built [bytes]."""
+NEEDED_ROOM = f"{NEEDED_BYTES / 1e6:.0f} MB"
+MORE_ROOM = "make room there, or set XDG_CACHE_HOME to another folder"
+"""Advice if an image does not fit into the cache."""
+
+
+def room_in_cache() -> tuple[bool, str]:
+    """Return True if the cache has room for the build of an image, and the free space in words."""
     folder = images_folder()
     while not folder.exists():
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    free_bytes = shutil.disk_usage(folder).free
+    return free_bytes >= NEEDED_BYTES, f"{free_bytes / 1e6:.0f} MB free"
 
 
 def _all_packages(packages: Sequence[str]) -> tuple[str, ...]:
@@ -153,11 +159,9 @@ def _script(name: str) -> bytes:
 def _build(board: Board, wanted: tuple[str, ...], report: Report) -> Image:
     require_programs(BUILD_PROGRAMS, "building an image", PROGRAM_FOLDERS)
     final = _folder(board)
-    if (free_bytes := shutil.disk_usage(final.parent).free) < NEEDED_BYTES:
-        raise CannotHere(
-            f"{final.parent} has {free_bytes / 1e6:.0f} MB free, and an image needs {NEEDED_BYTES / 1e6:.0f} MB",
-            "make room there, or set XDG_CACHE_HOME to another folder",
-        )
+    has_room, free = room_in_cache()
+    if not has_room:
+        raise CannotHere(f"{final.parent} has {free}, and an image needs {NEEDED_ROOM}", MORE_ROOM)
     for left in final.parent.glob("unpacking-*"):  # of a build that was killed; the lock keeps out other builds
         shutil.rmtree(left)
     system = board.system

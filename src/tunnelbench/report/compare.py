@@ -16,6 +16,7 @@ from tunnelbench.analysis.compare.comparison import (
     ComparisonVerdict,
 )
 from tunnelbench.analysis.compare.differences import (
+    Difference,
     bench_ratios,
     differences,
     fixed_speed_differences,
@@ -97,7 +98,7 @@ def sheet(
                 Section(VERDICT, tuple(_verdict(found, fail_share, within_share))),
                 Section("Order", tuple(_order(found, weights))),
                 *calibration_section(calibration),
-                Section("What differs", tuple(f"{each.what}: {each.a} against {each.b}" for each in unlike)),
+                Section("What differs", tuple(map(difference_text, unlike))),
                 Section("Only on one side", tuple(_left_over(found))),
                 Section("How to read it", _legend(found) if found.rows else ()),
             )
@@ -199,9 +200,19 @@ def _ratio(line: ComparisonRow) -> str:
     return value if low == high else f"{value} ({low}-{high})"
 
 
-def _verdict(found: Comparison, fail_share: float | None, within_share: float | None) -> Iterator[str]:
+def verdict_counts(found: Comparison) -> str:
+    """Return the number of rows with each verdict in words."""
     words = Counter(line.verdict for line in found.rows)
-    verdicts = ", ".join(f"{words[word]} {word}" for word in ComparisonVerdict if words[word])
+    return ", ".join(f"{words[word]} {word}" for word in ComparisonVerdict if words[word])
+
+
+def difference_text(found: Difference) -> str:
+    """Return a difference between the two sides in words."""
+    return f"{found.what}: {found.a} against {found.b}"
+
+
+def _verdict(found: Comparison, fail_share: float | None, within_share: float | None) -> Iterator[str]:
+    verdicts = verdict_counts(found)
     if found.rows:
         tested, different = len(found.tested), len(found.different)
         share = f" ({different / tested:.0%} of the tested)" if tested else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from textwrap import wrap
 
@@ -22,10 +21,17 @@ from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
 from tunnelbench.model.text import counted
 from tunnelbench.report.calibration_section import calibration_text
-from tunnelbench.report.compare import limited_text, regressions_text, within_texts
+from tunnelbench.report.compare import (
+    difference_text,
+    limited_text,
+    regressions_text,
+    verdict_counts,
+    within_texts,
+)
+from tunnelbench.report.console import printed
 from tunnelbench.report.document import Style
 from tunnelbench.report.first_screen import LINE_STYLES, WARNING_STYLE
-from tunnelbench.report.formats.terminal import FIRST_SCREEN_WIDTH, printed
+from tunnelbench.report.formats.terminal import FIRST_SCREEN_WIDTH
 from tunnelbench.report.screen_tables import ScreenColumn, ScreenRow, ScreenTable
 from tunnelbench.report.text import one_line
 
@@ -62,16 +68,18 @@ def comparison_screen(
     results may have.
     """
     width = style.width or FIRST_SCREEN_WIDTH
-    return printed(_lines(found, width, fail_share, within_share), width, style)
+    return printed(_lines(found, width, fail_share, within_share), width, has_colour=style.colour)
 
 
 def _lines(found: Comparison, width: int, fail_share: float | None, within_share: float | None) -> list[Text]:
     lines = [Text("Comparison of B with A", style="bold")]
     for letter, side in (("A", found.a), ("B", found.b)):
         lines += _paragraph(f"{letter}: {side.title}", width)
-    words = Counter(line.verdict for line in found.rows)
-    counts = ", ".join(f"{words[word]} {word}" for word in ComparisonVerdict if words[word])
-    verdict = f"{counted(len(found.rows), 'figure')}: {counts}." if found.rows else "No tunnel is on both sides."
+    verdict = (
+        f"{counted(len(found.rows), 'figure')}: {verdict_counts(found)}."
+        if found.rows
+        else "No tunnel is on both sides."
+    )
     lines += [Text(), *_paragraph(verdict, width, "bold")]
     if fail_share is not None:
         lines += _paragraph(regressions_text(found, fail_share), width, "bold")
@@ -89,7 +97,7 @@ def _lines(found: Comparison, width: int, fail_share: float | None, within_share
         lines += [Text.assemble(("! " if not n else "  ", WARNING_STYLE), line) for n, line in
                   enumerate(wrap(one_line(text), width - 2))]  # fmt: skip
     if unlike := differences(found.a, found.b):
-        text = "; ".join(f"{each.what}: {each.a} against {each.b}" for each in unlike)
+        text = "; ".join(map(difference_text, unlike))
         room = MOST_COMPARISON_LINES - len(lines) - LINES_AROUND_DIFFERENCES
         most = min(max(room, LEAST_DIFFERENCE_LINES), MOST_DIFFERENCE_LINES)
         folded = wrap(one_line(f"The sides differ in {text}."), width, max_lines=most, placeholder=" …")

@@ -27,8 +27,7 @@ def _section(parts: MeasuredComponents | UnknownComponents) -> Section:
     variants = f"Variants: {'; '.join(parts.variants)}."
     if isinstance(parts, UnknownComponents):
         return Section(title, items=(one_line(variants), one_line(f"Unknown: {parts.reason}.")))
-    shown = {min(cost.payload_bytes for cost in parts.costs), max(cost.payload_bytes for cost in parts.costs)}
-    costs = [cost for cost in parts.costs if cost.payload_bytes in shown]
+    costs = parts.shown_costs
     return Section(
         title=title,
         header=("Part", "Way", "Payload", "IP packet", "By difference [µs]", "By calculation [µs]"),

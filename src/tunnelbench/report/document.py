@@ -21,7 +21,7 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.plan import Test
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.soak import Soak, SoakChunk
-from tunnelbench.model.text import counted
+from tunnelbench.model.text import are, counted
 from tunnelbench.report.cost_components_section import parts_sections
 from tunnelbench.report.facts import is_shared, measured_on, run_facts
 from tunnelbench.report.instructions_section import instructions_section
@@ -226,8 +226,8 @@ def _cautions(
     limited, routed = _tester_limited(rows)
     if limited:
         yield (
-            f"{len(limited)} of {counted(routed, 'row')} {_is(limited)} tester-limited: the testers, not the router, "
-            "set the throughput. Compare the router's CPU s per Mpackets."
+            f"{len(limited)} of {counted(routed, 'row')} {are(len(limited))} tester-limited: the testers, not the "
+            "router, set the throughput. Compare the router's CPU s per Mpackets."
         )
     if baselines := [f"{row.payload_bytes} {row.direction.label}" for row in limited if row.tunnel.is_baseline]:
         yield (
@@ -237,8 +237,8 @@ def _cautions(
     udp_limited, udp_routed = _tester_limited(udp_rows)
     if udp_limited:
         yield (
-            f"{len(udp_limited)} of {counted(udp_routed, 'UDP row')} {_is(udp_limited)} tester-limited: the path may "
-            "carry more than the testers could offer or receive."
+            f"{len(udp_limited)} of {counted(udp_routed, 'UDP row')} {are(len(udp_limited))} tester-limited: the path "
+            "may carry more than the testers could offer or receive."
         )
 
 
@@ -246,10 +246,6 @@ def _tester_limited(rows: Sequence[Row | UdpRow]) -> tuple[list[Row | UdpRow], i
     """Return the rows that the testers limited, and the number of rows with a router."""
     routed = [row for row in rows if not row.is_calibration]
     return [row for row in routed if row.figures is not None and row.figures.is_tester_limited], len(routed)
-
-
-def _is(rows: Sequence[object]) -> str:
-    return "is" if len(rows) == 1 else "are"
 
 
 def _warnings(found: Sequence[TrialWarning]) -> tuple[Section, ...]:

@@ -266,7 +266,8 @@ def _delays(histogram: Mapping[str, Any] | None) -> Delays | None:
     return Delays(count(histogram["count"]), **{field: number(histogram[name]) for field, name in names.items()})
 
 
-def _delay(value: object) -> float | None:
+def delay_ns(value: object) -> float | None:
+    """Return a delay of the engine's output [ns]; None: there is none."""
     return None if value is None else number(value)
 
 
@@ -294,8 +295,8 @@ def _series(sent: EngineOutput, received: EngineOutput) -> tuple[UdpInterval, ..
                 sent_packets=_count(out, "sent_packets") if out else 0,
                 received_packets=_count(back, "received_packets") if back else 0,
                 lost_packets=_missing(back) if back else 0,
-                delay_p50_ns=_delay(delay.get("p50")),
-                delay_max_ns=_delay(delay.get("max")),
+                delay_p50_ns=delay_ns(delay.get("p50")),
+                delay_max_ns=delay_ns(delay.get("max")),
             )
         )
         start_s = end_s

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tunnelbench.host.parsing import count, number, parsing
+from tunnelbench.host.parsing import count, parsing
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.soak import SOAK_INTERVAL_S, SoakReading
-from tunnelbench.traffic.engine import PROTOCOL
+from tunnelbench.traffic.engine import PROTOCOL, delay_ns
 
 WAITED_FOR = 3
 """Number of intervals after which an interval without a line of the receiver counts as empty."""
@@ -93,9 +93,9 @@ class Series:
             received_packets=count(sent["received_packets"]),
             missing_packets=count(sent["lost_packets"]),
             **_oddities(sent),
-            delay_p50_ns=_delay(delay.get("p50")),
-            delay_p99_ns=_delay(delay.get("p99")),
-            delay_max_ns=_delay(delay.get("max")),
+            delay_p50_ns=delay_ns(delay.get("p50")),
+            delay_p99_ns=delay_ns(delay.get("p99")),
+            delay_max_ns=delay_ns(delay.get("max")),
         )
 
     def _number(self, entry: Mapping[str, Any]) -> int:
@@ -130,10 +130,6 @@ def _oddities(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _optional(value: object) -> int | None:
     return None if value is None else count(value)
-
-
-def _delay(value: object) -> float | None:
-    return None if value is None else number(value)
 
 
 def _sum(one: SoakReading, other: SoakReading) -> SoakReading:

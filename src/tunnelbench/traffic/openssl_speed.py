@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+from tunnelbench.host.cpu_features import AES_MASK_X86
+
 LEGACY = frozenset({"bf-cbc", "cast5-cbc", "rc2-cbc", "idea-cbc", "seed-cbc", "md4", "whirlpool"})
 """Algorithms that OpenSSL 3 has in its legacy provider."""
-
-AES_MASK_X86 = "OPENSSL_ia32cap=~0x200000200000000:~0x0"
-"""Assignment that hides AES-NI (bit 57) and PCLMULQDQ (bit 33) from OpenSSL (OPENSSL_ia32cap(3)).
-
-`:~0x0` keeps the second word: without it AVX2 and SHA would be hidden, too, and other algorithms would be slower.
-"""
 
 ARM_CAPABILITIES = {"asimd": 1 << 0, "sha1": 1 << 3, "sha2": 1 << 4, "sha512": 1 << 6}
 """Bits of OPENSSL_armcap (crypto/arm_arch.h) by the kernel's name of the feature; AES is 1 << 2 and PMULL 1 << 5."""
@@ -54,19 +50,6 @@ def mask_of_aes(flags: Collection[str]) -> str:
         kept = sum(bit for name, bit in ARM_CAPABILITIES.items() if name in flags)
         return f"OPENSSL_armcap={kept:#x}"
     return AES_MASK_X86
-
-
-FLAGS = (
-    "aes", "vaes", "pclmulqdq", "vpclmulqdq", "sha_ni", "avx2", "avx512f", "pmull", "sha1", "sha2", "sha512", "asimd",
-)  # fmt: skip
-"""The kernel's names of CPU instructions for ciphers and digests."""
-
-
-def flags_of(cpuinfo: str) -> tuple[str, ...]:
-    """Return the flags in /proc/cpuinfo that are for ciphers and digests."""
-    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    flags = set(found[1].split()) if found else set()
-    return tuple(name for name in FLAGS if name in flags)
 
 
 def parse(stdout: str, stderr: str) -> tuple[float | None, str]:

@@ -93,7 +93,7 @@ class Ends:
     prepare_device: Callable[[Host, str], None]
     """Function that makes a tunnel's device, given by host and name, behave like Ethernet."""
     is_server_under_test: bool = False
-    """True if `server` is the router that is measured."""
+    """True if the end `server` is the router under test, as with a road warrior."""
     keep: bool = False
     """True if a tunnel that fails stays up, for a user to examine."""
 
@@ -479,6 +479,11 @@ def equals(name: str, asked: str, found: str) -> Check:
 def is_so(name: str, passed: bool, reason: str) -> Check:
     """Return the check of a condition that the running tunnel must fulfil; the verdict is void if it does not."""
     return Check(name, Verdict.OK if passed else Verdict.VOID, reason, rule=3)
+
+
+def handshake(*, happened: bool) -> Check:
+    """Return the check that the ends of a tunnel have agreed on their keys."""
+    return is_so("handshake", happened, "handshake done" if happened else "no handshake took place")
 
 
 def _plain(algorithm: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tunnelbench.model.frames import AEAD_TAG_BYTES, udp_packet_bytes
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, is_so
+from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, handshake
 from tunnelbench.tunnel.requirements import program, tun_device
 from tunnelbench.tunnel.versions import version_of
 
@@ -68,7 +68,7 @@ class Nebula(Tunnel[Options]):
     def negotiated(self) -> tuple[Check, ...]:
         """Check that a handshake took place; ends with different ciphers do not understand each other."""
         happened = "Handshake message received" in self.router_daemons[0].output()
-        return (is_so("handshake", happened, "handshake done" if happened else "no handshake took place"),)
+        return (handshake(happened=happened),)
 
     def _up(self) -> None:
         certificates = self._certificates()

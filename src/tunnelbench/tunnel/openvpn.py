@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
+from tunnelbench.host.cpu_features import AES_MASK_X86
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BYTES
@@ -29,10 +30,6 @@ and a trial has only two of them."""
 
 STREAM_LENGTH_BYTES = 2
 """Length of the field before each record in TCP that holds the record's length."""
-
-MASK = "OPENSSL_ia32cap=~0x200000200000000:~0x0"
-"""Mask that hides AES and carry-less multiplication, and nothing else, from OpenSSL (OPENSSL_ia32cap(3)). Without the
-colon it would hide AVX2 and SHA, too."""
 
 X86_64 = Requirement(
     "a CPU of x86-64",
@@ -140,8 +137,8 @@ class OpenVpn(Tunnel[Options]):
         checks += self._loaded(daemon)
         if not self.options.aes_instructions:
             environment = self.ends.router.host.read_machine(f"/proc/{daemon.pid}/environ")
-            found = MASK if MASK in environment.split("\0") else "all instructions"
-            checks.append(equals("aes-instructions", MASK, found))
+            found = AES_MASK_X86 if AES_MASK_X86 in environment.split("\0") else "all instructions"
+            checks.append(equals("aes-instructions", AES_MASK_X86, found))
         return tuple(checks)
 
     def _loaded(self, daemon: Daemon) -> list[Check]:
@@ -187,7 +184,7 @@ class OpenVpn(Tunnel[Options]):
         """Start one process; the first has the program's name, each other also its number."""
         mark = f"-{number + 1}" if number else ""
         config = self._write(end, f"openvpn{mark}.conf", text)
-        masked = [] if self.options.aes_instructions else ["env", MASK]
+        masked = [] if self.options.aes_instructions else ["env", AES_MASK_X86]
         name = Path(self.options.program).name + mark
         return self._start(end, [*masked, self.options.program, "--config", config], name=name)
 

@@ -15,7 +15,7 @@ from tunnelbench.host.parsing import count, parsing
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import AEAD_TAG_BYTES, udp_packet_bytes
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, Tunnel, TunnelOptions, is_so
+from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, Tunnel, TunnelOptions, handshake, is_so
 from tunnelbench.tunnel.requirements import Requirement, link_type, program, tun_device
 from tunnelbench.tunnel.versions import kernel_version, version_of
 
@@ -85,7 +85,7 @@ class WireGuardFamily(Tunnel[Options]):
     def negotiated(self) -> tuple[Check, ...]:
         """Check that a handshake took place; there is nothing to negotiate, for the cipher is ChaCha20-Poly1305."""
         happened = self._handshake_at(self.ends.router) > (0, 0)
-        return (is_so("handshake", happened, "handshake done" if happened else "no handshake took place"),)
+        return (handshake(happened=happened),)
 
     def rekeys_since(self, sizes: tuple[int, ...], *, is_frequent: bool = False) -> list[str]:
         """Return a line for a new handshake since the last query. The query runs on the server, so that it costs the

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -140,12 +142,12 @@ def test_images_that_are_not_built_are_named_with_the_command_that_builds_them(
     assert type_in("doctor", "--on", "malta").stdout.splitlines()[-1] == "Ready: tunnelbench run quick --on malta"
 
 
-@pytest.mark.parametrize(("free", "status"), [(899_000_000, Status.MISSING), (900_000_000, Status.OK)])
+@pytest.mark.parametrize(("free_bytes", "status"), [(899_000_000, Status.MISSING), (900_000_000, Status.OK)])
 def test_a_virtual_router_without_room_for_its_image_is_not_ready(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, status: Status
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free_bytes: int, status: Status
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(doctor, "free_bytes", lambda: free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_bytes))
     monkeypatch.setattr(doctor, "KEYRING", tmp_path / "missing.gpg")
     found = {each.name: each for each in doctor.guest_programs(read_testbed("malta", KINDS).testbed)}
     assert found["disk space"].status == status

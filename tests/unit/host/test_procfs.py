@@ -128,7 +128,7 @@ def seen(pid: int, name: str) -> ProcessCpu:
 def test_a_captured_line_with_blanks_and_brackets_in_the_name_gives_the_right_fields() -> None:
     line = sample("linux-6.18/proc-pid-stat.txt")
     assert "(a b) (c 1)" in line
-    state, _parent, *_ = procfs._fields(line)
+    state, _parent, *_ = procfs.stat_fields(line)
     assert state == "S"
     assert procfs._own_cpu_s(line) == 0
 

@@ -10,10 +10,9 @@ import pytest
 from tests.output.samples import sample
 from tests.unit.builders import make_tcp
 
-from tunnelbench.measure.checks import CONTROL_PACKETS
 from tunnelbench.measure.generator_checks import iperf3_figures, iperf3_settings
 from tunnelbench.model.plan import Direction, TcpTraffic
-from tunnelbench.model.result import Check, Verdict
+from tunnelbench.model.result import CONTROL_PACKETS, Check, Verdict
 from tunnelbench.traffic.iperf3 import parse, planned_settings
 
 OK, DOUBTFUL = Verdict.OK, Verdict.DOUBTFUL

@@ -93,7 +93,7 @@ def test_a_resumed_soak_goes_on_for_the_time_that_is_left() -> None:
     assert sum(len(chunk.readings) for part, chunk in journal.pieces if part == 3) == 40
     (check,) = checks
     assert (check.name, check.verdict) == ("soak", Verdict.NOTE)
-    assert check.reason.startswith("60 of 60 s at 1000 packets/s, 30 of 60000 packets lost")
+    assert check.reason.startswith("60 of 60 s at 1,000 packets/s, 30 of 60,000 packets lost")
     assert check.reason.endswith("1 rekey, 2 gaps")
 
 

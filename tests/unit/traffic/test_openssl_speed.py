@@ -74,12 +74,6 @@ def test_aes_alone_is_masked_where_there_is_any(flags: set[str], mask: str) -> N
     assert openssl_speed.mask_of_aes(flags) == mask
 
 
-def test_the_flags_for_ciphers_are_read_of_x86_and_arm() -> None:
-    assert openssl_speed.flags_of("flags\t\t: fpu aes avx2 vme\n") == ("aes", "avx2")
-    assert openssl_speed.flags_of("Features\t: fp asimd aes pmull\n") == ("aes", "pmull", "asimd")
-    assert openssl_speed.flags_of("cpu model : MIPS 74Kc\n") == ()
-
-
 @given(st.text(), st.text())
 def test_any_output_can_be_read(stdout: str, stderr: str) -> None:
     openssl_speed.parse(stdout, stderr)

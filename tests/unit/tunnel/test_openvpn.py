@@ -16,13 +16,14 @@ from tests.unit.tunnel.cases import INNER_BYTES, Captured, Ping, TunnelCase, req
 from tests.unit.tunnel.cases import make_tunnel as make_any
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
+from tunnelbench.host.cpu_features import AES_MASK_X86
 from tunnelbench.model.errors import TunnelRefused, TunnelUnavailable
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel import certificates, create
 from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.certificates import Authority, Issued
-from tunnelbench.tunnel.openvpn import MASK, OpenVpn, first_complaint, parse_data_channel, parse_engine
+from tunnelbench.tunnel.openvpn import OpenVpn, first_complaint, parse_data_channel, parse_engine
 from tunnelbench.tunnel.openvpn_options import Cipher, Options
 from tunnelbench.tunnel.openvpn_packets import CIPHER_BLOCK_BYTES, DIGEST_BYTES, fragments
 
@@ -336,7 +337,7 @@ def test_the_key_around_the_control_channel_is_at_both_ends_and_gone_with_the_tu
 def test_without_aes_instructions_both_daemons_get_the_mask_and_the_proof_checks(tmp_path: Path) -> None:
     with make_tunnel(tmp_path, aes_instructions=False) as tunnel:
         for end, _ in tunnel.ends:
-            assert any(command.startswith(f"env {MASK} openvpn --config ") for command in commands(end.host))
+            assert any(command.startswith(f"env {AES_MASK_X86} openvpn --config ") for command in commands(end.host))
         assert [daemon.name for daemon in tunnel.router_daemons] == ["openvpn"]
         (check,) = [check for check in tunnel.negotiated() if check.name == "aes-instructions"]
         assert check.verdict is Verdict.VOID, "a fake daemon has no such environment"

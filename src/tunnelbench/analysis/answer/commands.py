@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunnelbench.model.result import IMPORTED, RunRecord
-from tunnelbench.model.shipped import shipped_plans, shipped_testbeds
+from tunnelbench.model.shipped import DEFAULT_TESTBED, VIRTUAL_ROUTER, shipped_plans, shipped_testbeds
 
-DEFAULT_TESTBED = "netns"
 OWN_ROUTER = "root@192.168.1.1"
 """Example of a router's address; most routers have it when they are new."""
-VIRTUAL_ROUTER = "malta"
-"""Testbed with a virtual router, whose figures are its own."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.answer.figures import ShownFigures
 from tunnelbench.analysis.answer.words import joined, named
+from tunnelbench.model.text import are
 
 NEARLY_ALL = 0.75
 """Share of the tunnels from which a mark at each of them distinguishes nothing."""
@@ -73,9 +74,8 @@ def doubts(shown: ShownFigures) -> Doubts:
         return Doubts("", is_nearly_everywhere=False)
     numbers = Counter(name for row in rows for name in row.doubts)
     events = named([f"{in_words(name)} ({number})" for name, number in numbers.most_common()])
-    verb = "is" if len(rows) == 1 else "are"
     tunnels, doubtful = ({row.tunnel.name for row in each} for each in (shown.rows, rows))
     return Doubts(
-        f"{found.count_of(shown)} {verb} doubtful: {joined(events)}.",
+        f"{found.count_of(shown)} {are(len(rows))} doubtful: {joined(events)}.",
         is_nearly_everywhere=len(doubtful) >= NEARLY_ALL * len(tunnels),
     )

@@ -6,15 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tunnelbench.analysis.statistics import Estimate
-from tunnelbench.analysis.summary import Row, TrialClass, TunnelRow
+from tunnelbench.analysis.summary import Row, TunnelRow
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES
 from tunnelbench.model.plan import Direction, TunnelSpec
 
 REFERENCE_MBPS = 100.0
 """Throughput at which the CPU time of tunnels is compared [Mbit/s]."""
-
-UNCOUNTED = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP)
-"""Classes of trials that have no figure, or whose figures are not used."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ def group_place(is_encrypted: bool | None, *, allow_plaintext: bool) -> int:
 
 def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
     counting = [row.figures for row in rows if row.figures is not None]
-    dropped = [sum(row.classes[each] for each in UNCOUNTED) for row in rows]
+    dropped = [row.uncounted_trials for row in rows]
     answer = TunnelAnswer(
         tunnel=rows[0].tunnel,
         large_payload_bytes=sizes[-1],
@@ -142,7 +139,7 @@ def _common(values: Iterable[bool | None]) -> bool | None:
 
 def why_no_figures(rows: Sequence[TunnelRow]) -> str:
     """Return why a tunnel has no figures: its class, and the first reason."""
-    classes = dict.fromkeys(each.value for row in rows for each in UNCOUNTED if row.classes[each])
+    classes = dict.fromkeys(each for row in rows for each in row.uncounted_classes)
     reason = next((reason for row in rows for reason in row.reasons), "")
     return ": ".join(filter(None, (" and ".join(classes), reason)))
 

@@ -16,9 +16,7 @@ MOST_NAMES = 3
 
 def mbps(estimate: Estimate, *, is_lower_bound: bool) -> str:
     """Return a throughput in Mbit/s with three significant digits, all digits before the point."""
-    value = estimate.median / 1e6
-    text = f"{value:,.0f}" if value >= 100 else significant(value, 3)
-    return LOWER_BOUND * is_lower_bound + text
+    return _three_digits(estimate.median / 1e6, is_lower_bound)
 
 
 def cpu_percent(share: float) -> str:
@@ -29,7 +27,10 @@ def cpu_percent(share: float) -> str:
 
 def thousands(estimate: Estimate, *, is_lower_bound: bool) -> str:
     """Return a packet rate in thousands per second, with three significant digits."""
-    value = estimate.median / 1e3
+    return _three_digits(estimate.median / 1e3, is_lower_bound)
+
+
+def _three_digits(value: float, is_lower_bound: bool) -> str:
     text = f"{value:,.0f}" if value >= 100 else significant(value, 3)
     return LOWER_BOUND * is_lower_bound + text
 

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from tunnelbench.analysis.audit.headings import Role, folded
 from tunnelbench.analysis.audit.rows import AuditedRow
 from tunnelbench.model.frames import TCP_HEADERS_BYTES, UDP_HEADERS_BYTES, wire_bytes
+from tunnelbench.model.result import LINE_SPEED_TOLERANCE
 
 ETHERNET_MBPS = (10, 100, 1_000, 2_500, 5_000, 10_000, 25_000, 40_000, 100_000)
 """Ethernet rates of IEEE 802.3 [Mbit/s]."""
-LINE_SPEED_WITHIN = 0.01
-"""Largest deviation from the link's limit of a row that its author calls line speed (rule 17)."""
 DEFAULT_MTU_BYTES = 1500
 
 _RATE = re.compile(r"(\d{1,4}(?:\.\d+)?) ?([mg])(?:bits?(?:/s|ps)?|b/s|bps) ?(?:link|line|ethernet|lien|liaison|port)")
@@ -83,6 +82,6 @@ def _shown(entry: AuditedRow) -> float | None:
     if not (entry.is_baseline and entry.throughput and _LINE_SPEED.search(words)):
         return None
     for rate_mbps in ETHERNET_MBPS:
-        if abs(entry.throughput.value / throughput_limit_bps(entry, rate_mbps * 1e6) - 1) <= LINE_SPEED_WITHIN:
+        if abs(entry.throughput.value / throughput_limit_bps(entry, rate_mbps * 1e6) - 1) <= LINE_SPEED_TOLERANCE:
             return rate_mbps * 1e6
     return None

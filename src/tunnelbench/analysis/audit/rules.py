@@ -11,11 +11,7 @@ from tunnelbench.analysis.audit.headings import Role
 from tunnelbench.analysis.audit.links import headers_bytes, packet_limit, throughput_limit_bps
 from tunnelbench.analysis.audit.quantities import Quantity
 from tunnelbench.analysis.audit.rows import AuditedRow
-
-AGREEMENT = 0.02
-"""Largest relative deviation of packets per second from throughput over payload (rule 16)."""
-ABOVE_LIMIT = 0.005
-"""Share by which published figures may exceed a limit: old iperf also counts buffered data (rule 17)."""
+from tunnelbench.model.result import OVER_LIMIT_TOLERANCE, PACKET_TOLERANCE
 
 
 class Rule(StrEnum):
@@ -82,7 +78,7 @@ def packet_rate(row: AuditedRow) -> Iterable[RuleResult]:
     least, most = row.size.payload_bytes(headers_bytes(row))
     low, high = row.throughput.rounded
     lowest, highest = row.packets.rounded
-    is_wrong = highest < low / 8 / most * (1 - AGREEMENT) or lowest > high / 8 / least * (1 + AGREEMENT)
+    is_wrong = highest < low / 8 / most * (1 - PACKET_TOLERANCE) or lowest > high / 8 / least * (1 + PACKET_TOLERANCE)
     expected = row.throughput.value / 8 / row.size.bytes
     reason = f"{row.throughput.value / 1e6:g} Mbit/s / (8 x {row.size.bytes:g} bytes)"
     found = AuditFinding(row, Rule.PACKET_RATE, "packets/s", row.packets, expected, False, reason)
@@ -98,12 +94,18 @@ def line_limit(row: AuditedRow, link_bps: float | None) -> Iterable[RuleResult]:
         limit = _exact(throughput_limit_bps(row, link_bps) / 1e6)
         reason = f"limit of {link} for this payload"
         yield _bounded(
-            row, Rule.LINE_LIMIT, "Mbit/s", row.throughput.times(1e-6), limit, reason=reason, tolerance=ABOVE_LIMIT
+            row,
+            Rule.LINE_LIMIT,
+            "Mbit/s",
+            row.throughput.times(1e-6),
+            limit,
+            reason=reason,
+            tolerance=OVER_LIMIT_TOLERANCE,
         )
     if row.packets is not None and (most := packet_limit(row, link_bps)) is not None:
         reason = f"limit of {link} for packets of this size"
         yield _bounded(
-            row, Rule.LINE_LIMIT, "packets/s", row.packets, _exact(most), reason=reason, tolerance=ABOVE_LIMIT
+            row, Rule.LINE_LIMIT, "packets/s", row.packets, _exact(most), reason=reason, tolerance=OVER_LIMIT_TOLERANCE
         )
 
 
@@ -126,7 +128,13 @@ def share_of_baseline(row: AuditedRow, baselines: Sequence[AuditedRow]) -> Itera
     """Check a tunnel and its stated share against the baseline of the same device and direction."""
     if row.share is not None:
         yield _bounded(
-            row, Rule.BASELINE, "share [%]", row.share, WHOLE, reason="the baseline has 100 %", tolerance=ABOVE_LIMIT
+            row,
+            Rule.BASELINE,
+            "share [%]",
+            row.share,
+            WHOLE,
+            reason="the baseline has 100 %",
+            tolerance=OVER_LIMIT_TOLERANCE,
         )
     if row.is_baseline or row.is_calibration:
         return
@@ -157,14 +165,14 @@ def _sizes(row: AuditedRow) -> float:
 
 def _bounded_by_row(row: AuditedRow, figure: str, stated: Quantity, bound: Quantity, number: int) -> RuleResult:
     return _bounded(
-        row, Rule.BASELINE, figure, stated, bound, reason=f"row {number}, the baseline", tolerance=ABOVE_LIMIT
+        row, Rule.BASELINE, figure, stated, bound, reason=f"row {number}, the baseline", tolerance=OVER_LIMIT_TOLERANCE
     )
 
 
 def _share_stated(row: AuditedRow, share: Quantity, own: Quantity, base: Quantity) -> RuleResult:
     expected = own.value / base.value * 100 if base.value else 0.0
     low, high = own.rounded[0] / base.rounded[1] * 100, own.rounded[1] / max(base.rounded[0], 1e-9) * 100
-    is_wrong = share.cut[1] < low * (1 - AGREEMENT) or share.cut[0] > high * (1 + AGREEMENT)
+    is_wrong = share.cut[1] < low * (1 - PACKET_TOLERANCE) or share.cut[0] > high * (1 + PACKET_TOLERANCE)
     reason = f"{own.value / 1e6:g} of {base.value / 1e6:g} Mbit/s"
     found = AuditFinding(row, Rule.BASELINE, "share [%]", share, expected, False, reason)
     return RuleResult(Rule.BASELINE, found if is_wrong else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, joined_versions, settings_of
+from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, settings_of, versions_by_program
 from tunnelbench.model.plan import BASELINE_KIND, Test
 from tunnelbench.model.reference import CPU_PART_COLUMNS, Reference
 
@@ -100,7 +100,7 @@ def _published_versions(reference: Reference) -> Mapping[str, str]:
         for program, _, version in (text.partition(" "),)
         if version  # not the word "same"
     )
-    return joined_versions(stated)
+    return versions_by_program(stated)
 
 
 def _values_of(reference: Reference, column: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, joined_versions, settings_of
+from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, settings_of, versions_by_program
 from tunnelbench.analysis.statistics import median
 from tunnelbench.analysis.summary import Row, RowKey, summarise, trials_by_row
 from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.model.counters import Window
 from tunnelbench.model.plan import Test, paced_text
 from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
 from tunnelbench.model.text import are, counted
 from tunnelbench.model.toml_text import toml_values
 from tunnelbench.model.udp import UdpMeasurement
@@ -177,8 +177,8 @@ def _udp_values(trial: UdpMeasurement, test: Test) -> Values:
     delay = counts.delay if counts else None
     is_one_load = COMPARED_TESTS[test] is ComparedFigure.CARRIED  # a search mixes the costs of many loads
     return {
-        ComparedFigure.NDR: _of_searches(trial, NDR_LOSS_RATIO),
-        ComparedFigure.PDR: _of_searches(trial, PDR_LOSS_RATIO),
+        ComparedFigure.NDR: trial.lower_bound_pps(NDR_LOSS_RATIO),
+        ComparedFigure.PDR: trial.lower_bound_pps(PDR_LOSS_RATIO),
         ComparedFigure.CARRIED: counts.forwarding_rate_pps if counts and is_one_load else None,
         ComparedFigure.COST: trial.cpu_s_per_million_packets if is_one_load else None,
         ComparedFigure.INSTRUCTIONS: trial.window.instructions_per_packet if is_one_load and trial.window else None,
@@ -197,12 +197,6 @@ def _by_figure(values: Mapping[int, Values]) -> dict[ComparedFigure, dict[int, f
     return found
 
 
-def _of_searches(trial: UdpMeasurement, loss_ratio: float) -> float | None:
-    """Return the median of a trial's searches [packets/s]; they share one tunnel, so they are one repeat."""
-    found = lower_bounds(trial.searches, loss_ratio)
-    return median(found) if found else None
-
-
 def _versions(records: Iterable[TrialRecord]) -> Mapping[str, str]:
     stated = (
         (program, end, version)
@@ -210,7 +204,7 @@ def _versions(records: Iterable[TrialRecord]) -> Mapping[str, str]:
         for key, version in (record.proof.versions if record.proof else {}).items()
         for end, _, program in (key.partition("."),)
     )
-    return joined_versions(stated)
+    return versions_by_program(stated)
 
 
 def _flat(name: str, text: str) -> Mapping[str, str]:

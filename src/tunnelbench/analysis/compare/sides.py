@@ -144,7 +144,7 @@ def settings_of(options: Mapping[str, Any]) -> Mapping[str, str]:
     return {name: value.lower().replace("sha-", "sha") for name, value in stated.items()}
 
 
-def joined_versions(stated: Iterable[tuple[str, str, str]]) -> Mapping[str, str]:
+def versions_by_program(stated: Iterable[tuple[str, str, str]]) -> Mapping[str, str]:
     """Return the versions by `program (end)`, from triples of program, end and version."""
     found: dict[str, dict[str, None]] = {}
     for program, end, version in stated:

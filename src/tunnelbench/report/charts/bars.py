@@ -17,6 +17,7 @@ from tunnelbench.report.charts.chart import (
     framed,
     hover,
     named_bands,
+    rounded,
 )
 
 BAR_PX = 17
@@ -145,16 +146,16 @@ def _datum(bar: Bar, groups: int) -> Spec:
     doubt = "?" * bar.is_doubtful
     datum: Spec = {
         **of,
-        "value": _short(found.median),
-        "low": _short(found.low),
-        "high": _short(found.high),
-        "end": _short(max(found.high, found.median)),
+        "value": rounded(found.median),
+        "low": rounded(found.low),
+        "high": rounded(found.high),
+        "end": rounded(max(found.high, found.median)),
         "label": f"{who}{LOWER_BOUND * bar.is_limited}{_number(found.median)}{doubt} {bar.remark}".rstrip(),
     }
     if bar.is_limited:
         datum["limited"] = True
     if bar.limit:
-        datum["limit"] = _short(bar.limit)
+        datum["limit"] = rounded(bar.limit)
     return datum
 
 
@@ -192,8 +193,3 @@ def _named(bar: Bar) -> str:
 
 def _number(value: float) -> str:
     return significant(value, 3 if value < 1000 else 4, thousands=True)
-
-
-def _short(value: float) -> float:
-    """Round a value to the number of digits that a chart shows."""
-    return float(f"{value:.5g}")

@@ -166,3 +166,8 @@ def named_bands(names: int, bars_px: int) -> tuple[Spec, int]:
 
 PAGE_PX = 640
 """Width of a chart in a file."""
+
+
+def rounded(value: float) -> float:
+    """Round a value to the number of digits that a chart shows."""
+    return float(f"{value:.5g}")

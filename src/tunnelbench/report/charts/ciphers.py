@@ -10,9 +10,8 @@ from tunnelbench.model.text import counted
 from tunnelbench.report.charts.chart import Chart, PageSection
 from tunnelbench.report.charts.lines import Axis, ChartLine, line_spec
 from tunnelbench.report.document import Document
+from tunnelbench.report.sections import DOUBTFUL_MARK
 from tunnelbench.report.text import one_line
-
-MARKED = " (doubtful)"
 
 
 def cipher_charts(document: Document) -> Iterator[Chart]:
@@ -68,4 +67,4 @@ def _chart(speeds: Sequence[CipherSpeed], title: str, name: str) -> Chart:
 
 
 def _named(speed: CipherSpeed) -> str:
-    return one_line(f"{speed.algorithm}, {speed.acceleration}{MARKED * speed.is_doubtful}")
+    return one_line(f"{speed.algorithm}, {speed.acceleration}{DOUBTFUL_MARK * speed.is_doubtful}")

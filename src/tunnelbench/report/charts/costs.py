@@ -8,7 +8,17 @@ from tunnelbench.analysis.cost import Amount
 from tunnelbench.analysis.cost_components import ComponentCost, MeasuredComponents
 from tunnelbench.analysis.cost_model import CostModel
 from tunnelbench.analysis.number_format import significant
-from tunnelbench.report.charts.chart import Chart, PageSection, Spec, chart_name, coloured, framed, hover, named_bands
+from tunnelbench.report.charts.chart import (
+    Chart,
+    PageSection,
+    Spec,
+    chart_name,
+    coloured,
+    framed,
+    hover,
+    named_bands,
+    rounded,
+)
 from tunnelbench.report.document import Document
 from tunnelbench.report.sections import amount_text
 from tunnelbench.report.text import one_line
@@ -62,7 +72,7 @@ def _models(models: Sequence[CostModel]) -> Iterator[Chart]:
 
 
 def _value(amount: Amount) -> Spec:
-    return {"value": float(f"{amount.value:.5g}")}
+    return {"value": rounded(amount.value)}
 
 
 def _stacked(values: Sequence[Spec], parts: Sequence[str], rows: int) -> Spec:
@@ -79,18 +89,17 @@ def _stacked(values: Sequence[Spec], parts: Sequence[str], rows: int) -> Spec:
 
 def _parts(parts: MeasuredComponents) -> Chart:
     """Return a chart of the CPU time of forwarding, tunnel, cipher and digest, next to the predictions."""
-    shown = {min(cost.payload_bytes for cost in parts.costs), max(cost.payload_bytes for cost in parts.costs)}
-    costs = [cost for cost in parts.costs if cost.payload_bytes in shown]
+    costs = parts.shown_costs
     values: list[Spec] = []
     for cost in costs:
         if cost.reported_s is not None:
             amount = cost.reported_s.times(1e6)
-            datum: Spec = {"name": _named(cost), "way": DIFFERENCE, "value": float(f"{amount.value:.5g}")}
+            datum: Spec = {"name": _named(cost), "way": DIFFERENCE, "value": rounded(amount.value)}
             if amount.error is not None:
                 datum |= {"low": amount.value - amount.error, "high": amount.value + amount.error}
             values.append(datum)
         if cost.by_calculation_s is not None:
-            calculated = float(f"{cost.by_calculation_s * 1e6:.5g}")
+            calculated = rounded(cost.by_calculation_s * 1e6)
             values.append({"name": _named(cost), "way": CALCULATION, "value": calculated})
     dearest = max(costs, key=lambda cost: cost.by_difference_s.value)
     ways = [way for way in (DIFFERENCE, CALCULATION) if any(datum["way"] == way for datum in values)]

@@ -1,10 +1,9 @@
-"""The bars of a run: throughput, packets per second and router CPU per packet, of TCP and UDP."""
+"""Bar charts of a run: the throughput of TCP, and packets per second and router CPU per packet of TCP and UDP."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tunnelbench.analysis.comments import NOT_IN_STATISTICS
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
@@ -66,7 +65,7 @@ def _bar(row: Row | UdpRow, group: str, shown: Figure, refuted: str = "") -> Bar
         one_line(group),
         row.direction.label,
         shown.scaled(found) if found else None,
-        note="" if figures else " and ".join(each.value for each in NOT_IN_STATISTICS if row.classes[each]),
+        note="" if figures else " and ".join(row.uncounted_classes),
         is_limited=shown.is_lower_bound(row),
         limit=_limit(figures) if shown.key == "throughput_bps" and isinstance(figures, Figures) else None,
         remark=refuted if isinstance(figures, UdpFigures) and figures.refuted else "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunnelbench.report.charts.chart import DASHES, PALETTE, SHAPES, Spec, framed, hover
+from tunnelbench.report.charts.chart import DASHES, PALETTE, SHAPES, Spec, framed, hover, rounded
 
 HEIGHT_PX = 260
 
@@ -50,7 +50,7 @@ def line_spec(lines: Sequence[ChartLine], x: Axis, y: Axis) -> Spec:
         return {**channel, "scale": scale, "legend": {"title": None} if len(names) > 1 else None}
 
     values = [
-        {"name": line.name, "x": at, "y": float(f"{value:.5g}")} | ({"tunnel": line.tunnel} if line.tunnel else {})
+        {"name": line.name, "x": at, "y": rounded(value)} | ({"tunnel": line.tunnel} if line.tunnel else {})
         for line in lines
         for at, value in line.points
     ]

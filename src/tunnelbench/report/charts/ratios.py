@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 from tunnelbench.analysis.compare.comparison import ComparisonRow, ComparisonVerdict
 from tunnelbench.analysis.mann_whitney import Ratio
 from tunnelbench.analysis.number_format import significant
-from tunnelbench.report.charts.chart import LIMIT_COLOUR, PALETTE, Chart, PageSection, Spec, framed, hover, named_bands
+from tunnelbench.report.charts.chart import (
+    LIMIT_COLOUR,
+    PALETTE,
+    Chart,
+    PageSection,
+    Spec,
+    framed,
+    hover,
+    named_bands,
+    rounded,
+)
 from tunnelbench.report.text import one_line
 
 MOST_RATIOS = 16
@@ -60,7 +70,7 @@ def _value(row: ComparisonRow, ratio: Ratio) -> Spec:
         "tunnel": one_line(side.name),
         "direction": side.direction_label,
         "verdict": _class(row.verdict),
-        **{key: float(f"{value:.5g}") for key, value in
+        **{key: rounded(value) for key, value in
            (("value", ratio.value), ("low", ratio.low), ("high", ratio.high))},
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ from tunnelbench.analysis.statistics import median
 from tunnelbench.model.counters import Window
 from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
 from tunnelbench.model.result import TrialRecord
-from tunnelbench.report.charts.chart import LIMIT_COLOUR, PALETTE, Chart, PageSection, Spec, chart_name, hover
+from tunnelbench.report.charts.chart import LIMIT_COLOUR, PALETTE, Chart, PageSection, Spec, chart_name, hover, rounded
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import one_line
 
@@ -20,7 +20,7 @@ MOST_POINTS = 300
 MOST_POINTS_OF_ALL = 6_000
 """Largest number of points of a whole report, which keeps a page small."""
 MOST_SERIES_ROWS = 20
-"""Largest number of rows of a time series in a chart's table; the raw data have all rows."""
+"""Largest number of table rows for each line of a time series: neighbouring readings are merged in a table."""
 TRAFFIC_PX, CPU_PX = 170, 110
 TIME = "s since data began to flow"
 VALUE_AXIS_PX = 62
@@ -220,7 +220,7 @@ def _picture(
     factor = share_of or 1
     values: list[dict[str, float | None]] = []
     for each, following in zip_longest(readings, readings[1:]):
-        value = float(f"{each.rate * factor:.5g}")
+        value = rounded(each.rate * factor)
         values.append({"t": round(each.start_s, 3), "v": value})
         is_gap = following is not None and following.start_s - each.end_s > (each.end_s - each.start_s) / 2
         if is_gap or following is None:

@@ -9,10 +9,10 @@ from typing import Any
 from tunnelbench.analysis.audit.headings import Role
 from tunnelbench.analysis.audit.quantities import Quantity
 from tunnelbench.analysis.audit.rows import AuditedRow, Size
-from tunnelbench.analysis.audit.rules import ABOVE_LIMIT, AGREEMENT, apply_rules
+from tunnelbench.analysis.audit.rules import apply_rules
 from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
+from tunnelbench.model.result import OVER_LIMIT_TOLERANCE, RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.search import SearchPoint
 from tunnelbench.model.udp import UdpMeasurement
 
@@ -27,8 +27,6 @@ LARGEST = {"_s": 1e7, "per_s": LARGEST_OF_ALL, "_ms": 1e10, "payload_bytes": 65_
 DIVISORS = ("duration_s", "wall_s", "sending_s", "receiving_s", "bracket_s", "rtt_ms", "_bps", "_pps", "bytes_per_s")
 """Ends of names of fields by which the analysis divides where they are not 0."""
 LEAST_DIVISOR = 1e-6
-FEW_PACKETS = 50
-"""Largest number of packets of a connection that carry no payload."""
 
 
 def impossible_figure(run: RunRecord, records: Sequence[TrialRecord], speeds: Sequence[CipherSpeed]) -> str:
@@ -104,15 +102,10 @@ def doubtful_figures(records: Sequence[TrialRecord], rows: Sequence[Row]) -> tup
 
 
 def _of_trial(tcp: TcpMeasurement) -> Iterator[str]:
-    if tcp.mss_bytes and tcp.bytes_received:
-        # Packets still under way when the receiver's clock stopped were counted too (rule 16).
-        least = tcp.bytes_received / tcp.mss_bytes
-        most = max(tcp.bytes_sent, tcp.bytes_received) / tcp.mss_bytes + (tcp.retransmits or 0)
-        packets = tcp.counters.data_packets
-        if not least * (1 - AGREEMENT) <= packets <= most * (1 + AGREEMENT) + FEW_PACKETS:
-            yield f"packet-rate: {packets} packets counted, but the payload needs {least:.0f}"
+    if (bounds := tcp.data_packet_bounds) and not tcp.has_possible_packets:
+        yield f"packet-rate: {tcp.counters.data_packets} packets counted, but the payload needs {bounds[0]:.0f}"
     limit_bps = tcp.physical_limit_bps
-    if limit_bps is not None and tcp.throughput_bps > limit_bps * (1 + ABOVE_LIMIT):
+    if limit_bps is not None and tcp.throughput_bps > limit_bps * (1 + OVER_LIMIT_TOLERANCE):
         yield f"line-limit: {tcp.throughput_bps / 1e6:.4g} Mbit/s on a link that carries {limit_bps / 1e6:.4g}"
     if (window := tcp.window).busiest_tester_share > 1 + CLOCKS_APART:
         yield f"cpu-sum: a tester's CPU was {window.busiest_tester_share:.0%} busy"

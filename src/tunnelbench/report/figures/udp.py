@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tunnelbench.analysis.statistics import Estimate, median
+from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.udp import UdpFigures
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
-from tunnelbench.model.udp import UdpMeasurement
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
 from tunnelbench.report.figures.figure import PLACE, Figure, Read, Spread, TableRow, read
 from tunnelbench.report.figures.shared import (
     BUSY,
@@ -43,11 +42,7 @@ def _bit_rate(name: str) -> Read:
 def _lower_bound(loss_ratio: float) -> Read:
     """Return a reader of the highest load that the searches of a trial found to be carried: their median."""
 
-    def lower_bound(udp: UdpMeasurement) -> float | None:
-        found = lower_bounds(udp.searches, loss_ratio)
-        return median(found) if found else None
-
-    return lower_bound
+    return lambda udp: udp.lower_bound_pps(loss_ratio)
 
 
 def _counted(key: str, **more: Any) -> Figure:

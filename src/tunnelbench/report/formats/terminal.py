@@ -5,17 +5,17 @@ The best figure has a star, which also shows in a terminal without bold.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from textwrap import wrap
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tunnelbench.report.console import printed
 from tunnelbench.report.document import Document, Style, legends, tables
 from tunnelbench.report.figures import Figure, Spread
 from tunnelbench.report.figures.figure import PLACE
@@ -37,30 +37,12 @@ class Format(SheetFormat):
 
     def render(self, document: Document, style: Style) -> str:
         width = style.width or (DEFAULT_WIDTH if style.full else FIRST_SCREEN_WIDTH)
-        return printed(_report(document, width) if style.full else first_screen(document, width), width, style)
+        return printed(
+            _report(document, width) if style.full else first_screen(document, width), width, has_colour=style.colour
+        )
 
     def render_sheet(self, sheet: Sheet, style: Style) -> str:
-        return printed(_sheet(sheet), style.width or UNFOLDED_WIDTH, style)
-
-
-def printed(parts: Iterable[RenderableType], width: int, style: Style) -> str:
-    """Return parts below each other as text; only with `style.colour` it has escape sequences."""
-    output = io.StringIO()
-    console = Console(
-        file=output,
-        width=width,
-        force_terminal=style.colour,
-        color_system="standard" if style.colour else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},  # the caller, not this console, obeys COLUMNS and NO_COLOR
-    )
-    for part in parts:
-        # rich ignores the no_wrap of a text.
-        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
-    return "".join(f"{line.rstrip()}\n" for line in output.getvalue().split("\n")[:-1])
+        return printed(_sheet(sheet), style.width or UNFOLDED_WIDTH, has_colour=style.colour)
 
 
 def _report(document: Document, width: int) -> Iterator[RenderableType]:
