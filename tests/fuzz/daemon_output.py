@@ -28,8 +28,9 @@ from tunnelbench.guest import protocol
 from tunnelbench.host import cpu_samples, procfs, radio
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.ssh import SshHost
-from tunnelbench.measure import capture, cipher_speed, counters, engine_setup, proof, tcp_trial
+from tunnelbench.measure import capture, cipher_speed, counters, engine_setup, proof, router_filter, tcp_trial
 from tunnelbench.model.errors import TrialFailed, UserError
+from tunnelbench.model.firewall import Firewall, RouterFilter
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.testbed import HostAccess, RouterSpec, TestbedSpec
 from tunnelbench.model.text import without_keys
@@ -38,6 +39,7 @@ from tunnelbench.report.site.gather import device_name
 from tunnelbench.testbed import discovery, firewall, nic, offloads, virtual_host
 from tunnelbench.testbed.base import Addresses, Testbed
 from tunnelbench.testbed.discovery import CableEnd
+from tunnelbench.testbed.router_filter import other_rules
 from tunnelbench.traffic import engine, engine_series, iperf3, openssl_speed, ping
 from tunnelbench.tunnel import adapters, openvpn, tinc, versions
 from tunnelbench.tunnel.base import End, Ends
@@ -126,6 +128,17 @@ def of_path(texts: Texts) -> None:
     place = counters.CountingPoints(Direction.OUT, ("lan",), ("tun0",), "wan")
     counters.data_shares(found, found, place)
     counters.path_counters(found, found, place)
+
+
+def of_router_filter(texts: Texts) -> None:
+    at = host(texts)
+    testbed = mock.Mock(spec=Testbed, router=at, server=at)
+    found = router_filter.read_filter(cast("Testbed", testbed), RouterFilter(Firewall.STATEFUL_NAT, 3))
+    assert found is not None
+    finite(found.connections, found.rules)
+    finite(other_rules(at.run(["nft", "list", "ruleset"]).stdout))
+    for counters_of in (found.counters, found.seen):
+        finite(*(value for pair in (counters_of or {}).values() for value in pair))
 
 
 def of_queues(texts: Texts) -> None:
@@ -336,6 +349,7 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "ping": of_ping,
     "host-counters": of_host_counters,
     "path": of_path,
+    "router-filter": of_router_filter,
     "queues": of_queues,
     "capture": of_capture,
     "ss": of_ss,
@@ -426,6 +440,10 @@ ROUTES = "default via 10.0.0.1 dev wan  src 10.0.0.7 \n192.168.1.0/24 dev br-lan
 NFT_RULES = (
     "table inet fw4 {\n chain forward {\n ct state established,related accept # handle 12\n }\n chain input {\n }\n}\n"
 )
+FILTER = (
+    "table ip tunnelbench-firewall {\n\tcounter established {\n\t\tpackets 3 bytes 100\n\t}\n\n\tchain trial {\n"
+    "\t\tip saddr 240.0.0.1 drop\n\t}\n}\n"
+)
 LEASE = {"state": "stale", "owner": "a@b, run r", "folder": "/tmp/tunnelbench-dut-r", "left_s": 3}
 
 
@@ -434,6 +452,7 @@ def seeds_of_tools() -> Iterator[bytes]:
     devices = kernel["proc-net-dev.txt"] + kernel["proc-net-snmp.txt"]
     yield seed("host-counters", devices)
     yield seed("path", json.dumps(NFT), devices, devices, json.dumps(TC), devices, devices)
+    yield seed("router-filter", "7\n", FILTER, FILTER, FILTER)
     yield seed("queues", json.dumps(TC))
     packets = [b"\x45" + bytes(range(60)), b"\x60" + bytes(5) + b"\x2c" + bytes(range(60)), bytes(64)]
     yield seed("capture", pcap(packets).decode("latin-1"))

@@ -14,7 +14,7 @@ from tunnelbench.model.firewall import Firewall, RouterFilter
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Verdict
 from tunnelbench.testbed.netns import NetnsTestbed
-from tunnelbench.testbed.router_filter import FROM_CLIENT, FROM_ROUTER, NEW, TABLE, TRANSLATED
+from tunnelbench.testbed.router_filter import FILTER_TABLE, FROM_CLIENT, FROM_ROUTER, NEW, TRANSLATED
 
 pytestmark = pytest.mark.lab
 
@@ -77,7 +77,7 @@ def test_the_tracker_counts_as_many_connections_as_were_made(testbed: NetnsTestb
         assert after.seen[FROM_CLIENT][0] == 0
     else:
         assert peers == [a.client_lan] * CONNECTIONS
-    assert TABLE not in testbed.router.run(["nft", "list", "ruleset"]).stdout
+    assert FILTER_TABLE not in testbed.router.run(["nft", "list", "ruleset"]).stdout
 
 
 def test_trials_through_the_filter_are_proven_and_the_router_is_as_before(testbed: NetnsTestbed) -> None:
@@ -94,7 +94,7 @@ def test_trials_through_the_filter_are_proven_and_the_router_is_as_before(testbe
 
 def test_a_trial_whose_stateful_rule_is_taken_away_is_void(testbed: NetnsTestbed) -> None:
     def take_away() -> None:
-        testbed.router.run(["nft", "flush", "chain", "ip", TABLE, "trial"])
+        testbed.router.run(["nft", "flush", "chain", "ip", FILTER_TABLE, "trial"])
 
     record = trial(testbed, MidTrial(actions=[take_away]), STATEFUL)
     assert check(record, FILTER_CHECK).verdict is Verdict.VOID

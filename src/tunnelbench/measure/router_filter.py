@@ -16,12 +16,12 @@ from tunnelbench.model.text import counted, printable
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.router_filter import (
     ESTABLISHED,
+    FILTER_TABLE,
     FROM_CLIENT,
     FROM_ROUTER,
     NEW,
     OTHER,
     SEEN_TABLE,
-    TABLE,
     TRANSLATED,
     parse_counters,
     parse_rules,
@@ -63,7 +63,7 @@ def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = Fal
     router, server, a = testbed.router, testbed.server, testbed.addresses
     if not router.has_program("nft"):
         raise TunnelUnavailable("firewall and rules need nft on the router; iptables alone is not supported")
-    added = [(router, TABLE, ruleset(wanted, testbed.client_address, a.target))]
+    added = [(router, FILTER_TABLE, ruleset(wanted, testbed.client_address, a.target))]
     if wanted.firewall.has_nat:
         seen = seen_ruleset((a.router_inner, a.router_wan), testbed.client_address, a.target)
         added.append((server, SEEN_TABLE, seen))
@@ -120,7 +120,7 @@ def read_filter(testbed: Testbed, wanted: RouterFilter) -> FilterReading | None:
     connections = int(count) if count.isdecimal() and len(count) < 20 else None
     if wanted.is_empty:
         return FilterReading(connections=connections)
-    listed = _listed(testbed.router, TABLE)
+    listed = _listed(testbed.router, FILTER_TABLE)
     seen = _listed(testbed.server, SEEN_TABLE) if wanted.firewall.has_nat else None
     return FilterReading(
         None if listed is None else parse_counters(listed),

@@ -10,7 +10,7 @@ import re
 
 from tunnelbench.model.firewall import RouterFilter
 
-TABLE = "tunnelbench-firewall"
+FILTER_TABLE = "tunnelbench-firewall"
 """Table of nftables on the router."""
 
 SEEN_TABLE = "tunnelbench-seen"
@@ -23,7 +23,7 @@ FROM_ROUTER, FROM_CLIENT = "router", "client"
 """Counters on the server."""
 
 _COUNTER = re.compile(
-    r"^[ \t]{0,32}counter (\w{1,32}) \{\s{1,32}packets (\d{1,20}) bytes (\d{1,20})\s{1,32}\}", re.MULTILINE
+    r"^[ \t]{0,32}counter (\w{1,32}) \{\s{1,32}packets (\d{1,19}) bytes (\d{1,19})\s{1,32}\}", re.MULTILINE
 )
 
 
@@ -48,9 +48,9 @@ def ruleset(wanted: RouterFilter, client: str, target: str) -> str:
     """
     lines = "\n                ".join(rules)
     return f"""
-        table ip {TABLE}
-        delete table ip {TABLE}
-        table ip {TABLE} {{
+        table ip {FILTER_TABLE}
+        delete table ip {FILTER_TABLE}
+        table ip {FILTER_TABLE} {{
             counter {ESTABLISHED} {{}}
             counter {NEW} {{}}
             counter {OTHER} {{}}
@@ -99,7 +99,7 @@ def other_rules(listed: str) -> int:
     """Return the number of lines in the output of `nft list ruleset` that are not of the plan's own table."""
     count, is_own = 0, False
     for line in listed.splitlines():
-        is_own = is_own or line.startswith(f"table ip {TABLE} ")
+        is_own = is_own or line.startswith(f"table ip {FILTER_TABLE} ")
         count += not is_own
         is_own = is_own and line != "}"
     return count
