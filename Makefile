@@ -63,7 +63,7 @@ fuzz: install-dev ## fuzz each target for FUZZ_SECONDS (an hour together); `make
 	scripts/fuzz-engine $(FUZZ_SECONDS) || failed=1; \
 	exit $$failed
 
-test-debian-kernel: install-dev ## test in guests what a kernel may lack: tunnels (`make test` has 3), radios (about 10 minutes)
+test-debian-kernel: install-dev ## test in guests what a kernel may lack: tunnels (`make test` has 2), radios, guests that are killed (about 15 minutes)
 	@TUNNELBENCH_GUEST_TUNNELS=all $(PYTHON) -m pytest tests/lab/debian_kernel.py tests/lab/test_guest.py
 
 test-boards: install-dev ## prove tunnels through the virtual routers of all boards but Malta (about 15 minutes)

@@ -1,23 +1,43 @@
-"""Features that this machine's kernel may lack, tested in a guest: simulated radios.
+"""Tests in a guest that take minutes if it is emulated: simulated radios, and guests that are killed in mid-run.
 
-`make test` leaves it out, because an emulated guest takes a minute or more. `make test-debian-kernel` runs it, and
-proves all tunnels of test_guest.py.
+`make test` leaves them out: it has a guest that proves tunnels (test_guest.py), and a program in place of a guest that
+dies (tests/unit/guest). `make test-debian-kernel` runs them, and proves all tunnels of test_guest.py.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lab.awaiting import await_folder, await_machines, await_text
+from tests.lab.bench import TUNNELBENCH
+from tests.lab.test_guest import LIMIT_S, command
 
 from tunnelbench.guest import machine
 from tunnelbench.guest.kernel import debian_kernel
-from tunnelbench.guest.machine import Guest, choose_accelerator
+from tunnelbench.guest.machine import Guest, choose_accelerator, left_guests
 from tunnelbench.host.cache import cache_folder
+from tunnelbench.host.host import RUN_FOLDER
+from tunnelbench.model.result import Outcome
+from tunnelbench.store import Store
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(500)]
+
+SHORT_PLAN = """
+rounds = 1
+[tcp]
+payload_bytes = 1448
+direction = "out"
+duration_s = 1
+interval_s = 0.5
+[[tunnel]]
+kind = "ipip"
+"""
 
 PROGRAM = Path(__file__).with_name("debian_kernel_guest.py")
 
@@ -56,3 +76,38 @@ def test_a_wireless_lan_is_recorded_without_names_and_the_card_comes_back(seen: 
         assert "02:00:00" not in end["text"]
     assert seen["of_a_cable"] == []
     assert seen["is_back"]
+
+
+@pytest.mark.timeout(2 * LIMIT_S)
+def test_what_a_guest_measured_before_it_was_killed_is_kept_and_the_run_goes_on(tmp_path: Path) -> None:
+    before = set(RUN_FOLDER.glob("[0-9]*"))
+    said, again = tmp_path / "said.txt", tmp_path / "again.txt"
+    with said.open("w") as out, subprocess.Popen(command(tmp_path, SHORT_PLAN), stdout=out, stderr=out) as controller:
+        (folder,) = await_folder(before)
+        mark = folder.name[-6:]
+        await_text(said, "1/3 round 0 testers back to back", LIMIT_S)
+        (first,) = left_guests(mark)
+        os.kill(first, signal.SIGKILL)
+        # The block is not repeated. Another guest is started for the next block.
+        await_machines(lambda run: [pid for pid in left_guests(run) if pid != first], mark, 1)
+        (second,) = left_guests(mark)
+        os.kill(second, signal.SIGKILL)
+        assert controller.wait(60) == 3
+    printed = said.read_text()
+    assert "tunnelbench: a guest ended, and another did not come up: the guest ended; last on its console: " in printed
+    assert f"hint: tunnelbench run --resume {folder.name} measures the missing trials" in printed
+    store = tmp_path / "results.sqlite"
+    with Store.open(str(store), create=False) as kept:
+        calibration, baseline = kept.trials(folder.name)
+    assert (calibration.spec.round, calibration.reason.startswith("the guest ended")) == (0, False)
+    assert (baseline.spec.tunnel.kind, baseline.outcome) == ("none", Outcome.VOID)
+    assert baseline.reason.startswith("the guest ended; last on its console: ")
+    assert (left_guests(mark), folder.exists()) == ([], False)
+
+    resume = [TUNNELBENCH, "run", "--resume", folder.name, "--store", str(store)]
+    with again.open("w") as out, subprocess.Popen(resume, stdout=out, stderr=out) as controller:
+        await_machines(left_guests, mark, 1)
+        controller.send_signal(signal.SIGINT)
+        assert controller.wait(60) == 130
+    assert f"run {folder.name}: 2 trials stored, 1 missing" in again.read_text()
+    assert (left_guests(mark), folder.exists()) == ([], False)

@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from tests.lab.awaiting import await_folder, await_machines, await_text
+from tests.lab.awaiting import await_folder, await_machines
 from tests.lab.bench import TUNNELBENCH
 from tests.unit.tunnel.cases import tunnel_cases
 
 from tunnelbench.guest.kernel import debian_kernel
 from tunnelbench.guest.machine import left_guests
 from tunnelbench.host.host import RUN_FOLDER
-from tunnelbench.model.result import Outcome
-from tunnelbench.store import Store
 
 pytestmark = pytest.mark.lab
 
@@ -49,18 +47,6 @@ TOO_SHORT = ("the traffic ended early", "data flowed for only")
 LIMIT_S = 1200
 """Time limit for an emulated guest on a busy machine [s]; a quiet machine needs a fraction of it."""
 PROOF = {"reach", "route-router", "route-server", "outer-protocol", "payload-pattern", "outer-length"}
-
-
-SHORT_PLAN = """
-rounds = 1
-[tcp]
-payload_bytes = 1448
-direction = "out"
-duration_s = 1
-interval_s = 0.5
-[[tunnel]]
-kind = "ipip"
-"""
 
 
 def command(folder: Path, text: str = PLAN) -> list[str]:
@@ -105,38 +91,3 @@ def test_a_controller_that_is_killed_takes_its_guest_with_it(tmp_path: Path) -> 
     cleaned = subprocess.run([TUNNELBENCH, "clean"], capture_output=True, text=True, timeout=30, check=True)
     assert folder.name in cleaned.stdout
     assert not folder.exists()
-
-
-@pytest.mark.timeout(2 * LIMIT_S)
-def test_what_a_guest_measured_before_it_was_killed_is_kept_and_the_run_goes_on(tmp_path: Path) -> None:
-    before = set(RUN_FOLDER.glob("[0-9]*"))
-    said, again = tmp_path / "said.txt", tmp_path / "again.txt"
-    with said.open("w") as out, subprocess.Popen(command(tmp_path, SHORT_PLAN), stdout=out, stderr=out) as controller:
-        (folder,) = await_folder(before)
-        mark = folder.name[-6:]
-        await_text(said, "1/3 round 0 testers back to back", LIMIT_S)
-        (first,) = left_guests(mark)
-        os.kill(first, signal.SIGKILL)
-        # The block is not repeated. Another guest is started for the next block.
-        await_machines(lambda run: [pid for pid in left_guests(run) if pid != first], mark, 1)
-        (second,) = left_guests(mark)
-        os.kill(second, signal.SIGKILL)
-        assert controller.wait(60) == 3
-    printed = said.read_text()
-    assert "tunnelbench: a guest ended, and another did not come up: the guest ended; last on its console: " in printed
-    assert f"hint: tunnelbench run --resume {folder.name} measures the missing trials" in printed
-    store = tmp_path / "results.sqlite"
-    with Store.open(str(store), create=False) as kept:
-        calibration, baseline = kept.trials(folder.name)
-    assert (calibration.spec.round, calibration.reason.startswith("the guest ended")) == (0, False)
-    assert (baseline.spec.tunnel.kind, baseline.outcome) == ("none", Outcome.VOID)
-    assert baseline.reason.startswith("the guest ended; last on its console: ")
-    assert (left_guests(mark), folder.exists()) == ([], False)
-
-    resume = [TUNNELBENCH, "run", "--resume", folder.name, "--store", str(store)]
-    with again.open("w") as out, subprocess.Popen(resume, stdout=out, stderr=out) as controller:
-        await_machines(left_guests, mark, 1)
-        controller.send_signal(signal.SIGINT)
-        assert controller.wait(60) == 130
-    assert f"run {folder.name}: 2 trials stored, 1 missing" in again.read_text()
-    assert (left_guests(mark), folder.exists()) == ([], False)

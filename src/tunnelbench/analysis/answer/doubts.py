@@ -17,6 +17,7 @@ CHECKS_IN_WORDS = {
     "clock": "the clock was set",
     "copies": "packets were copied",
     "cpu-quota": "a CPU quota stopped programs",
+    "firewall": "the router tracked connections without a firewall in the plan",
     "foreign-load": "background load took CPU time",
     "guest-cpus": "the guest waited for CPU time",
     "iperf3-figures": "iperf3's figures disagree with the counts",
