@@ -147,6 +147,7 @@ class TrafficMeter(Meter, Generic[O]):
             load.by_name,
             outer=str(tunnel.outer),
             exact_outer_packets=tunnel.has_exact_outer_packets,
+            has_second_channel=tunnel.has_second_channel,
             router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             restart=tunnel.restart_since(log_sizes),
             rekeys=tunnel.rekeys_since(log_sizes),

@@ -290,7 +290,14 @@ class SoakSegment:
         counters = outer_counters(before, after)
         payload_bytes = round(received * mean_payload_bytes(spec.payload_bytes))
         return (
-            outer_protocol(counters, received, payload_bytes, str(tunnel.outer), exact=False),
+            outer_protocol(
+                counters,
+                received,
+                payload_bytes,
+                str(tunnel.outer),
+                exact=False,
+                has_second_channel=tunnel.has_second_channel,
+            ),
             _at_most_doubtful(check_offered(spec, counts)),
             check_receiver(counts),
             check_packet_state(counts),

@@ -237,6 +237,11 @@ class Tunnel(ABC, Generic[OptionsT]):
         return frames.ethernet_bytes(inner_packet_bytes)
 
     @property
+    def has_second_channel(self) -> bool:
+        """True if the tunnel's encrypted control connection carries a data packet now and then."""
+        return False
+
+    @property
     def has_exact_outer_packets(self) -> bool:
         """True if each inner packet travels in outer packets of its own."""
         return self.outer.protocol != "tcp"

@@ -69,6 +69,10 @@ class OpenConnect(Tunnel[Options]):
     def outer(self) -> Outer:
         return Outer("udp" if self.options.mode == "dtls" else "tcp", PORT)
 
+    @property
+    def has_second_channel(self) -> bool:
+        return self.options.mode == "dtls"  # packets that DTLS cannot take at once go by TLS
+
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         sealed = EXPLICIT_NONCE_BYTES[self.options.cipher] + inner_packet_bytes + AEAD_TAG_BYTES
         if self.options.mode == "dtls":
