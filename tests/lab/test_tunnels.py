@@ -23,13 +23,7 @@ MORE = [
     if not case.needs_kernel
     for options in case.measured
 ]
-# On a busy machine openconnect sends packets over TLS when DTLS stalls, and the trial is rightly void.
-MEASURED = [
-    pytest.param(
-        tunnel, id=tunnel.name.replace(" ", "-"), marks=[pytest.mark.alone] if tunnel.kind == "openconnect" else []
-    )
-    for tunnel in [*QUICK, *MORE]
-]
+MEASURED = [pytest.param(tunnel, id=tunnel.name.replace(" ", "-")) for tunnel in [*QUICK, *MORE]]
 TRIAL_CHECKS = ("merged-frames", "outer-protocol-in-trial", "packet-rate")
 
 

@@ -38,9 +38,6 @@ ASTRAY_LIMIT_SHARE = 0.01
 ASTRAY_PACKETS_LIMIT_SHARE = 0.001
 """Largest share of the WAN's packets, in addition to CONTROL_PACKETS, that may bypass the tunnel. A busy receiver sends
 one ACK for hundreds of data packets; at least LEAST_ACK_SHARE of the packets are ACKs, which must not bypass it."""
-SECOND_CHANNEL_LIMIT_SHARE = 0.01
-"""The same share for a tunnel that carries single data packets in its control connection, encrypted as well. On a busy
-machine, openconnect sent 0.5 % of the packets beside DTLS."""
 OUTER_LEAST_SHARE = 0.98
 """Smallest share of the payload, and of the inner packets, that the WAN counters must show inside the tunnel."""
 FRAGMENT_NOTE_SHARE = 0.001
@@ -73,8 +70,6 @@ class TrialContext:
     outer: str = ""
     """Description of the packets that carry the data, such as `udp port 4789`."""
     exact_outer_packets: bool = False
-    has_second_channel: bool = False
-    """True if the tunnel carries single data packets in its control connection."""
     """True if each inner packet makes at least one outer packet."""
     router_cpu_doubt: str = ""
     """Reason why the router's busy time may include work of other hosts; empty if it does not."""
@@ -153,7 +148,6 @@ def path_checks(
             payload_bytes,
             context.outer,
             exact=context.exact_outer_packets,
-            has_second_channel=context.has_second_channel,
         ),
         fragments(counters, carried),
         drops(counters, carried),
@@ -208,18 +202,13 @@ def outer_protocol(
     outer: str,
     *,
     exact: bool,
-    has_second_channel: bool,
 ) -> Check:
-    """Check that the data stayed inside the tunnel for the whole trial. `bytes_received` is payload.
-
-    `has_second_channel`: the tunnel carries single data packets in its control connection.
-    """
+    """Check that the data stayed inside the tunnel for the whole trial. `bytes_received` is payload."""
     total_bytes = counters.outer_expected_bytes + counters.outer_other_bytes
     reason = f"{counters.outer_expected_bytes} of {total_bytes} bytes on the WAN were {outer}"
     other = counters.outer_other_packets
     astray = counters.outer_other_bytes > total_bytes * ASTRAY_LIMIT_SHARE + CONTROL_BYTES
-    limit_share = SECOND_CHANNEL_LIMIT_SHARE if has_second_channel else ASTRAY_PACKETS_LIMIT_SHARE
-    if other > (other + counters.outer_expected_packets) * limit_share + CONTROL_PACKETS:
+    if other > (other + counters.outer_expected_packets) * ASTRAY_PACKETS_LIMIT_SHARE + CONTROL_PACKETS:
         astray = True
         reason += f", and {other} of {other + counters.outer_expected_packets} packets were not"
     too_few_bytes = counters.outer_expected_bytes < bytes_received * OUTER_LEAST_SHARE

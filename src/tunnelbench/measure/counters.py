@@ -81,6 +81,8 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
             fragment = f"meta l4proto {outer.protocol} {offset} != 0"
             wanted = f"{outer.port}-{outer.port + outer.ports - 1}"
             ports = [f"{version} {outer.protocol} {way} {wanted}" for way in ("dport", "sport")]
+            if outer.second_protocol:
+                ports += [f"{version} {outer.second_protocol} {way} {outer.port}" for way in ("dport", "sport")]
             matches = [*ports, fragment]
     pinged = testbed.addresses.router_lan
     rules = "\n".join(f"{match} counter name expected accept" for match in matches)

@@ -146,8 +146,7 @@ class TrafficMeter(Meter, Generic[O]):
             load.bracket_s,
             load.by_name,
             outer=str(tunnel.outer),
-            exact_outer_packets=tunnel.has_exact_outer_packets,
-            has_second_channel=tunnel.has_second_channel,
+            exact_outer_packets=tunnel.has_exact_packets_under_load,
             router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             restart=tunnel.restart_since(log_sizes),
             rekeys=tunnel.rekeys_since(log_sizes),
@@ -175,7 +174,7 @@ class TrafficMeter(Meter, Generic[O]):
             ),
             counters,
             tcp=figures if isinstance(figures, TcpMeasurement) else None,
-            one_outer_packet=tunnel.has_exact_outer_packets and len(tunnel.outer_packets_bytes(INNER_BYTES)) == 1,
+            one_outer_packet=tunnel.has_exact_packets_under_load and len(tunnel.outer_packets_bytes(INNER_BYTES)) == 1,
             has_own_router=testbed.has_own_router,
             has_uncounted_queue=tunnel.works_on_all_cpus,
         )

@@ -296,7 +296,6 @@ class SoakSegment:
                 payload_bytes,
                 str(tunnel.outer),
                 exact=False,
-                has_second_channel=tunnel.has_second_channel,
             ),
             _at_most_doubtful(check_offered(spec, counts)),
             check_receiver(counts),

@@ -112,6 +112,9 @@ class Outer:
     ip_version: int = 4
     ports: int = 1
     """Number of ports from `port` on; more than 1 for parallel tunnels."""
+    second_protocol: str = ""
+    """Protocol of a second connection to the same port, encrypted as well, by which the program sends the data packets
+    that the first one cannot take at once; empty without one."""
 
     def has_port(self, port: int) -> bool:
         return self.port is not None and self.port <= port < self.port + self.ports
@@ -127,6 +130,8 @@ class Outer:
         words = self.protocol if self.port is None else f"{self.protocol} port {self.port}"
         if self.port is not None and self.ports > 1:
             words = f"{self.protocol} ports {self.port}-{self.port + self.ports - 1}"
+        if self.second_protocol:
+            words += f" or {self.second_protocol} port {self.port}"
         return words if self.ip_version == 4 else f"{words} over IPv6"
 
 
@@ -237,14 +242,15 @@ class Tunnel(ABC, Generic[OptionsT]):
         return frames.ethernet_bytes(inner_packet_bytes)
 
     @property
-    def has_second_channel(self) -> bool:
-        """True if the tunnel's encrypted control connection carries a data packet now and then."""
-        return False
-
-    @property
     def has_exact_outer_packets(self) -> bool:
         """True if each inner packet travels in outer packets of its own."""
         return self.outer.protocol != "tcp"
+
+    @property
+    def has_exact_packets_under_load(self) -> bool:
+        """True if each inner packet travels in outer packets of its own under load, too: no second connection merges
+        packets."""
+        return self.has_exact_outer_packets and self.outer.second_protocol != "tcp"
 
     @property
     def compresses(self) -> bool:

@@ -25,7 +25,7 @@ TUNNELS = (
             ({"mode": "tls", "cipher": "chacha20-poly1305"}, 320),
         ),
         seen=(
-            ({}, "udp port 443, exact, hidden"),
+            ({}, "udp port 443 or tcp port 443, exact, hidden"),
             ({"mode": "tls"}, "tcp port 443, a stream, hidden"),
         ),
         refused=({"mode": "esp"}, {"mtu": 1435}),
