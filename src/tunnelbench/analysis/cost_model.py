@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.cost import Amount, CostFit, fit_cost
@@ -137,6 +137,12 @@ class NoModel:
 
     tunnel: TunnelSpec
     reason: str
+
+
+def models_of_many_sizes(models: Iterable[CostModel | NoModel]) -> list[CostModel]:
+    """Return the cost models, if the run measured enough sizes to predict one from the others; else none."""
+    fitted = [model for model in models if isinstance(model, CostModel)]
+    return fitted if any(model.left_out for model in fitted) else []
 
 
 def cost_models(records: Sequence[TrialRecord]) -> tuple[CostModel | NoModel, ...]:

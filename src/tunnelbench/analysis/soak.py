@@ -364,7 +364,7 @@ def in_words(summary: SoakSummary) -> str:
         f"{summary.lost_packets:,} of {summary.sent_packets:,} packets lost ({percent_in_words(summary.loss_ratio)})",
     ]
     if summary.lost_packets:
-        words.append(f"in {summary.seconds_with_loss:,} s, up to {summary.worst_second_lost_packets:,} in one")
+        words.append(f"losses in {summary.seconds_with_loss:,} s, at most {summary.worst_second_lost_packets:,} in 1 s")
     words += [
         counted(number, name)
         for number, name in ((summary.restarts, "restart"), (summary.rekeys, "rekey"), (summary.gaps, "gap"))

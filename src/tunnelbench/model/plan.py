@@ -10,6 +10,8 @@ from tunnelbench.model.firewall import RouterFilter, filter_of
 
 OptionValue = str | int | float | bool
 
+BASELINE_NAME = "no tunnel"
+"""Name of the baseline, if the plan gives it no name."""
 BASELINE_KIND = "none"
 """Kind of the baseline, which has no tunnel. Each share in a report is a share of the baseline's figure."""
 

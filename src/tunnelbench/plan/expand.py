@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from tunnelbench.model.plan import OptionValue
+from tunnelbench.model.plan import BASELINE_KIND, BASELINE_NAME, OptionValue
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 """Placeholder in a name, such as `{cipher}`."""
@@ -35,13 +35,16 @@ def default_name(
     defaults: Mapping[str, object],
     varied: frozenset[str],
 ) -> str:
-    """Return the kind, then `key=value` for each option that differs from its default or that the plan varies."""
+    """Return the kind, then `key=value` for each option that differs from its default or that the plan varies.
+
+    The baseline is `no tunnel`, because "none" could be taken for a cipher.
+    """
     named = (
         f"{key}={option_text(value)}"
         for key, value in options.items()
         if key in varied or key not in defaults or defaults[key] != value
     )
-    return " ".join((kind, *named))
+    return " ".join((BASELINE_NAME if kind == BASELINE_KIND else kind, *named))
 
 
 def option_text(value: OptionValue) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from tunnelbench.model.firewall import FILTER_OPTIONS, filter_of
-from tunnelbench.model.plan import BASELINE_KIND, Direction, OptionValue, TunnelSpec
+from tunnelbench.model.plan import BASELINE_KIND, BASELINE_NAME, Direction, OptionValue, TunnelSpec
 from tunnelbench.model.text import printable
 from tunnelbench.plan import expand
 from tunnelbench.plan.check import Problem, check_options, unknown_key
@@ -70,7 +70,7 @@ def expand_blocks(blocks: Sequence[TunnelTable], schemas: Schemas, faults: Fault
     if baselines:
         return (baselines[0][1], *others)
     options = check_options(schemas[BASELINE_KIND], {})[0] if BASELINE_KIND in schemas else {}
-    return (TunnelSpec(BASELINE_KIND, BASELINE_KIND, options), *others)
+    return (TunnelSpec(BASELINE_KIND, BASELINE_NAME, options), *others)
 
 
 def check_size(blocks: Sequence[TunnelTable], other_factors: Mapping[KeyPath, int], faults: Faults) -> bool:
@@ -231,7 +231,7 @@ def _check_names(tunnels: Sequence[tuple[TunnelTable, TunnelSpec]], faults: Faul
     owners: dict[str, TunnelTable] = {}
     reported: set[KeyPath] = set()
     if not any(tunnel.is_baseline for _, tunnel in tunnels):
-        owners[BASELINE_KIND] = TunnelTable((), BASELINE_KIND, None, {}, is_sound=True, is_named=True)
+        owners[BASELINE_NAME] = TunnelTable((), BASELINE_KIND, None, {}, is_sound=True, is_named=True)
     for block, tunnel in tunnels:
         if not (block.is_sound and block.is_named):  # its names will differ once the errors are corrected
             continue

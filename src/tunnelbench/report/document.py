@@ -159,7 +159,18 @@ def compose(
         is_shared=shared,
         allow_plaintext=allow_plaintext,
     )
-    answered = AnswerInput(run, ordered, rows, udp_rows, [soak.summary for soak in soaks], speeds, advice, target_mbps)
+    answered = AnswerInput(
+        run=run,
+        records=ordered,
+        rows=rows,
+        models=models,
+        limits={row.key: tuple(each.limit for each in own) for row, own in zip(rows, limits, strict=True)},
+        udp_rows=udp_rows,
+        soaks=[soak.summary for soak in soaks],
+        speeds=speeds,
+        advice=advice,
+        target_mbps=target_mbps,
+    )
     classes = ", ".join(f"{number} {each}" for each, number in count_classes(ordered).items())
     return Document(
         run=run,

@@ -9,13 +9,14 @@ from itertools import groupby
 from typing import Generic, TypeVar
 
 from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, DirectionAnswer, TunnelAnswer
-from tunnelbench.analysis.answer.udp import UdpAnswer, UdpDirectionAnswer
-from tunnelbench.analysis.answer.words import cpu_percent, large_packets, mbps, thousands
-from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel
-from tunnelbench.analysis.number_format import percent_in_words, significant
+from tunnelbench.analysis.answer.udp import LongerTrial, UdpAnswer, UdpDirectionAnswer
+from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, large_packets, mbps, thousands
+from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, models_of_many_sizes
+from tunnelbench.analysis.number_format import percent, percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.text import counted
@@ -165,14 +166,13 @@ def _table(
 def screen_tables(document: Document) -> list[ScreenTable]:
     """Return the tables of a run's first screen; that of the ciphers only if it is the only one."""
     answer = document.answer
-    is_cost_run = any(isinstance(model, CostModel) and model.left_out for model in document.models)
     found = [
         tunnel_table(answer.tunnels, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
         udp_table(answer.udp, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
         instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),
         cost_table(
-            [model for model in document.models if isinstance(model, CostModel)] if is_cost_run else [],
+            models_of_many_sizes(document.models),
             answer.tunnels,
         ),
     ]
@@ -239,20 +239,35 @@ def _marked(text: str, is_doubtful: bool, *, marks_doubts: bool) -> str:
     return text + DOUBT_MARK * (bool(text) and marks_doubts and is_doubtful)
 
 
-def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnswer], *, any_measured: bool) -> str:
-    repeats = [tunnel.repeats for tunnel in tunnels if tunnel.has_figures]
+def _repeats(repeats: Sequence[int]) -> str:
+    """Return the words for the numbers of trials behind the figures of each tunnel."""
     least, most = min(repeats, default=0), max(repeats, default=0)
-    trials = f"{most}" if least == most else f"{least} to {most}"
-    is_single = most == 1
+    if most < 2:
+        return "Single trials." * bool(repeats)
+    return f"Medians of {most if least == most else f'{least} to {most}'} trials."
+
+
+def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnswer], *, any_measured: bool) -> str:
     is_bound = any(way.is_lower_bound or way.is_small_lower_bound for way in ways)
     method = f"CPU: % of one CPU, measured at {REFERENCE_MBPS:g} Mbit/s; ~: computed." * any_measured
     parts = [
-        "down: server to client.",
-        "Single trials." if is_single else f"Medians of {trials} trials.",
+        "down: server to client." * any(tunnel.down != DirectionAnswer() for tunnel in tunnels),
+        _sizes(tunnels),
+        _repeats([tunnel.repeats for tunnel in tunnels if tunnel.has_figures]),
         "≥: lower bound." * is_bound,
         method or "CPU: % of one CPU, computed.",
     ]
     return " ".join(filter(None, parts))
+
+
+def _sizes(tunnels: Sequence[TunnelAnswer]) -> str:
+    """Return the payloads that `large packets` and `small packets` in the headings stand for."""
+    large, small = tunnels[0].large_payload_bytes, tunnels[0].small_payload_bytes
+    if not any(way.small_pps for tunnel in tunnels for way in tunnel.directions.values()):
+        small = None
+    parts = [f"Large packets: {large} bytes of payload"] if large > SMALL_PAYLOAD_BYTES else []
+    parts += [f"small: {small}" if parts else f"Small packets: {small} bytes of payload"] if small else []
+    return f"{', '.join(parts)}." if parts else ""
 
 
 def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: bool = True) -> ScreenTable | None:
@@ -265,12 +280,15 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: b
 
     marked = partial(_marked, marks_doubts=marks_doubts)
 
-    def rate(pps: Estimate | None, found: UdpDirectionAnswer, mark: str = "") -> str:
-        text = thousands(pps, is_lower_bound=found.is_lower_bound) + mark if pps else ""
-        return marked(text, found.is_doubtful)
+    def rate(pps: Estimate | None, found: UdpDirectionAnswer, refutation: LongerTrial | None = None) -> str:
+        text = thousands(pps, is_lower_bound=found.is_lower_bound and not refutation) if pps else ""
+        return marked(UPPER_BOUND * bool(refutation) + text, found.is_doubtful)
 
     def ndr(found: UdpDirectionAnswer) -> str:
-        return rate(found.ndr_pps, found, "!" * found.is_refuted)
+        return rate(found.ndr_pps, found, found.ndr_refutation)
+
+    def pdr(found: UdpDirectionAnswer) -> str:
+        return rate(found.pdr_pps, found, found.pdr_refutation)
 
     def large(found: UdpDirectionAnswer) -> str:
         text = mbps(found.large_bps, is_lower_bound=found.is_large_lower_bound) if found.large_bps else ""
@@ -288,7 +306,7 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: b
     at = "idle" if load == "idle" else f"at {load} load"
     groups = (
         (("thousand/s", "without loss"), ndr),
-        (("thousand/s", "0.5 % loss"), lambda found: rate(found.pdr_pps, found)),
+        (("thousand/s", "0.5 % loss"), pdr),
         (("thousand/s", "at full load"), lambda found: rate(found.carried_pps, found)),
         (("Mbit/s,", f"{answers[0].large_payload_bytes} bytes"), large),
         (("99 % delay, µs", at), delay),
@@ -298,14 +316,29 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: b
         (ScreenRow(each.name, (), _group(each.is_encrypted), each.reason, each.name == best), each) for each in answers
     ]
     size = f"{answers[0].payload_bytes} bytes" if answers[0].payload_bytes else "mixed sizes"
+    refutations = [each for way in every for each in (way.ndr_refutation, way.pdr_refutation) if each]
     parts = [
-        f"UDP with {size} of payload. down: server to client.",
+        f"UDP with {size} of payload.",
+        "down: server to client." * any(answer.down != UdpDirectionAnswer() for answer in answers),
+        _repeats([answer.repeats for answer in answers if answer.mean_pps]),
         "≥: lower bound." * any(way.is_lower_bound or way.is_large_lower_bound for way in every),
-        "!: a longer trial at this rate lost packets." * any(way.is_refuted for way in every),
+        _upper_bounds(refutations),
+        "(10%): at that load." * any(way.delay_load not in ("", load) for way in every),
         "?: doubtful."
         * (marks_doubts and any(way.is_doubtful or way.is_large_doubtful or way.is_delay_doubtful for way in every)),
     ]
     return _table("", cells, rows, " ".join(filter(None, parts)))
+
+
+def _upper_bounds(refutations: Sequence[LongerTrial]) -> str:
+    """Return the legend of the mark at rates that a longer trial refutes."""
+    if not refutations:
+        return ""
+    least, most = (choose(each.loss_ratio for each in refutations) for choose in (min, max))
+    span = (
+        percent_in_words(most) if least == most else f"{percent(least).removesuffix('%')} to {percent_in_words(most)}"
+    )
+    return f"<: too high; a longer trial at this rate or below lost {span}."
 
 
 def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | None:
@@ -395,7 +428,11 @@ def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()
     )
     cells = [_Cell(heading, way.label, of(way, text)) for heading, text in groups for way in Direction]
     rows = [(ScreenRow(model.tunnel.name, (), order.get(model.tunnel.name, last)[1]), model) for model in models]
-    legend = "Router CPU of a packet: a fixed part, and one for each byte. IMIX: 7 small, 4 medium, 1 large."
+    sizes = ", ".join(f"{times} of {frame_bytes} bytes" for frame_bytes, times in IMIX_FRAMES)
+    legend = (
+        "Router CPU of a data packet with its acknowledgements: a fixed part, and one for each byte. "
+        f"IMIX: of 12 frames {sizes}."
+    )
     return _table("COST OF A PACKET", cells, rows, legend)
 
 

@@ -9,18 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from tests.unit.builders import make_records, make_run, make_spec, make_speeds, make_tcp, make_trial, make_tunnel
+from tests.unit.soak_builders import make_chunks, make_reading, make_soak
 from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench import cli
 from tunnelbench.analysis.answer import NO_ENCRYPTED, NO_TRIAL, Answer
 from tunnelbench.analysis.answer.doubts import CHECKS_IN_WORDS
+from tunnelbench.analysis.answer.udp import LongerTrial
 from tunnelbench.analysis.answer.warnings import MOST_WARNINGS
+from tunnelbench.analysis.soak import summarise_soak
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import IMPORTED, Check, Outcome, TrialRecord, TunnelProof, Verdict
 from tunnelbench.model.shipped import shipped_plans, shipped_testbeds
-from tunnelbench.report.document import compose
+from tunnelbench.report.document import SoakReport, compose
 
 SEALED, OTHER, PLAIN = "wireguard-go", "openvpn AES-128-GCM", "vxlan"
 
@@ -51,8 +55,8 @@ def test_the_cheapest_encrypted_tunnel_is_named_with_cost_and_rates() -> None:
     assert found.recommended == SEALED
     assert found.verdict == (
         "Of the 3 encrypted tunnels, wireguard-go takes the least CPU for traffic down and up.",
-        "wireguard-go takes 28 % of one CPU of the router down and 29 % up at 100 Mbit/s.",
-        "wireguard-go carries 337 Mbit/s down and 329 up.",
+        "At 100 Mbit/s, wireguard-go takes 28 % of one CPU of the router for traffic down and 29 % up.",
+        "wireguard-go carries 337 Mbit/s down and 329 up; limit: the router's CPU down, not known up.",
         "openvpn AES-128-GCM comes next: it takes 1.2 times as much CPU down and up.",
     )
 
@@ -89,7 +93,8 @@ def test_the_options_state_the_encryption_of_a_trial_without_proof() -> None:
 def test_tunnels_that_tie_are_too_close_to_call() -> None:
     found = answered(trials({"none": (3, 3), SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}))
     assert found.verdict[0] == (
-        "Of the 2 encrypted tunnels, wireguard-go probably takes the least CPU; down, both are too close to call."
+        "Of the 2 encrypted tunnels, wireguard-go probably takes the least CPU; "
+        "down, both differ by no more than their trials do."
     )
     assert [(each.is_best, each.too_close) for each in found.comparisons] == [(False, (OTHER,))]
     assert not any("times" in text for text in (*found.verdict, *found.advice))
@@ -107,7 +112,8 @@ def both_ways(down: dict[str, tuple[float, ...]], up: dict[str, tuple[float, ...
 def test_the_verdict_claims_only_the_direction_that_the_spreads_show() -> None:
     found = answered(both_ways({SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}, {SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)}))
     assert found.verdict[0] == (
-        "Of the 2 encrypted tunnels, wireguard-go takes the least CPU for traffic up; down, both are too close to call."
+        "Of the 2 encrypted tunnels, wireguard-go takes the least CPU for traffic up; "
+        "down, both differ by no more than their trials do."
     )
     assert found.verdict[-1] == "openvpn AES-128-GCM comes next: it takes 2.0 times as much CPU up."
 
@@ -262,7 +268,7 @@ def every_answer() -> Iterator[Answer]:
     whole = make_records()
     first = [replace(record, checks=(*record.checks, *steal)) for record in whole[:5]]
     void = [replace(record, outcome=Outcome.VOID, checks=load) for record in whole[:5]]
-    runs: list[dict[str, Any]] = [{}, {"status": IMPORTED}, {"plan_name": "mine"}, {"testbed_name": "malta"}]
+    runs: list[dict[str, Any]] = [{}, {"status": IMPORTED}, {"plan_name": "mine.toml"}, {"testbed_name": "malta"}]
     for changes in runs:
         for records in (whole, whole[:40], [*first, *whole[5:]], [*void, *whole[5:]], make_udp_records()):
             yield answered(records, **changes)
@@ -274,9 +280,10 @@ def test_each_warning_has_a_command_that_the_parser_accepts() -> None:
     for warning in warnings:
         program, verb, *words = shlex.split(warning.command)
         assert program == "tunnelbench", warning
-        context = cli.main.commands[verb].make_context(verb, words)  # raises an error for what it does not know
+        parent = click.Context(cli.main, **cli.main.context_settings)
+        context = cli.main.commands[verb].make_context(verb, words, parent)  # raises an error for what it does not know
         if context.params.get("plan"):
-            assert context.params["plan"] in shipped_plans()
+            assert context.params["plan"] in (*shipped_plans(), "mine.toml")
         if context.params.get("testbed"):
             assert context.params["testbed"] in shipped_testbeds()
 
@@ -318,8 +325,39 @@ def test_udp_is_answered_by_the_pdr_of_the_smallest_packets() -> None:
         "With at most 0.5 % loss, openvpn AES-128-GCM carries 36.4 thousand/s up (UDP packets of 18 bytes).",
     )
     assert [each.name for each in found.udp] == [OTHER, "tinc BF-CBC, SHA-1", PLAIN, "none"]
-    assert found.udp[0].up.is_refuted
+    longer = found.udp[0].up.ndr_refutation
+    assert longer is not None
+    assert longer.loss_ratio > 0
+    assert found.udp[0].up.pdr_refutation is None
     assert found.udp[1].reason
+
+
+def test_a_soak_that_loses_more_refutes_the_rate_of_a_search() -> None:
+    def soaked(pps: int) -> Answer:
+        chunks = make_chunks([make_reading(second, pps - 9, 9, sent_packets=pps) for second in range(10)])
+        soak = make_soak()
+        spec = replace(soak.spec, payload_bytes=18)
+        summary = summarise_soak(replace(soak, spec=spec, rate_pps=float(pps)), ((1, chunk) for chunk in chunks))
+        return compose(make_run(), make_udp_records(), soaks=[SoakReport(soak, summary, lambda: ())]).answer
+
+    refuted = soaked(1000)
+    assert refuted.verdict[2] == ("The rate does not hold for long: a longer trial up at 1.00 thousand/s lost 0.900 %.")
+    assert refuted.udp[0].up.pdr_refutation == LongerTrial(1000.0, 0.009)
+    for pps in (40_000, 10_000):  # above the rate of the search, or with less than 0.5 % loss
+        assert soaked(pps).udp[0].up.pdr_refutation is None
+
+
+def test_a_doubtful_figure_of_a_rival_leaves_the_verdict_open() -> None:
+    records = trials({"none": (3, 3), SEALED: (6.0, 6.1), OTHER: (12.0, 12.1), PLAIN: (4.0, 4.1)})
+    steal = Check("steal", Verdict.DOUBTFUL, "the hypervisor took up to 6% of a CPU", rule=14)
+    doubtful = [
+        replace(record, checks=(*record.checks, steal)) if record.spec.tunnel.name == OTHER else record
+        for record in records
+    ]
+    assert answered(doubtful).verdict[0] == (
+        "Of the 2 encrypted tunnels, wireguard-go probably takes the least CPU; "
+        "down, the figure of openvpn AES-128-GCM is doubtful."
+    )
 
 
 def test_ciphers_alone_are_answered_by_the_fastest() -> None:

@@ -103,8 +103,14 @@ def commands_of(found: Answer) -> list[str]:
     return [*(each.command for each in found.warnings), *(each.command for each in found.next_commands)]
 
 
-def test_no_command_names_a_plan_that_is_not_shipped() -> None:
-    found = commands_of(answered(make_records(), plan_name="my"))
+def test_a_plan_of_ones_own_is_run_again_by_its_path() -> None:
+    found = answered(make_records(), plan_name="my.toml").next_commands[0]
+    assert found.command == "tunnelbench run my.toml --on malta --set rounds=8"
+    assert found.note.endswith("my.toml: give the path of your plan.")
+
+
+def test_no_command_names_another_persons_plan() -> None:
+    found = commands_of(answered(make_records(), plan_name="my.toml", status=IMPORTED))
     assert not any(command.startswith(("tunnelbench run ", "tunnelbench doctor")) for command in found)
 
 

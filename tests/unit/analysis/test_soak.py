@@ -91,7 +91,8 @@ def test_a_gap_is_no_loss_and_ends_a_stretch() -> None:
     assert (found.gap_list[0].at_s, found.ended, found.is_complete) == (10.0, "interrupted", False)
     assert [(each.at_s, each.text) for each in found.rekey_list] == [(7.25, "openvpn on the router: new keys")]
     assert in_words(found) == (
-        "20 of 60 s at 1,000 packets/s, 30 of 20,000 packets lost (0.150 %), in 1 s, up to 30 in one, 1 rekey, 1 gap"
+        "20 of 60 s at 1,000 packets/s, 30 of 20,000 packets lost (0.150 %), "
+        "losses in 1 s, at most 30 in 1 s, 1 rekey, 1 gap"
     )
 
 

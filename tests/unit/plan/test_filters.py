@@ -30,9 +30,10 @@ def test_every_tunnel_has_each_filter(kind: str, tmp_path: Path) -> None:
     plan = load(tmp_path, f'[[tunnel]]\nkind = "{kind}"\nfirewall = ["none", "stateful", "stateful-nat"]\n')
     own = [tunnel for tunnel in plan.tunnels if tunnel.kind == kind]
     assert [tunnel.packet_filter.firewall for tunnel in own] == [*Firewall]
-    assert [tunnel.name for tunnel in own] == [f"{kind} firewall={each}" for each in Firewall]
+    named = "no tunnel" if kind == "none" else kind
+    assert [tunnel.name for tunnel in own] == [f"{named} firewall={each}" for each in Firewall]
     assert [tunnel.name for tunnel in plan.tunnels if tunnel.is_baseline] == [
-        "none firewall=none" if kind == "none" else "none"
+        "no tunnel firewall=none" if kind == "none" else "no tunnel"
     ]
 
 
@@ -53,8 +54,8 @@ def test_a_filter_is_in_the_name_even_where_the_plan_does_not_ask_for_it(tmp_pat
 def test_forwarding_with_a_filter_is_neither_the_baseline_nor_a_tunnel(tmp_path: Path) -> None:
     plan = load(tmp_path, '[[tunnel]]\nkind = "none"\nfirewall = "stateful"\n')
     assert [(each.name, each.is_baseline, each.has_tunnel) for each in plan.tunnels] == [
-        ("none", True, False),
-        ("none firewall=stateful", False, False),
+        ("no tunnel", True, False),
+        ("no tunnel firewall=stateful", False, False),
     ]
 
 

@@ -38,7 +38,7 @@ def test_a_plan_of_one_tunnel_has_the_baseline_and_all_defaults(load: Load) -> N
     assert plan == Plan(
         name="mine.toml",
         title="",
-        tunnels=(TunnelSpec("none", "none", {}), TunnelSpec("vxlan", "vxlan", {})),
+        tunnels=(TunnelSpec("none", "no tunnel", {}), TunnelSpec("vxlan", "vxlan", {})),
         tcp=TcpTraffic(),
         rounds=3,
     )
@@ -177,7 +177,7 @@ def test_rounds_are_outermost_and_the_baseline_runs_in_each(load: Load) -> None:
     assert [trial.sequence for trial in trials] == list(range(1, 25))
     a_round = [
         (name, payload, direction)
-        for name in ("none", "vxlan", "tinc")
+        for name in ("no tunnel", "vxlan", "tinc")
         for payload in (1448, 76)
         for direction in ("in", "out")
     ]

@@ -29,7 +29,7 @@ from tunnelbench.report.document import SoakReport, compose
 
 WITHOUT_TUNNEL = (
     "Without a tunnel: 2,364 Mbit/s down and 2,490 up; "
-    "100 Mbit/s take 4.0 % of one CPU of the router down and 4.0 % up."
+    "100 Mbit/s take 4.0 % of one CPU of the router for traffic down and 4.0 % up."
 )
 
 

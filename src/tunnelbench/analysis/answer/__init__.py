@@ -5,8 +5,8 @@ The first screen, the page, the site and the JSON all print this answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tunnelbench.analysis.advice import TARGET_RULE, Advice
 from tunnelbench.analysis.answer import commands
@@ -24,16 +24,18 @@ from tunnelbench.analysis.answer.comparison import (
 )
 from tunnelbench.analysis.answer.doubts import doubts
 from tunnelbench.analysis.answer.figures import shown_figures
-from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer, tunnel_answers
+from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer, shown_rows, tunnel_answers
 from tunnelbench.analysis.answer.udp import UdpAnswer, udp_answers
 from tunnelbench.analysis.answer.warnings import AnswerWarning, answer_warnings
-from tunnelbench.analysis.answer.words import carried, cpu_taken, cpu_times, joined, thousands
+from tunnelbench.analysis.answer.words import by_direction, carried, cpu_taken, cpu_times, joined, thousands
 from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
+from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, NoModel, models_of_many_sizes
 from tunnelbench.analysis.encryption import is_encrypted
-from tunnelbench.analysis.number_format import significant
+from tunnelbench.analysis.limits import Limit
+from tunnelbench.analysis.number_format import percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import packet_instructions
 from tunnelbench.analysis.soak import SoakSummary, in_words
-from tunnelbench.analysis.summary import Row
+from tunnelbench.analysis.summary import Row, RowKey
 from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
 from tunnelbench.model.result import RunRecord, TrialRecord
@@ -41,6 +43,17 @@ from tunnelbench.model.result import RunRecord, TrialRecord
 NO_TRIAL = "No trial of this run counts."
 NO_ENCRYPTED = "No encrypted tunnel has figures that count, so none is recommended."
 ONLY_THIS_MACHINE = "The figures apply to this machine only, not to a device."
+LIMITS_IN_WORDS = {
+    Limit.LINE: "the line",
+    Limit.ROUTER_CPU: "the router's CPU",
+    Limit.ONE_CORE: "one of the router's CPUs",
+    Limit.TESTER: "the testers",
+    Limit.WINDOW: "TCP's window",
+    Limit.APPLICATION: "the sending program",
+    Limit.QUEUE: "a queue of the router",
+    Limit.LOSS: "lost packets",
+    Limit.UNKNOWN: "not known",
+}
 COMPARE_ONLY = "Compare tunnels only: the figures apply to this machine, not to a device."
 
 
@@ -80,6 +93,9 @@ class AnswerInput:
     run: RunRecord
     records: Sequence[TrialRecord]
     rows: Sequence[Row]
+    models: Sequence[CostModel | NoModel] = ()
+    limits: Mapping[RowKey, tuple[Limit, ...]] = field(default_factory=dict)
+    """Limits of the throughput of each of the rows."""
     udp_rows: Sequence[UdpRow] = ()
     soaks: Sequence[SoakSummary] = ()
     speeds: Sequence[CipherSpeed] = ()
@@ -95,7 +111,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     A tunnel that does not encrypt is recommended only with `allow_plaintext`.
     """
     tunnels = tunnel_answers(found.rows, allow_plaintext=allow_plaintext)
-    udp = udp_answers(found.udp_rows, allow_plaintext=allow_plaintext)
+    udp = udp_answers(found.udp_rows, found.soaks, allow_plaintext=allow_plaintext)
     eligible = [each for each in tunnels if _is_eligible(each, allow_plaintext) and each.mean_cpu_share is not None]
     eligible_udp = [each for each in udp if _is_eligible(each, allow_plaintext) and each.mean_pps is not None]
     targets = [each for each in found.advice if each.rule == TARGET_RULE]
@@ -107,8 +123,9 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         *(
             _target(targets, found.target_mbps, allow_plaintext)
             if targets
-            else _cheapest(eligible, tunnels, compared, allow_plaintext)
+            else _cheapest(eligible, tunnels, compared, allow_plaintext, found)
         ),
+        *_mixed_packets(models_of_many_sizes(found.models), eligible),
         *_fastest(eligible_udp, udp, compared_udp, allow_plaintext),
         *_fewest_instructions(found.records),
         *_soaked(found.soaks),
@@ -151,6 +168,7 @@ def _cheapest(
     tunnels: Sequence[TunnelAnswer],
     compared: Sequence[DirectionComparison],
     allow_plaintext: bool,
+    found: AnswerInput,
 ) -> Iterator[str]:
     """Name the tunnel that takes the least CPU time for 100 Mbit/s, with its figures, and the next one."""
     if not any(tunnel.has_figures for tunnel in tunnels):
@@ -164,11 +182,34 @@ def _cheapest(
         yield claim(best.name, "takes the least CPU", "takes less", compared, kind=kind, count=len(eligible))
     else:
         yield f"{best.name} is the only {_kind(allow_plaintext)} with figures."
-    yield f"{best.name} takes {cpu_taken(best)} at {REFERENCE_MBPS:g} Mbit/s."
+    yield f"At {REFERENCE_MBPS:g} Mbit/s, {best.name} takes {cpu_taken(best)}."
     if rates := carried(best):
-        yield f"{best.name} carries {rates}."
+        yield f"{best.name} carries {rates}{_limit(best, found)}."
     if others and (factors := cpu_factors(best, others[0])):
         yield f"{others[0].name} comes next: it takes {cpu_times(factors)}."
+
+
+def _mixed_packets(models: Sequence[CostModel], eligible: Sequence[TunnelAnswer]) -> Iterator[str]:
+    """State how many packets of mixed sizes one CPU forwards through the best tunnel."""
+    for model in models:
+        if eligible and model.tunnel.name == eligible[0].name:
+            found = [(way.label, model.predict(IMIX_FRAMES, way)) for way in model.directions]
+            rates = [(f"{each.packets_per_s / 1e3:,.0f}", way) for way, each in found if each.packet_s.value > 0]
+            if rates:
+                text = by_direction(rates, " thousand/s")
+                yield f"With {model.tunnel.name}, one CPU of the router forwards {text} of mixed sizes (IMIX)."
+
+
+def _limit(best: TunnelAnswer, found: AnswerInput) -> str:
+    """Return a clause on what limits a tunnel's throughput; empty for the testers, which a warning names."""
+    shown, _ = shown_rows([row for row in found.rows if row.tunnel.name == best.name])
+    limits = [(row.direction.label, found.limits.get(row.key, ())) for row in shown]
+    texts = [(joined([LIMITS_IN_WORDS[each] for each in own]), way) for way, own in limits if own]
+    if not texts or all(own == (Limit.TESTER,) for _, own in limits):
+        return ""
+    if len({text for text, _ in texts}) == 1:
+        return f"; limit: {texts[0][0]}"
+    return f"; limit: {', '.join(f'{text} {way}' for text, way in texts)}"
 
 
 def _kind(allow_plaintext: bool) -> str:
@@ -194,14 +235,19 @@ def _fastest(
         yield claim(best.name, f"carries the most {size}", "carries more", compared, kind=kind, count=len(eligible))
     else:
         yield f"{best.name} is the only {_kind(allow_plaintext)} with figures of UDP."
-    rates: dict[str, list[str]] = {}
+    rates: dict[str, list[tuple[str, str]]] = {}
     for way, found in best.directions.items():
         if found.rate_pps:
             own = rates.setdefault("with at most 0.5 % loss" if found.pdr_pps else "at full load", [])
-            unit = " thousand/s" * (not own)
-            own.append(f"{thousands(found.rate_pps, is_lower_bound=found.is_lower_bound)}{unit} {way}")
-    (first, *_), text = rates, "; ".join(f"{loss}, {best.name} carries {joined(own)}" for loss, own in rates.items())
-    yield f"{first.capitalize()}{text[len(first) :]} ({size})."
+            own.append((thousands(found.rate_pps, is_lower_bound=found.is_lower_bound), way))
+    text = "; ".join(f"{loss}, {best.name} carries {by_direction(own, ' thousand/s')}" for loss, own in rates.items())
+    yield f"{text[0].upper()}{text[1:]} ({size})."
+    for way, shown in best.directions.items():
+        if longer := shown.pdr_refutation:
+            yield (
+                f"The rate does not hold for long: a longer trial {way} at "
+                f"{significant(longer.offered_pps / 1e3, 3)} thousand/s lost {percent_in_words(longer.loss_ratio)}."
+            )
 
 
 def _fewest_instructions(records: Sequence[TrialRecord]) -> Iterator[str]:
@@ -225,7 +271,7 @@ def _fewest_instructions(records: Sequence[TrialRecord]) -> Iterator[str]:
 
 def _soaked(soaks: Sequence[SoakSummary]) -> Iterator[str]:
     for soak in soaks[:2]:
-        yield f"{soak.spec.tunnel.name} soaked for {in_words(soak)}."
+        yield f"The soak of {soak.spec.tunnel.name} lasted {in_words(soak)}."
 
 
 def _fastest_cipher(speeds: Sequence[CipherSpeed]) -> Iterator[str]:

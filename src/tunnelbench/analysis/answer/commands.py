@@ -51,9 +51,12 @@ def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> Sugges
     on = [] if is_elsewhere or run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
     words = [word for change in changes for word in change.options]
     aim = " and to ".join(change.aim for change in changes)
-    note = "Use your router's address." * (ROUTER in changes)
+    notes = ["Use your router's address."] if ROUTER in changes else []
     if ON_VIRTUAL_ROUTER in changes:
-        note = f"{VIRTUAL_ROUTER}: a virtual router of fixed speed. Or your own: {shlex.join(ROUTER.options)}"
+        notes.append(f"{VIRTUAL_ROUTER}: a virtual router of fixed speed. Or your own: {shlex.join(ROUTER.options)}")
+    if not has_plan(run):
+        notes.append(f"{run.plan_name}: give the path of your plan.")
+    note = " ".join(notes)
     return SuggestedCommand(purpose, _joined("run", run.plan_name, *on, *words), aim, note)
 
 
@@ -81,8 +84,8 @@ def is_resumable(run: RunRecord) -> bool:
 
 
 def is_repeatable(run: RunRecord) -> bool:
-    """Return True if this machine has the plan and the testbed of the run under their names."""
-    return is_resumable(run) and has_plan(run) and run.testbed_name in shipped_testbeds()
+    """Return True if the run was made on this machine, on a testbed that is found by its name."""
+    return is_resumable(run) and run.testbed_name in shipped_testbeds()
 
 
 def has_plan(run: RunRecord) -> bool:

@@ -30,6 +30,8 @@ class DirectionComparison:
     """Names of the tunnels that the spreads show to be better."""
     untested: tuple[str, ...] = ()
     """Names of the tunnels that cannot be compared, because one of the two figures is from a single trial."""
+    doubtful: tuple[str, ...] = ()
+    """Names of the compared tunnels whose figure is doubtful, the recommended one included."""
 
 
 def shows_less(one: Estimate | None, other: Estimate | None) -> bool | None:
@@ -89,8 +91,10 @@ def compare(
     """Compare a tunnel with the others in each direction in which they were measured."""
     found = []
     for way in best.directions:
-        close, better, untested = [], [], []
-        known = [other for other in others if is_better(best, other, way) is not None]
+        close: list[str] = []
+        better: list[str] = []
+        untested: list[str] = []
+        known: list[AnswerT] = [other for other in others if is_better(best, other, way) is not None]
         for other in known:
             if min(trials(best, way), trials(other, way)) < 2:
                 untested.append(other.name)
@@ -99,8 +103,11 @@ def compare(
             elif not is_better(best, other, way):
                 close.append(other.name)
         if known:
-            is_best = not (close or better or untested)
-            found.append(DirectionComparison(way, is_best, tuple(close), tuple(better), tuple(untested)))
+            doubtful = [best.name] * best.directions[way].is_doubtful
+            doubtful += [other.name for other in known if other.directions[way].is_doubtful]
+            is_best = not (close or better or untested or doubtful)
+            lists = (tuple(names) for names in (close, better, untested, doubtful))
+            found.append(DirectionComparison(way, is_best, *lists))
     return tuple(found)
 
 
@@ -134,8 +141,11 @@ def _not_won(found: Sequence[DirectionComparison], less: str, count: int) -> Ite
         close = joined(["it", *named(each.too_close)])
         if len(each.too_close) == count - 1:
             close = "both" if count == 2 else f"all {count}"
-        parts += [f"{close} are too close to call"] if each.too_close else []
+        parts += [f"{close} differ by no more than their trials do"] if each.too_close else []
         parts += ["one trial is too few to tell"] if each.untested else []
+        if each.doubtful:
+            figures = "the figure of {} is" if len(each.doubtful) == 1 else "the figures of {} are"
+            parts.append(f"{figures.format(joined(named(each.doubtful)))} doubtful")
         ways.setdefault(" and ".join(parts), []).append(each.direction)
     for text, own in ways.items():
         yield f"{joined(own)}, {text}"

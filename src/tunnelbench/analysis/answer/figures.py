@@ -35,7 +35,7 @@ class ShownFigures:
         unit = "Mbit/s and packets/s" if every.small else "Mbit/s"
         tcp, all_tcp = (len(each.large) + len(each.small) for each in (self, every))
         parts = [f"{tcp} of {counted(all_tcp, 'figure')} of {unit}"] if tcp else []
-        parts += [f"{len(self.udp)} of {counted(len(every.udp), 'UDP row')}"] if self.udp else []
+        parts += [f"{len(self.udp)} of {counted(len(every.udp), 'UDP result')}"] if self.udp else []
         return " and ".join(parts)
 
 

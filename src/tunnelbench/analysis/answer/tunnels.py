@@ -42,6 +42,8 @@ class TunnelAnswer:
     tunnel: TunnelSpec
     large_payload_bytes: int
     """Largest payload of the run, which `throughput_bps` and `cpu_share` are for [bytes]."""
+    small_payload_bytes: int | None
+    """Smallest payload of the run, which `small_pps` is for [bytes]; None: it is not that of a small packet."""
     is_encrypted: bool | None
     """True if the tunnel encrypts its packets; None: unknown."""
     is_in_kernel: bool | None
@@ -114,6 +116,7 @@ def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
     answer = TunnelAnswer(
         tunnel=rows[0].tunnel,
         large_payload_bytes=sizes[-1],
+        small_payload_bytes=sizes[0] if sizes[0] <= SMALL_PAYLOAD_BYTES else None,
         is_encrypted=rows[0].is_encrypted if rows[0].tunnel.is_baseline else _common(row.is_encrypted for row in rows),
         is_in_kernel=all(figures.is_in_kernel for figures in counting) if counting else None,
         down=_direction_answer(rows, sizes, Direction.IN),

@@ -6,9 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.answer.tunnels import group_place, why_no_figures
+from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
 from tunnelbench.model.plan import FLAT_OUT, Direction, Test, TunnelSpec
+from tunnelbench.model.search import PDR_LOSS_RATIO
+
+
+@dataclass(frozen=True)
+class LongerTrial:
+    """A trial that lasts longer than those of a search: the confirming trial at the NDR, or a soak."""
+
+    offered_pps: float
+    """Packets sent per second."""
+    loss_ratio: float
+    """Packets lost on the path over packets sent, 0 to 1."""
+
+    def refutes(self, rate_pps: Estimate | None, loss_ratio: float) -> bool:
+        """Return True if the trial lost more than a share of its packets, at a rate that a search had found."""
+        return rate_pps is not None and self.offered_pps <= rate_pps.high and self.loss_ratio > loss_ratio
 
 
 @dataclass(frozen=True)
@@ -19,8 +35,8 @@ class UdpDirectionAnswer:
     """Highest rate without loss [packets/s]."""
     pdr_pps: Estimate | None = None
     """Highest rate with at most 0.5 % loss [packets/s]."""
-    is_refuted: bool = False
-    """True if a longer trial at the NDR lost packets."""
+    longer: tuple[LongerTrial, ...] = ()
+    """Longer trials with the same payload that lost packets, the one with the most loss first."""
     carried_pps: Estimate | None = None
     """Packets that arrived per second at full load, where no search was made."""
     large_bps: Estimate | None = None
@@ -39,6 +55,16 @@ class UdpDirectionAnswer:
     """True if a check makes a trial doubtful that counts for `large_bps`."""
     is_delay_doubtful: bool = False
     """True if a check makes a trial doubtful that counts for the delay."""
+
+    @property
+    def ndr_refutation(self) -> LongerTrial | None:
+        """Longer trial that lost the most packets at no more than the NDR; None if there is none."""
+        return next((each for each in self.longer if each.refutes(self.ndr_pps, 0.0)), None)
+
+    @property
+    def pdr_refutation(self) -> LongerTrial | None:
+        """Longer trial that lost the most packets, more than 0.5 %, at no more than the PDR; None if there is none."""
+        return next((each for each in self.longer if each.refutes(self.pdr_pps, PDR_LOSS_RATIO)), None)
 
     @property
     def rate_pps(self) -> Estimate | None:
@@ -61,6 +87,8 @@ class UdpAnswer:
     up: UdpDirectionAnswer
     reason: str
     """Reason for which the tunnel has no figures; empty if it has some."""
+    repeats: int
+    """Smallest number of trials that count, of all its rows with figures."""
 
     @property
     def name(self) -> str:
@@ -82,10 +110,13 @@ LOADS = ("50%", "10%", "90%", "idle")
 """Loads of the delay, the preferred one first."""
 
 
-def udp_answers(rows: Sequence[UdpRow], *, allow_plaintext: bool = False) -> tuple[UdpAnswer, ...]:
+def udp_answers(
+    rows: Sequence[UdpRow], soaks: Sequence[SoakSummary] = (), *, allow_plaintext: bool = False
+) -> tuple[UdpAnswer, ...]:
     """Return the figures of each tunnel: encrypted ones, the others with the baseline, those of unknown encryption.
 
-    With `allow_plaintext`, all are one group. Tunnels that lack a direction come after the others of their group.
+    Soaks of the same run may refute the rates that a search found. With `allow_plaintext`, all are one group. Tunnels
+    that lack a direction come after the others of their group.
     """
     own: dict[str, list[UdpRow]] = {}
     for row in rows:
@@ -94,7 +125,10 @@ def udp_answers(rows: Sequence[UdpRow], *, allow_plaintext: bool = False) -> tup
     sizes = sorted({row.payload_bytes for group in own.values() for row in group if row.payload_bytes})
     sizes = sizes or [0]
     return tuple(
-        sorted((_udp_answer(group, sizes) for group in own.values()), key=lambda each: _rank(each, allow_plaintext))
+        sorted(
+            (_udp_answer(group, sizes, soaks) for group in own.values()),
+            key=lambda each: _rank(each, allow_plaintext),
+        )
     )
 
 
@@ -104,18 +138,27 @@ def _rank(answer: UdpAnswer, allow_plaintext: bool) -> tuple[int, bool, int, flo
     return place, answer.tunnel.is_baseline, missing, -(answer.mean_pps or 0.0)
 
 
-def _udp_answer(rows: Sequence[UdpRow], sizes: Sequence[int]) -> UdpAnswer:
+def _udp_answer(rows: Sequence[UdpRow], sizes: Sequence[int], soaks: Sequence[SoakSummary]) -> UdpAnswer:
     known = [row.is_encrypted for row in rows if row.is_encrypted is not None]
     has_figures = any(row.figures for row in rows)
     large = sizes[-1] if len(sizes) > 1 else None
-    down, up = (_direction(rows, direction, sizes[0], large) for direction in (Direction.IN, Direction.OUT))
-    reason = why_no_figures(rows)
+    own = [soak for soak in soaks if soak.spec.tunnel.name == rows[0].tunnel.name]
+    down, up = (_direction(rows, direction, sizes[0], large, own) for direction in (Direction.IN, Direction.OUT))
     return UdpAnswer(
-        rows[0].tunnel, all(known) if known else None, sizes[0], large, down, up, "" if has_figures else reason
+        tunnel=rows[0].tunnel,
+        is_encrypted=all(known) if known else None,
+        payload_bytes=sizes[0],
+        large_payload_bytes=large,
+        down=down,
+        up=up,
+        reason="" if has_figures else why_no_figures(rows),
+        repeats=min((row.trials - row.uncounted_trials for row in rows if row.figures), default=0),
     )
 
 
-def _direction(rows: Sequence[UdpRow], direction: Direction, size: int, large: int | None) -> UdpDirectionAnswer:
+def _direction(
+    rows: Sequence[UdpRow], direction: Direction, size: int, large: int | None, soaks: Sequence[SoakSummary]
+) -> UdpDirectionAnswer:
     there = [row for row in rows if row.direction is direction]
     search, search_doubtful = _figures(there, size, Test.SEARCH)
     carried, carried_doubtful = _figures(there, size, Test.RATE, FLAT_OUT)
@@ -130,7 +173,7 @@ def _direction(rows: Sequence[UdpRow], direction: Direction, size: int, large: i
     return UdpDirectionAnswer(
         ndr_pps=search.ndr_pps if search else None,
         pdr_pps=search.pdr_pps if search else None,
-        is_refuted=bool(search and search.refuted),
+        longer=_longer_trials(search, [soak for soak in soaks if soak.spec.direction is direction], size),
         carried_pps=carried.forwarding_rate_pps if carried and not search else None,
         large_bps=large_rate.rate_pps.times(large_row.payload_bps(1.0))
         if large_row and large_rate and large_rate.rate_pps
@@ -143,6 +186,18 @@ def _direction(rows: Sequence[UdpRow], direction: Direction, size: int, large: i
         is_large_doubtful=bool(large_row and large_row.doubts),
         is_delay_doubtful=delay_doubtful,
     )
+
+
+def _longer_trials(search: UdpFigures | None, soaks: Sequence[SoakSummary], size: int) -> tuple[LongerTrial, ...]:
+    """Return the longer trials of one direction that lost packets; the loss of an echo has no direction."""
+    found = [
+        LongerTrial(soak.offered_pps, soak.loss_ratio)
+        for soak in soaks
+        if soak.lost_packets and soak.spec.payload_bytes == size and not soak.is_echo
+    ]
+    if search and search.refuted and search.ndr_pps and search.loss_ratio:
+        found.append(LongerTrial(search.ndr_pps.median, search.loss_ratio.median))
+    return tuple(sorted(found, key=lambda each: -each.loss_ratio))
 
 
 def _figures(rows: Sequence[UdpRow], size: int, test: Test, load: str = "") -> tuple[UdpFigures | None, bool]:

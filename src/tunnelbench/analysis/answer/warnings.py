@@ -80,7 +80,8 @@ def _lower_bounds(run: RunRecord, shown: ShownFigures, *, is_shared: bool) -> It
     if limited.rows:
         cpus = run.host_facts.get("cpus")
         where = f" on {counted(cpus, 'CPU')}" if isinstance(cpus, int) else ""
-        router = commands.router_of(run) if is_shared and commands.has_plan(run) else commands.every_figure(run)
+        is_known = commands.has_plan(run) or commands.is_repeatable(run)
+        router = commands.router_of(run) if is_shared and is_known else commands.every_figure(run)
         are = "is a lower bound" if len(limited.rows) == 1 else "are lower bounds"
         yield _Finding(f"{limited.count_of(shown)} {are}{where}: client and server were the limit.", router)
 
@@ -97,7 +98,11 @@ def _without_figures(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator
     if missing:
         words = joined(named([f"{name} ({each})" for name, each in missing.items()]))
         is_lacking = TrialClass.UNAVAILABLE in missing.values()
-        help_with = commands.doctor(run) if is_lacking and commands.is_repeatable(run) else commands.every_figure(run)
+        help_with = (
+            commands.doctor(run)
+            if is_lacking and commands.has_plan(run) and commands.is_repeatable(run)
+            else commands.every_figure(run)
+        )
         yield _Finding(f"{counted(len(missing), 'tunnel')} without figures: {words}.", help_with)
 
 
@@ -108,7 +113,7 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Findin
     disturbed = background_load_effect(records).trials_left_out
     does = "does" if len(void) == 1 else "do"
     dropped = f"{len(void)} of {counted(len(records), 'trial')} {does} not count"
-    if disturbed == len(void) and commands.is_repeatable(run):
+    if disturbed == len(void) and commands.has_plan(run) and commands.is_repeatable(run):
         yield _Finding(f"{dropped}: background load. Find its source:", commands.doctor(run))
     elif disturbed == len(void):
         yield _Finding(f"{dropped}: background load.", commands.every_figure(run))

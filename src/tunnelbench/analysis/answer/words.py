@@ -10,6 +10,7 @@ from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES
 
 LOWER_BOUND = "≥ "
+UPPER_BOUND = "< "
 MOST_NAMES = 3
 """Number of tunnels that a sentence names."""
 
@@ -41,26 +42,32 @@ def large_packets(tunnels: Sequence[TunnelAnswer]) -> str:
     return "large packets" if size > SMALL_PAYLOAD_BYTES else f"{size} bytes"
 
 
+def by_direction(texts: Sequence[tuple[str, str]], unit: str) -> str:
+    """Join figures, each with its direction: the first one with the unit, such as `501 Mbit/s down and 448 up`."""
+    return joined([f"{text}{unit * (not place)} {way}" for place, (text, way) in enumerate(texts)])
+
+
 def carried(tunnel: TunnelAnswer) -> str:
     """Return the throughput of a tunnel by direction, such as `501 Mbit/s down and 448 up`; empty if not measured."""
-    parts: list[str] = []
-    for way, found in tunnel.directions.items():
-        if found.throughput_bps:
-            text = mbps(found.throughput_bps, is_lower_bound=found.is_lower_bound)
-            parts.append(f"{text}{' Mbit/s' * (not parts)} {way}")
-    return " and ".join(parts)
+    ways = tunnel.directions.items()
+    return by_direction(
+        [
+            (mbps(found.throughput_bps, is_lower_bound=found.is_lower_bound), way)
+            for way, found in ways
+            if found.throughput_bps
+        ],
+        " Mbit/s",
+    )
 
 
 def cpu_taken(tunnel: TunnelAnswer) -> str:
-    """Return the CPU shares of a tunnel, such as `15 % of one CPU of the router down and 12 % up`.
+    """Return the CPU shares of a tunnel, such as `15 % of one CPU of the router for traffic down and 12 % up`.
 
     The text is empty if no share was measured.
     """
-    parts: list[str] = []
-    for way, found in tunnel.directions.items():
-        if found.cpu_share:
-            parts.append(f"{cpu_percent(found.cpu_share.median)}{' of one CPU of the router' * (not parts)} {way}")
-    return " and ".join(parts)
+    ways = tunnel.directions.items()
+    shares = [(cpu_percent(found.cpu_share.median), way) for way, found in ways if found.cpu_share]
+    return by_direction(shares, " of one CPU of the router for traffic")
 
 
 def times(factor: float) -> str:
