@@ -133,7 +133,7 @@ def of_path(texts: Texts) -> None:
 def of_router_filter(texts: Texts) -> None:
     at = host(texts)
     testbed = mock.Mock(spec=Testbed, router=at, server=at)
-    found = router_filter.read_filter(cast("Testbed", testbed), RouterFilter(Firewall.STATEFUL_NAT, 3))
+    found = router_filter.read_filter(cast("Testbed", testbed), RouterFilter(Firewall.STATEFUL_NAT, 3), "table")
     assert found is not None
     finite(found.connections, found.rules)
     finite(other_rules(at.run(["nft", "list", "ruleset"]).stdout))

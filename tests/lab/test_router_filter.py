@@ -101,6 +101,31 @@ def test_a_trial_whose_stateful_rule_is_taken_away_is_void(testbed: NetnsTestbed
     assert "packets were forwarded by the state of their connection" in check(record, FILTER_CHECK).reason
 
 
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        ("insert rule ip {0} trial counter name established accept", "'counter name"),
+        ("add chain ip {0} unmet; add rule ip {0} unmet ip saddr 240.0.0.1 drop", "'chain unmet"),
+    ],
+)
+def test_rules_that_are_changed_before_a_trial_make_it_void(testbed: NetnsTestbed, lie: str, words: str) -> None:
+    def plant(_: object) -> None:
+        testbed.router.run(["nft", lie.format(FILTER_TABLE)])
+
+    record = trial(testbed, Watcher(at_trial=plant), STATEFUL, duration_s=1)
+    found = check(record, FILTER_CHECK)
+    assert found.verdict is Verdict.VOID
+    assert f"the rules on the router were not those that were set up: {words}" in found.reason
+
+
+def test_rules_that_an_earlier_trial_left_behind_make_a_trial_void(testbed: NetnsTestbed) -> None:
+    table = f"table ip {FILTER_TABLE}"
+    with script(testbed.router, f"nft '{table} {{ chain left {{ accept; }}; }}'", f"nft delete {table}"):
+        record = trial(testbed, Watcher(), duration_s=1)
+    assert check(record, FILTER_CHECK).verdict is Verdict.VOID
+    assert "of an earlier trial" in check(record, FILTER_CHECK).reason
+
+
 def test_a_tracker_that_the_plan_does_not_ask_for_makes_a_trial_void(testbed: NetnsTestbed) -> None:
     tracker = "table ip lie { chain lie { type filter hook forward priority 0; ct state invalid drop; }; }"
     with script(testbed.router, f"nft '{tracker}'", "nft delete table ip lie"):

@@ -21,6 +21,8 @@ class LiveTunnel:
     tunnel: Tunnel[Any]
     created: Tunnel[Any] | None = None
     """The tunnel of the last attempt, successful or not; it holds the output of its daemons."""
+    filter_table: str = ""
+    """The router's packet filter of the plan, as nft listed it when it was set up."""
 
     def __init__(self, testbed: Testbed, spec: TunnelSpec, *, keep: bool = False) -> None:
         self.testbed = testbed
@@ -45,7 +47,8 @@ class LiveTunnel:
         try:
             forget_path_mtu(self.testbed)
             self._stack.enter_context(closed_ports(self.testbed, self.created))
-            self._stack.enter_context(installed_filter(self.testbed, self.spec.packet_filter, keep=self.keep))
+            wanted = self.spec.packet_filter
+            self.filter_table = self._stack.enter_context(installed_filter(self.testbed, wanted, keep=self.keep))
             self.tunnel = self._stack.enter_context(self.created)
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)

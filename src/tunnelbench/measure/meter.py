@@ -124,20 +124,20 @@ class TrafficMeter(Meter, Generic[O]):
 
     def measure(self, spec: TrialSpec, live: LiveTunnel) -> TrialFindings:
         with blaming_restart(live.tunnel):
-            return self._measure(spec, live.tunnel)
+            return self._measure(spec, live.tunnel, live.filter_table)
 
-    def _measure(self, spec: TrialSpec, tunnel: Tunnel[Any]) -> TrialFindings:
+    def _measure(self, spec: TrialSpec, tunnel: Tunnel[Any], filter_table: str) -> TrialFindings:
         testbed = self.testbed
         path = path_through(testbed, tunnel, spec.direction)
         log_sizes, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
         tunnel.rekeys_since(log_sizes)  # some kinds compare with the last look
         throttled_before = throttled_s_by_process(tunnel)
         with testbed.watched() as changes:
-            filter_before = read_filter(testbed, spec.tunnel.packet_filter)
+            filter_before = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
             before = read_path(testbed)
             offered, load = self._observed(spec, path)
             after = read_path(testbed)
-            filter_after = read_filter(testbed, spec.tunnel.packet_filter)
+            filter_after = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
             changed = changes()
         beside = list(offered.beside)
         if offered.first_arrivals is not None:

@@ -23,6 +23,7 @@ from tunnelbench.testbed.router_filter import (
     OTHER,
     SEEN_TABLE,
     TRANSLATED,
+    first_difference,
     parse_counters,
     parse_rules,
     ruleset,
@@ -46,14 +47,15 @@ LATE_PACKETS = 60
 
 
 @contextmanager
-def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = False) -> Iterator[None]:
+def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = False) -> Iterator[str]:
     """Give the router a packet filter for the block, and with NAT let the server count by the address that it sees.
 
-    With `keep`, the filter stays after a failure, for a user to examine. Raises TunnelUnavailable if the router cannot
-    have the filter, or has a firewall of its own, whose cost would be measured, too.
+    Yields the router's table as nft lists it, which `read_filter` compares with the table of later; empty if the plan
+    asks for no filter. With `keep`, the filter stays after a failure, for a user to examine. Raises TunnelUnavailable
+    if the router cannot have the filter, or has a firewall of its own, whose cost would be measured, too.
     """
     if wanted.is_empty:
-        yield
+        yield ""
         return
     if own := testbed.own_firewall():
         raise TunnelUnavailable(
@@ -73,7 +75,7 @@ def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = Fal
     try:
         for host, table, text in added:
             _add(host, table, text, wanted)
-        yield
+        yield _listed(router, FILTER_TABLE) or ""
     except BaseException as error:
         if not (keep and isinstance(error, FAILURES)):
             _remove(added)
@@ -110,23 +112,29 @@ class FilterReading:
     """Number of tracked connections; None: the kernel does not tell."""
     seen: dict[str, tuple[int, int]] | None = None
     """Counters of the server; None unless the filter has NAT."""
+    changed: str = ""
+    """How the table differs from the one that was set up; empty if it does not."""
 
 
-def read_filter(testbed: Testbed, wanted: RouterFilter) -> FilterReading | None:
-    """Read the filter's counters; None if the router has a firewall of its own, and no filter from the plan."""
+def read_filter(testbed: Testbed, wanted: RouterFilter, set_up: str = "") -> FilterReading | None:
+    """Read the filter's counters; None if the router has a firewall of its own, and no filter from the plan.
+
+    `set_up` is the table that `installed_filter` has yielded; empty: the table is not compared.
+    """
     if wanted.is_empty and testbed.own_firewall():
         return None
     count = testbed.router.run(["cat", CONNECTIONS], check=False).stdout.strip()
     connections = int(count) if count.isdecimal() and len(count) < 20 else None
-    if wanted.is_empty:
-        return FilterReading(connections=connections)
     listed = _listed(testbed.router, FILTER_TABLE)
+    if wanted.is_empty:
+        return FilterReading(None if listed is None else parse_counters(listed), connections=connections)
     seen = _listed(testbed.server, SEEN_TABLE) if wanted.firewall.has_nat else None
     return FilterReading(
         None if listed is None else parse_counters(listed),
         parse_rules(listed or ""),
         connections,
         None if seen is None else parse_counters(seen),
+        first_difference(set_up, listed) if set_up and listed else "",
     )
 
 
@@ -157,10 +165,14 @@ def check_filter(
 
 
 def _untracked(before: FilterReading, after: FilterReading, *, has_own_router: bool) -> tuple[Check, ...]:
-    """Check that no connection was tracked. Connections of earlier trials may be listed for minutes, and only end.
+    """Check that the router has no filter of a plan, and tracked no connection.
 
-    A real router may track the connections of others, so that the trial is only doubtful there.
+    Connections of earlier trials may be listed for minutes, and only end. A real router may track the connections of
+    others, so that the trial is only doubtful there.
     """
+    if before.counters is not None or after.counters is not None:
+        reason = f"the router had the table {FILTER_TABLE} of an earlier trial, although the plan has no firewall"
+        return (Check(FILTER_CHECK, Verdict.VOID, reason, rule=12),)
     added = (after.connections or 0) - (before.connections or 0)
     if added > 0:
         reason = f"the router tracked {counted(added, 'new connection')}, although the plan has no firewall"
@@ -178,6 +190,8 @@ def _faults(
         return
     if after.rules != wanted.rules:
         yield f"the router had {after.rules} of {counted(wanted.rules, 'rule')} after the trial"
+    if changed := before.changed or after.changed:
+        yield f"the rules on the router were not those that were set up: {changed}"
     names = (ESTABLISHED, NEW) if wanted.firewall.tracks else (OTHER,)
     passed, passed_bytes = (sum(_added(name, unit, before, after) for name in names) for unit in (0, 1))
     carried = path.data_packets + path.ack_packets - path.fragments_created

@@ -7,8 +7,10 @@ keeps its own rules for them. Connection tracking, once on, sees all IPv4 packet
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 
 from tunnelbench.model.firewall import RouterFilter
+from tunnelbench.model.text import printable
 
 FILTER_TABLE = "tunnelbench-firewall"
 """Table of nftables on the router."""
@@ -93,6 +95,23 @@ def parse_counters(listed: str) -> dict[str, tuple[int, int]]:
 def parse_rules(listed: str) -> int:
     """Return the number of rules that match nothing, in the output of `nft list table`."""
     return len(re.findall(r"^[ \t]{0,32}ip saddr 240\.0\.\d{1,3}\.\d{1,3} drop$", listed, re.MULTILINE))
+
+
+def first_difference(set_up: str, listed: str) -> str:
+    """Return in words the first line in which two outputs of `nft list table` differ, other than by their counts.
+
+    Returns an empty text if they do not differ.
+    """
+    before, now = (_without_counts(text) for text in (set_up, listed))
+    for expected, found in zip_longest(before, now, fillvalue="nothing"):
+        if expected != found:
+            return f"{printable(found[:100])!r} in place of {printable(expected[:100])!r}"
+    return ""
+
+
+def _without_counts(listed: str) -> list[str]:
+    lines = (re.sub(r"\bpackets \d{1,19} bytes \d{1,19}", "", line).strip() for line in listed.splitlines())
+    return [line for line in lines if line]
 
 
 def other_rules(listed: str) -> int:

@@ -21,6 +21,7 @@ from tunnelbench.testbed.base import Addresses
 NOTHING, STATEFUL = RouterFilter(), RouterFilter(Firewall.STATEFUL, 10)
 NAT, RULES = RouterFilter(Firewall.STATEFUL_NAT), RouterFilter(rules=10)
 PATH = replace(make_tcp().counters, data_packets=90_000, data_bytes=90_000 * 1514, ack_packets=10_000)
+LIST = "nft list table ip tunnelbench-firewall"
 REMOVE = "nft delete table ip tunnelbench-firewall"
 REMOVE_SEEN = "nft delete table ip tunnelbench-seen"
 
@@ -68,6 +69,11 @@ def test_a_trial_whose_packets_were_all_counted_passes() -> None:
     ("wanted", "after", "reason"),
     [
         (STATEFUL, replace(AFTER, counters=None), "the table of firewall=stateful rules=10 is no longer on the router"),
+        (
+            STATEFUL,
+            replace(AFTER, changed="'accept' in place of 'drop'"),
+            "the rules on the router were not those that were set up: 'accept' in place of 'drop'",
+        ),
         (STATEFUL, replace(AFTER, rules=9), "the router had 9 of 10 rules after the trial"),
         (STATEFUL, replace(AFTER, counters=counted(97_930, 2)), "only 97932 of 100000 packets were forwarded by the"),
         (STATEFUL, replace(AFTER, counters=counted(2, 0, 99_998)), "only 2 of 100000 packets were forwarded by the"),
@@ -119,6 +125,15 @@ def test_without_a_firewall_no_connection_is_tracked(
         assert judged(NOTHING, after, before=before, has_own_router=True).verdict is Verdict.DOUBTFUL
 
 
+@pytest.mark.parametrize("has_own_router", [False, True])
+def test_a_filter_of_an_earlier_trial_makes_a_trial_without_one_void(has_own_router: bool) -> None:
+    left = FilterReading(connections=0), FilterReading(ZERO, connections=0)
+    for before, after in (left, left[::-1]):
+        check = judged(NOTHING, after, before=before, has_own_router=has_own_router)
+        assert check.verdict is Verdict.VOID
+        assert "had the table tunnelbench-firewall of an earlier trial" in check.reason
+
+
 def test_a_router_with_rules_of_its_own_has_no_check_of_the_plans_filter() -> None:
     bed = Mock(own_firewall=lambda: "fw4")
     assert read_filter(bed, NOTHING) is None
@@ -160,15 +175,16 @@ def make_bed(tmp_path: Path, kind: type[Filtered] = Filtered, own_firewall: str 
 
 def test_the_filter_is_there_for_the_block_only(tmp_path: Path) -> None:
     bed = make_bed(tmp_path)
-    with installed_filter(bed, NAT):
+    with installed_filter(bed, NAT) as listed:
+        assert listed == ""  # a fake host prints nothing
         ((undo, ruleset),) = bed.router.rulesets
         assert undo == REMOVE
         assert "masquerade" in ruleset
         ((undo, ruleset),) = bed.server.rulesets
         assert undo == REMOVE_SEEN
         assert "198.18.3.1, 198.18.2.1" in ruleset
-        assert commands(bed.router) == []
-    assert (commands(bed.router), commands(bed.server)) == ([REMOVE], [REMOVE_SEEN])
+        assert commands(bed.router) == [LIST]
+    assert (commands(bed.router), commands(bed.server)) == ([LIST, REMOVE], [REMOVE_SEEN])
 
 
 def test_without_a_filter_nothing_is_changed(tmp_path: Path) -> None:
@@ -216,6 +232,36 @@ def test_a_kernel_without_connection_tracking_is_unavailable_with_the_words_of_n
     ):
         pass
     assert commands(bed.router) == [REMOVE]
+
+
+class Listing(Filtered):
+    """A host whose nft lists a table; its rule can be changed."""
+
+    rule = "ip saddr 240.0.0.1 drop"
+
+    def run(self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = 0, check: bool = True) -> Completed:
+        counter = f"counter other {{\n\t\tpackets {len(self.rulesets)} bytes 0\n\t}}\n"
+        return Completed(tuple(argv), 0, f"table ip x {{\n\t{counter}\tchain trial {{\n\t\t{self.rule}\n\t}}\n}}\n", "")
+
+
+def test_a_rule_that_was_changed_after_it_was_set_up_is_named(tmp_path: Path) -> None:
+    bed = make_bed(tmp_path, Listing)
+    with installed_filter(bed, RULES) as listed:
+        bed.router.rulesets.append(("", ""))  # its counter grows
+        same = read_filter(bed, RULES, listed)
+        bed.router.rule = "accept"
+        found = read_filter(bed, RULES, listed)
+    assert same
+    assert same.changed == ""
+    assert found
+    assert found.changed == "'accept' in place of 'ip saddr 240.0.0.1 drop'"
+
+
+def test_a_table_that_nobody_asked_for_is_read(tmp_path: Path) -> None:
+    found = read_filter(make_bed(tmp_path, Listing), NOTHING)
+    assert found
+    assert found.counters == {"other": (0, 0)}
+    assert read_filter(make_bed(tmp_path, Unfiltered), NOTHING) == FilterReading()
 
 
 def test_a_table_that_has_gone_has_no_counters(tmp_path: Path) -> None:

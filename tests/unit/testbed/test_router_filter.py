@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tunnelbench.model.firewall import Firewall, RouterFilter
-from tunnelbench.testbed.router_filter import other_rules, parse_counters, parse_rules, ruleset, seen_ruleset
+from tunnelbench.testbed.router_filter import (
+    first_difference,
+    other_rules,
+    parse_counters,
+    parse_rules,
+    ruleset,
+    seen_ruleset,
+)
 
 CLIENT, TARGET = "198.18.1.2", "198.18.4.1"
 LISTED = """table ip tunnelbench-firewall {
@@ -72,3 +79,12 @@ def test_only_rules_of_others_are_late_rules() -> None:
     assert other_rules("") == 0
     assert other_rules(LISTED) == 0
     assert other_rules(foreign + LISTED + foreign) == 2 * len(foreign.splitlines())
+
+
+def test_counts_make_no_difference_and_each_changed_line_does() -> None:
+    assert first_difference(LISTED, LISTED.replace("packets 41 bytes 6014", "packets 99 bytes 1")) == ""
+    state = 'ct state new counter name "new" accept'
+    early = LISTED.replace("\t\tip saddr 240.0.0.1 drop", f"\t\t{state}\n\t\tip saddr 240.0.0.1 drop")
+    assert first_difference(LISTED, early) == f"{state!r} in place of 'ip saddr 240.0.0.1 drop'"
+    assert first_difference(LISTED, LISTED + "table") == "'table' in place of 'nothing'"
+    assert first_difference(LISTED, "").startswith("'nothing' in place of 'table ip")
