@@ -15,7 +15,7 @@ MOST_ITEMS = 200
 
 
 def bounded(document: Document) -> Document:
-    """Return the part of a run that a person can read: the tunnels of the first rows, and the first items of lists."""
+    """Return the report with only its first rows, their tunnels, and the first items of each list."""
     rows, udp_rows = document.rows[:MOST_REPORTED_ROWS], document.udp_rows[:MOST_REPORTED_ROWS]
     sections = tuple(map(bounded_section, document.sections))
     warnings = tuple(map(bounded_section, document.warnings))

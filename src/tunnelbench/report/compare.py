@@ -312,7 +312,7 @@ def _left_over(found: Comparison) -> Iterator[str]:
 
 
 def _labels(rows: Sequence[SideRow]) -> list[str]:
-    """Return the rows in few words: each tunnel once, followed by its payloads and directions."""
+    """Name the rows in one short text: each tunnel once, followed by its payloads and directions."""
     by_name: dict[str, list[str]] = {}
     for row in rows:
         place = " ".join(filter(None, (_payload(row), row.direction_label, row.test)))

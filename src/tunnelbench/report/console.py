@@ -1,4 +1,4 @@
-"""Text of what rich lays out, for terminals and for files."""
+"""Turns tables and paragraphs of the library `rich` into text, for terminals and for files."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Document:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of traffic that have a table; a run without any row has the head of that of TCP."""
+        """Kinds of traffic that have a table; a run without any row has an empty table of TCP."""
         has_tcp = bool(self.rows) or not (self.udp_rows or self.soaks)
         return ("tcp",) * has_tcp + ("udp",) * bool(self.udp_rows)
 
@@ -211,7 +211,7 @@ def tables(document: Document, *, thousands: bool = False) -> list[ResultTable]:
 
 
 def legends(document: Document, mark: str) -> tuple[str, ...]:
-    """Return the legends of a run's tables; `mark` is the format's mark of the best figure, such as `bold`."""
+    """Return the texts that explain the tables; `mark` is how the format shows the best figure, such as `bold`."""
     return tuple(
         paragraph
         for kind in document.kinds
@@ -254,7 +254,7 @@ def _cautions(
 
 
 def _tester_limited(rows: Sequence[Row | UdpRow]) -> tuple[list[Row | UdpRow], int]:
-    """Return the rows that the testers limited, and the number of rows with a router."""
+    """Return the rows whose speed the testers limited, not the router, and the number of rows without calibrations."""
     routed = [row for row in rows if not row.is_calibration]
     return [row for row in routed if row.figures is not None and row.figures.is_tester_limited], len(routed)
 

@@ -29,7 +29,7 @@ NOT_RECORDED = "not recorded"
 
 
 def taken_on(run: RunRecord) -> str:
-    """Return in words what the testbed means for the figures."""
+    """Return a description of the kind of testbed, and how far its figures apply to other machines."""
     kind = testbed_key(run, "kind")
     unknown = f"kind {kind or NOT_RECORDED}; shares of the baseline are more reliable than absolute figures"
     return TAKEN_ON.get(kind, unknown)
@@ -44,7 +44,7 @@ def is_shared(run: RunRecord) -> bool:
 
 
 def testbed_key(run: RunRecord, key: str) -> str:
-    """Return a value at the top of the testbed file; empty if it is absent or the file cannot be read."""
+    """Return a value of the testbed file outside its sections; empty if it is absent or the file cannot be read."""
     try:
         return str(toml_values(run.testbed_text).get(key, ""))
     except ValueError:

@@ -26,7 +26,7 @@ WARNING_STYLE = "bold red"
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Return the lines of a text. A tunnel's name is not broken at its hyphens, and nothing that is UNBROKEN is."""
+    """Return the lines of a text. No line ends at a hyphen of a tunnel's name, or inside a match of UNBROKEN."""
     glued = UNBROKEN.sub(lambda found: found[0].replace(" ", NO_BREAK_SPACE), text)
     lines = TextWrapper(width, subsequent_indent=indent, break_on_hyphens=False).wrap(glued)
     return [line.replace(NO_BREAK_SPACE, " ") for line in lines]

@@ -19,7 +19,7 @@ NOTE = (
 
 
 def instructions_section(every: Sequence[PacketInstructions]) -> list[Section]:
-    """Return the section; none if the run has no figures for it."""
+    """Return the section on instructions for each packet; an empty list if the run did not count instructions."""
     if not any(each.by_payload for each in every):
         return []
     payloads = sorted({payload for each in every for payload in each.by_payload})

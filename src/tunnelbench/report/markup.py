@@ -99,7 +99,7 @@ class MarkupFormat(SheetFormat):
             yield [self.paragraph.format(self.escaped(note))]
 
     def _texts(self, header: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> list[str]:
-        """Return a table of texts; `header`: title of each column, and True for numbers."""
+        """Return a table of texts; `header` has each column's title, and True if the column holds numbers."""
         columns = [MarkupColumn(one_line(title), is_number) for title, is_number in header]
         return self.table(columns, [
             tuple(_text(one_line(cell), column.is_number) for column, cell in zip(columns, row, strict=True))

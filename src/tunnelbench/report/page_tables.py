@@ -100,7 +100,10 @@ def _page_table(table: ScreenTable, remarks: Mapping[str, str], names: set[str])
 
 
 def _shared(columns: Sequence[ScreenColumn]) -> list[tuple[int, ...]]:
-    """Return the figures of each column of the page; the last ones share a column first."""
+    """Return the positions of the figures in each column of the page.
+
+    If there are too many columns, both directions of a figure share one, beginning with the last figures.
+    """
     sections = [[place for place, _ in own] for _, own in groupby(enumerate(columns), key=lambda each: each[1].heading)]
     found: list[tuple[int, ...]] = []
     before = len(columns) + 2  # with the names and the remarks

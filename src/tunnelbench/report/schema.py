@@ -41,13 +41,13 @@ class SchemaModel(BaseModel):
 
 
 def _object(name: str, **types: Any) -> type[SchemaModel]:
-    """Return a model with fields by their types; a field may also be a type and its description."""
+    """Return a pydantic model with these fields; each value is a field's type, or its type and its description."""
     whole: dict[str, Any] = {field: each if isinstance(each, tuple) else (each, ...) for field, each in types.items()}
     return create_model(name, __base__=SchemaModel, **whole)
 
 
 def _with_fields(name: str, source: type, **more: Any) -> type[SchemaModel]:
-    """Return a model with the fields of a dataclass, and others by their types; a type of None removes a field."""
+    """Return a model with the fields of a dataclass and those in `more`; a type of None in `more` removes a field."""
     hints = get_type_hints(source)
     types = {**{field.name: hints[field.name] for field in fields(source)}, **more}
     return _object(name, **{field: each for field, each in types.items() if each is not None})

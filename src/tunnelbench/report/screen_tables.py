@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 ENCRYPTED, NOT_ENCRYPTED, UNKNOWN_ENCRYPTION = "ENCRYPTED", "NOT ENCRYPTED", "ENCRYPTION UNKNOWN"
 DOUBT_MARK = "?"
-"""Last character of a doubtful figure. In a terminal it stands in the gap after the column."""
+"""Last character of a doubtful figure. In a terminal, the mark stands in the gap after the column."""
 MOST_SCREEN_ROWS = 60
 """Largest number of rows of a table in a terminal."""
 MOST_CIPHERS = 12

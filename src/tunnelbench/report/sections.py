@@ -121,7 +121,7 @@ def _tally(models: Sequence[CostModel]) -> list[str]:
 
 
 def _falling(models: Sequence[CostModel]) -> list[str]:
-    """List negative costs that have no error estimate."""
+    """Name tunnels and directions whose CPU time per byte is negative and has no error estimate; one text or none."""
     named = [
         f"{model.tunnel.name} {direction.label}"
         for model in models

@@ -94,7 +94,7 @@ def _named(kind: str, count: int, moments: Sequence[Moment]) -> str:
 
 
 def memory_text(trend: MemoryTrend) -> str:
-    """Return in words whether the memory of one program grows."""
+    """Return a text on one program's memory: its size, its growth [KiB/h], and whether it grows."""
     size = (
         f"{trend.program} {_kib(trend.last_bytes)} after {length(trend.observed_s)}, {_kib(trend.first_bytes)} at first"
     )

@@ -37,7 +37,7 @@ EXTRAPOLATED = "Extrapolated: what one CPU of the router would carry, data and A
 
 @dataclass(frozen=True)
 class TableLine:
-    """One line of a table; its tunnel stands in the `TunnelRows` that hold it. An empty text is unknown."""
+    """One line of a table; the tunnel's name is in its `TunnelRows`. An empty text is unknown."""
 
     payload: str
     direction: str
@@ -60,7 +60,7 @@ class TunnelRows:
 
     @property
     def is_empty_alike(self) -> bool:
-        """True if no line has figures, and all for the same reason."""
+        """True if no line has figures, and the reason is the same for all lines."""
         return not any(line.has_figures for line in self.lines) and len({line.comments for line in self.lines}) == 1
 
     def by_payload(self) -> list[list[TableLine]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 UNFOLDED_WIDTH = 10_000
-"""Width that no line exceeds, for output that is not folded [columns]."""
+"""Width larger than any line, used for output that must not be folded [columns]."""
 
 INDENT = "  "
 COLUMN_GAP = "  "

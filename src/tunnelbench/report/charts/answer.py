@@ -23,7 +23,7 @@ BARS_HEADER = ("Tunnel", "Direction", "Unit", "Median", "Low", "High", "Remark")
 
 
 def answer_charts(document: Document) -> Iterator[Chart]:
-    """Yield the chart of TCP, else that of UDP; a run without such figures has none."""
+    """Yield the chart of TCP; if the run has no TCP figures, that of UDP; if it has neither, nothing."""
     chart = None
     if shown := _shown(document.answer.tunnels):
         chart = _tcp(shown, document.answer.tunnels, marks_doubts=not document.answer.is_nearly_all_doubtful)

@@ -38,7 +38,7 @@ class Bar:
 
     tunnel: str
     group: str
-    """Name of the bar among the tunnel's bars: a direction, or one with a word after it."""
+    """Name of the bar among the tunnel's bars: a direction such as `down`, alone or followed by a word."""
     direction: str
     figure: Estimate | None
     note: str = ""
@@ -75,7 +75,7 @@ def bar_chart(
 
 
 def bars_spec(bars: Sequence[Bar], groups: Sequence[str], tunnels: int, unit: str) -> Spec:
-    """Return a picture of bars, `groups` of each tunnel together."""
+    """Return a picture of bars; the bars of one tunnel, one for each of `groups`, are next to each other."""
     group = {"field": "group", "type": "nominal", "sort": None}
     data, top = _data(bars, len(groups))
     scale = {"domain": [0, top], "nice": False}
@@ -160,7 +160,7 @@ def _datum(bar: Bar, groups: int) -> Spec:
 
 
 def bar_row(bar: Bar) -> tuple[str, ...]:
-    """Return tunnel, group, median, low, high, limit of the line and remark."""
+    """Return the cells of a bar in the table: tunnel, group, median, lowest, highest, link capacity and remark."""
     if bar.figure is None:
         return (bar.tunnel, bar.group, "", "", "", "", bar.note)
     return (

@@ -1,4 +1,4 @@
-"""The common parts of all charts: their texts, their look, and their completion for a file."""
+"""The common parts of all charts: their texts, their look, and the specification of a chart that is a file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _widen(spec: Spec, width: int) -> None:
 
 
 def config(ink: str = "currentColor") -> Spec:
-    """Return the look: text and lines in one colour, by default the page's text colour, and no background."""
+    """Return Vega-Lite's `config`: text and lines in one colour, by default that of the page's text; no background."""
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "aria": False,  # the figure has one label, and its figures stand in a table

@@ -36,7 +36,7 @@ def cost_charts(document: Document) -> Iterator[Chart]:
 
 
 def _models(models: Sequence[CostModel]) -> Iterator[Chart]:
-    """Yield fixed and per byte cost of the largest packet that all tunnels were measured with."""
+    """Yield the chart of a packet's CPU time, in a fixed and a per-byte part, at the largest size of all tunnels."""
     size = min((model.largest_bytes for model in models), default=0)
     values: list[Spec] = []
     rows: list[tuple[str, ...]] = []

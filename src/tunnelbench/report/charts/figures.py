@@ -57,7 +57,7 @@ def _chart(name: str, place: PageSection, title: str, bars: Sequence[Bar], paylo
 
 
 def _bar(row: Row | UdpRow, group: str, shown: Figure, refuted: str = "") -> Bar:
-    """Return the bar of a row; `refuted`: the remark if the confirming trial lost packets."""
+    """Return the bar of a row; it has the remark `refuted` if the trial that checks its NDR lost packets."""
     figures = row.figures
     found: Estimate | None = shown.of_row(row) if shown.of_row else None
     return Bar(

@@ -14,7 +14,7 @@ from tunnelbench.report.text import one_line
 
 
 def load_charts(document: Document) -> Iterator[Chart]:
-    """Yield a chart of loss and one of delay for each payload and direction that was measured so."""
+    """Yield a chart of loss and one of delay for each payload and direction measured at several loads."""
     for payload, direction in dict.fromkeys((row.payload_bytes, row.direction) for row in document.udp_rows):
         own = [row for row in document.udp_rows if (row.payload_bytes, row.direction) == (payload, direction)]
         size = f"{payload} bytes of payload" if payload else "mix of sizes (IMIX)"

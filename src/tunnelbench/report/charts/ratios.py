@@ -28,7 +28,7 @@ COLOURS = {BETTER: PALETTE[0], ALIKE: PALETTE[6], WORSE: LIMIT_COLOUR}
 
 
 def ratio_charts(rows: Sequence[ComparisonRow]) -> Iterator[Chart]:
-    """Yield the chart of the figures with a quotient, those that differ first; none if there is no such figure."""
+    """Yield the chart of the figures with a quotient B / A, those that differ first; nothing without such a figure."""
     known = [(row, row.ratio) for row in rows if row.ratio is not None and row.ratio.value > 0]
     shown = sorted(known, key=lambda each: not each[0].verdict.is_difference)[:MOST_RATIOS]
     if not shown:

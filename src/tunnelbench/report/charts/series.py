@@ -83,7 +83,7 @@ def _readings(record: TrialRecord) -> tuple[list[SeriesPoint], str]:
 
 
 def _without_sliver(readings: Sequence[SeriesPoint]) -> list[SeriesPoint]:
-    """Merge the last reading into the one before if it is less than half as long as the first: it would show chance."""
+    """Merge the last reading into the one before if it is less than half as long as the first: its rate is inexact."""
     if len(readings) < 2 or readings[-1].length_s * 2 >= readings[0].length_s:
         return list(readings)
     return [*readings[:-2], _joined(readings[-2:])]

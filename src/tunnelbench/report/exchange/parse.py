@@ -32,7 +32,7 @@ LARGEST_NUMBER = 2**63 - 1
 """Largest number that a database can hold."""
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-"""Time of a machine that has no clock."""
+"""Earliest accepted time: a machine without a battery-backed clock begins at 1970."""
 
 EXPORT_HINT = "ask for the file again: tunnelbench export RUN -o FILE"
 
@@ -218,7 +218,7 @@ def _record(trial: FileTrial, file: ExportedFile) -> TrialRecord:
 
 
 def _require_times(run: RunRecord, records: Sequence[TrialRecord]) -> None:
-    """Raise WrongInput if the run or a trial began or ended at no time, before 1970 or after tomorrow."""
+    """Raise WrongInput if a start or end of the run or a trial is not a valid time, before 1970 or after tomorrow."""
     named = [("the run", run)] + [(f"trial {each.spec.sequence}", each) for each in records]
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     for what, each in named:

@@ -112,7 +112,10 @@ def _of_trial(tcp: TcpMeasurement) -> Iterator[str]:
 
 
 def _of_table(rows: Sequence[Row]) -> list[str]:
-    """Return findings of the audit. Tester-limited rows are left out: a tunnel may seem faster than the baseline."""
+    """Return findings of the audit. Rows whose speed the testers limited are left out.
+
+    In such rows, a tunnel may seem faster than the path without a tunnel.
+    """
     routed = [row for row in rows if not row.is_calibration]
     kept = [(row, row.figures) for row in routed if row.figures and not row.figures.is_tester_limited]
     if not kept:

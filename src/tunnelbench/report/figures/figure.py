@@ -22,7 +22,7 @@ Read = Callable[[Any], Any]
 
 
 class Spread(Enum):
-    """The formats for people that print the spread of a figure."""
+    """The formats that print the spread of a figure: its lowest and highest value or an interval."""
 
     EVERYWHERE = "everywhere"
     NOT_IN_TERMINAL = "not in the terminal"
@@ -163,13 +163,16 @@ class Figure:
 
 
 def best_of(row: Row | UdpRow) -> frozenset[str]:
-    """Return the keys of a row's figures that are the best of its group; the share is marked with its throughput."""
+    """Return the keys of a row's figures that are the best of its group.
+
+    The share of the baseline counts as the best where the throughput does.
+    """
     best = row.best if isinstance(row, Row) else frozenset()
     return best | {"share_of_baseline"} if "throughput_bps" in best else best
 
 
 def read(path: str) -> Read:
-    """Return a function that follows a path of attributes; it returns None where one of them is None."""
+    """Return a function that reads an attribute path such as `row.figures`; it returns None if an attribute is None."""
     names = path.split(".")
 
     def follow(value: Any) -> Any:

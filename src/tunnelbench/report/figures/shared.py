@@ -11,12 +11,12 @@ from tunnelbench.report.figures.figure import Figure, Read, Spread, TableRow, re
 
 
 def stored(key: str, path: str = "") -> Figure:
-    """Return a figure that a measurement holds as it was counted, and that no row has."""
+    """Return a figure that is a stored field of a trial's measurement; rows of the table do not have it."""
     return Figure(key, of_trial=read(path or key), is_stored=True, is_row_data=False)
 
 
 def of_rows(key: str, title: str = "", **more: Any) -> Figure:
-    """Return a figure that the analysis has for a row under its key."""
+    """Return a figure whose value for a row is the field `key` of the figures that the analysis computed."""
     return Figure(key, title, of_row=read(f"figures.{key}"), **more)
 
 
@@ -33,12 +33,15 @@ def of_router(path: str) -> Read:
 
 
 def _share(found: TableRow) -> Estimate | None:
-    """Return the share of the baseline; a search compares PDRs."""
+    """Return a row's throughput as a share of that without a tunnel; a search compares PDRs, so its NDR has none."""
     return None if found.goal == "NDR" or found.row.figures is None else found.row.figures.share_of_baseline
 
 
 def _has_packet_cost(found: TableRow) -> bool:
-    """Return True if a timed trial of a row loads the router: on an idle path, the cost is that of waking up."""
+    """Return True if a timed trial loads the router.
+
+    On an idle path, the router's CPU time per packet is mostly that of waking up.
+    """
     is_idle = isinstance(found.row, UdpRow) and found.row.load == IDLE
     return not is_idle and not found.row.is_calibration and found.goal != "PDR"
 

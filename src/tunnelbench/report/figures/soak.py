@@ -15,7 +15,7 @@ def _of(key: str, title: str = "", **more: Any) -> Figure:
 
 
 def _nested(key: str, title: str = "", **more: Any) -> Figure:
-    """Return a figure that CSV has no cell for."""
+    """Return a figure that CSV leaves out, because its value is an object or a list."""
     return _of(key, title, is_in_csv=False, **more)
 
 

@@ -22,7 +22,7 @@ from tunnelbench.report.figures.shared import (
 
 
 def _packets_per_s(found: TableRow) -> Estimate | None:
-    """Return the packet rate of a row: what came through, of a search its NDR or PDR."""
+    """Return the packet rate of a row: packets that arrived per second; for a search, its NDR or PDR."""
     figures = found.row.figures
     if not isinstance(figures, UdpFigures):
         return None
@@ -40,18 +40,18 @@ def _bit_rate(name: str) -> Read:
 
 
 def _lower_bound(loss_ratio: float) -> Read:
-    """Return a reader of the highest load that the searches of a trial found to be carried: their median."""
+    """Return a reader of the median, over a trial's searches, of the highest load that lost at most `loss_ratio`."""
 
     return lambda udp: udp.lower_bound_pps(loss_ratio)
 
 
 def _counted(key: str, **more: Any) -> Figure:
-    """Return a figure that follows from the counts of the timed trial."""
+    """Return a figure that is computed from the counts of the timed trial, such as a ratio."""
     return Figure(key, of_trial=read(f"counts.{key}"), is_row_data="of_row" in more, **more)
 
 
 def _stored(key: str, path: str = "") -> Figure:
-    """Return a figure that the counts of the timed trial hold."""
+    """Return a figure that is stored as a field of the timed trial's counts."""
     return Figure(key, of_trial=read(f"counts.{path or key}"), is_stored=True, is_row_data=False)
 
 
@@ -61,7 +61,7 @@ def _rate(key: str, title: str, **more: Any) -> Figure:
 
 
 def _delay(percentile: str, title: str, **more: Any) -> Figure:
-    """Return a percentile of the delay, which tables have in microseconds."""
+    """Return the figure of a percentile of the delay; tables print it in microseconds."""
     return of_rows(
         f"delay_{percentile}_ns",
         title,

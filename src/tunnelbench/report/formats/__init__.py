@@ -23,7 +23,7 @@ class ReportFormat(ABC):
 
 
 class SheetFormat(ReportFormat):
-    """A format that can hold a sheet, too: a result that is no run."""
+    """A format that can also print a sheet, which is a comparison or an audit."""
 
     @abstractmethod
     def render_sheet(self, sheet: Sheet, style: Style) -> str:

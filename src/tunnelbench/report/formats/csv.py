@@ -87,7 +87,7 @@ class Format(SheetFormat):
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return lines as RFC 4180 has them, each text made harmless."""
+    """Return lines as CSV of RFC 4180; no text in a cell can run as a formula of a spreadsheet."""
     output = io.StringIO(newline="")
     writer = csv.writer(output, lineterminator="\r\n")
     writer.writerow([harmless(cell) for cell in header])
@@ -114,6 +114,6 @@ def _written(cell: CsvValue) -> str | int | float | None:
 
 
 def harmless(text: str) -> str:
-    """Return `text` on one line, and never as a formula."""
+    """Return `text` on one line, changed so that no spreadsheet runs it as a formula."""
     line = INNER_FORMULA.sub(r"\1'", one_line(text))
     return f"'{line}" if line.startswith(FORMULA_STARTS) else line

@@ -189,7 +189,9 @@ def _template(name: str) -> Template:
 
 @cache
 def _policy(*, is_shared: bool) -> str:
-    """Return the policy of the page: its own two scripts, and no request except for the library next to the page.
+    """Return the Content-Security-Policy of a page: only its own two scripts run.
+
+    The page makes no request, except for the chart library in the same site if `is_shared`.
 
     Scripts are allowed by their hashes. Browsers ignore the hash of a file next to a page that is opened from a disk.
     """

@@ -145,7 +145,7 @@ def _part_cost(cost: ComponentCost) -> dict[str, Any]:
 
 
 def plain_trial(record: TrialRecord) -> dict[str, Any]:
-    """Return a trial's record with its figures under `tcp` or `udp`, and the other of the two null."""
+    """Return a trial's record with its figures under `tcp` or `udp`, and null under the other one."""
     own = {"tcp" if name == "measurement" else name: value for name, value in plain(record).items()}
     return {**own, "tcp": plain(record.tcp), "udp": plain(record.udp)}
 
@@ -156,7 +156,7 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
 
 
 def derived_figures(record: TrialRecord) -> dict[str, Any] | None:
-    """Return what follows from the counts of a trial; of UDP also the bounds of each search."""
+    """Return the figures computed from a trial's counts; for UDP also the lower and upper bound of each search."""
     if record.tcp:
         return dict(plain(trial_figures("tcp", record.tcp)))
     if (udp := record.udp) is None:

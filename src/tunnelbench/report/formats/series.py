@@ -1,4 +1,4 @@
-"""CSV (RFC 4180) with one row for each interval of each timed trial: the course over time, of TCP and UDP."""
+"""CSV (RFC 4180) with one row for each interval of each timed trial: traffic and load over time, of TCP and UDP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collects the rows of runs and of published results by device, in one form, for the pages of a site."""
+"""Converts rows of runs and of published results to one class, and groups them by device, for the pages of a site."""
 
 from __future__ import annotations
 
