@@ -41,7 +41,7 @@ direction = "out"
 duration_s = 1
 interval_s = 0.5
 """ + "".join(f"[[tunnel]]\n{tomli_w.dumps(tunnel)}" for tunnel in TUNNELS)
-NAMES = ("none", *(tunnel["name"] for tunnel in TUNNELS))
+NAMES = ("no tunnel", *(tunnel["name"] for tunnel in TUNNELS))
 assert set(FAMILIES) <= set(NAMES)
 TOO_SHORT = ("the traffic ended early", "data flowed for only")
 LIMIT_S = 1200

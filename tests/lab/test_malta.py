@@ -42,7 +42,7 @@ cipher = "AES-128-CBC"
 [[tunnel]]
 kind = "gre"
 """
-TRIALS = {"testers back to back", "none", "openvpn", "gre"}
+TRIALS = {"testers back to back", "no tunnel", "openvpn", "gre"}
 SET = ("--set", "quiet_wait_s=0")
 LIMIT_S = 400
 """Time limit for two emulated machines on a busy machine [s]; a quiet machine needs a quarter of it."""
@@ -131,7 +131,7 @@ def test_tunnels_are_proven_through_a_virtual_router_that_says_how_busy_it_was(i
     counting = [record for record in paced if record.counts and record.udp and record.udp.counts]
     if len(counting) == 6 and not any(record.udp.counts.path_lost_packets for record in counting):  # type: ignore[union-attr]
         work = {each.tunnel.kind: each.by_payload[18].median for each in packet_instructions(paced)}
-        assert 1000 < work["none"] < work["gre"] < work["openvpn"]
+        assert 1000 < work["no tunnel"] < work["gre"] < work["openvpn"]
     mark = found["run"]["run_id"][-6:]
     assert left_machines(mark) == []
 
