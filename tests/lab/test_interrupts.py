@@ -22,7 +22,7 @@ from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.store import Store
 from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS
 
-INTERRUPTS = int(os.environ.get("TUNNELBENCH_INTERRUPTS", "6"))
+INTERRUPTS = int(os.environ.get("TUNNELBENCH_INTERRUPTS", "3"))
 """Number of signals; `make test-interrupts` sends more."""
 
 LARGEST_PART = 50

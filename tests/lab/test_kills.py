@@ -22,7 +22,7 @@ from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3000)]
 
-KILLS = int(os.environ.get("TUNNELBENCH_KILLS", "4"))
+KILLS = int(os.environ.get("TUNNELBENCH_KILLS", "2"))
 """Number of kills; `make test-kills` does more."""
 LONGEST_LIFE_S = 6.0
 """Longest time until a kill [s]: from the first import to the third tunnel."""

@@ -17,6 +17,7 @@ from tunnelbench.traffic.engine import SenderLoad
 
 pytestmark = pytest.mark.lab
 
+SEARCH = MlrSearch(classification=Classification(0.5, 1.5), initial_trial_s=0.25, relative_width=0.05)
 BOTH = pytest.mark.parametrize("direction", list(Direction))
 
 
@@ -92,7 +93,9 @@ def test_a_shaper_drops_what_the_counts_say(testbed: NetnsTestbed) -> None:
 def test_a_search_loses_what_the_router_dropped_and_never_finds_more_than_its_limit(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
         set_rules(testbed.router, "limit rate over 7300/second burst 5 packets counter name dropped drop")
-        run = MlrSearch(classification=Classification(0.5, 1.5), initial_trial_s=0.25).find(exchanger.point, 100_000)
+        run = MlrSearch(classification=Classification(0.5, 1.5), initial_trial_s=0.25, relative_width=0.05).find(
+            exchanger.point, 100_000
+        )
     found = run.bounds(PDR_LOSS_RATIO)
     assert sum(point.lost_packets for point in run.points) == counted(testbed.router)["dropped"]
     assert found.upper_pps is not None
@@ -105,8 +108,7 @@ def test_a_search_loses_what_the_router_dropped_and_never_finds_more_than_its_li
 def test_a_search_of_echoes_finds_half_of_what_a_router_forwards_in_both_directions(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
         set_rules(testbed.router, "limit rate over 4000/second burst 40 packets counter name dropped drop")
-        search = MlrSearch(classification=Classification(0.5, 1.5), initial_trial_s=0.25)
-        run = search.find(partial(exchanger.point, is_echo=True), 20_000)
+        run = SEARCH.find(partial(exchanger.point, is_echo=True), 20_000)
     found = run.bounds(PDR_LOSS_RATIO)
     assert sum(point.lost_packets for point in run.points) == counted(testbed.router)["dropped"]
     assert found.upper_pps is not None

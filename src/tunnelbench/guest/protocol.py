@@ -48,20 +48,28 @@ class GuestJob:
     is_emulated: bool = False
 
 
-T = TypeVar("T")
-JOB: TypeAdapter[GuestJob] = TypeAdapter(GuestJob)
-TRIAL: TypeAdapter[TrialRecord] = TypeAdapter(TrialRecord)
-CIPHER_SPEED: TypeAdapter[CipherSpeed] = TypeAdapter(CipherSpeed)
+T = TypeVar("T", GuestJob, TrialRecord, CipherSpeed)
 
 
-def dump(adapter: TypeAdapter[T], value: T) -> Any:
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """Return the converter of a type. It is made when it is needed: it takes 80 ms, and few verbs start a guest."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def dump(value: GuestJob | TrialRecord | CipherSpeed) -> Any:
     """Convert a value of the model to JSON types."""
-    return adapter.dump_python(value, mode="json")
+    return _adapter(type(value)).dump_python(value, mode="json")
 
 
-def load(adapter: TypeAdapter[T], found: Any) -> T:
+def load(kind: type[T], found: Any) -> T:
     """Convert JSON types to a value of the model."""
-    return adapter.validate_json(_text(found))
+    value: T = _adapter(kind).validate_json(_text(found))
+    return value
 
 
 def line(what: str, **content: Any) -> bytes:

@@ -21,6 +21,7 @@ from tunnelbench.guest.machine import (
 from tunnelbench.measure.clock_check import now
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.measure.request import RunRequest, RunSink
+from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, Outcome, TrialRecord, Verdict
@@ -109,7 +110,7 @@ class GuestRun:
         speeds = tuple(request.known_speeds)
         versions = request.begun_with, request.accepts_versions
         job = protocol.GuestJob(testbed.run_id, request.plan, testbed.spec, known, speeds, *versions, is_emulated)
-        guest.send(protocol.line("job", job=protocol.dump(protocol.JOB, job)))
+        guest.send(protocol.line("job", job=protocol.dump(job)))
         for message in guest.messages():
             if message["what"] == protocol.DONE:
                 return
@@ -130,11 +131,11 @@ class GuestRun:
             case protocol.CIPHER:
                 observer.cipher_starts(message["cipher"])
             case protocol.SPEED:
-                speed = protocol.load(protocol.CIPHER_SPEED, message["speed"])
+                speed = protocol.load(CipherSpeed, message["speed"])
                 self.sink.results.add_cipher_speed(speed)
                 self.request = replace(self.request, known_speeds=(*self.request.known_speeds, speed))
             case protocol.RECORD:
-                self._keep(self._checked(protocol.load(protocol.TRIAL, message["record"]), guest.cpu_wait()))
+                self._keep(self._checked(protocol.load(TrialRecord, message["record"]), guest.cpu_wait()))
             case protocol.CANNOT:
                 raise CannotHere(message["message"], message["hint"])
             case protocol.BUG:

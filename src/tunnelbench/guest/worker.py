@@ -80,10 +80,10 @@ class ControllerLink(Observer):
         self.send(protocol.line(protocol.WAITED, seconds=seconds))
 
     def add_trial(self, record: TrialRecord) -> None:
-        self.send(protocol.line(protocol.RECORD, record=protocol.dump(protocol.TRIAL, record)))
+        self.send(protocol.line(protocol.RECORD, record=protocol.dump(record)))
 
     def add_cipher_speed(self, speed: CipherSpeed) -> None:
-        self.send(protocol.line(protocol.SPEED, speed=protocol.dump(protocol.CIPHER_SPEED, speed)))
+        self.send(protocol.line(protocol.SPEED, speed=protocol.dump(speed)))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> None:
         link.send(protocol.line(protocol.HELLO, facts=machine_facts()))
         found = protocol.message(sys.stdin.buffer.readline())
         if found is not None:  # None: the controller has ended
-            carry_out(protocol.load(protocol.JOB, found["job"]), link)
+            carry_out(protocol.load(protocol.GuestJob, found["job"]), link)
         link.send(protocol.line(protocol.DONE))
     except UserError as error:
         link.send(protocol.line(protocol.CANNOT, message=error.message, hint=error.hint))

@@ -16,12 +16,12 @@ from tunnelbench.model.testbed import Link, TestbedSpec
 @settings(max_examples=60, deadline=None)
 @given(records)
 def test_any_record_arrives_equal_and_of_the_same_types(record: TrialRecord) -> None:
-    text = protocol.line(protocol.RECORD, record=protocol.dump(protocol.TRIAL, record))
+    text = protocol.line(protocol.RECORD, record=protocol.dump(record))
     assert text.endswith(b"\n")
     assert text.count(b"\n") == 1
     message = protocol.message(text)
     assert message is not None
-    assert with_types(protocol.load(protocol.TRIAL, message["record"])) == with_types(record)
+    assert with_types(protocol.load(TrialRecord, message["record"])) == with_types(record)
 
 
 def test_a_job_arrives_as_it_was() -> None:
@@ -30,9 +30,7 @@ def test_a_job_arrives_as_it_was() -> None:
     job = protocol.GuestJob(
         "20250314-092653-abcdef", make_plan(), testbed, (record,), (), begun_with="0.1.0", accepts_versions=True
     )
-    assert with_types(
-        protocol.load(protocol.JOB, json.loads(json.dumps(protocol.dump(protocol.JOB, job))))
-    ) == with_types(job)
+    assert with_types(protocol.load(protocol.GuestJob, json.loads(json.dumps(protocol.dump(job))))) == with_types(job)
 
 
 def test_what_is_no_message_is_left_out() -> None:

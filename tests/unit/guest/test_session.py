@@ -45,7 +45,7 @@ class FakeGuest:
     def send(self, text: bytes) -> None:
         message = protocol.message(text)
         assert message is not None
-        self.sent.append(protocol.load(protocol.JOB, message["job"]))
+        self.sent.append(protocol.load(protocol.GuestJob, message["job"]))
 
     def messages(self) -> Iterator[protocol.Message]:
         for word in self.words:
@@ -78,7 +78,7 @@ def measured(spec: TrialSpec) -> TrialRecord:
 
 
 def word(record: TrialRecord) -> bytes:
-    return protocol.line(protocol.RECORD, record=protocol.dump(protocol.TRIAL, record))
+    return protocol.line(protocol.RECORD, record=protocol.dump(record))
 
 
 DONE = protocol.line(protocol.DONE)

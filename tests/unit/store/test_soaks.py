@@ -20,7 +20,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.store import Store
 
 RUN = "20250314-092653-quick"
-WEEK_S = 604_800
+DAY_S = 86_400
 MOST_GROWTH_BYTES = 16_000_000
 """Largest growth of a process that reads or writes a week; the whole series has over 200 MB in memory."""
 
@@ -96,11 +96,10 @@ def test_what_was_acknowledged_stays_after_kill_9(tmp_path: Path) -> None:
     assert [reading.start_s for reading in readings] == list(range(len(readings)))
 
 
-@pytest.mark.timeout(400)
-def test_a_week_goes_through_the_store_and_the_summary_in_constant_memory(tmp_path: Path) -> None:
-    soak = make_soak(make_part(), duration_s=WEEK_S)
+def test_a_day_goes_through_the_store_and_the_summary_in_constant_memory(tmp_path: Path) -> None:
+    soak = make_soak(make_part(), duration_s=DAY_S)
     memory = {"router/openvpn": 9_000_000}
-    readings = (make_reading(s, *((PART, 1000 - PART) if s == 400_000 else ())) for s in range(WEEK_S))
+    readings = (make_reading(s, *((PART, 1000 - PART) if s == 50_000 else ())) for s in range(DAY_S))
     early = 0
     with Store.open(tmp_path / "results.sqlite") as store:
         store.begin_run(make_run(run_id=RUN))
@@ -109,17 +108,17 @@ def test_a_week_goes_through_the_store_and_the_summary_in_constant_memory(tmp_pa
         # In production a piece has 5 readings; here more, so that the test takes seconds.
         for number, chunk in enumerate(make_chunks(readings, size=300, memory_bytes=memory)):
             tables.add_chunk(soak.spec.sequence, 1, number, chunk)
-            if number == 200:
+            if number == 30:
                 early = resident_bytes(os.getpid()) or 0
         written = resident_bytes(os.getpid()) or 0
         summary = summarise_soak(soak, tables.chunks(soak.spec.sequence))
     read = resident_bytes(os.getpid()) or 0
     assert written - early < MOST_GROWTH_BYTES
     assert read - written < 4 * MOST_GROWTH_BYTES  # 500 pieces of 300 readings are read together
-    assert (summary.measured_s, summary.sent_packets) == (WEEK_S, WEEK_S * 1000)
+    assert (summary.measured_s, summary.sent_packets) == (DAY_S, DAY_S * 1000)
     assert (summary.lost_packets, summary.seconds_with_loss) == (1000 - PART, 1)
     assert summary.worst_second is not None
-    assert (summary.worst_second.at_s, summary.longest_loss_free_s) == (400_000, 400_000)
+    assert (summary.worst_second.at_s, summary.longest_loss_free_s) == (50_000, 50_000)
     assert [trend.growth for trend in summary.memory] == ["does not grow"]
 
 
