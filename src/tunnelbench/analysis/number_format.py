@@ -28,6 +28,11 @@ def percent_in_words(share: float) -> str:
     return percent(share).replace("%", " %")
 
 
+def with_range(value: str, low: str, high: str) -> str:
+    """Return a figure with its range in parentheses, such as `3.2 (3.1-3.4)`; without it if it has no extent."""
+    return value if low == high else f"{value} ({low}-{high})"
+
+
 def _places(value: float, digits: int) -> int:
     """Return the decimal places, negative if digits before the point are rounded."""
     if value == 0:

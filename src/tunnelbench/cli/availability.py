@@ -58,6 +58,10 @@ def carried_by(kind: str, here: Availability) -> str:
     return f"neither this machine's nor Debian's, {debian.version}"
 
 
+STARTED_BY_A_RUN = "only a run starts the program that the plan names"
+"""Reason for which a program's state is unknown: the plan may come from another person."""
+
+
 def kinds() -> Mapping[str, str]:
     """Return every kind that a plan may name, with its title; kinds with an adapter come first."""
     return {**{kind: tunnel.title for kind, tunnel in adapters().items()}, **PLANNED}
@@ -74,7 +78,7 @@ def availability(kind: str, host: Host, options: Mapping[str, OptionValue] = NO_
     def looked_at(requirement: Requirement) -> PreflightResult:
         wanted = Wanted(requirement.what, f"for {kind}", requirement.remedy)
         if requirement.starts_program:
-            return wanted.found(Status.UNKNOWN, "only a run starts the program that the plan names")
+            return wanted.found(Status.UNKNOWN, STARTED_BY_A_RUN)
         return met(wanted, partial(requirement.is_met, host))
 
     needs = tuple(map(looked_at, requirements(kind, options)))

@@ -13,7 +13,6 @@ import click
 
 from tunnelbench.cli.command_log import log_options
 from tunnelbench.cli.common_options import (
-    FORGED,
     emit,
     emit_json,
     forged,
@@ -28,6 +27,7 @@ from tunnelbench.cli.stderr_messages import say
 from tunnelbench.guest.machine import left_guests
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.host.namespace import left_namespaces, remove_namespace
+from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.host.ssh import left_sockets
 from tunnelbench.measure.clock_check import now
@@ -220,7 +220,7 @@ def mark_as_killed(place: str, left: Sequence[str]) -> list[str]:
         with open_store(place, marks_killed=False) as store:
             abandoned = store.mark_abandoned(now()) if is_server(place) else []
             return abandoned + mark_left_runs(store, left)
-    except FORGED as error:  # `clean` removes the rest whatever a store holds
+    except UNREADABLE as error:  # `clean` removes the rest whatever a store holds
         raise forged("a store on a server" if is_server(place) else place, error) from error  # a URL has a password
 
 

@@ -17,6 +17,7 @@ import click
 
 from tunnelbench.cli.stderr_messages import lost_output, say, send_to_nowhere, why_output_is_lost
 from tunnelbench.host.command import page
+from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.measure.clock_check import now
 from tunnelbench.model.errors import CannotHere, UserError, WrongInput
 from tunnelbench.model.testbed import Link
@@ -51,10 +52,6 @@ def require_output(_context: click.Context, _option: click.Parameter, name: str 
     return name
 
 
-FORGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of a calculation with values that no run has, such as a duration that is not a number."""
-
-
 def read_store_option(verb: Callable[..., None]) -> Callable[..., None]:
     """Add `--store` to a verb that only reads a store.
 
@@ -66,7 +63,7 @@ def read_store_option(verb: Callable[..., None]) -> Callable[..., None]:
     def guarded(*arguments: Any, store_location: str | None, **options: Any) -> None:
         try:
             verb(*arguments, store_location=store_location, **options)
-        except FORGED as error:
+        except UNREADABLE as error:
             if store_location is None:
                 raise
             raise forged("the store that --store names", error) from error

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.measure.request import Observer
-from tunnelbench.model.plan import Plan, Test, TrialSpec, TunnelSpec, paced_text
+from tunnelbench.model.plan import IMIX_NAME, Plan, Test, TrialSpec, TunnelSpec, paced_text
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
 from tunnelbench.model.text import counted, printable
@@ -31,7 +31,7 @@ RECENT_LINES = 8
 
 def describe(spec: TrialSpec) -> str:
     """Describe a trial in a few words."""
-    unit = "" if spec.payload == "imix" else " bytes"
+    unit = "" if spec.payload == IMIX_NAME else " bytes"
     words = [spec.tunnel.name, f"{spec.payload}{unit}", spec.direction.label]
     if spec.test is not Test.TCP:
         words.append(f"UDP {spec.test} {spec.load}".rstrip())

@@ -32,6 +32,13 @@ RFC_2544_FRAME_BYTES = (64, 128, 256, 512, 1024, 1280, 1518)
 
 IMIX_PAYLOAD_BYTES = 0
 """Payload that means the simple Internet mix (`model.frames.IMIX`)."""
+IMIX_NAME = "imix"
+"""Name of the mix in plans and reports."""
+
+
+def payload_text(payload_bytes: int, *, is_udp: bool = True) -> str:
+    """Return a payload as plans and reports name it: its bytes, or `imix` for the mix of UDP."""
+    return IMIX_NAME if is_udp and payload_bytes == IMIX_PAYLOAD_BYTES else str(payload_bytes)
 
 
 class Test(StrEnum):
@@ -358,7 +365,7 @@ class TrialSpec:
     @property
     def payload(self) -> str:
         """Payload in words."""
-        return "imix" if self.test is not Test.TCP and not self.payload_bytes else str(self.payload_bytes)
+        return payload_text(self.payload_bytes, is_udp=self.test is not Test.TCP)
 
     @property
     def what(self) -> str:

@@ -12,6 +12,7 @@ from tunnelbench.model.frames import UDP_FRAME_OVERHEAD_BYTES
 from tunnelbench.model.plan import (
     ENGINE_READING_BYTES,
     FLAT_OUT,
+    IMIX_NAME,
     IMIX_PAYLOAD_BYTES,
     LARGEST_RESULT_BYTES,
     LARGEST_UDP_PAYLOAD_BYTES,
@@ -128,7 +129,7 @@ UDP_TEST_ORDER = (
 
 def _udp_payload(value: Any) -> int:
     """Return a payload in bytes; accepts the name of the mix."""
-    if value == "imix":
+    if value == IMIX_NAME:
         return IMIX_PAYLOAD_BYTES
     smallest, largest = SMALLEST_UDP_PAYLOAD_BYTES, LARGEST_UDP_PAYLOAD_BYTES
     if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
@@ -286,7 +287,7 @@ class PlanFile(TomlTable):
         udp = self.udp.traffic() if self.udp else None
         if udp is None or Test.SEARCH not in udp.tests:
             raise ValueError(f'soak.rate "{soak.rate}" is a share of the NDR: add [udp] with the test "search"')
-        sizes = [size or "imix" for size in soak.payload_bytes if size not in udp.payload_bytes]
+        sizes = [size or IMIX_NAME for size in soak.payload_bytes if size not in udp.payload_bytes]
         ways = [way.value for way in soak.direction if way not in udp.direction]
         if sizes or ways:
             what = f"payload {value_text(sizes[0])}" if sizes else f"direction {value_text(ways[0])}"

@@ -24,9 +24,9 @@ from tunnelbench.analysis.compare.differences import (
 )
 from tunnelbench.analysis.compare.order import EXPECTATION, Inversion, order
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow
-from tunnelbench.analysis.number_format import significant
+from tunnelbench.analysis.number_format import significant, with_range
 from tunnelbench.analysis.statistics import Estimate
-from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
+from tunnelbench.model.plan import payload_text
 from tunnelbench.model.reference import Comparable
 from tunnelbench.model.text import counted
 from tunnelbench.report.calibration_section import calibration_section
@@ -180,24 +180,20 @@ def _cells(line: ComparisonRow) -> tuple[str, ...]:
 
 
 def _payload(row: SideRow) -> str:
-    if row.payload_bytes == IMIX_PAYLOAD_BYTES and row.traffic == "udp":
-        return "mix"
-    return "" if row.payload_bytes is None else str(row.payload_bytes)
+    return "" if row.payload_bytes is None else payload_text(row.payload_bytes, is_udp=row.traffic == "udp")
 
 
 def _estimate(found: Estimate | None) -> str:
     if found is None:
         return ""
-    median, low, high = (significant(each, like=found.median) for each in (found.median, found.low, found.high))
-    return median if low == high else f"{median} ({low}-{high})"
+    return with_range(*(significant(each, like=found.median) for each in (found.median, found.low, found.high)))
 
 
 def _ratio(line: ComparisonRow) -> str:
     if line.ratio is None:
         return ""
-    value, low, high = (significant(each, 3, like=line.ratio.value) for each in
-                        (line.ratio.value, line.ratio.low, line.ratio.high))  # fmt: skip
-    return value if low == high else f"{value} ({low}-{high})"
+    ratio = line.ratio
+    return with_range(*(significant(each, 3, like=ratio.value) for each in (ratio.value, ratio.low, ratio.high)))
 
 
 def verdict_counts(found: Comparison) -> str:

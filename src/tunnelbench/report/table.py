@@ -9,7 +9,7 @@ from itertools import groupby
 from tunnelbench.analysis.comments import comments
 from tunnelbench.analysis.summary import Row, joined_versions, trials_by_row
 from tunnelbench.analysis.udp import UdpRow
-from tunnelbench.model.plan import paced_text
+from tunnelbench.model.plan import paced_text, payload_text
 from tunnelbench.model.result import GENERATORS, TrialRecord
 from tunnelbench.report.figures import Figure, FigureText, TableRow, table_figures
 from tunnelbench.report.text import one_line
@@ -159,7 +159,7 @@ def _line(found: TableRow, columns: Sequence[Figure], thousands: bool) -> TableL
     is_udp = isinstance(row, UdpRow)
     remarks = () if found.goal == "PDR" else udp_comments(row) if isinstance(row, UdpRow) else comments(row)
     return TableLine(
-        payload=str(row.payload_bytes) if row.payload_bytes or not is_udp else "imix",
+        payload=payload_text(row.payload_bytes, is_udp=is_udp),
         direction=row.direction.label,
         test=found.goal or (f"{row.test} {row.load}".rstrip() if isinstance(row, UdpRow) else paced_text(row.load)),
         figures={figure.key: figure.text(found, thousands=thousands) for figure in columns},

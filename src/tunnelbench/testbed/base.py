@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.leased_host import LeasedHost
+from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model.errors import KeptForDebugging
 from tunnelbench.model.testbed import ROAD_WARRIOR, KindSettings, TestbedSpec
@@ -124,6 +125,10 @@ class Testbed(ABC):
         self.addresses = Addresses()
         self.notes: tuple[str, ...] = ()
         """Limits of this testbed that a reader of the results must know."""
+
+    def _namespace_host(self, role: str, cpus: Sequence[int]) -> NamespaceHost:
+        """Return the host in a network namespace of its own for a role; nothing is made yet."""
+        return NamespaceHost(role, self.folder / role, cpus, namespace_name(self.mark, role))
 
     @property
     def far_host(self) -> Host:

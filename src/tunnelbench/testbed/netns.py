@@ -19,7 +19,7 @@ from pathlib import Path
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host, LocalHost
-from tunnelbench.host.namespace import NamespaceHost, namespace_name
+from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.procfs import allowed_cpus, parse_cpu_list, parse_cpu_mask, parse_net_dev, with_children
 from tunnelbench.host.setup_watch import SetupWatch
 from tunnelbench.model.errors import CannotHere
@@ -69,17 +69,14 @@ class NetnsTestbed(Testbed):
         super().__init__(spec, run_id, folder)
         router_cpu, tester_cpus, self.notes = share_cpus(sorted(os.sched_getaffinity(0)), spec.router_cpu)
         self.local = LocalHost("local", folder / "local", tester_cpus)
-        self.client = self._host("client", tester_cpus)
-        self.router = self._host("router", (router_cpu,))
-        self.server = self._host("server", tester_cpus)
+        self.client = self._namespace_host("client", tester_cpus)
+        self.router = self._namespace_host("router", (router_cpu,))
+        self.server = self._namespace_host("server", tester_cpus)
         self._without_offloads: dict[tuple[str, str], None] = {}
         """Device and host name of each device whose offloads were switched off, in that order."""
         self._hosts: list[NamespaceHost] = [self.client, self.router, self.server]
         self._cable_queues: list[list[str]] = []
         """Queues of each cable as this testbed has made them."""
-
-    def _host(self, role: str, cpus: Sequence[int]) -> NamespaceHost:
-        return NamespaceHost(role, self.folder / role, cpus, namespace_name(self.mark, role))
 
     def set_up(self) -> None:
         if os.geteuid() != 0:
@@ -88,8 +85,8 @@ class NetnsTestbed(Testbed):
         self.cables = cables = []
         if link.needs_cable:
             self.cables = cables = [
-                self._host("cable-lan", self.client.cpus),
-                self._host("cable-wan", self.client.cpus),
+                self._namespace_host("cable-lan", self.client.cpus),
+                self._namespace_host("cable-wan", self.client.cpus),
             ]
             self._hosts += cables
         self.local.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

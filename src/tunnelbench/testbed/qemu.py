@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tunnelbench.host.host import Host, LocalHost
-from tunnelbench.host.namespace import NamespaceHost, namespace_name
+from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.programs import qemu_version
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec
@@ -67,15 +67,12 @@ class QemuTestbed(LeasedTestbed):
         if spec.far_board and len(tester_cpus) > 1:  # the far end gets a CPU of its own
             tester_cpus = tester_cpus[:-1]
         self.local = LocalHost("local", folder / "local", tester_cpus)
-        self.client = self._namespace("client", tester_cpus)
-        self.server = self._namespace("server", tester_cpus)
+        self.client = self._namespace_host("client", tester_cpus)
+        self.server = self._namespace_host("server", tester_cpus)
         self.router = self._virtual("router", router_cpu)
         if spec.far_board:
             self.far = self._virtual("gateway", far_cpu)
         self.leased = list(self.virtual)
-
-    def _namespace(self, role: str, cpus: Sequence[int]) -> NamespaceHost:
-        return NamespaceHost(role, self.folder / role, cpus, namespace_name(self.mark, role))
 
     def _virtual(self, role: str, cpu: int) -> VirtualHost:
         access = HostAccess(ALIAS, config=str(self._machine_folder(role) / "ssh_config"))

@@ -177,11 +177,8 @@ def _cheapest(
         yield NO_ENCRYPTED
         return
     best, *others = eligible
-    if others:
-        kind = _kind(allow_plaintext)
-        yield claim(best.name, "takes the least CPU", "takes less", compared, kind=kind, count=len(eligible))
-    else:
-        yield f"{best.name} is the only {_kind(allow_plaintext)} with figures."
+    names, kind = [each.name for each in eligible], _kind(allow_plaintext)
+    yield claim(names, "takes the least CPU", "takes less", compared, kind=kind, figures="figures")
     yield f"At {REFERENCE_MBPS:g} Mbit/s, {best.name} takes {cpu_taken(best)}."
     if rates := carried(best):
         yield f"{best.name} carries {rates}{_limit(best, found)}."
@@ -228,13 +225,9 @@ def _fastest(
     if not eligible:
         yield NO_ENCRYPTED
         return
-    best, *others = eligible
+    best, names, kind = eligible[0], [each.name for each in eligible], _kind(allow_plaintext)
     size = f"UDP packets of {best.payload_bytes} bytes" if best.payload_bytes else "UDP packets of mixed sizes"
-    if others:
-        kind = _kind(allow_plaintext)
-        yield claim(best.name, f"carries the most {size}", "carries more", compared, kind=kind, count=len(eligible))
-    else:
-        yield f"{best.name} is the only {_kind(allow_plaintext)} with figures of UDP."
+    yield claim(names, f"carries the most {size}", "carries more", compared, kind=kind, figures="figures of UDP")
     rates: dict[str, list[tuple[str, str]]] = {}
     for way, found in best.directions.items():
         if found.rate_pps:

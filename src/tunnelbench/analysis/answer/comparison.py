@@ -112,19 +112,16 @@ def compare(
 
 
 def claim(
-    name: str,
-    does: str,
-    less: str,
-    found: Sequence[DirectionComparison],
-    *,
-    kind: str,
-    count: int,
+    names: Sequence[str], does: str, less: str, found: Sequence[DirectionComparison], *, kind: str, figures: str
 ) -> str:
-    """Return the sentence that names the best tunnel, and no more than the comparison shows.
+    """Return the sentence that names the first of some tunnels as the best one, and no more than the comparison shows.
 
     `does` is what the best tunnel does, such as `takes the least CPU`; `less` is what a better tunnel does, such as
-    `takes less`. `kind` is that of all `count` tunnels, such as `encrypted tunnel`.
+    `takes less`. `kind` is that of all tunnels, such as `encrypted tunnel`, and `figures` what is compared.
     """
+    name, count = names[0], len(names)
+    if count == 1:
+        return f"{name} is the only {kind} with {figures}."
     head = f"Of the {count} {kind}s, {name}"
     won = [each.direction for each in found if each.is_best]
     if found and all(each.untested and not (each.better or each.too_close) for each in found):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, TunnelRow
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES
 from tunnelbench.model.plan import Direction, TunnelSpec
+
+RowT = TypeVar("RowT", bound=TunnelRow)
 
 REFERENCE_MBPS = 100.0
 """Throughput at which the CPU time of tunnels is compared [Mbit/s]."""
@@ -93,7 +96,7 @@ def tunnel_answers(rows: Sequence[Row], *, allow_plaintext: bool = False) -> tup
     the baseline is the last. Tunnels that lack a direction come after the others, because a mean over one direction is
     not comparable.
     """
-    groups = _by_tunnel(rows)
+    groups = by_tunnel(rows)
     sizes = _sizes(groups)
     found = [_tunnel_answer(group, sizes) for group in groups]
     return tuple(sorted(found, key=lambda tunnel: _rank(tunnel, allow_plaintext)))
@@ -117,7 +120,7 @@ def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
         tunnel=rows[0].tunnel,
         large_payload_bytes=sizes[-1],
         small_payload_bytes=sizes[0] if sizes[0] <= SMALL_PAYLOAD_BYTES else None,
-        is_encrypted=rows[0].is_encrypted if rows[0].tunnel.is_baseline else _common(row.is_encrypted for row in rows),
+        is_encrypted=rows[0].is_encrypted if rows[0].tunnel.is_baseline else common(row.is_encrypted for row in rows),
         is_in_kernel=all(figures.is_in_kernel for figures in counting) if counting else None,
         down=_direction_answer(rows, sizes, Direction.IN),
         up=_direction_answer(rows, sizes, Direction.OUT),
@@ -134,7 +137,7 @@ def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
     return answer
 
 
-def _common(values: Iterable[bool | None]) -> bool | None:
+def common(values: Iterable[bool | None]) -> bool | None:
     """Return False if a value is False, None if none is known, else True."""
     known = [value for value in values if value is not None]
     return all(known) if known else None
@@ -149,16 +152,16 @@ def why_no_figures(rows: Sequence[TunnelRow]) -> str:
 
 def shown_rows(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Return the rows behind the figures with large packets and with small packets, one for each figure."""
-    groups = _by_tunnel(rows)
+    groups = by_tunnel(rows)
     sizes = _sizes(groups)
     pairs = [_large_and_small(group, sizes, direction) for group in groups for direction in Direction]
     large = [row for row, _ in pairs if row and row.figures]
     return large, [row for _, row in pairs if row and row.figures]
 
 
-def _by_tunnel(rows: Sequence[Row]) -> list[list[Row]]:
+def by_tunnel(rows: Sequence[RowT]) -> list[list[RowT]]:
     """Return the rows of each tunnel, without the calibration."""
-    own: dict[str, list[Row]] = {}
+    own: dict[str, list[RowT]] = {}
     for row in rows:
         if not row.is_calibration:
             own.setdefault(row.tunnel.name, []).append(row)

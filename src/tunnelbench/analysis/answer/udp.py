@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunnelbench.analysis.answer.tunnels import group_place, why_no_figures
+from tunnelbench.analysis.answer.tunnels import by_tunnel, common, group_place, why_no_figures
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
@@ -118,15 +118,12 @@ def udp_answers(
     Soaks of the same run may refute the rates that a search found. With `allow_plaintext`, all are one group. Tunnels
     that lack a direction come after the others of their group.
     """
-    own: dict[str, list[UdpRow]] = {}
-    for row in rows:
-        if not row.is_calibration:
-            own.setdefault(row.tunnel.name, []).append(row)
-    sizes = sorted({row.payload_bytes for group in own.values() for row in group if row.payload_bytes})
+    groups = by_tunnel(rows)
+    sizes = sorted({row.payload_bytes for group in groups for row in group if row.payload_bytes})
     sizes = sizes or [0]
     return tuple(
         sorted(
-            (_udp_answer(group, sizes, soaks) for group in own.values()),
+            (_udp_answer(group, sizes, soaks) for group in groups),
             key=lambda each: _rank(each, allow_plaintext),
         )
     )
@@ -139,14 +136,13 @@ def _rank(answer: UdpAnswer, allow_plaintext: bool) -> tuple[int, bool, int, flo
 
 
 def _udp_answer(rows: Sequence[UdpRow], sizes: Sequence[int], soaks: Sequence[SoakSummary]) -> UdpAnswer:
-    known = [row.is_encrypted for row in rows if row.is_encrypted is not None]
     has_figures = any(row.figures for row in rows)
     large = sizes[-1] if len(sizes) > 1 else None
     own = [soak for soak in soaks if soak.spec.tunnel.name == rows[0].tunnel.name]
     down, up = (_direction(rows, direction, sizes[0], large, own) for direction in (Direction.IN, Direction.OUT))
     return UdpAnswer(
         tunnel=rows[0].tunnel,
-        is_encrypted=all(known) if known else None,
+        is_encrypted=common(row.is_encrypted for row in rows),
         payload_bytes=sizes[0],
         large_payload_bytes=large,
         down=down,

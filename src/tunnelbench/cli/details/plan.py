@@ -21,6 +21,7 @@ from tunnelbench.model.plan import (
     TrialSpec,
     UdpTraffic,
     paced_text,
+    payload_text,
 )
 from tunnelbench.model.text import counted
 
@@ -153,7 +154,7 @@ def soak_text(soak: SoakTraffic) -> str:
 
 def sizes_text(sizes: Sequence[int]) -> str:
     """List payload sizes; 0 stands for the mix."""
-    return " and ".join(str(size) if size else "imix" for size in sizes)
+    return " and ".join(map(payload_text, sizes))
 
 
 def clock(seconds: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
-from tunnelbench.model.plan import Test
+from tunnelbench.model.plan import Test, payload_text
 from tunnelbench.report.charts.bars import Bar, bar_chart
 from tunnelbench.report.charts.chart import Chart, PageSection
 from tunnelbench.report.document import Document
@@ -42,7 +42,7 @@ def figure_charts(document: Document) -> Iterator[Chart]:
                 if (row.payload_bytes, row.test) == (payload, test) and not row.is_calibration
                 for what, key in keys_of(row).items()
             ]
-            name = f"{place}-udp-{test}-{payload or 'imix'}"
+            name = f"{place}-udp-{test}-{payload_text(payload)}"
             yield from _chart(name, place, f"{title} ({UDP_TESTS.get(test, test)}), {_size(payload)}", bars, payload)
 
 
@@ -52,7 +52,7 @@ UNITS = {PageSection.THROUGHPUT: "Mbit/s", PageSection.PACKETS: "packets/s", Pag
 
 
 def _chart(name: str, place: PageSection, title: str, bars: Sequence[Bar], payload_bytes: int) -> Iterator[Chart]:
-    if chart := bar_chart(name, place, title, UNITS[place], bars, payload=str(payload_bytes or "imix")):
+    if chart := bar_chart(name, place, title, UNITS[place], bars, payload=payload_text(payload_bytes)):
         yield chart
 
 

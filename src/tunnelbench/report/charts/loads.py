@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.udp import UdpRow
-from tunnelbench.model.plan import LATENCY_LOADS, Direction, Test
+from tunnelbench.model.plan import LATENCY_LOADS, Direction, Test, payload_text
 from tunnelbench.report.charts.chart import Chart, PageSection
 from tunnelbench.report.charts.lines import Axis, ChartLine, line_spec
 from tunnelbench.report.document import Document
@@ -18,7 +18,7 @@ def load_charts(document: Document) -> Iterator[Chart]:
     for payload, direction in dict.fromkeys((row.payload_bytes, row.direction) for row in document.udp_rows):
         own = [row for row in document.udp_rows if (row.payload_bytes, row.direction) == (payload, direction)]
         size = f"{payload} bytes of payload" if payload else "mix of sizes (IMIX)"
-        name = f"{payload or 'imix'}-{direction.label}"
+        name = f"{payload_text(payload)}-{direction.label}"
         yield from _loss(own, size, name, direction)
         yield from _delay(own, size, name, direction)
 
@@ -47,7 +47,7 @@ def _loss(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) ->
         spec=line_spec(lines, Axis("offered [packets/s]"), Axis("lost [%]")),
         header=("Tunnel", "Offered [packets/s]", "Lost"),
         rows=tuple((tunnel, f"{pps:,.0f}", percent(loss)) for tunnel, curve in curves for pps, loss in curve),
-        payload=str(rows[0].payload_bytes or "imix"),
+        payload=payload_text(rows[0].payload_bytes),
         direction=direction.label,
     )
 
@@ -74,7 +74,7 @@ def _delay(rows: Sequence[UdpRow], size: str, name: str, direction: Direction) -
             (line.name, *(_us(dict(line.points)[load]) if load in dict(line.points) else "" for load in LATENCY_LOADS))
             for line in lines
         ),
-        payload=str(rows[0].payload_bytes or "imix"),
+        payload=payload_text(rows[0].payload_bytes),
         direction=direction.label,
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment
 
 from tunnelbench import __version__
-from tunnelbench.model.plan import direction_label
+from tunnelbench.model.plan import direction_label, payload_text
 from tunnelbench.model.reference import Reference
 from tunnelbench.model.text import counted
 from tunnelbench.report.exchange import Imported
@@ -169,13 +169,13 @@ def _line_of_row(row: Published, date: str) -> SiteRow:
 
 def _line(result: Result, where: str, href: str, comparability: str, date: str) -> SiteRow:
     limited = " (tester-limited)" if result.is_tester_limited else ""
-    is_mix = result.payload_bytes == 0 and result.test != "tcp"
+    size = result.payload_bytes
     texts = {each.key: each.printed(getattr(result, each.key)).median for each in DEVICE_COLUMNS}
     return SiteRow(
         tunnel=result.tunnel,
         encrypted={True: "yes", False: "no", None: "unknown"}[result.is_encrypted],
         test=result.test,
-        payload="imix" if is_mix else "" if result.payload_bytes is None else str(result.payload_bytes),
+        payload="" if size is None else payload_text(size, is_udp=result.test != "tcp"),
         direction=direction_label(result.direction or ""),
         figures=tuple(text + limited * (bool(text) and key == "throughput_bps") for key, text in texts.items()),
         where=where,
