@@ -111,7 +111,7 @@ def _least_busy(target: str, busy_share: float, name: str) -> str:
 
 
 def _verdict(one: LimitedRow, target_mbps: float) -> tuple[str, str]:
-    """Return `yes`, `no` or `not shown`, and the figures that decided."""
+    """Return if a tunnel carries the target (`yes`, `no` or `not shown`), and the figures from which this follows."""
     found = one.figures.throughput_bps
     once = " once" if found.count == 1 else ""
     measured = f"{significant(found.median / 1e6)} Mbit/s measured{once}"
@@ -137,13 +137,13 @@ def _verdict(one: LimitedRow, target_mbps: float) -> tuple[str, str]:
 
 
 def _busy_at(figures: Figures, target_mbps: float) -> float | None:
-    """Return the share of one CPU that the target takes if the cost of a bit does not change; None: unknown."""
+    """Return the share of one CPU that the target rate takes, if a bit costs as much as measured; None: unknown."""
     cost = figures.cpu_s_per_gigabit
     return None if cost is None else target_mbps / 1000 * cost.median
 
 
 def _without_cipher(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
-    """Compare each tunnel that has a cipher with the same tunnel without one, the first if a run has several."""
+    """Compare each tunnel that has a cipher with the first tunnel of the run that is the same but has no cipher."""
     found: dict[Any, LimitedRow] = {}
     for one in rows:
         found.setdefault(_same(one, one.row.tunnel.options), one)
@@ -158,12 +158,13 @@ def _without_cipher(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
 
 
 def _same(one: LimitedRow, options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return a key that rows of one kind in one place have in common if their tunnels have these options."""
+    """Return a key that is equal for rows with equal tunnel kind, payload, direction and tunnel `options`."""
     return one.row.tunnel.kind, one.place, options_key(options)
 
 
 def _kernel_or_program(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
-    """Compare the cheapest tunnel in the kernel with the cheapest one in user space, for the largest payload."""
+    """Compare the kernel tunnel and the user-space tunnel with the least CPU time per packet, for the largest
+    payload."""
     largest = max((one.row.payload_bytes for one in rows), default=0)
     for place in dict.fromkeys(one.place for one in rows if one.row.payload_bytes == largest):
         there = [one for one in rows if one.place == place and one.row.tunnel.has_tunnel]
@@ -203,7 +204,7 @@ def _asymmetry(rows: Sequence[LimitedRow]) -> Iterator[Advice]:
 
 
 def _clock(rows: Sequence[LimitedRow], cpu_mhz: float) -> Iterator[Advice]:
-    """State the MHz of the router's CPU that one Mbit/s takes with the largest payload."""
+    """State how many MHz of the router's CPU clock one Mbit/s of TCP payload takes, with the largest payload."""
     for name, own in _largest_payload(rows).items():
         needs = [
             f"{significant(cost.median * cpu_mhz / 1000, 3)} MHz ({one.row.direction.label})"
@@ -230,7 +231,8 @@ def _differ(one: Estimate, other: Estimate) -> bool:
 
 
 def _compared(rule: str, one: LimitedRow, other: LimitedRow, named: str, than: str) -> Iterator[Advice]:
-    """State what a packet costs through `named`, a row, in terms of `than`, another; nothing if a cost is unknown."""
+    """Compare the CPU time of a packet in `one` (called `named`) and in `other` (`than`); no advice if one is
+    unknown."""
     cost, base = one.figures.cpu_s_per_million_packets, other.figures.cpu_s_per_million_packets
     if cost is None or base is None or not base.median:
         return

@@ -29,8 +29,8 @@ def options_key(options: Mapping[str, object]) -> str:
 def without_cipher(options: Mapping[str, object]) -> dict[str, object] | None:
     """Return the options of the same tunnel without encryption; None if the tunnel has no cipher.
 
-    The counterpart of an AEAD cipher has neither cipher nor digest. A tunnel with a digest only would remove the
-    encryption and add a digest.
+    The counterpart of an AEAD cipher has neither cipher nor digest. If the counterpart had a digest only, the
+    comparison would remove the encryption and add a digest.
     """
     cipher = used_algorithms(options).get("cipher")
     if cipher is None:

@@ -9,7 +9,7 @@ from tunnelbench.model.result import TrialRecord, has_foreign_load
 from tunnelbench.model.text import are, counted
 
 SHORTEST_WAIT_S = 1.0
-"""A shorter wait is the time that the check itself takes."""
+"""Waits below this are not reported, because the check for background load itself takes about as long."""
 
 
 @dataclass(frozen=True)

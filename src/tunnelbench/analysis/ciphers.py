@@ -1,4 +1,4 @@
-"""Statements about the speeds of ciphers and digests: accelerators, offload engines, and their share of a packet."""
+"""Remarks on the speed of ciphers and digests: CPU instructions, offload engines, part of the CPU time of a packet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remarks that a reader of one row needs in addition to its figures."""
+"""Short remarks for one row of a report, such as how many trials were left out."""
 
 from __future__ import annotations
 

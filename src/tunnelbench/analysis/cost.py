@@ -70,7 +70,8 @@ class CostFit:
         return self.amount({term: (1.0, size_bytes)})
 
     def amount(self, wanted: Mapping[str, tuple[float, float]]) -> Amount:
-        """Return the cost of so many packets and bytes by term [s]; terms that are not named have none."""
+        """Return the total cost of given numbers of packets and bytes, by term [s]; terms that are not given add no
+        cost."""
         row = [factor for term in self.terms for factor in wanted.get(term, (0.0, 0.0))]
         value = self.fit.at(row)
         if self.widening is None:

@@ -26,14 +26,14 @@ class PacketWork(StrEnum):
 
     FORWARDING = "forwarding"
     TUNNEL = "tunnel"
-    """Another header, and for a program the way into user space and back."""
+    """The tunnel's outer header and, for a tunnel program, the copy of the packet into user space and back."""
     CIPHER = "cipher"
     DIGEST = "digest"
 
 
 @dataclass(frozen=True)
 class CostComponent:
-    """Work that the router does for a packet, or several kinds of work that no variant does separately."""
+    """One kind of work that the router does for a packet, or several that always occur together in the variants."""
 
     names: tuple[str, ...]
     """`forwarding`, `tunnel`, `cipher AES-128-CBC`, `digest SHA1`."""
@@ -143,13 +143,13 @@ def measured_components(
 
 
 def _without_algorithms(tunnel: TunnelSpec) -> object:
-    """Return a key that all variants of one tunnel share."""
+    """Return a key that is equal for tunnels that differ only in cipher and digest."""
     others = {name: value for name, value in tunnel.options.items() if name not in ALGORITHM_OPTIONS}
     return tunnel.kind, tuple(sorted((name, repr(value)) for name, value in others.items()))
 
 
 def _work_of(tunnel: TunnelSpec) -> tuple[str, ...]:
-    """Return the names of the work that a packet takes in a tunnel."""
+    """Return the names of the kinds of work that the router does for a packet of a tunnel."""
     if tunnel.is_baseline:
         return (PacketWork.FORWARDING,)
     used = used_algorithms(tunnel.options)
@@ -213,7 +213,7 @@ def _term(component: CostComponent, direction: str) -> str:
 
 
 def _by_component(load: MeasuredLoad, components: Sequence[CostComponent]) -> MeasuredLoad:
-    """Charge each packet of a load to every component."""
+    """Make each packet of a load part of the cost of every component."""
     flows = tuple(Flow(_term(each, flow.term), flow.packets, flow.bytes) for each in components for flow in load.flows)
     return MeasuredLoad(load.busy, flows)
 
@@ -257,7 +257,8 @@ def is_router_speed(speed: CipherSpeed) -> bool:
 
 
 def _block_s(bytes_per_s: Mapping[int, float], size_bytes: float) -> float | None:
-    """Interpolate the time of a block between the two nearest measured blocks [s]; None outside of them."""
+    """Interpolate the time of a block between the two nearest measured block sizes [s]; None outside the measured
+    range."""
     for small, large in pairwise(sorted(bytes_per_s)):
         if small <= size_bytes <= large:
             small_s, large_s = small / bytes_per_s[small], large / bytes_per_s[large]

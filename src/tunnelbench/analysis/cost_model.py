@@ -49,7 +49,7 @@ class LeftOut:
         return abs(self.error_share) <= CLAIMED_ERROR_SHARE
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        """Add the other direction of the same size."""
+        """Return the sum with the prediction for the other direction of the same size."""
         return LeftOut(
             self.payload_bytes, None, self.predicted_s + other.predicted_s, self.measured_s + other.measured_s
         )
@@ -79,7 +79,7 @@ class CostModel:
 
     tunnel: TunnelSpec
     fitted: CostFit
-    """Fitted line; its terms are the directions."""
+    """Fitted line, with one fixed cost and one cost per byte for each direction."""
     directions: tuple[Direction, ...]
     """Directions that were measured."""
     smallest_bytes: int
@@ -87,7 +87,7 @@ class CostModel:
     """Smallest and largest inner IP packet of the measured data [bytes]."""
     rounds: int
     drift: tuple[float, float]
-    """Cost in the slowest and in the fastest round, as factors of the median round's."""
+    """Cost in the slowest and in the fastest round, each divided by the cost in the median round."""
     left_out: tuple[LeftOut, ...]
     """Each size, predicted from the others; empty if too few sizes remain."""
     inner_mtu_bytes: int | None
@@ -186,7 +186,8 @@ def _fit(table: CellTable) -> CostFit | None:
 
 
 def _leave_out(payload_bytes: int, table: CellTable) -> list[LeftOut]:
-    """Predict one size from the other sizes, with the effects of the rounds taken from the other sizes too."""
+    """Predict the cost of one size from the other sizes; the speed of each round also comes from the other sizes
+    only."""
     kept = table_of([cell for cell in table.cells if cell.payload_bytes != payload_bytes])
     fitted = _fit(kept) if len(kept.payloads) >= 2 and kept.directions == table.directions else None
     if fitted is None:

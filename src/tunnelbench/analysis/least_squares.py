@@ -27,11 +27,12 @@ class Fit:
 
     @property
     def scatter(self) -> float | None:
-        """Size of the residuals over the given errors: sqrt(chi square / freedom); None: no degree of freedom."""
+        """Ratio of the residuals to the given errors: sqrt(chi square / degrees of freedom); None: no degree of
+        freedom."""
         return math.sqrt(sum(each * each for each in self.residuals) / self.freedom) if self.freedom else None
 
     def at(self, row: Sequence[float]) -> float:
-        """Return the fitted value for these factors of the unknowns."""
+        """Return the sum of the fitted values, each multiplied by its factor in `row`."""
         return sum(factor * value for factor, value in zip(row, self.values, strict=True))
 
     def variance_at(self, row: Sequence[float]) -> float:

@@ -26,7 +26,7 @@ Source: Mathis, Semke, Mahdavi, Ott: The Macroscopic Behavior of the TCP Congest
 """
 
 LOSS_EXPLAINS_FROM = 0.5
-"""Share of the formula's rate from which the loss explains the throughput.
+"""Smallest quotient of throughput and the formula's rate at which packet loss explains the throughput.
 
 The formula is accurate to about a factor of two. A sender that exceeds it by more was not limited by the loss, or it
 retransmitted segments that were not lost.
@@ -53,7 +53,7 @@ class LimitFinding:
 
     limit: Limit
     evidence: str
-    """Text with the figures that decided: medians of the trials that count."""
+    """Text with the figures that show the limit, which are medians over the trials that count."""
 
 
 def find_limits(row: Row, records: Sequence[TrialRecord]) -> tuple[LimitFinding, ...]:
@@ -78,7 +78,8 @@ def find_limits(row: Row, records: Sequence[TrialRecord]) -> tuple[LimitFinding,
 
 
 def _named_by(records: Sequence[TrialRecord], name: str, limit: Limit) -> list[LimitFinding]:
-    """Report a limit that a check found in at least half of the trials that count, in the check's words."""
+    """Report `limit` if the check `name` is not ok in at least half of the trials that count, with the check's
+    reason."""
     counting = [record for record in records if record.counts]
     checks = [check for record in counting for check in record.checks if check.name == name]
     found = [check.reason for check in checks if check.verdict is not Verdict.OK]
@@ -119,7 +120,8 @@ def _router(trials: Sequence[TcpMeasurement]) -> list[LimitFinding]:
 
 
 def _busy_by_cpu(trials: Sequence[TcpMeasurement]) -> dict[tuple[int, ...], float]:
-    """Return the median busy share of each CPU of the router, or of all together in records without each CPU's."""
+    """Return the median busy share of each CPU of the router, or of all CPUs together if a record has no share of each
+    CPU."""
     has_each = all(trial.window.router_by_cpu for trial in trials)
     shares: dict[tuple[int, ...], list[float]] = {}
     for trial in trials:

@@ -59,7 +59,8 @@ def _normal_p(distance: float, count: int, other_count: int, ties: Iterable[int]
 
 
 def least_p(count: int, other_count: int) -> float:
-    """Return the smallest p that samples of these sizes can reach: two of all permutations separate them completely."""
+    """Return the smallest p that samples of these sizes can reach: only two permutations separate the samples
+    completely."""
     return min(1.0, 2 / comb(count + other_count, count))
 
 
@@ -84,8 +85,8 @@ def ratio(values: Sequence[float], others: Sequence[float], confidence: float) -
 def _left_out(count: int, other_count: int, alpha: float) -> int:
     """Return how many quotients at each end are outside the interval: the largest k with 2 P(U <= k) <= alpha.
 
-    U is the test statistic without ties. The test rejects a factor with so many quotients below it, and accepts one
-    with one quotient more.
+    U is the test statistic without ties. The test rejects a factor with k quotients below it, and accepts a factor with
+    k + 1 quotients below it.
     """
     if max(count, other_count) > MOST_EXACT:
         deviation = sqrt(count * other_count * (count + other_count + 1) / 12)
@@ -116,7 +117,7 @@ def doubled_midranks(ordered: Sequence[float]) -> dict[float, int]:
 
 @cache
 def _rank_sums(ranks: tuple[int, ...], taken: int) -> dict[int, int]:
-    """Return by sum the number of ways to choose so many of the ranks with that sum."""
+    """Return, for each possible sum of `taken` ranks, the number of ways to choose the ranks with that sum."""
     ways: list[dict[int, int]] = [{0: 1}] + [{} for _ in range(taken)]
     for rank in ranks:
         for size in range(taken, 0, -1):

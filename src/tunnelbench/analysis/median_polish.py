@@ -12,11 +12,11 @@ Block = TypeVar("Block", bound=Hashable)
 
 MOST_SWEEPS = 30
 CONVERGED_BELOW = 1e-9
-"""Largest change of an effect in the last sweep."""
+"""The iteration ends when a sweep changes every effect by less than this."""
 
 
 def block_effects(table: Mapping[tuple[CellKey, Block], float]) -> dict[Block, float]:
-    """Return the amount that each block adds to all of its cells; the median of these amounts is 0.
+    """Return the amount by which the values in each block (such as a round) differ from those of the median block.
 
     `table` holds a value by cell and block, and values may be missing. Pass logarithms for effects that multiply.
     """

@@ -15,7 +15,8 @@ MOST_SAMPLES = 1024
 """Most memory samples that are kept for each program. At this number every second one is dropped."""
 
 BLOCKS = 16
-"""Blocks of samples whose means the line is fitted to. Single samples depend on their neighbours."""
+"""Number of blocks into which the samples are divided; the line is fitted to the mean of each block. Single samples
+depend on their neighbours."""
 
 ROUTER_PAGE_BYTES = 4096
 """Assumed size of a memory page. Growth by less is not visible."""
@@ -51,7 +52,7 @@ class MemoryTrend:
 
     @property
     def growth(self) -> Growth:
-        """`grows` if the slope exceeds its error, `does not grow` if both together are below 1 MiB in a week."""
+        """`grows` if the slope exceeds its error, `does not grow` if slope plus error is below 1 MiB in a week."""
         slope, error = self.slope_bytes_per_s, self.error_bytes_per_s
         if slope is None or error is None:
             return Growth.UNKNOWN
@@ -85,13 +86,14 @@ class _ThinnedSamples:
 
 
 class MemorySamples:
-    """Memory of programs over time, since the last restart or gap, at which other processes start."""
+    """Memory of programs over time, since the last restart or gap; after either, new processes run."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _ThinnedSamples] = {}
 
     def discard(self, *, include_testers: bool) -> None:
-        """Discard the samples of the tunnel's programs, or of all programs."""
+        """Discard the samples of the tunnel's programs and, with `include_testers`, those of TunnelBench's own programs
+        too."""
         for name in [*self._kept]:
             if include_testers or name.startswith(("router/", "server/")):  # others are TunnelBench's own programs
                 del self._kept[name]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 MOST_DECIMALS = 3
-"""No reported figure is more accurate; a share of 0.0000012 is printed as 0."""
+"""Numbers have at most this many decimals, because no figure is more accurate: 0.0000012 is printed as 0."""
 
 
 def significant(value: float, digits: int = 4, *, like: float | None = None, thousands: bool = False) -> str:
     """Return `value` with so many significant digits and no exponent.
 
-    With `like`, the text has the decimals of that value. With `thousands`, commas separate groups of three digits.
+    With `like`, the text has as many decimals as `like` has in this format. With `thousands`, commas separate groups of
+    three digits.
     """
     reference = value if like is None else like
     places = _places(round(reference, _places(reference, digits)), digits)

@@ -23,20 +23,21 @@ Rates = Mapping[float, UdpMeasurement]
 
 @dataclass(frozen=True)
 class PacketInstructions:
-    """The work of a router of fixed speed for the packets of one tunnel in one direction."""
+    """Instructions that a router of fixed speed executes for the packets of one tunnel in one direction."""
 
     tunnel: TunnelSpec
     direction: Direction
     by_payload: Mapping[int, Estimate]
     """Instructions for one packet, over the rounds, by UDP payload [bytes]; sizes without a figure are left out."""
     per_byte: Estimate | None
-    """Instructions for each byte more, between the smallest and the largest payload; None: only one size is known."""
+    """Instructions for each additional byte, between the smallest and the largest payload; None: only one size is
+    known."""
     over_baseline: Mapping[int, Estimate]
-    """Instructions for one packet over those without a tunnel in the same round, by payload [bytes]."""
+    """Instructions for one packet, divided by those without a tunnel in the same round, by payload [bytes]."""
     idle_mips: Estimate | None
     """Idle work [million instructions per second]."""
     lossy_trials: int
-    """Trials that do not count here because packets were lost: their work is unknown."""
+    """Number of trials that are left out because packets were lost, so that the instructions per packet are unknown."""
 
 
 def packet_instructions(records: Sequence[TrialRecord]) -> tuple[PacketInstructions, ...]:
@@ -75,14 +76,15 @@ def packet_instructions(records: Sequence[TrialRecord]) -> tuple[PacketInstructi
 
 @dataclass(frozen=True)
 class _Slope:
-    """The work of one tunnel, payload, direction and round."""
+    """Instructions that the router executes for one tunnel, payload, direction and round."""
 
     per_packet: float
     idle_mips: float
 
 
 def _slope(rates: Rates) -> _Slope | None:
-    """Return the work from the lowest and the highest rate; None if they are one, or too close."""
+    """Return the instructions per packet and when idle, from the lowest and the highest rate; None if the rates are too
+    close."""
     low, high = min(rates), max(rates)
     if high < low * LEAST_QUOTIENT:
         return None
@@ -99,7 +101,7 @@ def _is_counted(udp: UdpMeasurement) -> bool:
 
 
 def _per_second(udp: UdpMeasurement) -> tuple[float, float]:
-    """Return instructions and packets per second of the window, which the caller knows to have both."""
+    """Return instructions per second and packets per second in the window. Raises ValueError without such counts."""
     window = udp.window
     if window is None or window.router_instructions is None:
         raise ValueError("the trial has no instruction count")
@@ -108,7 +110,7 @@ def _per_second(udp: UdpMeasurement) -> tuple[float, float]:
 
 
 WorkByTrial = Mapping[tuple[int, int], _Slope]
-"""Work by payload and round."""
+"""Instructions per packet and when idle, by payload [bytes] and round."""
 
 
 def _summary(

@@ -1,7 +1,7 @@
-"""Summary of the series of a soak, read once and chunk by chunk: a week takes no more memory than a minute.
+"""Summary of the series of a soak, read once and chunk by chunk, so that a week takes no more memory than a minute.
 
 A loss is attributed to the second in which the packets were sent. The receiver detects a missing packet when the next
-packet arrives. Packets that are missing after a silence were therefore lost in the silent seconds.
+packet arrives. Packets that are found missing after seconds without any arrival were therefore lost in those seconds.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class SoakSummary:
     tester_dropped_packets: int
     seconds_with_loss: int
     longest_loss_free_s: float
-    """Longest time without a lost packet; it ends at a gap [s]."""
+    """Longest time without a lost packet [s]; a gap in the measurement ends such a time."""
     worst_second: Moment | None
     """Second with the most lost packets; None: no packet was lost."""
     worst_second_lost_packets: int
     delay_p50_ns: float | None
-    """Median delay of the longest part that ended [ns]."""
+    """Median delay of the longest part of the soak whose end was stored [ns]."""
     delay_p99_worst_ns: float | None
     """99th percentile of the delay in the worst second [ns]."""
     delay_max_ns: float | None
@@ -105,7 +105,7 @@ class SoakSummary:
 
 @dataclass
 class _Second:
-    """A second whose losses are not final yet."""
+    """A second to which a later reading may still add lost packets."""
 
     at_s: float
     duration_s: float

@@ -1,4 +1,4 @@
-"""The series of a soak in a few columns, for a chart."""
+"""Summary of the series of a soak as a few time intervals of equal length (columns), for a chart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class SoakColumn:
 
 
 def soak_columns(soak: Soak, chunks: Chunks, most: int) -> list[SoakColumn]:
-    """Return at most so many columns of equal width, at least an interval wide, without those that have no reading."""
+    """Return at most this many columns of equal duration, each at least one reading long; columns without a reading are
+    left out."""
     began_s = {part.number: part.started_s - soak.parts[0].started_s for part in soak.parts}
     end_s = max((began_s[number] + chunk.readings[-1].end_s for number, chunk in chunks() if chunk.readings), default=0)
     width_s = max(SOAK_INTERVAL_S, end_s / most)

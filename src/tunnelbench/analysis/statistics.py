@@ -9,12 +9,13 @@ from functools import cache
 from random import Random
 
 INTERVAL_FROM = 5
-"""Repeats from which the spread is a bootstrap interval. Fewer repeats give no better spread than their extremes."""
+"""Smallest number of repeats for which the spread is a bootstrap interval. With fewer repeats the spread is their
+minimum and maximum."""
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 SEED = 2544
-"""Fixed, so that one store always gives one report."""
+"""Seed of the random numbers; it is fixed, so that the same store always gives the same report."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def _middle(ordered: Sequence[float], lower: int, upper: int) -> float:
 
 @cache
 def _middle_ranks(count: int) -> Mapping[tuple[int, int], int]:
-    """Return how often each two ranks are the middle of a resample of `count` values; equal ranks if it is odd."""
+    """Return how often each pair of ranks is the middle of a resample of `count` values; if `count` is odd, the pair is
+    one rank twice."""
     random = Random(SEED)  # noqa: S311 - nothing secret
     lower, upper = (count - 1) // 2, count // 2
     ranks: Counter[tuple[int, int]] = Counter()
@@ -88,7 +90,7 @@ def _middle_ranks(count: int) -> Mapping[tuple[int, int], int]:
 
 
 def _at(weighted: Sequence[tuple[float, int]], position: float) -> float:
-    """Return the first of ordered, weighted values at which the sum of the weights reaches `position`."""
+    """Return the first value, in ascending order, at which the sum of the weights so far reaches `position`."""
     passed = 0
     for value, weight in weighted:
         passed += weight

@@ -22,9 +22,9 @@ from tunnelbench.model.result import (
 )
 
 IDLE_DAEMON_BELOW = 0.01
-"""Share of one CPU below which the programs of a tunnel carry none of its packets."""
+"""Share of one CPU; if a tunnel's programs take less than it, the kernel carries the packets, not the programs."""
 TESTER_RULE = 6
-"""Rule whose doubtful checks show that the testers were the limit."""
+"""Number of the rule whose checks, if doubtful, show that the testers were the limit."""
 
 HIGHEST_IS_BEST = ("throughput_bps", "data_pps")
 LOWEST_IS_BEST = ("cpu_s_per_million_packets", "cpu_s_per_gigabit")
@@ -82,7 +82,7 @@ class Figures:
     router_system_share: Estimate
     router_softirq_share: Estimate
     router_steal_share: Estimate
-    """Shares by clock ticks, indicative only (rule 11)."""
+    """Shares of CPU time, counted in clock ticks, which are inaccurate (rule 11)."""
     daemon_share: Estimate | None
     """CPU time of the tunnel's processes on the router, as a share of one CPU; None: the tunnel has no process."""
     tester_busy_share: Estimate
@@ -131,7 +131,8 @@ class Figures:
 
     @property
     def extrapolated_bps(self) -> float | None:
-        """TCP payload that one fully busy router CPU would carry, as `extrapolated_pps` [bit/s]."""
+        """TCP payload that one fully busy router CPU would carry [bit/s]; an extrapolation such as
+        `extrapolated_pps`."""
         cost = self.cpu_s_per_gigabit
         return 1e9 / cost.median if self.is_tester_limited and cost and cost.median else None
 
@@ -151,7 +152,7 @@ class TunnelRow:
     Checks of the testers' limit are left out if the row is tester-limited.
     """
     doubts: tuple[str, ...]
-    """The same, of the trials that count alone."""
+    """The same names, but only from the trials that count."""
     reasons: tuple[str, ...]
     """Reasons for which trials do not count."""
     versions: Mapping[str, str]
@@ -165,7 +166,7 @@ class TunnelRow:
 
     @property
     def uncounted_trials(self) -> int:
-        """Number of trials without figures that are used."""
+        """Number of trials that have no figures, or whose figures are not used."""
         return sum(self.classes[each] for each in UNCOUNTED)
 
     @property
@@ -333,8 +334,9 @@ def _shares_of_baseline(
 ) -> list[float]:
     """Return a ratio for each trial; none if no baseline trial counts.
 
-    Both trials of a round have the same drift of the machine. A round without a baseline is compared with the median
-    baseline, so that the median of the ratios is the ratio of the medians if no round has a baseline of its own.
+    The machine's speed drifts, but is about equal for both trials of one round. A round without a baseline is compared
+    with the median baseline, so that the median of the ratios is the ratio of the medians if no round has a baseline of
+    its own.
     """
     by_round = {
         record.spec.round: record.tcp.throughput_bps
@@ -358,17 +360,18 @@ def _marked(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def _group(row: Row) -> RowKey:
-    """Return the key of the rows that a row is compared with: those of all tunnels with the same traffic."""
+    """Return a key that is equal for the rows that are compared with each other: all tunnels with the same traffic."""
     return ("", *row.key[1:])
 
 
 def _is_ranked(row: Row) -> bool:
-    """Return True if a row's figures are compared with those of its rivals."""
+    """Return True if a row's figures are compared with those of the other rows of its group."""
     return row.figures is not None and row.tunnel.has_tunnel and not row.is_calibration
 
 
 def _leading(rivals: Sequence[Row]) -> Mapping[str, Estimate]:
-    """Return the best value of each figure that is ranked among the rivals; none if there is one row only."""
+    """Return, for each ranked figure, the best value among the rivals (rows of one group); empty if there is one row
+    only."""
     if len(rivals) < 2:
         return {}
     is_loaded = any(rival.load for rival in rivals)
@@ -382,6 +385,6 @@ def _leading(rivals: Sequence[Row]) -> Mapping[str, Estimate]:
 
 
 def _best(row: Row, leading: Mapping[str, Estimate]) -> frozenset[str]:
-    """Return the figures of a row that no rival beats."""
+    """Return the figures of a row that no other row of its group beats."""
     own = {name: getattr(row.figures, name) for name in leading}
     return frozenset(name for name, leader in leading.items() if own[name] is not None and own[name].ties_with(leader))

@@ -25,7 +25,7 @@ class TrialCell:
     payload_bytes: int
     direction: Direction
     packet_bytes: float
-    """Inner IP packet of a full segment [bytes]."""
+    """Length of the IP packet, inside the tunnel, of a full TCP segment [bytes]."""
     acks: float
     """Acknowledgements per data packet."""
     by_round: tuple[tuple[int, float], ...]
@@ -38,7 +38,7 @@ class CellTable:
 
     cells: Sequence[TrialCell]
     effects: dict[int, float]
-    """Logarithm of the cost of each round over the cost of the median round."""
+    """Logarithm of the quotient of a round's cost and the median round's cost, by round."""
 
     @property
     def payloads(self) -> list[int]:
@@ -51,7 +51,8 @@ class CellTable:
         return tuple(direction for direction in Direction if any(cell.direction is direction for cell in self.cells))
 
     def load_of(self, cell: TrialCell) -> MeasuredLoad:
-        """Return one data packet with its acknowledgements, at the router's speed in the median round."""
+        """Return the CPU time of one data packet with its acknowledgements, corrected to the router's speed in the
+        median round."""
         cost = median([value - self.effects.get(number, 0.0) for number, value in cell.by_round])
         back = next((direction for direction in self.directions if direction is not cell.direction), cell.direction)
         flows = (
@@ -64,8 +65,8 @@ class CellTable:
 def table_of(cells: Sequence[TrialCell]) -> CellTable:
     """Return the cells with the effects of their rounds.
 
-    The effect of a round is the deviation that all tunnels and sizes have in common in that round. The deviation of a
-    single cell is chance.
+    The effect of a round is the change of cost that all tunnels and sizes have in common in that round. A further
+    deviation of a single cell counts as chance.
     """
     costs = {
         ((cell.tunnel, cell.payload_bytes, cell.direction), number): cost

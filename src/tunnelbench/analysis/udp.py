@@ -31,7 +31,7 @@ class UdpFigures:
     complete_searches: int
     confirmed: int
     refuted: int
-    """Confirming trials without loss, and confirming trials with loss."""
+    """Number of confirming trials without loss, and number of confirming trials with loss."""
     delay_p50_ns: Estimate | None
     delay_p99_ns: Estimate | None
     delay_max_ns: float | None
@@ -154,7 +154,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
 def _rates(records: Sequence[TrialRecord]) -> list[float]:
     """Return the rates by which rows are compared: PDR of each search, else forwarding rate at full speed [packets/s].
 
-    A trial at a given rate has none: two tunnels that both forward that rate are not comparable.
+    A trial at a given rate has no such rate, because it does not show which of two tunnels can forward more.
     """
     rates: list[float] = []
     for record in records:

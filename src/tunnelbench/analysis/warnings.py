@@ -28,10 +28,10 @@ class TrialWarning:
     rule: int | None
     tunnel: str
     reason: str
-    """Reason. If the reasons of the trials differ only in numbers, it contains the range of each number."""
+    """Reason. If the reasons of the trials differ only in numbers, this text contains the range of each number."""
     trials: tuple[TrialSpec, ...]
     is_every_trial: bool
-    """True if it applies to all trials of the tunnel."""
+    """True if the warning applies to all trials of the tunnel."""
 
     @property
     def where(self) -> str:
@@ -92,7 +92,8 @@ def _range(numbers: Iterable[str]) -> str:
 
 
 def _warnings_of(record: TrialRecord) -> Iterable[tuple[TrialClass, str, int | None, str]]:
-    """Yield class, check, rule and reason of all that is not ok; a check of the proof and of the trial only once."""
+    """Yield class, check name, rule and reason of each check that is not ok; one that proof and trial share only
+    once."""
     reported = set()
     if record.outcome is not Outcome.MEASURED:
         reported.add(record.reason)
@@ -106,7 +107,8 @@ def _warnings_of(record: TrialRecord) -> Iterable[tuple[TrialClass, str, int | N
 
 
 def _above_limit(row: Row, records: Iterable[TrialRecord]) -> str:
-    """Return why the row's median is impossible; empty if it is possible, or if a check of its trials reports it."""
+    """Return why the row's median is impossible (above the limit of the line); empty if it is possible or a check says
+    so already."""
     if row.figures is None or row.figures.share_of_limit is None or not row.figures.is_above_limit:
         return ""
     checks = [check for record in records if row_key(record.spec) == row.key for check in record.checks]

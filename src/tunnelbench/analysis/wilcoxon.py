@@ -30,7 +30,8 @@ def signed_rank(quotients: Sequence[float]) -> float:
 
 
 def least_paired_p(count: int) -> float:
-    """Return the smallest p that so many pairs can reach: in two of all combinations the signs are equal."""
+    """Return the smallest p that this number of pairs can reach: only two combinations of signs have all signs
+    equal."""
     return min(1.0, 2 / (1 << count))
 
 
@@ -52,7 +53,8 @@ def paired_ratio(quotients: Sequence[float], confidence: float) -> Ratio:
 
 
 def _left_out(count: int, alpha: float) -> int:
-    """Return how many Walsh averages at each end are outside: the largest k with 2 P(T <= k) <= alpha, without ties."""
+    """Return how many Walsh averages at each end are outside the interval: the largest k with 2 P(T <= k) <= alpha,
+    without ties."""
     ways = _sums(range(1, count + 1))
     passed, k = ways[0], 0
     while 2 * (passed + ways.get(k + 1, 0)) <= alpha * (1 << count):
@@ -62,7 +64,7 @@ def _left_out(count: int, alpha: float) -> int:
 
 
 def _sums(ranks: Sequence[int]) -> dict[int, int]:
-    """Return by sum the number of ways to choose some of the ranks with that sum."""
+    """Return, for each possible sum, the number of ways to choose ranks with that sum."""
     ways = {0: 1}
     for rank in ranks:
         taken = {total + rank: times for total, times in ways.items()}

@@ -25,9 +25,9 @@ class DirectionComparison:
     is_best: bool
     """True if the spreads show that the recommended tunnel is better than every other one."""
     too_close: tuple[str, ...]
-    """Names of the tunnels whose difference from the recommended one the spreads do not show."""
+    """Names of the tunnels whose spread overlaps that of the recommended tunnel, so that no difference is shown."""
     better: tuple[str, ...]
-    """Names of the tunnels that the spreads show to be better."""
+    """Names of the tunnels that are better than the recommended one by more than the spreads."""
     untested: tuple[str, ...] = ()
     """Names of the tunnels that cannot be compared, because one of the two figures is from a single trial."""
     doubtful: tuple[str, ...] = ()
@@ -131,7 +131,8 @@ def claim(
 
 
 def _not_won(found: Sequence[DirectionComparison], less: str, count: int) -> Iterator[str]:
-    """Yield what is known about each direction without a clear result; equal directions once."""
+    """Yield the result of each direction in which no tunnel is clearly best; directions with equal results share one
+    text."""
     ways: dict[str, list[str]] = {}
     for each in found:
         parts = [f"{joined(named(each.better))} {less}"] if each.better else []

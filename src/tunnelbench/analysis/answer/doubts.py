@@ -10,7 +10,7 @@ from tunnelbench.analysis.answer.words import joined, named
 from tunnelbench.model.text import are
 
 NEARLY_ALL = 0.75
-"""Share of the tunnels from which a mark at each of them distinguishes nothing."""
+"""Share of tunnels with doubtful figures from which the verdict says so once, instead of marking each tunnel."""
 
 CHECKS_IN_WORDS = {
     "acks": "acknowledgements went past the path",
@@ -50,7 +50,7 @@ CHECKS_IN_WORDS = {
     "tester-limited": "the testers were nearly the limit",
     "versions": "a program changed its version",
 }
-"""Event that a check found, by the name of the check."""
+"""Words for the event that a check found, by the name of the check."""
 
 
 @dataclass(frozen=True)

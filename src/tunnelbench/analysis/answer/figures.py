@@ -31,7 +31,8 @@ class ShownFigures:
         return ShownFigures(large, small, [row for row in self.udp if is_found(row)])
 
     def count_of(self, every: ShownFigures) -> str:
-        """Return how many of all figures these are, such as `12 of 32 figures of Mbit/s and packets/s`."""
+        """Return how many of the figures in `every` these are, in words, such as `12 of 32 figures of Mbit/s and
+        packets/s`."""
         unit = "Mbit/s and packets/s" if every.small else "Mbit/s"
         tcp, all_tcp = (len(each.large) + len(each.small) for each in (self, every))
         parts = [f"{tcp} of {counted(all_tcp, 'figure')} of {unit}"] if tcp else []

@@ -33,9 +33,9 @@ class DirectionAnswer:
     """Data packets per second with small packets."""
     is_small_lower_bound: bool = False
     is_doubtful: bool = False
-    """True if a check makes a trial with large packets that counts doubtful."""
+    """True if a check marks as doubtful one of the trials with large packets from which the figures come."""
     is_small_doubtful: bool = False
-    """True if a check makes a trial with small packets that counts doubtful."""
+    """True if a check marks as doubtful one of the trials with small packets from which the figures come."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,12 @@ class TunnelAnswer:
     up: DirectionAnswer
     """Client to server, which is direction `out` of the data."""
     repeats: int
-    """Smallest number of trials that count, of all its rows with figures."""
+    """Number of trials behind a figure of this tunnel: the smallest number over all its rows with figures."""
     dropped: int
     """Number of trials that do not count."""
     doubts: tuple[str, ...]
-    """Names of the checks that made a trial that counts doubtful, without those of the testers' limit."""
+    """Names of the checks that marked a used trial as doubtful, without those that detect that a tester was the
+    limit."""
     reason: str
     """Reason for which the tunnel has none of these figures; empty if it has some."""
 
@@ -109,7 +110,8 @@ def _rank(tunnel: TunnelAnswer, allow_plaintext: bool) -> tuple[int, bool, bool,
 
 
 def group_place(is_encrypted: bool | None, *, allow_plaintext: bool) -> int:
-    """Return the place of a tunnel's group: encrypted, not encrypted, unknown; all are one if plaintext is allowed."""
+    """Return the sort position of a tunnel's group: encrypted, not encrypted, unknown; equal if plaintext is
+    allowed."""
     return 0 if allow_plaintext or is_encrypted else 1 if is_encrypted is False else 2
 
 
@@ -169,7 +171,7 @@ def by_tunnel(rows: Sequence[RowT]) -> list[list[RowT]]:
 
 
 def _sizes(groups: Iterable[Sequence[Row]]) -> list[int]:
-    """Return the payloads of all tunnels in ascending order, because a tunnel may lack a payload."""
+    """Return every payload that at least one tunnel has, in ascending order, because a tunnel may lack a payload."""
     return sorted({row.payload_bytes for group in groups for row in group})
 
 
@@ -203,5 +205,5 @@ def _direction_answer(rows: Sequence[Row], sizes: Sequence[int], direction: Dire
 
 
 def _is_at_reference(row: Row) -> bool:
-    """Return True if the plan paced the row at REFERENCE_MBPS, and the tunnel carried that."""
+    """Return True if the plan made the sender send at REFERENCE_MBPS, and the tunnel carried that rate."""
     return row.is_at_load and float(row.load) == REFERENCE_MBPS

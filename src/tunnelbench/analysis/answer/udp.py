@@ -38,23 +38,23 @@ class UdpDirectionAnswer:
     longer: tuple[LongerTrial, ...] = ()
     """Longer trials with the same payload that lost packets, the one with the most loss first."""
     carried_pps: Estimate | None = None
-    """Packets that arrived per second at full load, where no search was made."""
+    """Packets that arrived per second when the sender sent as fast as it could; used if the run made no search."""
     large_bps: Estimate | None = None
-    """UDP payload with the largest payload of the run: at the PDR, or at full load [bit/s]; None: one size only."""
+    """UDP throughput with the largest payload of the run, at the PDR or at full load [bit/s]; None: one size only."""
     delay_p99_ns: Estimate | None = None
     """Delay that 99 % of the packets do not exceed, at `delay_load` [ns]."""
     delay_load: str = ""
-    """Load of the delay, such as `50%` of the PDR."""
+    """Offered load at which the delay was measured, such as `50%` of the PDR."""
     is_lower_bound: bool = False
     """True if the testers limited the rate."""
     is_large_lower_bound: bool = False
     """True if the testers limited `large_bps`."""
     is_doubtful: bool = False
-    """True if a check makes a trial doubtful that counts for the rates."""
+    """True if a check marks as doubtful a trial from which the rates come."""
     is_large_doubtful: bool = False
-    """True if a check makes a trial doubtful that counts for `large_bps`."""
+    """True if a check marks as doubtful a trial from which `large_bps` comes."""
     is_delay_doubtful: bool = False
-    """True if a check makes a trial doubtful that counts for the delay."""
+    """True if a check marks as doubtful a trial from which the delay comes."""
 
     @property
     def ndr_refutation(self) -> LongerTrial | None:
@@ -107,7 +107,7 @@ class UdpAnswer:
 
 
 LOADS = ("50%", "10%", "90%", "idle")
-"""Loads of the delay, the preferred one first."""
+"""Loads at which a delay may have been measured; the answer uses the first of them that has a figure."""
 
 
 def udp_answers(
@@ -203,6 +203,7 @@ def _figures(rows: Sequence[UdpRow], size: int, test: Test, load: str = "") -> t
 
 
 def _is_rate(row: UdpRow) -> bool:
-    """Return True if a row has the rate of its size: of a search, or at full load."""
+    """Return True if a row gives the maximum rate for its payload, because its test is a search or a trial at full
+    load."""
     is_rated = row.test is Test.SEARCH or (row.test, row.load) == (Test.RATE, FLAT_OUT)
     return is_rated and bool(row.figures and row.figures.rate_pps)

@@ -21,7 +21,7 @@ NEXT, THEN = "Next", "Then"
 """Purposes of the commands to run next."""
 
 PROVING_ROUNDS = 8
-"""Rounds with which a difference between two tunnels of one run can be proven (docs/comparing.md)."""
+"""Number of rounds that a run needs to prove a difference between two of its tunnels (docs/comparing.md)."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def answer_warnings(
 ) -> tuple[tuple[AnswerWarning, ...], tuple[SuggestedCommand, ...]]:
     """Return the most important warnings, the most important first, and the commands to run next.
 
-    Each warning has its own command. If a second run answers several warnings, the commands to run next have one that
-    answers them together. A run on a router is advised only if `is_shared`: the router of this run is not a machine of
-    its own.
+    Each warning has its own command. In the commands to run next, one command for a further run replaces those of all
+    warnings that this run would resolve. A run on a router is advised only if `is_shared`: the router of this run is
+    not a machine of its own.
     """
     found = [
         *_incomplete(run, records),
@@ -123,7 +123,7 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Findin
 
 
 def _doubtful(run: RunRecord, doubts: Doubts) -> Iterator[_Finding]:
-    """State the doubts, if the verdict does not."""
+    """Warn of doubtful figures, unless the verdict already does."""
     if doubts.sentence and not doubts.is_nearly_everywhere:
         yield _Finding(doubts.sentence, commands.every_figure(run))
 

@@ -16,7 +16,8 @@ MOST_NAMES = 3
 
 
 def mbps(estimate: Estimate, *, is_lower_bound: bool) -> str:
-    """Return a throughput in Mbit/s with three significant digits, all digits before the point."""
+    """Return a throughput in Mbit/s with three significant digits; digits before the decimal point are never
+    rounded."""
     return _three_digits(estimate.median / 1e6, is_lower_bound)
 
 
@@ -37,7 +38,7 @@ def _three_digits(value: float, is_lower_bound: bool) -> str:
 
 
 def large_packets(tunnels: Sequence[TunnelAnswer]) -> str:
-    """Return the words for the largest payload of a run: its size if it is that of a small packet."""
+    """Return the words for the largest payload of a run: `large packets`, or its size if even that is small."""
     size = tunnels[0].large_payload_bytes
     return "large packets" if size > SMALL_PAYLOAD_BYTES else f"{size} bytes"
 
@@ -84,7 +85,7 @@ def cpu_times(factors: Sequence[tuple[str, float]]) -> str:
 
 
 def named(names: Sequence[str]) -> list[str]:
-    """Return the first names, and the number of those that are left out."""
+    """Return the first few names, followed by how many other names there are."""
     rest = len(names) - MOST_NAMES
     return [*names[:MOST_NAMES], *([f"{rest} more"] if rest > 0 else [])]
 

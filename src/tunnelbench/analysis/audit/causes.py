@@ -19,7 +19,8 @@ from tunnelbench.analysis.audit.rules import AuditFinding, Rule, cores
 MEBI = 2.0**20 / 1e6
 
 LEAST_STEPS = 10
-"""Smallest figure in units of its last digit that a slip may explain. A figure of one digit fits too many slips."""
+"""A slip may explain only figures of at least this many units of their last decimal place, such as 10 or 1.0. A figure
+of one digit fits too many slips."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _slips_of(finding: AuditFinding) -> list[str]:
 
 
 def _gives(slip: Slip, finding: AuditFinding) -> bool:
-    """Return True if a slip gives the printed figure for a throughput within the rounding of the printed one."""
+    """Return True if a slip turns some throughput, within the rounding of the printed one, into the printed figure."""
     stated, source = finding.stated, finding.row.throughput
     factor = slip.factor(finding.row)
     if factor is None or source is None or source.value <= 0 or stated.value < LEAST_STEPS * stated.step:

@@ -68,7 +68,8 @@ RATE_UNIT = re.compile(
 _SPELLED_IN_ONE_CASE = re.compile(
     r"(?<![a-zA-Z])(?P<prefix>[kmg]?)bps(?![a-zA-Z])|(?<![a-zA-Z])(?P<capital>[KMG])BPS(?![a-zA-Z])"
 )
-"""Rates in one case, such as `throughput_mbps` and MBPS: they do not distinguish b from B, and mostly mean bits."""
+"""Units all in small or all in capital letters, such as in `throughput_mbps`: b may mean bytes, but mostly means
+bits."""
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3}
 _PACKETS = re.compile(
     r"\b(?P<prefix>[km]?)(?:pps|pkts?[/_ ]?s\w*|(?:packets?|paquets?|trames?|frames?|pkts?)"

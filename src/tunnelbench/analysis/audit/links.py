@@ -25,7 +25,8 @@ def headers_bytes(entry: AuditedRow) -> int:
 
 
 def links_bps(rows: Sequence[AuditedRow], given_mbps: float | None = None) -> Mapping[int, float]:
-    """Return the known link rates [bit/s] by index in `rows`: given, stated, or shown by rows at line speed."""
+    """Return the known link rates [bit/s] by index in `rows`: from the user, from the row, or from rows at line
+    speed."""
     found: dict[int, float] = {}
     shown: dict[tuple[str, str], float] = {}
     for row in rows:
@@ -77,7 +78,8 @@ def _stated(entry: AuditedRow) -> float | None:
 
 
 def _shown(entry: AuditedRow) -> float | None:
-    """Return the Ethernet rate [bit/s] whose limit a row reaches that has no tunnel and is called line speed."""
+    """Return the Ethernet rate [bit/s] whose limit is reached by a row without a tunnel that the table calls line
+    speed."""
     words = folded(entry.text.get(Role.COMMENT, ""))
     if not (entry.is_baseline and entry.throughput and _LINE_SPEED.search(words)):
         return None

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 LEAST_DIGITS = 2
-"""Digits of a whole number that are never the result of rounding; zeros after them may be."""
+"""The first digits of a whole number count as exact; zeros after this many digits may come from rounding."""
 LONGEST_NUMBER_CELL = 200
 """Longest cell that is read as a number [characters]; a longer cell is prose."""
 
@@ -18,7 +18,8 @@ class Quantity:
 
     value: float
     step: float
-    """Value of the last printed digit. The error is half of it if the number was rounded, all of it if cut off."""
+    """Value of the last printed digit. The error is half a step if the number was rounded, and a whole step if digits
+    were cut off."""
     unit: str = ""
     """Text after the number in its cell, such as `Mbps`, `k` or `%`."""
 
@@ -107,7 +108,7 @@ def _split_digits(digits: str, comma_is_point: bool) -> tuple[str, bool, str]:
 
 
 def _open_zeros(whole: str) -> int:
-    """Return how many zeros at the end of a whole number may be the result of rounding."""
+    """Return how many zeros at the end of a whole number may come from rounding, such as two for 8100."""
     significant = whole.lstrip("0")
     zeros = len(significant) - len(significant.rstrip("0"))
     return max(0, min(zeros, len(significant) - LEAST_DIGITS))

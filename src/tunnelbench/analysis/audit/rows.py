@@ -80,7 +80,8 @@ class AuditedRow:
 
     @property
     def is_calibration(self) -> bool:
-        """True if the testers were connected directly, so that no baseline is an upper bound."""
+        """True if client and server were connected directly, without the router, so that the row may exceed the
+        baseline."""
         return _CALIBRATION.search(folded(self.text.get(Role.TUNNEL, ""))) is not None
 
     @property
@@ -89,7 +90,7 @@ class AuditedRow:
 
     @property
     def source(self) -> str:
-        """Document of the row, if a table names several."""
+        """Name of the document from which the row comes, if the table has a column for it."""
         return self.text.get(Role.SOURCE, "")
 
     @property
@@ -115,7 +116,8 @@ class AuditedTable:
 
 
 def read_rows(table: PublishedTable, given: Mapping[str, str] | None = None) -> AuditedTable:
-    """Read the rows of a table; without a known heading there are no columns. Raises WrongInput like `recognise`."""
+    """Read the rows of a table; the result has no columns if no heading is known. Raises WrongInput like
+    `recognise`."""
     comma = any(has_decimal_comma(cell) for row in table.rows for cell in row.cells)
     at, columns = _headings(table, given or {}, comma)
     columns = tuple(_scaled(column, table.rows[at + 1 :], comma) for column in columns)
@@ -148,7 +150,8 @@ def _headings(table: PublishedTable, given: Mapping[str, str], comma: bool) -> t
 
 
 def _scaled(column: HeadingColumn, rows: Sequence[TextRow], comma: bool) -> HeadingColumn:
-    """Return a column of shares with its scale [%]: 100 if the numbers are fractions of 1."""
+    """Return a column of shares with the factor that turns its numbers into per cent: 100 if they are fractions of
+    1."""
     if column.role is not Role.SHARE:
         return column
     parts = [part for row in rows for part in _cell(row.cells, column.position).split("/")]
@@ -159,7 +162,7 @@ def _scaled(column: HeadingColumn, rows: Sequence[TextRow], comma: bool) -> Head
 
 
 def _numeric_columns(table: PublishedTable, comma: bool) -> Mapping[int, int]:
-    """Return by position of a column the last row of the table with a number in it."""
+    """Return, by column position, the index of the last row that has a number in that column."""
     found: dict[int, int] = {}
     for at, row in enumerate(table.rows):
         for position, cell in enumerate(row.cells):

@@ -58,7 +58,7 @@ class RuleResult:
 def _bounded(
     row: AuditedRow, rule: Rule, figure: str, stated: Quantity, most: Quantity, *, reason: str, tolerance: float = 0.0
 ) -> RuleResult:
-    """Return the result for a figure that must not exceed `most` by more than the tolerance, rounding allowed."""
+    """Return the result for a figure that must not exceed `most`; `tolerance` and rounding errors are allowed."""
     is_wrong = stated.rounded[0] > most.rounded[1] * (1 + tolerance)
     return RuleResult(rule, AuditFinding(row, rule, figure, stated, most.value, True, reason) if is_wrong else None)
 
@@ -68,7 +68,7 @@ def _exact(value: float) -> Quantity:
 
 
 WHOLE = _exact(100.0)
-"""100 %, the largest share of a CPU and the share of the baseline."""
+"""100 %: the largest possible CPU share, and the baseline's share of itself."""
 
 
 def packet_rate(row: AuditedRow) -> Iterable[RuleResult]:
@@ -125,7 +125,8 @@ def cpu_sum(row: AuditedRow) -> Iterable[RuleResult]:
 
 
 def share_of_baseline(row: AuditedRow, baselines: Sequence[AuditedRow]) -> Iterable[RuleResult]:
-    """Check a tunnel and its stated share against the baseline of the same device and direction."""
+    """Check a tunnel's throughput (or packet rate) and its stated share against the baseline of its device and
+    direction."""
     if row.share is not None:
         yield _bounded(
             row,

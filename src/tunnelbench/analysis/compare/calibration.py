@@ -1,7 +1,7 @@
 """Cycles for each instruction, from a run on a virtual router of fixed speed and a published table with a known clock.
 
 The run counts the instructions of a packet, and the publication states throughput and CPU share of a real router. The
-cycles for each instruction differ from row to row: how far shows the error of a prediction from the other rows.
+cycles for each instruction differ from row to row; predicting each row from the others shows how large the error is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tunnelbench.analysis.compare.sides import ComparedFigure, SideRow
 from tunnelbench.analysis.statistics import Estimate, median
 
 LEAST_ROWS = 3
-"""Fewest rows of a calibration: each one is predicted from the others."""
+"""Smallest number of rows for a calibration, because each row is predicted from the others."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class CalibratedRow:
 
     @property
     def error_share(self) -> float:
-        """Difference of the prediction from the published throughput, as a share of the latter."""
+        """Predicted minus published throughput, divided by the published throughput."""
         return self.predicted_mbps / self.published_mbps - 1
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The rows of a run that a published table with a known clock has, too."""
+    """The rows that a run and a published table have in common; the table's CPU clock is known."""
 
     clock_mhz: float
     clock_source: str

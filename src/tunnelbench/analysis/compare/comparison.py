@@ -16,11 +16,11 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.reference import Comparable
 
 TESTED_FROM = 5
-"""Repeats on each side from which a difference can be tested (rule 18)."""
+"""Smallest number of repeats on each side with which a difference can be tested (rule 18)."""
 PAIRS_FROM = 8
-"""Rounds from which two tunnels of one run can be tested: 8 rounds with one sign give p = 0.0078."""
+"""Smallest number of rounds for a test of two tunnels of one run: 8 differences of equal sign give p = 0.0078."""
 ALPHA = 0.01
-"""Largest probability that a row of two equal samples is reported as different.
+"""Significance level: the largest probability that two equal samples are reported as different.
 
 Five rounds against five reach p = 0.0079 at least, so this is the strictest usable level. Of 100 rows of two equal runs
 fewer than one is reported as different by chance. That is a fifth of the allowed 5 %, which leaves room for differences
@@ -93,7 +93,7 @@ class Comparison:
     only_in_a: tuple[SideRow, ...]
     only_in_b: tuple[SideRow, ...]
     bench_moved: float | None
-    """Factor by which the result of the testers without a router changed, for TCP; None: unknown."""
+    """Factor by which the calibration (testers without a router) differs between A and B for TCP; None: unknown."""
     bench_moved_udp: float | None = None
     """The same factor for UDP."""
     is_paired: bool = False
@@ -116,7 +116,7 @@ class Comparison:
 
     @property
     def untested_tunnels(self) -> tuple[str, ...]:
-        """Tunnels, by their names in B, of which A has figures and none could be tested."""
+        """Tunnels (named as in B) that have figures in A, but none with enough trials for a test."""
         tested = {row.pair.b.name for row in self.tested}
         return tuple(dict.fromkeys(row.pair.b.name for row in self.rows if row.a and row.pair.b.name not in tested))
 
@@ -170,7 +170,8 @@ def compare(a: Side, b: Side) -> Comparison:
 
 
 def _figures(pair: Pair, *, is_paired: bool) -> Sequence[ComparedFigure]:
-    """Return the figures that both rows have, else one that either row has; relative figures are not paired."""
+    """Return the figures that both rows have, else one that either row has; with `is_paired`, no ratios to the
+    baseline."""
     sought = [figure for figure in ComparedFigure if not (is_paired and figure.is_relative)]
     common = [figure for figure in sought if figure in pair.a.figures and figure in pair.b.figures]
     found = [figure for figure in sought if figure in pair.a.figures or figure in pair.b.figures]
@@ -198,8 +199,8 @@ def _row(pair: Pair, figure: ComparedFigure, moved: float, *, is_published: bool
 def _is_of_router_alone(pair: Pair, figure: ComparedFigure) -> bool:
     """Return True if a change of the testers does not change the figure.
 
-    Ratios to the baseline are such figures. On routers of fixed speed, which alone have a number of instructions, all
-    figures are, except delays and the rates that a tester limited.
+    Ratios to the baseline are such figures. On virtual routers of fixed speed (the only ones with a count of
+    instructions), all figures are such figures, except delays and rates that a tester limited.
     """
     is_limited = figure.is_rate and any(row.is_tester_limited for row in (pair.a, pair.b))
     return figure.is_relative or (_have_fixed_speed(pair) and not figure.is_delay and not is_limited)
@@ -210,7 +211,7 @@ def _have_fixed_speed(pair: Pair) -> bool:
 
 
 def _untested(others: int, values: int) -> str:
-    """Return the reason for which a difference between these numbers of trials of A and B is not tested."""
+    """Return the reason why no test is made: A has `others` trials and B has `values`, which is too few."""
     counts, least = f"{others} against {values} trials", least_p(values, others)
     if least > ALPHA:
         return f"{counts} are too few to show a difference (p at least {least:.2g})"
@@ -248,7 +249,8 @@ def _missing(pair: Pair, figure: ComparedFigure, others: Sequence[float], values
 def _judge(
     figure: ComparedFigure, quotient: float, p: float | None, moved: float
 ) -> tuple[ComparisonVerdict, list[str]]:
-    """Return the verdict on a difference outside the spread, and the reason if it is only a tie."""
+    """Return the verdict on a difference that exceeds the spread, and the reason if the verdict is a tie all the
+    same."""
     if p is None:
         return (ComparisonVerdict.HIGHER if quotient > 1 else ComparisonVerdict.LOWER), []
     if p > ALPHA:

@@ -22,7 +22,7 @@ class Difference:
 
 
 def differences(a: Side, b: Side) -> tuple[Difference, ...]:
-    """Return every fact that differs; if a side is a reference, only facts that it states."""
+    """Return every fact that differs; if a side is a published result, only the facts that it states."""
     names = dict.fromkeys([*a.facts, *b.facts])
     if a.comparability is not None or b.comparability is not None:
         stated = [side.facts for side in (a, b) if side.comparability is not None]

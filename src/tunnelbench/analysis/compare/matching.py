@@ -29,9 +29,8 @@ def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
 
     Rows of two runs match by kind and options of the tunnel, then by its name, then by its kind if one of that kind
     remains on each side; payload and direction are those asked for. Rows with different packet filters on the router
-    never match. A tunnel of a run and a tunnel of a run match by
-    payload and direction only. Rows of a reference match by all settings that both sides state, so one row may have
-    several counterparts.
+    never match. If the user names one tunnel on each side, their rows match by payload, direction and test only. Rows
+    of a published result match by all settings that both sides state, so one row may have several counterparts.
     """
     if a.comparability is None and b.comparability is None:
         pairs = _one_to_one(a.rows, b.rows, any_kind=bool(a.tunnel and b.tunnel))
@@ -76,7 +75,7 @@ def _one_to_one(rows: Sequence[SideRow], others: Sequence[SideRow], *, any_kind:
 
 
 def _unique(rows: Iterable[SideRow], key: Callable[[SideRow], Hashable]) -> dict[Hashable, SideRow]:
-    """Return the rows by key, without rows that share a key."""
+    """Return the rows by key; rows whose key is not unique are left out."""
     found: dict[Hashable, list[SideRow]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
@@ -111,7 +110,7 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
 
 
 def _goes_both_ways(row: SideRow) -> bool:
-    """Return True if it makes no difference which end begins."""
+    """Return True if the direction of the row does not matter, because its packets go there and back."""
     return row.test == Test.ECHO_SEARCH
 
 

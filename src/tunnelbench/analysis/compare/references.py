@@ -66,7 +66,7 @@ def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
 
 
 def _with_share(row: SideRow, rows: Sequence[SideRow]) -> SideRow:
-    """Add the share of the baseline, if exactly one row without a tunnel matches."""
+    """Add the throughput as a share of the baseline's, if exactly one row without a tunnel matches."""
     plain = [
         each
         for each in rows
@@ -80,7 +80,7 @@ def _with_share(row: SideRow, rows: Sequence[SideRow]) -> SideRow:
 
 
 def _cost(cells: Mapping[str, str]) -> float | None:
-    """Return the share of the CPU over packets per second; None if one of them is not stated."""
+    """Return the CPU time per packet: the CPU share divided by packets per second; None if one is not stated."""
     share = _cpu_share(cells)
     packets_per_s = float(cells.get("packets_per_s") or 0)
     return share / packets_per_s if share is not None and packets_per_s else None

@@ -75,7 +75,8 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
 def _tcp_row(
     row: Row, by_row: Mapping[RowKey, Sequence[TrialRecord]], plain: Sequence[TrialRecord]
 ) -> tuple[SideRow, bool]:
-    """Return the row of a TCP row, and if it is a calibration; `plain`: the baseline's trials of the same test."""
+    """Return a TCP row as a row of a side, and True if it is a calibration; `plain` are the baseline's trials of that
+    test."""
     baseline: dict[int, TcpMeasurement] = {}
     if not row.tunnel.is_baseline:
         baseline = {record.spec.round: record.tcp for record in plain if record.tcp is not None}
@@ -118,7 +119,7 @@ def _clock_lost_share(windows: Iterable[Window | None]) -> float | None:
 
 
 def _udp_row(row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]]) -> tuple[SideRow, bool]:
-    """Return the row of a UDP row, and if it is a calibration."""
+    """Return a UDP row as a row of a side, and True if it is a calibration."""
     figures = _by_figure(
         {
             record.spec.round: _udp_values(record.udp, row.test)
@@ -188,7 +189,7 @@ def _udp_values(trial: UdpMeasurement, test: Test) -> Values:
 
 
 def _by_figure(values: Mapping[int, Values]) -> dict[ComparedFigure, dict[int, float]]:
-    """Return by figure the values by round; figures without a value are left out."""
+    """Return for each figure its value in each round; figures without a value are left out."""
     found: dict[ComparedFigure, dict[int, float]] = {}
     for figure in ComparedFigure:
         known = {number: value for number, own in values.items() if (value := own.get(figure)) is not None}

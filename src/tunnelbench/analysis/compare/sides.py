@@ -27,7 +27,7 @@ class ComparedFigure(StrEnum):
     NDR = "NDR packets/s"
     PDR = "PDR packets/s"
     CARRIED = "carried packets/s"
-    """UDP packets that arrived at a given load."""
+    """UDP packets per second that arrived at the load that the test offered."""
     DELAY_P50 = "delay p50 us"
     DELAY_P99 = "delay p99 us"
 
@@ -88,7 +88,7 @@ class SideRow:
 
     @property
     def place(self) -> tuple[int | None, str, str]:
-        """Payload, direction and test: rows of different tunnels with one place are comparable."""
+        """Payload, direction and test; rows of different tunnels are comparable if these three are equal."""
         return self.payload_bytes, self.direction, self.test
 
     @property
@@ -118,7 +118,7 @@ class Side:
     clock_source: str = ""
 
     def tunnels_like(self, wanted: str) -> list[str]:
-        """Return the tunnel of that name, else those of that kind, else those whose names begin so.
+        """Return the tunnel with this name, else those of this kind, else those whose names begin with this text.
 
         Tunnels without a cipher come last. Capital letters make no difference in kinds and beginnings.
         """
