@@ -11,7 +11,7 @@ BLOCK_BYTES = (16, 64, 256, 1024, 1420, 8192)
 """Block sizes of `openssl speed`, and 1420, which is about the content of a full packet [bytes]."""
 
 PLAIN = "as it comes"
-"""Acceleration of a measurement without masked instructions and without an engine."""
+"""Value of `acceleration` for a measurement with all CPU instructions and without an offload engine."""
 
 MASKED = "AES instructions masked"
 
@@ -45,11 +45,12 @@ class CipherSpeed:
     raw: Mapping[str, str] = field(default_factory=dict)
     """Output of OpenSSL by block."""
     bracket_s: float | None = None
-    """Time from before the first block to after the last one [s]; None: not recorded."""
+    """Duration of the whole measurement, from before the first block size to after the last one [s]; None: not
+    recorded."""
     foreign_cpu_s: float | None = None
     """CPU time of other processes on the measured CPUs within `bracket_s` [s]; None: not recorded."""
     waited_for_quiet_s: float | None = None
-    """Wait for background load to end before the measurement [s]; None: no wait."""
+    """Time that the measurement waited for background load to end [s]; None: it did not wait."""
     checks: tuple[Check, ...] = ()
 
     @property

@@ -18,23 +18,23 @@ class CpuUsage:
     user_s: float
     system_s: float
     softirq_s: float
-    """User, system and softirq time (with hard interrupts) by clock ticks [s]. Ticks are inaccurate on a CPU that is
-    often idle, so these times are indicative only."""
+    """User, system and softirq time (the latter with hard interrupts), counted in clock ticks [s]. Ticks are inaccurate
+    on a CPU that is often idle, so these times are indicative only."""
     steal_s: float
     """CPU time that the hypervisor gave to other machines [s]."""
 
     @property
     def busy_s(self) -> float:
-        """Busy time: wall - idle - iowait, summed over the CPUs [s]."""
+        """Busy time, summed over the CPUs [s]: time between the readings, times the number of CPUs, minus `idle_s`."""
         return max(0.0, self.wall_s * len(self.cpus) - self.idle_s)
 
     @property
     def busy_share(self) -> float:
-        """Busy time as a share of all time of these CPUs, 0 to 1."""
+        """Busy time as a share of the time between the readings, 0 to 1; mean over these CPUs."""
         return self.share(self.busy_s)
 
     def share(self, cpu_s: float) -> float:
-        """Return CPU time as a share of all time of these CPUs."""
+        """Return a CPU time as a share of the time between the readings, times the number of these CPUs."""
         return cpu_s / (self.wall_s * len(self.cpus))
 
 
@@ -52,11 +52,11 @@ class PathCounters:
     """Packets of one trial, counted from just before the traffic to just after it."""
 
     data_packets: int
-    """TCP packets that arrived at the receiver's interface."""
+    """Packets of TCP or UDP that arrived at the receiver's interface."""
     data_bytes: int
     """Bytes of those packets on the interface, Ethernet header included, FCS not."""
     ack_packets: int
-    """Packets that arrived back at the sender's interface."""
+    """Packets that arrived at the sender's interface: acknowledgements of TCP, or the answers of an echo."""
     forwarded_packets: int
     """`Ip: ForwDatagrams` of the router."""
     outer_expected_packets: int
@@ -74,7 +74,7 @@ class PathCounters:
     fragments_created: int
     """IP fragments that router and server made, and the tunnel's far end if it is a third machine (`FragCreates`)."""
     reassembled: int
-    """Packets that the same machines put together from fragments (`ReasmOKs`)."""
+    """Packets that router, server and such a third machine reassembled from fragments (`ReasmOKs`)."""
     dropped_packets: int
     """Drops on the interfaces of the path."""
 
@@ -85,7 +85,7 @@ class CpuInterval:
 
     start_s: float
     end_s: float
-    """Time since data began to flow, negative before that [s]."""
+    """Start and end, as time since data began to flow, negative before that [s]."""
     busy_s: float
     """Busy time, summed over the CPUs [s]."""
 
@@ -116,7 +116,7 @@ class Window:
     program_cpu_s: Mapping[str, float] = field(default_factory=dict)
     """`daemon_cpu_s` by the name of the program [s]."""
     intervals: tuple[CpuInterval, ...] = ()
-    """The router's CPUs over time, from before the traffic on."""
+    """Busy time of the router's CPUs in consecutive parts of the trial, beginning before the traffic."""
     far_end_busy_share: float | None = None
     """Share of time in which the tunnel's far end was busy, 0 to 1, where it is a machine of its own; None: it is the
     server."""
@@ -139,7 +139,7 @@ class Window:
 
     @property
     def user_instructions_per_packet(self) -> float | None:
-        """Instructions in user mode per packet: the share of user time by clock ticks; None: not counted."""
+        """Instructions in user mode per packet, from the share of user time in clock ticks; None: not counted."""
         usage = self.router_cpu
         if self.instructions_per_packet is None or not usage.busy_s:
             return None

@@ -63,7 +63,7 @@ class TrialFailed(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.raw: dict[str, str] = {}
-        """Output of the programs until then, by name."""
+        """Output of the programs up to the failure, by name of the program."""
 
 
 class NotBegun(TrialFailed):

@@ -1,4 +1,4 @@
-"""The packet filter that a plan sets up on the router, so that its cost is measured: the options of every tunnel."""
+"""The packet filter that a plan sets up on the router to measure its cost; every kind of tunnel has these options."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ MOST_RULES = 1000
 
 
 class Firewall(StrEnum):
-    """Work of the router for the traffic of a trial in addition to forwarding."""
+    """Work that the router's firewall does for the traffic of a trial, in addition to forwarding."""
 
     NONE = "none"
     """No connections are tracked."""
     STATEFUL = "stateful"
     """Connections are tracked, and packets are forwarded by the state of their connection."""
     STATEFUL_NAT = "stateful-nat"
-    """The same, and the server sees the router's address in place of the client's."""
+    """Connections are tracked as in STATEFUL, and NAT replaces the client's address by the router's towards the
+    server."""
 
     @property
     def tracks(self) -> bool:
@@ -31,7 +32,7 @@ class Firewall(StrEnum):
 
 FIREWALL_OPTION, RULES_OPTION = "firewall", "rules"
 FILTER_OPTIONS: Mapping[str, str | int] = {FIREWALL_OPTION: Firewall.NONE.value, RULES_OPTION: 0}
-"""The options of every tunnel that set up a filter, each with the value that stands for nothing."""
+"""The options, which every tunnel has, that set up a packet filter, each with the value that sets up none."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class RouterFilter:
 
     firewall: Firewall = Firewall.NONE
     rules: int = 0
-    """Number of rules that each forwarded packet is compared with, and that match none."""
+    """Number of rules with which the router compares each forwarded packet; none of the rules matches a packet."""
 
     @property
     def is_empty(self) -> bool:
@@ -53,8 +54,8 @@ class RouterFilter:
 
 
 def filter_of(options: Mapping[str, object]) -> RouterFilter:
-    """Return the packet filter that a tunnel's options ask for; values that no plan has, as in an imported run, count
-    as none."""
+    """Return the packet filter that a tunnel's options ask for; values that a plan cannot have, as in an imported run,
+    count as no filter."""
     firewall, rules = options.get(FIREWALL_OPTION), options.get(RULES_OPTION)
     is_known = isinstance(firewall, str) and firewall in {*Firewall}
     return RouterFilter(

@@ -13,11 +13,12 @@ IPV6_FRAGMENT_HEADER_BYTES = 8
 """Extension header of each IPv6 fragment (RFC 8200, section 4.5); IPv4 has these fields in its own header."""
 TCP_HEADER_BYTES = 20
 TCP_TIMESTAMPS_BYTES = 12
-"""Time stamp option with its padding, in every segment (RFC 7323). The MSS counts it, the payload does not."""
+"""Length of the TCP time stamp option with its padding, which is in every segment (RFC 7323). The MSS includes it, the
+payload does not."""
 TIMESTAMPED_TCP_HEADER_BYTES = TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES
 UDP_HEADER_BYTES = 8
 TCP_HEADERS_BYTES = IPV4_HEADER_BYTES + TIMESTAMPED_TCP_HEADER_BYTES
-"""IPv4 and TCP headers of a data packet, and the length of an acknowledgement."""
+"""Length of the IPv4 and TCP headers of a data packet, which is also the length of an acknowledgement."""
 UDP_HEADERS_BYTES = IPV4_HEADER_BYTES + UDP_HEADER_BYTES
 """IPv4 and UDP headers of a packet."""
 
@@ -37,7 +38,8 @@ UDP_FRAME_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + UDP_HEADERS_BYTES
 """Part of a frame size in the sense of RFC 2544 that is not the UDP payload: 46."""
 
 IMIX = ((18, 7), (548, 4), (1472, 1))
-"""Simple Internet mix: UDP payload [bytes] and its number in twelve packets. The frames have 64, 594 and 1518 bytes."""
+"""Simple Internet mix: UDP payload [bytes], and how many of twelve packets have it. The frames have 64, 594 and 1518
+bytes."""
 
 AEAD_TAG_BYTES = 16
 """Tag of AES-GCM (RFC 5116, section 5.1) and of ChaCha20-Poly1305 (RFC 8439, section 2.8)."""
@@ -59,7 +61,8 @@ def udp_packet_bytes(payload_bytes: int) -> int:
 
 
 def ethernet_bytes(packet_bytes: int) -> int:
-    """Return the bytes that a device counts for an IP packet: the packet with its Ethernet header."""
+    """Return the bytes that a network device counts for an IP packet: the packet with its Ethernet header, without
+    FCS."""
     return packet_bytes + ETHERNET_HEADER_BYTES
 
 
@@ -82,13 +85,14 @@ def wire_bytes(packet_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HE
 
 
 def stream_wire_bytes(record_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> float:
-    """Return the bytes on the cable of a record in a TCP stream of full segments, without fragments."""
+    """Return the bytes on the cable for a record (a packet of a tunnel over TCP) in a stream of full segments, without
+    fragments."""
     segment_bytes = mtu_bytes - ip_header_bytes - TIMESTAMPED_TCP_HEADER_BYTES
     return record_bytes * (mtu_bytes + ETHERNET_OVERHEAD_BYTES) / segment_bytes
 
 
 def widest_bytes(inner_bytes: int, on_wan: OnWan, mtu_bytes: int) -> float:
-    """Return the bytes of an inner packet on the cable of the LAN or the WAN, whichever are more.
+    """Return the bytes that an inner packet takes on the cable of the LAN or of the WAN, whichever is larger.
 
     The WAN adds the headers of the tunnel. On the LAN a small packet may fill a minimum frame.
     """

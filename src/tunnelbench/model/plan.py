@@ -77,13 +77,13 @@ class Test(StrEnum):
 
 
 FLAT_OUT = "flat-out"
-"""The load of a trial that offers as much as the sender can."""
+"""The load of a trial in which the sender sends as fast as it can."""
 
 IDLE = "idle"
 """The load of a latency trial without other traffic."""
 
 IDLE_PPS = 200.0
-"""Packets per second that measure the delay of an idle path."""
+"""Rate of the packets that measure the delay of an otherwise idle path [packets/s]."""
 
 LATENCY_LOADS = (IDLE, "10%", "50%", "90%")
 """Loads of latency trials: idle, and shares of the PDR; one trial each."""
@@ -97,12 +97,13 @@ class Direction(StrEnum):
 
     @property
     def label(self) -> str:
-        """Word for readers; plans and stored data have the value."""
+        """Word for the direction in reports, `down` or `up`; plans and stored data contain `in` or `out`."""
         return direction_label(self)
 
 
 def direction_label(direction: str) -> str:
-    """Return the word for readers of a direction in data; any other text, such as `both`, is returned as it is."""
+    """Return `down` for `in` and `up` for `out`, the words in reports; any other text, such as `both`, stays as it
+    is."""
     return {"in": "down", "out": "up"}.get(direction, direction)
 
 
@@ -227,7 +228,8 @@ class SoakTraffic:
     """UDP payloads [bytes]; IMIX_PAYLOAD_BYTES is the mix."""
     direction: tuple[Direction, ...] = (Direction.OUT,)
     duration_s: float = 600.0
-    """Time for which packets are offered [s], without the gaps in which no controller ran."""
+    """Time for which packets are sent [s], not counting gaps in which the controlling process (TunnelBench) did not
+    run."""
     rate: str = "90%"
     """Rate of the packets: `90%` is a share of the NDR that the run's searches found, `5000` is in packets/s."""
     is_echo: bool = False
@@ -243,7 +245,8 @@ class SoakTraffic:
 
 SEARCH_TRIALS = 9.0
 SEARCH_WAITS_S = 7.0
-"""Approximate cost of a search: full trials, and one second for late packets after each trial with loss."""
+"""Approximate duration of a search: a number of full trials, and seconds of waiting for late packets after trials with
+loss."""
 
 LOSS_CURVE_TRIALS = 12
 BURST_S = 30.0
@@ -269,8 +272,8 @@ class Plan:
     def trials(self) -> tuple[TrialSpec, ...]:
         """Return all trials in the order in which they run.
 
-        Rounds are outermost, so that slow drift affects all tunnels alike. Soaks come last and once, because they need
-        the NDR that the searches found.
+        All tunnels are measured in one round before the next round begins, so that slow drift affects all tunnels
+        alike. Soaks come last and once, because they need the NDR that the searches found.
         """
         order = [
             (round_number, tunnel, *item)
@@ -322,7 +325,7 @@ class Plan:
         return self.tcp.duration_s + TRIAL_OVERHEAD_S if self.tcp else 0.0
 
     def longest_trial_s(self, spec: TrialSpec) -> float:
-        """Return about how long one trial takes at most [s]: searches end at a limit."""
+        """Return about how long one trial takes at most [s]; a search ends at its time limit."""
         if self.udp and spec.test.is_search:
             return self.udp.repeats * (self.udp.search_limit_s + self.udp.trial_s) + self.udp.confirm_s
         expected_s = self.expected_trial_s(spec)
@@ -332,7 +335,7 @@ class Plan:
 def _placed(
     traffic: TcpTraffic | UdpTraffic | SoakTraffic | None, tests: Sequence[tuple[Test, str]]
 ) -> list[tuple[int, Direction, Test, str]]:
-    """Return each test and load with each payload and direction of some traffic; none without traffic."""
+    """Combine each pair of test and load with each payload and direction of `traffic`; empty if there is no traffic."""
     if traffic is None:
         return []
     return [(size, way, *test) for size in traffic.payload_bytes for way in traffic.direction for test in tests]
@@ -350,7 +353,7 @@ class TrialSpec:
     """One planned trial: a tunnel, a payload, a direction, a test and a load, in one round."""
 
     sequence: int
-    """Place in the run, from 1; the calibration before it has numbers up to 0."""
+    """Position of the trial in the run, from 1; trials of the calibration, which come first, have numbers up to 0."""
     round: int
     """Repeat, from 1; 0 is the calibration."""
     tunnel: TunnelSpec

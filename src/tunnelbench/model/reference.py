@@ -11,7 +11,7 @@ CPU_PART_COLUMNS = ("cpu_usr_pct", "cpu_sys_pct", "cpu_sirq_pct")
 
 
 class Comparable(StrEnum):
-    """An answer to the question if figures of a class can be compared with those of a run."""
+    """States if the figures of a class of publications can be compared with those of a run."""
 
     YES = "yes"
     CARE = "care"

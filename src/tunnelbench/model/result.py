@@ -54,7 +54,7 @@ class Check:
     """Name, short and stable, such as `outer-protocol`."""
     verdict: Verdict
     reason: str
-    """Reason in words, with the figures that decided."""
+    """Reason for the verdict in words, with the figures that it follows from."""
     rule: int
     """Number of its rule in docs/methodology.md."""
 
@@ -65,7 +65,7 @@ def worst(checks: tuple[Check, ...]) -> Verdict:
 
 
 def reasons_of_void(checks: tuple[Check, ...]) -> tuple[str, ...]:
-    """Return the reasons of the checks that are void."""
+    """Return the reasons of the checks whose verdict is void."""
     return tuple(check.reason for check in checks if check.verdict is Verdict.VOID)
 
 
@@ -98,7 +98,7 @@ class Sender:
 
     @property
     def buffer_shares(self) -> dict[str, float]:
-        """Share of `busy_s` in which a buffer of a tester limited the sender, 0 to 1, by the buffer in words."""
+        """Share of `busy_s` in which a buffer of a tester limited the sender, 0 to 1, by the name of the buffer."""
         if not self.busy_s:
             return {}
         return {
@@ -120,16 +120,17 @@ LINE_SPEED_TOLERANCE = 0.01
 """Share by which a figure at line speed may be below the limit of its link (rule 17)."""
 
 FULL_CPU_SHARE = 0.95
-"""Busy share from which a CPU counts as full (rule 6)."""
+"""A CPU that is busy for at least this share of the time counts as full (rule 6)."""
 
 PACED_SHARE = 0.95
-"""Share of the plan's rate from which a paced TCP trial carried that rate."""
+"""A TCP trial at a rate of the plan counts as having carried that rate if it reached at least this share of it."""
 
 BUFFER_LIMITED_SHARE = 0.5
-"""Share of the sender's busy time from which the receiver's window or the send buffer limited a TCP trial (rule 6)."""
+"""Smallest share of the sender's busy time in which the receiver's window or the send buffer limits it that makes this
+buffer the limit of the trial (rule 6)."""
 
 APPLICATION_LIMITED_SHARE = 0.2
-"""Share of the time with data in flight below which the sending program limited a TCP trial (rule 7)."""
+"""Share of the time; if data was in flight for less than it, the sending program limited the TCP trial (rule 7)."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,11 @@ class TcpMeasurement:
     bracket_s: float
     """Time from the reading before the traffic to the one after it [s]."""
     foreign_cpu_s: float
-    """CPU time of background load on the CPUs of the testbed, over the bracket [s]."""
+    """CPU time of background load on the CPUs of the testbed during `bracket_s` [s]."""
     ping: Ping
     physical_limit_bps: float | None
-    """Rate of this payload that the link can carry through this tunnel [bit/s]; None: the link has no limit."""
+    """Largest throughput of this payload that the link can carry through this tunnel [bit/s]; None: the link has no
+    limit."""
     intervals: tuple[Interval, ...] = ()
     sender: Sender | None = None
     """State of the sender; None: its kernel did not report it."""
@@ -202,7 +204,8 @@ class TcpMeasurement:
 
     @property
     def carried_packets(self) -> int:
-        """Packets that the router carried for this trial, data and ACKs, over the bracket."""
+        """Packets that the router carried for this trial, data and ACKs, from before to after the traffic
+        (`bracket_s`)."""
         return self.counters.data_packets + self.counters.ack_packets
 
     @property
@@ -310,7 +313,7 @@ class TrialRecord:
 
 
 RUNNING = "running"
-"""Status of a run that a process is measuring, or was when it was killed."""
+"""Status of a run that a process is measuring, or was measuring when the process was killed."""
 
 IMPORTED = "imported"
 """Status of a run that was measured on another machine and imported."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 NDR_LOSS_RATIO = 0.0
 """No drop rate: throughput in the sense of RFC 2544."""
 PDR_LOSS_RATIO = 0.005
-"""Partial drop rate: at most one packet in 200 lost."""
+"""Largest loss ratio of the PDR (partial drop rate): one packet in 200."""
 
 OFFERED_TOLERANCE = 0.001
-"""An offered load that falls short of the intended one by more makes a trial void for a search (rule 7)."""
+"""Share of the intended load; if the offered load is lower by more than it, the trial is void for a search (rule 7)."""
 
 EVEN_TOLERANCE = 0.01
-"""The same for a trial whose sender keeps its packets apart after a delay, and so sends fewer of them."""
+"""The same tolerance for a trial whose sender, after a delay, does not catch up with a burst and so sends fewer
+packets."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class SearchPoint:
     """True if packets were lost or missing because the sender had a stall or was too slow, so that the load was
     measured again. This trial then says nothing about the path (rule 8)."""
     is_even: bool = False
-    """True if the sender kept its packets apart after a delay."""
+    """True if the sender, after a delay, kept the usual gap between packets instead of catching up with a burst."""
 
     @property
     def lost_packets(self) -> int:
@@ -64,7 +65,8 @@ class SearchPoint:
 
     @property
     def carried_pps(self) -> float:
-        """The load that the trial shows to be carried [packets/s]: the intended one, less what was not offered."""
+        """The load that the path is shown to carry [packets/s]: the intended load, reduced if fewer packets were
+        sent."""
         offered_share = self.offered_packets / self.intended_packets if self.intended_packets else 1.0
         return self.intended_pps * min(1.0, offered_share)
 
@@ -80,7 +82,7 @@ class SearchPoint:
 
 @dataclass(frozen=True)
 class Classification:
-    """The part of an MLRsearch goal that all loss ratios share: when a load counts as carried.
+    """The settings of an MLRsearch goal, equal for all loss ratios, that decide when a load counts as carried.
 
     The words are those of draft-ietf-bmwg-mlrsearch: a load is a lower bound when bad trials take at most
     `exceed_ratio` of `duration_sum_s`. Trials shorter than `final_trial_s` weigh less.
@@ -198,6 +200,6 @@ def _best(trials: Sequence[SearchPoint], loss_ratio: float) -> SearchPoint:
 
 
 def _is_testers(trials: Sequence[SearchPoint], loss_ratio: float) -> bool:
-    """Return True if every trial that failed did so because of the testers."""
+    """Return True if all failed trials failed because of the testers, not because of the path."""
     failed = [trial for trial in trials if not trial.satisfies(loss_ratio)]
     return all(trial.is_void and trial.loss_ratio <= loss_ratio for trial in failed)

@@ -9,7 +9,7 @@ DEFAULT_TESTBED = "netns"
 """Testbed of a run that names none."""
 
 VIRTUAL_ROUTER = "malta"
-"""Testbed with a virtual router, whose figures are its own."""
+"""Name of the testbed with a virtual router; its figures apply to that virtual router only."""
 
 
 def shipped_plans() -> list[str]:

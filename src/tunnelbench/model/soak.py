@@ -1,4 +1,5 @@
-"""A soak: UDP for hours or days, with counts for each second, in one part for each controller that measured."""
+"""A soak: UDP for hours or days, with counts for each second; a soak that is continued by a new process has a new
+part."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class SoakReading:
     received_packets: int
     """Packets that arrived in time, each counted once; in an echo, answers to what was sent in this interval."""
     missing_packets: int
-    """Packets missing in the sequence numbers that arrived; in an echo, packets of this interval without an answer.
+    """Packets whose sequence numbers are missing among those that arrived; in an echo, packets of this interval without
+    an answer.
 
     Drops of the testers' sockets are included. The number is negative if packets of an earlier interval arrived.
     """
@@ -47,7 +49,7 @@ class SoakReading:
     delay_max_ns: float | None = None
     """Delays; in an echo, there and back."""
     router_busy_share: float | None = None
-    """Busy share of the router's CPUs in about the same time; None: unknown."""
+    """Busy share of the router's CPUs in about the same interval; None: unknown."""
 
     @property
     def path_missing_packets(self) -> int:
@@ -79,7 +81,7 @@ class SoakChunk:
 
 @dataclass(frozen=True)
 class SoakPart:
-    """The part of a soak that one controller measured."""
+    """The part of a soak that one controlling process (a run of TunnelBench) measured."""
 
     number: int
     """Number, from 1."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Link:
-    """The two cables, client to router and router to server, which have equal settings."""
+    """Settings of the two cables, client to router and router to server, which are equal."""
 
     rate_out_mbps: float | None = None
     """Ethernet rate from client towards server [Mbit/s]; None: as fast as the machine."""
@@ -99,7 +99,8 @@ class KindSettings:
     """The settings of testbed files that one kind of testbed supports."""
 
     supported: Mapping[str, tuple[str, ...]]
-    """Allowed values by the dotted key; no value: all are allowed. A table stands for all its keys."""
+    """Allowed values of each supported key, such as `link.delay_ms`; an empty list allows all values. A table stands
+    for all its keys."""
     required: Mapping[str, str] = field(default_factory=dict)
     """An example of each key that a file of this kind must have."""
     has_soaks: bool = False
@@ -142,7 +143,7 @@ class TestbedSpec:
     programs: str = ""
     """Folder on this machine with programs that a virtual router gets; empty: it has Debian's."""
     far_programs: str = ""
-    """The same for a virtual far end of the tunnel."""
+    """Folder on this machine with programs that a virtual far end of the tunnel gets; empty: it has Debian's."""
     speed_mips: float | None = None
     """Speed of a virtual router's CPU [million instructions per second]; None: as fast as QEMU emulates it."""
 
@@ -153,7 +154,7 @@ class TestbedSpec:
 
     @property
     def boards(self) -> tuple[str, ...]:
-        """Boards of all virtual machines, the router's first."""
+        """Boards (emulated hardware) of all virtual machines, the router's first."""
         return tuple(filter(None, (self.board, self.far_board)))
 
     @property

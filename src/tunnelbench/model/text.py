@@ -11,9 +11,9 @@ KEY_WORD = re.compile(
 """Keys of 32 bytes in base64 (WireGuard, nebula), and of 16 bytes or more in hexadecimal digits."""
 
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
-"""Stands for a space while a text is broken into lines, where no line may end."""
+"""Placeholder for a space at which a text must not be broken into lines."""
 LONGEST_REASON = 300
-"""Length to which the reason of an error is cut, which may come from another program [characters]."""
+"""Longest reason of an error [characters]; a longer one, which may come from another program, is cut."""
 
 
 def without_keys(text: str) -> str:
@@ -31,7 +31,7 @@ CONTROL = re.compile(r"\x1b(?!\[[0-9;]{0,20}m)|\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\
 
 
 def harmless(text: str) -> str:
-    """Return a drawn text with control characters escaped; its lines, tabs and colours stay."""
+    """Return a text for the terminal with control characters escaped, except line ends, tabs and colours."""
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 

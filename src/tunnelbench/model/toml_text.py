@@ -24,7 +24,8 @@ def line_with_many_dots(text: str) -> int | None:
 
 
 def toml_values(text: str) -> Mapping[str, Any]:
-    """Return the content of a TOML text. Raises ValueError if it is not TOML, or is what no plan or testbed can be.
+    """Return the content of a TOML text. Raises ValueError if the text is not TOML, or contains what no plan or testbed
+    can contain.
 
     `tomllib` itself may exceed Python's recursion limit, take very long, and return numbers that Python refuses to
     print.
@@ -37,7 +38,8 @@ def toml_values(text: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=8)
 def _parsed(text: str) -> tuple[Mapping[str, Any], str]:
-    """Return the content of a TOML text, and why it is refused if it is; a report asks for one text several times."""
+    """Return the content of a TOML text, or why it is refused; results are cached, because a report reads a text
+    several times."""
     if line_with_many_dots(text) is not None:
         return {}, f"a line has more than {MOST_DOTS_IN_LINE} dots"
     try:

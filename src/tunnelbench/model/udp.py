@@ -35,7 +35,7 @@ class UdpInterval:
     received_packets: int
     """Packets that arrived; in an echo, answers to what was sent in this interval."""
     lost_packets: int = 0
-    """Packets missing in the order of arrival; in an echo, packets without an answer.
+    """Packets that the receiver found missing when later ones arrived; in an echo, packets without an answer.
 
     Drops of the testers' sockets are included. Packets that were sent after the last packet that arrived are not
     included.
@@ -53,7 +53,8 @@ class UdpCounts:
     intended_pps: float | None
     """Intended rate [packets/s]; None: flat out."""
     intended_packets: int | None
-    """Packets that the rate required until the end; None: flat out."""
+    """Number of packets that the intended rate requires for the whole trial; None: the sender sent as fast as it
+    could."""
     sent_packets: int
     sent_bytes: int
     """UDP payload [bytes]."""
@@ -82,7 +83,8 @@ class UdpCounts:
     stall_max_s: float
     sender_path: str
     receiver_path: str
-    """System calls that the engine used, such as `gso` and `mmsg`."""
+    """Methods of sending and receiving that the engine used, such as `gso` (segmentation offload) and `mmsg` (several
+    packets a call)."""
     delay: Delays | None = None
     """Delays one way where both testers read one clock; in an echo, there and back."""
     delay_variation: Delays | None = None
@@ -160,10 +162,11 @@ class UdpMeasurement:
     bracket_s: float = 0.0
     """Time from the reading before the traffic to the one after it [s]."""
     foreign_cpu_s: float = 0.0
-    """CPU time of background load on the CPUs of the testbed, over the bracket [s]."""
+    """CPU time of background load on the CPUs of the testbed during `bracket_s` [s]."""
     ping: Ping = field(default_factory=lambda: Ping(0, 0, None))
     physical_limit_pps: float | None = None
-    """Rate of this payload that the link can carry through this tunnel [packets/s]; None: the link has no limit."""
+    """Largest rate of packets with this payload that the link can carry through this tunnel [packets/s]; None: the link
+    has no limit."""
 
     @property
     def is_refuted(self) -> bool | None:
@@ -199,7 +202,8 @@ class UdpMeasurement:
 
     @property
     def longest_burst_packets(self) -> int | None:
-        """The longest burst without loss below the shortest burst with loss (RFC 9004); None: no bursts."""
+        """Length of the longest burst without loss that is shorter than every burst with loss (RFC 9004) [packets];
+        None: no bursts."""
         if not self.bursts:
             return None
         cut = min((burst.packets for burst in self.bursts if not burst.is_whole), default=None)
@@ -208,7 +212,7 @@ class UdpMeasurement:
 
 
 def frame_bytes(payload_bytes: int) -> float:
-    """Ethernet frame of a UDP payload over IPv4, FCS included [bytes]; of the mix, the mean."""
+    """Length of the Ethernet frame of a UDP payload over IPv4, FCS included [bytes]; for the mix, the mean."""
     if payload_bytes:
         return max(SMALLEST_FRAME_BYTES, payload_bytes + UDP_FRAME_OVERHEAD_BYTES)
     packets = sum(times for _, times in IMIX)
