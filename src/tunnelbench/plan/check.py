@@ -54,7 +54,7 @@ class Problem(NamedTuple):
     """One error that a schema finds."""
 
     path: KeyPath
-    """Path below the checked table; empty: the options contradict each other."""
+    """Keys from the checked table to the wrong value; empty if the error is that options contradict each other."""
     message: str
 
 
@@ -114,7 +114,7 @@ def _merged(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _words(details: ErrorDetails) -> str:
-    """Return our message for one error of pydantic."""
+    """Return TunnelBench's message for one error that pydantic found."""
     kind, context, value = details["type"], details.get("ctx", {}), details["input"]
     if kind == "missing":
         return "is missing"

@@ -24,7 +24,7 @@ class FileError:
     key: str
     """Dotted path with blocks counted from 1, such as `tunnel[2].cipher`; `TOML` for syntax, `file` for the file."""
     message: str
-    """Description of the error, and of what would be right."""
+    """Text that says what is wrong, and what would be right."""
 
     def __str__(self) -> str:
         if self.line is None:  # the text of the flag names the key
@@ -33,7 +33,7 @@ class FileError:
 
 
 class FileErrors(WrongInput):
-    """All errors of a file in its order, those of flags last."""
+    """All errors of a file, in the order of its lines; errors of flags come last."""
 
     def __init__(self, errors: Iterable[FileError]) -> None:
         self.errors = tuple(sorted(errors, key=lambda error: (error.line is None, error.line or 0, error.column or 0)))

@@ -1,4 +1,4 @@
-"""Combines the lists of options of a `[[tunnel]]` block to single tunnels, and names them."""
+"""Makes a tunnel of each combination of the values in a `[[tunnel]]` block, and names the tunnels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def combinations(choices: Mapping[str, Sequence[OptionValue]]) -> Iterator[dict[
 
 
 def filled_name(template: str, options: Mapping[str, OptionValue]) -> str:
-    """Return the template with the values of its options; an option without a value has its program's default."""
+    """Return a template of a name with its placeholders replaced by values; an option without a value is shown as
+    default."""
     return PLACEHOLDER.sub(lambda match: option_text(options[match[1]]) if match[1] in options else "default", template)
 
 

@@ -67,7 +67,7 @@ class _Walk:
         """Number of `[[name]]` blocks by their path."""
 
     def heading(self, key: Node, *, is_block: bool) -> KeyPath:
-        """Note a heading and return the path of its table."""
+        """Record the position of a heading, and return the path of its table."""
         path = self._key((), key)
         if is_block:
             number = self._blocks.get(path, 0)
@@ -77,7 +77,7 @@ class _Walk:
         return path
 
     def pair(self, table: KeyPath, pair: Node) -> None:
-        """Note a key and the keys inside its value."""
+        """Record the positions of a key and of the keys inside its value."""
         key, value = _without_comments(pair)
         self._value(self._key(table, key), value)
 

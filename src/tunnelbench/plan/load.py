@@ -184,7 +184,8 @@ def _plan(
 
 
 def _factors(file: PlanFile) -> dict[KeyPath, int]:
-    """Return the number of trials of a tunnel in a round, by the key that contributes most to it."""
+    """Return how many trials one tunnel has in a round, as one entry under the key that contributes most to the
+    number."""
     tcp, udp = file.traffic()
     counts: dict[KeyPath, int] = {}
     if tcp:

@@ -20,7 +20,7 @@ LONGEST_INTEGER_DIGITS = 4300
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 _DUPLICATES = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Cannot redefine", "Duplicate inline table key")
-"""Beginnings of what `tomllib` says of a second key or heading of one name."""
+"""First words of the messages of `tomllib` for a key or heading that occurs twice."""
 
 
 class Parsed(NamedTuple):
@@ -65,7 +65,7 @@ def _explanation(reason: str, text: str) -> tuple[Position, str]:
 
 
 def _message(reason: str, rest: str, is_at_end: bool) -> str:
-    """Return a message for what `tomllib` says; `rest` is the line from the error on."""
+    """Return TunnelBench's message for a message of `tomllib`; `rest` is the rest of the line, from the error on."""
     if reason.startswith("Invalid value"):
         value = re.split(r"[,\]}#]", rest, maxsplit=1)[0].strip()
         if not value or is_at_end:

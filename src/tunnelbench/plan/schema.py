@@ -67,7 +67,8 @@ def _algorithm(name: str) -> str:
 
 
 def _require_held(duration_s: float, interval_s: float, reading_bytes: int, what: str = "") -> None:
-    """Raise ValueError if a generator would print more readings in one trial than LARGEST_RESULT_BYTES."""
+    """Raise ValueError if the readings that a traffic generator prints in one trial are more than
+    LARGEST_RESULT_BYTES."""
     most_readings = LARGEST_RESULT_BYTES // reading_bytes
     if duration_s / interval_s <= most_readings:
         return
@@ -141,7 +142,7 @@ UdpPayload = Annotated[int, PlainValidator(_udp_payload)]
 
 
 def _frame(value: Any) -> int:
-    """Return the UDP payload of a frame size."""
+    """Return the UDP payload [bytes] that an Ethernet frame of a given size carries."""
     smallest = SMALLEST_UDP_PAYLOAD_BYTES + UDP_FRAME_OVERHEAD_BYTES
     largest = LARGEST_UDP_PAYLOAD_BYTES + UDP_FRAME_OVERHEAD_BYTES
     if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
@@ -280,7 +281,7 @@ class PlanFile(TomlTable):
 
     @model_validator(mode="after")
     def _has_what_the_soak_needs(self) -> Self:
-        """Require a search for a soak whose rate is a share of the NDR."""
+        """Raise ValueError if the rate of a soak is a share of the NDR, and no search of the plan finds that NDR."""
         soak = self.soak.traffic() if self.soak else None
         if soak is None or soak.share is None:
             return self

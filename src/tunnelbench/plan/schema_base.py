@@ -27,7 +27,7 @@ class TomlTable(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the values by key, lists as tuples: the fields of a dataclass of the model."""
+        """Return the values by key, with lists as tuples, as arguments for a dataclass of the package `model`."""
         return {key: tuple(value) if isinstance(value, list) else value for key, value in self}
 
 

@@ -37,7 +37,7 @@ class TunnelTable(NamedTuple):
     choices: Mapping[str, Sequence[OptionValue]]
     """Values of each option, in the order of the file."""
     is_sound: bool
-    """True if every option of the block is valid by itself; an invalid one is not in `choices`."""
+    """True if every option of the block is valid by itself; `choices` lacks the invalid options."""
     is_named: bool
     """True if `name` is the name in the file; an invalid name is None."""
 
@@ -74,7 +74,8 @@ def expand_blocks(blocks: Sequence[TunnelTable], schemas: Schemas, faults: Fault
 
 
 def check_size(blocks: Sequence[TunnelTable], other_factors: Mapping[KeyPath, int], faults: Faults) -> bool:
-    """Return True if the plan has at most MOST_PLANNED_TRIALS trials; else add an error at the largest factor."""
+    """Return True if the plan has at most MOST_PLANNED_TRIALS trials; else add an error at the key that multiplies them
+    most."""
     counts = {block.path: expand.count(block.choices) for block in blocks}
     tunnels = sum(counts.values()) + all(block.kind != BASELINE_KIND for block in blocks)
     trials = tunnels * math.prod(other_factors.values())
@@ -88,7 +89,8 @@ def check_size(blocks: Sequence[TunnelTable], other_factors: Mapping[KeyPath, in
 
 
 def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
-    """Add an error for each packet filter on the router that the traffic of the plan cannot pass, or cannot prove."""
+    """Add an error for each packet filter that blocks the plan's traffic, or that no check can prove to be at work
+    (soaks)."""
     _, udp = file.traffic()
     for block in blocks:
         wanted = [
@@ -207,14 +209,15 @@ def _expand_block(block: TunnelTable, schemas: Schemas, faults: Faults) -> list[
 
 
 def _with_filter(name: str, template: str, options: Mapping[str, OptionValue]) -> str:
-    """Return a tunnel's name with its packet filter, unless the template names it: every table shows the condition."""
+    """Return a tunnel's name with its packet filter added, unless the plan's template contains it, so that every table
+    shows the filter."""
     named = expand.PLACEHOLDER.findall(template)
     unnamed = filter_of({key: value for key, value in options.items() if key in FILTER_OPTIONS and key not in named})
     return name if unnamed.is_empty else f"{name} {unnamed}"
 
 
 def _note(problem: Problem, block: TunnelTable, given: Mapping[str, OptionValue], faults: Faults) -> None:
-    """Add the error of one combination, at the value in a list that causes it."""
+    """Add the error of one combination of options, at the position of the value that causes it."""
     if not problem.path or problem.path[0] not in given:
         if block.is_sound:  # else an omitted option may be the cause
             faults.add((*block.path, *problem.path), problem.message)
