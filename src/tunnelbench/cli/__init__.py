@@ -86,7 +86,7 @@ class Verbs(click.Group):
     """The group of all verbs; turns a user's error into a sentence, a hint and an exit code."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line as this process, which signals can ask to end. Tests within a process call `main`."""
+        """Run the command line in this process; signals can ask it to end. Tests within a process call `main`."""
         try:
             listen_to_signals()
             return super().__call__(*args, **kwargs)
@@ -172,7 +172,7 @@ def leave_untrusted_folders() -> None:
 
 
 def listen_to_signals() -> None:
-    """Let each signal that asks to end raise AskedToEnd from now on."""
+    """Install handlers, so that each signal that asks the program to end raises AskedToEnd from now on."""
     AskedToEnd.is_repeated = True
     sys.unraisablehook = silent_if_asked
     sys.excepthook = print_traceback
@@ -183,7 +183,7 @@ def listen_to_signals() -> None:
 
 
 def asked_to_end(number: int, frame: FrameType | None) -> None:
-    """Raise an exception, so that a run takes its testbed down. A second signal does not interrupt the removal."""
+    """Raise AskedToEnd, so that a run takes its testbed down. A second signal does not interrupt the removal."""
     if number != REPEAT:
         AskedToEnd.number = number
     if undisturbed.is_beginning(frame):
@@ -197,7 +197,7 @@ def asked_to_end(number: int, frame: FrameType | None) -> None:
 
 
 def already_ending(_number: int, _frame: FrameType | None) -> None:
-    """Print that the program is already stopping, for a second signal."""
+    """Answer a second signal: print that the program is already stopping."""
     shout("tunnelbench: the testbed is being removed, please wait")
 
 
@@ -227,7 +227,7 @@ def end_in_peace() -> None:
 
 
 def end_as_asked() -> NoReturn:
-    """End the program because a signal asked for it: everything is taken down."""
+    """End the program because a signal asked for it; before the call, the run has already taken its testbed down."""
     end_in_peace()
     if AskedToEnd.number == signal.SIGINT:
         say("tunnelbench: interrupted")

@@ -22,7 +22,7 @@ NO_OPTIONS: Mapping[str, OptionValue] = {}
 
 @dataclass(frozen=True)
 class Availability:
-    """The answer if a kind of tunnel can come up on this machine."""
+    """The answer to the question if a kind of tunnel can come up on this machine, with its requirements."""
 
     answer: str
     """`yes`, `no`, `unknown` or `no adapter yet`."""
@@ -36,7 +36,7 @@ class Availability:
 
     @property
     def shortfall(self) -> str:
-        """The reason without commands, for columns that fold their text."""
+        """The reason without the commands of the fix, which a table's column could fold in two."""
         lacking = [need for need in self.needs if need.status is not Status.OK]
         return "; ".join(f"{need.name}: {need.status}{f' ({need.found})' * bool(need.found)}" for need in lacking)
 
@@ -103,7 +103,7 @@ def require_trusted_programs(tunnels: Iterable[TunnelSpec]) -> None:
 
 
 def packages(tunnels: Iterable[TunnelSpec], source: Literal["debian", "crate"]) -> list[str]:
-    """Return the Debian packages, or the Rust crates as `NAME@VERSION`, that bring what tunnels require, sorted."""
+    """Return the Debian packages, or the Rust crates as `NAME@VERSION`, that provide what tunnels require, sorted."""
     wanted = (
         each for tunnel in tunnels if tunnel.kind not in PLANNED for each in requirements(tunnel.kind, tunnel.options)
     )

@@ -28,7 +28,7 @@ from tunnelbench.store import default_path
 from tunnelbench.tunnel import weights
 
 EXPORTED_SUFFIX = ".json"
-"""End of the names of files that are read as exported runs; no id of a run ends so."""
+"""Suffix of the files that are read as exported runs; no id of a run has this suffix."""
 
 
 @click.command()
@@ -87,7 +87,10 @@ def command(  # noqa: PLR0917 - click hands them over by name
 
 
 def require_within(found: Comparison, within_share: float) -> None:
-    """End with status 1 if a figure differs by more, or is missing in B. Raises WrongInput if nothing is comparable."""
+    """End with status 1 if a figure differs by more than `within_share` (0.05 is 5 %), or is missing in B.
+
+    Raises WrongInput if nothing is comparable.
+    """
     if not found.own_figures:
         raise WrongInput("--within: no figure is on both sides", "compare two runs of one plan")
     if found.apart(within_share) or found.only_in_a:
@@ -95,7 +98,10 @@ def require_within(found: Comparison, within_share: float) -> None:
 
 
 def require_no_regression(found: Comparison, fail_share: float) -> None:
-    """End with status 1 if a tested figure is worse by more. Raises WrongInput if too few figures can be tested."""
+    """End with status 1 if a tested figure of B is worse by more than `fail_share` (0.05 is 5 %).
+
+    Raises WrongInput if too few figures can be tested.
+    """
     if not found.tested:
         raise WrongInput(
             "--fail-on-regression: no row can be tested: the runs have too few rounds",

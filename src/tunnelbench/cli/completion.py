@@ -1,4 +1,4 @@
-"""`tunnelbench completion`: write the completion script of a shell; and the names that the shell completes."""
+"""`tunnelbench completion`: write the completion script of a shell, and supply the names that the shell offers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tunnelbench.store import Store
 
 VARIABLE = "_TUNNELBENCH_COMPLETE"
-"""Environment variable by which the shell's script asks for names, as Click spells it."""
+"""Environment variable, named by Click, with which the shell's script asks this program for names."""
 
 SHELLS = ("bash", "zsh", "fish")
 

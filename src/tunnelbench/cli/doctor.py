@@ -101,7 +101,7 @@ def command(plan: str, testbed: str | None, shows_all: bool, as_json: bool) -> N
 
 
 def lacking(sections: Mapping[str, Sequence[PreflightResult]]) -> list[PreflightResult]:
-    """Return the results because of which the run is not possible or not complete."""
+    """Return the results of failed checks: because of them, the run is not possible or not complete."""
     return [each for found in sections.values() for each in found if each.status is Status.MISSING]
 
 
@@ -226,7 +226,7 @@ def packet_engine(*, is_needed: bool = False) -> PreflightResult:
 
 
 def cpu_sharing(cpus: Sequence[int]) -> PreflightResult:
-    """Return how router and testers would share the CPUs."""
+    """Return the result that names the CPU of the router and those of the testers."""
     router_cpu, tester_cpus, notes = share_cpus(cpus, None)
     shares = f"router on CPU {router_cpu}, testers on {', '.join(map(str, tester_cpus))}"
     if notes:

@@ -85,7 +85,7 @@ def examine(spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
 
 
 def of_host(host: LeasedHost) -> Iterator[PreflightResult]:
-    """List the connection of a host, its facts, its lease, and the requirements of a run there."""
+    """List a host's SSH connection, its facts, whether another run has reserved it, and the requirements of a run."""
     with ExitStack() as stack:
         stack.callback(host.close)
         try:
@@ -110,7 +110,7 @@ def of_host(host: LeasedHost) -> Iterator[PreflightResult]:
 
 
 def speed(spec: TestbedSpec, image: Image, folder: Path) -> PreflightResult:
-    """Boot the virtual router for some seconds, and look whether this machine holds its speed meanwhile."""
+    """Boot the virtual router, and check for some seconds that this machine emulates it at its fixed speed."""
     mips = spec.speed_mips or 0.0
     purpose = "a router of fixed speed needs a machine that emulates so many instructions"
     try:

@@ -14,7 +14,7 @@ COMMAND = re.compile(r'`[^`]+`|eval "[^"]+"|(?:sudo )?\btunnelbench [a-z]+\b(?: 
 
 
 def glued(text: str) -> str:
-    """Return a text whose commands have no space at which a line could be broken."""
+    """Return a text in which the spaces of commands are no-break spaces, so that a line cannot end there."""
     return COMMAND.sub(lambda found: found[0].replace(" ", NO_BREAK_SPACE), text)
 
 

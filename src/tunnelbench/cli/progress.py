@@ -100,7 +100,7 @@ class Progress(Observer):
         self.done_s = 0.0
         """Expected duration of the finished trials [s]."""
         self.trial_s = self.trial_started_s = 0.0
-        """Expected duration of the present trial, and the time at which it began [s]."""
+        """Expected duration of the present trial [s], and its start on the monotonic clock [s]."""
 
     @property
     def left_s(self) -> float:
@@ -112,7 +112,7 @@ class Progress(Observer):
         return max(0.0, self.expected_s * (1 - share) - passed_s)
 
     def know(self, records: Sequence[TrialRecord]) -> None:
-        """Count the trials of an earlier part of a resumed run as finished."""
+        """Count these trials as finished; a resumed run has stored them before."""
         self.done = len(records)
         self.done_s = sum(self.plan.expected_trial_s(record.spec) for record in records)
 

@@ -166,7 +166,7 @@ def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file in one step, so that no reader finds a part of it. A file keeps its mode, a link its target.
+    """Write a file in one step, so that no program reads half of it. A file keeps its mode, a link its target.
 
     Devices and pipes are written directly. Raises CannotHere if the file cannot be written, or if this is root and
     another user has made a link or a pipe of that name.

@@ -182,7 +182,7 @@ class RunJob:
 
 
 def new_job(named: RunArguments, *, as_json: bool = False) -> RunJob:
-    """Return a new run. For --router, examine the router and ask the user first."""
+    """Return the description of a new run. With --router, examine the router and ask the user for consent first."""
     run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     if named.router is None:
         testbed = named.read_testbed()

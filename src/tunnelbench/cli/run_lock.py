@@ -23,7 +23,7 @@ STORE_NAME = "store"
 """File in a run's folder that names its store: `clean` marks the run there as killed."""
 
 RUN_ID_PATTERN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
-"""Ids that `run` makes: date, time and six random digits. Imported runs have others."""
+"""Ids that `run` makes: date, time and six random hexadecimal digits. Imported runs have others."""
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def replaced(target: Path) -> Iterator[Path]:
 
 
 def _replaced(place: Path, target: Path) -> Iterator[Path]:
-    """Do the work of `replaced`; `place` is a path of the target that another user cannot lead elsewhere."""
+    """Do the work of `replaced`; `place` is a path of the target that another user cannot redirect with a link."""
     require_own(place, target)
     draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     old = draft.with_name(f"{draft.name}.old")

@@ -27,7 +27,7 @@ def soak_reports(store: Store, run_id: str) -> list[SoakReport]:
 
 
 def down_sampled(report: SoakReport) -> Sequence[UdpInterval]:
-    """Return the series in at most CHART_COLUMNS columns; a gap is a column without packets sent."""
+    """Return the series in at most CHART_COLUMNS columns; a gap in the measurement has columns of 0 packets."""
     columns = report.columns(CHART_COLUMNS)
     found: list[UdpInterval] = []
     for column in columns:

@@ -15,7 +15,7 @@ from tunnelbench.model.text import printable
 
 
 def say(text: str, *, err: bool = True) -> bool:
-    """Write a text without control characters. Returns False if it cannot be written, as into a pipe that is full."""
+    """Write a text without control characters. Returns False if that fails, for example into a full pipe."""
     stream = sys.stderr if err else sys.stdout
     try:
         if not _is_writable(stream):
@@ -36,11 +36,11 @@ def report_error(error: UserError) -> None:
 
 
 _lost: dict[int, str] = {}
-"""Reasons why streams could not be written, by their descriptors. A pipe that its reader has closed has none."""
+"""Reasons why streams could not be written, by file descriptor; none for a pipe that its reader has closed."""
 
 
 def send_to_nowhere(stream: IO[str], error: OSError) -> None:
-    """Discard the buffer of a broken stream: Python writes it at its end, and would report the error again."""
+    """Redirect a broken stream to /dev/null; else Python would write its buffer at exit, and report the error again."""
     if not isinstance(error, BrokenPipeError):
         _lost[stream.fileno()] = error.strerror or str(error)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -49,7 +49,7 @@ def send_to_nowhere(stream: IO[str], error: OSError) -> None:
 
 
 def why_output_is_lost() -> str:
-    """Return why standard output could not be written so far; empty if all of it was."""
+    """Return the reason why output was lost on standard output; empty if none was, or if the reader closed the pipe."""
     try:
         return _lost.get(sys.stdout.fileno(), "")
     except (OSError, ValueError, AttributeError):

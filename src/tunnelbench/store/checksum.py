@@ -1,4 +1,4 @@
-"""Checksums of rows. A database notices a broken page, but not a digit that has become another digit."""
+"""Checksums of rows. They detect a changed digit; a database itself detects only a broken page."""
 
 from __future__ import annotations
 

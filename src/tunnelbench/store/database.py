@@ -46,13 +46,13 @@ class Database(Protocol):
         """
 
     def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
-        """Lock a run so that no other machine measures it, and return the function that unlocks it.
+        """Lock a run, so that no other machine measures it; returns the function that unlocks it.
 
         Raises CannotHere if another machine holds the lock.
         """
 
     def is_abandoned(self, connection: Connection, run_id: str, started_at: str) -> bool:
-        """Return True if a run that is listed as running is known to have no controller any more."""
+        """Return True if the process that measured a run has surely ended, although the run is listed as running."""
 
     def lock_out_others(self, connection: Connection) -> None:
         """Keep other processes from changing the tables until the transaction ends."""

@@ -61,10 +61,10 @@ SESSION_END_WAIT_S = 5.0
 
 OWN_SESSION = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 END_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid AND backend_start = :begun_at"
-"""SQL that ends one session. The server may give the number of a session that has ended to another session."""
+"""SQL that ends one session. The start time is compared too, because a server reuses the numbers of ended sessions."""
 
 RETAKE_LIMIT_S = 3600
-"""Time after a start of the server in which a run may lack its lock [s]: its next write takes the lock again."""
+"""Time after a server's start in which a run may lack its lock [s]: the run's next write takes it again."""
 
 
 class Server:
@@ -198,7 +198,7 @@ _HINTS = {
     "42P01": "a table is missing: restore the store from a copy, or name another one",
     "42703": "a column is missing: restore the store from a copy, or name another one",
 }
-"""Hints by the beginning of the SQLSTATE (PostgreSQL manual, appendix A)."""
+"""Hints for errors; the key is the beginning of the SQLSTATE (PostgreSQL manual, appendix A)."""
 _SIGNS_OF_LOSS = ("42P01", "42703")
 """Keys of `_HINTS` that mean that stored results are gone."""
 
@@ -208,7 +208,7 @@ def _state(error: DBAPIError) -> str:
 
 
 class RunLock:
-    """The advisory lock that a controller holds on its run, on a connection of its own."""
+    """The advisory lock on a run, held by the process that measures the run, on a separate connection."""
 
     def __init__(self, engine: Engine, run_id: str) -> None:
         self._engine = engine
@@ -264,7 +264,7 @@ class RunLock:
 
 
 def _connected(dialect: Dialect, _record: object, words: Sequence[Any], settings: Mapping[str, Any]) -> Any:
-    """Return a new connection that the server cannot hold up without end.
+    """Return a new connection with time limits, so that no call on it waits for the server for ever.
 
     A server that hangs answers the keepalives of TCP all the same, and one of another person may answer without end.
     """

@@ -208,7 +208,7 @@ _values_of_reading = attrgetter(*(field.name for field in fields(SoakReading)))
 
 
 def _sealed(row: DatabaseRow) -> DatabaseRow:
-    """Return the row with its checksum, and its texts as a database can hold them."""
+    """Return the row with its checksum; characters of its texts that a database cannot store are replaced."""
     storable = {name: _text(value) if isinstance(value, str) else value for name, value in row.items()}
     return {**storable, CHECKSUM_COLUMN: checksum(storable)}
 

@@ -32,7 +32,7 @@ def _integers(*names: str) -> list[Column[Any]]:
 
 
 def _refers(table: str, *names: str) -> ForeignKeyConstraint:
-    """Return the constraint that these columns name a row of another table, in which they have the same names."""
+    """Return a foreign key from these columns to the columns of the same names in another table."""
     return ForeignKeyConstraint(names, [f"{table}.{name}" for name in names])
 
 

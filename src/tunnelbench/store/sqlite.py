@@ -191,7 +191,7 @@ _EXPLANATIONS = {
     "SQLITE_IOERR": _NO_ACCESS,
     "SQLITE_TOOBIG": _DAMAGED,
 }
-"""Explanations by the beginning of the name of SQLite's extended result code."""
+"""Explanations; the key is the beginning of the name of SQLite's extended result code."""
 
 _ERRORS_OF_SIZE = tuple(f"SQLITE_IOERR_{name}" for name in ("WRITE", "SHMSIZE", "SHMMAP", "SHMOPEN"))
 """SQLite's names of the errors that a limit of the size of files causes."""
@@ -306,7 +306,7 @@ def _refuse_programs(connection: sqlite3.Connection, path: Path) -> None:
 def _begin(connection: Connection) -> None:
     """Begin a transaction: the BEGIN of Python's sqlite3 module comes too late for reads and for CREATE TABLE.
 
-    A writer takes its lock immediately, because a reader that becomes a writer cannot wait for the lock.
+    A writer takes its lock immediately: a reader that becomes a writer fails at once if another process has the lock.
     """
     writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -169,7 +169,7 @@ class Store:
         self._set_status(run_id, RUNNING, None, self._database.patience_s, ANSWER_S)
 
     def mark_abandoned(self, ended_at: str) -> list[str]:
-        """Mark the running runs as killed whose controllers have ended, as far as the database knows; return their ids.
+        """Mark runs as killed if the database knows that the process that measured them has ended; return their ids.
 
         A file does not know it: `tunnelbench clean` does, because it holds the run lock of the machine.
         """
@@ -339,7 +339,7 @@ def _change_run(connection: Connection, run_id: str, change: Callable[[Mapping[A
 
 
 def _referred_run(reference: str, runs: list[tuple[str, str]]) -> str:
-    """Return the id that a reference means, of ids with their status, newest first. Raises WrongInput."""
+    """Return the id that a reference means; `runs` has ids with status, newest first. Raises WrongInput."""
     if not reference:
         raise WrongInput("the name of the run is empty", hint=f"write {LAST}, or an id from tunnelbench list runs")
     known = [run_id for run_id, _ in runs]

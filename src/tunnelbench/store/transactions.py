@@ -19,9 +19,9 @@ from tunnelbench.store.database import Database
 RETRY_INTERVAL_S = 0.5
 """Time between two attempts to reach a server that is away [s]."""
 ANSWER_S = 15.0
-"""Longest time of one transaction [s]: SQLite waits for its lock, a server for its disk."""
+"""Longest time of one transaction [s]; SQLite may wait for a file lock, a server for its disk."""
 SIGNAL_INTERVAL_S = 0.1
-"""Longest time after which the main thread notices a signal [s]."""
+"""Longest delay between a signal and its handling in the main thread [s]."""
 
 Work = Callable[[Connection, bool], None]
 """The statements of one write. The second argument is True if an earlier attempt may have been committed."""
@@ -35,7 +35,7 @@ class Transactions:
         self.database = database
 
     def write(self, work: Work, patience_s: float | None = None, answer_s: float = ANSWER_S) -> None:
-        """Run `work` in one transaction, and repeat it while the database is away for at most `patience_s`.
+        """Run `work` in one transaction; if the database is unreachable or locked, repeat it for up to `patience_s`.
 
         If a server disconnects during a commit, the commit may have succeeded: `work` gets True then, and must check.
         Raises WrongInput or CannotHere, also after `answer_s` without an answer, and StoreLost if the store is gone.
@@ -68,7 +68,7 @@ class Transactions:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a connection on which all reads are of one moment. Raises WrongInput or CannotHere."""
+        """Give a connection whose reads all see the store at one moment. Raises WrongInput or CannotHere."""
         options = self.database.reading_options
         try:
             with self.database.explained(), self.engine.connect().execution_options(**options) as connection:

@@ -132,7 +132,7 @@ def tcp_text(tcp: TcpTraffic) -> str:
 
 
 def _rates_text(tcp: TcpTraffic) -> str:
-    """Return the rates of TCP; empty if TCP is not paced."""
+    """Return a text with the rates to which the plan limits TCP; empty if it sets none."""
     rates = [paced_text(load) or "at full speed" for load in tcp.loads]
     return f", {' and '.join(rates)}" if any(tcp.loads) else ""
 
@@ -153,7 +153,7 @@ def soak_text(soak: SoakTraffic) -> str:
 
 
 def sizes_text(sizes: Sequence[int]) -> str:
-    """List payload sizes; 0 stands for the mix."""
+    """List payload sizes [bytes]; 0 stands for the mix of sizes (IMIX)."""
     return " and ".join(map(payload_text, sizes))
 
 

@@ -251,7 +251,7 @@ LOG_LINES = 5
 """Number of last lines of a daemon's log that are shown."""
 
 LOG_SUFFIX = ".log"
-"""End of the names under which the logs of a tunnel's daemons are stored."""
+"""Suffix of the names under which the logs of a tunnel's daemons are stored."""
 
 
 def last_log_lines(record: TrialRecord) -> Iterator[str]:

@@ -82,7 +82,7 @@ def meaning(schema: Mapping[str, Any]) -> Text:
 
 
 def type_text(schema: Mapping[str, Any]) -> str:
-    """Describe the JSON schema of an option. Its default shows whether it may be left out."""
+    """Describe the JSON schema of an option. The default shows whether a plan may leave the option out."""
     for choice in schema.get("anyOf", ()):
         if choice.get("type") != "null":
             return type_text(choice)

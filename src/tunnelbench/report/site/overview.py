@@ -80,8 +80,8 @@ class OverviewChart:
 def overview_table(devices: Sequence[MeasuredDevice], *, is_encrypted: bool) -> OverviewTable:
     """Return the devices with figures of tunnels that encrypt, or of those that do not or of which it is unknown.
 
-    Devices with runs come first, then those with figures that can be compared. A tunnel's fastest variant stands for
-    it; of encrypted tunnels, one that is known to have no digest stands for it only if there is no other.
+    Devices with runs come first, then those with figures that can be compared. A tunnel has the figure of its fastest
+    variant; of encrypted tunnels, a variant that is known to have no digest counts only if there is no other.
     """
     table = []
     for device, runs, rows in sorted(devices, key=lambda each: (not each[1], not any(map(_is_comparable, each[2])))):
