@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.unit.builders import STARTED_AT, make_records, make_run, make_speeds  # noqa: E402
 
-from tunnelbench.store import Store  # noqa: E402
+from tunnelbench.store.store import Store  # noqa: E402
 
 PROGRAM = Path(sys.executable).with_name("tunnelbench")
 

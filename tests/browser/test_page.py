@@ -13,10 +13,10 @@ from tests.unit.report.hostile import HOSTILE, hostile_run
 
 from tunnelbench.analysis.compare.comparison import compare
 from tunnelbench.analysis.compare.runs import side_of_run
-from tunnelbench.report import render_sheet
 from tunnelbench.report.compare import sheet
 from tunnelbench.report.document import compose
 from tunnelbench.report.formats.html import library, page
+from tunnelbench.report.render import render_sheet
 from tunnelbench.report.text import one_line
 
 AXE = Path(__file__).with_name("axe.min.js")

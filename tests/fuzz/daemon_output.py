@@ -34,7 +34,7 @@ from tunnelbench.model.firewall import Firewall, RouterFilter
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.testbed import HostAccess, RouterSpec, TestbedSpec
 from tunnelbench.model.text import without_keys
-from tunnelbench.report import render
+from tunnelbench.report.render import render
 from tunnelbench.report.site.gather import device_name
 from tunnelbench.testbed import discovery, firewall, nic, offloads, virtual_host
 from tunnelbench.testbed.base import Addresses, Testbed

@@ -26,14 +26,14 @@ from tunnelbench.analysis.compare.sides import Side
 from tunnelbench.cli.details.run import run_text
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.reference import read_reference
-from tunnelbench.report import render, render_sheet
 from tunnelbench.report.compare import sheet
 from tunnelbench.report.exchange import Imported, export, read
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
 from tunnelbench.report.formats import format_names
+from tunnelbench.report.render import render, render_sheet
 from tunnelbench.report.site.gather import gathered
 from tunnelbench.report.site.pages import other_pages, run_page
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 from tunnelbench.tunnel import weights
 
 COMPARED_AS = ("csv", "json")

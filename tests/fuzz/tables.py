@@ -24,10 +24,10 @@ from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import Side
 from tunnelbench.cli.site import read_devices
 from tunnelbench.reference import parse_reference, reference_names
-from tunnelbench.report import render_sheet
 from tunnelbench.report.audit import sheet
 from tunnelbench.report.compare import sheet as compare_sheet
 from tunnelbench.report.formats import sheet_format_names
+from tunnelbench.report.render import render_sheet
 from tunnelbench.report.site.gather import published
 from tunnelbench.tunnel import weights
 

@@ -24,7 +24,7 @@ from tunnelbench.guest.machine import Guest, choose_accelerator, left_guests
 from tunnelbench.host.cache import cache_folder
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.model.result import Outcome
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(500)]
 

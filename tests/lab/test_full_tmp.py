@@ -14,7 +14,7 @@ from tests.lab.bench import SHORT_TRIALS, TUNNELBENCH
 from tests.unit.builders import make_records, make_run, make_speeds
 
 from tunnelbench.report.exchange import export
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 

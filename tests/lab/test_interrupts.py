@@ -19,7 +19,7 @@ from tests.lab.bench import KERNEL_AND_USER_SPACE, SHORT_TRIALS, TUNNELBENCH
 from tests.lab.machine import entries
 
 from tunnelbench.host.host import RUN_FOLDER
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS
 
 INTERRUPTS = int(os.environ.get("TUNNELBENCH_INTERRUPTS", "3"))

@@ -17,7 +17,7 @@ from tests.lab.machine import changed_since, snapshot
 
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.model.result import RunRecord
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3000)]

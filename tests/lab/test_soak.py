@@ -17,7 +17,7 @@ from tests.lab.bench import TUNNELBENCH, namespaces, pids_in
 
 from tunnelbench.analysis.soak import SoakSummary, summarise_soak
 from tunnelbench.model.result import Outcome, TrialRecord
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 

@@ -16,8 +16,8 @@ import pytest
 
 from tunnelbench import cli
 from tunnelbench.plan import shipped_testbeds
-from tunnelbench.report import render
 from tunnelbench.report.exchange import read
+from tunnelbench.report.render import render
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import adapters
 

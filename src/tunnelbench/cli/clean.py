@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import click
 
@@ -37,10 +38,13 @@ from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.model.text import printable
 from tunnelbench.plan import read_testbed
 from tunnelbench.qemu.machine import left_machines
-from tunnelbench.store import Store, default_path
+from tunnelbench.store.location import default_path
 from tunnelbench.testbed import KINDS, open_testbed
 from tunnelbench.testbed.undo_journal import UndoJournal
 from tunnelbench.tunnel import adapters
+
+if TYPE_CHECKING:
+    from tunnelbench.store.store import Store
 
 BLANKED = ":***@"
 """Text that replaces the password in a server's URL."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,11 +20,14 @@ from tunnelbench.host.command import page
 from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.measure.clock_check import now
 from tunnelbench.model.errors import CannotHere, UserError, WrongInput
+from tunnelbench.model.json_types import plain
 from tunnelbench.model.testbed import Link
 from tunnelbench.model.text import LONGEST_REASON, harmless, printable
-from tunnelbench.report.formats.json import plain
 from tunnelbench.report.text import UNFOLDED_WIDTH
-from tunnelbench.store import Store, default_path
+from tunnelbench.store.location import default_path
+
+if TYPE_CHECKING:
+    from tunnelbench.store.store import Store
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
@@ -187,6 +190,8 @@ def open_store(location: Path | str | None, *, create: bool = False, marks_kille
 
     On a server, mark the runs as killed whose controllers were killed, on any machine, and report them.
     """
+    from tunnelbench.store.store import Store  # noqa: PLC0415 - 0.2 s, and few verbs open a store
+
     store = Store.open(location or default_path(), create=create)
     if store.change:
         say(f"tunnelbench: {store.change}")

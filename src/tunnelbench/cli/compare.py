@@ -24,7 +24,7 @@ from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.report.compare import sheet
 from tunnelbench.report.compare_screen import comparison_screen
 from tunnelbench.report.document import Style
-from tunnelbench.store import default_path
+from tunnelbench.store.location import default_path
 from tunnelbench.tunnel import weights
 
 EXPORTED_SUFFIX = ".json"

@@ -13,7 +13,7 @@ from tunnelbench.cli import PROGRAM
 from tunnelbench.model.errors import UserError
 
 if TYPE_CHECKING:
-    from tunnelbench.store import Store
+    from tunnelbench.store.store import Store
 
 VARIABLE = "_TUNNELBENCH_COMPLETE"
 """Environment variable, named by Click, with which the shell's script asks this program for names."""
@@ -107,7 +107,8 @@ def _tunnels_of(context: click.Context, run: str) -> list[str]:
 
 def _stored_names(context: click.Context, names: Callable[[Store], list[str]]) -> list[str]:
     """Return names from the store of the command line; none if it cannot be read. Nothing is changed or printed."""
-    from tunnelbench.store import Store, default_path  # noqa: PLC0415 # only a completion needs it
+    from tunnelbench.store.location import default_path  # noqa: PLC0415 # only a completion needs it
+    from tunnelbench.store.store import Store  # noqa: PLC0415 # only a completion needs it
 
     try:
         with Store.open(context.params.get("store_location") or default_path(), create=False, upgrades=False) as store:

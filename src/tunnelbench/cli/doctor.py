@@ -48,7 +48,7 @@ from tunnelbench.qemu.image import (
 )
 from tunnelbench.qemu.machine import SSH_PROGRAMS
 from tunnelbench.qemu.packages import KEYRING, KEYRING_PACKAGE, MIRROR
-from tunnelbench.store import default_path
+from tunnelbench.store.location import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.traffic import engine

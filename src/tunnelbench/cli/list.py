@@ -16,7 +16,7 @@ from tunnelbench.cli.common_options import emit, emit_json, is_store_missing, js
 from tunnelbench.cli.layout import columns, drawn, word
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.model.result import RunRecord
-from tunnelbench.store import default_path
+from tunnelbench.store.location import default_path
 
 
 @dataclass(frozen=True)

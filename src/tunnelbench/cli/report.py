@@ -28,9 +28,9 @@ from tunnelbench.cli.soak_reports import soak_reports
 from tunnelbench.host.trust import held_in_place
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import printable
-from tunnelbench.report import IMAGE_FORMATS, render, render_images, render_sheet
 from tunnelbench.report.document import Style
 from tunnelbench.report.formats import format_names, sheet_format_names
+from tunnelbench.report.render import IMAGE_FORMATS, render, render_images, render_sheet
 from tunnelbench.report.sheet import Sheet
 from tunnelbench.store.store import LAST
 

@@ -63,9 +63,9 @@ from tunnelbench.plan import (
 )
 from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.qemu.image import find_image
-from tunnelbench.report import render
+from tunnelbench.report.render import render
 from tunnelbench.run import run_plan
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 from tunnelbench.testbed import KINDS, open_testbed
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic import engine

@@ -24,7 +24,7 @@ from tunnelbench.plan import FileErrors, check_file, shipped_plans, shipped_test
 from tunnelbench.plan.files import read_path
 from tunnelbench.plan.messages import quoted
 from tunnelbench.reference import reference_names
-from tunnelbench.store import default_path
+from tunnelbench.store.location import default_path
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas
 

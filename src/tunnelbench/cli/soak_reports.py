@@ -8,7 +8,7 @@ from functools import partial
 from tunnelbench.analysis.soak import summarise_soak
 from tunnelbench.model.udp import UdpInterval
 from tunnelbench.report.document import SoakReport
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 CHART_COLUMNS = 60
 

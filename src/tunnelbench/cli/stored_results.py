@@ -17,8 +17,8 @@ from tunnelbench.model.errors import CannotHere, KeptForDebugging, StoreLost, Us
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.text import are, counted
 from tunnelbench.report.exchange import export
-from tunnelbench.store import Store
 from tunnelbench.store.soaks import SoakTables
+from tunnelbench.store.store import Store
 
 
 @dataclass

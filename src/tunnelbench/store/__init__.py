@@ -1,6 +1,1 @@
-"""The store of all runs. Each trial is committed when it ends."""
-
-from tunnelbench.store.location import default_path
-from tunnelbench.store.store import Store
-
-__all__ = ["Store", "default_path"]
+"""The store of all runs. Each trial is committed when it ends. `store` has the class, `location` the default path."""

@@ -11,7 +11,7 @@ from tests.unit.builders import make_records, make_run
 
 from tunnelbench import cli
 from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 RUN_ID = "20250314-092653-quick"
 

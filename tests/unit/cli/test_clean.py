@@ -16,7 +16,7 @@ from tests.unit.builders import make_run
 from tunnelbench import cli
 from tunnelbench.cli.clean import clean_run, mark_as_killed, remove_rest, store_of
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 
 def statuses(place: str) -> dict[str, str]:

@@ -19,7 +19,8 @@ from tunnelbench import cli
 from tunnelbench.cli import PROGRAM
 from tunnelbench.cli.completion import SHELLS, VARIABLE
 from tunnelbench.model.result import TrialRecord
-from tunnelbench.store import Store, migrations, schema
+from tunnelbench.store import migrations, schema
+from tunnelbench.store.store import Store
 
 
 def completed(*words: str) -> list[str]:

@@ -10,7 +10,7 @@ from tests.unit.builders import make_records, make_run, make_speeds
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.report.exchange import export
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 RECORDS = make_records(1)
 

@@ -14,8 +14,8 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli.report import write_whole
-from tunnelbench.store import Store
 from tunnelbench.store.checksum import CHECKSUM_COLUMN, checksum
+from tunnelbench.store.store import Store
 
 
 @pytest.mark.parametrize(

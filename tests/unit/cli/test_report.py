@@ -12,8 +12,8 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 from tests.unit.report.hostile import hostile_run
 
-from tunnelbench.report import render
 from tunnelbench.report.formats import format_names
+from tunnelbench.report.render import render
 
 
 @pytest.mark.parametrize("name", format_names())

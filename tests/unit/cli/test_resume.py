@@ -16,7 +16,7 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Outcome, TrialRecord
 from tunnelbench.plan import read_plan, read_testbed
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import PLANNED, option_schemas
 

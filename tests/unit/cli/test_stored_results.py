@@ -19,7 +19,7 @@ from tunnelbench.cli.stored_results import StoredResults
 from tunnelbench.host.signals import AskedToEnd
 from tunnelbench.model.errors import CannotHere, StoreLost
 from tunnelbench.model.result import TrialRecord
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 RUN_ID = "20250314-092653-a1b2c3"
 

@@ -21,7 +21,7 @@ from tunnelbench.host.host import LocalHost
 from tunnelbench.host.ssh import SshHost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess, TestbedSpec
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 from tunnelbench.traffic import engine
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="the rules are for root")

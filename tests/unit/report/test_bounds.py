@@ -9,8 +9,8 @@ from tests.unit.builders import make_records, make_run
 
 from tunnelbench.cli.details.run import MOST_SHOWN_TRIALS, run_text
 from tunnelbench.model.result import TrialRecord, Verdict
-from tunnelbench.report import render
 from tunnelbench.report.bounds import MOST_REPORTED_ROWS
+from tunnelbench.report.render import render
 from tunnelbench.report.screen_tables import MOST_SCREEN_ROWS
 
 LARGEST_PAGE_BYTES = 8_000_000

@@ -11,8 +11,8 @@ from tests.unit.builders import make_records, make_run, make_spec, make_trial
 from tests.unit.report.hostile import hostile_run
 
 from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.report import render
 from tunnelbench.report.formats.csv import csv_text, harmless
+from tunnelbench.report.render import render
 
 
 def read(run: RunRecord, records: tuple[TrialRecord, ...]) -> list[dict[str, str]]:

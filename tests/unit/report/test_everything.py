@@ -12,8 +12,8 @@ from tests.unit.own_parts_run import run as parts_run
 from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.analysis.summary import TrialClass, count_classes
-from tunnelbench.report import render
 from tunnelbench.report.document import compose
+from tunnelbench.report.render import render
 
 PARTS = [record for record in parts_run(noise=0.02) if not record.spec.tunnel.is_baseline]
 RECORDS = [

@@ -18,11 +18,11 @@ from tests.unit.udp_builders import make_udp_records
 from tunnelbench.analysis.soak import summarise_soak
 from tunnelbench.analysis.summary import summarise
 from tunnelbench.model.result import TrialRecord
-from tunnelbench.report import render
 from tunnelbench.report.document import SoakReport
 from tunnelbench.report.figures import FIGURES, Figure, FigureText, TableRow, figure, table_figures
 from tunnelbench.report.formats import format_names, report_format
 from tunnelbench.report.markup import MarkupFormat
+from tunnelbench.report.render import render
 from tunnelbench.report.schema import schema
 
 METHODOLOGY = Path(__file__).parents[3] / "docs" / "methodology.md"

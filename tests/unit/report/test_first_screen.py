@@ -17,8 +17,8 @@ from tests.unit.udp_builders import make_udp_records
 from tunnelbench.analysis.soak import summarise_soak
 from tunnelbench.model.plan import Test
 from tunnelbench.model.result import Check, TrialRecord, Verdict
-from tunnelbench.report import render
 from tunnelbench.report.document import SoakReport
+from tunnelbench.report.render import render
 
 QUICK = ("wireguard-go", "openvpn AES-128-GCM", "tinc AES-128-CBC, SHA-1", "vxlan", "openvpn none, none", "none")
 

@@ -13,8 +13,8 @@ import pytest
 from markdown_it import MarkdownIt
 from tests.unit.report.hostile import HOSTILE, hostile_run
 
-from tunnelbench.report import render
 from tunnelbench.report.formats import format_names
+from tunnelbench.report.render import render
 from tunnelbench.report.text import one_line
 
 LINE = one_line(HOSTILE)

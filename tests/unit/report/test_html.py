@@ -17,11 +17,11 @@ from tests.unit.report.test_report import excerpt
 from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.model.plan import Test
-from tunnelbench.report import render
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.figures import table_figures
 from tunnelbench.report.formats import html
 from tunnelbench.report.formats.html import embedded_data, library, page
+from tunnelbench.report.render import render
 from tunnelbench.report.sections import Section
 from tunnelbench.report.text import one_line
 

@@ -15,8 +15,8 @@ from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import ComparedFigure
 from tunnelbench.model.plan import CALIBRATION_KIND
 from tunnelbench.model.result import TcpMeasurement, TrialRecord
-from tunnelbench.report import render
 from tunnelbench.report.formats import format_names
+from tunnelbench.report.render import render
 
 TITLE = "Instructions/packet"
 FOR_PEOPLE = sorted({*format_names(), "terminal", "html"} - {"csv", "json", "series"})

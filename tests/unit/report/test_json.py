@@ -10,7 +10,7 @@ import pytest
 from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_tcp, make_trial
 from tests.unit.report.hostile import HOSTILE, hostile_run
 
-from tunnelbench.report import render
+from tunnelbench.report.render import render
 
 
 def read(text: str) -> Any:

@@ -9,7 +9,7 @@ from pytest_regressions.file_regression import FileRegressionFixture
 from tests.unit.builders import make_run
 from tests.unit.own_parts_run import BASELINE, FOUR, SPEEDS, run, variant
 
-from tunnelbench.report import render
+from tunnelbench.report.render import render
 
 RUN = make_run(plan_name="parts", plan_title="Where time goes", trials_planned=len(run()))
 

@@ -12,8 +12,8 @@ from tests.unit.builders import make_records, make_run, make_speeds
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import Check, TrialRecord, Verdict
-from tunnelbench.report import render
 from tunnelbench.report.formats import format_names
+from tunnelbench.report.render import render
 
 FOR_PEOPLE = ("dokuwiki", "markdown", "terminal", "textile")
 

@@ -14,8 +14,8 @@ from tests.unit.own_parts_run import run as parts_run
 from tests.unit.report.hostile import hostile_run
 from tests.unit.udp_builders import make_udp_records
 
-from tunnelbench.report import render
 from tunnelbench.report.exchange import export
+from tunnelbench.report.render import render
 from tunnelbench.report.schema import SCHEMAS, schema
 
 RUNS: dict[str, tuple[Any, Sequence[Any], Sequence[Any]]] = {

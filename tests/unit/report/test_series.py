@@ -9,7 +9,7 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.report.hostile import hostile_run
 from tests.unit.udp_builders import make_udp_records
 
-from tunnelbench.report import render
+from tunnelbench.report.render import render
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

@@ -12,8 +12,8 @@ from tests.unit.builders import make_run
 from tests.unit.soak_builders import sample_soak
 
 from tunnelbench.analysis.soak import summarise_soak
-from tunnelbench.report import render
 from tunnelbench.report.document import SoakReport
+from tunnelbench.report.render import render
 
 RUN = make_run(plan_name="soak", plan_title="A week", trials_planned=1)
 

@@ -10,7 +10,7 @@ from tests.unit.builders import make_proof, make_records, make_run, make_spec, m
 from tests.unit.report.hostile import hostile_run
 
 from tunnelbench.model.plan import Direction
-from tunnelbench.report import render
+from tunnelbench.report.render import render
 from tunnelbench.report.text import one_line
 
 

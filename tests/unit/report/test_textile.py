@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.unit.builders import make_records, make_run
 from tests.unit.report.hostile import HOSTILE, hostile_run
 
-from tunnelbench.report import render
 from tunnelbench.report.figures import table_figures
 from tunnelbench.report.formats.textile import escape
 from tunnelbench.report.markup import result_columns
+from tunnelbench.report.render import render
 from tunnelbench.report.text import one_line
 
 COLUMNS = result_columns(table_figures("tcp"), has_tests=False)

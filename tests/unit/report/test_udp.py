@@ -11,7 +11,7 @@ from pytest_regressions.file_regression import FileRegressionFixture
 from tests.unit.builders import make_records, make_run
 from tests.unit.udp_builders import make_udp_records
 
-from tunnelbench.report import render
+from tunnelbench.report.render import render
 
 RUN = make_run(plan_name="udp", plan_title="Packets", trials_planned=len(make_udp_records()))
 

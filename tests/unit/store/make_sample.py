@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.unit.builders import make_records, make_run, make_speeds
 from tests.unit.soak_builders import sample_soak
 
-from tunnelbench.store import Store
 from tunnelbench.store.schema import STORE_FORMAT
+from tunnelbench.store.store import Store
 
 SAMPLES = Path(__file__).with_name("samples")
 TUNNELS = {"testers back to back", "none", "openvpn AES-128-GCM", "tinc BF-CBC, SHA-1", "wireguard"}

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.builders import make_proof, make_run, make_spec, make_trial
 
 from tunnelbench.model.errors import CannotHere, UserError
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 SAMPLE = int(os.environ.get("TUNNELBENCH_DAMAGE", "300"))
 """Number of flipped bits, and of places at which the file is cut; 0: all."""

@@ -21,8 +21,8 @@ from tests.unit.builders import make_proof, make_run, make_spec, make_trial
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
-from tunnelbench.store import Store
 from tunnelbench.store.sqlite import SqliteDatabase
+from tunnelbench.store.store import Store
 
 NOBODY = 65534
 

@@ -21,7 +21,8 @@ from tunnelbench.model.result import Check, Interval, Outcome, TcpMeasurement, T
 from tunnelbench.model.search import Classification, SearchPoint, SearchRun
 from tunnelbench.model.soak import Soak, SoakChunk, SoakEvent, SoakPart, SoakReading
 from tunnelbench.model.udp import Burst, Delays, UdpCounts, UdpInterval, UdpMeasurement
-from tunnelbench.store import Store, migrations, schema
+from tunnelbench.store import migrations, schema
+from tunnelbench.store.store import Store
 
 RUN_ID = "20250314-092653-quick"
 

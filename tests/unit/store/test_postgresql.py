@@ -20,8 +20,9 @@ from tests.unit.builders import make_proof, make_records, make_run, make_spec, m
 from tests.unit.store.test_format import add_operator, fail, name_operator
 
 from tunnelbench.model.errors import CannotHere, StoreLost, WrongInput
-from tunnelbench.store import Store, migrations, schema
+from tunnelbench.store import migrations, schema
 from tunnelbench.store.postgresql import Server
+from tunnelbench.store.store import Store
 
 ENDED_AT = "2025-03-14T10:00:00+00:00"
 
@@ -81,7 +82,7 @@ def test_a_trial_and_a_run_are_never_stored_twice(url: str) -> None:
 WRITER = """
 import sys
 from tests.unit.builders import make_proof, make_run, make_spec, make_trial
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 url, run_id, trials = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with Store.open(url) as store:
     store.begin_run(make_run(run_id=run_id))
@@ -281,7 +282,7 @@ def test_two_machines_cannot_measure_one_run(url: str) -> None:
 CONTROLLER = """
 import sys, time
 from tests.unit.builders import make_run
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 with Store.open(sys.argv[1]) as store, store.holding("a"):
     started_at = "2125-03-14T10:00:00+00:00"  # after the start of the server
     store.begin_run(make_run(run_id="a", started_at=started_at, status="running", ended_at=None))

@@ -25,7 +25,7 @@ from tunnelbench.model.result import (
 )
 from tunnelbench.model.search import Classification, SearchPoint, SearchRun
 from tunnelbench.model.udp import Burst, Delays, UdpCounts, UdpInterval, UdpMeasurement
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 any_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

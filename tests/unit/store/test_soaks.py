@@ -17,7 +17,7 @@ from tests.unit.store.make_sample import put_soak
 from tunnelbench.analysis.soak import summarise_soak
 from tunnelbench.host.procfs import resident_bytes
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 RUN = "20250314-092653-quick"
 DAY_S = 86_400
@@ -69,7 +69,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tests.unit.soak_builders import make_chunks, make_part, make_reading, make_soak
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 soak = make_soak(make_part(), tunnel="none")
 with Store.open(Path(sys.argv[1])) as store:

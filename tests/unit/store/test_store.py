@@ -16,8 +16,9 @@ from tests.unit.builders import make_proof, make_records, make_run, make_spec, m
 
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.result import Check, Verdict
-from tunnelbench.store import Store, default_path
+from tunnelbench.store.location import default_path
 from tunnelbench.store.sqlite import WRITES
+from tunnelbench.store.store import Store
 
 
 @pytest.fixture

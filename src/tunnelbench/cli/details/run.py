@@ -18,17 +18,18 @@ from tunnelbench.cli.soak_reports import down_sampled, soak_reports
 from tunnelbench.cli.text_chart import chart
 from tunnelbench.host.command import LINE_LIMIT
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.json_types import plain
 from tunnelbench.model.plan import Test
 from tunnelbench.model.result import Check, Interval, RunRecord, TcpMeasurement, TrialRecord, Verdict
 from tunnelbench.model.search import SearchPoint
 from tunnelbench.model.udp import UdpMeasurement
-from tunnelbench.report import render
 from tunnelbench.report.document import SoakReport, compose
-from tunnelbench.report.formats.json import GOALS, derived_figures, plain
+from tunnelbench.report.formats.json import GOALS, derived_figures
+from tunnelbench.report.render import render
 from tunnelbench.report.soak_section import memory_text
 from tunnelbench.report.table import version_lines
 from tunnelbench.report.text import INDENT, one_line
-from tunnelbench.store import Store
+from tunnelbench.store.store import Store
 
 MOST_SHOWN_TRIALS = 200
 """Largest number of trials that are shown without being asked for."""

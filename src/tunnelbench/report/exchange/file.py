@@ -12,11 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tunnelbench import __version__
 from tunnelbench.model.cipher_speed import CipherSpeed
+from tunnelbench.model.json_types import plain
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, Outcome, RunRecord, TcpMeasurement, TrialRecord, TunnelProof
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report.exchange.anonymise import RAW, stripper_for
-from tunnelbench.report.formats.json import plain, plain_trial
+from tunnelbench.report.formats.json import plain_trial
 
 FORMAT = "tunnelbench-run"
 FORMAT_NUMBER = 1

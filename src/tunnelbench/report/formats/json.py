@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tunnelbench.analysis.background_load import background_load_effect
@@ -14,6 +13,7 @@ from tunnelbench.analysis.cost_components import ComponentCost, MeasuredComponen
 from tunnelbench.analysis.cost_model import FRAME_SIZES_BYTES, IMIX_FRAMES, CostModel, LeftOut, NoModel
 from tunnelbench.analysis.summary import Row, RowKey, trial_class, trials_by_row
 from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.model.json_types import plain
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchRun
@@ -67,21 +67,6 @@ def content(document: Document) -> dict[str, Any]:
 def _row(kind: str, row: Row | UdpRow, trials: Mapping[RowKey, Sequence[TrialRecord]]) -> dict[str, Any]:
     found = TableRow(row, tuple(trials[row.key]))
     return {**plain(replace(row, figures=None)), "figures": plain(row_figures(kind, found))}
-
-
-def plain(value: Any) -> Any:
-    """Return dataclasses as objects, sequences and sets as arrays, and a number that JSON does not have as null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return sorted(plain(item) for item in value)
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _members(value: Any, *names: str) -> dict[str, Any]:

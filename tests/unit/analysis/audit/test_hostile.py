@@ -11,9 +11,9 @@ from tunnelbench.analysis.audit.decode import decode_text
 from tunnelbench.analysis.audit.tables import READERS
 from tunnelbench.analysis.audit.verdict import Audit, audit
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.report import render_sheet
 from tunnelbench.report.audit import sheet
 from tunnelbench.report.formats import sheet_format_names
+from tunnelbench.report.render import render_sheet
 
 HEADINGS = ["tunnel", "payload", "Mbit/s", "MB/s", "pps (in/out)", "cpu usr", "cpu", "share", "comment", "link", "MSS"]
 CELLS = ["", "1448", "94,2", "8 129", "1e308", "-1", "=HYPERLINK(1)", "12 / 13", "99%", "none", "0", "\u202e7", "NaN"]

@@ -18,11 +18,11 @@ from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.report import render
 from tunnelbench.report.exchange import Imported, export, read
 from tunnelbench.report.exchange.anonymise import stripper_for
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
 from tunnelbench.report.exchange.parse import LARGEST_BYTES
+from tunnelbench.report.render import render
 
 EVERYTHING = (
     *make_records(1),
