@@ -113,7 +113,7 @@ class FilterReading:
     seen: dict[str, tuple[int, int]] | None = None
     """Counters of the server; None unless the filter has NAT."""
     changed: str = ""
-    """How the table differs from the one that was set up; empty if it does not."""
+    """Difference of the table from the one that was set up; empty if there is none."""
 
 
 def read_filter(testbed: Testbed, wanted: RouterFilter, set_up: str = "") -> FilterReading | None:

@@ -54,7 +54,7 @@ def test_a_module_in_the_folder_is_a_format(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("verb", ["report", "compare", "audit"])
 def test_the_command_line_offers_a_new_format(folder: Path, verb: str) -> None:
     program = (
-        "import sys; from tunnelbench.report.render import formats; formats.__path__.append(sys.argv[1]);"
+        "import sys; from tunnelbench.report import formats; formats.__path__.append(sys.argv[1]);"
         "from tunnelbench.cli import main; sys.argv[1:] = [sys.argv[2], '--help']; main()"
     )
     command = [sys.executable, "-c", program, str(folder), verb]
