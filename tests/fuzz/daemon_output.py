@@ -98,7 +98,9 @@ def of_engine_series(texts: Texts, *, is_echo: bool) -> None:
 
 
 def of_openssl_speed(texts: Texts) -> None:
-    speed, _ = openssl_speed.parse(*(*texts, "", "")[:2])
+    stdout, stderr = (*texts, "", "")[:2]
+    speed, _ = openssl_speed.parse(stdout, stderr)
+    openssl_speed.contradiction(stdout, stderr, "aes-128-gcm", 1420)
     finite(speed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,13 +12,19 @@ from tunnelbench.host.host import THIS_MACHINE, Host
 from tunnelbench.measure.checks import foreign_load
 from tunnelbench.measure.cpu import BackgroundWatch
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
-from tunnelbench.model.result import Verdict
+from tunnelbench.model.result import Check, Verdict
 from tunnelbench.traffic import openssl_speed
 
 Key = tuple[str, str, str, int]
 
 OPENSSL_START_LIMIT_S = 10.0
 """Time that `openssl speed` may take in addition to its measurement [s]."""
+
+LEAST_CPU_SHARE = 0.9
+"""Smallest share of its time for which `openssl speed` must have had a CPU."""
+
+MASKED_MOST_SHARE = 0.7
+"""Largest speed of AES without the CPU's instructions, as a share of the speed with them."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,7 @@ def measure_all(
     [s]; it is called before the first measurement, and after each one with background load.
     """
     is_disturbed = True
+    plain: dict[tuple[str, str, int], CipherSpeed] = {}
     for machine in every:
         for algorithm, tunnels in algorithms.items():
             for way in _ways(machine, algorithm, tunnels):
@@ -92,6 +100,10 @@ def measure_all(
                     waited_s = wait(machine.cpus) if is_disturbed else None
                     found = replace(_measure(machine, way, seconds), waited_for_quiet_s=waited_s)
                     is_disturbed = found.is_doubtful
+                    if way.acceleration == PLAIN:
+                        plain[machine.name, algorithm, way.threads] = found
+                    elif way.mask:
+                        found = _with_mask_checked(found, plain.get((machine.name, algorithm, way.threads)))
                     yield found
 
 
@@ -113,6 +125,7 @@ def _measure(machine: CipherMachine, way: CipherVariant, seconds: int) -> Cipher
     # One thread runs on the host's own CPU, as its tunnel does. Several threads run on all CPUs of the machine's hosts.
     places = machine.cpus if way.threads > 1 else host.cpus[:1]
     background = BackgroundWatch(places if host.machine == THIS_MACHINE else ())
+    cpu_before_s, contradictions = _cpu_of_programs_s(), []
     for block in BLOCK_BYTES:
         argv = openssl_speed.command(
             way.algorithm, block, seconds, threads=way.threads, engine=way.engine, mask=way.mask
@@ -129,10 +142,17 @@ def _measure(machine: CipherMachine, way: CipherVariant, seconds: int) -> Cipher
         if rate is None:
             break
         bytes_per_s[block] = rate
+        contradictions.append(openssl_speed.contradiction(done.stdout, done.stderr, way.algorithm, block))
+    cpu_s = _cpu_of_programs_s() - cpu_before_s
     load = background.load()
     check = foreign_load(load.cpu_s, load.bracket_s, load.by_name)
     # There is one measurement of each kind and no median over several, so a doubtful one is kept and marked.
     verdict = Verdict.OK if check.verdict is Verdict.OK else Verdict.DOUBTFUL
+    checks = [replace(check, verdict=verdict)]
+    if bytes_per_s and not reason:
+        checks.append(check_figures([each for each in contradictions if each]))
+        if host.machine == THIS_MACHINE:
+            checks.append(check_cpu_time(cpu_s, seconds * way.threads * len(bytes_per_s)))
     return CipherSpeed(
         machine=machine.name,
         hosts=tuple(each.name for each in machine.hosts),
@@ -148,5 +168,41 @@ def _measure(machine: CipherMachine, way: CipherVariant, seconds: int) -> Cipher
         raw=raw,
         bracket_s=load.bracket_s,
         foreign_cpu_s=load.cpu_s,
-        checks=(replace(check, verdict=verdict),),
+        checks=tuple(checks),
     )
+
+
+def _cpu_of_programs_s() -> float:
+    """Return the CPU time of all programs that this process has started and that have ended [s]."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def check_figures(contradictions: Sequence[str]) -> Check:
+    """Check that OpenSSL measured what it was asked for, and that its figures agree with its counts."""
+    if contradictions:
+        return Check("openssl-figures", Verdict.DOUBTFUL, contradictions[0], rule=19)
+    return Check("openssl-figures", Verdict.OK, "OpenSSL's figures agree with its counts", rule=19)
+
+
+def check_cpu_time(cpu_s: float, wanted_s: float) -> Check:
+    """Check that OpenSSL had a CPU for the whole time: it computes without a pause."""
+    share = cpu_s / wanted_s
+    reason = f"openssl had {cpu_s:.1f} s of CPU time in {wanted_s:g} s of measurement"
+    if share < LEAST_CPU_SHARE:
+        reason += ": it was stopped, as by a CPU quota or the hypervisor, or did not compute"
+        return Check("openssl-cpu", Verdict.DOUBTFUL, reason, rule=19)
+    return Check("openssl-cpu", Verdict.OK, reason, rule=19)
+
+
+def _with_mask_checked(masked: CipherSpeed, plain: CipherSpeed | None) -> CipherSpeed:
+    """Add the check that the largest blocks were slower without the AES instructions, if both speeds are known."""
+    block = BLOCK_BYTES[-1]
+    if plain is None or block not in plain.bytes_per_s or block not in masked.bytes_per_s:
+        return masked
+    share = masked.bytes_per_s[block] / plain.bytes_per_s[block]
+    reason = f"with the AES instructions masked, openssl reached {share:.0%} of its speed with them"
+    had_no_effect = share > MASKED_MOST_SHARE
+    verdict = Verdict.DOUBTFUL if had_no_effect else Verdict.OK
+    check = Check("mask", verdict, f"{reason}: the mask had no effect" if had_no_effect else reason, rule=19)
+    return replace(masked, checks=(*masked.checks, check))

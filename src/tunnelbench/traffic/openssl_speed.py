@@ -60,10 +60,40 @@ def parse(stdout: str, stderr: str) -> tuple[float | None, str]:
     """
     if "Invalid engine" in stderr:
         return None, _first_line(stderr)
-    totals = [float(each) for each in re.findall(r"^\+F:\d+:[^:\n]+:(\d{1,15}(?:\.\d{1,9})?)$", stdout, re.MULTILINE)]
+    totals = [float(each) for each in re.findall(rf"^\+F:\d+:[^:\n]+:({NUMBER})$", stdout, re.MULTILINE)]
     if not totals or totals[-1] <= 0:
         return None, _first_line(stderr) or "openssl speed printed no figure"
     return totals[-1], ""
+
+
+NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
+"""Pattern of a count or a time in OpenSSL's output."""
+
+FIGURE_TOLERANCE = 0.02
+"""Largest share by which OpenSSL's figure may differ from its counts."""
+
+
+def contradiction(stdout: str, stderr: str, algorithm: str, block_bytes: int) -> str:
+    """Return how the output of `command` contradicts itself, or what was asked for; empty if it does not.
+
+    OpenSSL prints the name and the block size with its figure. One process prints how many blocks it did in which time.
+    Several processes print that at the same time, so that their lines may be mixed up; OpenSSL then repeats the figure
+    of each of them. An output without these lines is not examined.
+    """
+    names = re.findall(r"^\+F:\d+:([^:\n]+):", stdout, re.MULTILINE)
+    if others := [name for name in names if name.lower() != algorithm]:
+        return f"openssl measured {others[0]} in place of {algorithm}"
+    blocks = [int(found) for found in re.findall(r"^\+H:(\d{1,9})$", stdout, re.MULTILINE)]
+    if others := [str(block) for block in blocks if block != block_bytes]:
+        return f"openssl measured blocks of {others[0]} bytes in place of {block_bytes}"
+    parts = [float(rate) for rate in re.findall(rf"^Got: \+F:\d+:[^:\n]+:({NUMBER}) from \d+$", stdout, re.MULTILINE)]
+    if not parts:
+        runs = re.findall(rf"^\+R:(\d{{1,15}}):[^:\n]+:({NUMBER})$", f"{stdout}\n{stderr}", re.MULTILINE)
+        parts = [int(done) * block_bytes / float(time_s) for done, time_s in runs if float(time_s)]
+    counted, figure = sum(parts), parse(stdout, stderr)[0]
+    if counted and figure is not None and abs(figure / counted - 1) > FIGURE_TOLERANCE:
+        return f"openssl prints {figure:.3g} bytes/s, but its processes counted {counted:.3g}"
+    return ""
 
 
 def _first_line(text: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -25,13 +26,34 @@ class OtherHost(FakeHost):
 
 
 def answer(argv: Sequence[str]) -> str:
-    """Return the output of OpenSSL: its version, or a speed of 10^6 bytes per second for each byte of a block."""
+    """Return the output of OpenSSL: its version, or a speed of 10^6 bytes per second for each byte of a block.
+
+    Without the AES instructions, the speed is a tenth.
+    """
     if "version" in argv:
         return "OpenSSL 3.0.19 27 Jan 2026 (Library: ...)\n"
     if "engine" in argv:
         return "(padlock) VIA\n     [ available ]\n" if "padlock" in argv else ""
     block = int(argv[argv.index("-bytes") + 1])
-    return f"+H:{block}\n+F:25:NAME:{block * 1e6:.2f}\n"
+    name = argv[argv.index("-evp") + 1].upper()
+    return f"+H:{block}\n+F:25:{name}:{block * (1e5 if is_masked(argv) else 1e6):.2f}\n"
+
+
+def is_masked(argv: Sequence[str]) -> bool:
+    return any(part.startswith("OPENSSL_") for part in argv)
+
+
+@pytest.fixture(autouse=True)
+def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process takes CPU time. A fake host starts no programs, so the CPU time of OpenSSL is made up."""
+    give_cpu_time(monkeypatch, 100.0)
+    strangers(monkeypatch, *[0.0] * 20)
+
+
+def give_cpu_time(monkeypatch: pytest.MonkeyPatch, each_s: float) -> None:
+    """Let programs have used so much CPU time more at each reading [s]."""
+    readings = count(step=each_s)
+    monkeypatch.setattr(cipher_speed, "_cpu_of_programs_s", lambda: next(readings))
 
 
 def measured(*every: CipherMachine, known: Sequence[CipherSpeed] = ()) -> list[CipherSpeed]:
@@ -70,7 +92,9 @@ def test_every_cipher_is_measured_each_way_at_every_block(tmp_path: Path) -> Non
         ("sha1", PLAIN, 1),
         ("sha1", PLAIN, 2),
     ]
-    assert all(speed.bytes_per_s == {block: block * 1e6 for block in BLOCK_BYTES} for speed in found)
+    plain = [speed for speed in found if speed.acceleration == PLAIN]
+    assert all(speed.bytes_per_s == {block: block * 1e6 for block in BLOCK_BYTES} for speed in plain)
+    assert not any(speed.is_doubtful for speed in found)
     assert found[0].tunnels == ("OpenVPN",)
 
 
@@ -122,7 +146,7 @@ def test_foreign_load_is_kept_as_evidence_and_above_five_percent_doubtful(
     assert [speed.foreign_cpu_s for speed in found[:3]] == pytest.approx([0.4, 0.6, 0.0])
     assert [speed.bracket_s for speed in found[:3]] == [10.0] * 3
     assert [speed.is_doubtful for speed in found[:3]] == [False, True, False]
-    (check,) = found[1].checks
+    check = found[1].checks[0]
     assert (check.name, check.rule, check.verdict) == ("foreign-load", 12, Verdict.DOUBTFUL)
     assert check.reason == "other processes took 6.0% of a CPU (compiler 0.60 s)"
     assert found[1].bytes_per_s, "it is kept"
@@ -141,3 +165,48 @@ def test_it_waits_for_quiet_before_the_first_and_after_one_that_was_disturbed(
     found = list(measure_all([machine(tmp_path)], USERS, 1, set(), lambda _: None, wait=wait))
     assert [speed.waited_for_quiet_s for speed in found] == [2.5, None, 2.5, None, None, None]
     assert waited_on == [(0, 1)] * 2
+
+
+def renamed(argv: Sequence[str]) -> str:
+    return answer(argv).replace("AES-128-GCM", "NULL")
+
+
+def unmasked(argv: Sequence[str]) -> str:
+    return answer([part for part in argv if not part.startswith("OPENSSL_")])
+
+
+@pytest.mark.parametrize(
+    ("lie", "name", "words"),
+    [
+        (renamed, "openssl-figures", "openssl measured NULL in place of aes-128-gcm"),
+        (unmasked, "mask", "openssl reached 100% of its speed with them: the mask had no effect"),
+    ],
+)
+def test_a_speed_that_is_not_what_was_asked_for_is_doubtful(
+    lie: Callable[[Sequence[str]], str], name: str, words: str, tmp_path: Path
+) -> None:
+    host = FakeHost("router", tmp_path, lie)
+    own = CipherMachine("this machine", (host,), (0,), ("aes",), "OpenSSL 3.0.19", ())
+    plain, masked, digest = measured(own)
+    found = [check for check in (*plain.checks, *masked.checks) if check.verdict is not Verdict.OK]
+    assert {(check.name, check.verdict) for check in found} == {(name, Verdict.DOUBTFUL)}
+    assert words in found[0].reason
+    assert masked.bytes_per_s, "it is kept"
+    assert not digest.is_doubtful
+
+
+@pytest.mark.parametrize(("cpu_s", "is_doubtful"), [(5.5, False), (5.3, True)])
+def test_openssl_that_had_no_cpu_for_a_tenth_of_the_time_is_doubtful(
+    cpu_s: float, is_doubtful: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_cpu_time(monkeypatch, cpu_s)
+    found = measured(machine(tmp_path, cpus=(0,)))[0]
+    assert found.is_doubtful is is_doubtful
+    assert found.checks[-1].reason.startswith(f"openssl had {cpu_s} s of CPU time in 6 s of measurement")
+
+
+def test_the_cpu_time_on_another_machine_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_cpu_time(monkeypatch, 0.0)
+    host = OtherHost("router", tmp_path, answer)
+    own = CipherMachine("router's own", (host,), (0,), (), "OpenSSL 3.0.19", ())
+    assert not any(speed.is_doubtful for speed in measured(own))

@@ -77,3 +77,44 @@ def test_aes_alone_is_masked_where_there_is_any(flags: set[str], mask: str) -> N
 @given(st.text(), st.text())
 def test_any_output_can_be_read(stdout: str, stderr: str) -> None:
     openssl_speed.parse(stdout, stderr)
+
+
+def said(name: str = "AES-128-GCM", block: int = 64, figure: float = 64e6) -> tuple[str, str]:
+    counts = f"+DT:{name}:1:{block}\n+R:1000000:{name}:1.000000\n"
+    return f"+H:{block}\n+F:25:{name}:{figure:.2f}\n", counts
+
+
+def said_by_two(figure: float) -> tuple[str, str]:
+    """Return the output of two processes, which have printed their counts into each other."""
+    parts = "".join(f"Got: +F:25:AES-128-GCM:64000000.00 from {process}\n" for process in range(2))
+    return f"{parts}+F:25:AES-128-GCM:{figure:.2f}\n", "+R:1000+R:1000000:AES-128-GCM:1.000000\n:AES-128-GCM:1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (said(), ""),
+        (said_by_two(128e6), ""),
+        (said_by_two(192e6), "openssl prints 1.92e+08 bytes/s, but its processes counted 1.28e+08"),
+        (said(figure=65e6), ""),
+        (said(figure=66e6), "openssl prints 6.6e+07 bytes/s, but its processes counted 6.4e+07"),
+        (said(name="NULL"), "openssl measured NULL in place of aes-128-gcm"),
+        (said(block=256, figure=256e6), "openssl measured blocks of 256 bytes in place of 64"),
+        (("+F:25:AES-128-GCM:1.00\n", ""), ""),
+        (("", ""), ""),
+    ],
+)
+def test_a_figure_that_contradicts_its_counts_is_found(output: tuple[str, str], words: str) -> None:
+    assert openssl_speed.contradiction(*output, "aes-128-gcm", 64) == words
+
+
+@given(st.text(), st.text())
+def test_any_output_can_be_compared_with_its_counts(stdout: str, stderr: str) -> None:
+    openssl_speed.contradiction(stdout, stderr, "sha1", 64)
+
+
+def test_what_openssl_prints_does_not_contradict_itself() -> None:
+    text = sample(f"{FOLDER}/speed-aes-128-cbc-1420.txt")
+    assert openssl_speed.contradiction(text, "", "aes-128-cbc", 1420) == ""
+    text = sample(f"{FOLDER}/speed-aes-128-gcm-1420-multi-2.txt")
+    assert openssl_speed.contradiction(text, "", "aes-128-gcm", 1420) == ""
