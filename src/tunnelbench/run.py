@@ -13,7 +13,7 @@ from tunnelbench.measure.request import RunRequest, RunSink
 
 
 def run_plan(request: RunRequest, sink: RunSink) -> None:
-    """Measure everything that a request asks for and that is not known yet, in the order of the plan.
+    """Measure the ciphers and the trials of a request that have no stored record yet, in the order of the plan.
 
     Raises CannotHere where the testbed cannot be set up, or the testers lack what the whole plan needs.
     """

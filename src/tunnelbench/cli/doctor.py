@@ -272,7 +272,7 @@ def picture(
 
 FIRST = {
     "Missing": Status.MISSING,
-    "The run is possible, but its figures suffer": Status.WARNING,
+    "The run is possible, but its figures are less accurate": Status.WARNING,
     "Could not be checked": Status.UNKNOWN,
 }
 """Results that are always shown, by their heading."""

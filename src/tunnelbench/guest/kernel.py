@@ -214,7 +214,7 @@ def _package_name() -> str:
 
 
 def _fingerprint(kernel: Kernel) -> str:
-    """Return the SHA-256 of the kernel and of its list of modules; a damaged kernel has another one."""
+    """Return the SHA-256 of the kernel and of its list of modules; it shows that a kernel in the cache is damaged."""
     digest = sha256(kernel.boot_image.read_bytes())
     digest.update((kernel.modules / "modules.dep").read_bytes())
     return digest.hexdigest()

@@ -55,7 +55,8 @@ INIT = Path(__file__).with_name("init.sh")
 
 
 class Accelerator(StrEnum):
-    """A method by which QEMU executes a guest's instructions."""
+    """A method by which QEMU executes a guest's instructions: by hardware virtualisation (KVM), or by emulation
+    (TCG)."""
 
     KVM = "kvm"
     TCG = "tcg"
@@ -140,7 +141,7 @@ class Guest(AbstractContextManager["Guest"]):
                 self._pending += read
 
     def last_words(self) -> str:
-        """Return a phrase with the last line on the guest's console."""
+        """Return a phrase that quotes the last line on the guest's console."""
         self._daemon.wait(0.5)
         return f"last on its console: {CONSOLE_NOISE.sub('', self._daemon.last_line()).strip()}"
 
@@ -216,7 +217,8 @@ def command(kernel: Kernel, accelerator: Accelerator, mark: str, folder: Path, c
 
 
 def _adapted(word: str, init: Path, environment: Mapping[str, str]) -> str:
-    """Change an argument of virtme-ng: KVM or an error, TunnelBench's first process, and no status file."""
+    """Return an argument of virtme-ng's command for QEMU with TunnelBench's changes: no emulation in place of KVM, its
+    own program as the first process, with its variables, and no status file."""
     if word == "accel=kvm:tcg":
         return "accel=kvm"
     if " init=" in word:

@@ -171,6 +171,6 @@ def check_guest_cpus(before: CpuWait, after: CpuWait) -> Check:
     verdict = Verdict.OK if share <= FOREIGN_LIMIT_SHARE else Verdict.DOUBTFUL
     reason = (
         f"the guest's CPUs waited for this machine's for {share:.1%} of one CPU's time; "
-        f"above {FOREIGN_LIMIT_SHARE:.0%} its figures may suffer"
+        f"above {FOREIGN_LIMIT_SHARE:.0%} its figures may be too low"
     )
     return Check(GUEST_CPUS, verdict, reason, rule=12)

@@ -34,8 +34,9 @@ def files_of_children() -> frozenset[Path]:
 def increase_s(before: ThrottledTimes, after: ThrottledTimes, further: Collection[Path] = ()) -> float:
     """Return the increase between two readings, added up over the groups of the processes that are in both [s].
 
-    Only processes in both readings count. For a group that a process left, the counter is read again. For a group that
-    it joined, and for `further` groups, of programs that started between the readings, the whole counter is added.
+    Only processes in both readings count. If a process has left a group, the group's counter is read again at the end.
+    For a group that it joined, and for `further` groups, of programs that started between the readings, the whole
+    counter is added.
     """
     first = {path: seconds for groups in before.values() for path, seconds in groups.items()}
     last = {path: seconds for groups in after.values() for path, seconds in groups.items()}

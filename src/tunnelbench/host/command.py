@@ -43,8 +43,8 @@ DIE_WITH_CONTROLLER = ("setpriv", "--pdeathsig", "KILL")
 """Prefix of long-lived commands: the kernel ends them when the controller dies, even by kill -9 (prctl(2))."""
 
 START_FOLDER = "/"
-"""Current folder of every program. Others may write to the user's, and programs such as Python and QEMU look for files
-in it."""
+"""Current folder of every program. Other users may be able to write to the folder in which the user started
+TunnelBench, and programs such as Python and QEMU look for files in their current folder."""
 
 FILE_LIMIT = ("prlimit", f"--fsize={FILE_LIMIT_BYTES}:{FILE_LIMIT_BYTES}")
 """Prefix of daemons: none of their files grows beyond FILE_LIMIT_BYTES. A daemon may change its user at any time, and
@@ -166,7 +166,8 @@ def run_attached(argv: Sequence[str]) -> int:
 def page(argv: Sequence[str], text: str, settings: Mapping[str, str]) -> None:
     """Show a text in a pager on the controller's terminal; `settings` are environment variables for it.
 
-    Only the pager reacts to Ctrl-C: `less` goes on, and would share the terminal with the shell without its parent.
+    Only the pager reacts to Ctrl-C: `less` does not end at Ctrl-C; if the controller ended, both `less` and the shell
+    would read from the terminal.
     """
     with _logged(argv, CONTROLLER) as entry, interrupts_ignored():
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, env={**os.environ, **settings})

@@ -86,7 +86,8 @@ class Daemon:
             )
 
     def _note_end(self, pid: int) -> None:
-        """Wait for the end of the process and store its time: the daemon that ends first is usually the cause."""
+        """Wait for the end of the process and store the time: of several daemons that end, the first one is usually the
+        cause."""
         with suppress(ChildProcessError):  # another thread has waited for it first
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         self._ended_at_s = time.monotonic()

@@ -84,13 +84,15 @@ class LeasedHost(SshHost):
         self._has_lease = False
 
     def visit(self, run_id: str, via: Host) -> LeasedHost:
-        """Return the same machine as a host of another run; `via` is the host from which SSH connects."""
+        """Return the same machine as a host of another run, in order to clean up after that run; `via` is the host from
+        which SSH connects."""
         return LeasedHost(self.name, self.access, run_id, self.log_folder, via)
 
     # The lease
 
     def take(self) -> None:
-        """Take the lease, and first undo what a lease of this run, or one that is stale, left; the host is connected.
+        """Take the lease of a connected host, and first undo the changes that an earlier lease of this run, or a lease
+        whose controller has ended, has left.
 
         Raises CannotHere if another controller has the lease, which stays as it is.
         """
@@ -131,7 +133,7 @@ class LeasedHost(SshHost):
         return found
 
     def forget(self) -> None:
-        """Remove the folder of a visit that took no lease, with its copy of the script."""
+        """Remove the folder that a connection without a lease has made, with its copy of the script."""
         self.run(["rm", "-rf", str(self.folder)], check=False)
 
     def put_back(self) -> str:

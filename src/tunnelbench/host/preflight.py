@@ -295,7 +295,8 @@ def base_features(host: Host) -> list[PreflightResult]:
 
 
 def met(wanted: Wanted, is_met: Callable[[], bool]) -> PreflightResult:
-    """Return the result of a check that answers yes or no, or raises CannotHere if it cannot be tried."""
+    """Return the result of `check`, a function that returns True or False, or raises CannotHere if the check is not
+    possible."""
     try:
         return wanted.found(Status.OK if is_met() else wanted.lacking)
     except CannotHere as error:

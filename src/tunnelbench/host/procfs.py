@@ -210,8 +210,9 @@ def foreign_cpu_s(
 ) -> dict[str, float]:
     """Return the CPU time of background processes between two readings on any of `cpus` [s], by process name.
 
-    The time of children that have ended stands under `ended children of NAME`, where NAME is their parent. `networks`
-    names network namespaces by their inode: a process in one of them is named with it and with its sockets.
+    The result has the CPU time of child processes that have ended under the name `ended children of NAME`, where NAME
+    is their parent. `networks` has the names of network namespaces by their inode: the name of a process in one of them
+    is followed by that of the namespace and by the process's sockets.
 
     A background process is neither the controller nor one of its descendants. Kernel threads are left out: ksoftirqd
     works for the router. The time of a process that started and ended between the readings is in its parent's time of
@@ -279,9 +280,9 @@ def hidden_user_s(
 ) -> float:
     """Return the time in user mode on some CPUs that belongs to no process in /proc [s].
 
-    `user_s` is their time in user mode by /proc/stat, which counts the processes of other PID namespaces, too. A
-    process that was on one of these CPUs at the first or the last reading is subtracted whole, and so are all children
-    that have ended: the result is a lower bound, except for the error of clock ticks.
+    `user_s` is their time in user mode by /proc/stat, which counts the processes of other PID namespaces, too. The
+    whole CPU time of a process that was on one of these CPUs at the first or the last reading is subtracted, and so is
+    that of all children that have ended: the result is a lower bound, except for the error of clock ticks.
     """
     wanted = set(cpus)
     for pid, process in after.items():

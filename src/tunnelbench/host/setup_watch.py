@@ -56,7 +56,7 @@ READ_BYTES = 65536
 
 
 class SetupWatch:
-    """Hears of the changes of a namespace's network from its start until `close`.
+    """Collects the changes of a namespace's network from its start until `close`.
 
     Raises OSError if the namespace, or the kernel's messages, cannot be used.
     """
@@ -93,7 +93,8 @@ class SetupWatch:
         return [name for name in self._found if name]
 
     def _named(self, family: int, kind: int, body: bytes) -> str:
-        """Return what a message says was changed; empty: nothing that matters."""
+        """Return the name of the changed object in a message of the kernel; empty if the change cannot affect a
+        figure."""
         if family == NETLINK_NETFILTER:
             return "the packet filter" if kind >> 8 == NFTABLES else ""
         if kind in LINK_TYPES:
@@ -103,7 +104,8 @@ class SetupWatch:
         return TYPES.get(kind, "")
 
     def _link(self, body: bytes) -> str:
-        """Return the change of a device: of its offloads, or of its MTU. Devices of a tunnel come up by themselves."""
+        """Return the change of a device: of its offloads, or of its MTU. A device that comes up is not reported,
+        because the devices of a tunnel come up during a run."""
         if len(body) < LINK_HEADER.size:
             return ""
         number = LINK_HEADER.unpack_from(body)[2]
@@ -119,7 +121,7 @@ class SetupWatch:
         return self._devices.get(number, f"device {number}")
 
     def close(self) -> None:
-        """Stop to listen; a second call has no effect."""
+        """Stop listening; a second call has no effect."""
         for _, listener in self._sockets:
             listener.close()
         self._sockets = []

@@ -41,7 +41,8 @@ class AskedToEnd(BaseException):
 
 
 def ask_again() -> None:
-    """Ask for REPEAT. It does not come at once: where an exception is lost, the next one would be lost, too."""
+    """Ask for REPEAT. The repeated signal comes after a delay: at a place where an exception is lost, one that comes at
+    once would be lost, too."""
     signal.setitimer(signal.ITIMER_REAL, REPEAT_S)
 
 
@@ -103,7 +104,7 @@ class Undisturbed:
         self._held.append(number)
 
     def is_beginning(self, frame: FrameType | None) -> bool:
-        """Return True if a signal handler has interrupted the start of such a block or function.
+        """Return True if a signal handler has interrupted the start of a block or function that is `undisturbed`.
 
         Python runs a handler as early as at the first instruction of `__enter__`, when no handler is replaced yet.
         """

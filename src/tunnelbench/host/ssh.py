@@ -69,7 +69,8 @@ NOTHING_HANDED_OVER = tuple(
 something, start another command here or there, or add keys that the router names to the known hosts, are off
 (ssh_config(5); options precede files).
 
-They stand at the shared connection and at each command in it: a command asks for its own agent forwarding.
+These options are given for the shared connection and again for each command in it, because each command asks for agent
+forwarding by itself.
 """
 
 SSH = ("ssh",)

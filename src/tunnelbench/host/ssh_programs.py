@@ -30,8 +30,8 @@ mkdir "$1" 2>/dev/null || {
 """
 """Makes the folder $1, which no other user may have made or be able to change, because programs in it are run.
 
-Below /tmp, whose sticky bit keeps others from replacing it, the folder stays what it was when it was looked at. It
-exists before where a connection is made again.
+The folder is in /tmp, whose sticky bit prevents other users from replacing the folder after this check. The folder
+already exists if the controller connects again.
 """
 
 PUT_FILE = (

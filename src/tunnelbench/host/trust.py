@@ -79,7 +79,8 @@ def trusted_search_path(search_path: str) -> tuple[str, list[str]]:
 
 @contextmanager
 def held_in_place(path: Path) -> Iterator[Path]:
-    """Yield another path of a file, which leads into the same folder whatever another user does during the block.
+    """Yield a path of a file that keeps leading to the same folder during the block, even if another user replaces a
+    folder on the way.
 
     The file may not exist, and is no link when the block begins: links are followed here, and once. Raises
     PermissionError if this is root and another user has made a link on the way to the file, or a pipe in its place:
@@ -113,7 +114,8 @@ def require_own_companion(path: Path, of: Path) -> None:
 def _opened_folder(path: Path) -> tuple[int, str]:
     """Return a descriptor of the folder of a file, and the file's name in it; the file is no link.
 
-    A descriptor of a link, and not its path, gives owner and target: another user could exchange it in between.
+    Owner and target of a link are read through a descriptor of the link, and not through its path, because another user
+    could replace the link between the two readings.
     """
     trusted, waiting, links = _trusted(), [*reversed(path.absolute().parts)], 0
     folder = os.open("/", os.O_PATH)
@@ -175,8 +177,9 @@ def _fault_of(path: Path) -> str:
 def _places(path: Path, near: Collection[Path]) -> Iterator[Path]:
     """Yield a file, each folder above it, and the same of every link among them.
 
-    A folder above TunnelBench is left out, because who can change it can change TunnelBench. It may be one such as
-    /tmp, in which others can put files but replace none, and then counts among the folders in `near`.
+    The folders above TunnelBench are left out, because a user who can change one of them can change TunnelBench as
+    well. It may be one such as /tmp, in which others can put files but replace none, and then counts among the folders
+    in `near`.
     """
     waiting, seen = [path.absolute(), _resolved(path)], set(PACKAGE.parents) - set(near)
     while waiting:
@@ -194,7 +197,7 @@ def _resolved(path: Path) -> Path:
 
 
 def _fault(place: Path, trusted: set[int], *, is_near: bool) -> str:
-    """Say who could change a file or folder; empty if only trusted users could.
+    """Return a phrase on who could change a file or folder; empty if only trusted users could.
 
     Where a folder has the sticky bit, others cannot replace what is in it; but the folder of the file itself
     (`is_near`) must be free of their files, too.

@@ -69,7 +69,7 @@ def _losses(balance: PathBalance, verdict: Verdict, *, one_outer_packet: bool) -
 
 
 def _retransmits(balance: PathBalance, tcp: TcpMeasurement, verdict: Verdict) -> Check:
-    """Check that TCP sent no more packets again than were dropped with a counter, or had arrived before.
+    """Check that TCP retransmitted no more packets than were counted as dropped, or had arrived already.
 
     `verdict` is the verdict on packets that were lost without a counter.
     """

@@ -28,12 +28,12 @@ class ClockWatch:
         self.start()
 
     def start(self) -> None:
-        """Take the clock as it is now for right."""
+        """Take the present state of the clock as correct."""
         self._offset_s = wall_offset_s()
         self._step_s = 0.0
 
     def look(self) -> None:
-        """Read the clock once more; a clock that is set back later has been seen."""
+        """Read the clock once more, so that a step is noticed even if the clock is set back before the end."""
         step_s = wall_offset_s() - self._offset_s
         self._step_s = max(self._step_s, step_s, key=abs)
 

@@ -58,7 +58,7 @@ class Snapshot:
     link_dropped_packets: int = 0
     """Packets that the shapers of the testbed's own cables have dropped so far."""
     link_unsent_packets: int = 0
-    """Frames that the devices of these cables have dropped so far on their way out."""
+    """Frames that the devices of the testbed's own cables have dropped so far when they sent them."""
 
 
 def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
@@ -67,7 +67,8 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     The far end counts, so that counting costs the router no CPU time. A road warrior's tunnel is on the LAN: there the
     client counts, without the pings to the router, which do not go through the tunnel. Arriving packets are counted
     before defragmentation (priority -450), where a later fragment has no port and is matched by its protocol alone.
-    Leaving packets pass the rules once more before IPsec encrypts them; the rules do not count them that time.
+    With IPsec, leaving packets pass the rules twice, before and after the encryption; the rules count them only after
+    it.
     """
     (tester, device), target = testbed.tunnel_cable, testbed.addresses.target
     if outer.protocol == "plain":
@@ -320,7 +321,8 @@ def path_counters(before: Snapshot, after: Snapshot, place: CountingPoints) -> P
 
 
 def outer_counters(before: Snapshot, after: Snapshot) -> PathCounters:
-    """Return the increase of the WAN's counters, all others zero: a tunnel that comes up again has new devices."""
+    """Return the increase of the WAN's counters, with all other counters zero: a tunnel that came up again has new
+    devices, whose counters began at zero."""
     nothing = PathCounters(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     outer = _outer(before, after)
     return replace(nothing, wan_packets=outer["outer_expected_packets"], **outer)

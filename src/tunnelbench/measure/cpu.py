@@ -107,7 +107,8 @@ class BackgroundWatch:
     """Measures the background load on some CPUs of this machine, since the object was created.
 
     `router` and `testers` are the hosts of a testbed. Processes that /proc does not show, such as those of other
-    containers, are looked for on the CPUs of each group. A process in a host's network namespace is named with it.
+    containers, are looked for on the CPUs of each group. The name of a process in a host's network namespace is given
+    together with the namespace.
     """
 
     def __init__(self, cpus: Sequence[int], router: Host | None = None, testers: Sequence[Host] = ()) -> None:
@@ -141,7 +142,7 @@ class BackgroundWatch:
 
 
 def wait_for_quiet(cpus: Sequence[int], limit_s: float) -> float:
-    """Wait until other processes leave some CPUs alone, at most `limit_s`. Return the time waited [s]."""
+    """Wait until the background load on some CPUs has ended, at most `limit_s`. Return the time waited [s]."""
     started = time.monotonic()
     while True:
         watch = BackgroundWatch(cpus)

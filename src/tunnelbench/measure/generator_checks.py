@@ -13,15 +13,15 @@ ALWAYS_REPORTED = frozenset({"protocol", "num_streams", "duration", "reverse", "
 SHORTEST_TEST_SHARE = 0.95
 """Smallest share of the planned duration that iperf3 may report as the duration of its test."""
 LEAST_RECEIVED_SHARE = 0.95
-"""Smallest share of the payload that iperf3 must report as received, of the payload that its time has room for."""
+"""Smallest share of the payload that arrived during iperf3's time which iperf3 must report as received."""
 
 
 def iperf3_figures(tcp: TcpMeasurement, planned_s: float) -> Check:
     """Check the two figures that the throughput is made of: the time and the bytes that iperf3's receiver reports.
 
     The test lasted at least the planned time, and was inside the bracket. The packets that arrived in the bracket and
-    were not sent again carried the payload. Those that arrived after iperf3's clock had stopped did not come at a
-    higher rate, so their share is at most that of the time.
+    were not sent again carried the payload. Packets that arrived after iperf3's clock had stopped did not come at a
+    higher rate than before, so their share of all packets is at most the share of that time in the bracket.
     """
     wrong = []
     if not planned_s * SHORTEST_TEST_SHARE <= tcp.duration_s <= tcp.bracket_s:

@@ -23,10 +23,11 @@ REFUSALS = ("Ip.InHdrErrors", "Ip.InAddrErrors", "Ip.InDiscards", "Ip.OutDiscard
 SOCKET_DROPS = "Udp.RcvbufErrors"
 
 SEGMENTS = "Tcp.OutSegs"
-"""Counter of the segments that a host sent over all its TCP connections, without those that it sent again."""
+"""Counter of the segments that a host sent over all its TCP connections, without retransmitted ones."""
 
 DUPLICATES = ("TcpExt.TCPDSACKRecv", "TcpExt.TCPDSACKOfoRecv")
-"""Counters of segments that a sender sent again though they had arrived: the receiver reports them (RFC 2883)."""
+"""Counters of segments that a sender retransmitted although they had arrived: the receiver reports such a segment with
+a duplicate SACK (RFC 2883)."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class PathBalance:
     router_cable_packets: int
     """Frames on the tunnel's cable, both directions, as the router's device counts them."""
     neighbour_cable_packets: int
-    """The same, as the device at the cable's other end counts them."""
+    """Frames on the tunnel's cable, both directions, as the device at the cable's other end counts them."""
     router_dropped_packets: int
     """Packets that the router's devices, queues and UDP sockets count as dropped."""
     router_refused_packets: int
@@ -67,9 +68,9 @@ class PathBalance:
     receiver_segments: int | None = None
     """TCP segments that the receiver of the data sent: its ACKs. None: unknown."""
     duplicate_segments: int = 0
-    """TCP segments that client and server sent again though the first ones had arrived."""
+    """TCP segments that client and server retransmitted although the first ones had arrived."""
     queues: Mapping[str, QueueCounters] = field(default_factory=dict)
-    """Changes of the router's queues that delayed packets, or that dropped or hold packets of LAN or WAN.
+    """Queues of the router that delayed packets during the trial, or that dropped or still hold packets of LAN or WAN.
 
     A tunnel's device may drop packets while its program is busy. Waiting packets are those at the end."""
 

@@ -162,7 +162,8 @@ class PlanRunner:
     def _after_a_loss(self, error: LinkLost, waiting: list[TrialSpec], started_at: str) -> Iterator[TrialRecord]:
         """Wait for a host that was lost, and set the testbed up again.
 
-        If a host is lost again before any trial has begun, the first waiting trial is void.
+        If a host is lost again before any trial has begun, the first of the trials that are still to be measured
+        becomes void.
         """
         self._losses += 1
         if self._losses > 1 and waiting:
@@ -172,7 +173,8 @@ class PlanRunner:
         self.testbed.recover()
 
     def _measure_through_one_tunnel(self, waiting: list[TrialSpec]) -> Iterator[TrialRecord]:
-        """Bring the tunnel up, prove it, and measure the waiting trials; a trial with a record leaves the list."""
+        """Bring the tunnel up, prove it, and measure the trials of the list `waiting`; a trial that has a record leaves
+        the list."""
         tunnel_spec = waiting[0].tunnel
         self.observer.tunnel_comes_up(tunnel_spec, waiting[0].round)
         self._live = LiveTunnel(self.testbed, tunnel_spec, keep=self.request.keep)
@@ -254,7 +256,8 @@ class PlanRunner:
         started_at: str,
         proof: TunnelProof | None = None,
     ) -> Iterator[TrialRecord]:
-        """Yield a record without figures for each waiting trial; the circuit breaker counts them as one attempt."""
+        """Yield a record without figures for each trial that was not measured, because the tunnel did not come up; the
+        circuit breaker counts them as one attempt."""
         while waiting:
             record = TrialRecord(waiting.pop(0), outcome, reason, started_at, now(), proof=proof)
             if record.has_failed and proof is None:

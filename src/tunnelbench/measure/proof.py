@@ -34,7 +34,8 @@ SETTLE_TIMEOUT_S = 3.0
 """Time for which the test packets may take another path after a tunnel reports that it has settled [s]."""
 
 FEWEST_ATTEMPTS = 3
-"""Smallest number of attempts. One lost ping must not decide, even if an attempt takes all of SETTLE_TIMEOUT_S."""
+"""Smallest number of attempts at the proof: a single lost ping must not decide, even if one attempt takes all of
+SETTLE_TIMEOUT_S."""
 
 ICMP_HEADER_BYTES = 8
 PATTERN_PAYLOADS_BYTES = (211, 600)

@@ -1,4 +1,5 @@
-"""The proof of a tunnel, repeated after each of its trials: it still does what it did before them (rule 3)."""
+"""The proof of a tunnel, repeated after each of its trials: it shows that the tunnel still has the same cipher and the
+same path (rule 3)."""
 
 from __future__ import annotations
 

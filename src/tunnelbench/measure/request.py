@@ -86,7 +86,8 @@ class ResultsInMemory:
 
 
 class Observer:
-    """An observer of a run's progress. It changes nothing; each method may be overridden."""
+    """An observer of a run's progress. The methods of this class do nothing; a subclass overrides those that it
+    needs."""
 
     def tried_out(self, found: str) -> None:
         """Called with what a short trial of the testbed found, before anything is measured."""

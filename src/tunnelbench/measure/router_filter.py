@@ -109,7 +109,7 @@ class FilterReading:
     rules: int = 0
     """Number of rules that match nothing."""
     connections: int | None = None
-    """Number of tracked connections; None: the kernel does not tell."""
+    """Number of tracked connections; None: the kernel does not report it."""
     seen: dict[str, tuple[int, int]] | None = None
     """Counters of the server; None unless the filter has NAT."""
     changed: str = ""
@@ -167,8 +167,9 @@ def check_filter(
 def _untracked(before: FilterReading, after: FilterReading, *, has_own_router: bool) -> tuple[Check, ...]:
     """Check that the router has no filter of a plan, and tracked no connection.
 
-    Connections of earlier trials may be listed for minutes, and only end. A real router may track the connections of
-    others, so that the trial is only doubtful there.
+    The list of tracked connections may hold those of earlier trials for minutes; they only disappear, so that a growing
+    list shows new connections. A real router may track the connections of others, so that the trial is only doubtful
+    there.
     """
     if before.counters is not None or after.counters is not None:
         reason = f"the router had the table {FILTER_TABLE} of an earlier trial, although the plan has no firewall"
@@ -184,7 +185,7 @@ def _untracked(before: FilterReading, after: FilterReading, *, has_own_router: b
 def _faults(
     wanted: RouterFilter, before: FilterReading, after: FilterReading, path: PathCounters, *, has_own_router: bool
 ) -> Iterator[str]:
-    """Yield what shows that a trial did not pass the whole filter."""
+    """Yield the counters, in words, that show that a trial did not pass the whole filter."""
     if before.counters is None or after.counters is None:
         yield f"the table of {wanted} is no longer on the router"
         return
@@ -207,7 +208,7 @@ def _faults(
 
 
 def _nat_faults(before: FilterReading, after: FilterReading) -> Iterator[str]:
-    """Yield what shows that the server did not see the router's address alone."""
+    """Yield the counters, in words, that show that the server also saw other addresses than the router's."""
     if before.seen is None or after.seen is None:
         yield "the server no longer counts the addresses that it sees"
         return
@@ -217,7 +218,7 @@ def _nat_faults(before: FilterReading, after: FilterReading) -> Iterator[str]:
 
 
 def _found(wanted: RouterFilter, before: FilterReading, after: FilterReading) -> str:
-    """Return in words what the counters of a filter show that worked."""
+    """Return a sentence on the parts of a filter that worked, with their counters."""
     rules = f"each packet was compared with {counted(wanted.rules, 'rule')}" if wanted.rules else "no further rules"
     if not wanted.firewall.tracks:
         return f"{_added(OTHER, 0, before, after)} packets passed the packet filter: {rules}; no connection tracking"

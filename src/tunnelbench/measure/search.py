@@ -82,7 +82,8 @@ REPEATS = 2
 """Number of times that a trial is repeated because the sender stalled; the last trial counts in any case."""
 
 MOST_SHORT_TRIALS = 3
-"""Number of even trials that may fall short where a sender that catches up does not; then no more are made."""
+"""Number of trials with packets at even distances in which the sender may send too few packets although a sender that
+catches up does not; after it, no more such trials are made."""
 
 FALLING_SHORT_SHARE = 0.95
 """Share of the intended packets that were sent; below it the sender is too slow, and the trial is not repeated."""
@@ -121,11 +122,12 @@ class _Measurer:
         )
 
     def _steady(self, duration_s: float, offered_pps: float) -> SearchPoint:
-        """Make a trial again if its sender fell short or stalled; all trials are kept.
+        """Repeat a trial if its sender sent too few packets or stalled; all trials are kept.
 
         The sender of the first attempt keeps packets apart after a delay, because a path with a limiter drops packets
-        of a burst. If it shares its CPU with much other work, it then sends too few packets, and the next attempts
-        catch up. Such an attempt is repeated if the burst after a stall lost packets.
+        of a burst. If that sender shares its CPU with much other work, it sends too few packets; in the next attempts
+        the sender catches up by sending faster after a delay. An attempt whose sender catches up is repeated if the
+        burst after a stall lost packets.
         """
         tries_even = self._short_trials < MOST_SHORT_TRIALS
         if tries_even:

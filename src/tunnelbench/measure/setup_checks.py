@@ -13,7 +13,7 @@ THROTTLE_LIMIT_SHARE = 0.01
 def offloads_off(late: Mapping[str, Sequence[str]]) -> Check:
     """Check that no device had an offload on after the trial; its packets may have been merged (rule 1).
 
-    An offload of checksums alone charges the router with the work of a tester (rule 2).
+    If only checksums are offloaded, the router computes checksums in place of a tester (rule 2).
     """
     if not late:
         return Check("offloads", Verdict.OK, "no offload that was switched off was on after the trial", rule=1)

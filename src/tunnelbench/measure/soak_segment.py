@@ -52,7 +52,7 @@ REVIVAL_WAIT_S = 1.0
 
 
 class PartCut(Exception):
-    """Raised when a part of a soak ended early and cannot continue."""
+    """Raised when the measurement of a part of a soak has ended early and cannot continue."""
 
 
 @dataclass(frozen=True)

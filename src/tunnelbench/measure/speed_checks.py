@@ -24,8 +24,8 @@ router's own clock. The load of the testers' CPUs does not matter then."""
 def router_clock(window: Window, *, is_paced: bool = False) -> tuple[Check, ...]:
     """Check that the router's CPU had its speed; no check of a router that has no fixed speed.
 
-    QEMU lets the clock of the router fall behind if this machine is too slow. Later, a busy router executes more
-    instructions per second than its speed, until its clock has caught up.
+    QEMU lets the clock of the router fall behind if this machine is too slow. Afterwards, the clock catches up: a busy
+    router then executes more instructions per second than its speed, until the two clocks agree again.
     """
     if window.router_clock_lost_s is None:
         return ()

@@ -236,8 +236,8 @@ def _test_connection(sockets: str, payload_bytes: int) -> str:
     """Return the line of `ss -tinO` for the connection that carries the test's data; empty if there is none.
 
     The data connection is the one of iperf3's connections that sent most bytes. The other is the control connection,
-    which may be the only one left if `ss` ran late. So a connection with larger segments than the plan's is the control
-    connection.
+    which may be the only one left if `ss` ran late. Therefore a connection whose segments are larger than the plan asks
+    for is taken as the control connection.
     """
     sent = [
         (int(found[1]), line)

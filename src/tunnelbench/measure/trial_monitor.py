@@ -60,7 +60,7 @@ SYNC_S = 0.05
 an SSH command, plus 0.01 s, the resolution of /proc/uptime."""
 
 LEAD_S = 0.15
-"""Time from the first CPU reading to the start of iperf3 [s], which shows the router's CPU before the traffic."""
+"""Time from the first CPU reading to the start of iperf3 [s]; during it the router's CPU is seen without traffic."""
 
 OnSecond = Callable[[float], None]
 """A function that is called about once a second with the rate of the data on the interface [bit/s]."""
@@ -128,7 +128,8 @@ class TrialMonitor:
     """Observes one test of iperf3 or of the packet engine.
 
     The measured window opens shortly after data begin to flow and closes just under `duration_s` after the program was
-    started. The program begins its test some time after its start, so the window ends before the test.
+    started. The program begins its test some time after its start, so the window, which is timed from the start, ends
+    before the test does.
     """
 
     def __init__(self, testbed: Testbed, path: TrafficPath, duration_s: float, on_second: OnSecond) -> None:

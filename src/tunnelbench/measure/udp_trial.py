@@ -292,7 +292,8 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
         return traffic
 
     def _loss_curve(self, spec: TrialSpec, exchanger: Exchanger) -> OfferedUdp:
-        """Measure loss at loads around what a flooded path forwards (RFC 2544, section 26.3, starts at line rate)."""
+        """Measure loss at loads around the rate that the path forwards when it gets more packets than it can forward
+        (RFC 2544, section 26.3, starts at line rate instead)."""
         highest_pps = self._highest_pps(spec)
         flood = as_point(exchanger.exchange(SenderLoad(exchanger.sizes, FLOOD_S, highest_pps, interval_s=0.1)))
         loads = sorted({min(highest_pps, flood.forwarding_rate_pps * share) for share in CURVE_SHARES})

@@ -33,7 +33,7 @@ class VersionWatch:
             self.note_generators(record.proof.versions)
 
     def note_generators(self, versions: Mapping[str, str]) -> None:
-        """Take the versions of generators that have none yet."""
+        """Note the versions of the traffic generators for which no version is known yet."""
         self._generators = {name: found for name, found in versions.items() if _is_generator(name)} | self._generators
 
     def check(self, tunnel: str, versions: Mapping[str, str]) -> tuple[Check, ...]:

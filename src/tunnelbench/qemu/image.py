@@ -295,7 +295,8 @@ def _write_disk(root: Path, image: Image) -> None:
 
 
 def _fingerprint(image: Image) -> str:
-    """Return the SHA-256 of all files that a virtual machine boots from; a damaged image has another one."""
+    """Return the SHA-256 of all files that a virtual machine boots from; it shows that an image in the cache is
+    damaged."""
     digest = sha256()
     for path in (image.kernel, image.initramfs, image.disk):
         with path.open("rb") as file:

@@ -29,7 +29,7 @@ BOOT_MILLION_INSTRUCTIONS = 15000.0
 """Number of instructions for which a machine of fixed speed may boot, divided by 10^6; a PC boots in 6900."""
 
 HIGHEST_NICE = -20
-"""Nice value at which a program gets nearly all of a CPU that it shares with others."""
+"""Nice value with which a program gets nearly all the time of a CPU that it shares with other programs."""
 
 ALIAS = "tunnelbench-router"
 """Name of the virtual router in its ssh_config."""
@@ -173,12 +173,12 @@ class VirtualMachine:
         return read_threads(self._daemon.pid) if self._monitor is None else self._monitor.work()
 
     def last_words(self) -> str:
-        """Return a phrase with the last line on the machine's console."""
+        """Return a phrase that quotes the last line on the machine's console."""
         return f"the last line on its console is: {self._daemon.last_line()}"
 
 
 def run_first(pid: int) -> None:
-    """Let a program run before others as far as this is allowed, at the highest nice value.
+    """Give a program the highest scheduling priority (nice value -20), as far as this is allowed.
 
     A kernel with autogroups shares a CPU between sessions first, whatever the nice values of their processes are, so
     that the session of the program gets the same value (sched(7)). A real-time class was tried and not used: it changes

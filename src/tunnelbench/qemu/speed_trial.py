@@ -69,7 +69,8 @@ class SpeedTrial:
 
 
 def try_speed(work: Callable[[], MachineWork], speed_mips: float, duration_s: float = SPEED_TRIAL_S) -> SpeedTrial:
-    """Return what a machine executes in this time; its CPU must be busy meanwhile. Raises OSError if QEMU has ended."""
+    """Return the number of instructions that a virtual machine executes in TRIAL_S; its CPU must be busy meanwhile.
+    Raises OSError if QEMU has ended."""
     before = work()
     time.sleep(duration_s)
     return judge_speed(before, work(), speed_mips)

@@ -99,7 +99,7 @@ def _cautions(audit: Audit) -> Iterator[str]:
     bare = sum(row.word == "not checked" for row in rows)
     if bare:
         say = "has" if bare == 1 else "have"
-        yield f"{counted(bare, 'row')} {say} too few figures for any rule, so that no finding there means nothing."
+        yield f"{counted(bare, 'row')} {say} too few figures for any rule, so the audit cannot find a mistake in them."
 
 
 def _cells(prefix: str, row: RowVerdict) -> Iterator[tuple[str, ...]]:

@@ -145,7 +145,7 @@ def _cautions(found: Comparison) -> Iterator[str]:
         for remark in side.remarks:
             yield f"{letter}: {remark}."
         if side.comparability is not None and side.comparability.comparable is not Comparable.YES:
-            yield f"{letter} was not measured as runs are. {side.comparability.label}."
+            yield f"{letter} was not measured by a run of TunnelBench. {side.comparability.label}."
     if (found.a.comparability is None) != (found.b.comparability is None):
         yield (
             "A published table has one figure for each row and no spread, so that no test is possible. Device, "

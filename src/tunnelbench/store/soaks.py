@@ -86,7 +86,7 @@ class SoakTables:
         there = sum(map(len, parts.values()))
         if there != expected:
             self._transactions.report_damage(
-                f"run {self.run_id} has recorded {expected} parts of soaks, and {there} are there"
+                f"run {self.run_id} has recorded {expected} parts of soaks, and the store has {there} of them"
             )
         return [replace(soak, parts=tuple(parts[sequence])) for sequence, soak in found.items()]
 

@@ -274,7 +274,7 @@ class Store:
                 found.append(rows.cipher_speed(row))
         if len(found) != expected:
             self._transactions.report_damage(
-                f"run {run_id} has recorded {expected} speeds of ciphers, and {len(found)} are there"
+                f"run {run_id} has recorded {expected} speeds of ciphers, and the store has {len(found)} of them"
             )
         return found
 

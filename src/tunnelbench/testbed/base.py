@@ -177,7 +177,8 @@ class Testbed(ABC):
         return {}
 
     def misplaced(self, daemons: Sequence[Daemon]) -> Sequence[str]:
-        """Return sentences on the work of a host, or of the router's `daemons`, that another host's CPU may do.
+        """Return a sentence for each kind of work of a host, or of the router's `daemons`, that may run on the CPU of
+        another host.
 
         Starts no process, so that it can be called during a trial.
         """
@@ -211,7 +212,8 @@ class Testbed(ABC):
         return {}
 
     def try_out(self) -> str:
-        """Return what a short trial of the testbed, which is up, found out for the user; empty: there is none."""
+        """Make a short trial of the testbed, which is up, and return its result as a sentence for the user; empty: this
+        kind of testbed has no such trial."""
         return ""
 
     def hold(self, seconds: float) -> None:  # noqa: B027 # most testbeds have no lease

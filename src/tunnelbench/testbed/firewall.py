@@ -18,7 +18,8 @@ NFT_UNDO = (
 )
 """Deletes a rule by its handle, which is found by the rule's comment: no other rule has this comment.
 
-The handle is known only after the rule was added, and the undo is noted before.
+The command finds the handle itself, because the handle is known only after the rule was added, and the undo command is
+noted before.
 """
 
 
@@ -33,8 +34,8 @@ def kind(router: LeasedHost) -> str:
 def open_for(router: LeasedHost, a: Addresses, lan: str, wan: str) -> str:
     """Let client and target reach each other, and the server the router; return the kind of the router's firewall.
 
-    `lan` and `wan` are the router's devices: packets from other networks do not match. The far side of forwarded
-    packets is the WAN or the tunnel's device, which does not exist yet.
+    `lan` and `wan` are the router's devices: packets from other networks do not match. The rules do not name the device
+    on the far side of forwarded packets: it is the WAN or the tunnel's device, which does not exist yet.
     """
     found = kind(router)
     if found == "fw4":

@@ -30,7 +30,8 @@ from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.testbed.router_filter import SEEN_TABLE, other_rules
 
 UNCOUNTED_BYTES = ETHERNET_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES
-"""Bytes that a frame takes on a cable and that a veth does not count: FCS 4, preamble 8, gap 12 (IEEE 802.3)."""
+"""Bytes that a frame takes on a cable in addition to those that a veth counts: FCS 4, preamble 8, gap 12 (IEEE
+802.3)."""
 
 RPS_FILE = "/sys/class/net/{}/queues/rx-0/rps_cpus"
 """Mask of the CPUs that process packets that arrive at a device (Documentation/networking/scaling.rst)."""
@@ -130,7 +131,7 @@ class NetnsTestbed(Testbed):
             raise CannotHere(f"{device} on the {host.name} keeps {', '.join(left_on)} on, which merges packets")
 
     def _steer(self, host: Host, device: str) -> None:
-        """Let the host's own CPUs process packets that arrive at a device."""
+        """Let only the host's own CPUs process packets that arrive at a device (RPS)."""
         mask = format(sum(1 << cpu for cpu in host.cpus), "x")
         # The kernel reads and prints the mask as groups of 32 bits, the highest first.
         groups = [mask[max(0, end - 8) : end] for end in range(len(mask), 0, -8)]

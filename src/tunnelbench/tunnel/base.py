@@ -25,7 +25,8 @@ from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.requirements import Requirement
 
 PROGRAM_START_LIMIT_S = 20.0
-"""Limit for a program to start [s]. Charon took more than 5 s in an emulated guest on a busy machine."""
+"""Limit for a program to start [s]. strongSwan's daemon charon took more than 5 s in an emulated guest on a busy
+machine."""
 
 
 FAILURES = (CommandFailed, KeptForDebugging, TrialFailed, TunnelRefused)
@@ -322,9 +323,9 @@ class Tunnel(ABC, Generic[OptionsT]):
         return next(self._said_since(self.daemons, sizes, SIGNS_OF_TOO_LONG), "")
 
     def keep_alives(self) -> tuple[bool, ...]:
-        """Return one value for each keep-alive that the tunnel's programs have sent so far: True if it was answered.
-        The last keep-alive is left out while its answer may still arrive. The result is empty if this kind of tunnel
-        does not log keep-alives.
+        """Return one value for each keep-alive packet that the tunnel's programs have sent so far: True if it was
+        answered. The last keep-alive is left out while its answer may still arrive. The result is empty if this kind of
+        tunnel does not log keep-alives.
         """
         return ()
 

@@ -17,7 +17,7 @@ from tunnelbench.tunnel.strongswan import EspOptions, StrongSwan
 from tunnelbench.tunnel.versions import UNKNOWN, kernel_version
 
 IF_ID = 42
-"""Number that joins policies and associations to the device."""
+"""Number (if_id) by which the kernel assigns IPsec policies and security associations to the tunnel's xfrm device."""
 
 WAN_MTU_BYTES = 1500
 

@@ -27,8 +27,8 @@ from tunnelbench.tunnel.versions import kernel_version, version_of
 PORT = 1701
 
 DATA_HEADER_BYTES = 6
-"""Length of flags, tunnel and session. The kernel sends data messages without length, sequence and offset (RFC 2661,
-section 3.1)."""
+"""Length of the header of data messages: flags, tunnel and session. The kernel sends them without length, sequence and
+offset (RFC 2661, section 3.1)."""
 
 HDLC_BYTES = 2
 """Length of address and control (RFC 1662, section 3.1), which the kernel always sends (net/l2tp/l2tp_ppp.c)."""

@@ -95,7 +95,8 @@ class N2n(Tunnel[Options]):
         return (is_so("direct", direct, reason),)
 
     def settle(self) -> None:
-        """Wait until the edges send to each other, not through the supernode; after the limit the proof decides."""
+        """Wait until the edges send to each other, not through the supernode; after a time limit the wait ends, and the
+        proof of the tunnel shows if they do."""
         deadline = time.monotonic() + SETTLE_LIMIT_S
         while not self._is_direct() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -137,7 +138,7 @@ class N2n(Tunnel[Options]):
 def lzo_length_bytes(literal_bytes: int) -> int:
     """Return how many bytes LZO1X takes for the length of a run that it copies.
 
-    It takes one, and above 238 one for 18 and one for each 255 beyond that (minilzo.c, `lzo1x_1_compress`, the last
-    run).
+    A run of up to 238 bytes takes one byte. A longer one takes one byte, and one more for each 255 bytes, or part of
+    them, beyond 18 (minilzo.c, `lzo1x_1_compress`, the last run).
     """
     return 1 if literal_bytes <= 238 else 2 + (literal_bytes - 19) // 255

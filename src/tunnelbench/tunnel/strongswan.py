@@ -66,8 +66,8 @@ CHARONS_TABLE = "220"
 """Table of charon's routes, and the priority of its rule (charon.routing_table, charon.routing_table_prio)."""
 
 INITIATE_LIMIT_S = 40.0
-"""Limit for the first association [s]. For it, the kernel loads and tests its ciphers, which takes 15 s in an emulated
-guest."""
+"""Time limit for the first security association [s]: the kernel loads and tests its ciphers for it, which takes 15 s in
+an emulated guest."""
 
 
 class EspOptions(TunnelOptions):
@@ -160,7 +160,8 @@ class StrongSwan(Tunnel[EspOptionsT]):
         """Make what charon needs at one end before it loads the connection."""
 
     def _child_lines(self) -> str:
-        """Return additional lines of the child's section of swanctl.conf, indented as the section."""
+        """Return additional lines for the section `children` (the security association of ESP) of swanctl.conf,
+        indented as that section."""
         return ""
 
     def _up(self) -> None:
@@ -187,8 +188,8 @@ class StrongSwan(Tunnel[EspOptionsT]):
     def _remove_rule_at_exit(self, end: End) -> None:
         """Remove charon's routing rule when the tunnel goes down, because a charon that is killed leaves it.
 
-        The kernel would check this rule for each packet of the next tunnels. A rule that was there before belongs to
-        another charon.
+        If the rule stayed, the kernel would check it for each packet of the next tunnels. A rule that was there before
+        belongs to another charon.
         """
         if f"lookup {CHARONS_TABLE}" not in end.host.ip("rule", "show").stdout:
             words = ["pref", CHARONS_TABLE, "table", CHARONS_TABLE]

@@ -114,7 +114,7 @@ class Tinc(Tunnel[Options]):
         "`compression` 10, 11, random content": "5 more, and one for each 255 bytes of the frame, inside the cipher",
     }
     signs_of_restart = ("Closing connection with", "Connection closed by", "didn't respond to PING")
-    """The control connection was cut, without which neither end finds the other again."""
+    """Log lines which show that the control connection was cut; without it neither end finds the other one again."""
     signs_of_rekey = ("Expiring symmetric keys",)
     """tinc logs a change of keys from -d2 on; by default, keys change every hour (KeyExpire)."""
     needs = (tun_device(), program("tincd", "tinc", openwrt="tinc"), key_maker("openssl"))
@@ -176,7 +176,7 @@ class Tinc(Tunnel[Options]):
         """Wait until both daemons have found the path's MTU; until then they send larger packets by TCP.
 
         tinc probes three random sizes a second, for some seconds. If the probes do not arrive or do not end, the wait
-        ends and the proof decides, because it detects the protocol that carries the data.
+        ends; the proof of the tunnel then detects the protocol that carries the data.
         """
         started_s = time.monotonic()
         watched = (

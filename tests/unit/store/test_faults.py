@@ -239,7 +239,9 @@ def test_a_full_disk_loses_no_trial_that_was_stored(path: Path) -> None:
 
 
 def test_another_process_that_reads_and_closes_the_store_takes_nothing_away(path: Path) -> None:
-    reader = "import sys, pathlib, tunnelbench.store.store as s; print(len(s.Store.open(pathlib.Path(sys.argv[1])).runs()))"
+    reader = (
+        "import sys, pathlib, tunnelbench.store.store as s; print(len(s.Store.open(pathlib.Path(sys.argv[1])).runs()))"
+    )
     with Store.open(path) as store:
         store.begin_run(make_run(run_id="a"))
         for sequence in (1, 2):

@@ -315,7 +315,7 @@ def test_a_speed_that_is_missing_or_changed_is_reported(tmp_path: Path) -> None:
         connection = sqlite3.connect(path)
         with connection:
             connection.execute("DELETE FROM cipher_speed WHERE algorithm = 'bf-cbc'")
-        with pytest.raises(CannotHere, match="recorded 3 speeds of ciphers, and 2 are there"):
+        with pytest.raises(CannotHere, match="recorded 3 speeds of ciphers, and the store has 2 of them"):
             store.cipher_speeds("a")
         with connection:  # a row that is not intact is reported before a missing one
             connection.execute("UPDATE cipher_speed SET speed = replace(speed, '800', '900')")

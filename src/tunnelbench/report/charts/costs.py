@@ -56,7 +56,7 @@ def _models(models: Sequence[CostModel]) -> Iterator[Chart]:
         return
     tried = [model for model in models if model.left_out]
     holds = f"{sum(model.is_straight for model in tried)} of {len(tried)} checked lines are as accurate as claimed"
-    left_out = f" Not drawn: {senseless} with a part below zero, which no cost can be." if senseless else ""
+    left_out = f" Not drawn: {senseless} with a part below zero, which is impossible for a cost." if senseless else ""
     yield Chart(
         name="cost-model",
         place=PageSection.COST,

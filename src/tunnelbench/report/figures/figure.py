@@ -15,7 +15,7 @@ from tunnelbench.model.result import TrialRecord
 from tunnelbench.report.text import one_line
 
 PLACE = "place"
-"""Key of the terminal's first column, which names payload, direction and test; a figure may stand `under` it."""
+"""Key of the terminal's first column, which names payload, direction and test; `Figure.under` may name this key."""
 
 Read = Callable[[Any], Any]
 """Function from the source of a figure, such as a measurement, to its value; None if there is no value."""
@@ -35,7 +35,7 @@ class FigureText:
 
     median: str = ""
     spread: str = ""
-    """Lowest and highest value; empty where both read as the median does."""
+    """Lowest and highest value; empty if their texts equal that of the median."""
     note: str = ""
     """Short remark that is printed with the figure."""
     is_best: bool = False
@@ -69,9 +69,9 @@ class Figure:
     key: str
     """Name in JSON, with the unit of the data; CSV adds the prefix of the measurement, such as `udp_`."""
     title: str = ""
-    """Heading of its column, without the unit; empty: no table for people has the figure."""
+    """Heading of the figure's column, without the unit; empty: tables for people do not have the figure."""
     unit: str = ""
-    """Unit of the printed figure; empty where the title or the text names it."""
+    """Unit of the printed figure; empty if the title or the text of the figure names the unit."""
     help: str = ""
     """Sentence for legends and for the schema."""
     of_trial: Read | None = None
@@ -79,13 +79,13 @@ class Figure:
     of_row: Read | None = None
     """Reads the row of the analysis; None: the median of `of_trial` over the trials that count."""
     needs_router: bool = False
-    """True if a calibration, which has no router, does not have the median of `of_trial`."""
+    """True if a calibration has no such figure, because it has no router."""
     is_stored: bool = False
-    """True if the measurement itself holds it: the JSON of a trial does not repeat it."""
+    """True if the stored measurement has the figure, so that the JSON of a trial does not repeat it."""
     is_row_data: bool = True
-    """True if the JSON of a row has it."""
+    """True if the JSON of a row has the figure."""
     is_in_csv: bool = True
-    """True if it is one value, which a cell of CSV can hold."""
+    """True if the figure is a single value, which fits into a cell of CSV."""
     scale: float = 1.0
     """Factor from the data to the printed figure."""
     digits: int = 4
@@ -93,24 +93,24 @@ class Figure:
     is_share: bool = False
     """True if a share of 1 is printed in per cent."""
     is_optional: bool = False
-    """True if a table has a column of it only where one of its rows has the figure."""
+    """True if a table leaves out the figure's column when no row has the figure."""
     is_rate: bool = False
-    """True if it is a lower bound where the testers were the limit."""
+    """True for a rate: if the testers were the limit, it is a lower bound."""
     of_table: Read | None = None
     """Reads a `TableRow` (of a soak its summary) for a table, in place of `of_row`; it may return a text."""
     is_shown: Callable[[TableRow], bool] = lambda _: True
-    """Returns False for a row whose cell stays empty in a table; the JSON of the row has the figure anyway."""
+    """Returns False for a row whose cell a table leaves empty; the JSON of the row has the figure in any case."""
     spread: Spread = Spread.EVERYWHERE
     short: str = ""
     """Heading in a terminal; empty: the heading of the other formats."""
     under: str = ""
-    """Key of the figure below which a terminal prints it, in the same column."""
+    """Key of the figure below which a terminal prints this figure, in the same column."""
     narrow_under: str = ""
     """The same as `under`, in a terminal that is too narrow for a column of its own."""
 
     @property
     def heading(self) -> str:
-        """Heading of its column, with the unit."""
+        """Heading of the figure's column, with the unit."""
         return f"{self.title} [{self.unit}]" if self.unit else self.title
 
     def of_trials(self, measurements: Sequence[Any]) -> Estimate | None:

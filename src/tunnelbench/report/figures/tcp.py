@@ -88,7 +88,7 @@ TCP = (
         "router_cpu_split",
         "usr/sys/softirq/steal",
         unit="%",
-        help="usr/sys/softirq/steal: the same by clock ticks, indicative only.",
+        help="usr/sys/softirq/steal: parts of the router's CPU time by the kernel's clock ticks, rough values.",
         is_row_data=False,
         of_table=_split,
         short="us/sy/si/st",

@@ -139,7 +139,7 @@ UDP = (
     ),
     _counted("throughput_bps", help="UDP payload that arrived."),
     *map(_stored, ("stalls", "stall_max_s")),
-    _delay("p50", "Delay 50 %", help="Delay: one way, of an echo there and back.", short="delay µs 50 %"),
+    _delay("p50", "Delay 50 %", help="Delay: one way; for an echo, there and back.", short="delay µs 50 %"),
     _stored("delay_p90_ns", "delay.p90_ns"),
     _delay("p99", "Delay 99 %", short="99 %", narrow_under="delay_p50_ns"),
     _stored("delay_p99_9_ns", "delay.p99_9_ns"),
@@ -164,7 +164,7 @@ UDP = (
     ),
     Figure(
         "is_refuted",
-        help="True if the confirming trial lost packets at the NDR; null if it shows neither.",
+        help="True if the confirming trial lost packets at the NDR; null if that trial is not conclusive.",
         of_trial=read("is_refuted"),
         is_row_data=False,
     ),
@@ -174,7 +174,7 @@ UDP = (
     of_rows("refuted", help="Number of confirming trials that lost packets."),
     of_rows(
         "longest_burst_packets",
-        help="Longest burst that came through whole (RFC 9004).",
+        help="Longest burst of which no packet was lost (RFC 9004).",
         of_trial=read("longest_burst_packets"),
     ),
     of_rows("curve", help="Offered load [packets/s] and loss ratio of each point of a loss curve."),
