@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,9 @@ RUN_ID = "20250314-092653-quick"
 
 CommandLine = Callable[..., Result]
 """Runs a verb with its words; `columns` is the width."""
+
+CopyOf = Callable[[Callable[[Path], None], Path], Path]
+"""Puts a copy of the store that a function fills at a path, and returns the path."""
 
 
 @pytest.fixture
@@ -46,10 +50,29 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data" / "tunnelbench" / "results.sqlite"
 
 
+@pytest.fixture(scope="session")
+def copy_of(tmp_path_factory: pytest.TempPathFactory) -> CopyOf:
+    """Fill a store once, and put a copy of it in place for each test: a store with many trials takes a second."""
+    filled: dict[Callable[[Path], None], Path] = {}
+
+    def put(fill: Callable[[Path], None], path: Path) -> Path:
+        if fill not in filled:
+            filled[fill] = tmp_path_factory.mktemp("store") / path.name
+            fill(filled[fill])
+        path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        shutil.copy(filled[fill], path)
+        return path
+
+    return put
+
+
 @pytest.fixture
-def store(home: Path) -> Path:
+def store(home: Path, copy_of: CopyOf) -> Path:
     """The default store with two runs, of which the later one is whole."""
-    keep(home, make_run(run_id="20250301-101112-early", started_at="2025-03-01T10:11:12+00:00", ended_at=None,
+    return copy_of(_two_runs, home)
+
+
+def _two_runs(path: Path) -> None:
+    keep(path, make_run(run_id="20250301-101112-early", started_at="2025-03-01T10:11:12+00:00", ended_at=None,
                         status="interrupted", plan_name="wr841n"), make_records(1)[:2])  # fmt: skip
-    keep(home, make_run(run_id=RUN_ID), make_records())
-    return home
+    keep(path, make_run(run_id=RUN_ID), make_records())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
 from tests.unit.builders import make_records, make_run, make_tcp
-from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
+from tests.unit.cli.conftest import RUN_ID, CommandLine, CopyOf, keep
 from tests.unit.report.test_instructions import counted
 
 from tunnelbench.model.result import Outcome, TrialRecord
@@ -28,14 +28,17 @@ def slower(record: TrialRecord) -> TrialRecord:
 
 
 @pytest.fixture
-def runs(home: Path) -> Path:
+def runs(home: Path, copy_of: CopyOf) -> Path:
     """Two runs of five rounds, of which the later one met a slower router."""
+    return copy_of(_early_and_late, home)
+
+
+def _early_and_late(path: Path) -> None:
     records = make_records(5)
-    keep(home, make_run(run_id=EARLY, started_at="2025-06-01T00:00:00+00:00"), records)
+    keep(path, make_run(run_id=EARLY, started_at="2025-06-01T00:00:00+00:00"), records)
     facts = {**make_run().host_facts, "kernel": "6.19.1"}
     later = make_run(run_id=LATE, started_at="2025-06-02T00:00:00+00:00", host_facts=facts)
-    keep(home, later, tuple(map(slower, records)))
-    return home
+    keep(path, later, tuple(map(slower, records)))
 
 
 @pytest.mark.parametrize("name", sheet_format_names())
