@@ -91,6 +91,24 @@ def test_no_frame_is_larger_than_a_packet(testbed: NetnsTestbed, tunnel: TunnelS
         assert max(full) <= LARGEST_FRAME_BYTES, device
 
 
+SEND_AT_ONCE = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    sender.setsockopt(socket.IPPROTO_UDP, 103, 100)  # UDP_SEGMENT of linux/udp.h: packets of 100 bytes
+    sender.sendto(bytes(2000), (sys.argv[1], 4321))
+"""
+
+
+def test_packets_that_a_program_sends_in_one_call_are_several_frames_on_a_tunnels_device(testbed: NetnsTestbed) -> None:
+    with open_tunnel(testbed, VXLAN):
+        device = Path("/sys/class/net/vxlan0/statistics/tx_packets")
+        before = int(testbed.server.run(["cat", str(device)]).stdout)
+        client = testbed.addresses.client_lan
+        testbed.server.run([sys.executable, "-c", SEND_AT_ONCE, client])
+        sent = int(testbed.server.run(["cat", str(device)]).stdout) - before
+    assert sent >= 20
+
+
 def processed_by_cpu() -> dict[int, int]:
     """Return the packets that each CPU has received from devices (net/core/net-procfs.c, softnet_seq_show)."""
     rows = [line.split() for line in Path("/proc/net/softnet_stat").read_text().splitlines()]

@@ -14,6 +14,8 @@ REFUSED_LIMIT_PACKETS = 3
 UNCOUNTED_QUEUE = "; this tunnel counts no packets that its full queue drops"
 OTHER_TRAFFIC_SHARE = 0.01
 """Share of all packets that may come back through the path without being ACKs of the data's receiver."""
+SENT_TOLERANCE = 0.001
+"""Share of the packets that the engine says it has sent and that may be missing at the sender's device."""
 COPIES_TOLERANCE = 0.02
 """Share by which the packets on the tunnel's cable may exceed those that were sent into the path."""
 
@@ -26,6 +28,7 @@ def check_balance(
     one_outer_packet: bool,
     has_own_router: bool,
     has_uncounted_queue: bool = False,
+    engine_sent_packets: int | None = None,
 ) -> tuple[Check, ...]:
     """Return the checks of the balance of one trial.
 
@@ -33,6 +36,7 @@ def check_balance(
     so only a TCP trial, whose figures are `tcp`, is checked for them. A router that is a machine of its own may have
     queues and rules of its user, and may merge packets: findings are notes there. If the tunnel drops packets of a full
     queue without a counter (`has_uncounted_queue`), packets that are lost without a counter are a note.
+    `engine_sent_packets` is the number of packets that the packet engine says it has sent; None: there is no engine.
     """
     uncounted = Verdict.NOTE if has_uncounted_queue else Verdict.DOUBTFUL
     found = [_queues(balance), _copies(balance, counters, one_outer_packet=one_outer_packet)]
@@ -41,6 +45,8 @@ def check_balance(
         found.insert(0, _losses(balance, uncounted, one_outer_packet=is_exact))
         found.append(_retransmits(balance, tcp, uncounted))
         found.append(_other_traffic(balance, counters))
+    if engine_sent_packets is not None and balance.sender_packets is not None:
+        found.append(_sent(balance.sender_packets, engine_sent_packets))
     return tuple(_at_most_note(check) if has_own_router else check for check in found)
 
 
@@ -97,6 +103,15 @@ def _other_traffic(balance: PathBalance, counters: PathCounters) -> Check:
     if arrived - segments > (counters.data_packets + arrived) * OTHER_TRAFFIC_SHARE + CONTROL_PACKETS:
         return Check("other-traffic", Verdict.DOUBTFUL, f"{reason}: the path carried other traffic, too", rule=16)
     return Check("other-traffic", Verdict.OK, reason, rule=16)
+
+
+def _sent(counted: int, claimed: int) -> Check:
+    """Check that the packets that the engine says it has sent left the sender; those that did not count as lost."""
+    reason = f"the packet engine says that it sent {claimed} packets; the sender's device sent or dropped {counted}"
+    if claimed - counted > claimed * SENT_TOLERANCE + CONTROL_PACKETS:
+        reason += ": the others were never sent, and count as lost on the path"
+        return Check("sent-count", Verdict.DOUBTFUL, reason, rule=7)
+    return Check("sent-count", Verdict.OK, reason, rule=7)
 
 
 def _queues(balance: PathBalance) -> Check:

@@ -91,6 +91,8 @@ class Offered:
     """Files of `TrialMonitor.quota_files`."""
     first_arrivals: Arrivals | None = None
     """Arrivals just before the traffic; None if the counters may include packets from before the traffic."""
+    engine_sent_packets: int | None = None
+    """Packets that the packet engine says it has sent; None: there is no engine."""
     beside: tuple[Arrivals, ...] = ()
     """Arrivals without offered traffic, to be subtracted: the SSH connection to a real router uses the LAN's cable."""
 
@@ -177,6 +179,7 @@ class TrafficMeter(Meter, Generic[O]):
             one_outer_packet=tunnel.has_exact_packets_under_load and len(tunnel.outer_packets_bytes(INNER_BYTES)) == 1,
             has_own_router=testbed.has_own_router,
             has_uncounted_queue=tunnel.works_on_all_cpus,
+            engine_sent_packets=offered.engine_sent_packets,
         )
         filtered = check_filter(
             spec.tunnel.packet_filter, filter_before, filter_after, counters, has_own_router=testbed.has_own_router

@@ -67,6 +67,9 @@ class PathBalance:
     """Packets that devices and UDP sockets of all hosts, and the queues of router and link, count as dropped."""
     receiver_segments: int | None = None
     """TCP segments that the receiver of the data sent: its ACKs. None: unknown."""
+    sender_packets: int | None = None
+    """Packets that the data's sender sent into its cable, or dropped there; None if it sends into a tunnel's device,
+    whose queue may drop packets without a counter."""
     duplicate_segments: int = 0
     """TCP segments that client and server retransmitted although the first ones had arrived."""
     queues: Mapping[str, QueueCounters] = field(default_factory=dict)
@@ -99,6 +102,8 @@ def path_balance(
     if before.far and after.far:
         hosts.append((before.far, after.far))
     receiver = (before.client, after.client) if place.direction is Direction.IN else (before.server, after.server)
+    sender = (before.server, after.server) if place.direction is Direction.IN else (before.client, after.client)
+    sending = place.server_devices if place.direction is Direction.IN else place.client_devices
     in_router = _counted(before.router, after.router, place.veths, tunnel)
     elsewhere = sum(_counted(*host, place.veths, tunnel) for host in hosts) + _link_drops(after) - _link_drops(before)
     return PathBalance(
@@ -111,6 +116,7 @@ def path_balance(
         router_refused_packets=_change(before.router, after.router, *REFUSALS),
         counted_losses_packets=in_router + at_queues + elsewhere,
         receiver_segments=_change(*receiver, SEGMENTS) if SEGMENTS in receiver[1].snmp else None,
+        sender_packets=_left(*sender, sending) if {*sending} <= {*place.veths} else None,
         duplicate_segments=sum(_change(*host, *DUPLICATES) for host in hosts[:2]),
         queues=queues,
     )
@@ -130,6 +136,14 @@ def _frames(before: HostCounters, after: HostCounters, devices: Sequence[str]) -
     return (
         sum(later.rx_packets - earlier.rx_packets for earlier, later in pairs),
         sum(later.tx_packets - earlier.tx_packets for earlier, later in pairs),
+    )
+
+
+def _left(before: HostCounters, after: HostCounters, devices: Collection[str]) -> int:
+    """Return the packets that some devices sent, or dropped instead."""
+    pairs = [(before.devices.get(name, NO_PACKETS), after.devices.get(name, NO_PACKETS)) for name in devices]
+    return sum(
+        later.tx_packets + later.tx_dropped - earlier.tx_packets - earlier.tx_dropped for earlier, later in pairs
     )
 
 

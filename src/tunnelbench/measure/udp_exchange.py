@@ -44,6 +44,8 @@ class Exchanger:
     """Payload sizes [bytes], in the syntax of the engine's option."""
     received_packets: int = 0
     """Packets that reached the sockets of both testers so far, including socket drops and echoes."""
+    sent_packets: int = 0
+    """Packets that the sender says it has sent so far."""
     log: list[dict[str, Any]] = field(default_factory=list)
     """Counts of each exchange, without its time series."""
 
@@ -89,6 +91,7 @@ class Exchanger:
             + (counts.late_packets or 0)
             + (counts.reached_packets or 0)
         )
+        self.sent_packets += counts.sent_packets
         self.log.append(asdict(replace(counts, intervals=())))
         return counts
 
@@ -118,6 +121,7 @@ class Exchanger:
     def take_in(self, other: Exchanger) -> None:
         """Add the counts of another exchanger, made by `beside`, to this one's."""
         self.received_packets += other.received_packets
+        self.sent_packets += other.sent_packets
         self.log += other.log
 
     def point(

@@ -139,6 +139,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
         offered = self._traffic(spec, exchanger)
         offered.first_arrivals = first_arrivals
         offered.received_packets = exchanger.received_packets
+        offered.engine_sent_packets = exchanger.sent_packets
         offered.has_one_clock = exchanger.has_one_clock
         offered.raw = {"exchanges": exchanger.log}
         return offered

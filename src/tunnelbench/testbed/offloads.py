@@ -15,8 +15,13 @@ MERGING_OFFLOADS = (
     "rx-gro-list",
     "rx-udp-gro-forwarding",
     "tcp-segmentation-offload",
+    "tx-udp-segmentation",
 )
-"""Features, as ethtool names them, that make one frame out of several packets on any device."""
+"""Features, as ethtool names them, that make one frame out of several packets on any device.
+
+The last one stays on when the others are switched off: a program that hands over several UDP packets in one call, as
+the packet engine and some daemons do, then sends them as one frame.
+"""
 
 CHECKSUM_OFFLOAD = "tx-checksum-ip-generic"
 """Feature that leaves the checksum of a packet to a later device (rule 2)."""

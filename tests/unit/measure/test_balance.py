@@ -17,6 +17,7 @@ from tunnelbench.measure.balance_checks import check_balance
 from tunnelbench.measure.counters import CountingPoints, HostCounters, QueueCounters, Snapshot, read_queues
 from tunnelbench.measure.path_balance import PathBalance, TunnelDevices, devices_of, path_balance
 from tunnelbench.model.counters import PathCounters
+from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import Check, Verdict
 
 OK, NOTE, DOUBTFUL = Verdict.OK, Verdict.NOTE, Verdict.DOUBTFUL
@@ -99,6 +100,20 @@ def test_a_sender_that_reports_no_retransmits_passes() -> None:
 
 def test_losses_are_a_result_of_udp_and_no_fault() -> None:
     assert "router-losses" not in checks(replace(CLEAN, router_out_packets=1), tcp=None)
+
+
+@pytest.mark.parametrize(("sender", "verdict"), [(100_000, OK), (99_840, OK), (99_839, DOUBTFUL), (None, None)])
+def test_packets_that_never_left_the_sender_are_no_loss_of_the_path(
+    sender: int | None, verdict: Verdict | None
+) -> None:
+    found = checks(replace(CLEAN, sender_packets=sender), tcp=None, engine_sent_packets=100_000).get("sent-count")
+    assert (found and found.verdict) is verdict
+    if verdict is DOUBTFUL:
+        assert found
+        assert found.reason == (
+            "the packet engine says that it sent 100000 packets; the sender's device sent or dropped 99839: the others "
+            "were never sent, and count as lost on the path"
+        )
 
 
 def test_a_queue_that_delays_is_named_with_its_figures() -> None:
@@ -186,6 +201,17 @@ def test_the_balance_is_read_from_the_ends_of_each_section(has_queue: bool, of_t
         duplicate_segments=9,
         queues=SHAPER,
     )
+
+
+def test_the_senders_packets_are_those_of_its_cable_sent_or_dropped() -> None:
+    dropped = DeviceCounters(0, 0, 0, 0, 103, tx_dropped=4)
+    later = after(client=host({"lan": dropped}), router=host({}), server=host({"tun0": moved(0, 9)}))
+    tunnel = TunnelDevices(["tun0"])
+    out, back = (
+        path_balance(NOTHING, later, replace(IN, direction=way, veths=("lan", "wan")), "lan", "wan", tunnel=tunnel)
+        for way in (Direction.OUT, Direction.IN)
+    )
+    assert (out.sender_packets, back.sender_packets) == (107, None)
 
 
 def test_a_frame_that_a_veth_does_not_deliver_is_lost_once_and_where_it_was_sent() -> None:

@@ -93,6 +93,18 @@ def test_each_fault_has_its_verdict(udp: UdpMeasurement, name: str, verdict: Ver
     assert found[name].verdict is verdict, found[name].reason
 
 
+@pytest.mark.parametrize(
+    ("received", "has_own_router", "verdict"),
+    [(10_070, False, Verdict.OK), (10_071, False, Verdict.DOUBTFUL), (10_071, True, Verdict.OK)],
+)
+def test_an_engine_that_counts_more_than_arrived_is_doubtful(
+    received: int, has_own_router: bool, verdict: Verdict
+) -> None:
+    found = verdicts(measured(), received_packets=received, has_own_router=has_own_router)["packet-count"]
+    assert found.verdict is verdict
+    assert (": more than arrived" in found.reason) is (verdict is Verdict.DOUBTFUL)
+
+
 def test_a_busy_sender_limits_only_what_is_offered_flat_out() -> None:
     busy = measured(make_counts(5000), window=replace(make_tcp().window, busiest_tester_share=1.0))
     assert verdicts(busy, spec_of(load=FLAT_OUT))["tester-limited"].verdict is Verdict.DOUBTFUL
