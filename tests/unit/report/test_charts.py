@@ -13,7 +13,7 @@ import pytest
 from tests.unit import own_parts_run
 from tests.unit.builders import make_records, make_run, make_speeds
 from tests.unit.report.hostile import hostile_run
-from tests.unit.soak_builders import sample_soak
+from tests.unit.soak_builders import make_chunks, make_reading, make_soak, sample_soak
 from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.analysis.soak import summarise_soak
@@ -23,6 +23,7 @@ from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import Interval, TrialRecord
 from tunnelbench.model.udp import UdpInterval
 from tunnelbench.report.charts import charts
+from tunnelbench.report.charts.answer import answer_charts
 from tunnelbench.report.charts.chart import PALETTE, Chart, PageSection, Spec, completed
 from tunnelbench.report.charts.series import MOST_POINTS, MOST_SERIES_ROWS
 from tunnelbench.report.document import SoakReport, compose
@@ -110,6 +111,17 @@ def test_the_first_chart_of_udp_has_the_rate_of_the_encrypted_tunnels() -> None:
     assert {row[0] for row in chart.rows} == {"openvpn AES-128-GCM"}
     assert {row[1] for row in chart.rows} == {"up"}  # down was not measured
     assert "Without a tunnel: 307 thousand packets/s up." in chart.sentence
+
+
+def test_the_first_chart_marks_a_rate_that_a_soak_refutes() -> None:
+    soak = make_soak()
+    spec = replace(soak.spec, payload_bytes=18)
+    chunks = [(1, chunk) for chunk in make_chunks([make_reading(second, 900, 100) for second in range(10)])]
+    report = SoakReport(soak, summarise_soak(replace(soak, spec=spec), chunks), lambda: chunks)
+    document = compose(make_run(), make_udp_records(), soaks=[report])
+    (chart,) = answer_charts(document)
+    assert "Refuted: a longer trial" in chart.sentence
+    assert {row[-1] for row in chart.rows} == {"refuted"}
 
 
 def test_a_run_without_an_encrypted_tunnel_says_so_in_its_first_chart() -> None:

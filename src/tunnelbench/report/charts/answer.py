@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tunnelbench.analysis.answer.comparison import AnswerT
 from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer
@@ -19,6 +20,7 @@ MOST_CHART_TUNNELS = 12
 PANEL_GAP_PX = 40
 LOWER_BOUNDS = " Striped bars with ≥ are lower bounds."
 DOUBTFUL = " ?: a check makes the figure doubtful."
+REFUTED = " Refuted: a longer trial at this rate or below lost more than 0.5 %."
 BARS_HEADER = ("Tunnel", "Direction", "Unit", "Median", "Low", "High", "Remark")
 
 
@@ -65,9 +67,12 @@ def _udp(shown: Sequence[UdpAnswer], every: Sequence[UdpAnswer]) -> Chart | None
     for tunnel in shown:
         for way, found in tunnel.directions.items():
             rate = found.pdr_pps or found.carried_pps
-            small.append(_bar(tunnel, way, rate, 1e-3, is_limited=found.is_lower_bound))
+            is_refuted = found.pdr_refutation is not None
+            bar = _bar(tunnel, way, rate, 1e-3, is_limited=found.is_lower_bound and not is_refuted)
+            small.append(replace(bar, remark="refuted") if is_refuted else bar)
             large.append(_bar(tunnel, way, found.large_bps, 1e-6, is_limited=found.is_large_lower_bound))
     bounds = LOWER_BOUNDS * any(bar.is_limited for bar in [*small, *large])
+    bounds += REFUTED * any(bar.remark for bar in small)
     baseline = [
         f"{thousands(rate, is_lower_bound=found.is_lower_bound)} thousand packets/s {way}"
         for each in every
