@@ -44,6 +44,7 @@ CHECKS_IN_WORDS = {
     "router-setup": "the setup of the router was wrong",
     "search": "a search ran out of time",
     "sender": "the sender was idle",
+    "sent-count": "packets never left the sender",
     "sharing": "a parallel tunnel carried no packets",
     "stalls": "the traffic stalled",
     "steal": "the hypervisor took CPU time",
