@@ -15,7 +15,8 @@ from tunnelbench.measure.request import RunRequest, RunSink
 def run_plan(request: RunRequest, sink: RunSink) -> None:
     """Measure the ciphers and the trials of a request that have no stored record yet, in the order of the plan.
 
-    Raises CannotHere where the testbed cannot be set up, or the testers lack what the whole plan needs.
+    Raises CannotHere if the testbed cannot be set up, or if the testers lack a program or a kernel feature that the
+    whole plan needs.
     """
     with on_cpus(request.testbed.local.cpus), request.testbed:
         if found := request.testbed.try_out():

@@ -1,8 +1,8 @@
 """Entry point of the command `tunnelbench`.
 
 Until the command line handles signals, Ctrl-C ends the process at once, as SIGTERM does. Otherwise Python would raise
-KeyboardInterrupt. It drops an exception that is raised in the callback of a weak reference, which runs at each import;
-the program would then continue.
+KeyboardInterrupt. Python drops an exception that is raised in the callback of a weak reference, and such a callback
+runs at each import; the program would then continue in spite of Ctrl-C.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _sent(counted: int, claimed: int) -> Check:
 
 
 def _queues(balance: PathBalance) -> Check:
-    """Check that no queue of the router dropped packets or made them wait for a rate."""
+    """Check that no queue of the router dropped packets, and that no shaper delayed them."""
     parts = [
         f"{name} dropped {queue.dropped_packets}, delayed {queue.delayed}, {queue.waiting_packets} still wait"
         for name, queue in sorted(balance.queues.items())

@@ -305,7 +305,8 @@ def check_sampling(cost_s: float, bracket_s: float) -> Check:
 def foreign_load(
     foreign_cpu_s: float, bracket_s: float, foreign: Mapping[str, float], *, is_harmless: bool = False
 ) -> Check:
-    """Check that other processes took little of the testbed's CPUs, or that the trial withstands them."""
+    """Check that other processes took little time of the testbed's CPUs. With `is_harmless`, that time cannot have
+    changed the figures of the trial (`speed_checks.withstands_load`)."""
     share = foreign_cpu_s / bracket_s
     worst = sorted(foreign.items(), key=lambda item: -item[1])[:3]
     names = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in worst)

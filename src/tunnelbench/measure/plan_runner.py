@@ -210,7 +210,8 @@ class PlanRunner:
         return replace(found, checks=(*found.checks, check))
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
-        """Run one trial and return its record, void where it fails; wait for quiet first after background load.
+        """Run one trial and return its record, which is void if the trial fails. If the last trial had background load,
+        wait first until that has ended.
 
         Raises LinkLost where a host is lost before the trial begins.
         """

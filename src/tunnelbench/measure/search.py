@@ -19,7 +19,8 @@ class Measure(Protocol):
     """A function that offers a load for a duration and returns what arrived."""
 
     def __call__(self, duration_s: float, offered_pps: float, *, is_even: bool) -> SearchPoint:
-        """Offer a load; `is_even`: after a delay packets keep their distance, and fewer of them are sent."""
+        """Offer a load. With `is_even`, a sender that was delayed does not catch up: it keeps the time between two
+        packets, and sends fewer packets."""
 
 
 class Search(Protocol):

@@ -217,7 +217,7 @@ class SoakSegment:
         self._events.append(SoakEvent(round(at_s, 3), kind, text[:EVENT_LENGTH]))
 
     def _keep(self, sender: ReadDaemon, far: ReadDaemon) -> None:
-        """Store the waiting readings when they fill a chunk."""
+        """Store the readings that are not stored yet, if there are enough for one piece (CHUNK_READINGS)."""
         if len(self._waiting) >= CHUNK_READINGS:
             self._store(self._memory(sender, far))
 

@@ -9,8 +9,8 @@ LATE_LIMIT_SHARE = 0.01
 """Share of the window by which the router's clock may lose or gain time."""
 
 IDLE_LATE_LIMIT_SHARE = 0.1
-"""Share of its idle time that the router's clock may lose or gain in addition: it starts late after each wait, and a
-router with idle time does not work faster while its clock catches up."""
+"""Share of the router's idle time that its clock may lose or gain in addition. The virtual CPU starts late after each
+wait, and a router with idle time does not work faster while its clock catches up."""
 
 PACED_LATE_LIMIT_SHARE = 0.5
 """The same share for a load that the plan paces: the router waits for each packet, and late waits change neither the

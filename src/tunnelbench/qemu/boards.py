@@ -115,7 +115,8 @@ X86_64_PC = Board(
     memory="512M",
     system=AMD64,
 )
-"""The gateway: its CPU has all instructions that QEMU emulates, and therefore differs between versions of QEMU."""
+"""The board of the virtual gateway at the tunnel's far end: its CPU has all instructions that QEMU emulates, and
+therefore differs between versions of QEMU."""
 
 PC_X86_64 = Board(
     name="pc-x86-64",

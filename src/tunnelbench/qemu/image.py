@@ -102,7 +102,8 @@ def cached_image(board: Board) -> Image | None:
 
 
 def current_image(board: Board, packages: Sequence[str]) -> Image | None:
-    """Return the cached image of a board if it has the present recipe with these packages more; otherwise None."""
+    """Return the cached image of a board if it was built by the present recipe with these additional packages;
+    otherwise None."""
     image = cached_image(board)
     return image if image and image.recipe == recipe(board, _all_packages(packages)) else None
 

@@ -243,7 +243,8 @@ def _mac(number: int) -> str:
 
 
 def write_access(folder: Path, port: int) -> Path:
-    """Make the SSH keys of one boot, host key included, and return the path of an ssh_config that uses them."""
+    """Make new SSH keys, host key included, for one boot of a virtual machine, and return the path of an ssh_config
+    that uses them."""
     for name in ("key", "host_key"):
         (folder / name).unlink(missing_ok=True)
         run_command(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)])

@@ -12,7 +12,7 @@ SPEED_TRIAL_S = 2.5
 """Length of the trial on this machine's clock [s]."""
 
 LOST_LIMIT_SHARE = 0.01
-"""Share of the trial that the clock of a busy router may lose: that of rule 14."""
+"""Share of the trial that the clock of a busy router may lose, as in the check `router-clock`."""
 
 HEADROOM = 1.25
 """Quotient of the instructions that this machine emulates in the trial and a speed that it holds for a whole run.

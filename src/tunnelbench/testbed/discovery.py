@@ -92,7 +92,8 @@ def _is_interface(text: str) -> bool:
 
 
 def _place(port: Port, device: str, found: Mapping[str, Sequence[str]], default: str = "") -> CableEnd | None:
-    """Return a device with its address: the file's, or its first one, or the default; None without an address."""
+    """Return a device with its address: the address in the testbed file, or the first one of the device, or `default`;
+    None if there is none of these."""
     own = found.get(device, [])
     if port.address:
         return CableEnd(device, port.address, port.address in own)

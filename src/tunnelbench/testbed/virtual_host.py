@@ -32,7 +32,7 @@ SHORT_LAG_S = 0.02
 """Lag of a virtual machine's clock at which a trial may start [s]: about what it loses during one command over SSH."""
 
 LEAST_GAIN_S = 0.05
-"""Time that the clock must gain in a second of work for another second to be worth it [s]."""
+"""Time that the clock must gain during one second, so that another second is waited [s]."""
 
 CATCH_UP_LIMIT_S = 30.0
 """Time limit for a virtual machine's clock to catch up before a trial [s]."""

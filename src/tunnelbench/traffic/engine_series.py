@@ -65,7 +65,7 @@ class Series:
 
     @parsing("a line of the engine's sender")
     def ready(self, *, is_over: bool = False) -> list[SoakReading]:
-        """Return the readings that are complete; all remaining ones if the soak is over."""
+        """Return the readings that are complete; if the soak is over (`is_over`), return all remaining readings."""
         found = []
         while self._next in self._sent and (is_over or self._is_whole()):
             found.append(self._reading(self._sent.pop(self._next), self._arrived.pop(self._next, NOTHING_ARRIVED)))
