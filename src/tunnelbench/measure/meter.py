@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -137,7 +137,8 @@ class TrafficMeter(Meter, Generic[O]):
         with testbed.watched() as changes:
             filter_before = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
             before = read_path(testbed)
-            offered, load = self._observed(spec, path)
+            with naming_changes(changes):
+                offered, load = self._observed(spec, path)
             after = read_path(testbed)
             filter_after = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
             changed = changes()
@@ -206,6 +207,17 @@ def blaming_restart(tunnel: Tunnel[Any]) -> Iterator[None]:
     except TrialFailed as error:
         if said := tunnel.restart_since(log_sizes) or tunnel.too_long_since(log_sizes):
             error.args = (f"{error}; {printable(said)}",)
+        raise
+
+
+@contextmanager
+def naming_changes(changes: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """Add to a TrialFailed from the block what was changed on the path meanwhile, which may be its cause."""
+    try:
+        yield
+    except TrialFailed as error:
+        if changed := changes():
+            error.args = (f"{error}; {'; '.join(changed)}",)
         raise
 
 

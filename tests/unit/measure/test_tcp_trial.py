@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.output.samples import samples
 
 from tunnelbench.host.host import THIS_MACHINE
-from tunnelbench.measure.meter import blaming_restart, throttled_s_by_process
+from tunnelbench.measure.meter import blaming_restart, naming_changes, throttled_s_by_process
 from tunnelbench.measure.tcp_trial import parse_mss, parse_sender, require_data
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.result import Sender
@@ -79,6 +79,15 @@ def test_a_test_that_transferred_nothing_fails_with_its_bytes() -> None:
     with pytest.raises(TrialFailed, match=r"iperf3 received 0 bytes in 2\.0 s: .* \(MTU\)"):
         require_data(empty)
     require_data(replace(empty, bytes_received=1))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [((), "no data"), (("changed on the router during the trial: a route",), "no data; changed on the router during")],
+)
+def test_a_failed_trial_names_what_was_changed_meanwhile(changed: tuple[str, ...], words: str) -> None:
+    with pytest.raises(TrialFailed, match=words), naming_changes(lambda: changed):
+        raise TrialFailed("no data")
 
 
 @pytest.mark.parametrize(
