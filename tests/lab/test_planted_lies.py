@@ -112,6 +112,12 @@ def classifies_each_packet_in_the_router(bed: NetnsTestbed) -> AbstractContextMa
     return script(bed.router, plant, f"tc qdisc del dev {device} clsact; ip rule del {rule}")
 
 
+def compares_packets_with_a_policy(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    """An IPsec policy in the router that matches no packet: the kernel compares each packet with it."""
+    policy = "src 203.0.113.0/24 dst 203.0.113.0/24 dir fwd"
+    return script(bed.router, f"ip xfrm policy add {policy}", f"ip xfrm policy delete {policy}")
+
+
 def limits_acks_at_the_server(bed: NetnsTestbed) -> AbstractContextManager[None]:
     limit = "type filter hook output priority -500; tcp sport 5201 limit rate over 2000/second drop;"
     return rule(bed.server, limit)
@@ -153,6 +159,7 @@ CLASSIFIED = (
         (shapes_at_the_client, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the client has a queue tbf")]),
         (shapes_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the server has a queue tbf")]),
         (classifies_each_packet_in_the_router, Direction.IN, CLASSIFIED),
+        (compares_packets_with_a_policy, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "an IPsec policy without")]),
         (limits_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "packet filter: table ip lie")]),
         (sends_acks_outside, Direction.OUT, [("outer-protocol-in-trial", Verdict.VOID, "packets were not")]),
         (sends_acks_beside_the_path, Direction.IN, [("acks", Verdict.VOID, "the others took another way")]),

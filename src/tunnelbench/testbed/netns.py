@@ -12,6 +12,7 @@ A cable is a namespace with a bridge and a shaper for each direction, so that sh
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -254,6 +255,9 @@ class NetnsTestbed(Testbed):
             if rules := [rule for rule in self._rules_of(host) if rule not in USUAL_RULES]:
                 count = f" and {len(rules) - 1} more" if len(rules) > 1 else ""
                 found.append(f"the {host.name} has a rule of routing that the testbed has not made: {rules[0]}{count}")
+            if policies := foreign_policies(host.run(["ip", "xfrm", "policy"], check=False).stdout):
+                count = f" and {len(policies) - 1} more" if len(policies) > 1 else ""
+                found.append(f"the {host.name} has an IPsec policy without a tunnel: {policies[0]}{count}")
         return found
 
     @contextmanager
@@ -300,6 +304,20 @@ class NetnsTestbed(Testbed):
         with ExitStack() as stack:  # each host is closed, even if another one cannot be
             for host in reversed(self._hosts):
                 stack.callback(host.close)
+
+
+def foreign_policies(listed: str) -> list[str]:
+    """Return the IPsec policies in the output of `ip xfrm policy` that belong to no tunnel, such as `src ... dst ...`.
+
+    Policies of a tunnel have a template (`tmpl`), and those of charon's own sockets have no direction (`dir`). The
+    kernel compares each packet with every policy, which costs CPU time.
+    """
+    policies = re.split(r"\n(?=\S)", listed)
+    return [
+        policy.splitlines()[0].strip()
+        for policy in policies
+        if re.search(r"^\s+dir ", policy, re.MULTILINE) and "tmpl" not in policy
+    ]
 
 
 def _default_queue() -> list[str]:

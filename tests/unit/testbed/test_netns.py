@@ -19,7 +19,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER, TOPOLOGIES, Link, TestbedSpec
 from tunnelbench.testbed import KINDS, netns, open_testbed
 from tunnelbench.testbed.base import BackToBack, Testbed
-from tunnelbench.testbed.netns import NetnsTestbed, core_of, share_cpus
+from tunnelbench.testbed.netns import NetnsTestbed, core_of, foreign_policies, share_cpus
 
 CPUS = st.sets(st.integers(0, 1023), min_size=1, max_size=40).map(sorted)
 RUN_ID = "20250314-092653-abcdef"
@@ -287,3 +287,20 @@ def test_each_host_is_closed_although_another_one_cannot_be(tmp_path: Path, monk
     with pytest.raises(CannotHere, match="stays"):
         NetnsTestbed(TestbedSpec("lab", "netns"), RUN_ID, tmp_path).take_down()
     assert closed == ["client", "router", "server"]
+
+
+POLICIES = """\
+src 203.0.113.0/24 dst 203.0.113.0/24
+\tdir fwd priority 0 ptype main
+src 10.1.1.0/24 dst 10.2.2.0/24
+\tdir out priority 0 ptype main
+\ttmpl src 198.18.2.1 dst 198.18.2.2
+\t\tproto esp reqid 1 mode tunnel
+src 0.0.0.0/0 dst 0.0.0.0/0
+\tsocket in priority 0 ptype main
+"""
+
+
+def test_policies_of_tunnels_and_of_sockets_are_not_foreign() -> None:
+    assert foreign_policies(POLICIES) == ["src 203.0.113.0/24 dst 203.0.113.0/24"]
+    assert foreign_policies("") == []
