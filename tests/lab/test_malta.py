@@ -16,7 +16,7 @@ from tests.lab.bench import TUNNELBENCH
 from tunnelbench.analysis.packet_instructions import packet_instructions
 from tunnelbench.cli.common_options import open_store
 from tunnelbench.host.host import RUN_FOLDER
-from tunnelbench.qemu.boards import MALTA, X86_64_PC
+from tunnelbench.qemu.boards import MALTA
 from tunnelbench.qemu.image import Image, find_image
 from tunnelbench.qemu.machine import ALIAS, left_machines
 from tunnelbench.tunnel import virtual_router_packages
@@ -40,12 +40,18 @@ duration_s = 1
 kind = "openvpn"
 cipher = "AES-128-CBC"
 [[tunnel]]
-kind = "gre"
+kind = "vxlan"
 """
-TRIALS = {"testers back to back", "no tunnel", "openvpn", "gre"}
+TESTBED = """
+kind = "qemu"
+board = "malta"
+speed_mips = 125
+"""
+"""The testbed `malta` without its second virtual machine, which `make test-boards` has."""
+TRIALS = {"testers back to back", "no tunnel", "openvpn", "vxlan"}
 SET = ("--set", "quiet_wait_s=0")
 LIMIT_S = 400
-"""Time limit for two emulated machines on a busy machine [s]; a quiet machine needs a quarter of it."""
+"""Time limit for an emulated machine on a busy machine [s]; a quiet machine needs a quarter of it."""
 BUILD_IPK = Path(__file__).parents[2] / "openwrt" / "build-ipk"
 UNPACK = """
 set -e
@@ -56,20 +62,20 @@ test "$(cat debian-binary)" = 2.0 && grep -q '^Package: tunnelbench-dut$' contro
 rm -r /tmp/package
 """
 """Unpacks the package like opkg, in another folder: a compressed tar that contains two more."""
-PROOF = {"reach", "route-router", "route-gateway", "outer-protocol", "payload-pattern", "outer-length"}
+PROOF = {"reach", "route-router", "route-server", "outer-protocol", "payload-pattern", "outer-length"}
 
 
 @pytest.fixture(scope="module")
 def image() -> Image:
-    find_image(X86_64_PC, virtual_router_packages(), print)
     return find_image(MALTA, virtual_router_packages(), print)
 
 
 def command(folder: Path) -> list[str]:
     plan = folder / "plan.toml"
     plan.write_text(PLAN)
-    store = str(folder / "results.sqlite")
-    return [TUNNELBENCH, "run", str(plan), "--on", "malta", *SET, "--store", store]
+    testbed, store = folder / "testbed.toml", str(folder / "results.sqlite")
+    testbed.write_text(TESTBED)
+    return [TUNNELBENCH, "run", str(plan), "--on", str(testbed), *SET, "--store", store]
 
 
 def run_package(ssh_config: Path, folder: Path) -> dict[str, Any]:
@@ -122,7 +128,6 @@ def test_tunnels_are_proven_through_a_virtual_router_that_says_how_busy_it_was(i
         if trial["outcome"] == "measured":  # on a machine that stands still there may be no window
             router = trial["tcp"]["window"]["router_cpu"]
             assert router["idle_s"] < router["wall_s"] * 0.9
-            assert 0 < trial["tcp"]["window"]["far_end_busy_share"] <= 1.05
             busy_s = router["wall_s"] - router["idle_s"]
             assert trial["tcp"]["window"]["router_instructions"] == pytest.approx(busy_s * 125e6, rel=0.001)
             assert "router-clock" in {check["name"] for check in trial["checks"]}
@@ -131,7 +136,7 @@ def test_tunnels_are_proven_through_a_virtual_router_that_says_how_busy_it_was(i
     counting = [record for record in paced if record.counts and record.udp and record.udp.counts]
     if len(counting) == 6 and not any(record.udp.counts.path_lost_packets for record in counting):  # type: ignore[union-attr]
         work = {each.tunnel.kind: each.by_payload[18].median for each in packet_instructions(paced)}
-        assert 1000 < work["no tunnel"] < work["gre"] < work["openvpn"]
+        assert 1000 < work["no tunnel"] < work["vxlan"] < work["openvpn"]
     mark = found["run"]["run_id"][-6:]
     assert left_machines(mark) == []
 
@@ -141,7 +146,7 @@ def test_a_controller_that_is_killed_takes_its_virtual_router_with_it(image: Ima
     with subprocess.Popen(command(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as controller:
         (folder,) = await_folder(before)
         mark = folder.name[-6:]
-        await_machines(left_machines, mark, 2)
+        await_machines(left_machines, mark, 1)
         controller.send_signal(signal.SIGKILL)
     await_machines(left_machines, mark, 0)
     cleaned = subprocess.run([TUNNELBENCH, "clean"], capture_output=True, text=True, timeout=30, check=True)

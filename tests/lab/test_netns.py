@@ -99,7 +99,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
 """
 
 
-def test_packets_that_a_program_sends_in_one_call_are_several_frames_on_a_tunnels_device(testbed: NetnsTestbed) -> None:
+def test_packets_of_one_call_are_several_frames_on_the_device_of_a_tunnel(testbed: NetnsTestbed) -> None:
     with open_tunnel(testbed, VXLAN):
         device = Path("/sys/class/net/vxlan0/statistics/tx_packets")
         before = int(testbed.server.run(["cat", str(device)]).stdout)

@@ -1,4 +1,7 @@
-"""The instruction count of a virtual router: a program whose instructions are known is counted right."""
+"""The instruction count of a virtual router: a program whose instructions are known is counted right.
+
+`make test` leaves it out, because the boot of the router takes a minute of CPU time; `make test-boards` runs it.
+"""
 
 from __future__ import annotations
 
