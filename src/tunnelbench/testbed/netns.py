@@ -12,7 +12,6 @@ A cable is a namespace with a bridge and a shaper for each direction, so that sh
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -312,11 +311,16 @@ def foreign_policies(listed: str) -> list[str]:
     Policies of a tunnel have a template (`tmpl`), and those of charon's own sockets have no direction (`dir`). The
     kernel compares each packet with every policy, which costs CPU time.
     """
-    policies = re.split(r"\n(?=\S)", listed)
+    policies: list[list[str]] = []
+    for line in listed.splitlines():
+        if not line.startswith("\t"):
+            policies.append([])
+        if policies:
+            policies[-1].append(line.strip())
     return [
-        policy.splitlines()[0].strip()
+        policy[0]
         for policy in policies
-        if re.search(r"^\s+dir ", policy, re.MULTILINE) and "tmpl" not in policy
+        if any(line.startswith("dir ") for line in policy) and not any(line.startswith("tmpl ") for line in policy)
     ]
 
 
