@@ -25,7 +25,7 @@ from tunnelbench.cli.completion import run_names
 from tunnelbench.cli.page_file import show_page
 from tunnelbench.cli.param_types import FiniteRange
 from tunnelbench.cli.soak_reports import soak_reports
-from tunnelbench.host.trust import held_in_place
+from tunnelbench.host.trust import held_for_writing
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.report.document import Style
@@ -153,7 +153,8 @@ def command(
 def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     """Write files into a folder, which is created if it does not exist. Raises CannotHere if that fails."""
     try:
-        folder.mkdir(exist_ok=True)
+        with held_for_writing(folder) as place:
+            place.mkdir(exist_ok=True)
     except FileExistsError:
         raise WrongInput(f"{printable(str(folder))} is not a folder", "name another folder with -o") from None
     except (OSError, ValueError) as error:
@@ -166,14 +167,15 @@ def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file in one step, so that no program reads half of it. A file keeps its mode, a link its target.
+    """Write a file in one step, so that no program reads half of it. A file of one's own keeps its permissions, a link
+    its target.
 
     Devices and pipes are written directly. Raises CannotHere if the file cannot be written, or if this is root and
-    another user has made a link or a pipe of that name.
+    another user can write to the folder, or has made a link or a pipe of that name.
     """
     written = content.encode() if isinstance(content, str) else content
     try:
-        with held_in_place(path) as target:
+        with held_for_writing(path) as target:
             _replace(target, written)
     except FileNotFoundError:
         folder = path.parent
@@ -186,12 +188,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise CannotHere(f"{printable(str(path))} cannot be written: {why}", "name another file with -o") from None
 
 
+KEPT_PERMISSIONS = 0o775
+"""Permissions that a file keeps when it is replaced; not those to run as its owner, or to be written by everybody."""
+
+
 def _replace(target: Path, content: bytes) -> None:
     """Write a file in one step, or into a device or a pipe; no link is followed."""
     try:
-        mode = target.lstat().st_mode
+        found = target.lstat()
+        mode, is_own = found.st_mode, found.st_uid == os.geteuid()
     except FileNotFoundError:
-        mode = 0
+        mode, is_own = 0, False
     if mode and not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_NOFOLLOW), "wb") as stream:
             stream.write(content)
@@ -202,8 +209,8 @@ def _replace(target: Path, content: bytes) -> None:
     try:
         with draft.open("xb") as stream:  # "x" follows no link
             stream.write(content)
-            if stat.S_ISREG(mode):
-                os.fchmod(stream.fileno(), stat.S_IMODE(mode) & ~stat.S_IWOTH)
+            if stat.S_ISREG(mode) and is_own:
+                os.fchmod(stream.fileno(), mode & KEPT_PERMISSIONS)
         draft.replace(target)
     except BaseException:
         with suppress(OSError):

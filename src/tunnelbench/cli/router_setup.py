@@ -11,6 +11,7 @@ import click
 
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.host import RUN_FOLDER, make_private
+from tunnelbench.host.trust import held_for_writing
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.plan import LoadedTestbed, stored_testbed
 from tunnelbench.testbed import KINDS
@@ -103,7 +104,7 @@ def confirm(picture: str, *, is_agreed: bool, to_stderr: bool) -> None:
 def keep(text: str, path: Path) -> None:
     """Write the testbed file. Raises WrongInput if the file exists with another content."""
     try:
-        with path.open("x") as file:
+        with held_for_writing(path) as place, place.open("x") as file:
             file.write(text)
     except FileExistsError:
         if path.is_file() and path.read_text(errors="replace") == text:

@@ -20,10 +20,11 @@ from pathlib import Path
 import click
 
 from tunnelbench.cli.common_options import emit
+from tunnelbench.cli.report import KEPT_PERMISSIONS
 from tunnelbench.cli.run_files import exported_content, read_exported
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.input_files import read_regular
-from tunnelbench.host.trust import held_in_place
+from tunnelbench.host.trust import held_for_writing, require_trusted_folder
 from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
 from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names
@@ -138,10 +139,14 @@ def write(draft: Path, name: str, content: bytes) -> None:
 def replaced(target: Path) -> Iterator[Path]:
     """Make a new folder, which replaces the target if the block succeeds and is deleted if it fails."""
     try:
-        with held_in_place(target) as place:
+        with held_for_writing(target) as place:
+            require_trusted_folder(target.absolute(), "the folder", "name another folder; nothing was changed")
             yield from _replaced(place, target)
     except OSError as error:
         raise _cannot(target, error) from None
+    except RecursionError:
+        hint = "name another folder; nothing was changed"
+        raise WrongInput(f"{printable(str(target))} has too many folders inside each other", hint) from None
 
 
 def _replaced(place: Path, target: Path) -> Iterator[Path]:
@@ -153,7 +158,7 @@ def _replaced(place: Path, target: Path) -> Iterator[Path]:
         yield draft
         entries = sorted(f"{path.relative_to(draft)} {digest(path)}\n" for path in draft.rglob("*") if path.is_file())
         write(draft, LIST, "".join(entries).encode())
-        draft.chmod(place.stat().st_mode & 0o7775 if place.exists() else 0o755)
+        draft.chmod(place.stat().st_mode & KEPT_PERMISSIONS if place.exists() else 0o755)
         require_own(place, target)  # again: another program may have written there meanwhile
         if place.exists():
             place.rename(old)

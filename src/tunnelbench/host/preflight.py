@@ -105,7 +105,7 @@ class Wanted:
 
     def found(self, status: Status, found: str = "") -> PreflightResult:
         """Return the result of the requirement's check."""
-        needs_fix = status in (Status.MISSING, Status.ABSENT)
+        needs_fix = status in (Status.MISSING, Status.ABSENT, Status.WARNING)
         return PreflightResult(self.name, status, found, self.why, self.remedy if needs_fix else "")
 
 

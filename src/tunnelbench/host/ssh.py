@@ -21,7 +21,7 @@ from tunnelbench.host.host import RUN_FOLDER, Host
 from tunnelbench.host.parsing import UnexpectedOutput
 from tunnelbench.host.procfs import parse_stat
 from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, SshDaemon, in_shell
-from tunnelbench.host.trust import require_trusted
+from tunnelbench.host.trust import require_trusted, sudo_number
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
 
@@ -244,11 +244,11 @@ class SshHost(Host):
 
     def _as_user(self, folder: Path) -> list[str]:
         """Return the words that run ssh as the user who called sudo, who has the keys and the known hosts."""
-        uid, gid = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
-        if os.geteuid() != 0 or not uid.isdigit() or not gid.isdigit() or uid == "0":
+        uid, gid = sudo_number("SUDO_UID"), sudo_number("SUDO_GID")
+        if os.geteuid() != 0 or not uid or gid is None:
             return []
-        os.chown(folder, int(uid), int(gid))
-        return ["setpriv", "--reuid", uid, "--regid", gid, "--init-groups", "--pdeathsig", "KILL"]
+        os.chown(folder, uid, gid)
+        return ["setpriv", "--reuid", str(uid), "--regid", str(gid), "--init-groups", "--pdeathsig", "KILL"]
 
     def _fault(self, output: str) -> LinkLost:
         """Return the error for a login that failed, from the output of ssh."""

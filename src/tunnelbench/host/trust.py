@@ -94,6 +94,21 @@ def held_in_place(path: Path) -> Iterator[Path]:
         os.close(folder)
 
 
+@contextmanager
+def held_for_writing(path: Path) -> Iterator[Path]:
+    """Do what `held_in_place` does, for a file or folder that is made, replaced or changed during the block.
+
+    Raises PermissionError also if this is root and another user could replace what root makes in that folder, or make
+    it a program that root owns. In a folder with the sticky bit such as /tmp, nobody can replace what root makes.
+    """
+    with held_in_place(path) as place:
+        folder = place.parent
+        shown = folder.readlink()
+        if os.geteuid() == 0 and (fault := _fault_in(shown, folder, folder.stat(), _trusted(), is_near=False)):
+            raise PermissionError(errno.EPERM, f"{fault}, and this is root")
+        yield place
+
+
 def require_own_links(path: Path) -> None:
     """Raise PermissionError if this is root, and the path has a link or ends at a pipe that another user has made.
 
@@ -158,9 +173,14 @@ def _opened_folder(path: Path) -> tuple[int, str]:
 def _trusted() -> set[int]:
     """Return root, the user who called sudo, and whoever can change TunnelBench itself."""
     trusted = {0, PACKAGE_OWNER}
-    if (caller := os.environ.get("SUDO_UID", "")).isdigit():
-        trusted.add(int(caller))
-    return trusted
+    caller = sudo_number("SUDO_UID")
+    return trusted if caller is None else trusted | {caller}
+
+
+def sudo_number(variable: str) -> int | None:
+    """Return the number of the user (SUDO_UID) or of the group (SUDO_GID) who called sudo; None if it is not set."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _fault_of(path: Path) -> str:
@@ -202,19 +222,23 @@ def _fault(place: Path, trusted: set[int], *, is_near: bool) -> str:
     Where a folder has the sticky bit, others cannot replace what is in it; but the folder of the file itself
     (`is_near`) must be free of their files, too.
     """
-    found = place.lstat()
+    return _fault_in(place, place, place.lstat(), trusted, is_near=is_near)
+
+
+def _fault_in(shown: Path, place: Path, found: os.stat_result, trusted: set[int], *, is_near: bool) -> str:
+    """Do the work of `_fault`; `shown` is the name of the place in messages, and `found` its facts."""
     if found.st_uid not in trusted:
-        return f"{place} belongs to {_user(found.st_uid)}"
+        return f"{shown} belongs to {_user(found.st_uid)}"
     if stat.S_ISLNK(found.st_mode) or (found.st_mode & stat.S_ISVTX and not is_near):
         return ""
     if found.st_mode & stat.S_IWOTH:
-        return f"every user can write to {place}"
+        return f"every user can write to {shown}"
     if not found.st_mode & stat.S_IWGRP:  # with an access control list, this bit is its mask
         return ""
     if not _members(found.st_gid) <= trusted:
-        return f"the group {found.st_gid} can write to {place}"
+        return f"the group {found.st_gid} can write to {shown}"
     if not _listed_writers(place) <= trusted:
-        return f"the access control list of {place} lets others write to it"
+        return f"the access control list of {shown} lets others write to it"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tunnelbench.analysis.mann_whitney import MOST_EXACT, least_p, mann_whitney, ratio
+from tunnelbench.analysis.mann_whitney import MOST_EXACT, least_p, mann_whitney, nth_quotient, ratio
 
 distinct = st.lists(st.floats(0.1, 1e6), min_size=2, max_size=18, unique=True)
 tied = st.lists(st.integers(1, 4).map(float), min_size=1, max_size=6)
@@ -106,3 +107,23 @@ def test_a_ratio_of_nothing_is_refused() -> None:
 def test_forty_against_forty_is_still_exact() -> None:
     values, others = [float(k) for k in range(40)], [k + 0.5 + 9 for k in range(40)]
     assert mann_whitney(values, others) == pytest.approx(scipy_p(values, others))
+
+
+@given(
+    st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=12),
+    st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=12),
+)
+def test_the_quotients_are_found_as_in_the_sorted_list(values: list[float], others: list[float]) -> None:
+    listed = sorted(value / other for value in values for other in others)
+    found = [nth_quotient(sorted(values), sorted(others), place) for place in range(len(listed))]
+    assert found == listed
+
+
+def test_many_values_take_little_memory() -> None:
+    values = [1 + number / 20_000 for number in range(20_000)]
+    tracemalloc.start()
+    found = ratio(values, values, 0.95)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.low < found.value == 1 < found.high
+    assert most_bytes < 50e6  # the 400 million quotients would take 9 GB

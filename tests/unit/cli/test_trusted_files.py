@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -162,6 +163,90 @@ def test_root_makes_a_site_through_no_link_of_another_user(
     assert result.exit_code == 3
     assert "of the user nobody, and this is root" in result.stderr
     assert not (tmp_path / "elsewhere").exists()
+
+
+@only_root
+@pytest.mark.parametrize("form", ["file", "pictures", "site", "man"])
+def test_root_writes_nothing_into_a_folder_that_another_user_can_change(
+    type_in: CommandLine, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    exported = tmp_path / "run.json"
+    assert type_in("export", "last", "--store", store, "-o", exported).exit_code == 0
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    report = ("report", "last", "--store", store, "--format")
+    words = {
+        "file": (*report, "csv", "-o", theirs / "run.csv"),
+        "pictures": (*report, "svg", "-o", theirs / "pictures"),
+        "site": ("site", theirs / "site", exported),
+        "man": ("man", "-o", theirs / "pages"),
+    }
+    for owner, mode in ((65534, 0o755), (0, 0o757), (0, 0o777)):
+        os.chown(theirs, owner, owner)
+        theirs.chmod(mode)
+        result = type_in(*words[form])
+        assert result.exit_code == 3
+        assert "this is root" in result.stderr
+        assert not any(theirs.iterdir())
+
+
+@only_root
+def test_root_writes_into_a_folder_of_the_user_who_called_sudo_and_a_sticky_one(
+    type_in: CommandLine, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_UID", "65534")
+    for name, owner, mode in (("own", 65534, 0o755), ("sticky", 0, 0o1777)):
+        folder = tmp_path / name
+        folder.mkdir()
+        os.chown(folder, owner, owner)
+        folder.chmod(mode)
+        path = folder / "run.csv"
+        assert type_in("report", "last", "--store", store, "--format", "csv", "-o", path).exit_code == 0
+        assert path.stat().st_uid == 0
+
+
+@only_root
+def test_a_file_of_another_user_gives_its_permissions_to_no_file_of_root(
+    type_in: CommandLine, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    tmp_path.chmod(0o1777)
+    for name, owner in (("theirs", 65534), ("own", 0)):
+        path = tmp_path / name
+        path.write_text("old")
+        os.chown(path, owner, owner)
+        path.chmod(0o6775)
+        assert type_in("report", "last", "--store", store, "--format", "csv", "-o", path).exit_code == 0
+        found = path.stat()
+        assert (found.st_uid, stat.S_IMODE(found.st_mode) & 0o7002) == (0, 0)
+        assert path.read_text() != "old"
+    assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o775
+
+
+@only_root
+def test_root_replaces_no_site_folder_of_another_user(
+    type_in: CommandLine, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    exported = tmp_path / "run.json"
+    assert type_in("export", "last", "--store", store, "-o", exported).exit_code == 0
+    tmp_path.chmod(0o1777)
+    (tmp_path / "site").mkdir()
+    os.chown(tmp_path / "site", 65534, 65534)
+    (tmp_path / "site").chmod(0o4755)
+    result = type_in("site", tmp_path / "site", exported)
+    assert result.exit_code == 3
+    assert "belongs to the user nobody" in result.stderr
+    assert not any((tmp_path / "site").iterdir())
+
+
+def test_a_user_number_that_is_no_number_is_ignored(
+    type_in: CommandLine, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_UID", "\N{SUPERSCRIPT TWO}")
+    path = tmp_path / "run.csv"
+    assert type_in("report", "last", "--store", store, "--format", "csv", "-o", path).exit_code == 0
 
 
 @pytest.fixture
