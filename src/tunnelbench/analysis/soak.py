@@ -16,6 +16,7 @@ from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.model.soak import REKEY, RESTART, SOAK_INTERVAL_S, Soak, SoakChunk, SoakPart, SoakReading
 from tunnelbench.model.text import counted
+from tunnelbench.model.udp import mean_payload_bytes
 
 MOST_EVENTS = 50
 """Largest number of restarts, of rekeys and of gaps that are listed; all of them are counted."""
@@ -92,6 +93,11 @@ class SoakSummary:
     @property
     def offered_pps(self) -> float:
         return self.sent_packets / self.measured_s if self.measured_s else 0.0
+
+    @property
+    def offered_bps(self) -> float:
+        """UDP payload that was sent [bit/s]."""
+        return self.offered_pps * mean_payload_bytes(self.spec.payload_bytes) * 8
 
     @property
     def received_pps(self) -> float:

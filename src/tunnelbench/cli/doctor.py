@@ -21,7 +21,7 @@ from tunnelbench.cli.command_log import log_options
 from tunnelbench.cli.common_options import emit_json, emit_long, json_option
 from tunnelbench.cli.completion import plan_names, testbed_names
 from tunnelbench.cli.layout import cell, drawn, findings, heading, title, unfolded, word
-from tunnelbench.cli.plans import FIRST_PLAN, load_plan
+from tunnelbench.cli.plans import load_plan
 from tunnelbench.guest.machine import GUEST_PROGRAMS
 from tunnelbench.host import preflight
 from tunnelbench.host.command import run_command
@@ -33,7 +33,7 @@ from tunnelbench.host.trust import require_trusted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
 from tunnelbench.model.plan import Plan
-from tunnelbench.model.shipped import DEFAULT_TESTBED
+from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN, OTHER_KERNEL
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.plan import read_testbed
@@ -53,6 +53,7 @@ from tunnelbench.testbed import KINDS
 from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.traffic import engine
 from tunnelbench.tunnel import PLANNED, virtual_router_packages
+from tunnelbench.tunnel.requirements import Requirement
 
 LOAD_WINDOW_S = 1.0
 
@@ -79,7 +80,7 @@ APT_INSTALL = "apt-get install "
 def command(plan: str, testbed: str | None, shows_all: bool, as_json: bool) -> None:
     """List what a run of PLAN (default: quick) needs and lacks on a testbed, and how to install it.
 
-    The exit status is 0 if the run can start and measure every tunnel of the plan, else 3.
+    The exit status is 0 if the run can start, else 3. A tunnel that only this kernel lacks is a warning.
     """
     spec = read_testbed(testbed or DEFAULT_TESTBED, KINDS).testbed
     wanted = load_plan(plan, (), spec).plan
@@ -173,7 +174,8 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
     """List the requirements of all tunnels, each once, with its section; those of the plan's tunnels are needed.
 
     A guest has a kernel of its own. A feature that this machine's kernel lacks is therefore not reported as missing. If
-    both ends of the tunnel are virtual machines, this machine needs only the programs that make keys.
+    both ends of the tunnel are virtual machines, this machine needs only the programs that make keys. A run without a
+    guest leaves out a tunnel whose feature the kernel lacks, if the plan has other tunnels.
     """
     own = {
         each.what: each
@@ -189,7 +191,10 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
             bool(spec.far_board) and not requirement.makes_keys
         )
         status = Status.MISSING if requirement.what in own and not is_elsewhere else Status.ABSENT
-        wanted = Wanted(requirement.name or requirement.what, why, requirement.remedy, status)
+        use = why
+        if status is Status.MISSING and requirement.modules and plan_has_others(plan, requirement):
+            status, use = Status.WARNING, f"{why}; the run leaves out what needs it, and --on {OTHER_KERNEL} has it"
+        wanted = Wanted(requirement.name or requirement.what, use, requirement.remedy, status)
         is_named_by_plan = requirement.is_program and requirement.what not in usual
         if requirement.starts_program or (is_named_by_plan and requirement.is_met(host)):
             yield "programs", wanted.found(Status.UNKNOWN, STARTED_BY_A_RUN)
@@ -199,6 +204,15 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
             yield "programs", preflight.program(wanted)
         else:
             yield "kernel", preflight.met(wanted, partial(requirement.is_met, host))
+
+
+def plan_has_others(plan: Plan, requirement: Requirement) -> bool:
+    """Return True if the plan has a tunnel that does not need a feature of the kernel."""
+    return any(
+        requirement.what not in {each.what for each in requirements(tunnel.kind, tunnel.options)}
+        for tunnel in plan.tunnels
+        if tunnel.has_tunnel and tunnel.kind not in PLANNED
+    )
 
 
 def packet_engine(*, is_needed: bool = False) -> PreflightResult:
@@ -272,7 +286,7 @@ def picture(
 
 FIRST = {
     "Missing": Status.MISSING,
-    "The run is possible, but its figures are less accurate": Status.WARNING,
+    "The run is possible, but less accurate or less complete": Status.WARNING,
     "Could not be checked": Status.UNKNOWN,
 }
 """Results that are always shown, by their heading."""

@@ -9,9 +9,6 @@ from tunnelbench.plan import LoadedPlan, read_plan
 from tunnelbench.testbed import refused_in_plans
 from tunnelbench.tunnel import PLANNED, option_schemas, plan_entries
 
-FIRST_PLAN = "quick"
-"""Name of the plan that `run` measures by default; a machine that can run it completely is ready."""
-
 
 def load_plan(reference: str, overrides: Sequence[str] = (), testbed: TestbedSpec | None = None) -> LoadedPlan:
     """Read a plan by its shipped name or its path, for a testbed if one is given. Raises as `read_plan`."""

@@ -31,7 +31,7 @@ from tunnelbench.cli.common_options import (
 )
 from tunnelbench.cli.completion import plan_names, run_names, testbed_names
 from tunnelbench.cli.page_file import show_page
-from tunnelbench.cli.plans import FIRST_PLAN, load_plan
+from tunnelbench.cli.plans import load_plan
 from tunnelbench.cli.progress import LiveView, PlainProgress, Progress
 from tunnelbench.cli.run_lock import STORE_NAME, left_runs, only_run_here
 from tunnelbench.cli.soak_reports import soak_reports
@@ -50,7 +50,7 @@ from tunnelbench.measure.version_watch import ACCEPT
 from tunnelbench.model.errors import CannotHere, ExitCode, KeptForDebugging, StoreLost, UserError, WrongInput
 from tunnelbench.model.plan import Plan
 from tunnelbench.model.result import RUNNING, RunRecord, TrialRecord
-from tunnelbench.model.shipped import DEFAULT_TESTBED
+from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN
 from tunnelbench.model.testbed import DEBIAN_KERNEL, HOST_KERNEL, TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.plan import (

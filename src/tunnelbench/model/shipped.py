@@ -12,6 +12,13 @@ VIRTUAL_ROUTER = "malta"
 """Name of the testbed with a virtual router; its figures apply to that virtual router only."""
 
 
+OTHER_KERNEL = "netns-debian"
+"""Name of the testbed that boots a kernel with every tunnel of the kernel."""
+
+FIRST_PLAN = "quick"
+"""Plan of a run that names none."""
+
+
 def shipped_plans() -> list[str]:
     """Return the names of the plans that come with the package, sorted."""
     return shipped_names("plans")

@@ -18,8 +18,8 @@ from tunnelbench.report.text import INDENT, one_line
 MOST_LINES = 39
 """Lines of a first screen, for as many tunnels as the plan `quick` has; `run` adds a line."""
 
-UNBROKEN = re.compile(r"--[a-z]+ \S+|\d %")
-"""An option with its value, and a number with its percent sign."""
+UNBROKEN = re.compile(r"\(tunnelbench run \S+ --on \S+\)|--[a-z]+ \S+|\d %")
+"""A command, an option with its value, and a number with its percent sign."""
 LINE_STYLES = {"group": "bold", "best": "bold"}
 WARNING_STYLE = "bold red"
 """Colour that is readable on dark and on light terminals; faint text is not."""
@@ -86,13 +86,13 @@ def _warning(text: str, command: str, width: int) -> Iterator[Text]:
 
 
 def _advice(sentences: Sequence[str], width: int, room: int) -> list[Text]:
-    """Return as many sentences as fit into the lines that are left; the first one in any case."""
+    """Return as many sentences as fit into the lines that are left."""
     found: list[Text] = []
     for sentence in sentences:
         lines = [
             f"{'  ' if place else '- '}{line}" for place, line in enumerate(_wrapped(one_line(sentence), width - 2))
         ]
-        if found and len(found) + len(lines) > room:
+        if len(found) + len(lines) > room:
             break
         found += map(Text, lines)
     return found

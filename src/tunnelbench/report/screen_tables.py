@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Generic, TypeVar
 
@@ -12,7 +11,7 @@ from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, DirectionAnswer,
 from tunnelbench.analysis.answer.udp import LongerTrial, UdpAnswer, UdpDirectionAnswer
 from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, large_packets, mbps, thousands
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, models_of_many_sizes
-from tunnelbench.analysis.number_format import percent, percent_in_words, significant
+from tunnelbench.analysis.number_format import percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
@@ -26,6 +25,7 @@ from tunnelbench.report.text import COLUMN_GAP, INDENT, length, one_line
 T = TypeVar("T")
 
 ENCRYPTED, NOT_ENCRYPTED, UNKNOWN_ENCRYPTION = "ENCRYPTED", "NOT ENCRYPTED", "ENCRYPTION UNKNOWN"
+NO_FIGURES = "WITHOUT FIGURES"
 DOUBT_MARK = "?"
 """Last character of a doubtful figure. In a terminal, the mark stands in the gap after the column."""
 MOST_SCREEN_ROWS = 60
@@ -167,8 +167,8 @@ def screen_tables(document: Document) -> list[ScreenTable]:
     """Return the tables of a run's first screen; that of the ciphers only if it is the only one."""
     answer = document.answer
     found = [
-        tunnel_table(answer.tunnels, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
-        udp_table(answer.udp, answer.recommended, marks_doubts=not answer.is_nearly_all_doubtful),
+        tunnel_table(answer.tunnels, answer.recommended),
+        udp_table(answer.udp, answer.recommended),
         instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),
         cost_table(
@@ -181,32 +181,31 @@ def screen_tables(document: Document) -> list[ScreenTable]:
     return [table for table in found if table]
 
 
-def _group(is_encrypted: bool | None) -> str:
-    return {True: ENCRYPTED, False: NOT_ENCRYPTED, None: UNKNOWN_ENCRYPTION}[is_encrypted]
+def _group(is_encrypted: bool | None, reason: str = "") -> str:
+    """Return the heading of a tunnel; `reason` says why it has no figure."""
+    return NO_FIGURES if reason else {True: ENCRYPTED, False: NOT_ENCRYPTED, None: UNKNOWN_ENCRYPTION}[is_encrypted]
 
 
-def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None, *, marks_doubts: bool = True) -> ScreenTable | None:
-    """Return the table of TCP; `marks_doubts`: with a mark at each doubtful figure."""
+def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None) -> ScreenTable | None:
+    """Return the table of TCP; tunnels without any figure are the last."""
     if not tunnels:
         return None
 
     def of(way: str, text: Callable[[DirectionAnswer], str]) -> Callable[[TunnelAnswer], str]:
         return lambda tunnel: text(tunnel.directions[way])
 
-    marked = partial(_marked, marks_doubts=marks_doubts)
-
     def rate(found: DirectionAnswer) -> str:
         text = mbps(found.throughput_bps, is_lower_bound=found.is_lower_bound) if found.throughput_bps else ""
-        return marked(text, found.is_doubtful)
+        return _marked(text, found.is_doubtful)
 
     def cpu(found: DirectionAnswer) -> str:
         mark = "" if found.is_cpu_measured else "~" * any_measured
         text = f"{mark}{cpu_percent(found.cpu_share.median)}" if found.cpu_share else ""
-        return marked(text, found.is_doubtful)
+        return _marked(text, found.is_doubtful)
 
     def small(found: DirectionAnswer) -> str:
         text = thousands(found.small_pps, is_lower_bound=found.is_small_lower_bound) if found.small_pps else ""
-        return marked(text, found.is_small_doubtful)
+        return _marked(text, found.is_small_doubtful)
 
     ways = [way for tunnel in tunnels for way in tunnel.directions.values()]
     any_measured = any(way.is_cpu_measured for way in ways)
@@ -217,26 +216,18 @@ def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None, *, marks_dou
     )
     cells = [_Cell(heading, way, of(way, text)) for heading, text in groups for way in ("down", "up")]
     rows = [
-        (
-            ScreenRow(
-                tunnel.name,
-                (),
-                _group(tunnel.is_encrypted),
-                tunnel.reason,
-                tunnel.name == best,
-            ),
-            tunnel,
-        )
-        for tunnel in tunnels
+        (ScreenRow(each.name, (), _group(each.is_encrypted, each.reason), each.reason, each.name == best), each)
+        for each in tunnels
     ]
+    rows.sort(key=lambda row: row[0].group == NO_FIGURES)
     legend = _tunnel_legend(tunnels, ways, any_measured=any_measured)
-    if marks_doubts and any(way.is_doubtful or way.is_small_doubtful for way in ways):
+    if any(way.is_doubtful or way.is_small_doubtful for way in ways):
         legend += " ?: doubtful."
     return _table("", cells, rows, legend)
 
 
-def _marked(text: str, is_doubtful: bool, *, marks_doubts: bool) -> str:
-    return text + DOUBT_MARK * (bool(text) and marks_doubts and is_doubtful)
+def _marked(text: str, is_doubtful: bool) -> str:
+    return text + DOUBT_MARK * (bool(text) and is_doubtful)
 
 
 def _repeats(repeats: Sequence[int]) -> str:
@@ -249,13 +240,13 @@ def _repeats(repeats: Sequence[int]) -> str:
 
 def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnswer], *, any_measured: bool) -> str:
     is_bound = any(way.is_lower_bound or way.is_small_lower_bound for way in ways)
-    method = f"CPU: % of one CPU, measured at {REFERENCE_MBPS:g} Mbit/s; ~: computed." * any_measured
+    method = f"CPU: % of one CPU for TCP, measured at {REFERENCE_MBPS:g} Mbit/s; ~: computed." * any_measured
     parts = [
         "down: server to client." * any(tunnel.down != DirectionAnswer() for tunnel in tunnels),
         _sizes(tunnels),
         _repeats([tunnel.repeats for tunnel in tunnels if tunnel.has_figures]),
         "≥: lower bound." * is_bound,
-        method or "CPU: % of one CPU, computed.",
+        method or "CPU: % of one CPU for TCP, computed from that at full load.",
     ]
     return " ".join(filter(None, parts))
 
@@ -270,19 +261,17 @@ def _sizes(tunnels: Sequence[TunnelAnswer]) -> str:
     return f"{', '.join(parts)}." if parts else ""
 
 
-def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: bool = True) -> ScreenTable | None:
-    """Return the table of UDP; `marks_doubts`: with a mark at each doubtful figure."""
+def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | None:
+    """Return the table of UDP; tunnels without any figure are the last."""
     if not answers:
         return None
 
     def of(way: str, text: Callable[[UdpDirectionAnswer], str]) -> Callable[[UdpAnswer], str]:
         return lambda answer: text(answer.directions[way])
 
-    marked = partial(_marked, marks_doubts=marks_doubts)
-
     def rate(pps: Estimate | None, found: UdpDirectionAnswer, refutation: LongerTrial | None = None) -> str:
         text = thousands(pps, is_lower_bound=found.is_lower_bound and not refutation) if pps else ""
-        return marked(UPPER_BOUND * bool(refutation) + text, found.is_doubtful)
+        return _marked(UPPER_BOUND * bool(refutation) + text, found.is_doubtful)
 
     def ndr(found: UdpDirectionAnswer) -> str:
         return rate(found.ndr_pps, found, found.ndr_refutation)
@@ -292,14 +281,17 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: b
 
     def large(found: UdpDirectionAnswer) -> str:
         text = mbps(found.large_bps, is_lower_bound=found.is_large_lower_bound) if found.large_bps else ""
-        return marked(text, found.is_large_doubtful)
+        return _marked(text, bool(found.large_doubts))
 
     def delay(found: UdpDirectionAnswer) -> str:
         if not found.delay_p99_ns:
             return ""
         other = f" ({found.delay_load})" if found.delay_load != load else ""
         text = significant(found.delay_p99_ns.median / 1e3, 3, thousands=True) + other
-        return marked(text, found.is_delay_doubtful)
+        return _marked(text, bool(found.delay_doubts))
+
+    def loss(found: UdpDirectionAnswer) -> str:
+        return percent_in_words(found.longer[0].loss_ratio) if found.longer else ""
 
     every = [way for answer in answers for way in answer.directions.values()]
     load = next((way.delay_load for way in every if way.delay_load), "")
@@ -309,12 +301,15 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: b
         (("thousand/s", "0.5 % loss"), pdr),
         (("thousand/s", "at full load"), lambda found: rate(found.carried_pps, found)),
         (("Mbit/s,", f"{answers[0].large_payload_bytes} bytes"), large),
-        (("99 % delay, µs", at), delay),
+        (("loss in a", "longer trial"), loss),
+        (("99 % of packets", "within, µs,", at), delay),
     )
     cells = [_Cell(heading, way, of(way, text)) for heading, text in groups for way in ("down", "up")]
     rows = [
-        (ScreenRow(each.name, (), _group(each.is_encrypted), each.reason, each.name == best), each) for each in answers
+        (ScreenRow(each.name, (), _group(each.is_encrypted, each.reason), each.reason, each.name == best), each)
+        for each in answers
     ]
+    rows.sort(key=lambda row: row[0].group == NO_FIGURES)
     size = f"{answers[0].payload_bytes} bytes" if answers[0].payload_bytes else "mixed sizes"
     refutations = [each for way in every for each in (way.ndr_refutation, way.pdr_refutation) if each]
     parts = [
@@ -322,23 +317,19 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None, *, marks_doubts: b
         "down: server to client." * any(answer.down != UdpDirectionAnswer() for answer in answers),
         _repeats([answer.repeats for answer in answers if answer.mean_pps]),
         "≥: lower bound." * any(way.is_lower_bound or way.is_large_lower_bound for way in every),
-        _upper_bounds(refutations),
-        "(10%): at that load." * any(way.delay_load not in ("", load) for way in every),
-        "?: doubtful."
-        * (marks_doubts and any(way.is_doubtful or way.is_large_doubtful or way.is_delay_doubtful for way in every)),
+        "<: too high, because a longer trial at this rate or below lost packets." * bool(refutations),
+        _loads({way.delay_load for way in every} - {"", load}, load),
+        "?: doubtful." * any(doubts for way in every for _, doubts in way.marks()),
     ]
     return _table("", cells, rows, " ".join(filter(None, parts)))
 
 
-def _upper_bounds(refutations: Sequence[LongerTrial]) -> str:
-    """Return the legend of the mark at rates that a longer trial refutes."""
-    if not refutations:
+def _loads(others: Collection[str], load: str) -> str:
+    """Return the sentences on the loads at which delays were measured; `others` stand at their figures."""
+    if load in ("", "idle"):
         return ""
-    least, most = (choose(each.loss_ratio for each in refutations) for choose in (min, max))
-    span = (
-        percent_in_words(most) if least == most else f"{percent(least).removesuffix('%')} to {percent_in_words(most)}"
-    )
-    return f"<: too high; a longer trial at this rate or below lost {span}."
+    own = f" ({min(others)}): at {min(others)} of it." if others else ""
+    return f"Delays are one way; load: share of the rate with 0.5 % loss.{own}"
 
 
 def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | None:
@@ -374,12 +365,18 @@ def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | Non
     return _table("INSTRUCTIONS OF", cells, rows, legend)
 
 
+SOAK_LEGEND = (
+    "Mbit/s: payload of the packets that were sent. Packets that client or server dropped themselves do not count as "
+    "lost. Gaps: times without a measurement."
+)
+
+
 def soak_table(soaks: Sequence[SoakSummary]) -> ScreenTable | None:
     """Return the table of soaks."""
     cells: list[_Cell[SoakSummary]] = [
         _Cell(("lasted",), "", lambda soak: length(soak.measured_s)),
         _Cell(("packets/s",), "", lambda soak: f"{soak.offered_pps:,.0f}"),
-        _Cell(("lost",), "", lambda soak: f"{soak.lost_packets:,}"),
+        _Cell(("Mbit/s",), "", lambda soak: significant(soak.offered_bps / 1e6, 3, thousands=True)),
         _Cell(("loss",), "", lambda soak: percent_in_words(soak.loss_ratio)),
         _Cell(("seconds", "with loss"), "", lambda soak: f"{soak.seconds_with_loss:,}"),
         _Cell(("99 % delay", "µs, worst"), "", _worst_delay),
@@ -389,7 +386,7 @@ def soak_table(soaks: Sequence[SoakSummary]) -> ScreenTable | None:
         _Cell(("restarts,", "rekeys,", "gaps"), "", lambda soak: f"{soak.restarts}, {soak.rekeys}, {soak.gaps}"),
     ]
     rows = [(ScreenRow(f"{soak.spec.tunnel.name}, {_way(soak)}", ()), soak) for soak in soaks]
-    return _table("SOAK", cells, rows, "The loss has no packets that the testers' own sockets dropped.")
+    return _table("SOAK", cells, rows, SOAK_LEGEND)
 
 
 def _worst_delay(soak: SoakSummary) -> str:
@@ -415,7 +412,10 @@ def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()
         return significant(model.fitted.fixed_s(direction).value * 1e6, 3)
 
     def per_byte(model: CostModel, direction: Direction) -> str:
-        return significant(model.fitted.per_byte_s(direction).value * 1e9, 3)
+        found = model.fitted.per_byte_s(direction).times(1e9)
+        if found.error is not None and found.error >= found.value:  # the interval includes 0
+            return f"{UPPER_BOUND}{significant(found.value + found.error, 2)}"
+        return significant(found.value, 3)
 
     def mix(model: CostModel, direction: Direction) -> str:
         predicted = model.predict(IMIX_FRAMES, direction)
@@ -424,14 +424,14 @@ def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()
     groups = (
         (("µs a packet,", "any size"), fixed),
         (("and ns", "a byte"), per_byte),
-        (("thousand/s of", "IMIX, one CPU"), mix),
+        (("thousand/s IMIX", "by one CPU,", "computed"), mix),
     )
     cells = [_Cell(heading, way.label, of(way, text)) for heading, text in groups for way in Direction]
     rows = [(ScreenRow(model.tunnel.name, (), order.get(model.tunnel.name, last)[1]), model) for model in models]
     sizes = ", ".join(f"{times} of {frame_bytes} bytes" for frame_bytes, times in IMIX_FRAMES)
     legend = (
-        "Router CPU of a data packet with its acknowledgements: a fixed part, and one for each byte. "
-        f"IMIX: of 12 frames {sizes}."
+        "Router CPU time of one packet in this direction: a fixed part, and one for each byte. Acknowledgements of TCP "
+        f"are packets of the other direction. <: too small to distinguish from 0. IMIX: of 12 frames {sizes}."
     )
     return _table("COST OF A PACKET", cells, rows, legend)
 

@@ -60,18 +60,33 @@ def test_what_only_other_tunnels_need_is_absent_and_no_failure(
         return link_type != "wireguard"
 
     monkeypatch.setattr("tunnelbench.host.host.Host.has_link_type", lacks)
-    result = type_in("doctor", "--json")
+    result = type_in("doctor", "cost", "--json")
     wireguard = findings(result.stdout)["wireguard"]
     assert (result.exit_code, wireguard["status"], wireguard["why"]) == (0, "absent", "for wireguard")
     assert wireguard["remedy"].startswith("modprobe wireguard")
 
 
 @pytest.mark.lab
-def test_a_feature_that_the_quick_plan_needs_is_missing(type_in: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_feature_that_every_tunnel_of_a_plan_needs_is_missing(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("tunnelbench.host.host.Host.has_link_type", lambda _host, link_type, *_: link_type != "vxlan")
-    result = type_in("doctor")
+    plan = tmp_path / "mine.toml"
+    plan.write_text('[tcp]\n[[tunnel]]\nkind = "none"\n[[tunnel]]\nkind = "vxlan"\n')
+    result = type_in("doctor", str(plan))
     assert result.exit_code == 3
-    assert result.stdout.splitlines()[-2:] == ["Not ready for tunnelbench run quick", "Missing: vxlan"]
+    assert result.stdout.splitlines()[-2:] == [f"Not ready for tunnelbench run {plan}", "Missing: vxlan"]
+
+
+@pytest.mark.lab
+def test_a_tunnel_that_this_kernel_lacks_is_left_out_of_a_plan_with_others(
+    type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelbench.host.host.Host.has_link_type", lambda _host, link_type, *_: link_type != "vxlan")
+    result = type_in("doctor", "--json")
+    vxlan = findings(result.stdout)["vxlan"]
+    assert (result.exit_code, vxlan["status"]) == (0, "warning")
+    assert vxlan["why"] == "for vxlan; the run leaves out what needs it, and --on netns-debian has it"
 
 
 def test_on_a_bare_machine_one_command_installs_it_all(

@@ -69,7 +69,7 @@ def test_a_type_is_described_in_words(schema: dict[str, object], words: str) -> 
 def test_a_plan_has_its_trials_in_order_with_the_time_that_they_take(type_in: CommandLine) -> None:
     shown = json.loads(type_in("show", "quick", "--json").stdout)
     trials = shown["trials"]
-    assert [trial["sequence"] for trial in trials] == list(range(-3, 97))
+    assert [trial["sequence"] for trial in trials] == list(range(-3, 109))
     assert [trial["expected_start_s"] for trial in trials[:6]] == pytest.approx([0, 2.3, 4.6, 6.9, 11.2, 13.5])
     assert trials[-1]["expected_start_s"] + 2.3 == pytest.approx(shown["expected_duration_s"])
     text = type_in("show", "quick").stdout

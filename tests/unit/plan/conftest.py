@@ -51,6 +51,7 @@ def schemas() -> Mapping[str, type[BaseModel]]:
     return {
         "none": NoOptions,
         "vxlan": NoOptions,
+        "wireguard": NoOptions,
         "wireguard-go": NoOptions,
         "openvpn": OpenvpnOptions,
         "tinc": TincOptions,

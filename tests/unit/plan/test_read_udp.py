@@ -103,5 +103,5 @@ def test_a_key_of_udp_can_be_set(load: Load) -> None:
 
 def test_the_shipped_plan_of_udp_ends_in_a_few_minutes() -> None:
     plan = read_plan("udp", option_schemas()).plan
-    assert {tunnel.kind for tunnel in plan.tunnels} == {"none", "vxlan", "wireguard-go", "tinc", "openvpn"}
+    assert {tunnel.kind for tunnel in plan.tunnels} == {"none", "vxlan", "wireguard", "wireguard-go", "tinc", "openvpn"}
     assert plan.expected_duration_s() < 6 * 60

@@ -24,10 +24,11 @@ from tunnelbench.analysis.answer.comparison import (
 )
 from tunnelbench.analysis.answer.doubts import doubts
 from tunnelbench.analysis.answer.figures import shown_figures
+from tunnelbench.analysis.answer.scope import machine_scope, not_measured
 from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer, shown_rows, tunnel_answers
 from tunnelbench.analysis.answer.udp import UdpAnswer, udp_answers
 from tunnelbench.analysis.answer.warnings import AnswerWarning, answer_warnings
-from tunnelbench.analysis.answer.words import by_direction, carried, cpu_taken, cpu_times, joined, thousands
+from tunnelbench.analysis.answer.words import by_direction, carried, cpu_taken, cpu_times, joined, mbps, thousands
 from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, NoModel, models_of_many_sizes
 from tunnelbench.analysis.encryption import is_encrypted
@@ -35,14 +36,14 @@ from tunnelbench.analysis.limits import Limit
 from tunnelbench.analysis.number_format import percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import packet_instructions
 from tunnelbench.analysis.soak import SoakSummary, in_words
+from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, RowKey
-from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
 from tunnelbench.model.result import RunRecord, TrialRecord
 
 NO_TRIAL = "No trial of this run counts."
 NO_ENCRYPTED = "No encrypted tunnel has figures that count, so none is recommended."
-ONLY_THIS_MACHINE = "The figures apply to this machine only, not to a device."
 LIMITS_IN_WORDS = {
     Limit.LINE: "the line",
     Limit.ROUTER_CPU: "the router's CPU",
@@ -54,7 +55,6 @@ LIMITS_IN_WORDS = {
     Limit.LOSS: "lost packets",
     Limit.UNKNOWN: "not known",
 }
-COMPARE_ONLY = "Compare tunnels only: the figures apply to this machine, not to a device."
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Answer:
     TCP is compared by the CPU time at REFERENCE_MBPS, UDP by the packet rate. Empty: there is no other tunnel.
     """
     is_nearly_all_doubtful: bool
-    """True if nearly all tunnels have doubtful figures. The verdict states that once, and no tunnel has a mark."""
+    """True if nearly all tunnels have doubtful figures, so that the verdict says so."""
     scope: str
-    """Sentence on the machines that the figures apply to; empty if there are none, or the router is a machine alone."""
+    """Sentences on the machines that the figures apply to, and on what the run did not measure; may be empty."""
     tunnels: tuple[TunnelAnswer, ...]
     """Figures of TCP by tunnel, the best one first, the baseline last."""
     udp: tuple[UdpAnswer, ...]
@@ -117,7 +117,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     targets = [each for each in found.advice if each.rule == TARGET_RULE]
     compared = compare(eligible[0], eligible[1:], is_cheaper, cpu_trials) if eligible else ()
     compared_udp = compare(eligible_udp[0], eligible_udp[1:], carries_more_udp, udp_trials) if eligible_udp else ()
-    shown = shown_figures(found.rows, found.udp_rows)
+    shown = shown_figures(found.rows, udp)
     doubt = doubts(shown)
     verdict = [
         *(
@@ -136,13 +136,14 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     cheapest, fastest = ([each.name for each in group] for group in (eligible, eligible_udp))
     names = [each.tunnel for each in targets[-1:]] or cheapest or fastest
     warnings, helpful = answer_warnings(found.run, found.records, shown, doubt, is_shared=is_shared)
-    has_figures = bool(shown.rows or found.soaks or found.speeds)
+    has_figures = bool(shown.every or found.soaks or found.speeds)
+    machine = [*machine_scope(found.run, tunnels, shown)] if is_shared and has_figures else []
     return Answer(
         verdict=tuple(dict.fromkeys(verdict)) or (NO_TRIAL,),
         recommended=names[0] or None if names else None,
         comparisons=compared or compared_udp,
         is_nearly_all_doubtful=doubt.is_nearly_everywhere,
-        scope=(COMPARE_ONLY if shown.rows else ONLY_THIS_MACHINE) if is_shared and has_figures else "",
+        scope=" ".join([*machine, *not_measured(found.run, found.records, tunnels, udp)]),
         tunnels=tunnels,
         udp=udp,
         warnings=warnings,
@@ -193,8 +194,11 @@ def _mixed_packets(models: Sequence[CostModel], eligible: Sequence[TunnelAnswer]
             found = [(way.label, model.predict(IMIX_FRAMES, way)) for way in model.directions]
             rates = [(f"{each.packets_per_s / 1e3:,.0f}", way) for way, each in found if each.packet_s.value > 0]
             if rates:
-                text = by_direction(rates, " thousand/s")
-                yield f"With {model.tunnel.name}, one CPU of the router forwards {text} of mixed sizes (IMIX)."
+                text = by_direction(rates, " thousand packets/s")
+                yield (
+                    f"Computed, not measured: through {model.tunnel.name}, one CPU of the router would forward {text}, "
+                    "of mixed sizes (IMIX)."
+                )
 
 
 def _limit(best: TunnelAnswer, found: AnswerInput) -> str:
@@ -205,7 +209,8 @@ def _limit(best: TunnelAnswer, found: AnswerInput) -> str:
     if not texts or all(own == (Limit.TESTER,) for _, own in limits):
         return ""
     if len({text for text, _ in texts}) == 1:
-        return f"; limit: {texts[0][0]}"
+        is_known = texts[0][0] != LIMITS_IN_WORDS[Limit.UNKNOWN]
+        return f"; limit: {texts[0][0]}{'' if is_known else ', so it may carry more'}"
     return f"; limit: {', '.join(f'{text} {way}' for text, way in texts)}"
 
 
@@ -230,17 +235,26 @@ def _fastest(
     yield claim(names, f"carries the most {size}", "carries more", compared, kind=kind, figures="figures of UDP")
     rates: dict[str, list[tuple[str, str]]] = {}
     for way, found in best.directions.items():
-        if found.rate_pps:
+        if found.rate_pps and not found.pdr_refutation:
             own = rates.setdefault("with at most 0.5 % loss" if found.pdr_pps else "at full load", [])
-            own.append((thousands(found.rate_pps, is_lower_bound=found.is_lower_bound), way))
-    text = "; ".join(f"{loss}, {best.name} carries {by_direction(own, ' thousand/s')}" for loss, own in rates.items())
-    yield f"{text[0].upper()}{text[1:]} ({size})."
-    for way, shown in best.directions.items():
-        if longer := shown.pdr_refutation:
+            own.append((_udp_rate(found.rate_pps, best.payload_bytes, is_lower_bound=found.is_lower_bound), way))
+    for loss, own in rates.items():
+        yield f"{loss[0].upper()}{loss[1:]}, {best.name} carries {by_direction(own, '')} ({size})."
+    for way, found in best.directions.items():
+        if found.rate_pps and (longer := found.pdr_refutation):
             yield (
-                f"The rate does not hold for long: a longer trial {way} at "
-                f"{significant(longer.offered_pps / 1e3, 3)} thousand/s lost {percent_in_words(longer.loss_ratio)}."
+                f"{best.name} carries less than {_udp_rate(found.rate_pps, best.payload_bytes)} {way}: a short search "
+                f"found that rate, and a longer trial at {significant(longer.offered_pps / 1e3, 3)} thousand/s lost "
+                f"{percent_in_words(longer.loss_ratio)}."
             )
+
+
+def _udp_rate(pps: Estimate, payload_bytes: int, *, is_lower_bound: bool = False) -> str:
+    """Return a packet rate, and its payload in Mbit/s unless the packets are small or of mixed sizes."""
+    rate = f"{thousands(pps, is_lower_bound=is_lower_bound)} thousand/s"
+    if payload_bytes <= SMALL_PAYLOAD_BYTES:
+        return rate
+    return f"{rate}, or {mbps(pps.times(payload_bytes * 8), is_lower_bound=False)} Mbit/s,"
 
 
 def _fewest_instructions(records: Sequence[TrialRecord]) -> Iterator[str]:

@@ -11,9 +11,6 @@ from tunnelbench.analysis.answer.tunnels import TunnelAnswer
 from tunnelbench.analysis.answer.words import cpu_times, thousands
 
 MOST_SENTENCES = 5
-KINDS_IN_KERNEL = {"wireguard-go": "wireguard", "boringtun": "wireguard", "ipsec-userspace": "ipsec"}
-"""Kinds of tunnels whose data a program carries, with the kind that carries the same protocol in the kernel."""
-
 LEAST_SAVING = 0.05
 """Smallest saving that is worth a sentence."""
 
@@ -35,16 +32,7 @@ def short_advice(tunnels: Sequence[TunnelAnswer], *, allow_plaintext: bool = Fal
     found = [*_dearest(eligible), *_variants(eligible), *_kernel(eligible), *_cipher(ranked), *_directions(eligible)]
     unique = {text: share for share, text in sorted(found) if share >= LEAST_SAVING}
     on_cpu = sorted(unique, key=lambda text: -unique[text])
-    return (*_unmeasured_in_kernel(eligible, tunnels), *_small_packets(eligible), *on_cpu)[:MOST_SENTENCES]
-
-
-def _unmeasured_in_kernel(eligible: Sequence[TunnelAnswer], tunnels: Sequence[TunnelAnswer]) -> Iterator[str]:
-    """State that the best tunnel is a program, if the same protocol in the kernel has no figures."""
-    measured = {tunnel.tunnel.kind for tunnel in tunnels if tunnel.has_figures}
-    for best in eligible[:1]:
-        in_kernel = KINDS_IN_KERNEL.get(best.tunnel.kind)
-        if in_kernel and in_kernel not in measured:
-            yield f"{best.name} runs outside the kernel; its protocol in the kernel ({in_kernel}) was not measured."
+    return (*_small_packets(eligible), *on_cpu)[:MOST_SENTENCES]
 
 
 def _small_packets(tunnels: Sequence[TunnelAnswer]) -> Iterator[str]:

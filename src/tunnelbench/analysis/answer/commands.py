@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunnelbench.model.result import IMPORTED, RunRecord
-from tunnelbench.model.shipped import DEFAULT_TESTBED, VIRTUAL_ROUTER, shipped_plans, shipped_testbeds
+from tunnelbench.model.shipped import (
+    DEFAULT_TESTBED,
+    FIRST_PLAN,
+    OTHER_KERNEL,
+    VIRTUAL_ROUTER,
+    shipped_plans,
+    shipped_testbeds,
+)
 
 OWN_ROUTER = "root@192.168.1.1"
 """Example of a router's address; most routers have it when they are new."""
@@ -72,6 +79,15 @@ def charts(run: RunRecord) -> SuggestedCommand:
     return SuggestedCommand("Charts", _joined("report", run.run_id, "--format", "html", "-o", "run.html"))
 
 
+def on_other_kernel(run: RunRecord, *, is_planned: bool) -> SuggestedCommand:
+    """Return the command that measures a tunnel of the kernel on a kernel that has it.
+
+    Unless the tunnel `is_planned` in a plan that this machine has, the command names the first plan, which has it.
+    """
+    plan = run.plan_name if is_planned and has_plan(run) else FIRST_PLAN
+    return SuggestedCommand("", _joined("run", plan, "--on", OTHER_KERNEL))
+
+
 def doctor(run: RunRecord) -> SuggestedCommand:
     """Return the command that lists what is missing for the plan and testbed of a run."""
     on = [] if run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
@@ -86,6 +102,11 @@ def is_resumable(run: RunRecord) -> bool:
 def is_repeatable(run: RunRecord) -> bool:
     """Return True if the run was made on this machine, on a testbed that is found by its name."""
     return is_resumable(run) and run.testbed_name in shipped_testbeds()
+
+
+def is_shipped(run: RunRecord) -> bool:
+    """Return True if the plan and the testbed of the run come with the package."""
+    return has_plan(run) and run.testbed_name in shipped_testbeds()
 
 
 def has_plan(run: RunRecord) -> bool:

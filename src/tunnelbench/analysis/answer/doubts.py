@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.answer.figures import ShownFigures
+from tunnelbench.analysis.answer.udp import BASELINE_DELAY
 from tunnelbench.analysis.answer.words import joined, named
 from tunnelbench.model.text import are
 
 NEARLY_ALL = 0.75
-"""Share of tunnels with doubtful figures from which the verdict says so once, instead of marking each tunnel."""
+"""Share of tunnels with doubtful figures from which the verdict says so, instead of a warning."""
 
 CHECKS_IN_WORDS = {
+    BASELINE_DELAY: "the path without a tunnel was slower than one with a tunnel",
     "acks": "acknowledgements went past the path",
     "clock": "the clock was set",
     "copies": "packets were copied",
@@ -61,7 +63,7 @@ class Doubts:
     sentence: str
     """Number of doubtful figures, and the events; empty if there are none."""
     is_nearly_everywhere: bool
-    """True if nearly all tunnels have doubtful figures."""
+    """True if nearly all tunnels have doubtful figures, so that the verdict says so."""
 
 
 def in_words(check: str) -> str:
@@ -70,14 +72,22 @@ def in_words(check: str) -> str:
 
 def doubts(shown: ShownFigures) -> Doubts:
     """Return the doubts about figures, without those of void trials and of the testers' limit."""
-    found = shown.where(lambda row: bool(row.doubts))
-    rows = found.rows
-    if not rows:
+    found = shown.where(lambda figure: bool(figure.doubts))
+    if not found.every:
         return Doubts("", is_nearly_everywhere=False)
-    numbers = Counter(name for row in rows for name in row.doubts)
-    events = named([f"{in_words(name)} ({number})" for name, number in numbers.most_common()])
-    tunnels, doubtful = ({row.tunnel.name for row in each} for each in (shown.rows, rows))
+    tunnels, doubtful = (dict.fromkeys(figure.tunnel_name for figure in each.every) for each in (shown, found))
+    by_check: dict[str, dict[str, None]] = {}
+    for figure in found.every:
+        for check in figure.doubts:
+            by_check.setdefault(check, {})[figure.tunnel_name] = None
+    most_first = sorted(by_check.items(), key=lambda each: -len(each[1]))
+    events = named([f"{in_words(check)} ({_whose(list(names), len(tunnels))})" for check, names in most_first])
     return Doubts(
-        f"{found.count_of(shown)} {are(len(rows))} doubtful: {joined(events)}.",
+        f"{found.count_of(shown)} {are(len(found.every))} doubtful: {joined(events)}.",
         is_nearly_everywhere=len(doubtful) >= NEARLY_ALL * len(tunnels),
     )
+
+
+def _whose(names: Sequence[str], every: int) -> str:
+    """Return the names of the tunnels that a check makes doubtful, or `all` if it is every tunnel of several."""
+    return "all" if len(names) == every > 1 else joined(named(names))

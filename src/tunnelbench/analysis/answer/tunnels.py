@@ -84,6 +84,10 @@ class TunnelAnswer:
         return bool(self.doubts) and self.has_figures
 
     @property
+    def measured_directions(self) -> list[str]:
+        return [way for way, found in self.directions.items() if found.throughput_bps or found.small_pps]
+
+    @property
     def mean_cpu_share(self) -> float | None:
         """Mean of the CPU shares of the measured directions, by which tunnels are ranked; None: not measured."""
         shares = [way.cpu_share.median for way in self.directions.values() if way.cpu_share]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tunnelbench.analysis.answer.tunnels import by_tunnel, common, group_place, why_no_figures
 from tunnelbench.analysis.soak import SoakSummary
@@ -49,12 +49,29 @@ class UdpDirectionAnswer:
     """True if the testers limited the rate."""
     is_large_lower_bound: bool = False
     """True if the testers limited `large_bps`."""
-    is_doubtful: bool = False
-    """True if a check marks as doubtful a trial from which the rates come."""
-    is_large_doubtful: bool = False
-    """True if a check marks as doubtful a trial from which `large_bps` comes."""
-    is_delay_doubtful: bool = False
-    """True if a check marks as doubtful a trial from which the delay comes."""
+    doubts: tuple[str, ...] = ()
+    """Names of the checks that mark as doubtful a trial from which the rates come."""
+    large_doubts: tuple[str, ...] = ()
+    """Names of the checks that mark as doubtful a trial from which `large_bps` comes."""
+    delay_doubts: tuple[str, ...] = ()
+    """Names of the checks that mark as doubtful a trial from which the delay comes."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True if the rates are doubtful."""
+        return bool(self.doubts)
+
+    def marks(self) -> Iterator[tuple[bool, tuple[str, ...]]]:
+        """Yield for each figure if the testers limited it, and its doubts; an upper bound is not limited by testers."""
+        for rate, refutation in ((self.ndr_pps, self.ndr_refutation), (self.pdr_pps, self.pdr_refutation)):
+            if rate:
+                yield self.is_lower_bound and refutation is None, self.doubts
+        if self.carried_pps:
+            yield self.is_lower_bound, self.doubts
+        if self.large_bps:
+            yield self.is_large_lower_bound, self.large_doubts
+        if self.delay_p99_ns:
+            yield False, self.delay_doubts
 
     @property
     def ndr_refutation(self) -> LongerTrial | None:
@@ -100,6 +117,10 @@ class UdpAnswer:
         return {"down": self.down, "up": self.up}
 
     @property
+    def measured_directions(self) -> list[str]:
+        return [way for way, found in self.directions.items() if any(found.marks())]
+
+    @property
     def mean_pps(self) -> float | None:
         """Mean rate of the measured directions, by which tunnels are ranked [packets/s]; None: not measured."""
         rates = [way.rate_pps.median for way in self.directions.values() if way.rate_pps]
@@ -108,6 +129,12 @@ class UdpAnswer:
 
 LOADS = ("50%", "10%", "90%", "idle")
 """Loads at which a delay may have been measured; the answer uses the first of them that has a figure."""
+BY_LOAD = ("idle", "10%", "50%", "90%")
+"""The same loads in ascending order."""
+BASELINE_DELAY = "baseline-delay"
+"""Name of the doubt about a delay of the baseline that is longer than that of a tunnel."""
+OFFERED = "offered"
+"""Name of the check that the sender offered the planned load."""
 
 
 def udp_answers(
@@ -121,12 +148,32 @@ def udp_answers(
     groups = by_tunnel(rows)
     sizes = sorted({row.payload_bytes for group in groups for row in group if row.payload_bytes})
     sizes = sizes or [0]
-    return tuple(
-        sorted(
-            (_udp_answer(group, sizes, soaks) for group in groups),
-            key=lambda each: _rank(each, allow_plaintext),
-        )
-    )
+    found = _with_baseline_doubts([_udp_answer(group, sizes, soaks) for group in groups])
+    return tuple(sorted(found, key=lambda each: _rank(each, allow_plaintext)))
+
+
+def _with_baseline_doubts(answers: Sequence[UdpAnswer]) -> list[UdpAnswer]:
+    """Return the answers; a baseline's delay is doubtful if a tunnel had a shorter one at the same or a higher load.
+
+    A tunnel adds work to each packet, so something else delayed the packets of the baseline.
+    """
+    rivals = [answer for answer in answers if answer.tunnel.has_tunnel]
+
+    def judged(answer: UdpAnswer, way: str) -> UdpDirectionAnswer:
+        own = answer.directions[way]
+        if answer.tunnel.is_baseline and any(_is_faster(rival.directions[way], own) for rival in rivals):
+            return replace(own, delay_doubts=(*own.delay_doubts, BASELINE_DELAY))
+        return own
+
+    return [replace(answer, down=judged(answer, "down"), up=judged(answer, "up")) for answer in answers]
+
+
+def _is_faster(tunnel: UdpDirectionAnswer, baseline: UdpDirectionAnswer) -> bool:
+    """Return True if all delays of a tunnel are below those of the baseline, at the same or a higher load."""
+    shorter, longer = tunnel.delay_p99_ns, baseline.delay_p99_ns
+    if shorter is None or longer is None or shorter.high >= longer.low:
+        return False
+    return BY_LOAD.index(tunnel.delay_load) >= BY_LOAD.index(baseline.delay_load)
 
 
 def _rank(answer: UdpAnswer, allow_plaintext: bool) -> tuple[int, bool, int, float]:
@@ -156,20 +203,22 @@ def _direction(
     rows: Sequence[UdpRow], direction: Direction, size: int, large: int | None, soaks: Sequence[SoakSummary]
 ) -> UdpDirectionAnswer:
     there = [row for row in rows if row.direction is direction]
-    search, search_doubtful = _figures(there, size, Test.SEARCH)
-    carried, carried_doubtful = _figures(there, size, Test.RATE, FLAT_OUT)
+    search, search_doubts = _figures(there, size, Test.SEARCH)
+    carried, carried_doubts = _figures(there, size, Test.RATE, FLAT_OUT)
     rated = search or carried
     delays = [(load, *_figures(there, size, Test.LATENCY, load)) for load in LOADS]
-    load, delay, delay_doubtful = next(
-        ((load, found.delay_p99_ns, doubtful) for load, found, doubtful in delays if found and found.delay_p99_ns),
-        ("", None, False),
+    load, delay, delay_doubts = next(
+        ((load, found.delay_p99_ns, doubts) for load, found, doubts in delays if found and found.delay_p99_ns),
+        ("", None, ()),
     )
     large_row = next((row for row in there if row.payload_bytes == large and _is_rate(row)), None)
     large_rate = large_row.figures if large_row else None
     return UdpDirectionAnswer(
         ndr_pps=search.ndr_pps if search else None,
         pdr_pps=search.pdr_pps if search else None,
-        longer=_longer_trials(search, [soak for soak in soaks if soak.spec.direction is direction], size),
+        longer=_longer_trials(
+            search, search_doubts, [soak for soak in soaks if soak.spec.direction is direction], size
+        ),
         carried_pps=carried.forwarding_rate_pps if carried and not search else None,
         large_bps=large_rate.rate_pps.times(large_row.payload_bps(1.0))
         if large_row and large_rate and large_rate.rate_pps
@@ -178,28 +227,35 @@ def _direction(
         delay_load=load,
         is_lower_bound=bool(rated and rated.is_tester_limited),
         is_large_lower_bound=bool(large_rate and large_rate.is_tester_limited),
-        is_doubtful=search_doubtful if search else carried_doubtful,
-        is_large_doubtful=bool(large_row and large_row.doubts),
-        is_delay_doubtful=delay_doubtful,
+        doubts=search_doubts if search else carried_doubts,
+        large_doubts=large_row.doubts if large_row else (),
+        delay_doubts=delay_doubts,
     )
 
 
-def _longer_trials(search: UdpFigures | None, soaks: Sequence[SoakSummary], size: int) -> tuple[LongerTrial, ...]:
-    """Return the longer trials of one direction that lost packets; the loss of an echo has no direction."""
+def _longer_trials(
+    search: UdpFigures | None, doubts: Sequence[str], soaks: Sequence[SoakSummary], size: int
+) -> tuple[LongerTrial, ...]:
+    """Return the longer trials of one direction that lost packets; the loss of an echo has no direction.
+
+    A confirming trial whose sender stalled and then sent a burst refutes nothing: the burst may have caused the loss.
+    """
     found = [
         LongerTrial(soak.offered_pps, soak.loss_ratio)
         for soak in soaks
         if soak.lost_packets and soak.spec.payload_bytes == size and not soak.is_echo
     ]
-    if search and search.refuted and search.ndr_pps and search.loss_ratio:
+    if search and search.refuted and search.ndr_pps and search.loss_ratio and OFFERED not in doubts:
         found.append(LongerTrial(search.ndr_pps.median, search.loss_ratio.median))
     return tuple(sorted(found, key=lambda each: -each.loss_ratio))
 
 
-def _figures(rows: Sequence[UdpRow], size: int, test: Test, load: str = "") -> tuple[UdpFigures | None, bool]:
-    """Return the figures of the row of a test, and True if they are doubtful."""
+def _figures(
+    rows: Sequence[UdpRow], size: int, test: Test, load: str = ""
+) -> tuple[UdpFigures | None, tuple[str, ...]]:
+    """Return the figures of the row of a test, and the names of the checks that make them doubtful."""
     found = [row for row in rows if (row.payload_bytes, row.test, row.load) == (size, test, load)]
-    return (found[0].figures, bool(found[0].doubts)) if found else (None, False)
+    return (found[0].figures, found[0].doubts) if found else (None, ())
 
 
 def _is_rate(row: UdpRow) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.answer import commands
 from tunnelbench.analysis.answer.commands import Change, SuggestedCommand
-from tunnelbench.analysis.answer.doubts import Doubts
+from tunnelbench.analysis.answer.doubts import Doubts, in_words
 from tunnelbench.analysis.answer.figures import ShownFigures
+from tunnelbench.analysis.answer.scope import unmeasured_in_kernel
 from tunnelbench.analysis.answer.words import joined, named
 from tunnelbench.analysis.background_load import background_load_effect
 from tunnelbench.analysis.summary import TrialClass, trial_class
-from tunnelbench.model.plan import CALIBRATION_KIND, Test
-from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.result import RunRecord, TrialRecord, Verdict, has_foreign_load
 from tunnelbench.model.text import counted
 
 MOST_WARNINGS = 4
@@ -76,24 +77,28 @@ def _incomplete(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Fin
 
 
 def _lower_bounds(run: RunRecord, shown: ShownFigures, *, is_shared: bool) -> Iterator[_Finding]:
-    limited = shown.where(lambda row: row.figures is not None and row.figures.is_tester_limited)
-    if limited.rows:
+    limited = shown.where(lambda figure: figure.is_tester_limited)
+    if limited.every:
         cpus = run.host_facts.get("cpus")
         where = f" on {counted(cpus, 'CPU')}" if isinstance(cpus, int) else ""
         is_known = commands.has_plan(run) or commands.is_repeatable(run)
         router = commands.router_of(run) if is_shared and is_known else commands.every_figure(run)
-        are = "is a lower bound" if len(limited.rows) == 1 else "are lower bounds"
+        are = "is a lower bound" if len(limited.every) == 1 else "are lower bounds"
         yield _Finding(f"{limited.count_of(shown)} {are}{where}: client and server were the limit.", router)
 
 
 def _without_figures(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
-    """Name the tunnels of which no trial was timed."""
+    """Name the tunnels of which no trial was timed, without one that the answer's scope names."""
+    not_in_kernel = unmeasured_in_kernel(records)
+    in_kernel = {record.spec.tunnel.name for record in records if record.spec.tunnel.kind in not_in_kernel[1:]}
     classes: dict[str, set[TrialClass]] = {}
     for record in records:
         classes.setdefault(record.spec.tunnel.name, set()).add(trial_class(record))
     never = {TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialClass.GIVEN_UP}
     missing = {
-        name: min(own & never) for name, own in classes.items() if own <= never | {TrialClass.VOID} and own & never
+        name: min(own & never)
+        for name, own in classes.items()
+        if own <= never | {TrialClass.VOID} and own & never and name not in in_kernel
     }
     if missing:
         words = joined(named([f"{name} ({each})" for name, each in missing.items()]))
@@ -118,8 +123,17 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Findin
     elif disturbed == len(void):
         yield _Finding(f"{dropped}: background load.", commands.every_figure(run))
     else:
-        some = f" ({disturbed} because of background load)" if disturbed else ""
-        yield _Finding(f"{dropped}{some}.", commands.every_figure(run))
+        numbers = Counter(_why_void(record) for record in void)
+        reasons = joined(named([f"{reason} ({number})" for reason, number in numbers.most_common()]))
+        yield _Finding(f"{dropped}: {reasons}.", commands.every_figure(run))
+
+
+def _why_void(record: TrialRecord) -> str:
+    """Return the first check that makes a trial void, in words; background load comes first."""
+    names = [check.name for check in record.checks if check.verdict is Verdict.VOID]
+    if has_foreign_load(record.checks):
+        return in_words("foreign-load")
+    return in_words(names[0]) if names else "the measurement failed"
 
 
 def _doubtful(run: RunRecord, doubts: Doubts) -> Iterator[_Finding]:
@@ -129,10 +143,11 @@ def _doubtful(run: RunRecord, doubts: Doubts) -> Iterator[_Finding]:
 
 
 def _few_rounds(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
-    compared = [record for record in records if record.spec.test is not Test.SOAK and record.tcp]
+    compared = [record for record in records if record.tcp or (record.udp and record.udp.searches)]
     rounds = max((record.spec.round for record in compared), default=0)
-    tunnels = {record.spec.tunnel.name for record in compared if record.spec.tunnel.kind != CALIBRATION_KIND}
+    tunnels = {record.spec.tunnel.name for record in compared if record.spec.tunnel.has_tunnel}
     if 0 < rounds < PROVING_ROUNDS and len(tunnels) > 1:
         text = f"{counted(rounds, 'round')} cannot prove a small difference."
         more = Change(("--set", f"rounds={PROVING_ROUNDS}"), "show small differences")
-        yield _Finding(text, more if commands.is_repeatable(run) else commands.every_figure(run))
+        can_repeat = commands.is_repeatable(run) or commands.is_shipped(run)
+        yield _Finding(text, more if can_repeat else commands.every_figure(run))

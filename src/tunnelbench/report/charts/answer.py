@@ -28,7 +28,7 @@ def answer_charts(document: Document) -> Iterator[Chart]:
     """Yield the chart of TCP; if the run has no TCP figures, that of UDP; if it has neither, nothing."""
     chart = None
     if shown := _shown(document.answer.tunnels):
-        chart = _tcp(shown, document.answer.tunnels, marks_doubts=not document.answer.is_nearly_all_doubtful)
+        chart = _tcp(shown, document.answer.tunnels)
     elif udp := _shown(document.answer.udp):
         chart = _udp(udp, document.answer.udp)
     if chart:
@@ -41,11 +41,11 @@ def _shown(answers: Sequence[AnswerT]) -> list[AnswerT]:
     return ([each for each in own if each.is_encrypted] or own)[:MOST_CHART_TUNNELS]
 
 
-def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer], *, marks_doubts: bool) -> Chart | None:
+def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer]) -> Chart | None:
     cpu, rates = [], []
     for tunnel in shown:
         for way, found in tunnel.directions.items():
-            doubt = marks_doubts and found.is_doubtful
+            doubt = found.is_doubtful
             cpu.append(_bar(tunnel, way, found.cpu_share, 100, is_doubtful=doubt))
             rates.append(
                 _bar(tunnel, way, found.throughput_bps, 1e-6, is_limited=found.is_lower_bound, is_doubtful=doubt)
@@ -66,19 +66,23 @@ def _udp(shown: Sequence[UdpAnswer], every: Sequence[UdpAnswer]) -> Chart | None
     small, large = [], []
     for tunnel in shown:
         for way, found in tunnel.directions.items():
-            rate = found.pdr_pps or found.carried_pps
             is_refuted = found.pdr_refutation is not None
-            bar = _bar(tunnel, way, rate, 1e-3, is_limited=found.is_lower_bound and not is_refuted)
+            is_limited = found.is_lower_bound and not is_refuted
+            bar = _bar(tunnel, way, found.rate_pps, 1e-3, is_limited=is_limited, is_doubtful=found.is_doubtful)
             small.append(replace(bar, remark="refuted") if is_refuted else bar)
-            large.append(_bar(tunnel, way, found.large_bps, 1e-6, is_limited=found.is_large_lower_bound))
+            doubt = bool(found.large_doubts)
+            large.append(
+                _bar(tunnel, way, found.large_bps, 1e-6, is_limited=found.is_large_lower_bound, is_doubtful=doubt)
+            )
     bounds = LOWER_BOUNDS * any(bar.is_limited for bar in [*small, *large])
+    bounds += DOUBTFUL * any(bar.is_doubtful for bar in [*small, *large])
     bounds += REFUTED * any(bar.remark for bar in small)
     baseline = [
         f"{thousands(rate, is_lower_bound=found.is_lower_bound)} thousand packets/s {way}"
         for each in every
         if each.tunnel.is_baseline
         for way, found in each.directions.items()
-        if (rate := found.pdr_pps or found.carried_pps)
+        if (rate := found.rate_pps)
     ]
     without = f" Without a tunnel: {' and '.join(baseline)}." if baseline else ""
     panels = [(f"thousand packets/s, {_size(shown[0].payload_bytes)}", small)]
