@@ -400,10 +400,9 @@ def _way(soak: SoakSummary) -> str:
 
 
 def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()) -> ScreenTable | None:
-    """Return the table of the cost of a packet, in the order and the groups of `tunnels`."""
-    order = {tunnel.name: (place, _group(tunnel.is_encrypted)) for place, tunnel in enumerate(tunnels)}
-    last = (len(order), "")
-    models = sorted(models, key=lambda model: order.get(model.tunnel.name, last)[0])
+    """Return the table of the cost of a packet, in the order of `tunnels`."""
+    order = {tunnel.name: place for place, tunnel in enumerate(tunnels)}
+    models = sorted(models, key=lambda model: order.get(model.tunnel.name, len(order)))
 
     def of(direction: Direction, text: Callable[[CostModel, Direction], str]) -> Callable[[CostModel], str]:
         return lambda model: text(model, direction) if direction in model.directions else ""
@@ -424,14 +423,14 @@ def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()
     groups = (
         (("µs a packet,", "any size"), fixed),
         (("and ns", "a byte"), per_byte),
-        (("thousand/s IMIX", "by one CPU,", "computed"), mix),
+        (("thousand/s of", "IMIX, one CPU"), mix),
     )
     cells = [_Cell(heading, way.label, of(way, text)) for heading, text in groups for way in Direction]
-    rows = [(ScreenRow(model.tunnel.name, (), order.get(model.tunnel.name, last)[1]), model) for model in models]
-    sizes = ", ".join(f"{times} of {frame_bytes} bytes" for frame_bytes, times in IMIX_FRAMES)
+    rows = [(ScreenRow(model.tunnel.name, ()), model) for model in models]
+    sizes = ", ".join(f"{times} of {frame_bytes}" for frame_bytes, times in IMIX_FRAMES)
     legend = (
-        "Router CPU time of one packet in this direction: a fixed part, and one for each byte. Acknowledgements of TCP "
-        f"are packets of the other direction. <: too small to distinguish from 0. IMIX: of 12 frames {sizes}."
+        "Router CPU time of a packet in this direction, without acknowledgements. <: not distinct from 0. IMIX is "
+        f"computed from it: of 12 frames {sizes} bytes."
     )
     return _table("COST OF A PACKET", cells, rows, legend)
 

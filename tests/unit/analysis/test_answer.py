@@ -348,7 +348,7 @@ def test_advice_has_the_largest_effect_first() -> None:
 
 
 def test_figures_of_a_machine_of_its_own_apply_to_it() -> None:
-    sentence = "the figures apply to this machine, not to a device."
+    sentence = "the figures are not those of a device."
     assert sentence in answered(make_records()).scope
     assert sentence not in answered(make_records(), testbed_text='kind = "ssh"\n', host_facts={}).scope
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from tests.unit.builders import make_records, make_run, make_spec, make_tcp, make_trial, make_tunnel
 from tests.unit.udp_builders import make_udp_records
 
+from tunnelbench.analysis.cost import Amount, CostFit
 from tunnelbench.analysis.cost_model import CostModel
 from tunnelbench.model.plan import Direction, Test
 from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict
 from tunnelbench.report.charts.answer import answer_charts
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.page_tables import page_tables
-from tunnelbench.report.screen_tables import ENCRYPTED, MOST_SCREEN_ROWS, NOT_ENCRYPTED, cost_table, screen_tables
+from tunnelbench.report.screen_tables import MOST_SCREEN_ROWS, cost_table, screen_tables
 
 
 def many_tunnels(number: int) -> list[TrialRecord]:
@@ -106,7 +107,7 @@ def test_a_chart_of_tunnels_of_unknown_encryption_does_not_call_them_plaintext()
     assert chart.title.startswith("Tunnels not known to encrypt")
 
 
-def test_the_cost_of_a_packet_is_grouped_as_the_main_table_is() -> None:
+def test_the_cost_of_a_packet_is_in_the_order_of_the_main_table() -> None:
     document = compose(make_run(), make_records())
     answers = document.answer.tunnels
     models = [model for model in document.models if isinstance(model, CostModel)]
@@ -114,8 +115,30 @@ def test_the_cost_of_a_packet_is_grouped_as_the_main_table_is() -> None:
     assert table is not None
     names = {model.tunnel.name for model in models}
     assert [row.name for row in table.rows] == [each.name for each in answers if each.name in names]
-    assert [row.group for row in table.rows][:1] == [ENCRYPTED]
-    assert NOT_ENCRYPTED in {row.group for row in table.rows}
+
+
+@dataclass(frozen=True)
+class UncertainFit(CostFit):
+    """A fit whose cost per byte is 2 ns, with a given error."""
+
+    error_s: float
+
+    def per_byte_s(self, term: str) -> Amount:
+        del term
+        return Amount(2e-9, self.error_s)
+
+
+def test_a_cost_per_byte_whose_interval_includes_0_is_an_upper_bound() -> None:
+    document = compose(make_run(), make_records())
+    model = next(each for each in document.models if isinstance(each, CostModel))
+
+    def shown(error_s: float) -> str:
+        table = cost_table([replace(model, fitted=UncertainFit(**vars(model.fitted), error_s=error_s))])
+        assert table is not None
+        return table.rows[0].cells[2]
+
+    assert shown(1.9e-9) == "2.00"
+    assert shown(2.1e-9) == "< 4.1"
 
 
 def test_the_first_chart_marks_doubtful_figures() -> None:

@@ -194,11 +194,8 @@ def _mixed_packets(models: Sequence[CostModel], eligible: Sequence[TunnelAnswer]
             found = [(way.label, model.predict(IMIX_FRAMES, way)) for way in model.directions]
             rates = [(f"{each.packets_per_s / 1e3:,.0f}", way) for way, each in found if each.packet_s.value > 0]
             if rates:
-                text = by_direction(rates, " thousand packets/s")
-                yield (
-                    f"Computed, not measured: through {model.tunnel.name}, one CPU of the router would forward {text}, "
-                    "of mixed sizes (IMIX)."
-                )
+                text = by_direction(rates, " thousand/s")
+                yield f"Computed for mixed sizes (IMIX): with {model.tunnel.name}, one CPU forwards {text}."
 
 
 def _limit(best: TunnelAnswer, found: AnswerInput) -> str:

@@ -14,8 +14,8 @@ from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN
 
 ONLY_THIS_MACHINE = "The figures apply to this machine only, not to a device."
-COMPARE_ONLY = "Compare tunnels only: the figures apply to this machine, not to a device."
-AES_INSTRUCTIONS = "This CPU has AES instructions; without them, AES takes more CPU time."
+COMPARE_ONLY = "Compare tunnels only: the figures are not those of a device."
+AES_INSTRUCTIONS = "This CPU has AES instructions, which make AES cheaper."
 
 KINDS_IN_KERNEL = {"wireguard-go": "wireguard", "boringtun": "wireguard", "ipsec-userspace": "ipsec"}
 """Kinds of tunnels whose data a program carries, with the kind that carries the same protocol in the kernel."""
