@@ -112,6 +112,16 @@ def test_a_program_of_the_router_that_moves_to_a_testers_cpu_is_found(bed: Netns
     assert (found.verdict, "openvpn on the router may run on" in found.reason) == (Verdict.VOID, True), found
 
 
+def test_a_program_of_the_testers_that_moves_to_the_routers_cpu_is_found(bed: NetnsTestbed) -> None:
+    def move() -> None:
+        for pid in pids_in(bed.client.namespace):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "iperf3":
+                os.sched_setaffinity(pid, bed.router.cpus)
+
+    found = check(trial(bed, MidTrial(actions=[move]), duration_s=3), "router-setup")
+    assert (found.verdict, "iperf3 of the testers may run on" in found.reason) == (Verdict.VOID, True), found
+
+
 def test_work_of_the_router_that_comes_back_to_its_cpu_is_found(bed: NetnsTestbed) -> None:
     """A program and the packets of a device are on a tester's CPU for a part of the trial."""
     steering = RPS_FILE.format(bed.router_lan_device)

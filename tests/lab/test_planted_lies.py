@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import pytest
 from tests.lab.bench import NO_TUNNEL, check, measure
+from tests.lab.bpf_program import attach, load_passing_program
 from tests.lab.lies import VXLAN, MidTrial, OneSoak, script, trial
 from tests.watcher import Watcher
 
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host
+from tunnelbench.host.inside import call_inside
 from tunnelbench.model.plan import Direction, Plan, SoakTraffic, TunnelSpec
 from tunnelbench.model.result import Outcome, Verdict
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
@@ -23,6 +29,7 @@ pytestmark = pytest.mark.lab
 
 VXLAN_PACKETS = "udp dport 4789"
 NEW_CHECKS = (
+    "softirq",
     "router-losses",
     "router-queues",
     "retransmits",
@@ -118,6 +125,32 @@ def compares_packets_with_a_policy(bed: NetnsTestbed) -> AbstractContextManager[
     return script(bed.router, f"ip xfrm policy add {policy}", f"ip xfrm policy delete {policy}")
 
 
+def taps_packets(bed: NetnsTestbed) -> AbstractContextManager[object]:
+    """A packet socket in the router: the kernel shows it each packet."""
+    return closing(
+        call_inside(bed.router.namespace, lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)))
+    )
+
+
+@contextmanager
+def runs_a_program_for_each_packet(bed: NetnsTestbed) -> Iterator[None]:
+    """A program of BPF on the router's LAN device, which lets each packet pass (tcx)."""
+    program = load_passing_program()
+    try:
+        device = call_inside(bed.router.namespace, lambda: attach(program, socket.if_nametoindex(bed.lan_device)))
+        try:
+            yield
+        finally:
+            os.close(device)
+    finally:
+        os.close(program)
+
+
+def steers_flows_to_their_programs(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    folder = f"/sys/class/net/{bed.router_wan_device}/queues/rx-0"
+    return script(bed.router, f"echo 4096 > {folder}/rps_flow_cnt", f"echo 0 > {folder}/rps_flow_cnt")
+
+
 def limits_acks_at_the_server(bed: NetnsTestbed) -> AbstractContextManager[None]:
     limit = "type filter hook output priority -500; tcp sport 5201 limit rate over 2000/second drop;"
     return rule(bed.server, limit)
@@ -160,6 +193,9 @@ CLASSIFIED = (
         (shapes_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the server has a queue tbf")]),
         (classifies_each_packet_in_the_router, Direction.IN, CLASSIFIED),
         (compares_packets_with_a_policy, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "an IPsec policy without")]),
+        (taps_packets, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "on the router, 1 packet socket received")]),
+        (runs_a_program_for_each_packet, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "a BPF program for the")]),
+        (steers_flows_to_their_programs, Direction.OUT, [("router-setup", Verdict.VOID, "steered by flow (RFS)")]),
         (limits_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "packet filter: table ip lie")]),
         (sends_acks_outside, Direction.OUT, [("outer-protocol-in-trial", Verdict.VOID, "packets were not")]),
         (sends_acks_beside_the_path, Direction.IN, [("acks", Verdict.VOID, "the others took another way")]),
@@ -185,6 +221,43 @@ def test_a_lie_on_the_path_is_found(
     for name, verdict, words in expected:
         found = check(record, name)
         assert (found.verdict, words in found.reason) == (verdict, True), found
+
+
+@contextmanager
+def a_loop_of_bridges(cpu: int) -> Iterator[None]:
+    """A network of its own in which one frame goes round and round, on one CPU, and in no program's name."""
+    name = f"tb-loop-{secrets.token_hex(3)}"
+    setup = [
+        *(f"link add {bridge} type bridge" for bridge in ("left", "right")),
+        *(f"link add p{number} type veth peer name q{number}" for number in (1, 2)),
+        *(f"link set p{number} master left" for number in (1, 2)),
+        *(f"link set q{number} master right" for number in (1, 2)),
+        "addr add 198.18.99.1/24 dev left",
+    ]
+    devices = ("p1", "q1", "p2", "q2", "left", "right")
+    steer = "; ".join(f"echo {1 << cpu:x} > /sys/class/net/{each}/queues/rx-0/rps_cpus" for each in devices[:4])
+    slow = "; ".join(f"tc qdisc add dev {each} root tbf rate 20mbit burst 3000 latency 20ms" for each in ("p1", "q2"))
+    quiet = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "-batch", "-"], input="\n".join(setup), text=True, check=True)
+        subprocess.run(["ip", "netns", "exec", name, "sh", "-euc", f"{quiet}; {steer}; {slow}"], check=True)
+        up = "\n".join(f"link set {each} up" for each in devices)
+        subprocess.run(["ip", "-n", name, "-batch", "-"], input=up, text=True, check=True)
+        ask = ["ip", "netns", "exec", name, "ping", "-q", "-c", "1", "-W", "1", "198.18.99.2"]
+        subprocess.run(ask, check=False, stdout=subprocess.DEVNULL)
+        yield
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def test_packets_of_another_network_on_the_routers_cpu_are_found(bed: NetnsTestbed) -> None:
+    (cpu,) = bed.router.cpus
+    honest = check(trial(bed, Watcher()), "softirq")
+    assert honest.verdict is Verdict.OK, honest
+    with a_loop_of_bridges(cpu):
+        found = check(trial(bed, Watcher()), "softirq")
+    assert found.verdict is Verdict.DOUBTFUL, found
 
 
 def test_traffic_against_the_direction_of_the_data_is_found(fast_ethernet: NetnsTestbed) -> None:

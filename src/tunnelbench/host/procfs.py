@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +94,18 @@ class DeviceCounters:
     tx_bytes: int
     tx_packets: int
     tx_dropped: int
+
+
+@parsing("/proc/net/softnet_stat")
+def parse_softnet(text: str, cpus: Collection[int]) -> int:
+    """Return the number of packets that some CPUs have processed since the start, from /proc/net/softnet_stat.
+
+    Each line is a CPU: hexadecimal numbers, the first of them the packets (net/core/net-procfs.c). Since Linux 5.10 the
+    thirteenth is the number of the CPU; before, the lines were in the order of the CPUs.
+    """
+    rows = [[int(word, 16) for word in line.split()] for line in text.splitlines()]
+    numbered = [(row[12] if len(row) > 12 else place, row[0]) for place, row in enumerate(rows)]
+    return sum(packets for cpu, packets in numbered if cpu in cpus)
 
 
 @parsing("/proc/net/dev")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
-from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_setup, throttled
+from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_setup, softirq, throttled
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes, wire_bytes
@@ -85,6 +85,8 @@ class TrialContext:
     """Things on the path that the testbed has not made, and changes during the trial, each without a full stop."""
     late_rules: int = 0
     """Number of lines of packet filter rules in the router after the trial, if the testbed has made the router."""
+    router_packets: tuple[int, int] | None = None
+    """Packets that the router's CPUs processed, and packets that arrived at its devices; None: not counted."""
     throttled_s: float = 0.0
     """Time for which a CPU quota stopped the run or the router's programs [s]."""
     keep_alives: Sequence[bool] = ()
@@ -163,6 +165,7 @@ def tunnel_checks(context: TrialContext) -> tuple[Check, ...]:
         offloads_off(context.late_offloads),
         router_setup(context.misplaced, context.late_rules),
         path_setup(context.altered),
+        softirq(context.router_packets, context.bracket_s),
         throttled(context.throttled_s, context.bracket_s),
         *kept_alive(context.keep_alives),
         router_cpu(context.router_cpu_doubt, has_own_router=context.has_own_router),

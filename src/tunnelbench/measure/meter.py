@@ -136,10 +136,10 @@ class TrafficMeter(Meter, Generic[O]):
         throttled_before = throttled_s_by_process(tunnel)
         with testbed.watched() as changes:
             filter_before = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
-            before = read_path(testbed)
+            before, packets_before = read_path(testbed), testbed.router_packets()
             with naming_changes(changes):
                 offered, load = self._observed(spec, path)
-            after = read_path(testbed)
+            after, packets_after = read_path(testbed), testbed.router_packets()
             filter_after = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
             changed = changes()
         beside = list(offered.beside)
@@ -157,6 +157,7 @@ class TrafficMeter(Meter, Generic[O]):
             misplaced=tuple(dict.fromkeys((*offered.misplaced, *testbed.misplaced(tunnel.daemons_under_test)))),
             altered=(*changed, *testbed.altered()),
             late_rules=testbed.late_rules(),
+            router_packets=_increase(packets_before, packets_after),
             throttled_s=cgroup.increase_s(throttled_before, throttled_s_by_process(tunnel), offered.quota_files),
             keep_alives=tunnel.keep_alives()[asked_before:],
             has_own_router=testbed.has_own_router,
@@ -196,6 +197,11 @@ class TrafficMeter(Meter, Generic[O]):
         testers = [host for host in self.testbed.hosts if host is not router]
         watch = BackgroundWatch(cpus_here(*self.testbed.hosts), router, testers)
         return self.offer(spec, path), watch.load()
+
+
+def _increase(before: tuple[int, int] | None, after: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return the increase of both counts; None if they were not read."""
+    return (after[0] - before[0], after[1] - before[1]) if before and after else None
 
 
 @contextmanager

@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from tunnelbench.model.result import Check, Verdict
 
+OTHER_PACKETS_PPS = 1000
+"""Packets of other networks that the router's CPUs may process [packets/s]; a bridge takes about 2 µs for each."""
+OTHER_PACKETS_SHARE = 0.02
+"""The same as a share of the router's own packets, because the two counters are not read at the same moment."""
+
 THROTTLE_LIMIT_SHARE = 0.01
 """Share of a trial for which a CPU quota may stop the run or the router's programs."""
 
@@ -44,6 +49,21 @@ def path_setup(altered: Sequence[str]) -> Check:
         return Check("path-setup", Verdict.DOUBTFUL, "; ".join(altered), rule=9)
     reason = "the path had no queue, packet filter or rule of routing that the testbed has not made, and did not change"
     return Check("path-setup", Verdict.OK, reason, rule=9)
+
+
+def softirq(processed: tuple[int, int] | None, bracket_s: float) -> Check:
+    """Check that the router's CPUs processed hardly any packets of other networks of this machine (rule 12).
+
+    `processed` are the packets that these CPUs processed in `bracket_s` seconds, and those that arrived at the router's
+    devices. The kernel processes packets in no program's name, so that the check for background load does not see it.
+    """
+    if processed is None:
+        return Check("softirq", Verdict.OK, "the packets of other networks are not counted here", rule=12)
+    every, own = processed
+    others = max(0, every - own)
+    reason = f"the router's CPU processed {every} packets, and {own} arrived at the router's devices"
+    is_high = others > own * OTHER_PACKETS_SHARE + OTHER_PACKETS_PPS * bracket_s
+    return Check("softirq", Verdict.DOUBTFUL if is_high else Verdict.OK, reason, rule=12)
 
 
 def throttled(stopped_s: float, bracket_s: float) -> Check:

@@ -87,7 +87,7 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
             )
             monitor.wait_for_lead()
             client = programs["iperf3_client"] = _start_iperf3(stack, self.testbed.client, argv)
-            monitor.accompany(client)
+            monitor.accompany(client, server)
             server.wait(TAIL_S + self.traffic.result_bytes / PRINTED_BYTES_PER_S)
             pinger.interrupt()
             pinger.wait(1)

@@ -142,6 +142,7 @@ class TrialMonitor:
         self.looks_at_sockets = True
         """True if `ss` runs on the sender half-way through."""
         self._misplaced: dict[str, None] = {}
+        self._testers: tuple[Daemon, ...] = ()
         self.sockets = ""
         """Output of `ss` on the sender, half-way through."""
         self.quota_files: Collection[Path] = ()
@@ -165,8 +166,12 @@ class TrialMonitor:
         """Wait until LEAD_S have passed since the first reading."""
         time.sleep(max(0.0, self._times[0].clock_s + LEAD_S - time.monotonic()))
 
-    def accompany(self, client: Daemon) -> None:
-        """Observe the sending program until it ends. Raises TrialFailed if it hangs or the tunnel fails."""
+    def accompany(self, client: Daemon, *others: Daemon) -> None:
+        """Observe the sending program until it ends, and the CPUs of the `others` that carry the traffic.
+
+        Raises TrialFailed if it hangs or the tunnel fails.
+        """
+        self._testers = (client, *others)
         try:
             self._stay_with(client)
         except TrialFailed:
@@ -298,7 +303,7 @@ class TrialMonitor:
         return MonitorReading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))
 
     def _read_cpu(self) -> CpuReading:
-        self._misplaced.update(dict.fromkeys(self.testbed.misplaced(self.path.router_daemons)))
+        self._misplaced.update(dict.fromkeys(self.testbed.misplaced(self.path.router_daemons, self._testers)))
         return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
 
 

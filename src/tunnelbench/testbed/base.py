@@ -176,13 +176,20 @@ class Testbed(ABC):
         """Return the offloads that are on although this testbed switched them off, by `DEVICE on the HOST`."""
         return {}
 
-    def misplaced(self, daemons: Sequence[Daemon]) -> Sequence[str]:
-        """Return a sentence for each kind of work of a host, or of the router's `daemons`, that may run on the CPU of
-        another host.
+    def misplaced(self, daemons: Sequence[Daemon], testers: Sequence[Daemon] = ()) -> Sequence[str]:
+        """Return a sentence for each kind of work of a host, of the router's `daemons`, or of the testers' programs,
+        that may run on the CPU of another host.
 
         Starts no process, so that it can be called during a trial.
         """
         return ()
+
+    def router_packets(self) -> tuple[int, int] | None:
+        """Return how many packets the router's CPUs have processed, and how many have arrived at the router's devices.
+
+        Both count from a start of their own. None: the router's CPUs are its own, and process no other packets.
+        """
+        return None
 
     def altered(self) -> Sequence[str]:
         """Return sentences on queues, packet filters and rules of routing that this testbed has not made."""

@@ -16,15 +16,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from tunnelbench.host.bpf import devices_with_programs
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.namespace import NamespaceHost
-from tunnelbench.host.procfs import allowed_cpus, parse_cpu_list, parse_cpu_mask, parse_net_dev, with_children
+from tunnelbench.host.parsing import UnexpectedOutput
+from tunnelbench.host.procfs import (
+    allowed_cpus,
+    parse_cpu_list,
+    parse_cpu_mask,
+    parse_net_dev,
+    parse_softnet,
+    with_children,
+)
 from tunnelbench.host.setup_watch import SetupWatch
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, ETHERNET_MINIMUM_BYTES, ETHERNET_OVERHEAD_BYTES
 from tunnelbench.model.testbed import KindSettings, TestbedSpec
+from tunnelbench.model.text import counted
 from tunnelbench.testbed import offloads
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.testbed.router_filter import SEEN_TABLE, other_rules
@@ -35,6 +45,12 @@ UNCOUNTED_BYTES = ETHERNET_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES
 
 RPS_FILE = "/sys/class/net/{}/queues/rx-0/rps_cpus"
 """Mask of the CPUs that process packets that arrive at a device (Documentation/networking/scaling.rst)."""
+
+FLOW_FILE = "/sys/class/net/{}/queues/rx-0/rps_flow_cnt"
+"""Number of flows of a device that the kernel steers to the CPU of their program instead (RFS); 0 unless set."""
+
+THREADED_FILE = "/sys/class/net/{}/threaded"
+"""`1` if a kernel thread, which may run on any CPU, processes the packets that arrive at a device; 0 unless set."""
 
 USUAL_QUEUES = ("noqueue", "pfifo_fast", "fq_codel", "mq")
 """Kinds of queues that the kernel gives to devices by itself. None of them has a rate."""
@@ -211,7 +227,7 @@ class NetnsTestbed(Testbed):
         present = parse_net_dev(host.read("/proc/net/dev"))
         return [device for device, name in self._without_offloads if name == host.name and device in present]
 
-    def misplaced(self, daemons: Sequence[Daemon]) -> Sequence[str]:
+    def misplaced(self, daemons: Sequence[Daemon], testers: Sequence[Daemon] = ()) -> Sequence[str]:
         found = []
         for host in (self.client, self.router, self.server):
             for device in self._prepared_devices(host):
@@ -223,12 +239,28 @@ class NetnsTestbed(Testbed):
                 if not steered or steered - set(host.cpus):
                     where = f"steered to {_cpus(steered - set(host.cpus))}" if steered else "not steered to its CPUs"
                     found.append(f"packets of {device} on the {host.name} are {where}")
-        programs = [
-            f"{daemon.name} on the router may run on {_cpus(others)}"
-            for daemon in daemons
-            if (others := allowed_cpus(with_children(daemon.pid)) - set(self.router.cpus))
-        ]
-        return [*found, *programs]
+                for file, means in ((FLOW_FILE, "steered by flow (RFS)"), (THREADED_FILE, "processed by a thread")):
+                    with suppress(OSError, ValueError):  # the device has gone, or the kernel has no such file
+                        if int(host.read(file.format(device))):
+                            found.append(f"packets of {device} on the {host.name} are {means}")
+        for own, where, cpus in (
+            (daemons, "on the router", self.router.cpus),
+            (testers, "of the testers", self.client.cpus),
+        ):
+            found += [
+                f"{daemon.name} {where} may run on {_cpus(others)}"
+                for daemon in own
+                if (others := allowed_cpus(with_children(daemon.pid)) - set(cpus))
+            ]
+        return found
+
+    def router_packets(self) -> tuple[int, int] | None:
+        devices = parse_net_dev(self.router.read("/proc/net/dev")).values()
+        arrived = sum(device.rx_packets for device in devices)
+        try:
+            return parse_softnet(Path("/proc/net/softnet_stat").read_text(), self.router.cpus), arrived
+        except (OSError, UnexpectedOutput):  # a kernel whose file is not known
+            return None
 
     def altered(self) -> Sequence[str]:
         usual = {*USUAL_QUEUES, *_default_queue()}
@@ -257,6 +289,12 @@ class NetnsTestbed(Testbed):
             if policies := foreign_policies(host.run(["ip", "xfrm", "policy"], check=False).stdout):
                 count = f" and {len(policies) - 1} more" if len(policies) > 1 else ""
                 found.append(f"the {host.name} has an IPsec policy without a tunnel: {policies[0]}{count}")
+            found += [
+                f"the kernel runs a BPF program for the packets of {device} on the {host.name}"
+                for device in (*devices_with_programs(host.namespace), *self._devices_with_xdp(host))
+            ]
+            if taps := len(host.read("/proc/net/packet").splitlines()) - 1:
+                found.append(f"on the {host.name}, {counted(taps, 'packet socket')} received copies of packets")
         return found
 
     @contextmanager
@@ -278,6 +316,12 @@ class NetnsTestbed(Testbed):
     def _queues_of(host: Host) -> list[str]:
         """Return the lines of `tc qdisc` of a host, such as `qdisc noqueue 0: dev wan root refcnt 2`."""
         return host.run(["tc", "qdisc", "show"], check=False).stdout.splitlines()
+
+    @staticmethod
+    def _devices_with_xdp(host: Host) -> list[str]:
+        """Return the devices of a host whose driver gives each packet to a program of BPF (ip-link(8), xdp)."""
+        lines = host.run(["ip", "-o", "link", "show"], check=False).stdout.splitlines()
+        return [line.split(": ")[1].partition("@")[0] for line in lines if " xdp" in line.partition(" link/")[0]]
 
     @staticmethod
     def _rules_of(host: Host) -> list[str]:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.output.samples import sample, samples
 
 from tunnelbench.host import procfs
+from tunnelbench.host.parsing import UnexpectedOutput
 from tunnelbench.host.procfs import (
     TICK_S,
     CpuTimes,
@@ -33,6 +34,7 @@ from tunnelbench.host.procfs import (
     parse_cpu_mask,
     parse_net_dev,
     parse_snmp,
+    parse_softnet,
     parse_stat,
     thread_cpu_s,
     with_children,
@@ -398,3 +400,14 @@ def test_the_cpus_of_a_process_are_those_of_all_its_threads() -> None:
         bound.kill()
         bound.wait()
         assert allowed_cpus([bound.pid]) == set()
+
+
+def test_the_packets_of_a_cpu_are_read_by_its_number_or_by_its_line() -> None:
+    zeros = " ".join(["00000000"] * 11)
+    new = f"00000010 {zeros} 00000001\n00000020 {zeros} 00000003\n"
+    assert parse_softnet(new, {3}) == 0x20
+    assert parse_softnet(new, {0, 2}) == 0
+    old = "00000010 00000000\n00000020 00000000\n"
+    assert parse_softnet(old, {1}) == 0x20
+    with pytest.raises(UnexpectedOutput, match="softnet_stat"):
+        parse_softnet("no number\n", {0})

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.builders import make_spec, make_tcp
 
 from tunnelbench.measure.checks import TrialContext, check_trial, kept_alive, sharing
+from tunnelbench.measure.setup_checks import softirq
 from tunnelbench.model.counters import CpuUsage, Ping
 from tunnelbench.model.result import Check, Interval, Sender, TcpMeasurement, Verdict
 
@@ -22,6 +23,7 @@ RULES = {
     "offloads": 1,
     "router-setup": 12,
     "path-setup": 9,
+    "softirq": 12,
     "cpu-quota": 14,
     "fragments": 4,
     "drops": 9,
@@ -100,6 +102,16 @@ def test_a_router_that_is_not_as_it_was_set_up_is_found(late: dict[str, Any], ve
 @pytest.mark.parametrize(("stopped_s", "verdict"), [(0.09, OK), (0.11, DOUBTFUL)])
 def test_a_quota_that_stops_the_programs_of_the_run_is_doubtful(stopped_s: float, verdict: Verdict) -> None:
     assert checks(CLEAN, throttled_s=stopped_s)["cpu-quota"].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("processed", "verdict"),
+    [(None, OK), ((100_000, 100_000), OK), ((103_900, 100_000), OK), ((104_100, 100_000), DOUBTFUL)],
+)
+def test_packets_of_other_networks_on_the_routers_cpu_are_doubtful(
+    processed: tuple[int, int] | None, verdict: Verdict
+) -> None:
+    assert softirq(processed, 2.0).verdict is verdict  # 2 % of 100,000 packets, and 1,000/s for 2 s
 
 
 def test_what_a_tunnels_device_counts_beside_the_packet_is_no_merged_frame() -> None:

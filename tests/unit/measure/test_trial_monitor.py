@@ -93,7 +93,8 @@ class SimulatedPath:
         spent = {"tund": self.clock_s * 0.15, "helper": self.clock_s * 0.05} if daemons else None
         return CpuReading(self.clock_s, times, spent, "ticks" if daemons else "")
 
-    def misplaced(self, daemons: Any) -> list[str]:
+    def misplaced(self, daemons: Any, testers: Any) -> list[str]:
+        del testers
         away = self.moves_at_s <= self.clock_s < self.moves_at_s + 2
         return ["tund on the router may run on CPU 0"] if daemons and away else []
 

@@ -19,7 +19,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER, TOPOLOGIES, Link, TestbedSpec
 from tunnelbench.testbed import KINDS, netns, open_testbed
 from tunnelbench.testbed.base import BackToBack, Testbed
-from tunnelbench.testbed.netns import NetnsTestbed, core_of, foreign_policies, share_cpus
+from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed, core_of, foreign_policies, share_cpus
 
 CPUS = st.sets(st.integers(0, 1023), min_size=1, max_size=40).map(sorted)
 RUN_ID = "20250314-092653-abcdef"
@@ -81,6 +81,17 @@ def test_packets_are_steered_by_a_mask_in_groups_of_32_cpus(cpus: list[int], mas
     assert rps_mask(cpus) == mask
 
 
+@pytest.mark.parametrize(
+    ("name", "means"), [("queues/rx-0/rps_flow_cnt", "steered by flow (RFS)"), ("threaded", "processed by a thread")]
+)
+def test_packets_that_the_kernel_may_process_elsewhere_are_misplaced(name: str, means: str, tmp_path: Path) -> None:
+    testbed, router = prepared(tmp_path)
+    files = {"/proc/net/dev": NET_DEV, RPS_FILE.format("wan"): "2\n", f"/sys/class/net/wan/{name}": "1\n"}
+    router.cpus = (1,)
+    router.answer = lambda argv: files.get(argv[-1], "0\n")
+    assert testbed.misplaced([]) == [f"packets of wan on the router are {means}"]
+
+
 @given(CPUS)
 def test_the_kernel_reads_the_same_cpus_from_the_mask(cpus: list[int]) -> None:
     assert cpus_of(rps_mask(cpus)) == cpus
@@ -100,7 +111,8 @@ def test_packets_may_be_steered_to_fewer_cpus_but_to_none_of_another_host(
 ) -> None:
     testbed, router = prepared(tmp_path)
     router.cpus = (1, 2)
-    router.answer = lambda argv: NET_DEV if argv[-1] == "/proc/net/dev" else f"{mask}\n"
+    files = {"/proc/net/dev": NET_DEV, RPS_FILE.format("wan"): f"{mask}\n"}
+    router.answer = lambda argv: files.get(argv[-1], "0\n")
     assert testbed.misplaced([]) == misplaced
 
 

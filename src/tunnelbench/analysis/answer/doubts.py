@@ -48,6 +48,7 @@ CHECKS_IN_WORDS = {
     "sender": "the sender was idle",
     "sent-count": "packets never left the sender",
     "sharing": "a parallel tunnel carried no packets",
+    "softirq": "the router's CPU processed packets of other networks",
     "stalls": "the traffic stalled",
     "steal": "the hypervisor took CPU time",
     "tester-limited": "the testers were nearly the limit",
