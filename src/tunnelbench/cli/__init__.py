@@ -24,7 +24,7 @@ from tunnelbench import __version__
 from tunnelbench.cli.help_format import HelpFormat
 from tunnelbench.cli.stderr_messages import lost_output, report_error, say, send_to_nowhere, shout
 from tunnelbench.host.signals import REPEAT, AskedToEnd, ask_again, asking_to_end, undisturbed
-from tunnelbench.model.errors import CannotHere, ExitCode, UserError
+from tunnelbench.model.errors import CannotHere, ExitCode, UserError, WrongInput
 
 PROGRAM = "tunnelbench"
 
@@ -79,7 +79,22 @@ class Verb(click.Command):
         return command
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        return self.load().make_context(*args, **kwargs)
+        command = self.load()
+        context = command.make_context(*args, **kwargs)
+        for parameter in command.params:
+            require_value(context, parameter)
+        return context
+
+
+def require_value(context: click.Context, parameter: click.Parameter) -> None:
+    """Raises WrongInput if a value is empty, such as that of an unset variable of a shell.
+
+    Without this check, a default would take its place: another plan, testbed or store than the user meant.
+    """
+    value = context.params.get(parameter.name or "")
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+        raise WrongInput(f"{name}: the name is empty", "give a name, or leave it out")
 
 
 class Verbs(click.Group):
@@ -161,14 +176,22 @@ def report_warnings() -> None:
         logging.lastResort = handler  # for libraries, which may quote a file or a server
 
 
+USER_PROGRAMS, SYSTEM_PROGRAMS = "/usr/bin", "/usr/sbin"
+
+
 def leave_untrusted_folders() -> None:
-    """Take folders out of PATH in which another user could put a program that root would start."""
+    """Take folders out of PATH in which another user could put a program that root would start.
+
+    /usr/sbin follows /usr/bin: the PATH of cron lacks it, and it has `tc`. Without a PATH, both are searched.
+    """
     from tunnelbench.host.trust import trusted_search_path  # noqa: PLC0415 # --help must not wait for it
 
-    if "PATH" in os.environ:
-        os.environ["PATH"], faults = trusted_search_path(os.environ["PATH"])
-        for fault in faults:
-            say(f"tunnelbench: {fault}")
+    folders = os.environ.get("PATH", USER_PROGRAMS).split(os.pathsep)
+    if USER_PROGRAMS in folders and SYSTEM_PROGRAMS not in folders:
+        folders.append(SYSTEM_PROGRAMS)
+    os.environ["PATH"], faults = trusted_search_path(os.pathsep.join(folders))
+    for fault in faults:
+        say(f"tunnelbench: {fault}")
 
 
 def listen_to_signals() -> None:

@@ -17,7 +17,7 @@ import click
 from tunnelbench import __version__
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.command import log
-from tunnelbench.host.trust import require_own_links
+from tunnelbench.host.trust import held_for_writing
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.text import printable
 
@@ -118,8 +118,8 @@ def open_log(path: Path) -> IO[str]:
     is_root = os.geteuid() == 0
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | (os.O_NOFOLLOW if is_root else 0)
     try:
-        require_own_links(path.parent)
-        descriptor = os.open(path, flags, 0o600)
+        with held_for_writing(path.parent / "log") as place:  # the folder, without a link at the end
+            descriptor = os.open(place.with_name(path.name), flags, 0o600)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         code = getattr(error, "errno", None)
         why = "it is a link" if code == errno.ELOOP else getattr(error, "strerror", None) or str(error)
@@ -130,8 +130,12 @@ def open_log(path: Path) -> IO[str]:
     elif is_root and (found.st_uid != 0 or found.st_nlink > 1):
         why = "it belongs to another user" if found.st_uid else "it has a second name (hard link)"
     else:
-        os.fchmod(descriptor, 0o600)
-        return os.fdopen(descriptor, "a", encoding="utf-8", errors="replace")
+        with suppress(OSError):  # a file system without permissions, or a file that may only be appended to
+            os.fchmod(descriptor, 0o600)
+        try:
+            return os.fdopen(descriptor, "a", encoding="utf-8", errors="replace")
+        except OSError as error:  # a file of /proc without an end
+            why = error.strerror or str(error)
     os.close(descriptor)
     raise _cannot(path, why)
 

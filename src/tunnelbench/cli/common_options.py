@@ -19,7 +19,7 @@ from tunnelbench.cli.stderr_messages import lost_output, say, send_to_nowhere, w
 from tunnelbench.host.command import page
 from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.measure.clock_check import now
-from tunnelbench.model.errors import CannotHere, UserError, WrongInput
+from tunnelbench.model.errors import CannotHere, UserError
 from tunnelbench.model.json_types import plain
 from tunnelbench.model.testbed import Link
 from tunnelbench.model.text import LONGEST_REASON, harmless, printable
@@ -32,27 +32,12 @@ if TYPE_CHECKING:
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
 
-def require_name(_context: click.Context, _option: click.Parameter, location: str | None) -> str | None:
-    """Refuse an empty name, such as that of an unset variable of a shell: the default store would take its place."""
-    if location == "":
-        raise WrongInput("--store: the name is empty", "name a file or a database URL, or leave --store out")
-    return location
-
-
 store_option = click.option(
     "--store",
     "store_location",
     metavar="PATH|URL",
-    callback=require_name,
     help="Store of the results: a file, or postgresql://USER@HOST/NAME.  [default: a file in your home folder]",
 )
-
-
-def require_output(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
-    """Refuse an empty name of a file or folder to write, which would mean the current folder."""
-    if name == "":
-        raise WrongInput("-o: the name is empty", "name a file, or leave -o out")
-    return name
 
 
 def read_store_option(verb: Callable[..., None]) -> Callable[..., None]:

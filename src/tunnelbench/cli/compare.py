@@ -97,6 +97,10 @@ def require_within(found: Comparison, within_share: float) -> None:
         sys.exit(ExitCode.CHECK_FAILED)
 
 
+MOST_LOST = 3
+"""Number of rows without a figure that a message names."""
+
+
 def require_no_regression(found: Comparison, fail_share: float) -> None:
     """End with status 1 if a tested figure of B is worse by more than `fail_share` (0.05 is 5 %).
 
@@ -116,6 +120,13 @@ def require_no_regression(found: Comparison, fail_share: float) -> None:
         raise WrongInput(
             f"--fail-on-regression: no figure of {names} can be tested: too few trials count",
             "see the reasons with --full, and measure again, with more rounds if some trials are void",
+        )
+    if found.lost:
+        named = [f"{printable(row.name)} {printable(row.place_in_words)}" for row in found.lost[:MOST_LOST]]
+        more = f" and {len(found.lost) - MOST_LOST} more" if len(found.lost) > MOST_LOST else ""
+        raise WrongInput(
+            f"--fail-on-regression: B has no figure of {', '.join(named)}{more}, which A has",
+            "see the reasons with tunnelbench show B, and measure again",
         )
 
 

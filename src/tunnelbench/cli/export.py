@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tunnelbench.cli.common_options import emit, open_store, read_store_option, require_output
+from tunnelbench.cli.common_options import emit, open_store, read_store_option
 from tunnelbench.cli.completion import run_names
 from tunnelbench.cli.report import write_whole
 from tunnelbench.cli.stderr_messages import say
@@ -20,9 +20,7 @@ LONGEST_EXAMPLE = 40
 
 @click.command()
 @click.argument("run", default="last", shell_complete=run_names)
-@click.option(
-    "-o", "output", metavar="FILE", callback=require_output, help="Write to a file, completely or not at all."
-)
+@click.option("-o", "output", metavar="FILE", help="Write to a file, completely or not at all.")
 @read_store_option
 def command(run: str, output: str | None, store_location: str | None) -> None:
     """Write RUN as one JSON file to share, without what identifies people, machines and networks.

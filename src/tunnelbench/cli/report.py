@@ -18,7 +18,6 @@ from tunnelbench.cli.common_options import (
     has_colour,
     open_store,
     read_store_option,
-    require_output,
     terminal_width,
 )
 from tunnelbench.cli.completion import run_names
@@ -46,7 +45,6 @@ def options_of(formats: Sequence[str]) -> Callable[[CommandT], CommandT]:
                 "-o",
                 "output",
                 metavar="FILE",
-                callback=require_output,
                 help="Write the result into a file, either the whole result or nothing.",
             ),
             click.option("--json", "as_json", is_flag=True, help="The same as --format json."),

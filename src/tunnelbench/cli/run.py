@@ -48,11 +48,11 @@ from tunnelbench.measure.clock_check import now
 from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.measure.version_watch import ACCEPT
 from tunnelbench.model.errors import CannotHere, ExitCode, KeptForDebugging, StoreLost, UserError, WrongInput
-from tunnelbench.model.plan import Plan
+from tunnelbench.model.plan import CALIBRATION_KIND, Plan
 from tunnelbench.model.result import RUNNING, RunRecord, TrialRecord
 from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN
 from tunnelbench.model.testbed import DEBIAN_KERNEL, HOST_KERNEL, TestbedSpec
-from tunnelbench.model.text import counted
+from tunnelbench.model.text import counted, printable
 from tunnelbench.plan import (
     LoadedPlan,
     LoadedTestbed,
@@ -103,6 +103,7 @@ def command(
     """
     named = RunArguments(**files)
     named.check(is_resumed=resume is not None)
+    leave_out_tuning()
     require_programs()
     new = (
         new_job(named, as_json=as_json) if resume is None else None
@@ -125,9 +126,24 @@ def command(
         emit(f"{text}Stored in {store.name}.\n", stored)
     if opens_page:
         show_page(run.run_id, render(run, records, "html", speeds=speeds, soaks=soaks))
-    if not any(record.counts for record in records):
+    if not any(record.counts and record.spec.tunnel.kind != CALIBRATION_KIND for record in records):
         say("tunnelbench: no trial gave a valid figure; the warnings above give the reasons")
         sys.exit(ExitCode.CANNOT)
+
+
+TUNING = ("OPENSSL_", "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GLIBC_TUNABLES", "MALLOC_")
+"""Starts of the names of environment variables that change the speed of programs."""
+
+
+def leave_out_tuning() -> None:
+    """Take variables out of the environment that would change the speed of the run's programs, and say so.
+
+    A variable such as OPENSSL_ia32cap, which can switch AES instructions off, is in no report. Settings belong into the
+    plan (`aes_instructions`).
+    """
+    for name in sorted(name for name in os.environ if name.startswith(TUNING)):
+        del os.environ[name]
+        say(f"tunnelbench: the run does not use {printable(name)}, which changes the speed of programs")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tunnelbench.host.host import RUN_FOLDER, make_private, unusable
+from tunnelbench.host.preflight import is_in_use
 from tunnelbench.measure.clock_check import now
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.text import printable
@@ -49,18 +50,20 @@ def only_run_here(run_id: str) -> Iterator[None]:
             raise CannotHere(message, "wait until it ends; two runs would disturb each other's figures") from None
         with suppress(OSError):  # no room there: the lock holds, but a second run cannot name the first
             lock.truncate(0)
-            lock.write(f"run {run_id}, process {os.getpid()}, since {now()}\n".encode())
+            lock.write(f"run {printable(run_id)}, process {os.getpid()}, since {now()}\n".encode())
         yield
 
 
 def left_runs() -> list[str]:
     """Return the ids of the runs that have a folder, or something else of that name.
 
-    While the caller has the lock, each of them was killed or kept.
+    While the caller has the lock, each of them was killed or kept. Folders that a program marks as its own, such as
+    that of `doctor`, are left out while the program runs.
     """
     if not RUN_FOLDER.is_dir():
         return []
-    return sorted(entry.name for entry in RUN_FOLDER.iterdir() if RUN_ID_PATTERN.fullmatch(entry.name))
+    entries = [entry for entry in RUN_FOLDER.iterdir() if RUN_ID_PATTERN.fullmatch(entry.name)]
+    return sorted(entry.name for entry in entries if not is_in_use(entry))
 
 
 def remove_run_folder(folder: Path, keep: str = "") -> None:

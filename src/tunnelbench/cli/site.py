@@ -11,6 +11,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from hashlib import file_digest
 from itertools import repeat
@@ -96,6 +97,9 @@ def draw_runs(draft: Path, files: Sequence[str]) -> list[GatheredRun | str]:
     pool = ProcessPoolExecutor(workers, mp_context=get_context("forkserver"))
     try:
         return list(pool.map(draw_run, repeat(draft), files, chunksize=FEW))
+    except BrokenProcessPool:
+        hint = "look with `dmesg` if the memory was used up, and make the site of fewer files"
+        raise CannotHere("a process that makes pages was killed; nothing was changed", hint) from None
     finally:
         pool.shutdown(cancel_futures=True)  # after an error in one file
         if before is None:

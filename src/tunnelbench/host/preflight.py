@@ -5,6 +5,7 @@ Kernel features are tried in a temporary network namespace; the machine's own ne
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
@@ -120,6 +121,39 @@ class BlindHost(LocalHost):
         raise CannotHere(self.reason)
 
 
+IN_USE = "in-use"
+"""File in a folder of RUN_FOLDER that a running program keeps locked; the kernel frees the lock of a dead process."""
+
+
+@contextmanager
+def marked_as_in_use(folder: Path) -> Iterator[None]:
+    """Keep `clean` from removing a folder while the block runs. Raises CannotHere if the folder cannot be marked."""
+    try:
+        descriptor = os.open(folder / IN_USE, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise CannotHere(f"{folder / IN_USE} cannot be made: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_in_use(folder: Path) -> bool:
+    """Return True if a running program has marked a folder as its own."""
+    try:
+        descriptor = os.open(folder / IN_USE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def scratch_namespace() -> Iterator[Host]:
     """Make a temporary network namespace for tests of kernel features; it is deleted when the block ends.
@@ -138,12 +172,13 @@ def scratch_namespace() -> Iterator[Host]:
         except OSError as error:
             name = ""
             raise CannotHere(f"{folder} cannot be made: {error.strerror}") from None
-        try:
-            run_command(["ip", "netns", "add", name])
-        except CommandFailed:
-            name = ""  # it is not ours, so it is not removed
-            raise
-        yield NamespaceHost("scratch", folder, sorted(os.sched_getaffinity(0)), name)
+        with marked_as_in_use(folder):
+            try:
+                run_command(["ip", "netns", "add", name])
+            except CommandFailed:
+                name = ""  # it is not ours, so it is not removed
+                raise
+            yield NamespaceHost("scratch", folder, sorted(os.sched_getaffinity(0)), name)
     finally:
         with undisturbed:
             if name and shutil.which("ip"):

@@ -15,6 +15,8 @@ from tests.unit.builders import make_run
 
 from tunnelbench import cli
 from tunnelbench.cli.clean import clean_run, mark_as_killed, remove_rest, store_of
+from tunnelbench.cli.run_lock import left_runs
+from tunnelbench.host.preflight import marked_as_in_use
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.store.store import Store
 
@@ -128,6 +130,14 @@ def clean(folder: Path) -> Result:
 
 
 @pytest.mark.lab
+def test_the_folder_of_a_doctor_that_is_running_stays(folder: Path) -> None:
+    own = folder / "20250314-092653-abcdef"
+    own.mkdir()
+    with marked_as_in_use(own):
+        assert own.name not in left_runs()
+    assert own.name in left_runs()
+
+
 @pytest.mark.parametrize("target", ["", "inner/precious", "no such file"])
 def test_a_link_among_the_runs_is_deleted_and_its_target_stays(folder: Path, elsewhere: Path, target: str) -> None:
     (folder / RUN_ID).symlink_to(elsewhere / target)

@@ -142,6 +142,12 @@ def test_root_writes_no_log_into_a_folder_to_which_another_user_has_made_a_link(
     assert not list((tmp_path / "precious").iterdir())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the file is root's")
+def test_a_file_of_the_kernel_without_an_end_is_no_log() -> None:
+    with pytest.raises(CannotHere, match="/proc/self/mem cannot be opened"):
+        open_log(Path("/proc/self/mem"))
+
+
 @pytest.mark.parametrize("name", ["run", "doctor", "clean", "list", "show", "testbed build", "testbed shell"])
 def test_each_verb_that_starts_commands_can_record_them(name: str) -> None:
     verb_name, *rest = name.split()

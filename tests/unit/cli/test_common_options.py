@@ -117,6 +117,26 @@ def test_an_empty_name_of_a_store_is_refused(words: str, store: Path, type_in: C
 
 
 @pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("run", ""), "PLAN"),
+        (("run", "quick", "--on", ""), "--on"),
+        (("run", "--router", ""), "--router"),
+        (("run", "--router", "root@192.0.2.1", "--save", ""), "--save"),
+        (("check", "--on", "", "a.toml"), "--on"),
+        (("doctor", "--on", ""), "--on"),
+        (("clean", "--on", ""), "--on"),
+    ],
+)
+def test_an_empty_name_of_a_plan_or_a_testbed_stands_for_no_default(
+    words: tuple[str, ...], name: str, type_in: CommandLine
+) -> None:
+    done = type_in(*words)
+    assert done.exit_code == 2
+    assert f"{name}: the name is empty" in done.stderr
+
+
+@pytest.mark.parametrize(
     "words", ["report last -o", "report last --format html -o", "compare last last -o", "export -o"]
 )
 def test_an_empty_name_of_an_output_is_refused(words: str, store: Path, type_in: CommandLine) -> None:
@@ -130,7 +150,7 @@ def test_an_empty_name_of_a_run_is_refused(tmp_path: Path, type_in: CommandLine)
     keep(path, make_run(), make_records())
     done = type_in("report", "", "--store", path)
     assert done.exit_code == 2
-    assert "the name of the run is empty" in done.stderr
+    assert "RUN: the name is empty" in done.stderr
 
 
 def test_a_thread_that_cannot_be_started_is_reported(

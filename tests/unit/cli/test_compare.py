@@ -76,6 +76,19 @@ def test_a_tunnel_that_no_longer_works_does_not_pass(type_in: CommandLine, runs:
     assert type_in("compare", EARLY, "last").exit_code == 0
 
 
+def test_a_row_that_no_longer_counts_does_not_pass(type_in: CommandLine, runs: Path) -> None:
+    records = [
+        replace(record, measurement=None, outcome=Outcome.VOID, reason="the traffic stalled")
+        if (record.spec.tunnel.name, record.spec.what) == ("vxlan", "76 down")
+        else record
+        for record in make_records(5)
+    ]
+    keep(runs, make_run(run_id="20250603-000000-broken", started_at="2025-06-03T00:00:00+00:00"), tuple(records))
+    result = type_in("compare", EARLY, "last", "--fail-on-regression", "50")
+    assert result.exit_code == 2
+    assert "B has no figure of vxlan 76 down, which A has" in " ".join(result.stderr.split())
+
+
 def test_json_has_each_verdict(type_in: CommandLine, runs: Path) -> None:
     found = json.loads(type_in("compare", EARLY, LATE, "--json").stdout)
     verdicts = {(row["tunnel"], row["figure"], row["verdict"]) for row in found["rows"] if row["is_different"]}

@@ -151,7 +151,7 @@ def test_an_unknown_name_is_reported_with_similar_names(type_in: CommandLine, ho
     assert not home.parent.exists()
 
 
-@pytest.mark.parametrize("name", ["tunnel:quick", "plan:openvpn", "testbed:quick", "reference:quick", "run:quick", ""])
+@pytest.mark.parametrize("name", ["tunnel:quick", "plan:openvpn", "testbed:quick", "reference:quick", "run:quick"])
 def test_a_noun_keeps_to_its_own_names(type_in: CommandLine, store: Path, name: str) -> None:
     result = type_in("show", name)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import multiprocessing.forkserver
 import os
+import signal
+import subprocess
 from hashlib import sha256
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
+from tunnelbench.cli import site
 from tunnelbench.cli.site import LIST
 from tunnelbench.report.exchange import export
 
@@ -62,6 +66,38 @@ def test_the_processes_of_a_site_take_no_python_modules_from_the_current_folder(
     stop()
     assert (result.exit_code, Path("started").exists()) == (0, False)
     assert "PYTHONSAFEPATH" not in os.environ, "later processes are not concerned"
+
+
+def kill_itself(_draft: Path, _file: str) -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def test_a_killed_process_of_a_site_is_a_sentence(
+    type_in: CommandLine, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(site, "draw_run", kill_itself)
+    result = type_in("site", tmp_path / "site", *files)
+    assert result.exit_code == 3
+    assert "a process that makes pages was killed; nothing was changed" in result.stderr
+    assert not (tmp_path / "site").exists()
+
+
+def test_folders_that_are_nested_too_deeply_are_a_sentence(
+    type_in: CommandLine, tmp_path: Path, files: list[Path]
+) -> None:
+    place = os.open(tmp_path, os.O_RDONLY)
+    for name in ("site", *["d"] * 3000):
+        os.mkdir(name, dir_fd=place)
+        inner = os.open(name, os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    os.close(place)
+    result = type_in("site", tmp_path / "site", files[0])
+    subprocess.run(["rm", "-r", tmp_path / "site"], check=True)
+    assert result.exit_code == 2
+    assert "too many folders inside each other" in result.stderr
 
 
 @pytest.mark.parametrize("number", [0, 9])

@@ -118,7 +118,7 @@ def test_a_folder_of_path_that_others_could_write_is_not_searched(
     result = type_in("list", "plans")
     assert result.exit_code == 0
     assert f"tunnelbench: {theirs} in PATH is not searched" in result.stderr
-    assert os.environ["PATH"] == "/usr/bin"
+    assert os.environ["PATH"] == "/usr/bin:/usr/sbin"
 
 
 def test_no_file_is_writable_for_everybody_whatever_the_umask(type_in: CommandLine) -> None:

@@ -120,6 +120,12 @@ class Comparison:
         tested = {row.pair.b.name for row in self.tested}
         return tuple(dict.fromkeys(row.pair.b.name for row in self.rows if row.a and row.pair.b.name not in tested))
 
+    @property
+    def lost(self) -> tuple[SideRow, ...]:
+        """Rows of B without any figure of which A has figures: no trial of them counts in B."""
+        lost = {id(row.pair.b): row.pair.b for row in self.rows if row.pair.a.figures and not row.pair.b.figures}
+        return tuple(lost.values())
+
     def regressions(self, share: float) -> tuple[ComparisonRow, ...]:
         """Return the rows that are worse by a test and by more than this share; tester-limited rates are left out."""
         return tuple(

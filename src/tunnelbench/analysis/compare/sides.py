@@ -92,6 +92,12 @@ class SideRow:
         return self.payload_bytes, self.direction, self.test
 
     @property
+    def place_in_words(self) -> str:
+        """Payload, direction and test for a message, such as `1448 down`."""
+        size = "" if self.payload_bytes is None else str(self.payload_bytes)
+        return " ".join(filter(None, (size, self.direction_label, self.test)))
+
+    @property
     def direction_label(self) -> str:
         """Word for readers: `down`, `up`, `both`; empty: not stated."""
         return direction_label(self.direction)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pkgutil
 from abc import ABC, abstractmethod
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunnelbench.model.errors import WrongInput
@@ -32,7 +32,8 @@ class SheetFormat(ReportFormat):
 
 def format_names() -> tuple[str, ...]:
     """Return the names of all formats, sorted."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    names = (entry.name for folder in __path__ for entry in Path(folder).iterdir())
+    return tuple(sorted(name.removesuffix(".py") for name in names if name.endswith(".py") and name != "__init__.py"))
 
 
 def report_format(name: str) -> ReportFormat:
