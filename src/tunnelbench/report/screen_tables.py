@@ -270,7 +270,10 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
         return lambda answer: text(answer.directions[way])
 
     def rate(pps: Estimate | None, found: UdpDirectionAnswer, refutation: LongerTrial | None = None) -> str:
-        text = thousands(pps, is_lower_bound=found.is_lower_bound and not refutation) if pps else ""
+        if pps is None:
+            return ""
+        shown = refutation.bound_of(pps) if refutation else pps
+        text = thousands(shown, is_lower_bound=found.is_lower_bound and not refutation)
         return _marked(UPPER_BOUND * bool(refutation) + text, found.is_doubtful)
 
     def ndr(found: UdpDirectionAnswer) -> str:
@@ -310,6 +313,10 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
         for each in answers
     ]
     rows.sort(key=lambda row: row[0].group == NO_FIGURES)
+    return _table("", cells, rows, _udp_legend(answers, every, load))
+
+
+def _udp_legend(answers: Sequence[UdpAnswer], every: Sequence[UdpDirectionAnswer], load: str) -> str:
     size = f"{answers[0].payload_bytes} bytes" if answers[0].payload_bytes else "mixed sizes"
     refutations = [each for way in every for each in (way.ndr_refutation, way.pdr_refutation) if each]
     parts = [
@@ -317,11 +324,11 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
         "down: server to client." * any(answer.down != UdpDirectionAnswer() for answer in answers),
         _repeats([answer.repeats for answer in answers if answer.mean_pps]),
         "≥: lower bound." * any(way.is_lower_bound or way.is_large_lower_bound for way in every),
-        "<: too high, because a longer trial at this rate or below lost packets." * bool(refutations),
+        "<: less than this, because a longer trial at this rate lost packets." * bool(refutations),
         _loads({way.delay_load for way in every} - {"", load}, load),
         "?: doubtful." * any(doubts for way in every for _, doubts in way.marks()),
     ]
-    return _table("", cells, rows, " ".join(filter(None, parts)))
+    return " ".join(filter(None, parts))
 
 
 def _loads(others: Collection[str], load: str) -> str:

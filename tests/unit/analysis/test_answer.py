@@ -234,7 +234,7 @@ def test_what_was_not_measured_is_named() -> None:
     one_way = answered(trials({SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)})).scope
     assert "Not measured: traffic up; the plan quick has that." in one_way
     udp = answered(make_udp_records()).scope
-    assert udp.endswith("Not measured: traffic down and CPU time at 100 Mbit/s; the plan quick has that.")
+    assert udp.endswith("Not measured: traffic down and CPU time at 100 Mbit/s of TCP; the plan quick has that.")
     assert "traffic" not in answered(make_records()).scope
 
 
@@ -378,8 +378,8 @@ def test_a_soak_that_loses_more_refutes_the_rate_of_a_search() -> None:
 
     refuted = soaked(1000)
     assert refuted.verdict[1] == (
-        "openvpn AES-128-GCM carries less than 36.4 thousand/s up: a short search found that rate, and a longer trial "
-        "at 1.00 thousand/s lost 0.900 %."
+        "openvpn AES-128-GCM carries less than 1.00 thousand/s up: a short search found 36.4 thousand/s, and a longer "
+        "trial at 1.00 thousand/s lost 0.900 %."
     )
     assert refuted.udp[0].up.pdr_refutation == LongerTrial(1000.0, 0.009)
     for pps in (40_000, 10_000):  # above the rate of the search, or with less than 0.5 % loss

@@ -239,10 +239,11 @@ def _fastest(
         yield f"{loss[0].upper()}{loss[1:]}, {best.name} carries {by_direction(own, '')} ({size})."
     for way, found in best.directions.items():
         if found.rate_pps and (longer := found.pdr_refutation):
+            bound = _udp_rate(longer.bound_of(found.rate_pps), best.payload_bytes)
             yield (
-                f"{best.name} carries less than {_udp_rate(found.rate_pps, best.payload_bytes)} {way}: a short search "
-                f"found that rate, and a longer trial at {significant(longer.offered_pps / 1e3, 3)} thousand/s lost "
-                f"{percent_in_words(longer.loss_ratio)}."
+                f"{best.name} carries less than {bound} {way}: a short search found "
+                f"{thousands(found.rate_pps, is_lower_bound=False)} thousand/s, and a longer trial at "
+                f"{significant(longer.offered_pps / 1e3, 3)} thousand/s lost {percent_in_words(longer.loss_ratio)}."
             )
 
 

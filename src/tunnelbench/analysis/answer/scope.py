@@ -38,7 +38,7 @@ def not_measured(
     ways = {way for each in every for way in each.measured_directions}
     lacking = [f"traffic {way}" for way in ("down", "up") if ways and way not in ways]
     if udp and all(each.mean_cpu_share is None for each in tunnels):
-        lacking.append(f"CPU time at {REFERENCE_MBPS:g} Mbit/s")
+        lacking.append(f"CPU time at {REFERENCE_MBPS:g} Mbit/s of TCP")
     if lacking:
         yield f"Not measured: {joined(lacking)}; the plan {FIRST_PLAN} has that."
     kind, in_kernel = unmeasured_in_kernel(records)

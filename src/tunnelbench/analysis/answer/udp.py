@@ -22,6 +22,10 @@ class LongerTrial:
     loss_ratio: float
     """Packets lost on the path over packets sent, 0 to 1."""
 
+    def bound_of(self, rate_pps: Estimate) -> Estimate:
+        """Return the rate that the path carries less than: that of this trial, or a found rate if that is lower."""
+        return rate_pps.times(min(1.0, self.offered_pps / rate_pps.median))
+
     def refutes(self, rate_pps: Estimate | None, loss_ratio: float) -> bool:
         """Return True if the trial lost more than a share of its packets, at a rate that a search had found."""
         return rate_pps is not None and self.offered_pps <= rate_pps.high and self.loss_ratio > loss_ratio
@@ -75,13 +79,18 @@ class UdpDirectionAnswer:
 
     @property
     def ndr_refutation(self) -> LongerTrial | None:
-        """Longer trial that lost the most packets at no more than the NDR; None if there is none."""
-        return next((each for each in self.longer if each.refutes(self.ndr_pps, 0.0)), None)
+        """Longer trial with the lowest rate that lost packets at no more than the NDR; None if there is none."""
+        return self._slowest(self.ndr_pps, 0.0)
 
     @property
     def pdr_refutation(self) -> LongerTrial | None:
-        """Longer trial that lost the most packets, more than 0.5 %, at no more than the PDR; None if there is none."""
-        return next((each for each in self.longer if each.refutes(self.pdr_pps, PDR_LOSS_RATIO)), None)
+        """Longer trial with the lowest rate that lost more than 0.5 % at no more than the PDR; None if there is
+        none."""
+        return self._slowest(self.pdr_pps, PDR_LOSS_RATIO)
+
+    def _slowest(self, rate_pps: Estimate | None, loss_ratio: float) -> LongerTrial | None:
+        found = [each for each in self.longer if each.refutes(rate_pps, loss_ratio)]
+        return min(found, key=lambda each: each.offered_pps, default=None)
 
     @property
     def rate_pps(self) -> Estimate | None:
