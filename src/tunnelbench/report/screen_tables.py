@@ -282,19 +282,12 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
     def pdr(found: UdpDirectionAnswer) -> str:
         return rate(found.pdr_pps, found, found.pdr_refutation)
 
-    def large(found: UdpDirectionAnswer) -> str:
-        text = mbps(found.large_bps, is_lower_bound=found.is_large_lower_bound) if found.large_bps else ""
-        return _marked(text, bool(found.large_doubts))
-
     def delay(found: UdpDirectionAnswer) -> str:
         if not found.delay_p99_ns:
             return ""
         other = f" ({found.delay_load})" if found.delay_load != load else ""
         text = significant(found.delay_p99_ns.median / 1e3, 3, thousands=True) + other
         return _marked(text, bool(found.delay_doubts))
-
-    def loss(found: UdpDirectionAnswer) -> str:
-        return percent_in_words(found.longer[0].loss_ratio) if found.longer else ""
 
     every = [way for answer in answers for way in answer.directions.values()]
     load = next((way.delay_load for way in every if way.delay_load), "")
@@ -303,8 +296,8 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
         (("thousand/s", "without loss"), ndr),
         (("thousand/s", "0.5 % loss"), pdr),
         (("thousand/s", "at full load"), lambda found: rate(found.carried_pps, found)),
-        (("Mbit/s,", f"{answers[0].large_payload_bytes} bytes"), large),
-        (("loss in a", "longer trial"), loss),
+        (("Mbit/s,", f"{answers[0].large_payload_bytes} bytes"), _large_rate),
+        (("loss in a", "longer trial"), _longer_loss),
         (("99 % of packets", "within, µs,", at), delay),
     )
     cells = [_Cell(heading, way, of(way, text)) for heading, text in groups for way in ("down", "up")]
@@ -314,6 +307,15 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
     ]
     rows.sort(key=lambda row: row[0].group == NO_FIGURES)
     return _table("", cells, rows, _udp_legend(answers, every, load))
+
+
+def _large_rate(found: UdpDirectionAnswer) -> str:
+    text = mbps(found.large_bps, is_lower_bound=found.is_large_lower_bound) if found.large_bps else ""
+    return _marked(text, bool(found.large_doubts))
+
+
+def _longer_loss(found: UdpDirectionAnswer) -> str:
+    return percent_in_words(found.longer[0].loss_ratio) if found.longer else ""
 
 
 def _udp_legend(answers: Sequence[UdpAnswer], every: Sequence[UdpDirectionAnswer], load: str) -> str:
