@@ -9,6 +9,7 @@ from textwrap import TextWrapper
 from rich.text import Text
 
 from tunnelbench.analysis.answer import Answer
+from tunnelbench.analysis.answer.warnings import AnswerWarning
 from tunnelbench.model.result import IMPORTED
 from tunnelbench.model.text import NO_BREAK_SPACE
 from tunnelbench.report.document import Document
@@ -46,10 +47,10 @@ def first_screen(document: Document, width: int) -> list[Text]:
         top += _paragraph(answer.scope, width)
     for table in screen_tables(document):
         top += [Text(), *_table(table, width)]
-    warnings = [line for each in answer.warnings for line in _warning(each.text, each.command, width)]
     bottom = list(_commands(answer, width))
-    room = MOST_LINES - len(top) - bool(warnings) - len(warnings) - len(bottom) - 2
-    advice = _advice(answer.advice, width, room)
+    room = MOST_LINES - len(top) - len(bottom) - 1
+    warnings = _warnings(answer.warnings, width, room)
+    advice = _advice(answer.advice, width, room - len(warnings) - 2 * bool(warnings))
     return [
         *top,
         *([Text(), *advice] if advice else []),
@@ -68,6 +69,17 @@ def _table(table: ScreenTable, width: int) -> Iterator[Text]:
         yield Text(line, style=LINE_STYLES.get(style, ""))
     for text in _wrapped(table.legend, width - 2):
         yield Text(f"  {text}")
+
+
+def _warnings(warnings: Sequence[AnswerWarning], width: int, room: int) -> list[Text]:
+    """Return the lines of as many warnings as fit below a blank line, the most important one in any case."""
+    found: list[Text] = []
+    for each in warnings:
+        lines = list(_warning(each.text, each.command, width))
+        if found and 1 + len(found) + len(lines) > room:
+            break
+        found += lines
+    return found
 
 
 def _warning(text: str, command: str, width: int) -> Iterator[Text]:
