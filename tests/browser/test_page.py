@@ -89,7 +89,7 @@ def test_the_table_has_a_line_for_each_tunnel_and_sorts_within_its_groups(visit:
     assert table.count() == 1
     assert table.locator("thead th").count() == 6
     titles = table.locator("tr.group").all_inner_texts()
-    assert titles == ["Encrypted", "Not encrypted"]
+    assert titles == ["Encrypted", "Not encrypted", "Without figures"]
     assert table.locator("tbody").nth(0).locator("tr[data-tunnel]").first.inner_text().startswith("openvpn AES-128-GCM")
     remark = table.locator("td.remarks").first.bounding_box()
     assert remark

@@ -25,7 +25,7 @@ CONVERSIONS = {"float", "int", "count", "number", "whole", "json_of", "loads", "
 """Names of functions that take text or bytes apart."""
 
 OWN_TEXT = {
-    "guest/kernel.py", "guest/machine.py", "host/browser.py", "host/cgroup.py", "host/facts.py",
+    "guest/kernel.py", "guest/machine.py", "host/bpf.py", "host/browser.py", "host/cgroup.py", "host/facts.py",
     "host/namespace.py", "host/preflight.py", "host/setup_watch.py", "host/trust.py", "testbed/netns.py",
     "measure/search.py", "measure/soak.py", "measure/udp_trial.py", "measure/plan_runner.py", "qemu/fixed_speed.py",
     "qemu/image.py", "qemu/machine.py", "qemu/packages.py", "qemu/processes.py", "qemu/programs.py",
@@ -38,7 +38,7 @@ OWN_TEXT_FUNCTIONS = {
     "host/command.py": {"last_lines"},  # quotes lines
     "host/parsing.py": {"json_of", "whole", "count", "number"},
     "host/procfs.py": {"parse_cpu_list", "thread_cpu_s", "with_children", "resident_bytes", "all_processes", "_sockets",
-                       "stat_fields", "_own_cpu_s", "allowed_cpus", "parse_cpu_mask"},
+                       "stat_fields", "_own_cpu_s", "allowed_cpus", "parse_cpu_mask", "parse_softnet"},
     "host/programs.py": {"qemu_version"},  # reads QEMU of this machine
     "host/ssh.py": {"_as_user"},
     "host/ssh_programs.py": {"pid"},

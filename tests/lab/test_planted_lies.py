@@ -29,7 +29,6 @@ pytestmark = pytest.mark.lab
 
 VXLAN_PACKETS = "udp dport 4789"
 NEW_CHECKS = (
-    "softirq",
     "router-losses",
     "router-queues",
     "retransmits",
@@ -251,6 +250,7 @@ def a_loop_of_bridges(cpu: int) -> Iterator[None]:
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
+@pytest.mark.alone
 def test_packets_of_another_network_on_the_routers_cpu_are_found(bed: NetnsTestbed) -> None:
     (cpu,) = bed.router.cpus
     honest = check(trial(bed, Watcher()), "softirq")

@@ -95,7 +95,7 @@ def test_the_wheel_works_in_a_clean_environment_with_every_file_and_the_engine(t
     assert run(engine, "--version") == f"tunnelbench-engine {version}\n"
     find = "from tunnelbench.traffic.engine import locate; print(locate())"
     assert run(str(installed / "bin" / "python"), "-c", find) == f"{engine}\n"
-    assert "96 in 3 rounds" in run(program, "show", "plan:quick")
+    assert "108 in 3 rounds" in run(program, "show", "plan:quick")
     store = ("--store", str(tmp_path / "results.sqlite"))
     (tmp_path / "run.json").write_text(export(make_run(), make_records(1)).text)
     run(program, "import", str(tmp_path / "run.json"), *store)

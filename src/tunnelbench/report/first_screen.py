@@ -17,7 +17,9 @@ from tunnelbench.report.screen_tables import ScreenTable, screen_tables
 from tunnelbench.report.text import INDENT, one_line
 
 MOST_LINES = 39
-"""Lines of a first screen, for as many tunnels as the plan `quick` has; `run` adds a line."""
+"""Lines of a first screen of the usual width, for as many tunnels as the plan `quick` has; `run` adds a line."""
+USUAL_WIDTH = 100
+"""Columns of a terminal for which MOST_LINES holds."""
 
 UNBROKEN = re.compile(r"\(tunnelbench run \S+ --on \S+\)|--[a-z]+ \S+|\d %")
 """A command, an option with its value, and a number with its percent sign."""
@@ -48,7 +50,8 @@ def first_screen(document: Document, width: int) -> list[Text]:
     for table in screen_tables(document):
         top += [Text(), *_table(table, width)]
     bottom = list(_commands(answer, width))
-    room = MOST_LINES - len(top) - len(bottom) - 1
+    most = MOST_LINES * USUAL_WIDTH // min(width, USUAL_WIDTH)  # more lines where each has less room
+    room = most - len(top) - len(bottom) - 1
     warnings = _warnings(answer.warnings, width, room)
     advice = _advice(answer.advice, width, room - len(warnings) - 2 * bool(warnings))
     return [
