@@ -53,6 +53,8 @@ class Reference:
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]
     """Text by column; an empty cell means that the source does not state the value."""
+    trials_per_row: int | None = None
+    """Number of trials behind each figure; None: not stated."""
     clock_mhz: float | None = None
     """Clock of the router's CPU [MHz], if all rows were measured on one router and its clock is known."""
     clock_source: str = ""

@@ -61,6 +61,7 @@ def parse_reference(name: str, description: str, table: str) -> Reference:
         comparability=_classes()[head["comparability"]],
         columns=columns,
         rows=rows,
+        trials_per_row=head.get("trials_per_row"),
         clock_mhz=head.get("clock_mhz"),
         clock_source=head.get("clock_source", ""),
     )

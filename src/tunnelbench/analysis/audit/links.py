@@ -19,6 +19,11 @@ _LINE_SPEED = re.compile(r"\b(?:line|wire)[ -]?(?:speed|rate)\b|\bvitesse (?:de 
 _MTU = re.compile(r"\bmtu ?(?:of |de |= ?|: ?)?(\d{3,5})\b")
 
 
+def says_line_speed(comment: str) -> bool:
+    """Return True if a comment of a published table says that the link was the limit."""
+    return bool(_LINE_SPEED.search(folded(comment)))
+
+
 def headers_bytes(entry: AuditedRow) -> int:
     """Return the size of the IP and transport headers of this row's traffic [bytes]."""
     return UDP_HEADERS_BYTES if entry.is_udp else TCP_HEADERS_BYTES
@@ -80,8 +85,7 @@ def _stated(entry: AuditedRow) -> float | None:
 def _shown(entry: AuditedRow) -> float | None:
     """Return the Ethernet rate [bit/s] whose limit is reached by a row without a tunnel that the table calls line
     speed."""
-    words = folded(entry.text.get(Role.COMMENT, ""))
-    if not (entry.is_baseline and entry.throughput and _LINE_SPEED.search(words)):
+    if not (entry.is_baseline and entry.throughput and says_line_speed(entry.text.get(Role.COMMENT, ""))):
         return None
     for rate_mbps in ETHERNET_MBPS:
         if abs(entry.throughput.value / throughput_limit_bps(entry, rate_mbps * 1e6) - 1) <= LINE_SPEED_TOLERANCE:

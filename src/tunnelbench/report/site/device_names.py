@@ -1,4 +1,4 @@
-"""Finds the CPU of a device in the device's name, where the publication gives no other place for it."""
+"""Reads the name of a device: its CPU, where the publication gives no other place for it, and equal devices."""
 
 from __future__ import annotations
 
@@ -16,3 +16,25 @@ def cpu_in_name(device: str) -> str | None:
     if not separator:
         cpu = device if _CPU_NAME.match(device) else ""
     return cpu.rstrip("* ") or None  # the star is a mark of the publication
+
+
+_TP_LINK = re.compile(r"(?:tp-?link[ ,_-]+)?(?:tl-)?(wr|wdr)(\d+)(?:n/nd|nd|n)?[ ,_-]*v(\d+)")
+"""Router of TP-Link in a table, in OpenWrt's name of the board (`tplink,tl-wr841-v9`), or on its label."""
+_CLOCK = re.compile(r"(\d+(?:\.\d+)?) ?([MG])Hz")
+
+
+def device_key(name: str) -> str:
+    """Return the same text for all names of one device.
+
+    Case, spaces and the publication's star do not count. N and ND of a TP-Link router differ in the antennas alone. A
+    board that was published with different CPUs is different devices.
+    """
+    folded = " ".join(name.lower().rstrip("* ").split())
+    found = _TP_LINK.match(folded)
+    return f"tp-link {found[1]}{found[2]} v{found[3]}" if found else folded
+
+
+def clock_in_name(cpu: str) -> float | None:
+    """Return the clock that the name of a CPU states [MHz]; None if it states none."""
+    found = _CLOCK.search(cpu)
+    return float(found[1]) * {"M": 1, "G": 1000}[found[2]] if found else None

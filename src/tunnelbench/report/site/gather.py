@@ -42,11 +42,23 @@ class Known:
 
 
 @dataclass(frozen=True)
+class ResultMarks:
+    """Facts about the trials of a result that limit its meaning."""
+
+    repeats: int | None
+    """Number of trials; None: not stated."""
+    is_line_speed: bool
+    """True if the link was the limit."""
+
+
+@dataclass(frozen=True)
 class GatheredRun:
     """A run for the pages that list it."""
 
     entry: Run
     known: Known
+    marks: tuple[ResultMarks, ...] = ()
+    """Marks of each result of the entry, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +72,14 @@ class Published:
     reference: str
     comparability: Comparability
     result: Result
+    comment: str = ""
 
 
 def gathered(found: Imported) -> GatheredRun:
     """Return the entry of a run from a file."""
     document, run = found.document, found.run
     name = run.run_id
+    results = tuple(_results(document))
     entry = Run(
         run_id=name,
         page=f"runs/{name}.html",
@@ -78,9 +92,9 @@ def gathered(found: Imported) -> GatheredRun:
         tunnelbench_version=one_line(run.tunnelbench_version),
         comparability=one_line(taken_on(run)),
         doubts=len(found.doubtful),
-        results=tuple(_results(document)),
+        results=tuple(result for result, _ in results),
     )
-    return GatheredRun(entry, _known(run.host_facts))
+    return GatheredRun(entry, _known(run.host_facts), tuple(marks for _, marks in results))
 
 
 def device_name(run: RunRecord) -> str:
@@ -114,7 +128,7 @@ def slug(name: str) -> str:
     return f"{letters or 'device'}-{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
 
 
-def _results(document: Document) -> Iterator[Result]:
+def _results(document: Document) -> Iterator[tuple[Result, ResultMarks]]:
     rows: list[Row | UdpRow] = [*(row for row in document.rows if not row.load), *document.udp_rows]
     for row in rows:
         figures = row.figures
@@ -125,10 +139,12 @@ def _results(document: Document) -> Iterator[Result]:
         if isinstance(row, UdpRow) and isinstance(figures, UdpFigures):
             pps, test = figures.ndr_pps or figures.forwarding_rate_pps, one_line(f"{row.test} {row.load}")
             bps = row.payload_bps(pps.median) if pps else None
+            marks = ResultMarks(pps.count if pps else None, is_line_speed=False)
         elif isinstance(figures, Figures):
             pps, bps, test = figures.data_pps, figures.throughput_bps.median, "tcp"
+            marks = ResultMarks(figures.throughput_bps.count, figures.is_line_speed)
         cost, share = figures.cpu_s_per_million_packets, figures.share_of_baseline
-        yield Result(
+        result = Result(
             tunnel=one_line(row.tunnel.name),
             kind=one_line(row.tunnel.kind),
             cipher=_text(row.tunnel.options.get("cipher")),
@@ -143,6 +159,7 @@ def _results(document: Document) -> Iterator[Result]:
             share_of_baseline=share.median if share else None,
             is_tester_limited=figures.is_tester_limited,
         )
+        yield result, marks
 
 
 def published(reference: Reference) -> list[Published]:
@@ -180,6 +197,7 @@ def published(reference: Reference) -> list[Published]:
                 reference=reference.name,
                 comparability=reference.comparability,
                 result=result,
+                comment=_text(row.get("comment")) or "",
             )
         )
     return found

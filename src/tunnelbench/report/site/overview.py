@@ -84,7 +84,7 @@ def overview_table(devices: Sequence[MeasuredDevice], *, is_encrypted: bool) -> 
     variant; of encrypted tunnels, a variant that is known to have no digest counts only if there is no other.
     """
     table = []
-    for device, runs, rows in sorted(devices, key=lambda each: (not each[1], not any(map(_is_comparable, each[2])))):
+    for device, runs, rows in sorted(devices, key=lambda each: (not each[1], not any(map(is_comparable_row, each[2])))):
         cells: dict[str, Best] = {}
         for result, best in rates(runs, rows, FULL_PAYLOAD_BYTES):
             before = cells.get(result.kind)
@@ -110,19 +110,28 @@ def rates(
     every: list[tuple[Result, bool, str, Callable[[float], str]]] = [
         (result, not run.known.is_guest, run.entry.title, significant) for run in runs for result in run.entry.results
     ]
-    every += [(row.result, _is_comparable(row), row.reference, as_published) for row in rows]
+    every += [(row.result, is_comparable_row(row), row.reference, as_published) for row in rows]
     for result, is_comparable, where, written in every:
-        rate = result.throughput_bps
-        is_large = (result.payload_bytes or FULL_PAYLOAD_BYTES) >= least_bytes
-        if rate is not None and result.test == "tcp" and is_large:
-            bound = "≥ " if result.is_tester_limited else ""
-            lacking = result.is_encrypted is True and lacks_digest(
-                {"cipher": result.cipher or "", "digest": result.digest or ""}
-            )
-            yield result, Best(rate, bound + written(rate / 1e6), f"{result.tunnel}, {where}", is_comparable, lacking)
+        best = rate_of(result, where, written, is_comparable=is_comparable, least_bytes=least_bytes)
+        if best is not None:
+            yield result, best
 
 
-def _is_comparable(row: Published) -> bool:
+def rate_of(
+    result: Result, where: str, written: Callable[[float], str], *, is_comparable: bool, least_bytes: int
+) -> Best | None:
+    """Return the throughput of a result; None if it has none of TCP, or its payload is below `least_bytes`."""
+    rate = result.throughput_bps
+    if rate is None or result.test != "tcp" or (result.payload_bytes or FULL_PAYLOAD_BYTES) < least_bytes:
+        return None
+    bound = "≥ " if result.is_tester_limited else ""
+    lacking = result.is_encrypted is True and lacks_digest(
+        {"cipher": result.cipher or "", "digest": result.digest or ""}
+    )
+    return Best(rate, bound + written(rate / 1e6), f"{result.tunnel}, {where}", is_comparable, lacking)
+
+
+def is_comparable_row(row: Published) -> bool:
     return row.comparability.comparable is not Comparable.NO
 
 

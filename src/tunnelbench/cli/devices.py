@@ -1,0 +1,176 @@
+"""`tunnelbench devices`: rank devices by their published throughput, and by that of stored runs on routers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from tunnelbench.analysis.number_format import significant
+from tunnelbench.cli.common_options import (
+    emit,
+    emit_json,
+    emit_long,
+    is_store_missing,
+    json_option,
+    open_store,
+    read_store_option,
+)
+from tunnelbench.cli.layout import cell, columns, drawn, title
+from tunnelbench.cli.param_types import FiniteRange
+from tunnelbench.cli.report import chosen_format
+from tunnelbench.cli.site import read_devices
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.plan import direction_label
+from tunnelbench.model.text import counted, printable
+from tunnelbench.reference import read_reference, reference_names
+from tunnelbench.report.device_ranking import RankedRow, Ranking, Wanted, rank
+from tunnelbench.report.document import compose
+from tunnelbench.report.exchange import Imported
+from tunnelbench.report.site.gather import GatheredRun, gathered
+from tunnelbench.store.location import default_path
+
+SCREEN_LINES = 40
+"""Largest number of lines without --full."""
+LARGEST_LIMIT = 1e6
+
+positive = FiniteRange(min=0, min_open=True, max=LARGEST_LIMIT)
+
+
+@click.command()
+@click.option("--tunnel", metavar="KIND", help="Only this kind of tunnel, such as openvpn.")
+@click.option("--target-mbps", type=positive, metavar="N", help="Only devices that carry N Mbit/s.")
+@click.option("--max-price", type=positive, metavar="EUR", help="Only devices of a known price up to this one.")
+@click.option("--max-watts", type=positive, metavar="W", help="Only devices of a known power up to this one.")
+@click.option("--allow-plaintext", is_flag=True, help="List tunnels that do not encrypt, too.")
+@click.option("--devices", metavar="FILE", help="TOML file with price and watts of devices, by name.")
+@click.option("--format", "format_name", type=click.Choice(["terminal", "json"]), help="Default: terminal.")
+@click.option("--full", is_flag=True, help="Leave out no row.")
+@json_option
+@read_store_option
+def command(
+    *,
+    tunnel: str | None,
+    target_mbps: float | None,
+    max_price: float | None,
+    max_watts: float | None,
+    allow_plaintext: bool,
+    devices: str | None,
+    format_name: str | None,
+    full: bool,
+    as_json: bool,
+    store_location: str | None,
+) -> None:
+    """Rank devices by throughput: published results that ship, and stored runs on routers whose board is known.
+
+    Each device has a row for each kind of tunnel and direction, with the figure of its best encrypted variant with
+    large packets of TCP.
+    """
+    form = chosen_format(format_name, as_json=as_json)
+    given = {} if devices is None else read_devices(devices)
+    runs = [] if is_store_missing(store_location or default_path()) else runs_on_routers(store_location)
+    references = [read_reference(name) for name in reference_names()]
+
+    def ranked(wanted: Wanted) -> Ranking:
+        return rank(runs, references, given, wanted)
+
+    known = sorted({row.tunnel for row in ranked(Wanted(allows_plaintext=True)).rows})
+    if tunnel is not None and tunnel not in known:
+        message = f"no device has a figure of the tunnel {printable(tunnel)}"
+        raise WrongInput(message, f"kinds with figures: {', '.join(known)}")
+    found = ranked(Wanted(tunnel, target_mbps, max_price, max_watts, allow_plaintext))
+    if form == "json":
+        emit_json([entry(row) for row in found.rows])
+    elif found.rows:
+        remarks = list(left_out(found))
+        (emit_long if full else emit)(drawn(*parts(found.rows, remarks)) if full else fitted(found.rows, remarks))
+    else:
+        anyhow = ranked(Wanted(tunnel, allows_plaintext=allow_plaintext)).rows
+        emit("".join(f"{line}\n" for line in nothing_found(found, anyhow)))
+
+
+def runs_on_routers(store_location: str | None) -> list[GatheredRun]:
+    """Return the runs of the store whose router was a machine of its own."""
+    found = []
+    with open_store(store_location) as store:
+        for run in store.runs():
+            if "router_kernel" in run.host_facts:
+                document = compose(run, store.trials(run.run_id, with_raw=False))
+                found.append(gathered(Imported(document, run.run_id, run.tunnelbench_version, {}, ())))
+    return found
+
+
+def entry(row: RankedRow) -> dict[str, object]:
+    """Return a row for programs."""
+    return {
+        **asdict(row),
+        "price_eur": row.price_eur,
+        "power_w": row.power_w,
+        "mbps_per_eur": row.mbps_per_eur,
+        "mbps_per_watt": row.mbps_per_watt,
+        "marks": row.marks,
+    }
+
+
+def left_out(found: Ranking) -> Sequence[str]:
+    """Return sentences about rows that a limit leaves out because the fact is not known."""
+    counts = {"price": found.without_price, "power": found.without_watts}
+    return [f"Left out: {counted(count, 'row')} of unknown {fact}." for fact, count in counts.items() if count]
+
+
+def nothing_found(found: Ranking, anyhow: Sequence[RankedRow]) -> Sequence[str]:
+    """Return sentences in place of an empty table."""
+    first = ["No device meets all conditions."]
+    if anyhow:
+        best = anyhow[0]
+        first.append(f"Without limits, the fastest is {best.device}: {best.text} Mbit/s through {best.variant}.")
+    return [*map(printable, first), *left_out(found)]
+
+
+def fitted(rows: Sequence[RankedRow], remarks: Sequence[str]) -> str:
+    """Return the table with as many rows as fit on the first screen."""
+    count = min(len(rows), SCREEN_LINES)
+    while True:
+        more = [f"{counted(len(rows) - count, 'more row')}: add --full."] if count < len(rows) else []
+        text = drawn(*parts(rows[:count], [*more, *remarks]))
+        too_many = text.count("\n") - SCREEN_LINES
+        if too_many <= 0 or count == 1:
+            return text
+        count = max(1, count - max(1, too_many // 3))
+
+
+COLUMNS: Sequence[tuple[str, bool, Callable[[RankedRow], str]]] = (
+    ("Mbit/s", True, lambda row: row.text),
+    ("device", False, lambda row: row.device),
+    ("tunnel, cipher", False, lambda row: row.variant),
+    ("direction", False, lambda row: direction_label(row.direction or "") or "not stated"),
+    ("EUR", True, lambda row: figure_text(row.price_eur)),
+    ("W", True, lambda row: figure_text(row.power_w)),
+    ("Mbit/s per EUR", True, lambda row: figure_text(row.mbps_per_eur)),
+    ("Mbit/s per W", True, lambda row: figure_text(row.mbps_per_watt)),
+    ("marks", False, lambda row: ", ".join(row.marks)),
+    ("source", False, lambda row: row.where),
+)
+"""Title of each column, whether it holds numbers, and its text. A column in which nothing is known is left out."""
+
+
+def figure_text(value: float | None) -> str:
+    return "" if value is None else significant(value)
+
+
+def parts(rows: Sequence[RankedRow], remarks: Sequence[str]) -> Sequence[RenderableType]:
+    """Return the table, and a line about each source in it."""
+    shown = [each for each in COLUMNS if any(each[2](row) for row in rows)]
+    numbers = [place for place, (_, is_number, _) in enumerate(shown) if is_number]
+    body = [[text(row) for _, _, text in shown] for row in rows]
+    sources = dict.fromkeys((row.where, row.source, row.date, row.comparability) for row in rows)
+    return [
+        title("Devices by throughput of TCP with large packets"),
+        columns(body, [name for name, _, _ in shown], numbers=numbers),
+        Text(),
+        *(cell(remark) for remark in remarks),
+        *(cell(f"{where}: {source}; {date}; {kind}") for where, source, date, kind in sources),
+    ]

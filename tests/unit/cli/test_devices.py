@@ -1,0 +1,133 @@
+"""`tunnelbench devices` agrees with the shipped tables, row by row."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.builders import make_records, make_run
+from tests.unit.cli.conftest import CommandLine, keep
+
+from tunnelbench.reference import read_reference, reference_names
+from tunnelbench.report.device_ranking import contradictions
+from tunnelbench.report.site.device_names import clock_in_name, device_key
+
+SHIPPED = Path(__file__).parents[3] / "src" / "tunnelbench" / "data" / "references"
+
+
+def expected(tunnel: str, target: float) -> list[tuple[str, float, str, str]]:
+    """Recompute a ranking of encrypted variants: device, Mbit/s, direction and table, from the files alone."""
+    best: dict[tuple[str, str], tuple[bool, bool, float, str, str]] = {}
+    for path in sorted(SHIPPED.glob("*.csv")):
+        head = tomllib.loads(path.with_suffix(".toml").read_text())
+        for line in csv.DictReader(path.read_text().splitlines()):
+            row = {**head.get("every_row", {}), **line}
+            cipher = row.get("cipher") or "none"
+            is_large = int(row.get("payload_bytes") or 1500) >= 1000
+            if (
+                row.get("tunnel") == tunnel and row.get("device") and row.get("throughput_mbps")
+                and is_large and cipher != "none" and not cipher.startswith("null")
+            ):  # fmt: skip
+                where = head["comparability"] != "on-device", row.get("auth") != "none", float(row["throughput_mbps"])
+                key = row["device"].rstrip("*").strip().lower(), row.get("direction") or "not stated"
+                best[key] = max(best.get(key, (False, False, 0.0, "", "")), (*where, row["device"], path.stem))
+    reaching = [(name, rate, way, table) for (_, way), (_, _, rate, name, table) in best.items() if rate >= target]
+    return sorted(reaching, key=lambda each: (-each[1], each[0], each[2]))
+
+
+@pytest.mark.parametrize("tunnel", ["openvpn", "wireguard"])
+@pytest.mark.parametrize("target", [100, 0.001])
+def test_the_ranking_agrees_with_the_tables_row_by_row(
+    type_in: CommandLine, home: Path, tunnel: str, target: float
+) -> None:
+    result = type_in("devices", "--tunnel", tunnel, "--target-mbps", str(target), "--format", "json")
+    rows = json.loads(result.stdout)
+    found = [
+        (row["device"].lower().rstrip("* "), row["throughput_mbps"], row["direction"] or "not stated", row["where"])
+        for row in rows
+    ]
+    wanted = [(name.lower().rstrip("* "), rate, way, table) for name, rate, way, table in expected(tunnel, target)]
+    assert sorted(found) == sorted(wanted)
+    assert [row["throughput_mbps"] for row in rows] == sorted((each[1] for each in wanted), reverse=True)
+    assert all(row["is_encrypted"] and row["method"] and row["date"] and row["source"] for row in rows)
+    assert (tunnel, target) == ("openvpn", 100) or len(rows) > 4
+
+
+def test_the_first_screen_has_at_most_40_lines_and_full_has_all(type_in: CommandLine, home: Path) -> None:
+    for width in (60, 80, 160):
+        screen = type_in("devices", "--tunnel", "wireguard", columns=width).stdout
+        assert len(screen.splitlines()) <= 40
+        assert "more rows: add --full." in screen
+    whole = type_in("devices", "--tunnel", "wireguard", "--full", columns=200).stdout
+    assert "more rows" not in whole
+    assert "Toshiba Satellite" in whole
+
+
+def test_a_target_that_no_device_reaches_names_the_fastest(type_in: CommandLine, home: Path) -> None:
+    result = type_in("devices", "--tunnel", "openvpn", "--target-mbps", "100")
+    assert result.exit_code == 0
+    assert "the fastest is PC Engines APU.1D: 76.3 Mbit/s" in " ".join(result.stdout.split())
+
+
+def test_plaintext_is_listed_only_if_allowed_and_marked(type_in: CommandLine, home: Path) -> None:
+    assert json.loads(type_in("devices", "--tunnel", "gre", "--json").stdout) == []
+    rows = json.loads(type_in("devices", "--tunnel", "gre", "--allow-plaintext", "--json").stdout)
+    assert {row["text"] for row in rows} == {"≥ 92.7", "≥ 92.8"}
+    assert all({"line speed", "lower bound", "single measurement"} <= set(row["marks"]) for row in rows)
+
+
+def test_price_and_power_limit_the_rows(type_in: CommandLine, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text('["PC Engines APU.1D"]\nwatts = "6-12 W"\n')
+    words = ("devices", "--devices", tmp_path / "facts.toml", "--json", "--max-price")
+    rows = json.loads(type_in(*words, "180", "--max-watts", "12").stdout)
+    assert {row["device"] for row in rows} == {"PC Engines APU.1D"}
+    assert rows[0]["mbps_per_eur"] == pytest.approx(76.3 / 180)
+    assert rows[0]["mbps_per_watt"] == pytest.approx(76.3 / 12)
+    assert json.loads(type_in(*words, "179").stdout) == []
+    assert "of unknown price" in type_in("devices", "--max-price", "200").stdout
+
+
+def test_an_unknown_tunnel_is_refused_with_the_known_ones(type_in: CommandLine, home: Path) -> None:
+    result = type_in("devices", "--tunnel", "carrier-pigeon")
+    assert result.exit_code == 2
+    assert "openvpn" in result.stderr
+
+
+def test_a_run_on_a_named_router_is_ranked_and_one_without_a_name_is_not(type_in: CommandLine, tmp_path: Path) -> None:
+    run = make_run()
+    router = {"router_kernel": "5.15", "router_board": "Small Box", "router_price": "40 EUR"}
+    unnamed, host = {"router_kernel": "5.15"}, {"board": "Host"}
+    for name, facts, is_listed in (("router", router, True), ("unnamed", unnamed, False), ("host", host, False)):
+        path = tmp_path / f"{name}.sqlite"
+        keep(path, replace(run, host_facts=facts), make_records())
+        rows = json.loads(type_in("devices", "--json", "--store", path).stdout)
+        own = [row for row in rows if row["where"] == run.run_id]
+        assert bool(own) is is_listed
+        assert all((row["device"], row["price_eur"]) == ("Small Box", 40) and row["trials"] for row in own)
+
+
+def test_names_that_mean_one_device_are_one() -> None:
+    names = ("TP-Link TL-WR841N v9", "tplink,tl-wr841-v9", "TL-WR841N/ND v9", "TP-Link WR841N v9 / QCA9533")
+    assert len({device_key(name) for name in names}) == 1
+    assert device_key("Raspberry Pi 5 / BCM2712*") == device_key("raspberry pi 5 /  BCM2712")
+    assert device_key("TP-Link TL-WR841N v8") != device_key(names[0])
+    assert device_key("TL-WR1043ND v1") != device_key("TL-WR1043ND v2")
+
+
+def test_the_clock_is_read_from_the_name_of_a_cpu() -> None:
+    assert clock_in_name("Atheros AR9341 MIPS 74Kc 535 MHz") == 535
+    assert clock_in_name("E2000Q FT664 (1.8GHz)") == 1800
+    assert clock_in_name("MT7981") is None
+
+
+def test_shipped_tables_do_not_contradict_each_other_and_a_contradiction_is_found() -> None:
+    references = [read_reference(name) for name in reference_names()]
+    assert contradictions(references) == []
+    router = read_reference("wr841n-2014")
+    assert contradictions([*references, replace(router, clock_mhz=400)]) == [
+        "tp-link wr841 v8: clocks of [400, 535.0] MHz"
+    ]
