@@ -27,7 +27,7 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import direction_label
 from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names
-from tunnelbench.report.device_ranking import RankedRow, Ranking, Wanted, rank
+from tunnelbench.report.device_ranking import RankedRow, Ranking, RankingLimits, rank
 from tunnelbench.report.document import compose
 from tunnelbench.report.exchange import Imported
 from tunnelbench.report.site.gather import GatheredRun, gathered
@@ -74,21 +74,21 @@ def command(
     runs = [] if is_store_missing(store_location or default_path()) else runs_on_routers(store_location)
     references = [read_reference(name) for name in reference_names()]
 
-    def ranked(wanted: Wanted) -> Ranking:
+    def ranked(wanted: RankingLimits) -> Ranking:
         return rank(runs, references, given, wanted)
 
-    known = sorted({row.tunnel for row in ranked(Wanted(allows_plaintext=True)).rows})
+    known = sorted({row.tunnel for row in ranked(RankingLimits(allows_plaintext=True)).rows})
     if tunnel is not None and tunnel not in known:
         message = f"no device has a figure of the tunnel {printable(tunnel)}"
         raise WrongInput(message, f"kinds with figures: {', '.join(known)}")
-    found = ranked(Wanted(tunnel, target_mbps, max_price, max_watts, allow_plaintext))
+    found = ranked(RankingLimits(tunnel, target_mbps, max_price, max_watts, allow_plaintext))
     if form == "json":
         emit_json([entry(row) for row in found.rows])
     elif found.rows:
         remarks = list(left_out(found))
         (emit_long if full else emit)(drawn(*parts(found.rows, remarks)) if full else fitted(found.rows, remarks))
     else:
-        anyhow = ranked(Wanted(tunnel, allows_plaintext=allow_plaintext)).rows
+        anyhow = ranked(RankingLimits(tunnel, allows_plaintext=allow_plaintext)).rows
         emit("".join(f"{line}\n" for line in nothing_found(found, anyhow)))
 
 

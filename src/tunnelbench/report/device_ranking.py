@@ -103,7 +103,7 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RankingLimits:
     """The conditions of a ranking."""
 
     tunnel: str | None = None
@@ -122,7 +122,7 @@ def rank(
     runs: Sequence[GatheredRun],
     references: Sequence[Reference],
     given: Mapping[str, DeviceFacts],
-    wanted: Wanted,
+    wanted: RankingLimits,
 ) -> Ranking:
     """Return the best row of each device for each kind of tunnel and direction; with conditions, those that meet them.
 
