@@ -147,14 +147,19 @@ COLUMNS: Sequence[tuple[str, bool, Callable[[RankedRow], str]]] = (
     ("device", False, lambda row: row.device),
     ("tunnel, cipher", False, lambda row: row.variant),
     ("direction", False, lambda row: direction_label(row.direction or "") or "not stated"),
-    ("EUR", True, lambda row: figure_text(row.price_eur)),
-    ("W", True, lambda row: figure_text(row.power_w)),
+    ("EUR", True, lambda row: fact_text(row.price_eur)),
+    ("W", True, lambda row: fact_text(row.power_w)),
     ("Mbit/s per EUR", True, lambda row: figure_text(row.mbps_per_eur)),
     ("Mbit/s per W", True, lambda row: figure_text(row.mbps_per_watt)),
     ("marks", False, lambda row: ", ".join(row.marks)),
     ("source", False, lambda row: row.where),
 )
 """Title of each column, whether it holds numbers, and its text. A column in which nothing is known is left out."""
+
+
+def fact_text(value: float | None) -> str:
+    """Return a price or a power as it was published."""
+    return "" if value is None else f"{value:g}"
 
 
 def figure_text(value: float | None) -> str:
