@@ -18,8 +18,8 @@ from tunnelbench.report.site.pages import DeviceFacts
 OWN_METHOD = "TunnelBench: TCP through the router between two testers"
 OWN_CLASS = "through-device"
 
-_PRICE = re.compile(r"(\d+(?:\.\d+)?) ?(?:EUR|€|euros?\b)")
-_WATTS = re.compile(r"(\d+(?:\.\d+)?) ?W\b")
+_PRICE = re.compile(r"(?<!\d)(\d{1,9}(?:\.\d{1,9})?) ?(?:EUR|€|euros?\b)")
+_WATTS = re.compile(r"(?<!\d)(\d{1,9}(?:\.\d{1,9})?) ?W\b")
 
 
 @dataclass(frozen=True)

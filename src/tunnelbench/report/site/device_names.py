@@ -20,7 +20,7 @@ def cpu_in_name(device: str) -> str | None:
 
 _TP_LINK = re.compile(r"(?:tp-?link[ ,_-]+)?(?:tl-)?(wr|wdr)(\d+)(?:n/nd|nd|n)?[ ,_-]*v(\d+)")
 """Router of TP-Link in a table, in OpenWrt's name of the board (`tplink,tl-wr841-v9`), or on its label."""
-_CLOCK = re.compile(r"(\d+(?:\.\d+)?) ?([MG])Hz")
+_CLOCK = re.compile(r"(?<!\d)(\d{1,9}(?:\.\d{1,9})?) ?([MG])Hz")
 
 
 def device_key(name: str) -> str:
