@@ -487,6 +487,13 @@ def test_testers_back_to_back_are_not_blamed_for_being_the_limit() -> None:
     assert {check.verdict for check in found} == {OK}
 
 
+@pytest.mark.parametrize(("acks", "verdict"), [(0.0009, OK), (0.00005, VOID)])
+def test_testers_back_to_back_need_fewer_acks(acks: float, verdict: Verdict) -> None:
+    few = replace(CLEAN, counters=replace(CLEAN.counters, ack_packets=int(CLEAN.counters.data_packets * acks)))
+    found = check_trial(make_spec(), few, TrialContext(10.0, {}, is_calibration=True))
+    assert [check.verdict for check in found if check.name == "acks"] == [verdict]
+
+
 def test_testers_back_to_back_beside_foreign_load_are_void() -> None:
     found = check_trial(
         make_spec(), replace(CLEAN, foreign_cpu_s=5.0), TrialContext(10.0, {"cc1": 5.0}, is_calibration=True)
