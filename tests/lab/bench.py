@@ -94,14 +94,26 @@ def void_checks(record: TrialRecord) -> set[str]:
 
 def processes_of(testbed: NetnsTestbed) -> list[str]:
     """Return the names of the processes in a testbed's namespaces, without those that hold a namespace open."""
-    pids = [pid for host in testbed._hosts for pid in pids_in(host.namespace)]
-    names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids]
-    return sorted(name for name in names if name != "sleep")
+    names = [program_of(pid) for host in testbed._hosts for pid in pids_in(host.namespace)]
+    return sorted(name for name in names if name not in {"sleep", ""})
 
 
 def pids_in(namespace: str) -> list[int]:
     listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False)
     return [int(pid) for pid in listed.stdout.split()]
+
+
+def program_of(pid: int) -> str:
+    """Return the name of a process's program; empty if the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def pids_of(namespace: str, program: str) -> list[int]:
+    """Return the processes of a program in a namespace."""
+    return [pid for pid in pids_in(namespace) if program_of(pid) == program]
 
 
 def namespaces(mark: str) -> list[str]:

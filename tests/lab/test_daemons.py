@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.lab.bench import NO_TUNNEL, check, make_plan, measure, open_tunnel, pids_in, processes_of, void_checks
+from tests.lab.bench import NO_TUNNEL, check, make_plan, measure, open_tunnel, pids_of, processes_of, void_checks
 from tests.watcher import Watcher
 
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
@@ -26,12 +26,6 @@ OPENVPN = {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA1"}
 BOTH = (Direction.IN, Direction.OUT)
 
 
-def pids_of(testbed: NetnsTestbed, end: str, program: str) -> list[int]:
-    """Processes of a program at one end."""
-    pids = pids_in(f"tb-{testbed.mark}-{end}")
-    return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == program]
-
-
 class Once:
     """Sends a signal to a program at one end, a moment after the first trial has started."""
 
@@ -39,7 +33,7 @@ class Once:
         self.hit: list[int] = []
 
         def strike() -> None:
-            for pid in pids_of(testbed, end, program):
+            for pid in pids_of(f"tb-{testbed.mark}-{end}", program):
                 os.kill(pid, number)
                 self.hit.append(pid)
 
@@ -213,7 +207,7 @@ def test_three_failures_in_a_row_end_a_tunnel_and_not_the_run(testbed: NetnsTest
 
 def kill_in(testbed: NetnsTestbed, after_s: float) -> None:
     def kill() -> None:
-        for pid in pids_of(testbed, "router", "openvpn"):
+        for pid in pids_of(testbed.router.namespace, "openvpn"):
             os.kill(pid, signal.SIGKILL)
 
     threading.Timer(after_s, kill).start()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab import scrambler
-from tests.lab.bench import NO_TUNNEL, SHORT_TRIALS, TUNNELBENCH, check, pids_in, void_checks
+from tests.lab.bench import NO_TUNNEL, SHORT_TRIALS, TUNNELBENCH, check, pids_of, void_checks
 from tests.lab.lies import MidTrial, script, trial
 from tests.watcher import Watcher
 
@@ -104,9 +104,8 @@ def test_tincs_control_connection_that_is_cut_makes_a_trial_void(bed: NetnsTestb
 
 def test_a_program_of_the_router_that_moves_to_a_testers_cpu_is_found(bed: NetnsTestbed) -> None:
     def move() -> None:
-        for pid in pids_in(bed.router.namespace):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "openvpn":
-                os.sched_setaffinity(pid, bed.client.cpus)
+        for pid in pids_of(bed.router.namespace, "openvpn"):
+            os.sched_setaffinity(pid, bed.client.cpus)
 
     found = check(trial(bed, MidTrial(actions=[move]), TunnelSpec("openvpn", "OpenVPN", OPENVPN)), "router-setup")
     assert (found.verdict, "openvpn on the router may run on" in found.reason) == (Verdict.VOID, True), found
@@ -114,9 +113,8 @@ def test_a_program_of_the_router_that_moves_to_a_testers_cpu_is_found(bed: Netns
 
 def test_a_program_of_the_testers_that_moves_to_the_routers_cpu_is_found(bed: NetnsTestbed) -> None:
     def move() -> None:
-        for pid in pids_in(bed.client.namespace):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "iperf3":
-                os.sched_setaffinity(pid, bed.router.cpus)
+        for pid in pids_of(bed.client.namespace, "iperf3"):
+            os.sched_setaffinity(pid, bed.router.cpus)
 
     found = check(trial(bed, MidTrial(actions=[move]), duration_s=3), "router-setup")
     assert (found.verdict, "iperf3 of the testers may run on" in found.reason) == (Verdict.VOID, True), found
@@ -127,9 +125,8 @@ def test_work_of_the_router_that_comes_back_to_its_cpu_is_found(bed: NetnsTestbe
     steering = RPS_FILE.format(bed.router_lan_device)
 
     def move(cpus: tuple[int, ...]) -> None:
-        for pid in pids_in(bed.router.namespace):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "openvpn":
-                os.sched_setaffinity(pid, cpus)
+        for pid in pids_of(bed.router.namespace, "openvpn"):
+            os.sched_setaffinity(pid, cpus)
         bed.router.set_kernel_file(steering, format(sum(1 << cpu for cpu in cpus), "x"))
 
     watcher = MidTrial(actions=[lambda: move(bed.client.cpus), lambda: move(bed.router.cpus)])
@@ -157,9 +154,8 @@ def tight_group() -> Iterator[Path]:
 
 def test_a_generator_that_gets_a_cpu_quota_in_mid_trial_is_found(bed: NetnsTestbed, tight_group: Path) -> None:
     def limit() -> None:
-        for pid in pids_in(bed.server.namespace):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "iperf3":
-                (tight_group / "cgroup.procs").write_text(str(pid))
+        for pid in pids_of(bed.server.namespace, "iperf3"):
+            (tight_group / "cgroup.procs").write_text(str(pid))
 
     found = check(trial(bed, MidTrial(actions=[limit]), duration_s=3), "cpu-quota")
     assert found.verdict is Verdict.DOUBTFUL, found
@@ -234,9 +230,8 @@ def test_a_program_that_left_the_run_is_named_with_its_socket(tmp_path: Path, be
     try:
         record = trial(bed, Watcher(), TunnelSpec("openvpn", "OpenVPN", {**OPENVPN, "program": str(program)}))
     finally:
-        for pid in pids_in(bed.router.namespace):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "openvpn":
-                os.kill(pid, signal.SIGKILL)
+        for pid in pids_of(bed.router.namespace, "openvpn"):
+            os.kill(pid, signal.SIGKILL)
     found = check(record, "foreign-load")
     assert found.verdict is Verdict.VOID, found
     assert "openvpn in the router's network with udp port " in found.reason

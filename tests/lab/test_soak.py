@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.bench import TUNNELBENCH, namespaces, pids_in
+from tests.lab.bench import TUNNELBENCH, namespaces, pids_of
 
 from tunnelbench.analysis.soak import SoakSummary, summarise_soak
 from tunnelbench.model.result import Outcome, TrialRecord
@@ -76,7 +76,7 @@ def wait_until(path: Path, is_so: Callable[[SoakSummary], bool], process: subpro
 def kill_daemon(run_id: str, name: str) -> None:
     """Kill the tunnel's program on the router."""
     (namespace,) = (each for each in namespaces(run_id[-6:]) if each.endswith("router"))
-    (pid,) = (pid for pid in pids_in(namespace) if Path(f"/proc/{pid}/comm").read_text().strip() == name)
+    (pid,) = pids_of(namespace, name)
     os.kill(pid, signal.SIGKILL)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.lab.bench import NO_TUNNEL, check, make_plan, make_testbed, measure, pids_in, void_checks
+from tests.lab.bench import NO_TUNNEL, check, make_plan, make_testbed, measure, pids_of, void_checks
 from tests.watcher import Watcher
 
 from tunnelbench.host.host import Host
@@ -36,10 +36,9 @@ def test_a_daemon_that_dies_makes_its_trial_void_and_the_next_is_measured(
     victims: list[int] = []
 
     def kill() -> None:
-        for pid in pids_in(f"tb-{testbed.mark}-{end}"):
-            if Path(f"/proc/{pid}/comm").read_text() == "openvpn\n":
-                victims.append(pid)
-                os.kill(pid, signal.SIGKILL)
+        for pid in pids_of(f"tb-{testbed.mark}-{end}", "openvpn"):
+            victims.append(pid)
+            os.kill(pid, signal.SIGKILL)
 
     def at_trial(_: TrialSpec) -> None:
         if not victims:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from tests.lab.awaiting import until
-from tests.lab.bench import pids_in
+from tests.lab.bench import pids_of
 from tests.lab.exact import Forwarder, plain_path
 
 from tunnelbench.host.daemon import Daemon
@@ -91,20 +91,10 @@ def test_a_flood_of_strangers_changes_no_count(testbed: NetnsTestbed) -> None:
     assert counts.duplicated_packets == counts.corrupted_packets == counts.path_lost_packets == 0
 
 
-def engines_in(namespace: str) -> list[int]:
-    """Return the process numbers of the engines in a namespace."""
-    found = []
-    for pid in pids_in(namespace):
-        with open(f"/proc/{pid}/comm") as file:  # noqa: PTH123
-            if file.read().startswith(engine.ENGINE_PROGRAM[:15]):
-                found.append(pid)
-    return found
-
-
 def test_a_far_end_that_dies_gives_no_figure(testbed: NetnsTestbed) -> None:
     def kill(sender: Daemon) -> None:
         until(lambda: parse_snmp(testbed.server.read("/proc/net/snmp"))["Udp.InDatagrams"] > 100, "100 packets")
-        for pid in engines_in(testbed.server.namespace):
+        for pid in pids_of(testbed.server.namespace, engine.ENGINE_PROGRAM[:15]):
             os.kill(pid, signal.SIGKILL)
         sender.wait(10)
 
