@@ -109,6 +109,17 @@ def test_the_audit_finds_nothing_in_a_run_as_it_is_measured() -> None:
     assert read(export(make_run(), EVERYTHING, make_speeds()).text.encode()).doubtful == ()
 
 
+def test_a_router_whose_clock_gained_time_and_whose_cpu_was_full_has_no_finding() -> None:
+    record = make_trial()
+    assert record.tcp is not None
+    window = record.tcp.window
+    cpu = replace(window.router_cpu, idle_s=-0.01 * window.duration_s)
+    tcp = replace(record.tcp, window=replace(window, router_cpu=cpu, router_clock_lost_s=-0.02))
+    found = read(export(make_run(), [replace(record, measurement=tcp)]).text.encode())
+    assert found.doubtful == ()
+    assert found.records[0].tcp == tcp
+
+
 PLAIN = export(make_run(), make_records(1), make_speeds()).text
 
 
