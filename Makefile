@@ -9,10 +9,14 @@ export PATH := $(CURDIR)/scripts/rust:$(PATH)
 endif
 # Test workers. Most lab tests wait most of the time: five workers keep two CPUs busy.
 WORKERS ?= 5
+# `make site` builds the folder SITE from the contributed runs in RESULTS.
+SITE ?= dist/site
+RESULTS ?= results
+TUNNELBENCH := .venv/bin/tunnelbench
 # Time for each target of `make fuzz` [s].
 FUZZ_SECONDS ?= 600
 
-.PHONY: bench bench-engine openwrt wheel test test-kills test-interrupts test-damage test-planted fuzz test-debian-kernel test-boards install install-dev lint format docs sample clean-build
+.PHONY: bench bench-engine openwrt wheel site test test-kills test-interrupts test-damage test-planted fuzz test-debian-kernel test-boards install install-dev lint format docs sample clean-build
 
 bench: install ## measure the plan `quick` and print its table
 	@.venv/bin/tunnelbench run
@@ -35,6 +39,12 @@ wheel: install ## build the wheel in dist/, for `pipx install` or `uv tool insta
 	@[ -x .cache/wheel/bin/pip ] || python3 -m venv .cache/wheel
 	@.cache/wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+site: ## check the contributed runs in results/, and build the site of them in SITE
+	@[ -x $(TUNNELBENCH) ] || $(MAKE) install
+	@$(TUNNELBENCH) contribute --check $(RESULTS)
+	@mkdir -p $(dir $(SITE))
+	@$(TUNNELBENCH) site $(SITE) $(RESULTS)
 
 install: ## install what a run needs: Debian packages, uv, Rust, the package in .venv, manual pages and completion
 	@scripts/install-debian

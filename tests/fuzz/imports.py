@@ -27,6 +27,9 @@ from tunnelbench.cli.details.run import run_text
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.reference import read_reference
 from tunnelbench.report.compare import sheet
+from tunnelbench.report.contribution.judge import names_left, objections
+from tunnelbench.report.contribution.place import file_of
+from tunnelbench.report.contribution.pull_request import body
 from tunnelbench.report.exchange import Imported, export, read
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
 from tunnelbench.report.formats import format_names
@@ -34,7 +37,7 @@ from tunnelbench.report.render import render, render_sheet
 from tunnelbench.report.site.gather import gathered
 from tunnelbench.report.site.pages import other_pages, run_page
 from tunnelbench.store.store import Store
-from tunnelbench.tunnel import weights
+from tunnelbench.tunnel import encrypts, weights
 
 COMPARED_AS = ("csv", "json")
 """Formats of a comparison here; the target `tables` draws it in every format."""
@@ -75,6 +78,10 @@ def use(found: Imported) -> None:
     pages = dict(other_pages([gathered(found)], [read_reference("wr841n-2014")], {}))
     if not page or not pages:
         raise AssertionError("a site has no pages")
+    objections(found, encrypts)
+    names_left(found)
+    with suppress(WrongInput):
+        body(found, file_of(run, found.original_id))
     side = side_of_run(run, records)
     for a, b in ((side, own_side()), (own_side(), side), (side, side)):
         compared = compare(a, b)

@@ -17,6 +17,8 @@ LINTERS = {
     "ruff format --check .": "ruff --version",
     "mypy": "mypy --version",
     "lint-imports --no-cache": "lint-imports --help",
+    "actionlint": "actionlint -version",
+    "zizmor --offline --quiet .github/workflows": "zizmor --version",
     "cargo fmt --check": "cargo fmt --version",
     "cargo clippy --quiet --locked --all-targets -- -D warnings": "cargo clippy --version",
 }

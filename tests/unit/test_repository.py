@@ -179,6 +179,44 @@ def test_the_workflow_runs_the_script_that_runs_everywhere() -> None:
     assert job["steps"][-1]["run"] == ".ci/run"
 
 
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_has_no_secrets_and_its_actions_are_pinned_to_commits(path: Path) -> None:
+    text = path.read_text()
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "pull_request_target" not in text
+    assert "secrets." not in text
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    actions = [step["uses"] for step in steps if "uses" in step]
+    assert [action for action in actions if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action)] == []
+    checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert [step for step in checkouts if step["with"]["persist-credentials"] is not False] == []
+
+
+def test_contributions_are_checked_by_the_program_of_the_branch_that_they_are_for() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "contributions.yml").read_text())
+    (job,) = workflow["jobs"].values()
+    assert "permissions" not in job
+    program, contributed = [step["with"] for step in job["steps"] if "uses" in step]
+    assert program["ref"] == "${{ github.event.pull_request.base.sha }}"
+    assert contributed["sparse-checkout"] == "results"
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert [line for line in " ".join(commands).split() if line.startswith(f"{contributed['path']}/")] == [
+        "contributed/results"
+    ]
+    assert "program/.venv/bin/tunnelbench contribute --check contributed/results" in commands[-1]
+
+
+def test_the_job_that_publishes_the_site_runs_no_code_of_the_project() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "site.yml").read_text())["jobs"]
+    assert "permissions" not in jobs["build"]
+    assert jobs["publish"]["permissions"] == {"pages": "write", "id-token": "write"}
+    assert [step["uses"].partition("@")[0] for step in jobs["publish"]["steps"]] == ["actions/deploy-pages"]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md")), ids=lambda path: path.name)
 def test_a_template_of_an_issue_has_a_name_and_says_what_it_is_about(path: Path) -> None:
     _, header, body = path.read_text().split("---\n", 2)

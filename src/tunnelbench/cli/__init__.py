@@ -273,6 +273,7 @@ def fill_missing_streams() -> None:
         Verb("clean", short_help="Remove what killed or kept runs left behind."),
         Verb("compare", short_help="Compare two runs or published results."),
         Verb("completion", short_help="Write the completion script for bash, zsh or fish."),
+        Verb("contribute", short_help="Check a run, and write it for the results of the project."),
         Verb("devices", short_help="Rank devices by their published and measured throughput."),
         Verb("doctor", short_help="List what a run needs, what is missing, and how to fix it."),
         Verb("export", short_help="Write a run as one file to share, without names."),

@@ -11,7 +11,7 @@ from tunnelbench.cli.completion import run_names
 from tunnelbench.cli.report import write_whole
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.model.text import counted, printable
-from tunnelbench.report.exchange import export
+from tunnelbench.report.exchange import Exported, export
 from tunnelbench.report.exchange.anonymise import RAW
 
 EXAMPLES = 3
@@ -33,16 +33,7 @@ def command(run: str, output: str | None, store_location: str | None) -> None:
         records, speeds = store.trials(found.run_id), store.cipher_speeds(found.run_id)
         soaks = len(store.soaks(found.run_id).all())
     exported = export(found, records, speeds)
-    say(
-        f"run {found.run_id}: {counted(len(records), 'trial')}; left out:"
-        if exported.stripped
-        else "nothing was left out"
-    )
-    for kind, names in exported.stripped.items():
-        count = sum(number for _, number in names)
-        examples = ", ".join(printable(name)[:LONGEST_EXAMPLE] for name, _ in names[:EXAMPLES])
-        kinds = "names of it" if kind == RAW else "different"
-        say(f"  {kind}: {counted(count, 'time')}, {len(names)} {kinds}, such as {examples}")
+    say_left_out(exported, f"run {found.run_id}: {counted(len(records), 'trial')}")
     if soaks:
         say(f"the file has the trials of {counted(soaks, 'soak')} without series: report --format series writes those")
     say("read the file before you share it: a name that is an ordinary word is not recognised")
@@ -50,3 +41,13 @@ def command(run: str, output: str | None, store_location: str | None) -> None:
         emit(exported.text)
     else:
         write_whole(Path(output), exported.text)
+
+
+def say_left_out(exported: Exported, what: str) -> None:
+    """Print which names were removed from a file, with examples; `what` describes the file."""
+    say(f"{what}; left out:" if exported.stripped else f"{what}; nothing was left out")
+    for kind, names in exported.stripped.items():
+        count = sum(number for _, number in names)
+        examples = ", ".join(printable(name)[:LONGEST_EXAMPLE] for name, _ in names[:EXAMPLES])
+        kinds = "names of it" if kind == RAW else "different"
+        say(f"  {kind}: {counted(count, 'time')}, {len(names)} {kinds}, such as {examples}")

@@ -55,13 +55,14 @@ FOREIGN_NAMED = 3
 def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
     """Make a web site in FOLDER from FILES of `tunnelbench export`, and from the published results that ship.
 
-    The site needs no server and no network. An existing site is replaced completely or not at all. A folder with other
-    files is refused.
+    The site needs no server and no network. An existing site is replaced completely or not at all. A FOLDER with other
+    files is refused. A folder among FILES stands for the runs in it that `tunnelbench contribute` wrote.
     """
     if "-" in files:
         raise WrongInput("a site cannot be made from standard input (-)", "write the exported run into a file")
     given = {} if devices is None else read_devices(devices)
     target = Path(folder)
+    files = tuple(runs_in(files))
     with replaced(target) as draft:
         drawn = draw_runs(draft, sorted(set(files)))
         runs = [each for each in drawn if isinstance(each, GatheredRun)]
@@ -82,6 +83,15 @@ def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
     emit(f"{target / 'index.html'}\n")
     if skipped:
         sys.exit(ExitCode.CHECK_FAILED)
+
+
+def runs_in(files: Sequence[str]) -> Iterator[str]:
+    """Yield the names of files; of a folder, those of its files DEVICE/RUN.json."""
+    for file in files:
+        if Path(file).is_dir():
+            yield from (str(path) for path in sorted(Path(file).glob("*/*.json")))
+        else:
+            yield file
 
 
 def draw_runs(draft: Path, files: Sequence[str]) -> list[GatheredRun | str]:

@@ -14,7 +14,7 @@ from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_se
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes, wire_bytes
-from tunnelbench.model.plan import TrialSpec
+from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
 from tunnelbench.model.result import (
     APPLICATION_LIMITED_SHARE,
     BUFFER_LIMITED_SHARE,
@@ -112,16 +112,7 @@ def check_trial(
     spec: TrialSpec, tcp: TcpMeasurement, context: TrialContext, testers_bps: float | None = None
 ) -> tuple[Check, ...]:
     """Return all checks of one TCP trial; `testers_bps` is the throughput of the testers back to back, if known."""
-    is_harmless = not context.is_calibration and withstands_load(tcp.window, is_paced=bool(spec.load))
-    common = (
-        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, context.foreign, is_harmless=is_harmless),
-        steal(tcp.window),
-        _payload(spec, tcp),
-        _packet_rate(tcp),
-        _acks(tcp, CALIBRATION_LEAST_ACK_SHARE if context.is_calibration else LEAST_ACK_SHARE),
-        _stalls(tcp),
-        _sender(tcp, spec),
-    )
+    common = _common_checks(spec, tcp, context.foreign, is_calibration=context.is_calibration)
     if context.is_calibration:  # the testers may be the limit there
         return common
     largest = context.counted_bytes(tcp_packet_bytes(tcp.mss_bytes)) if tcp.mss_bytes else 1514
@@ -130,8 +121,47 @@ def check_trial(
         _tester(tcp, testers_bps),
         *router_clock(tcp.window, is_paced=bool(spec.load)),
         *common,
-        physical_limit(tcp.throughput_bps / 1e6, tcp.physical_limit_bps and tcp.physical_limit_bps / 1e6, "Mbit/s"),
+        _line(tcp),
         responsiveness(tcp.ping),
+    )
+
+
+def checks_of_stored(spec: TrialSpec, tcp: TcpMeasurement) -> tuple[Check, ...]:
+    """Return the checks of a TCP trial that follow from its stored figures alone.
+
+    Their names are those of `check_trial`, which knows more of the trial: a verdict of that function is never milder,
+    except by a change of its rules since.
+    """
+    is_calibration = spec.tunnel.kind == CALIBRATION_KIND
+    common = _common_checks(spec, tcp, {}, is_calibration=is_calibration)
+    if is_calibration:
+        return common
+    carried = tcp.counters.data_packets + tcp.counters.ack_packets
+    return (
+        outer_protocol(tcp.counters, carried, tcp.bytes_received, "as expected", exact=False),
+        fragments(tcp.counters, carried),
+        drops(tcp.counters, carried),
+        _tester(tcp, None),
+        *router_clock(tcp.window, is_paced=bool(spec.load)),
+        *common,
+        _line(tcp),
+        responsiveness(tcp.ping),
+    )
+
+
+def _common_checks(
+    spec: TrialSpec, tcp: TcpMeasurement, foreign: Mapping[str, float], *, is_calibration: bool
+) -> tuple[Check, ...]:
+    """Return the checks of a TCP trial with a router or without; `foreign` is the background load by process [s]."""
+    is_harmless = not is_calibration and withstands_load(tcp.window, is_paced=bool(spec.load))
+    return (
+        foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, foreign, is_harmless=is_harmless),
+        steal(tcp.window),
+        _payload(spec, tcp),
+        _packet_rate(tcp),
+        _acks(tcp, CALIBRATION_LEAST_ACK_SHARE if is_calibration else LEAST_ACK_SHARE),
+        _stalls(tcp),
+        _sender(tcp, spec),
     )
 
 
@@ -376,6 +406,11 @@ def _sender(tcp: TcpMeasurement, spec: TrialSpec) -> Check:
     if limited:
         reason += ": the sending program offered too little (application-limited)"
     return Check("sender", Verdict.DOUBTFUL if limited else Verdict.OK, reason, rule=7)
+
+
+def _line(tcp: TcpMeasurement) -> Check:
+    """Check that the throughput is not above the limit of the link."""
+    return physical_limit(tcp.throughput_bps / 1e6, tcp.physical_limit_bps and tcp.physical_limit_bps / 1e6, "Mbit/s")
 
 
 def physical_limit(rate: float, limit: float | None, unit: str) -> Check:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from pydantic import ValidationError
+
 from tunnelbench.host.host import THIS_MACHINE, Host
 from tunnelbench.model.errors import TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import BASELINE_KIND, TunnelSpec
@@ -87,6 +89,22 @@ def algorithms(specs: Sequence[TunnelSpec]) -> dict[str, tuple[str, ...]]:
             for algorithm in kind.algorithms(kind.options_type.model_validate(dict(spec.options))):
                 found[algorithm] = (*found.get(algorithm, ()), spec.name)
     return found
+
+
+def encrypts(spec: TunnelSpec) -> bool:
+    """Return True if a tunnel with these options has a cipher, by its adapter.
+
+    Raises WrongInput if there is no such kind, or no such option.
+    """
+    kind = adapter(spec.kind)
+    tunnel = object.__new__(kind)  # without its ends: the options alone decide
+    try:
+        tunnel.options = kind.options_type.model_validate(dict(spec.options))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise WrongInput(f"its options are not those of the kind {spec.kind}: {place}: {first['msg']}") from None
+    return tunnel.is_encrypted
 
 
 def create(spec: TunnelSpec, ends: Ends) -> Tunnel[Any]:

@@ -50,6 +50,10 @@ class Imported:
     stripped: Mapping[str, int]
     doubtful: tuple[str, ...]
     """Figures that break a rule of the audit, in sentences."""
+    original_status: str = ""
+    """Status of the run where it was measured, as in `RunRecord`; empty if it did not come from a file."""
+    own_notes: tuple[str, ...] = ()
+    """Notes that the run has where it was measured; those of `run` say in addition that it was imported."""
 
     @property
     def run(self) -> RunRecord:
@@ -102,7 +106,15 @@ def read(content: bytes) -> Imported:
         run=replace(run, notes=(*notes, *run.notes)),
         cautions=(*(one_line(note) for note in notes), *document.cautions),
     )
-    return Imported(marked, file.run.run_id, file.written_by, file.stripped, doubtful)
+    return Imported(
+        document=marked,
+        original_id=file.run.run_id,
+        written_by=file.written_by,
+        stripped=file.stripped,
+        doubtful=doubtful,
+        original_status=file.run.status,
+        own_notes=file.run.notes,
+    )
 
 
 def _notes(file: ExportedFile, doubtful: Sequence[str]) -> list[str]:

@@ -1,0 +1,181 @@
+"""Checks whether a run may stand in the folder `results/`. docs/contributing-results.md describes each check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from tunnelbench.analysis.background_load import background_load_effect
+from tunnelbench.analysis.summary import Row, RowKey, row_key
+from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.measure.checks import checks_of_stored, foreign_load
+from tunnelbench.measure.speed_checks import withstands_load
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Test, TunnelSpec
+from tunnelbench.model.result import IMPORTED, Check, RunRecord, TrialRecord, Verdict
+from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
+from tunnelbench.report.contribution.redundancy import contradictions
+from tunnelbench.report.document import LEAST_ROUNDS
+from tunnelbench.report.exchange import Imported, export
+from tunnelbench.report.facts import OWN_ROUTER_KINDS, testbed_key
+
+LARGEST_FILE_BYTES = 16_000_000
+"""Largest contributed file [bytes]; a trial takes 8 kB."""
+LARGEST_FOREIGN_SHARE = 0.1
+"""Largest share of the trials that background load may have ended."""
+PROOF_CHECKS = ("reach", "outer-protocol", "payload-pattern", "outer-length")
+"""Checks that the proof of each tunnel has."""
+
+Encrypts = Callable[[TunnelSpec], bool]
+"""Returns True if a tunnel with these options has a cipher. Raises WrongInput if there is no such kind or option."""
+
+
+def objections(found: Imported, encrypts: Encrypts) -> list[str]:
+    """Return the reasons why a run cannot be contributed, each as a sentence without a full stop; empty if it can."""
+    reasons = [
+        *_of_run(found),
+        *_of_device(found.run),
+        *_of_rounds(found),
+        *_of_tunnels(found.records, encrypts),
+        *(f"trial {record.spec.sequence}: {why}" for record in found.records for why in _of_trial(record)),
+        *_of_repeats(found.records),
+        *found.doubtful,
+    ]
+    return [printable(reason)[:LONGEST_REASON] for reason in reasons]
+
+
+def names_left(found: Imported) -> list[str]:
+    """Return a sentence for each kind of name that `export` would remove from a run."""
+    left = export(replace(found.run, run_id=found.original_id), found.records, found.speeds).stripped
+    return [
+        f"it is not stripped: it has {counted(sum(number for _, number in names), 'text')} of the kind {kind}"
+        for kind, names in left.items()
+    ]
+
+
+def figures_digest(record: TrialRecord) -> str:
+    """Return a digest of the figures of a trial; two measurements never have the same."""
+    return sha256(repr(record.measurement).encode(errors="replace")).hexdigest()
+
+
+def _of_run(found: Imported) -> Iterator[str]:
+    status, run = found.original_status, found.run
+    if status == IMPORTED:
+        yield "it was imported: only the person who measured a run can contribute it"
+    elif status != "done":
+        yield f"it is not complete: its status is {status}"
+    if len(found.records) < run.trials_planned:
+        yield f"it is not complete: it has {len(found.records)} of {counted(run.trials_planned, 'trial')}"
+    left_out = background_load_effect(found.records).trials_left_out
+    if left_out > len(found.records) * LARGEST_FOREIGN_SHARE:
+        yield (
+            f"background load ended {left_out} of {counted(len(found.records), 'trial')}: end other programs, and "
+            "measure again"
+        )
+
+
+def _of_device(run: RunRecord) -> Iterator[str]:
+    """Yield why the device is not known: a router of its own must have a board, a virtual router its title."""
+    kind, facts = testbed_key(run, "kind"), run.host_facts
+    if kind in OWN_ROUTER_KINDS:
+        if not str(facts.get("router_board") or "").strip():
+            yield "it does not name its device: the board of the router is unknown"
+    elif kind == "qemu":
+        if "router_kernel" in facts or not str(facts.get("guest_board") or "").strip():
+            yield "it does not name its device: the board of the virtual router is unknown"
+    else:
+        yield (
+            "it does not name a device: its router is not a machine of its own (measure with `run --router`, or with "
+            "a testbed of kind ssh)"
+        )
+
+
+def _of_rounds(found: Imported) -> Iterator[str]:
+    rows: list[Row | UdpRow] = [*found.document.rows, *found.document.udp_rows]
+    kept = [row for row in rows if row.figures is not None and not row.is_calibration]
+    if not any(row.tunnel.has_tunnel for row in kept):
+        yield "it has no figure of a tunnel"
+    trials = Counter[RowKey]()
+    for record in found.records:
+        if record.counts:
+            trials[row_key(record.spec)] += len(record.udp.searches) or 1 if record.udp else 1
+    few = [row for row in kept if trials[row.key] < LEAST_ROUNDS]
+    if few:
+        row = min(few, key=lambda row: trials[row.key])
+        yield (
+            f"{counted(len(few), 'row')} {are(len(few))} the median of fewer than {LEAST_ROUNDS} trials that count, "
+            f"such as {row.tunnel.name}, {row.payload_bytes} {row.direction.label} with {trials[row.key]}: measure "
+            "again with `--set rounds=5`"
+        )
+
+
+def _of_tunnels(records: Sequence[TrialRecord], encrypts: Encrypts) -> Iterator[str]:
+    """Yield what is wrong with tunnels and their proofs."""
+    seen: list[tuple[TunnelSpec, object]] = []
+    for record in records:
+        tunnel, proof = record.spec.tunnel, record.proof
+        if not record.counts or tunnel.kind == CALIBRATION_KIND or (tunnel, proof) in seen:
+            continue
+        seen.append((tunnel, proof))
+        if proof is None:
+            yield f"{tunnel.name}: trial {record.spec.sequence} has a figure, and its tunnel has no proof"
+            continue
+        named = {check.name: check for check in proof.checks}
+        if missing := [name for name in PROOF_CHECKS if name not in named]:
+            yield f"{tunnel.name}: its proof lacks the check {missing[0]}"
+        for check in proof.checks:
+            if check.verdict is Verdict.VOID:
+                yield f"{tunnel.name}: its proof is void: {check.name}: {check.reason}"
+        try:
+            has_cipher = encrypts(tunnel)
+        except WrongInput as error:
+            yield f"{tunnel.name}: {error.message}"
+            continue
+        if proof.is_encrypted is not None and proof.is_encrypted != has_cipher:
+            states, has = ("", "no") if proof.is_encrypted else ("not ", "a")
+            yield f"{tunnel.name}: its proof states that it is {states}encrypted, and it has {has} cipher"
+
+
+def _of_trial(record: TrialRecord) -> Iterator[str]:
+    """Yield what contradicts the class of a trial that counts."""
+    if not record.counts:
+        return
+    yield from contradictions(record)
+    stated: dict[str, Check] = {check.name: check for check in record.checks}
+    try:
+        recomputed = _recomputed(record)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # of measured figures, each can be computed
+        yield f"no check can be computed of its figures: {error}"
+        return
+    for check in recomputed:
+        if check.name not in stated:
+            yield f"it lacks the check {check.name}"
+        elif stated[check.name].verdict.severity < check.verdict.severity:
+            yield (
+                f"its check {check.name} states {stated[check.name].verdict}, and its figures give {check.verdict}: "
+                f"{check.reason}"
+            )
+
+
+def _recomputed(record: TrialRecord) -> tuple[Check, ...]:
+    """Return the checks of a trial that follow from its figures."""
+    if record.tcp is not None:
+        return checks_of_stored(record.spec, record.tcp)
+    udp = record.udp
+    if udp is None or record.spec.test is Test.SOAK:
+        return ()
+    is_harmless = withstands_load(udp.window, is_paced=record.spec.load != FLAT_OUT)
+    return (foreign_load(udp.foreign_cpu_s, udp.bracket_s, {}, is_harmless=is_harmless),) if udp.bracket_s else ()
+
+
+def _of_repeats(records: Sequence[TrialRecord]) -> Iterator[str]:
+    """Yield each pair of trials with the same figures to the last digit, which two measurements never have."""
+    first: dict[str, int] = {}
+    for record in records:
+        if record.counts:
+            number = record.spec.sequence
+            same = first.setdefault(figures_digest(record), number)
+            if same != number:
+                yield f"trials {same} and {number} have the same figures to the last digit: one is a copy"

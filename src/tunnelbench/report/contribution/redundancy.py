@@ -1,0 +1,58 @@
+"""Compares figures of a trial that follow from each other. A figure that was edited by hand contradicts the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from tunnelbench.model.result import TcpMeasurement, TrialRecord
+
+SERIES_TOLERANCE = 0.02
+"""Largest relative difference between the bytes of a series and the total; iperf3 3.12 has none."""
+WINDOW_TOLERANCE = 0.02
+"""Largest share by which the window may exceed the trial that it lies in."""
+RATE_FACTOR = 1.5
+"""Largest quotient of the rates of the window and of the whole trial; 1.04 was seen in trials of 2 s."""
+CLOCK_TOLERANCE_S = 2.0
+"""Largest time by which a trial may be shorter by its own clock than the traffic in it [s]."""
+
+
+def contradictions(record: TrialRecord) -> Iterator[str]:
+    """Yield a sentence for each pair of figures of a trial that contradict each other."""
+    measured = record.measurement
+    if measured is None:
+        return
+    lasted_s = _lasted_s(record)
+    if lasted_s is not None and lasted_s < measured.bracket_s - CLOCK_TOLERANCE_S:
+        yield f"it lasted {lasted_s:.1f} s by its start and end, and its traffic {measured.bracket_s:.1f} s"
+    if isinstance(measured, TcpMeasurement):
+        yield from _of_tcp(measured)
+
+
+def _lasted_s(record: TrialRecord) -> float | None:
+    try:
+        return (datetime.fromisoformat(record.ended_at) - datetime.fromisoformat(record.started_at)).total_seconds()
+    except ValueError:
+        return None
+
+
+def _of_tcp(tcp: TcpMeasurement) -> Iterator[str]:
+    in_series = sum(interval.bytes for interval in tcp.intervals)
+    if tcp.intervals and abs(in_series - tcp.bytes_received) > tcp.bytes_received * SERIES_TOLERANCE:
+        yield f"{tcp.bytes_received} bytes arrived, and the intervals of its series add up to {in_series}"
+    if tcp.duration_s > tcp.bracket_s:
+        yield f"iperf3 ran for {tcp.duration_s:.2f} s, and its traffic was observed for {tcp.bracket_s:.2f} s"
+    window = tcp.window
+    if window.duration_s > tcp.bracket_s * (1 + WINDOW_TOLERANCE):
+        yield f"its window of {window.duration_s:.2f} s is longer than the {tcp.bracket_s:.2f} s around it"
+    for name in ("data_packets", "ack_packets"):
+        inside, whole = getattr(window, name), getattr(tcp.counters, name)
+        if inside > whole * (1 + WINDOW_TOLERANCE):
+            yield f"{inside} {name.replace('_', ' ')} were counted in its window, and {whole} in the whole trial"
+    if tcp.mss_bytes and tcp.throughput_bps:
+        counted_bps = tcp.data_pps * tcp.mss_bytes * 8
+        if not 1 / RATE_FACTOR <= counted_bps / tcp.throughput_bps <= RATE_FACTOR:
+            yield (
+                f"iperf3 reports {tcp.throughput_bps / 1e6:.4g} Mbit/s, and the packets of its window carry "
+                f"{counted_bps / 1e6:.4g}"
+            )
