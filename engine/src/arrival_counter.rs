@@ -80,8 +80,7 @@ impl ArrivalCounter {
         let arrival_ns = stamp_ns.unwrap_or(reader.clock.now_ns());
         self.counts.reordered_packets += u64::from(below > 0);
         self.totals.reordered_distance_max_packets = self.totals.reordered_distance_max_packets.max(below);
-        self.totals.first_arrival_ns = self.totals.first_arrival_ns.or(Some(arrival_ns));
-        self.totals.last_arrival_ns = self.totals.last_arrival_ns.max(Some(arrival_ns));
+        self.totals.note_arrival(arrival_ns);
         let age_ns = header.age_ns(arrival_ns);
         if self.late_ns.is_some_and(|late_ns| age_ns > late_ns as i64) {
             *self.counts.late_packets.get_or_insert(0) += 1;

@@ -54,8 +54,47 @@ pub struct SessionTotals {
     pub flows_seen: u64,
     pub first_arrival_ns: Option<u64>,
     pub last_arrival_ns: Option<u64>,
+    /// Longest time between two packets of which one arrived after the other [ns].
+    pub longest_gap_ns: Option<u64>,
+    /// Start of that time, CLOCK_MONOTONIC [ns].
+    pub longest_gap_start_ns: Option<u64>,
     pub receive_buffer_errors: Option<u64>,
     pub checksum_errors: Option<u64>,
     pub delay_excluded_packets: u64,
     pub clock_steps: u64,
+}
+
+impl SessionTotals {
+    /// Record that a packet arrived for the first time; the arrival times of a session.
+    pub fn note_arrival(&mut self, arrival_ns: u64) {
+        let gap = self.last_arrival_ns.and_then(|last_ns| arrival_ns.checked_sub(last_ns));
+        if gap > self.longest_gap_ns {
+            (self.longest_gap_ns, self.longest_gap_start_ns) = (gap, self.last_arrival_ns);
+        }
+        self.first_arrival_ns = self.first_arrival_ns.or(Some(arrival_ns));
+        self.last_arrival_ns = self.last_arrival_ns.max(Some(arrival_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_gap_is_between_neighbours_in_time() {
+        let mut totals = SessionTotals::default();
+        totals.note_arrival(1_000);
+        assert_eq!((totals.longest_gap_ns, totals.longest_gap_start_ns), (None, None));
+        for arrival_ns in [1_010, 1_510, 1_400, 1_900] {
+            totals.note_arrival(arrival_ns);
+        }
+        assert_eq!(
+            (totals.longest_gap_ns, totals.longest_gap_start_ns),
+            (Some(500), Some(1_010))
+        );
+        assert_eq!(
+            (totals.first_arrival_ns, totals.last_arrival_ns),
+            (Some(1_000), Some(1_900))
+        );
+    }
 }

@@ -39,3 +39,8 @@ def _places(value: float, digits: int) -> int:
     if value == 0:
         return 0
     return min(MOST_DECIMALS, digits - 1 - math.floor(math.log10(abs(value))))
+
+
+def count_text(value: float) -> str:
+    """Return a count, or a median of counts, without the zeros of a whole number: `250`, `2.5`, `12,345`."""
+    return f"{value:,.1f}".removesuffix(".0")

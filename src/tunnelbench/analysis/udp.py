@@ -37,6 +37,12 @@ class UdpFigures:
     delay_max_ns: float | None
     """Longest delay in all trials [ns]."""
     delay_variation_p99_ns: Estimate | None
+    path_lost_packets: Estimate | None
+    """Packets lost on the path in a trial of the test `rekey`."""
+    longest_gap_s: Estimate | None
+    """Longest time between two arrivals in a trial of the test `rekey` [s]."""
+    rekeys: Estimate | None
+    """Changes of keys in such a trial."""
     longest_burst_packets: Estimate | None
     curve: tuple[tuple[float, float], ...]
     """Offered load [packets/s] and loss ratio, in ascending order; points that the testers could not offer are left
@@ -98,6 +104,11 @@ def summarise_udp(records: Sequence[TrialRecord], tcp_rows: Sequence[Row] = ()) 
     return tuple(_row(group, baseline, tcp_rows) for group, baseline in groups)
 
 
+def rekey_rows(rows: Sequence[UdpRow]) -> list[UdpRow]:
+    """Return the rows of changes of keys that have figures."""
+    return [row for row in rows if row.test is Test.REKEY and not row.is_calibration and row.figures]
+
+
 def _row(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord], tcp_rows: Sequence[Row]) -> UdpRow:
     figures = _figures(records, baseline)
     return UdpRow(
@@ -115,6 +126,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
     if not trials:
         return None
     is_calibration = records[0].spec.tunnel.kind == CALIBRATION_KIND
+    is_rekey = records[0].spec.test is Test.REKEY
     timed = [trial.counts for trial in trials if trial.counts is not None]
     searches = [run for trial in trials for run in trial.searches]
 
@@ -141,6 +153,9 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         delay_p99_ns=of_timed(lambda counts: counts.delay.p99_ns if counts.delay else None),
         delay_max_ns=max(longest_delays, default=None),
         delay_variation_p99_ns=of_timed(lambda c: c.delay_variation.p99_ns if c.delay_variation else None),
+        path_lost_packets=of_timed(lambda counts: counts.path_lost_packets) if is_rekey else None,
+        longest_gap_s=of_timed(lambda counts: counts.longest_gap_s) if is_rekey else None,
+        rekeys=of_router(lambda trial: trial.rekeys),
         longest_burst_packets=estimate_known(trial.longest_burst_packets for trial in trials),
         curve=tuple(sorted((point.intended_pps, point.loss_ratio) for point in points)),
         router_busy_share=of_router(lambda trial: trial.router_busy_share),

@@ -79,6 +79,8 @@ class TrialContext:
     """Log line in which a daemon of the tunnel reports a restart; empty if no daemon did."""
     rekeys: Sequence[str] = ()
     """Lines in which a daemon of the tunnel reports new keys."""
+    must_rekey: bool = False
+    """True if the trial measures what a change of keys does to the traffic."""
     late_offloads: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Offloads that were on after the trial although the testbed had switched them off, by device."""
     misplaced: Sequence[str] = ()
@@ -193,7 +195,7 @@ def tunnel_checks(context: TrialContext) -> tuple[Check, ...]:
     """Return the checks of the tunnel's programs and of the router's CPU."""
     return (
         restarted(context.restart),
-        rekeyed(context.rekeys),
+        must_rekey(context.rekeys) if context.must_rekey else rekeyed(context.rekeys),
         offloads_off(context.late_offloads),
         router_setup(context.misplaced, context.late_rules),
         path_setup(context.altered),
@@ -456,6 +458,14 @@ def rekeyed(lines: Sequence[str]) -> Check:
         )
         return Check("rekeys", Verdict.NOTE, reason, rule=3)
     return Check("rekeys", Verdict.OK, "no change of keys was reported", rule=3)
+
+
+def must_rekey(lines: Sequence[str]) -> Check:
+    """Check that the tunnel changed its keys; `lines` report new ones."""
+    if lines:
+        return Check("rekeys", Verdict.OK, f"the tunnel changed its keys {counted(len(lines), 'time')}", rule=3)
+    reason = "the tunnel reported no change of keys during the trial, so the trial shows none: set a shorter interval"
+    return Check("rekeys", Verdict.VOID, reason, rule=3)
 
 
 def kept_alive(answered: Sequence[bool]) -> tuple[Check, ...]:

@@ -30,7 +30,7 @@ from tunnelbench.measure.router_filter import check_filter, read_filter
 from tunnelbench.measure.trial_monitor import OnSecond, TrafficPath, path_through
 from tunnelbench.model.counters import PathCounters, Ping
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.plan import Direction, TrialSpec
+from tunnelbench.model.plan import Direction, Test, TrialSpec
 from tunnelbench.model.result import Check, Measurement, TcpMeasurement, TrialRecord
 from tunnelbench.model.text import printable
 from tunnelbench.testbed.base import BackToBack, Testbed
@@ -153,6 +153,7 @@ class TrafficMeter(Meter, Generic[O]):
             router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             restart=tunnel.restart_since(log_sizes),
             rekeys=tunnel.rekeys_since(log_sizes),
+            must_rekey=spec.test is Test.REKEY and spec.tunnel.has_tunnel,
             late_offloads=testbed.late_offloads(),
             misplaced=tuple(dict.fromkeys((*offered.misplaced, *testbed.misplaced(tunnel.daemons_under_test)))),
             altered=(*changed, *testbed.altered()),

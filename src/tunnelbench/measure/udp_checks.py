@@ -25,6 +25,10 @@ from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bound
 from tunnelbench.model.text import counted
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement, mean_payload_bytes
 
+GAP_SHARE = 0.1
+"""Largest delay of the sender, as a share of the longest gap between two arrivals."""
+SHORTEST_DELAY_S = 0.001
+"""Delay of the sender that is accepted with any gap [s]."""
 COUNT_TOLERANCE = 0.001
 """Largest share of the packets that may arrive at a tester's device but not at its socket."""
 
@@ -48,6 +52,7 @@ def check_udp_trial(
     if udp.counts is not None:
         counts = udp.counts
         found += [check_offered(spec, counts), check_receiver(counts), _pacing(counts), check_packet_state(counts)]
+        found += _gap(spec, counts)
     if context.is_calibration:  # the testers may be the limit there
         return tuple(found)
     if udp.counters is not None:
@@ -60,7 +65,8 @@ def check_udp_trial(
         found += tunnel_checks(context)
     found.append(_tester(spec, udp, testers_pps))
     if udp.window is not None:
-        is_paced = spec.load != FLAT_OUT and spec.test in {Test.RATE, Test.ECHO}  # delays depend on each wait
+        # A latency trial is paced as well, but its delays depend on each wait.
+        is_paced = spec.load != FLAT_OUT and spec.test in {Test.RATE, Test.ECHO, Test.REKEY}
         found += router_clock(udp.window, is_paced=is_paced)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(physical_limit(udp.counts.forwarding_rate_pps, udp.physical_limit_pps, "packets/s"))
@@ -130,6 +136,18 @@ def check_packet_state(counts: UdpCounts) -> Check:
     )
     odd = counts.duplicated_packets + counts.reordered_packets + counts.corrupted_packets + counts.foreign_packets
     return Check("packet-state", Verdict.NOTE if odd or counts.late_packets else Verdict.OK, reason, rule=9)
+
+
+def _gap(spec: TrialSpec, counts: UdpCounts) -> list[Check]:
+    """Check that the path, and not the sender, made the longest gap between two arrivals; only for the test `rekey`."""
+    if spec.test is not Test.REKEY:
+        return []
+    if counts.longest_gap_s is None:
+        return [Check("gap", Verdict.VOID, "fewer than two packets arrived, so there is no time between two", rule=8)]
+    reason = f"the longest gap is {counts.longest_gap_s * 1e3:.3g} ms, the sender's longest delay"
+    reason = f"{reason} {counts.stall_max_s * 1e3:.3g} ms"
+    is_senders = counts.stall_max_s > max(counts.longest_gap_s * GAP_SHARE, SHORTEST_DELAY_S)
+    return [Check("gap", Verdict.DOUBTFUL if is_senders else Verdict.OK, reason, rule=8)]
 
 
 def check_delays(spec: TrialSpec, *, has_one_clock: bool) -> tuple[Check, ...]:

@@ -155,6 +155,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             window=offered.window,
             bracket_s=context.bracket_s,
             foreign_cpu_s=context.foreign_cpu_s,
+            rekeys=len(context.rekeys) if spec.test is Test.REKEY and not context.is_calibration else None,
             ping=offered.ping,
             physical_limit_pps=limit_pps,
             **offered.parts,
@@ -174,6 +175,8 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
                 return self._bursts(spec, exchanger)
             case Test.LATENCY:
                 return self._latency(spec, exchanger)
+            case Test.REKEY:
+                return self._timed(exchanger, float(spec.load), self.traffic.duration_s, takes_delays=True, sleeps=True)
             case _:
                 rate_pps = None if spec.load == FLAT_OUT else float(spec.load)
                 is_echo = spec.test.is_echo
@@ -213,6 +216,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
         duration_s: float,
         *,
         takes_delays: bool = False,
+        sleeps: bool = False,
         is_echo: bool = False,
         has_ping: bool = False,
     ) -> OfferedUdp:
@@ -220,7 +224,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
         before = read_arrivals(self.testbed, exchanger.path.place)
         monitor = TrialMonitor(self.testbed, exchanger.path, duration_s, self.on_second)
         beside = [read_arrivals(self.testbed, exchanger.path.place) - before]
-        monitor.looks_at_sockets = False
+        monitor.looks_at_sockets = monitor.is_connected = False
         if rate_pps is not None:
             monitor.flowing_packets = max(1, min(FLOWING_PACKETS, int(rate_pps * min(duration_s / 10, NOTICED_S))))
         load = SenderLoad(
@@ -229,6 +233,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             rate_pps,
             is_echo=is_echo,
             takes_delays=takes_delays,
+            sleeps=sleeps,
             interval_s=min(self.traffic.interval_s, duration_s),
         )
         with closing(monitor):

@@ -58,6 +58,8 @@ class Test(StrEnum):
     """UDP one way at a given rate, or flat out."""
     ECHO = "echo"
     """UDP there and back at a given rate, or flat out."""
+    REKEY = "rekey"
+    """UDP one way at a given rate while the tunnel changes its keys: the longest gap between two arrivals."""
     LOSS_CURVE = "loss-curve"
     """Loss against offered load."""
     BURST = "burst"
@@ -189,7 +191,7 @@ class UdpTraffic:
     tests: tuple[Test, ...] = (Test.SEARCH,)
     """Tests in the order in which they run: tests that need the PDR come after the search."""
     rate: tuple[str, ...] = (FLAT_OUT,)
-    """Loads of `rate` and `echo`: packets per second as a decimal number, or FLAT_OUT."""
+    """Loads of `rate`, `echo` and `rekey`: packets per second as a decimal number, or FLAT_OUT (not for `rekey`)."""
     duration_s: float = 10.0
     """Timed part of a trial outside a search [s]."""
     interval_s: float = 1.0
@@ -207,7 +209,7 @@ class UdpTraffic:
         """Return the loads of a test, one trial each."""
         if test is Test.LATENCY:
             return LATENCY_LOADS
-        return self.rate if test in {Test.RATE, Test.ECHO} else ("",)
+        return self.rate if test in {Test.RATE, Test.ECHO, Test.REKEY} else ("",)
 
     def expected_duration_s(self, test: Test) -> float:
         """Return about how long one trial of a test takes [s]."""

@@ -89,6 +89,10 @@ class UdpCounts:
     """Delays one way where both testers read one clock; in an echo, there and back."""
     delay_variation: Delays | None = None
     """Differences of the delays of consecutive packets (RFC 3393)."""
+    longest_gap_s: float | None = None
+    """Longest time between two arrivals [s]; None: fewer than two packets arrived, or it was not measured."""
+    longest_gap_start_s: float | None = None
+    """Start of that time, counted from the first arrival [s]."""
     reached_packets: int | None = None
     """Packets of an echo that arrived at the far end; the way back lost those that did not return. None: one way."""
     intervals: tuple[UdpInterval, ...] = ()
@@ -163,6 +167,8 @@ class UdpMeasurement:
     """Time from the reading before the traffic to the one after it [s]."""
     foreign_cpu_s: float = 0.0
     """CPU time of background load on the CPUs of the testbed during `bracket_s` [s]."""
+    rekeys: int | None = None
+    """Changes of keys that the tunnel reported during the timed trial; None: not asked for."""
     ping: Ping = field(default_factory=lambda: Ping(0, 0, None))
     physical_limit_pps: float | None = None
     """Largest rate of packets with this payload that the link can carry through this tunnel [packets/s]; None: the link

@@ -124,6 +124,7 @@ UDP_TEST_ORDER = (
     Test.BURST,
     Test.RATE,
     Test.ECHO,
+    Test.REKEY,
 )
 """Tests in the order in which they run."""
 
@@ -172,6 +173,16 @@ def _offered_load(value: Any) -> str:
     return _number_text(value)
 
 
+TestName = Literal["search", "echo-search", "latency", "loss-curve", "burst", "rate", "echo", "rekey"]
+
+MOST_TIMED_PPS = 50_000
+"""Highest rate at which a plan may time each packet [packets/s]."""
+
+
+def _is_timed(rate: str) -> bool:
+    return rate != FLAT_OUT and float(rate) <= MOST_TIMED_PPS
+
+
 class UdpTable(TomlTable):
     """`[udp]`; the fields are those of UdpTraffic, except `frame_bytes`, which replaces payloads."""
 
@@ -186,7 +197,7 @@ class UdpTable(TomlTable):
         | None
     ) = None
     direction: Directions = list(UdpTraffic.direction)
-    test: OneOrMore[Literal["search", "echo-search", "latency", "loss-curve", "burst", "rate", "echo"]] = ["search"]
+    test: OneOrMore[TestName] = ["search"]
     rate: OneOrMore[Annotated[str, PlainValidator(_offered_load)]] = list(UdpTraffic.rate)
     duration_s: Annotated[float, Field(ge=1, le=86_400)] = UdpTraffic.duration_s
     interval_s: Annotated[float, Field(ge=0.1, le=60)] = UdpTraffic.interval_s
@@ -201,6 +212,11 @@ class UdpTable(TomlTable):
             raise ValueError("payload_bytes and frame_bytes say the same thing: leave one of them out")
         if "latency" in self.test and "search" not in self.test:
             raise ValueError('the test "latency" takes shares of the PDR: add "search", which finds it')
+        if "rekey" in self.test and (fast := [rate for rate in self.rate if not _is_timed(rate)]):
+            raise ValueError(
+                f'the test "rekey" times each packet: it needs rates of at most {MOST_TIMED_PPS:,} packets/s, such as '
+                f"rate = 1000, not {value_text(fast[0])}"
+            )
         _require_held(max(self.duration_s, self.confirm_s), self.interval_s, ENGINE_READING_BYTES)
         if 0 < self.confirm_s < 1:
             raise ValueError(f"confirm_s must be 0 or at least 1, not {self.confirm_s:g}")

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, TypeVar
 
-from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, DirectionAnswer, TunnelAnswer
+from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, DirectionAnswer, TunnelAnswer, group_place
 from tunnelbench.analysis.answer.udp import LongerTrial, UdpAnswer, UdpDirectionAnswer
-from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, large_packets, mbps, thousands
+from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, joined, large_packets, mbps, thousands
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, models_of_many_sizes
-from tunnelbench.analysis.number_format import percent_in_words, significant
+from tunnelbench.analysis.number_format import count_text, percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
-from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpFigures, UdpRow, rekey_rows
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
-from tunnelbench.model.plan import Direction
+from tunnelbench.model.plan import Direction, payload_text
 from tunnelbench.model.text import counted
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import COLUMN_GAP, INDENT, length, one_line
@@ -169,6 +169,7 @@ def screen_tables(document: Document) -> list[ScreenTable]:
     found = [
         tunnel_table(answer.tunnels, answer.recommended),
         udp_table(answer.udp, answer.recommended),
+        rekey_table(rekey_rows(document.udp_rows)),
         instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),
         cost_table(
@@ -378,6 +379,44 @@ SOAK_LEGEND = (
     "Mbit/s: payload of the packets that were sent. Packets that client or server dropped themselves do not count as "
     "lost. Gaps: times without a measurement."
 )
+
+
+def rekey_table(rows: Sequence[UdpRow]) -> ScreenTable | None:
+    """Return the table of changes of keys: one line for each tunnel and direction, the baseline last."""
+    rows = sorted(rows, key=lambda row: (group_place(row.is_encrypted, allow_plaintext=False), row.tunnel.is_baseline))
+
+    def of(text: Callable[[UdpFigures], str]) -> Callable[[UdpRow], str]:
+        return lambda row: _marked(text(row.figures), bool(row.doubts)) if row.figures else ""
+
+    def count(value: Estimate | None) -> str:
+        return "" if value is None else count_text(value.median)
+
+    def number(value: Estimate | None, factor: float = 1.0) -> str:
+        return "" if value is None else significant(value.median * factor, 3, thousands=True)
+
+    cells: list[_Cell[UdpRow]] = [
+        _Cell(("longest", "gap, ms"), "", of(lambda found: number(found.longest_gap_s, 1e3))),
+        _Cell(("packets", "lost"), "", of(lambda found: count(found.path_lost_packets))),
+        _Cell(("99 % of packets", "within, µs"), "", of(lambda found: number(found.delay_p99_ns, 1e-3))),
+        _Cell(("rekeys", "in a trial"), "", of(lambda found: count(found.rekeys))),
+    ]
+    found = [
+        (
+            ScreenRow(f"{row.tunnel.name}, {row.direction.label}", (), _group(row.is_encrypted)),
+            row,
+        )
+        for row in rows
+    ]
+    loads = sorted({row.load for row in rows})
+    repeats = _repeats([row.trials - row.uncounted_trials for row in rows])
+    sizes = sorted({row.payload_bytes for row in rows})
+    legend = (
+        f"UDP at {joined(loads)} packets/s with {joined([payload_text(size) for size in sizes])} bytes of payload, "
+        f"while the tunnel changes its keys. Longest gap: between two arrivals. {repeats}"
+    )
+    if any(row.doubts for row in rows):
+        legend += " ?: doubtful."
+    return _table("CHANGE OF KEYS", cells, found, legend)
 
 
 def soak_table(soaks: Sequence[SoakSummary]) -> ScreenTable | None:

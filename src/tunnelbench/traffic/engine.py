@@ -237,8 +237,22 @@ def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: SenderLoad)
         receiver_path=str(far["path"]),
         delay=_delays(delay),
         delay_variation=_delays(counter["delay_variation_ns"]),
+        longest_gap_s=_longest_gap_s(counter),
+        longest_gap_start_s=_longest_gap_start_s(counter),
         reached_packets=_count(far, "received_packets") if load.is_echo else None,
     )
+
+
+def _longest_gap_s(counter: Mapping[str, Any]) -> float | None:
+    gap_ns = counter.get("longest_gap_ns")
+    return None if gap_ns is None else _finite(gap_ns / 1e9)
+
+
+def _longest_gap_start_s(counter: Mapping[str, Any]) -> float | None:
+    """Return the time from the first arrival to the start of the longest gap [s]; None: there is no gap."""
+    if counter.get("longest_gap_start_ns") is None:
+        return None
+    return _span_s(counter, "first_arrival_ns", "longest_gap_start_ns")
 
 
 def _count(entry: Mapping[str, Any], name: str) -> int:

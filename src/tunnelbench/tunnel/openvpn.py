@@ -37,6 +37,12 @@ X86_64 = Requirement(
     fix="leave aes_instructions out, or use an x86-64 machine",
 )
 
+SLOW_SCRIPT = """\
+# OpenVPN calls this for each certificate of the chain; the client's own has depth 0.
+[ "$1" = 0 ] && sleep {delay_s:g}
+exit 0
+"""
+
 PLAN_ENTRY = {"name": "OpenVPN AES-128-GCM", "cipher": "AES-128-GCM"}
 
 
@@ -237,7 +243,7 @@ class OpenVpn(Tunnel[Options]):
             *(f"{key} {path}" for key, path in files.items()),
             f"auth {options.auth}",
             "disable-dco",
-            "script-security 1",
+            f"script-security {1 if options.script_delay_ms is None else 2}",
             "verb 4",
         ]
         if options.mode == "tls":
@@ -245,6 +251,9 @@ class OpenVpn(Tunnel[Options]):
             # Unless they negotiate, both ends name only one cipher, so that there is nothing to fall back to.
             lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {options.offered[0]}"]
             lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
+            if is_server and options.script_delay_ms is not None:
+                script = self._write(end, "verify.sh", SLOW_SCRIPT.format(delay_s=options.script_delay_ms / 1000))
+                lines += [f'tls-verify "/bin/sh {script}"']
         else:
             lines += [f"cipher {options.cipher}"]
         if options.providers:
@@ -255,7 +264,10 @@ class OpenVpn(Tunnel[Options]):
             lines += [f"engine {options.engine}"]
         if options.tls_wrap == "tls-auth":
             lines += [f"key-direction {0 if is_server else 1}"]
-        for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf", "reneg_sec", "reneg_bytes"):
+        if options.reneg_sec is not None:
+            # Only the server begins: two ends that begin at about the same time make two handshakes of one.
+            lines += [f"reneg-sec {options.reneg_sec if is_server else 0}"]
+        for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf", "reneg_bytes"):
             if (value := getattr(options, name)) is not None:
                 lines += [f"{name.replace('_', '-')} {value}"]
         return "\n".join(lines) + "\n"

@@ -59,13 +59,24 @@ class Options(TunnelOptions):
         default=None, ge=2048, le=16_777_216, description="receive buffer of the socket [bytes]; left out: the system's"
     )
     reneg_sec: int | None = Field(
-        default=None, ge=0, le=604_800, description="interval between changes of keys [s], 0 for never; left out: 3600"
+        default=None,
+        ge=0,
+        le=604_800,
+        description="interval between changes of keys [s], which the server begins; 0 for never; left out: 3600, and "
+        "either end begins",
     )
     reneg_bytes: int | None = Field(
         default=None,
         ge=0,
         le=2**62,
         description="number of bytes between changes of keys; left out: OpenVPN's own default",
+    )
+    script_delay_ms: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="with mode = tls: a script of the server (tls-verify) takes this long at each handshake [ms], and "
+        "the server forwards nothing meanwhile; left out: no script",
     )
     aes_instructions: bool = Field(
         default=True, description="false: OpenSSL does without the CPU's AES instructions (x86-64 only)"
@@ -140,4 +151,6 @@ class Options(TunnelOptions):
             )
         if self.mode == "static-key" and (self.reneg_sec, self.reneg_bytes) != (None, None):
             raise ValueError('a static key is never renegotiated; set mode = "tls"')
+        if self.mode == "static-key" and self.script_delay_ms is not None:
+            raise ValueError('a static key has no handshake, and so no script; set mode = "tls"')
         return self

@@ -91,6 +91,9 @@ class Options(TunnelOptions):
         description="0 none, 1 to 9 zlib's levels, 10 and 11 LZO's fast and best; the traffic of a trial is random and "
         "does not shrink, so that only the cost of the attempt is measured",
     )
+    key_expire_s: int | None = Field(
+        default=None, ge=1, le=604_800, description="interval between changes of keys [s]; left out: 3600"
+    )
     legacy: bool = Field(default=False, description="activate OpenSSL's legacy provider, where OpenSSL 3 keeps bf-cbc")
 
 
@@ -229,6 +232,8 @@ class Tinc(Tunnel[Options]):
             "AddressFamily = ipv4",
             f"BindToAddress = {end.wan_address}",
         ]
+        if self.options.key_expire_s is not None:
+            lines.append(f"KeyExpire = {self.options.key_expire_s}")
         if end is self.ends.router:
             lines.append(f"ConnectTo = {other.host.name}")
         return "\n".join(lines) + "\n"

@@ -177,7 +177,7 @@ def test_a_thread_that_cannot_be_started_is_reported(
     ids=str,
 )
 def test_a_resource_that_the_system_refuses_is_reported(
-    error: Exception, message: str, type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
+    error: Exception, message: str, store: Path, type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise error

@@ -157,6 +157,28 @@ def test_a_delay_between_two_clocks_is_unknown() -> None:
     assert check_delays(replace(spec, test=Test.RATE), has_one_clock=False) == ()
 
 
+@pytest.mark.parametrize(
+    ("gap_s", "stall_s", "verdict"),
+    [
+        (0.5, 0.04, Verdict.OK),
+        (0.5, 0.06, Verdict.DOUBTFUL),
+        (0.002, 0.0009, Verdict.OK),
+        (0.002, 0.0015, Verdict.DOUBTFUL),
+        (None, 0.0, Verdict.VOID),
+    ],
+)
+def test_a_gap_that_the_sender_may_have_made_is_doubtful(gap_s: float | None, stall_s: float, verdict: Verdict) -> None:
+    counts = make_counts(5000, intended_pps=5000, longest_gap_s=gap_s, stall_max_s=stall_s)
+    assert verdicts(measured(counts), spec_of(Test.REKEY))["gap"].verdict is verdict
+    assert "gap" not in verdicts(measured(counts))
+
+
+@pytest.mark.parametrize(("lines", "verdict"), [(["TLS"], Verdict.OK), ([], Verdict.VOID)])
+def test_a_rekey_trial_without_a_change_of_keys_is_void(lines: list[str], verdict: Verdict) -> None:
+    found = verdicts(measured(make_counts(longest_gap_s=0.1)), spec_of(Test.REKEY), rekeys=lines, must_rekey=True)
+    assert found["rekeys"].verdict is verdict
+
+
 def test_a_calibration_is_not_held_to_a_router() -> None:
     found = {
         check.name

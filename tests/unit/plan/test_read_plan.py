@@ -276,7 +276,9 @@ def test_wrong_files_are_wrong_input(load: Load) -> None:
 def test_a_name_that_is_not_shipped_gets_the_nearest_one(schemas: Schemas) -> None:
     with pytest.raises(WrongInput, match=r'^no plan "quik" is shipped; did you mean quick') as caught:
         read_plan("quik", schemas)
-    assert "Shipped are all, cost, firewall, instructions, quick, soak, udp, userspace, wr841n" in caught.value.hint
+    assert (
+        "Shipped are all, cost, firewall, instructions, quick, rekey, soak, udp, userspace, wr841n" in caught.value.hint
+    )
 
 
 @pytest.mark.parametrize("reference", ["../plans/quick", "quick.toml", ""])
@@ -330,7 +332,18 @@ def test_the_wr841n_plan_has_the_48_rows_in_the_order_of_the_table(
 
 
 def test_every_shipped_plan_loads() -> None:
-    assert shipped_plans() == ["all", "cost", "firewall", "instructions", "quick", "soak", "udp", "userspace", "wr841n"]
+    assert shipped_plans() == [
+        "all",
+        "cost",
+        "firewall",
+        "instructions",
+        "quick",
+        "rekey",
+        "soak",
+        "udp",
+        "userspace",
+        "wr841n",
+    ]
     for name in shipped_plans():
         loaded = read_plan(name, option_schemas(), (), PLANNED, plan_entries())
         assert loaded.plan.name == name

@@ -33,13 +33,14 @@ from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, NoModel, models_of_many_sizes
 from tunnelbench.analysis.encryption import is_encrypted
 from tunnelbench.analysis.limits import Limit
-from tunnelbench.analysis.number_format import percent_in_words, significant
+from tunnelbench.analysis.number_format import count_text, percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import packet_instructions
 from tunnelbench.analysis.soak import SoakSummary, in_words
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, RowKey
-from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, rekey_rows
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
+from tunnelbench.model.plan import Test
 from tunnelbench.model.result import RunRecord, TrialRecord
 
 NO_TRIAL = "No trial of this run counts."
@@ -111,7 +112,8 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     A tunnel that does not encrypt is recommended only with `allow_plaintext`.
     """
     tunnels = tunnel_answers(found.rows, allow_plaintext=allow_plaintext)
-    udp = udp_answers(found.udp_rows, found.soaks, allow_plaintext=allow_plaintext)
+    of_rates = [row for row in found.udp_rows if row.test is not Test.REKEY]
+    udp = udp_answers(of_rates, found.soaks, allow_plaintext=allow_plaintext)
     eligible = [each for each in tunnels if _is_eligible(each, allow_plaintext) and each.mean_cpu_share is not None]
     eligible_udp = [each for each in udp if _is_eligible(each, allow_plaintext) and each.mean_pps is not None]
     targets = [each for each in found.advice if each.rule == TARGET_RULE]
@@ -128,6 +130,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         *_mixed_packets(models_of_many_sizes(found.models), eligible),
         *_fastest(eligible_udp, udp, compared_udp, allow_plaintext),
         *_fewest_instructions(found.records),
+        *_shortest_gap(rekey_rows(found.udp_rows)),
         *_soaked(found.soaks),
         *_fastest_cipher(() if tunnels or udp else found.speeds),
     ]
@@ -272,6 +275,28 @@ def _fewest_instructions(records: Sequence[TrialRecord]) -> Iterator[str]:
         )
     elif found:
         yield "No encrypted tunnel has a number of instructions for a packet."
+
+
+def _shortest_gap(rows: Sequence[UdpRow]) -> Iterator[str]:
+    """Yield sentences on the shortest and the longest interruption of the encrypted tunnels by a change of keys."""
+    longest: dict[str, tuple[float, float]] = {}
+    for row in rows:
+        if row.is_encrypted and row.figures and row.figures.longest_gap_s:
+            gap_s = row.figures.longest_gap_s.median
+            lost = row.figures.path_lost_packets.median if row.figures.path_lost_packets else 0
+            before_s, before_lost = longest.get(row.tunnel.name, (0.0, 0))
+            longest[row.tunnel.name] = max(gap_s, before_s), max(lost, before_lost)
+    if not longest:
+        return
+    of_baseline = [row.figures for row in rows if row.tunnel.is_baseline and row.figures]
+    ordered = sorted(longest, key=lambda name: longest[name])
+    for name in dict.fromkeys((ordered[0], ordered[-1])):
+        gap_s, lost = longest[name]
+        loss = "and no packet is lost" if not lost else f"and {count_text(lost)} packets are lost"
+        yield f"While {name} changes its keys, no packet arrives for up to {significant(gap_s * 1e3, 3)} ms, {loss}."
+    plain = [each.longest_gap_s.median for each in of_baseline if each.longest_gap_s]
+    if plain:
+        yield f"Without a tunnel, the longest gap between two packets is {significant(max(plain) * 1e3, 3)} ms."
 
 
 def _soaked(soaks: Sequence[SoakSummary]) -> Iterator[str]:

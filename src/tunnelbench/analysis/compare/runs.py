@@ -26,6 +26,7 @@ COMPARED_TESTS = {
     Test.LATENCY: ComparedFigure.DELAY_P50,
     Test.RATE: ComparedFigure.CARRIED,
     Test.ECHO: ComparedFigure.CARRIED,
+    Test.REKEY: ComparedFigure.GAP,
 }
 """UDP tests that are compared, each with the figure that is reported as missing if there is none."""
 
@@ -175,7 +176,7 @@ def _tcp_values(trial: TcpMeasurement, baseline: TcpMeasurement | None) -> Value
 
 def _udp_values(trial: UdpMeasurement, test: Test) -> Values:
     counts = trial.counts
-    delay = counts.delay if counts else None
+    delay = counts.delay if counts and test is not Test.REKEY else None
     is_one_load = COMPARED_TESTS[test] is ComparedFigure.CARRIED  # a search mixes the costs of many loads
     return {
         ComparedFigure.NDR: trial.lower_bound_pps(NDR_LOSS_RATIO),
@@ -185,6 +186,9 @@ def _udp_values(trial: UdpMeasurement, test: Test) -> Values:
         ComparedFigure.INSTRUCTIONS: trial.window.instructions_per_packet if is_one_load and trial.window else None,
         ComparedFigure.DELAY_P50: delay.p50_ns / 1e3 if delay else None,
         ComparedFigure.DELAY_P99: delay.p99_ns / 1e3 if delay else None,
+        ComparedFigure.GAP: counts.longest_gap_s * 1e3
+        if counts and counts.longest_gap_s is not None and test is Test.REKEY
+        else None,
     }
 
 

@@ -30,6 +30,8 @@ class ComparedFigure(StrEnum):
     """UDP packets per second that arrived at the load that the test offered."""
     DELAY_P50 = "delay p50 us"
     DELAY_P99 = "delay p99 us"
+    GAP = "longest gap ms"
+    """Longest time without an arrival while the tunnel changes its keys."""
 
     @property
     def is_better_when_high(self) -> bool:
@@ -43,7 +45,7 @@ class ComparedFigure(StrEnum):
 
     @property
     def is_delay(self) -> bool:
-        return self in {ComparedFigure.DELAY_P50, ComparedFigure.DELAY_P99}
+        return self in {ComparedFigure.DELAY_P50, ComparedFigure.DELAY_P99, ComparedFigure.GAP}
 
     @property
     def is_rate(self) -> bool:

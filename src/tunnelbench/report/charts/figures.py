@@ -88,6 +88,7 @@ UDP_TESTS = {
     Test.ECHO_SEARCH: "NDR and PDR there and back",
     Test.RATE: "one way",
     Test.ECHO: "there and back",
+    Test.REKEY: "during changes of keys",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tunnelbench.analysis.number_format import count_text
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.udp import UdpFigures
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
@@ -37,6 +38,12 @@ def _bit_rate(name: str) -> Read:
         return getattr(found.row, name)(pps.median) if pps else None
 
     return rate
+
+
+def _count(name: str) -> Read:
+    """Return a reader of the median of counts, as text."""
+    value = read(f"row.figures.{name}")
+    return lambda found: None if value(found) is None else count_text(value(found).median)
 
 
 def _lower_bound(loss_ratio: float) -> Read:
@@ -119,7 +126,14 @@ UDP = (
     *map(_stored, ("duplicated_packets", "reordered_packets", "corrupted_packets", "foreign_packets")),
     _stored("tester_dropped_packets"),
     _counted("lost_packets", help="Packets that were sent and did not arrive in time."),
-    _counted("path_lost_packets", help="Lost packets without the drops of the testers' sockets."),
+    _counted(
+        "path_lost_packets",
+        title="Lost",
+        help="Lost: packets, without the drops of the testers' sockets.",
+        of_row=read("figures.path_lost_packets"),
+        of_table=_count("path_lost_packets"),
+        is_optional=True,
+    ),
     _counted(
         "loss_ratio",
         title="Loss",
@@ -149,6 +163,27 @@ UDP = (
         help="99th percentile of the delay variation (RFC 3393).",
         of_trial=read("counts.delay_variation.p99_ns"),
         is_stored=True,
+    ),
+    of_rows(
+        "longest_gap_s",
+        "Longest gap",
+        unit="ms",
+        help="Longest gap: between two arrivals in one trial, while the tunnel changed its keys.",
+        of_trial=read("counts.longest_gap_s"),
+        is_stored=True,
+        is_optional=True,
+        scale=1e3,
+        digits=3,
+    ),
+    _stored("longest_gap_start_s"),
+    of_rows(
+        "rekeys",
+        "Rekeys",
+        help="Rekeys: changes of keys in one trial.",
+        of_trial=read("rekeys"),
+        of_table=_count("rekeys"),
+        is_stored=True,
+        is_optional=True,
     ),
     of_rows(
         "ndr_pps",

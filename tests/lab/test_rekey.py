@@ -1,0 +1,73 @@
+"""A change of keys in mid-traffic: the gap that it makes is measured, and a trial without such a change is void."""
+
+from __future__ import annotations
+
+import pytest
+from tests.lab.bench import check, measure, void_checks
+
+from tunnelbench.model.plan import Direction, Plan, Test, TunnelSpec, UdpTraffic
+from tunnelbench.model.result import Outcome
+from tunnelbench.model.udp import UdpMeasurement
+from tunnelbench.testbed.netns import NetnsTestbed
+
+pytestmark = pytest.mark.lab
+
+HELD_S = 0.5
+RATE_PPS = 500
+RENEGOTIATION_S = 3
+OPENVPN: dict[str, str | int] = {"cipher": "AES-128-GCM", "reneg_sec": RENEGOTIATION_S}
+
+
+def rekey_plan(tunnel: TunnelSpec, direction: Direction = Direction.OUT) -> Plan:
+    udp = UdpTraffic((100,), (direction,), (Test.REKEY,), (str(RATE_PPS),), duration_s=6.0, interval_s=1.0)
+    return Plan("rekey", "", (tunnel,), None, rounds=1, udp=udp)
+
+
+def rekeyed(testbed: NetnsTestbed, options: dict[str, str | int], direction: Direction) -> UdpMeasurement:
+    (record,) = measure(testbed, rekey_plan(TunnelSpec("openvpn", "OpenVPN", options), direction))
+    assert record.udp is not None, record.reason
+    assert record.outcome is Outcome.MEASURED, record.reason
+    assert record.udp.rekeys, check(record, "rekeys")
+    return record.udp
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_rekey_that_is_held_back_shows_as_a_gap_of_that_time(testbed: NetnsTestbed, direction: Direction) -> None:
+    counts = rekeyed(testbed, {**OPENVPN, "script_delay_ms": round(HELD_S * 1000)}, direction).counts
+    assert counts is not None
+    assert counts.longest_gap_s == pytest.approx(HELD_S + 0.01, abs=0.02), "the script starts in some milliseconds"
+    assert counts.longest_gap_start_s is not None
+    assert 0 < counts.longest_gap_start_s < counts.duration_s - HELD_S
+    # The server's socket keeps some of the packets that come meanwhile. The others are lost.
+    assert counts.path_lost_packets < RATE_PPS * HELD_S * counts.duration_s / RENEGOTIATION_S
+
+
+def test_without_a_script_a_rekey_makes_a_shorter_gap(testbed: NetnsTestbed) -> None:
+    counts = rekeyed(testbed, OPENVPN, Direction.OUT).counts
+    assert counts is not None
+    assert counts.longest_gap_s is not None
+    assert 1 / RATE_PPS <= counts.longest_gap_s < HELD_S
+
+
+@pytest.mark.parametrize("kind", ["openvpn", "vxlan"])
+def test_a_trial_without_a_change_of_keys_is_void(testbed: NetnsTestbed, kind: str) -> None:
+    (record,) = measure(testbed, rekey_plan(TunnelSpec(kind, kind)))
+    assert "rekeys" in void_checks(record)
+    assert "reported no change of keys" in check(record, "rekeys").reason
+
+
+def test_without_a_tunnel_there_is_a_gap_to_compare_with(testbed: NetnsTestbed) -> None:
+    (record,) = measure(testbed, rekey_plan(TunnelSpec("none", "no tunnel")))
+    assert record.udp is not None, record.reason
+    assert record.udp.counts is not None
+    assert record.udp.counts.longest_gap_s is not None
+    assert record.udp.counts.longest_gap_s >= 1 / RATE_PPS
+    assert "rekeys" not in void_checks(record)
+
+
+def test_tinc_reports_its_changes_of_keys(testbed: NetnsTestbed) -> None:
+    tinc = TunnelSpec("tinc", "tinc", {"key_expire_s": 2})
+    (record,) = measure(testbed, rekey_plan(tinc))
+    assert record.udp is not None, record.reason
+    assert record.udp.rekeys
