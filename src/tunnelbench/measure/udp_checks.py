@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tunnelbench.measure.checks import (
     TESTER_THROUGHPUT_LIMIT_SHARE,
     TrialContext,
+    drops,
     far_end,
     foreign_load,
+    fragments,
     path_checks,
     physical_limit,
     responsiveness,
@@ -19,7 +23,7 @@ from tunnelbench.measure.checks import (
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.frames import udp_packet_bytes
-from tunnelbench.model.plan import FLAT_OUT, Test, TrialSpec
+from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Test, TrialSpec
 from tunnelbench.model.result import CONTROL_PACKETS, FULL_CPU_SHARE, Check, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
 from tunnelbench.model.text import counted
@@ -45,14 +49,7 @@ def check_udp_trial(
     `received_packets` is the number that reached the engine's sockets in the trial, including echoes and socket drops.
     `testers_pps` is the packet rate of the testers without a router; None if unknown.
     """
-    is_harmless = not context.is_calibration and withstands_load(udp.window, is_paced=spec.load != FLAT_OUT)
-    found = [foreign_load(udp.foreign_cpu_s, udp.bracket_s, context.foreign, is_harmless=is_harmless)]
-    if udp.window is not None:
-        found.append(steal(udp.window))
-    if udp.counts is not None:
-        counts = udp.counts
-        found += [check_offered(spec, counts), check_receiver(counts), _pacing(counts), check_packet_state(counts)]
-        found += _gap(spec, counts)
+    found = _common_checks(spec, udp, context.foreign, is_calibration=context.is_calibration)
     if context.is_calibration:  # the testers may be the limit there
         return tuple(found)
     if udp.counters is not None:
@@ -63,7 +60,39 @@ def check_udp_trial(
         found.append(_counted(udp.counters, received_packets, has_own_router=context.has_own_router))
     else:
         found += tunnel_checks(context)
-    found.append(_tester(spec, udp, testers_pps))
+    return (*found, *_router_checks(spec, udp, testers_pps))
+
+
+def checks_of_stored_udp(spec: TrialSpec, udp: UdpMeasurement) -> tuple[Check, ...]:
+    """Return the checks of a UDP trial that follow from its stored figures alone, as `checks_of_stored` for TCP."""
+    is_calibration = spec.tunnel.kind == CALIBRATION_KIND
+    found = _common_checks(spec, udp, {}, is_calibration=is_calibration)
+    if is_calibration:
+        return tuple(found)
+    if udp.counters is not None:
+        carried = udp.counters.data_packets + udp.counters.ack_packets
+        found += [fragments(udp.counters, carried), drops(udp.counters, carried)]
+    return (*found, *_router_checks(spec, udp, None))
+
+
+def _common_checks(
+    spec: TrialSpec, udp: UdpMeasurement, foreign: Mapping[str, float], *, is_calibration: bool
+) -> list[Check]:
+    """Return the checks of a UDP trial with a router or without; `foreign` is the background load by process [s]."""
+    is_harmless = not is_calibration and withstands_load(udp.window, is_paced=spec.load != FLAT_OUT)
+    found = [foreign_load(udp.foreign_cpu_s, udp.bracket_s, foreign, is_harmless=is_harmless)]
+    if udp.window is not None:
+        found.append(steal(udp.window))
+    if udp.counts is not None:
+        counts = udp.counts
+        found += [check_offered(spec, counts), check_receiver(counts), _pacing(counts), check_packet_state(counts)]
+        found += _gap(spec, counts)
+    return found
+
+
+def _router_checks(spec: TrialSpec, udp: UdpMeasurement, testers_pps: float | None) -> list[Check]:
+    """Return the checks of a UDP trial through a router that follow from its figures, but for the path's counters."""
+    found = [_tester(spec, udp, testers_pps)]
     if udp.window is not None:
         # A latency trial is paced as well, but its delays depend on each wait.
         is_paced = spec.load != FLAT_OUT and spec.test in {Test.RATE, Test.ECHO, Test.REKEY}
@@ -74,7 +103,7 @@ def check_udp_trial(
         found.append(responsiveness(udp.ping))
     if spec.test.is_search:
         found += _search(udp)
-    return tuple(found)
+    return found
 
 
 def _counted(counters: PathCounters, received_packets: int, *, has_own_router: bool) -> Check:

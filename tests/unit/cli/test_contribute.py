@@ -238,6 +238,15 @@ def traversal(whole: dict[str, Any]) -> None:
     whole["run"]["run_id"] = "../../../.github/workflows/evil"
 
 
+def slower_link(whole: dict[str, Any]) -> None:
+    beyond_the_line(whole)
+    whole["run"]["testbed_text"] += "[link]\nrate_in_mbps = 10\n"
+
+
+def long_title(whole: dict[str, Any]) -> None:
+    whole["run"]["plan_title"] = "buy " * 100
+
+
 def short_trial(whole: dict[str, Any]) -> None:
     trial = trials_of(whole, "wireguard")[0]
     trial["ended_at"] = trial["started_at"]
@@ -263,6 +272,8 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "no device": (namespaces, "it does not name a device: its router is not a machine of its own"),
     "no board": (no_board, "it does not name its device: the board of the virtual router is unknown"),
     "a path in its id": (traversal, "is not a date, a time and a word"),
+    "a limit above the link": (slower_link, "a trial down states a limit of 50 Mbit/s, and the link of the testbed "),
+    "a title of many words": (long_title, "a title of the plan has 400 characters: at most 300 are accepted"),
     "a trial without time": (short_trial, "it lasted 0.0 s by its start and end, and its traffic"),
 }
 

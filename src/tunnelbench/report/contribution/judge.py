@@ -10,12 +10,13 @@ from hashlib import sha256
 from tunnelbench.analysis.background_load import background_load_effect
 from tunnelbench.analysis.summary import Row, RowKey, row_key
 from tunnelbench.analysis.udp import UdpRow
-from tunnelbench.measure.checks import checks_of_stored, foreign_load
-from tunnelbench.measure.speed_checks import withstands_load
+from tunnelbench.measure.checks import checks_of_stored
+from tunnelbench.measure.udp_checks import checks_of_stored_udp
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Test, TunnelSpec
+from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TunnelSpec
 from tunnelbench.model.result import IMPORTED, Check, RunRecord, TrialRecord, Verdict
 from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
+from tunnelbench.model.toml_text import toml_values
 from tunnelbench.report.contribution.redundancy import contradictions
 from tunnelbench.report.document import LEAST_ROUNDS
 from tunnelbench.report.exchange import Imported, export
@@ -25,6 +26,8 @@ LARGEST_FILE_BYTES = 16_000_000
 """Largest contributed file [bytes]; a trial takes 8 kB."""
 LARGEST_FOREIGN_SHARE = 0.1
 """Largest share of the trials that background load may have ended."""
+LONGEST_WORDS, LONGEST_NOTE, MOST_NOTES = 300, 1000, 50
+"""Longest name and longest note [characters], and largest number of notes."""
 PROOF_CHECKS = ("reach", "outer-protocol", "payload-pattern", "outer-length")
 """Checks that the proof of each tunnel has."""
 
@@ -37,6 +40,8 @@ def objections(found: Imported, encrypts: Encrypts) -> list[str]:
     reasons = [
         *_of_run(found),
         *_of_device(found.run),
+        *_of_texts(found),
+        *_of_link(found),
         *_of_rounds(found),
         *_of_tunnels(found.records, encrypts),
         *(f"trial {record.spec.sequence}: {why}" for record in found.records for why in _of_trial(record)),
@@ -90,6 +95,40 @@ def _of_device(run: RunRecord) -> Iterator[str]:
             "it does not name a device: its router is not a machine of its own (measure with `run --router`, or with "
             "a testbed of kind ssh)"
         )
+
+
+def _of_texts(found: Imported) -> Iterator[str]:
+    """Yield each text on the pages of the site that is longer than a program or a careful author writes it."""
+    run = found.run
+    named = [("title of the plan", run.plan_title), ("name of the plan", run.plan_name),
+             ("name of the testbed", run.testbed_name), ("version", run.tunnelbench_version)]  # fmt: skip
+    named += [("fact of the machine", text) for text in run.host_facts.values() if isinstance(text, str)]
+    named += [("name of a tunnel", name) for name in {record.spec.tunnel.name for record in found.records}]
+    for what, text in named:
+        if len(text) > LONGEST_WORDS:
+            yield f"a {what} has {len(text)} characters: at most {LONGEST_WORDS} are accepted"
+    if len(found.own_notes) > MOST_NOTES or any(len(note) > LONGEST_NOTE for note in found.own_notes):
+        yield f"its notes are too long: at most {MOST_NOTES} notes of {LONGEST_NOTE} characters are accepted"
+
+
+def _of_link(found: Imported) -> Iterator[str]:
+    """Yield each direction in which the limit of a trial is above the rate of the link in the testbed file."""
+    try:
+        link = toml_values(found.run.testbed_text).get("link")
+    except ValueError:
+        return
+    for direction in Direction:
+        rate_mbps = link.get(f"rate_{direction.value}_mbps") if isinstance(link, dict) else None
+        limits = [
+            record.tcp.physical_limit_bps or 0.0
+            for record in found.records
+            if record.counts and record.tcp is not None and record.spec.direction is direction
+        ]
+        if isinstance(rate_mbps, int | float) and max(limits, default=0.0) > rate_mbps * 1e6:
+            yield (
+                f"a trial {direction.label} states a limit of {max(limits) / 1e6:.4g} Mbit/s, and the link of the "
+                f"testbed carries {rate_mbps:g}"
+            )
 
 
 def _of_rounds(found: Imported) -> Iterator[str]:
@@ -163,11 +202,9 @@ def _recomputed(record: TrialRecord) -> tuple[Check, ...]:
     """Return the checks of a trial that follow from its figures."""
     if record.tcp is not None:
         return checks_of_stored(record.spec, record.tcp)
-    udp = record.udp
-    if udp is None or record.spec.test is Test.SOAK:
-        return ()
-    is_harmless = withstands_load(udp.window, is_paced=record.spec.load != FLAT_OUT)
-    return (foreign_load(udp.foreign_cpu_s, udp.bracket_s, {}, is_harmless=is_harmless),) if udp.bracket_s else ()
+    if record.udp is not None and record.spec.test is not Test.SOAK:
+        return checks_of_stored_udp(record.spec, record.udp)
+    return ()
 
 
 def _of_repeats(records: Sequence[TrialRecord]) -> Iterator[str]:

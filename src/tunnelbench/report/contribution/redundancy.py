@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import TcpMeasurement, TrialRecord
+from tunnelbench.model.udp import UdpCounts
 
 SERIES_TOLERANCE = 0.02
 """Largest relative difference between the bytes of a series and the total; iperf3 3.12 has none."""
@@ -27,6 +29,8 @@ def contradictions(record: TrialRecord) -> Iterator[str]:
         yield f"it lasted {lasted_s:.1f} s by its start and end, and its traffic {measured.bracket_s:.1f} s"
     if isinstance(measured, TcpMeasurement):
         yield from _of_tcp(measured)
+    elif measured.counts is not None:
+        yield from _of_udp(measured.counts, record.spec, measured.bracket_s)
 
 
 def _lasted_s(record: TrialRecord) -> float | None:
@@ -34,6 +38,22 @@ def _lasted_s(record: TrialRecord) -> float | None:
         return (datetime.fromisoformat(record.ended_at) - datetime.fromisoformat(record.started_at)).total_seconds()
     except ValueError:
         return None
+
+
+def _of_udp(counts: UdpCounts, spec: TrialSpec, bracket_s: float) -> Iterator[str]:
+    if counts.received_packets > counts.sent_packets:
+        yield f"{counts.received_packets} packets arrived, and {counts.sent_packets} were sent"
+    for what, packets, payload_bytes, took_s in (
+        ("sent", counts.sent_packets, counts.sent_bytes, counts.sending_s),
+        ("received", counts.received_packets, counts.received_bytes, counts.receiving_s),
+    ):
+        in_series = sum(getattr(interval, f"{what}_packets") for interval in counts.intervals)
+        if counts.intervals and abs(in_series - packets) > packets * SERIES_TOLERANCE:
+            yield f"{packets} packets were {what}, and the intervals of its series add up to {in_series}"
+        if spec.payload_bytes and payload_bytes != packets * spec.payload_bytes:
+            yield f"{packets} packets of {spec.payload_bytes} bytes were {what}, and {payload_bytes} bytes"
+        if took_s > bracket_s:
+            yield f"packets were {what} for {took_s:.2f} s, and its traffic was observed for {bracket_s:.2f} s"
 
 
 def _of_tcp(tcp: TcpMeasurement) -> Iterator[str]:
