@@ -67,7 +67,7 @@ test-planted: install-dev ## find a router that is 10 % slower, in 24 rounds (ab
 
 fuzz: install-dev ## fuzz each target for FUZZ_SECONDS (an hour together); `make test` takes some seconds
 	@failed=0; \
-	for target in plans testbeds imports tables daemon_output; do \
+	for target in plans testbeds imports foreign_results tables daemon_output; do \
 		$(PYTHON) -m tests.fuzz.run $$target --seconds $(FUZZ_SECONDS) || failed=1; \
 	done; \
 	scripts/fuzz-engine $(FUZZ_SECONDS) || failed=1; \

@@ -22,7 +22,7 @@ from tests.fuzz.mutations import mutated
 from tests.fuzz.target import INPUT_LIMIT_S, LONGEST_INPUT_BYTES, Target, find
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ("plans", "testbeds", "imports", "tables", "daemon_output")
+TARGETS = ("plans", "testbeds", "imports", "foreign_results", "tables", "daemon_output")
 REGRESSIONS = Path(__file__).parent / "regressions"
 """Inputs that once were findings, in a folder for each target; a test replays them."""
 

@@ -23,7 +23,7 @@ from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import Side
 from tunnelbench.cli.site import read_devices
-from tunnelbench.reference import parse_reference, reference_names
+from tunnelbench.reference import parse_reference, shipped_names
 from tunnelbench.report.audit import sheet
 from tunnelbench.report.compare import sheet as compare_sheet
 from tunnelbench.report.formats import sheet_format_names
@@ -74,7 +74,7 @@ def own_side() -> Side:
 
 
 def seeds() -> Iterator[bytes]:
-    for name in reference_names():
+    for name in shipped_names():
         content = (REFERENCES / f"{name}.csv").read_bytes()
         yield b"csv\n" + content[:4000]
         yield b"reference\n" + content[:4000]

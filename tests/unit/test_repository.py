@@ -47,7 +47,7 @@ def imported_modules(source: str) -> list[str]:
 SHARED_NAMES = {"__all__", "T", "log"}
 """Names of the language and of its habits, which any module may define."""
 
-PARALLEL_FOLDERS = ("tunnel", "report/formats")
+PARALLEL_FOLDERS = ("tunnel", "report/exchange/foreign", "report/formats")
 """Folders below src/tunnelbench where each module implements one interface and gives the same parts the same names."""
 
 

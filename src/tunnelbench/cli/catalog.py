@@ -61,7 +61,7 @@ def tunnels() -> Listing:
 
 
 def references() -> Listing:
-    """Return the published results that TunnelBench ships."""
+    """Return the published results: those that TunnelBench ships, then those that the user imported."""
     loaded = [read_reference(name) for name in reference_names()]
     entries = [
         {
@@ -73,6 +73,7 @@ def references() -> Listing:
             "method": each.method,
             "comparability": each.comparability,
             "rows": len(each.rows),
+            "is_imported": each.is_imported,
         }
         for each in loaded
     ]

@@ -64,7 +64,7 @@ def command(
     as_json: bool,
     store_location: str | None,
 ) -> None:
-    """Rank devices by throughput: published results that ship, and stored runs on routers whose board is known.
+    """Rank devices by throughput: published results, and stored runs on routers whose board is known.
 
     Each device has a row for each kind of tunnel and direction, with the figure of its best encrypted variant with
     large packets of TCP.

@@ -8,7 +8,10 @@ from tunnelbench.host.input_files import read_regular
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.report.exchange import Imported, read
-from tunnelbench.report.exchange.parse import LARGEST_BYTES
+from tunnelbench.report.exchange.json_object import LARGEST_BYTES
+
+RUN_FORMAT = "run"
+"""Name of the format of exported runs."""
 
 
 def read_exported(file: str) -> Imported:

@@ -1,4 +1,4 @@
-"""`tunnelbench site`: make a folder of web pages from exported runs and the published results that ship."""
+"""`tunnelbench site`: make a folder of web pages from exported runs and published results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FOREIGN_NAMED = 3
 @click.argument("files", nargs=-1)
 @click.option("--devices", metavar="FILE", help="TOML file with price and watts of devices, by name.")
 def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
-    """Make a web site in FOLDER from FILES of `tunnelbench export`, and from the published results that ship.
+    """Make a web site in FOLDER from FILES of `tunnelbench export`, and from the published results, imported ones too.
 
     The site needs no server and no network. An existing site is replaced completely or not at all. A FOLDER with other
     files is refused. A folder among FILES stands for the runs in it that `tunnelbench contribute` wrote.
@@ -79,7 +79,9 @@ def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
     for each in skipped:
         say(f"skipped: {each}")
     said = f"; left out because another file has the same run: {counted(twice, 'file')}" if twice else ""
-    say(f"{counted(len(runs), 'run')}, {counted(len(references), 'published result')}{said}")
+    imported = sum(reference.is_imported for reference in references)
+    of_user = f", {imported} of them imported" if imported else ""
+    say(f"{counted(len(runs), 'run')}, {counted(len(references), 'published result')}{of_user}{said}")
     emit(f"{target / 'index.html'}\n")
     if skipped:
         sys.exit(ExitCode.CHECK_FAILED)

@@ -10,6 +10,10 @@ CPU_PART_COLUMNS = ("cpu_usr_pct", "cpu_sys_pct", "cpu_sirq_pct")
 """Columns for the parts of the router's CPU time [%], as `top` names them."""
 
 
+IMPORTED_PREFIX = "imported-"
+"""Beginning of the names of tables that the user imported."""
+
+
 class Comparable(StrEnum):
     """States if the figures of a class of publications can be compared with those of a run."""
 
@@ -59,3 +63,8 @@ class Reference:
     """Clock of the router's CPU [MHz], if all rows were measured on one router and its clock is known."""
     clock_source: str = ""
     """Source of the clock."""
+
+    @property
+    def is_imported(self) -> bool:
+        """True if the user imported the table; False if it is part of TunnelBench."""
+        return self.name.startswith(IMPORTED_PREFIX)

@@ -1,4 +1,7 @@
-"""The published results that ship: `data/references/NAME.toml` describes them, `NAME.csv` holds their rows."""
+"""The published results: those that ship in `data/references`, and those that the user imported.
+
+`NAME.toml` describes a published result, `NAME.csv` holds its rows.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,13 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.reference import CPU_PART_COLUMNS, Comparability, Comparable, Reference
 from tunnelbench.model.text import printable
+from tunnelbench.model.toml_text import toml_values
+from tunnelbench.reference.imported import imported_names, imported_texts
 
 CLASSES_FILE = "classes.toml"
 PARTS_OF_CPU = (*CPU_PART_COLUMNS, "cpu_total_pct")
@@ -22,22 +28,37 @@ FIGURE_COLUMNS = ("payload_bytes", "throughput_mbps", "packets_per_s", *PARTS_OF
 
 
 def reference_names() -> list[str]:
-    """Return the names of all shipped tables of published results, sorted."""
+    """Return the names of all published results: first those that ship, then the imported ones."""
+    return [*shipped_names(), *imported_names()]
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the published results that ship, sorted."""
     return sorted(entry.name.removesuffix(".csv") for entry in _folder().iterdir() if entry.name.endswith(".csv"))
 
 
-@cache
 def read_reference(name: str) -> Reference:
-    """Return the reference of that name. Raises WrongInput if there is none."""
-    names = reference_names()
-    if name not in names:
-        raise WrongInput(f"there is no reference {name!r}", f"references: {', '.join(names)}")
+    """Return the reference of that name. Raises WrongInput if there is none, or if an imported one was damaged."""
+    if name in shipped_names():
+        return _shipped(name)
+    if name in imported_names():
+        return parse_reference(name, *imported_texts(name))
+    raise WrongInput(f"there is no reference {printable(name)!r}", f"references: {', '.join(reference_names())}")
+
+
+def class_names() -> list[str]:
+    """Return the names of the classes of comparability."""
+    return list(_classes())
+
+
+@cache
+def _shipped(name: str) -> Reference:
     return parse_reference(name, _text(f"{name}.toml"), _text(f"{name}.csv"))
 
 
 def parse_reference(name: str, description: str, table: str) -> Reference:
     """Return a reference from the texts of its two files. Raises WrongInput if a figure in its table is no number."""
-    head = tomllib.loads(description)
+    head = _head(name, description)
     columns = tuple(head["columns"])
     everywhere = head.get("every_row", {})
     try:
@@ -65,6 +86,25 @@ def parse_reference(name: str, description: str, table: str) -> Reference:
         clock_mhz=head.get("clock_mhz"),
         clock_source=head.get("clock_source", ""),
     )
+
+
+REQUIRED: Mapping[str, type] = {"title": str, "source": str, "date": str, "method": str, "comparability": str,
+                                "columns": list}  # fmt: skip
+"""Keys of each description, and the types of their values."""
+
+
+def _head(name: str, description: str) -> Mapping[str, Any]:
+    """Return the content of a description. Raises WrongInput if it is no TOML, or lacks a required key."""
+    try:
+        head = dict(toml_values(description))
+    except ValueError as error:
+        why = f"it is not TOML: {printable(str(error))[:200]}"
+    else:
+        wrong = [key for key, kind in REQUIRED.items() if not isinstance(head.get(key), kind)]
+        if not wrong and head["comparability"] in _classes():
+            return head
+        why = f"{(wrong or ['comparability'])[0]} is missing or wrong"
+    raise WrongInput(f"reference {name}: {why}", f"look at {name}.toml; if you imported it, import it again")
 
 
 def _is_figure(cell: str, column: str) -> bool:

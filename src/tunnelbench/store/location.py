@@ -1,4 +1,4 @@
-"""The default place of the store."""
+"""The default place of the store, in the folder of the user's data."""
 
 from __future__ import annotations
 
@@ -14,3 +14,10 @@ def default_path() -> Path:
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
     data_home = named if named.is_absolute() else Path.home() / ".local" / "share"
     return data_home / "tunnelbench" / "results.sqlite"
+
+
+def make_private_folders(directory: Path) -> None:
+    """Make a folder and the missing folders above it, which only their user can read (mode 0700)."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from tunnelbench.host.trust import require_own_companion, require_own_links, require_trusted_store
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
 from tunnelbench.model.text import printable
+from tunnelbench.store.location import make_private_folders
 from tunnelbench.store.schema import metadata
 
 WRITES = "store_writes"
@@ -56,7 +57,7 @@ class SqliteDatabase:
             if not create or Path(f"{self.path}-wal").exists():
                 _require_content(self.path)
             if create:
-                _make_parents(self.path.parent)
+                make_private_folders(self.path.parent)
                 require_trusted_store(self.path)  # again: another user may have made one of them
                 _make_file(self.path)
                 require_own_links(self.path)  # again: it is what was made, or was there before
@@ -247,12 +248,6 @@ def _require_own_companions(path: Path) -> None:
         raise _NO_STORE.error(path, f"{printable(journal.name)} next to it could make SQLite delete other files")
     for ending in ("-wal", "-shm"):
         require_own_companion(store.with_name(store.name + ending), store)
-
-
-def _make_parents(directory: Path) -> None:
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
 
 
 def _is_read_only(folder: Path) -> bool:

@@ -43,6 +43,12 @@ def keep(path: Path, run: RunRecord, records: tuple[TrialRecord, ...]) -> None:
             store.end_run(run.run_id, run.status, run.ended_at)
 
 
+@pytest.fixture(autouse=True)
+def _no_data_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test see the store and the imported results of the person who runs it."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "no-data"))
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The path of the default store, which is not there."""

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine, keep
 
-from tunnelbench.reference import read_reference, reference_names
+from tunnelbench.reference import read_reference, shipped_names
 from tunnelbench.report.device_ranking import contradictions
 from tunnelbench.report.site.device_names import clock_in_name, device_key
 
@@ -125,7 +125,7 @@ def test_the_clock_is_read_from_the_name_of_a_cpu() -> None:
 
 
 def test_shipped_tables_do_not_contradict_each_other_and_a_contradiction_is_found() -> None:
-    references = [read_reference(name) for name in reference_names()]
+    references = [read_reference(name) for name in shipped_names()]
     assert contradictions(references) == []
     router = read_reference("wr841n-2014")
     assert contradictions([*references, replace(router, clock_mhz=400)]) == [

@@ -124,3 +124,32 @@ def test_no_verb_breaks_on_the_plan_and_the_testbed_of_an_imported_run(
         done = type_in(*words, "--store", store)
         assert done.exit_code == 0, (words, done.stderr, done.exception)
     assert type_in("site", tmp_path / "site", file).exit_code == 0
+
+
+def test_a_run_is_exported_for_flent_and_bencher(type_in: CommandLine, tmp_path: Path, store: Path) -> None:
+    folder = tmp_path / "flent"
+    done = type_in("export", "last", "--format", "flent", "-o", folder, "--store", store)
+    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    files = sorted(folder.iterdir())
+    assert f"{len(files)} files of Flent in" in done.stderr
+    assert all(file.name.endswith(".flent.gz") for file in files)
+    assert len(files) > 10
+
+    done = type_in("export", "last", "--format", "bencher", "--store", store)
+    assert "none, 1448 bytes, down" in json.loads(done.stdout)
+    written = tmp_path / "metrics.json"
+    assert type_in("export", "last", "--format", "bencher", "--store", store, "-o", written).stdout == ""
+    assert written.read_text() == done.stdout
+
+
+def test_files_for_flent_need_a_folder_and_trials(type_in: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as results:
+        results.add_run(make_run(trials_planned=0), (), ())
+    result = type_in("export", "last", "--format", "flent", "--store", path)
+    assert result.exit_code == 2
+    assert "no folder is named" in result.stderr
+    result = type_in("export", "last", "--format", "flent", "--store", path, "-o", tmp_path / "flent")
+    assert result.exit_code == 2
+    assert "has no TCP trial with a series that counts" in result.stderr
+    assert not (tmp_path / "flent").exists()

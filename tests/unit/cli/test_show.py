@@ -22,7 +22,7 @@ from tunnelbench.host.preflight import PreflightResult, Status
 from tunnelbench.model.counters import CpuUsage, PathCounters, Ping, Window
 from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, TcpTraffic, TunnelSpec
 from tunnelbench.model.result import Check, Outcome, TcpMeasurement, TrialRecord, Verdict
-from tunnelbench.reference import read_reference, reference_names
+from tunnelbench.reference import read_reference, shipped_names
 from tunnelbench.tunnel import PLANNED, adapters
 
 
@@ -119,7 +119,7 @@ def test_a_testbed_is_shown_by_its_name(type_in: CommandLine) -> None:
 # A reference
 
 
-@pytest.mark.parametrize("name", reference_names())
+@pytest.mark.parametrize("name", shipped_names())
 def test_a_reference_is_shown_with_its_source_method_and_comparable_figures(
     type_in: CommandLine, home: Path, name: str
 ) -> None:

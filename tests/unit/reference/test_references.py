@@ -12,7 +12,7 @@ from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.sides import ComparedFigure
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.reference import Comparable
-from tunnelbench.reference import read_reference, reference_names
+from tunnelbench.reference import read_reference, shipped_names
 
 PUBLISHED = Path(__file__).parents[1] / "analysis" / "audit" / "published" / "published-throughput.csv"
 DOCUMENTS = {
@@ -30,7 +30,7 @@ NOT_IN_THE_DOCUMENT = {
 """Columns in which the collected table has values that the document does not state, or lacks statements of it."""
 
 
-@pytest.mark.parametrize("name", reference_names())
+@pytest.mark.parametrize("name", shipped_names())
 def test_every_reference_says_what_it_is(name: str) -> None:
     reference = read_reference(name)
     assert all((reference.title, reference.source, reference.date, reference.method, reference.comparability.meaning))
@@ -101,7 +101,7 @@ def test_packet_rates_are_used_only_where_there_is_no_throughput() -> None:
     assert side_of_reference(read_reference("cipher-speed")).rows == ()
 
 
-def test_an_unknown_reference_names_the_known_ones() -> None:
+def test_an_unknown_shipped_names_the_known_ones() -> None:
     with pytest.raises(WrongInput, match="there is no reference 'wr841'") as caught:
         read_reference("wr841")
     assert "wr841n-2014" in caught.value.hint

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,18 +15,9 @@ from tunnelbench.model.result import IMPORTED, RunRecord, TrialRecord
 from tunnelbench.model.text import counted, printable
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.exchange.file import CHECKSUM, FORMAT, FORMAT_NUMBER, ExportedFile, FileTrial, checksum
+from tunnelbench.report.exchange.json_object import json_object
 from tunnelbench.report.exchange.plausibility import doubtful_figures, impossible_figure
 from tunnelbench.report.text import one_line
-
-LARGEST_BYTES = 64_000_000
-"""Largest file [bytes]; a run of ten thousand trials takes about half of it."""
-DEEPEST_JSON = 24
-"""Deepest nesting of objects and arrays; a file that `export` writes has 8 levels."""
-MOST_VALUES = 3_000_000
-"""Largest number of objects, arrays and commas in a file; each takes up to 150 bytes of memory."""
-LONGEST_TEXT = 1_000_000
-LARGEST_NUMBER = 2**63 - 1
-"""Largest number that a database can hold."""
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 """Earliest accepted time: a machine without a battery-backed clock begins at 1970."""
@@ -70,9 +58,8 @@ class Imported:
 
 def read(content: bytes) -> Imported:
     """Return the run in a file. Raises WrongInput if it is no such file, was changed or is impossible."""
-    whole = _object(content)
+    whole = json_object(content, EXPORT_HINT)
     _require_kind(whole)
-    _require_plain(whole)
     if whole.get(CHECKSUM) != checksum(whole):
         raise WrongInput("its checksum does not match: it was cut off, or changed after it was written", EXPORT_HINT)
     del whole  # it takes several times the memory of the file
@@ -130,28 +117,6 @@ def _notes(file: ExportedFile, doubtful: Sequence[str]) -> list[str]:
     return notes
 
 
-def _object(content: bytes) -> dict[str, Any]:
-    if len(content) > LARGEST_BYTES:
-        raise WrongInput(f"it is larger than {LARGEST_BYTES // 1_000_000} MB", EXPORT_HINT)
-    if sum(map(content.count, (b"{", b"[", b","))) > MOST_VALUES:
-        raise WrongInput(f"it has more than {MOST_VALUES} values", EXPORT_HINT)
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise WrongInput("it is not UTF-8", EXPORT_HINT) from None
-    try:
-        whole = json.loads(text, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_each_once)
-    except RecursionError:
-        raise WrongInput("it is nested too deeply", EXPORT_HINT) from None
-    except json.JSONDecodeError as error:
-        raise WrongInput(f"it is not JSON: line {error.lineno}: {error.msg}", EXPORT_HINT) from None
-    except ValueError as error:  # a number with thousands of digits
-        raise WrongInput(f"it contains an invalid number: {error}", EXPORT_HINT) from None
-    if not isinstance(whole, dict):
-        raise WrongInput("it is JSON, but not an object, so it is no run", EXPORT_HINT)
-    return whole
-
-
 def _require_kind(whole: Mapping[str, Any]) -> None:
     if whole.get("format") != FORMAT:
         raise WrongInput(f"it is JSON, but not an exported run: its format is not {FORMAT}", EXPORT_HINT)
@@ -159,48 +124,6 @@ def _require_kind(whole: Mapping[str, Any]) -> None:
     if isinstance(number, int) and not isinstance(number, bool) and number > FORMAT_NUMBER:
         message = f"it has format {number}; this version reads format {FORMAT_NUMBER}"
         raise WrongInput(message, "import it with a newer TunnelBench")
-
-
-def _require_plain(whole: Mapping[str, Any]) -> None:
-    """Raises WrongInput for deep nesting, and for a text or number that no store can hold."""
-    level: list[Any] = [whole]
-    for _ in range(DEEPEST_JSON):
-        below: list[Any] = []
-        for value in level:
-            kind = type(value)
-            if kind is dict:
-                below += value
-                below += value.values()
-            elif kind is list:
-                below += value
-            elif kind is str:
-                if len(value) > LONGEST_TEXT:
-                    raise WrongInput(f"a text in it has more than {LONGEST_TEXT} characters", EXPORT_HINT)
-            elif value is not None and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
-                raise WrongInput("a number in it is too large", EXPORT_HINT)
-        level = below
-    if level:
-        raise WrongInput("it is nested too deeply", EXPORT_HINT)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object. Raises WrongInput if it has a key twice: programs differ in which of the values they take."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise WrongInput(f"an object in it has the key {printable(twice)[:60]!r} twice", EXPORT_HINT)
-    return found
-
-
-def _no_number(name: str) -> NoReturn:
-    raise WrongInput(f"it contains an invalid number: {name}", EXPORT_HINT)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise WrongInput(f"a number in it is too large: {text[:40]}", EXPORT_HINT)
-    return value
 
 
 def _records(file: ExportedFile) -> tuple[TrialRecord, ...]:

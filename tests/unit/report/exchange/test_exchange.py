@@ -21,7 +21,7 @@ from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.exchange import Imported, export, read
 from tunnelbench.report.exchange.anonymise import stripper_for
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
-from tunnelbench.report.exchange.parse import LARGEST_BYTES
+from tunnelbench.report.exchange.json_object import LARGEST_BYTES
 from tunnelbench.report.render import render
 
 EVERYTHING = (

@@ -14,7 +14,7 @@ from tests.unit.report.hostile import HOSTILE, hostile_run
 from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.reference import read_reference, reference_names
+from tunnelbench.reference import read_reference, shipped_names
 from tunnelbench.report.exchange import export, read
 from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.schema import schema
@@ -32,7 +32,7 @@ def site(
     found = [read(export(run, records, make_speeds()).text.encode()) for run, records in runs]
     pages = {gathered(each).entry.page: run_page(each) for each in found}
     pages |= {gathered(each).entry.data: "{}" for each in found}
-    references = [read_reference(name) for name in reference_names()]
+    references = [read_reference(name) for name in shipped_names()]
     return pages | dict(other_pages([gathered(each) for each in found], references, given or {}))
 
 
@@ -206,7 +206,7 @@ def test_a_published_figure_has_no_digit_more_than_was_published(pages: dict[str
     assert next(row[5] for row in rows[1:] if row[0].startswith("fastd null")) == "35.5"
 
 
-@pytest.mark.parametrize("name", reference_names())
+@pytest.mark.parametrize("name", shipped_names())
 def test_a_reference_has_source_date_method_and_class(pages: dict[str, str], name: str) -> None:
     reference = read_reference(name)
     page = Page(pages[f"references/{name}.html"])

@@ -9,13 +9,16 @@ from tunnelbench.analysis.audit.tables.table import PublishedTable, TextRow, tab
 _BAR = re.compile(r"(?<!\\)\|")
 _MARKUP = re.compile(r"<br\s*/?>|</?[a-z][^<>]*>|\*\*|`", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\([^\w\s])")
-_DASHES = re.compile(r":?-{2,}:?")
+_DASHES = re.compile(r":?-+:?")
 
 
 def is_rule(line: str) -> bool:
-    """Return True if a line is the line of dashes below the headings."""
+    """Return True if a line is the line of dashes below the headings.
+
+    A cell with a single dash is valid there; a line of single dashes alone may be a row without figures.
+    """
     cells = line.strip().removeprefix("|").removesuffix("|").split("|")
-    return "|" in line and all(_DASHES.fullmatch(cell.strip()) for cell in cells)
+    return "|" in line and "--" in line and all(_DASHES.fullmatch(cell.strip()) for cell in cells)
 
 
 def read(text: str) -> list[PublishedTable]:

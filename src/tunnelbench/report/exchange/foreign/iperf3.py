@@ -1,0 +1,80 @@
+"""JSON of iperf3 (`iperf3 --json`), of either end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.text import LONGEST_REASON, printable
+from tunnelbench.report.exchange.foreign.result import ForeignResult, cell_text, payload_text, rate_text
+from tunnelbench.report.exchange.json_object import json_object
+
+_HINT = "name the output of iperf3 --json"
+_LATEST_S = 2**32
+"""Latest time of a test that is used [s since 1970]."""
+
+
+def recognises(text: str) -> bool:
+    """Return True if a text looks like the output of iperf3."""
+    return text.lstrip().startswith("{") and '"iperf 3' in text and '"start"' in text
+
+
+def read(text: str) -> ForeignResult:
+    """Return the throughput of each direction. Raises WrongInput if the test failed, or carried nothing."""
+    whole = json_object(text.encode(), _HINT, may_repeat_keys=True)
+    start, end = _mapping(whole.get("start")), _mapping(whole.get("end"))
+    if whole.get("error"):
+        raise WrongInput(f"the test failed: {printable(str(whole['error']))[:LONGEST_REASON]}", "measure again")
+    settings = _mapping(start.get("test_start"))
+    protocol = cell_text(settings.get("protocol")).lower()
+    is_reverse = bool(settings.get("reverse"))
+    received = {
+        "in" if is_reverse else "out": _mapping(end.get("sum_received")),
+        "out" if is_reverse else "in": _mapping(end.get("sum_received_bidir_reverse")),
+    }
+    if "client" in _ends(start) and protocol == "udp" and not received["in"] and not received["out"]:
+        received["in" if is_reverse else "out"] = _mapping(end.get("sum"))  # before version 3.7
+    payload = payload_text(settings.get("blksize") if protocol == "udp" else start.get("tcp_mss_default"))
+    streams = settings.get("num_streams")
+    rows = [
+        {
+            "traffic": f"iperf3 {protocol}{f', streams: {streams}' if isinstance(streams, int) else ''}",
+            "payload_bytes": payload,
+            "direction": direction,
+            "throughput_mbps": rate_text(_mbps(sums), f"the throughput of direction {direction}"),
+            "comment": "both directions at the same time" if all(received.values()) else "",
+        }
+        for direction, sums in received.items()
+        if sums
+    ]
+    version = cell_text(start.get("version")).removeprefix("iperf ")
+    duration = settings.get("duration")
+    lasting = f" for {duration:g} s" if isinstance(duration, int | float) and duration else ""
+    return ForeignResult(
+        program=f"iperf3 {version}",
+        title=f"iperf3 test over {protocol.upper() or 'an unknown protocol'}",
+        date=_date(_mapping(start.get("timestamp")).get("timesecs")),
+        method=f"iperf3{lasting} between its client and its server; figures of the receiver.",
+        rows=tuple(rows),
+        trials_per_row=1,
+    )
+
+
+def _ends(start: Mapping[str, Any]) -> str:
+    return "server" if "accepted_connection" in start else "client"
+
+
+def _mbps(sums: Mapping[str, Any]) -> object:
+    rate = sums.get("bits_per_second")
+    return rate / 1e6 if isinstance(rate, int | float) and not isinstance(rate, bool) else rate
+
+
+def _date(time_s: Any) -> str:
+    is_time = isinstance(time_s, int) and 0 < time_s < _LATEST_S
+    return datetime.fromtimestamp(time_s, UTC).date().isoformat() if is_time else ""
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
