@@ -70,6 +70,13 @@ def test_what_comes_after_a_second_is_late_and_lost(testbed: NetnsTestbed) -> No
     assert 0 < (counts.late_packets or 0) <= forwarder.done
 
 
+def test_a_search_waits_for_each_packet_that_a_later_one_has_overtaken(testbed: NetnsTestbed) -> None:
+    with plain_path(testbed, sizes="64") as exchanger, Forwarder(testbed, "delay", 19, 0.4) as forwarder:
+        point = exchanger.point(1.0, 200.0)
+    assert forwarder.done > 2
+    assert point.forwarded_packets == point.offered_packets == forwarder.seen
+
+
 def test_a_flood_of_strangers_changes_no_count(testbed: NetnsTestbed) -> None:
     flood = (
         "import os, socket, time\n"

@@ -7,8 +7,10 @@ person can paste each line.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import resource
+import select
 import shlex
 import signal
 import subprocess
@@ -77,13 +79,32 @@ class Process(subprocess.Popen[bytes]):
         if timeout is None:
             return super().wait()  # takes its lock by `with`, which no signal can interrupt
         deadline, pause_s = time.monotonic() + timeout, 0.0005
-        while (status := self.poll()) is None:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise subprocess.TimeoutExpired(self.args, timeout)
-            pause_s = min(2 * pause_s, left_s, LONGEST_PAUSE_S)
-            time.sleep(pause_s)
+        with _end_of(self) as end:
+            while (status := self.poll()) is None:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise subprocess.TimeoutExpired(self.args, timeout)
+                pause_s = min(2 * pause_s, left_s, LONGEST_PAUSE_S)
+                if end.poll(math.ceil(pause_s * 1e3)):
+                    pause_s = 0.0005
+                    time.sleep(pause_s)  # another thread may be reading the status
         return status
+
+
+@contextmanager
+def _end_of(process: Process) -> Iterator[select.poll]:
+    """Yield an object whose `poll` returns at once when the process ends (pidfd_open(2))."""
+    end = select.poll()
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:  # the process was collected, or the kernel is older than 5.3: `poll` then only passes the time
+        yield end
+        return
+    try:
+        end.register(descriptor, select.POLLIN)
+        yield end
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)

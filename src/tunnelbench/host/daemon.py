@@ -37,6 +37,9 @@ STOP_GRACE_S = 1.5
 SEARCHED_BYTES = 1_000_000
 """Number of bytes of a daemon's output that are read in one step while waiting for a line."""
 
+SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.01
+"""Shortest and longest time from one look for a line of a daemon's output to the next [s]."""
+
 PIPE_BYTES = 1 << 20
 """Largest pipe without privileges (pipe(7), pipe-max-size): it holds about half an hour of the engine's lines."""
 
@@ -159,14 +162,15 @@ class Daemon:
 
     def wait_for(self, text: str, timeout_s: float) -> bool:
         """Wait until the daemon prints `text`. Returns False if it ends before, or after `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
+        deadline, pause_s = time.monotonic() + timeout_s, SHORTEST_LOOK_S
         while time.monotonic() < deadline:
             running = self.is_running  # before the output is read, which then holds the last line of a dying program
             if text in self.output(SEARCHED_BYTES):
                 return True
             if not running:
                 return False
-            time.sleep(0.01)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_LOOK_S)
         return False
 
     def wait(self, timeout_s: float) -> bool:

@@ -75,14 +75,18 @@ class Exchanger:
             engine.sender_command(near, there, session, load, source=here),
         )
 
-    def exchange(self, load: SenderLoad, accompany: Callable[[Daemon], None] | None = None) -> UdpCounts:
+    def exchange(
+        self, load: SenderLoad, accompany: Callable[[Daemon], None] | None = None, *, is_search: bool = False
+    ) -> UdpCounts:
         """Offer a load and return the packet counts. `accompany` is called to wait until the sender has ended.
+
+        In a search, the wait for late packets ends as soon as no missing packet can still be on its way.
 
         Raises TrialFailed, with the output of the engines, if the exchange gives no counts.
         """
         programs: dict[str, Daemon] = {}
         with keeping_output(programs, load=str(load)):
-            counts = self._exchange(load, accompany, programs)
+            counts = self._exchange(load, accompany, programs, is_search=is_search)
         self.received_packets += (
             counts.received_packets
             + counts.tester_dropped_packets
@@ -96,7 +100,12 @@ class Exchanger:
         return counts
 
     def _exchange(
-        self, load: SenderLoad, accompany: Callable[[Daemon], None] | None, programs: dict[str, Daemon]
+        self,
+        load: SenderLoad,
+        accompany: Callable[[Daemon], None] | None,
+        programs: dict[str, Daemon],
+        *,
+        is_search: bool,
     ) -> UdpCounts:
         far_argv, sender_argv = self.commands(load)
         with ExitStack() as stack:
@@ -109,7 +118,7 @@ class Exchanger:
             elif not sender.wait((load.duration_s or 0.0) + engine.LATE_S + EXCHANGE_GRACE_S):
                 raise TrialFailed(f"the engine's sender did not end {EXCHANGE_GRACE_S:g} s after its time")
             if not load.is_echo:
-                _wait_for_the_rest(far, sender)
+                wait_for_the_rest(far, sender, is_search=is_search)
             self.path.require_daemons()
             end_far_end(far)
             return engine.parse(sender.output(), far.output(), load)
@@ -131,11 +140,15 @@ class Exchanger:
         load = SenderLoad(
             self.sizes, duration_s, offered_pps, is_even=is_even, is_echo=is_echo, interval_s=SEARCH_INTERVAL_S
         )
-        return as_point(self.exchange(load), is_even=is_even)
+        return as_point(self.exchange(load, is_search=True), is_even=is_even)
 
 
-SEARCH_INTERVAL_S = 0.1
+SEARCH_INTERVAL_S = 0.05
 """Interval at which a search reads the number of arrived packets [s]; it stops waiting when all have arrived."""
+
+OVERTAKEN_S = 0.05
+"""Time that a search waits for missing packets after the last packet has arrived, if no packet of the trial came after
+a later one [s]."""
 
 
 def does_not_listen(far: Daemon) -> str:
@@ -171,14 +184,26 @@ def _start(stack: ExitStack, host: Host, argv: list[str]) -> Daemon:
     return daemon
 
 
-def _wait_for_the_rest(far: Daemon, sender: Daemon) -> None:
-    """Wait until every packet has arrived, or would be too late to count (LATE_S)."""
+def wait_for_the_rest(far: Daemon, sender: Daemon, *, is_search: bool) -> None:
+    """Wait until every packet has arrived, or would be too late to count (LATE_S).
+
+    In a search, a missing packet counts as lost earlier: OVERTAKEN_S after the last packet, if the path keeps the order
+    of the packets.
+    """
     summary = engine.parse_lines(sender.output()).summary
     sent = summary.get("sent_packets") if summary else None
     deadline = time.monotonic() + engine.LATE_S
+    in_order_since_s: float | None = None
     while time.monotonic() < deadline:
         if not far.is_running:
             return
-        if isinstance(sent, int) and engine.parse_lines(far.output(SEARCHED_BYTES)).received_packets >= sent:
+        arrived = engine.parse_lines(far.output(SEARCHED_BYTES))
+        if isinstance(sent, int) and arrived.received_packets >= sent:
             return
+        if is_search and isinstance(sent, int) and arrived.has_last_in_order(sent):
+            in_order_since_s = in_order_since_s or time.monotonic()
+            if time.monotonic() - in_order_since_s >= OVERTAKEN_S:
+                return
+        else:
+            in_order_since_s = None
         time.sleep(ENGINE_POLL_S)

@@ -127,7 +127,18 @@ class EngineOutput:
     @property
     def received_packets(self) -> int:
         """Packets received up to the last interval."""
-        return sum(_count(line, "received_packets") for line in self.intervals)
+        return self._total("received_packets")
+
+    def has_last_in_order(self, sent_packets: int) -> bool:
+        """Return true if the last of the sent packets has arrived, and no packet came after a later one.
+
+        On a path that keeps the order of packets, no missing packet can then still be on its way.
+        """
+        return self._total("expected_packets") >= sent_packets and not self._total("reordered_packets")
+
+    def _total(self, name: str) -> int:
+        """Return the sum of a count up to the last interval."""
+        return sum(_count(line, name) for line in self.intervals)
 
 
 def parse_lines(text: str) -> EngineOutput:

@@ -493,6 +493,22 @@ def test_a_signal_while_the_status_is_asked_for_does_not_lock_the_process(ask: C
         process.wait(5)
 
 
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_the_end_of_a_process_is_seen_without_descriptors_of_processes(
+    monkeypatch: pytest.MonkeyPatch, has_descriptors: bool
+) -> None:
+    if not has_descriptors:
+        monkeypatch.setattr(os, "pidfd_open", lambda _: os.close(-1))  # OSError, as in kernels before 5.3
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    process = start_process(["sh", "-c", "sleep 0.2; exit 7"])
+    assert process.wait(10) == 7
+    with start_process(["sleep", "60"]) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.02)
+        process.kill()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_a_process_that_has_not_ended_in_time_is_an_error_with_a_later_status() -> None:
     process = start_process(["sleep", "60"])
     with pytest.raises(subprocess.TimeoutExpired):
