@@ -29,6 +29,7 @@ from tunnelbench.reference import read_reference
 from tunnelbench.report.compare import sheet
 from tunnelbench.report.contribution.judge import names_left, objections
 from tunnelbench.report.contribution.place import file_of
+from tunnelbench.report.contribution.published import highest_published
 from tunnelbench.report.contribution.pull_request import body
 from tunnelbench.report.exchange import Imported, export, read
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
@@ -78,7 +79,7 @@ def use(found: Imported) -> None:
     pages = dict(other_pages([gathered(found)], [read_reference("wr841n-2014")], {}))
     if not page or not pages:
         raise AssertionError("a site has no pages")
-    objections(found, encrypts)
+    objections(found, encrypts, highest_published([read_reference("wr841n-2014")]))
     names_left(found)
     with suppress(WrongInput):
         body(found, file_of(run, found.original_id))

@@ -11,7 +11,7 @@ import click
 
 from tunnelbench.cli.common_options import emit, open_store, read_store_option
 from tunnelbench.cli.completion import run_names
-from tunnelbench.cli.contributed_files import changed_files, check_files
+from tunnelbench.cli.contributed_files import changed_files, check_files, shipped_highest
 from tunnelbench.cli.export import say_left_out
 from tunnelbench.cli.report import write_whole
 from tunnelbench.cli.stderr_messages import say
@@ -81,7 +81,7 @@ def contribute(name: str, folder: Path, text_file: str | None, device: str | Non
         run = named(run, device)
     exported = export(run, records, speeds)
     found = read(exported.text.encode())
-    if reasons := objections(found, encrypts):
+    if reasons := objections(found, encrypts, shipped_highest()):
         say(f"run {run.run_id} cannot be contributed:")
         say_reasons(reasons)
         sys.exit(ExitCode.CHECK_FAILED)

@@ -10,8 +10,10 @@ from pathlib import Path
 from tunnelbench.cli.run_files import file_content
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
+from tunnelbench.reference import read_reference, shipped_names
 from tunnelbench.report.contribution.judge import LARGEST_FILE_BYTES, figures_digest, names_left, objections
 from tunnelbench.report.contribution.place import READ_ME, RESULTS, file_of
+from tunnelbench.report.contribution.published import Highest, highest_published
 from tunnelbench.report.exchange import read
 from tunnelbench.tunnel import encrypts
 
@@ -26,11 +28,12 @@ def check_files(paths: Sequence[Path]) -> tuple[int, list[Refused]]:
     """Check files and folders. Returns the number of files, and the refused ones with their reasons."""
     refused: list[Refused] = []
     seen: dict[str, str] = {}
+    highest = shipped_highest()
     checked = 0
     for path, why in _places(paths):
         if not why:
             checked += 1
-        reasons = [why] if why else _of_file(path, seen)
+        reasons = [why] if why else _of_file(path, seen, highest)
         if reasons:
             refused.append((str(path), reasons))
     return checked, refused
@@ -48,6 +51,11 @@ def changed_files(paths: Sequence[Path], published: Path) -> list[Refused]:
             elif _content(same) != _content(path):
                 found.append((str(same), ["it changes a published result: contribute the new run beside it"]))
     return found
+
+
+def shipped_highest() -> Highest:
+    """Return the highest shipped throughput of each device and kind of tunnel."""
+    return highest_published(map(read_reference, shipped_names()))
 
 
 def _places(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
@@ -103,7 +111,7 @@ def _content(path: Path) -> bytes:
     return file_content(str(path), LARGEST_FILE_BYTES, "name a file of the folder results/")
 
 
-def _of_file(path: Path, seen: dict[str, str]) -> list[str]:
+def _of_file(path: Path, seen: dict[str, str], highest: Highest) -> list[str]:
     """Return why a file is refused. `seen` has the trials of the files before, by the digest of their figures."""
     try:
         found = read(_content(path))
@@ -113,7 +121,7 @@ def _of_file(path: Path, seen: dict[str, str]) -> list[str]:
     reasons = []
     if path.absolute().parts[-3:] != (RESULTS, *place.split("/")):
         reasons.append(f"it is in the wrong place: its run belongs to {RESULTS}/{place}")
-    reasons += [*names_left(found), *objections(found, encrypts)]
+    reasons += [*names_left(found), *objections(found, encrypts, highest)]
     copies = [(record, seen[key]) for record in found.records if (key := figures_digest(record)) in seen]
     counting = [(record, other) for record, other in copies if record.counts]
     if counting:

@@ -238,6 +238,20 @@ def traversal(whole: dict[str, Any]) -> None:
     whole["run"]["run_id"] = "../../../.github/workflows/evil"
 
 
+def known_device(whole: dict[str, Any]) -> None:
+    """Name a router of which OpenVPN was published with 9 Mbit/s, and make OpenVPN and the path thirty times faster."""
+    facts = whole["run"]["host_facts"]
+    whole["run"]["host_facts"] = {
+        **{key: value for key, value in facts.items() if not key.startswith("guest")},
+        "router_kernel": "6.6.110",
+        "router_board": "PC Engines ALIX 2D3",
+    }
+    whole["run"]["testbed_text"] = 'kind = "ssh"\n'
+    for kind in ("none", "openvpn"):
+        for trial in trials_of(whole, kind):
+            multiply(trial, 30)
+
+
 def slower_link(whole: dict[str, Any]) -> None:
     beyond_the_line(whole)
     whole["run"]["testbed_text"] += "[link]\nrate_in_mbps = 10\n"
@@ -272,6 +286,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "no device": (namespaces, "it does not name a device: its router is not a machine of its own"),
     "no board": (no_board, "it does not name its device: the board of the virtual router is unknown"),
     "a path in its id": (traversal, "is not a date, a time and a word"),
+    "a device known to be slower": (known_device, "openvpn carries 184.1 Mbit/s, more than 5 times the 9.13 Mbit/s "),
     "a limit above the link": (slower_link, "a trial down states a limit of 50 Mbit/s, and the link of the testbed "),
     "a title of many words": (long_title, "a title of the plan has 400 characters: at most 300 are accepted"),
     "a trial without time": (short_trial, "it lasted 0.0 s by its start and end, and its traffic"),

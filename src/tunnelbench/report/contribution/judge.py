@@ -17,6 +17,7 @@ from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TunnelSpec
 from tunnelbench.model.result import IMPORTED, Check, RunRecord, TrialRecord, Verdict
 from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
 from tunnelbench.model.toml_text import toml_values
+from tunnelbench.report.contribution.published import Highest, above_published
 from tunnelbench.report.contribution.redundancy import contradictions
 from tunnelbench.report.document import LEAST_ROUNDS
 from tunnelbench.report.exchange import Imported, export
@@ -35,7 +36,7 @@ Encrypts = Callable[[TunnelSpec], bool]
 """Returns True if a tunnel with these options has a cipher. Raises WrongInput if there is no such kind or option."""
 
 
-def objections(found: Imported, encrypts: Encrypts) -> list[str]:
+def objections(found: Imported, encrypts: Encrypts, highest: Highest) -> list[str]:
     """Return the reasons why a run cannot be contributed, each as a sentence without a full stop; empty if it can."""
     reasons = [
         *_of_run(found),
@@ -47,6 +48,7 @@ def objections(found: Imported, encrypts: Encrypts) -> list[str]:
         *(f"trial {record.spec.sequence}: {why}" for record in found.records for why in _of_trial(record)),
         *_of_repeats(found.records),
         *found.doubtful,
+        *above_published(found, highest),
     ]
     return [printable(reason)[:LONGEST_REASON] for reason in reasons]
 
