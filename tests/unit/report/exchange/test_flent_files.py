@@ -17,6 +17,7 @@ from tunnelbench.report.exchange.flent_files import flent_files, is_exported
 from tunnelbench.report.exchange.foreign import read_foreign, unpacked
 
 RECORDS = make_records(1)
+FOREIGN_FILES = Path(__file__).parent / "foreign_files"
 EXPORTED = [record for record in RECORDS if is_exported(record)]
 
 
@@ -81,6 +82,24 @@ def test_what_is_exported_for_flent_can_be_imported() -> None:
         (row,) = read_foreign(unpacked(content), "flent").rows
         assert row["direction"] == record.spec.direction.value
         assert float(row["throughput_mbps"]) == pytest.approx(record.tcp.throughput_bps / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("name", "series"),
+    [
+        ("tcp_download.flent.gz", ["TCP download"]),
+        ("tcp_nup.flent.bz2", ["TCP upload sum"]),
+        ("rrul_be.flent.gz", ["TCP download sum", "TCP upload sum"]),
+    ],
+)
+def test_flents_own_files_are_imported_with_the_figures_of_flent(name: str, series: list[str], tmp_path: Path) -> None:
+    packed = (FOREIGN_FILES / name).read_bytes()
+    (tmp_path / name).write_bytes(packed)
+    lines = [line.partition(" :") for line in flent(tmp_path / name, "summary").splitlines()]
+    means = {title.strip(): float(rest.split()[0]) for title, mark, rest in lines if mark and title.strip() in series}
+    rows = read_foreign(unpacked(packed), "flent").rows
+    assert sorted(float(row["throughput_mbps"]) for row in rows) == sorted(means.values())
+    assert sorted(means) == series
 
 
 def test_the_same_run_always_gives_the_same_files_and_names_nobody() -> None:

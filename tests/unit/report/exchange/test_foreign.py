@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cpu_time import cpu_time_limit
 from tests.output.samples import samples
 
 from tunnelbench.model.errors import WrongInput
@@ -53,7 +54,6 @@ def reference(found: ForeignResult, facts: dict[str, str] | None = None) -> Refe
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        # The figures are those that `flent --format summary` prints for the same files.
         ("tcp_download.flent.gz", [("in", 76.45)]),
         ("tcp_nup.flent.bz2", [("out", 48.73)]),
         ("rrul_be.flent.gz", [("in", 72.69), ("out", 48.34)]),
@@ -112,6 +112,17 @@ def test_iperf3s_figures_are_those_of_the_receiver(name: str, directions: list[s
     assert [direction for direction, _ in figures(found)] == directions
     assert [mbps for _, mbps in figures(found)] == pytest.approx([each["bits_per_second"] / 1e6 for each in sums])
     assert (found.program, found.date) == ("iperf3 3.12", "2026-11-23")
+
+
+@pytest.mark.parametrize(("reverse", "direction", "share"), [(1, "in", 1.0), (0, "out", 0.75)])
+def test_udp_of_an_older_iperf3_has_one_sum(reverse: int, direction: str, share: float) -> None:
+    whole = json.loads(content("iperf3-udp-reverse.json"))
+    whole["start"]["test_start"]["reverse"] = reverse
+    del whole["end"]["sum_received"]
+    whole["end"]["sum"]["lost_percent"] = 25
+    ((found, mbps),) = figures(read_foreign(json.dumps(whole).encode(), "iperf3"))
+    assert found == direction
+    assert mbps == pytest.approx(whole["end"]["sum"]["bits_per_second"] / 1e6 * share)
 
 
 def test_the_payload_of_iperf3_is_the_segment_or_the_datagram() -> None:
@@ -281,6 +292,26 @@ def test_compressed_files_are_bounded_before_they_are_read() -> None:
         with pytest.raises(WrongInput, match=words):
             unpacked(broken)
     assert unpacked(whole) == b"text" * 1000
+
+
+@pytest.mark.parametrize(
+    ("format_name", "start", "repeated"),
+    [
+        ("wg-bench", "| Device / CPU | Speed |\n|--|--|\n", "| a | 1 Gbits/sec |\n"),
+        ("wg-bench", "| Device / CPU | Speed |\n|--|--|\n", "|"),
+        ("openssl-speed", "+F:1:a:1\n", "+F:1:a:1\n+H:16\n"),
+        ("openssl-speed", "type 16 bytes\n+F:1:a:1\n", "a 1.0k\n"),
+        ("openssl-speed", "+F:1:a:1\n", "1.0k "),
+        ("flent", '{"x_values": 1, "metadata": 1, "results":', "["),
+        ("iperf3", '{"start": "iperf 3", "end":', "9"),
+        (MAPPED_TABLE, "Router,VPN,Sens,Débit,CPU,Taille\n", "a,b,c,1,2,3\n"),
+        (MAPPED_TABLE, "Router,VPN,Sens,Débit,CPU,Taille\n", "1 000 "),
+    ],
+)
+def test_a_file_of_megabytes_is_refused_in_seconds(format_name: str, start: str, repeated: str) -> None:
+    text = start + repeated * (8_000_000 // len(repeated))
+    with cpu_time_limit(5.0), pytest.raises(WrongInput):
+        reference(read_foreign(text.encode(), format_name, read_mapping(MAPPING)), {"device": "A box"})
 
 
 def test_an_office_file_is_refused_with_a_way_out() -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-from tunnelbench.analysis.audit.tables.table import PublishedTable, TextRow, table_row
+from tunnelbench.analysis.audit.tables.table import (
+    MOST_TABLE_COLUMNS,
+    MOST_TABLE_ROWS,
+    PublishedTable,
+    TextRow,
+    table_row,
+    too_large,
+)
 
 _BAR = re.compile(r"(?<!\\)\|")
 _MARKUP = re.compile(r"<br\s*/?>|</?[a-z][^<>]*>|\*\*|`", re.IGNORECASE)
@@ -33,12 +40,16 @@ def read(text: str) -> list[PublishedTable]:
             while number < len(lines) and "|" in lines[number]:
                 rows.append(_row(number + 1, lines[number]))
                 number += 1
+                if len(rows) > MOST_TABLE_ROWS:
+                    raise too_large(number, f"over {MOST_TABLE_ROWS} rows")
             tables.append(PublishedTable(tuple(rows)))
         number += 1
     return tables
 
 
 def _row(line: int, text: str) -> TextRow:
+    if text.count("|") > 2 * MOST_TABLE_COLUMNS:  # before the expression, which takes a second for a million bars
+        raise too_large(line, f"over {MOST_TABLE_COLUMNS} columns")
     inner = text.strip().removeprefix("|")
     cells = _BAR.split(inner)
     if inner.endswith("|"):

@@ -113,6 +113,8 @@ def completed(result: ForeignResult, stated: Stated) -> list[dict[str, str]]:
     """
     if not result.rows:
         raise WrongInput("it has no figure that can be used", "measure again, or name another file")
+    if len(result.rows) > MOST_ROWS:
+        raise WrongInput(f"it has more than {MOST_ROWS} rows", "import a part of it")
     for column, value in stated.facts.items():
         if others := [row[column] for row in result.rows if row.get(column) not in {None, "", value}]:
             message = f"it states the {_word(column)} itself ({printable(others[0])[:60]})"

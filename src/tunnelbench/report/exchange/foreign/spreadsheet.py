@@ -15,7 +15,6 @@ from tunnelbench.model.text import printable
 from tunnelbench.model.toml_text import toml_values
 from tunnelbench.report.exchange.foreign.result import (
     LARGEST_PAYLOAD_BYTES,
-    MOST_ROWS,
     UNSTATED,
     ForeignResult,
     Mapped,
@@ -97,8 +96,6 @@ def read(text: str, mapped: Mapped) -> ForeignResult:
     """
     table, places = _table_of(read_tables(text), mapped)
     body = table.rows[1:]
-    if len(body) > MOST_ROWS:
-        raise WrongInput(f"it has more than {MOST_ROWS} rows", "import a part of it")
     headings = table.rows[0].cells
     has_comma = any(
         has_decimal_comma(line.cells[at]) for line in body for at in places.values() if at < len(line.cells)
