@@ -19,7 +19,7 @@ from tunnelbench.host.trust import held_for_writing
 from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
 from tunnelbench.model.result import RunRecord
 from tunnelbench.model.text import counted, printable
-from tunnelbench.report.contribution.judge import objections
+from tunnelbench.report.contribution.judge import LARGEST_FILE_BYTES, objections
 from tunnelbench.report.contribution.place import RESULTS, file_of
 from tunnelbench.report.contribution.pull_request import body, title
 from tunnelbench.report.exchange import export, read
@@ -80,7 +80,15 @@ def contribute(name: str, folder: Path, text_file: str | None, device: str | Non
     if device is not None:
         run = named(run, device)
     exported = export(run, records, speeds)
-    found = read(exported.text.encode())
+    content = exported.text.encode()
+    if len(content) > LARGEST_FILE_BYTES:
+        message = f"run {run.run_id} cannot be contributed: its file has {len(content)} bytes"
+        raise WrongInput(message, f"at most {LARGEST_FILE_BYTES} are accepted: contribute a run of fewer trials")
+    try:
+        found = read(content)
+    except WrongInput as error:
+        message = f"run {run.run_id} cannot be contributed: {printable(error.message)}"
+        raise WrongInput(message, "measure again; if you measured this run yourself, report a bug") from None
     if reasons := objections(found, encrypts, shipped_highest()):
         say(f"run {run.run_id} cannot be contributed:")
         say_reasons(reasons)
@@ -90,7 +98,7 @@ def contribute(name: str, folder: Path, text_file: str | None, device: str | Non
     text = body(found, place)
     for each in (path.parent.parent, path.parent):
         make_folder(each)
-    write_whole(path, exported.text)
+    write_whole(path, content)
     beside = Path(text_file) if text_file else folder / TEXT_FILE
     write_whole(beside, text)
     say_left_out(exported, f"{path}: {counted(len(records), 'trial')}")

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
-from tunnelbench.cli import contributed_files
+from tunnelbench.cli import contribute, contributed_files
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.exchange import Imported, read
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
@@ -408,6 +408,22 @@ def test_an_imported_run_is_refused(type_in: CommandLine, tmp_path: Path, sample
     result = type_in("contribute", sample.run.run_id, "--to", tmp_path, "--store", store)
     assert result.exit_code == 1
     assert "only the person who measured a run can contribute it" in result.stderr
+
+
+def test_a_run_whose_file_would_be_refused_is_not_written(
+    type_in: CommandLine, tmp_path: Path, sample: Imported, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(contribute, "LARGEST_FILE_BYTES", 1000)
+        result = type_in("contribute", "last", "--to", tmp_path, "--store", store)
+    assert result.exit_code == 2
+    assert "cannot be contributed: its file has " in result.stderr
+    run = replace(sample.run, run_id=sample.original_id, status="done", started_at="2999-01-01T00:00:00+00:00")
+    other = stored(tmp_path / "other.sqlite", run, sample.records)
+    result = type_in("contribute", "last", "--to", tmp_path, "--store", other)
+    assert result.exit_code == 2
+    assert f"run {RUN_ID} cannot be contributed: it is not a valid run: the run has no valid time" in result.stderr
+    assert not (tmp_path / "results").exists()
 
 
 def own_router(sample: Imported, **facts: str) -> RunRecord:
