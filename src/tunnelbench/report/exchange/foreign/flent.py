@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tunnelbench.report.exchange.foreign.result import ForeignResult, cell_text, rate_text
+from tunnelbench.report.exchange.foreign.result import ForeignResult, cell_text, object_or_empty, rate_text
 from tunnelbench.report.exchange.json_object import json_object
 
 _HINT = "name a file that Flent wrote, such as rrul-2025-03-14T092653.flent.gz"
@@ -32,9 +32,9 @@ def recognises(text: str) -> bool:
 def read(text: str) -> ForeignResult:
     """Return the throughputs of a file. Raises WrongInput if a figure is impossible."""
     whole = json_object(text.encode(), _HINT, may_repeat_keys=True)
-    metadata = _mapping(whole.get("metadata"))
+    metadata = object_or_empty(whole.get("metadata"))
     test = cell_text(metadata.get("NAME"))
-    streams = list(_streams(_mapping(whole.get("results")), _mapping(metadata.get("SERIES_META"))))
+    streams = list(_streams(object_or_empty(whole.get("results")), object_or_empty(metadata.get("SERIES_META"))))
     is_both = len({direction for _, direction, _, _ in streams}) > 1
     rows = []
     for protocol, direction in dict.fromkeys(stream[:2] for stream in streams):
@@ -70,7 +70,7 @@ def _streams(results: Mapping[str, Any], series_meta: Mapping[str, Any]) -> Iter
     """Yield protocol, direction, last word of the name, and mean [Mbit/s] of each series of a throughput."""
     for name, values in results.items():
         found = _STREAM.match(name)
-        facts = _mapping(series_meta.get(name))
+        facts = object_or_empty(series_meta.get(name))
         factor = _MBPS_BY_UNIT.get(str(facts.get("UNITS", "Mbits/s")).lower())
         mean = facts.get("MEAN_VALUE")
         if not isinstance(mean, int | float) or isinstance(mean, bool):
@@ -83,7 +83,3 @@ def _streams(results: Mapping[str, Any], series_meta: Mapping[str, Any]) -> Iter
 def _mean(values: Any) -> float | None:
     known = [each for each in values if type(each) in {int, float}] if isinstance(values, list) else []
     return sum(known) / len(known) if known else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -8,7 +8,13 @@ from typing import Any
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import LONGEST_REASON, printable
-from tunnelbench.report.exchange.foreign.result import ForeignResult, cell_text, payload_text, rate_text
+from tunnelbench.report.exchange.foreign.result import (
+    ForeignResult,
+    cell_text,
+    object_or_empty,
+    payload_text,
+    rate_text,
+)
 from tunnelbench.report.exchange.json_object import json_object
 
 _HINT = "name the output of iperf3 --json"
@@ -24,18 +30,20 @@ def recognises(text: str) -> bool:
 def read(text: str) -> ForeignResult:
     """Return the throughput of each direction. Raises WrongInput if the test failed, or carried nothing."""
     whole = json_object(text.encode(), _HINT, may_repeat_keys=True)
-    start, end = _mapping(whole.get("start")), _mapping(whole.get("end"))
+    start, end = object_or_empty(whole.get("start")), object_or_empty(whole.get("end"))
     if whole.get("error"):
         raise WrongInput(f"the test failed: {printable(str(whole['error']))[:LONGEST_REASON]}", "measure again")
-    settings = _mapping(start.get("test_start"))
+    settings = object_or_empty(start.get("test_start"))
     protocol = cell_text(settings.get("protocol")).lower()
     is_reverse = bool(settings.get("reverse"))
     received = {
-        "in" if is_reverse else "out": _mapping(end.get("sum_received")),
-        "out" if is_reverse else "in": _mapping(end.get("sum_received_bidir_reverse")),
+        "in" if is_reverse else "out": object_or_empty(end.get("sum_received")),
+        "out" if is_reverse else "in": object_or_empty(end.get("sum_received_bidir_reverse")),
     }
     if protocol == "udp" and not any(received.values()) and "accepted_connection" not in start:
-        received["in" if is_reverse else "out"] = _received_of_sum(_mapping(end.get("sum")), is_sent=not is_reverse)
+        received["in" if is_reverse else "out"] = _received_of_sum(
+            object_or_empty(end.get("sum")), is_sent=not is_reverse
+        )
     payload = payload_text(settings.get("blksize") if protocol == "udp" else start.get("tcp_mss_default"))
     streams = settings.get("num_streams")
     rows = [
@@ -43,11 +51,11 @@ def read(text: str) -> ForeignResult:
             "traffic": f"iperf3 {protocol}{f', streams: {streams}' if isinstance(streams, int) else ''}",
             "payload_bytes": payload,
             "direction": direction,
-            "throughput_mbps": rate_text(_mbps(sums), f"the throughput of direction {direction}"),
+            "throughput_mbps": rate_text(_mbps(found), f"the throughput of direction {direction}"),
             "comment": "both directions at the same time" if all(received.values()) else "",
         }
-        for direction, sums in received.items()
-        if sums
+        for direction, found in received.items()
+        if found
     ]
     version = cell_text(start.get("version")).removeprefix("iperf ")
     duration = settings.get("duration")
@@ -55,7 +63,7 @@ def read(text: str) -> ForeignResult:
     return ForeignResult(
         program=f"iperf3 {version}",
         title=f"iperf3 test over {protocol.upper() or 'an unknown protocol'}",
-        date=_date(_mapping(start.get("timestamp")).get("timesecs")),
+        date=_date(object_or_empty(start.get("timestamp")).get("timesecs")),
         method=f"iperf3{lasting} between its client and its server; figures of the receiver.",
         rows=tuple(rows),
         trials_per_row=1,
@@ -81,7 +89,3 @@ def _mbps(sums: Mapping[str, Any]) -> object:
 def _date(time_s: Any) -> str:
     is_time = isinstance(time_s, int) and 0 < time_s < _LATEST_S
     return datetime.fromtimestamp(time_s, UTC).date().isoformat() if is_time else ""
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

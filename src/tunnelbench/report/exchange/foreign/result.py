@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
@@ -97,6 +98,11 @@ def payload_text(value: object) -> str:
 def cell_text(value: object) -> str:
     """Return a text of the file on one line, cut to the length of a cell; empty if it is no text."""
     return one_line(value)[:LONGEST_CELL] if isinstance(value, str) else ""
+
+
+def object_or_empty(value: object) -> Mapping[str, Any]:
+    """Return an object of a JSON file; an empty one if the value is none."""
+    return value if isinstance(value, dict) else {}
 
 
 TUNNEL = re.compile(r"[a-z0-9][a-z0-9._+-]{0,39}")
