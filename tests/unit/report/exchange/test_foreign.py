@@ -83,6 +83,16 @@ def test_a_flent_file_without_facts_of_its_series_is_averaged() -> None:
     assert figures(read_foreign(json.dumps(whole).encode(), "flent")) == [("out", 15.0)]
 
 
+def test_series_of_the_socket_are_no_throughput_in_a_flent_file() -> None:
+    results = {
+        f"TCP upload{suffix}": [10] for suffix in ("::1", "::2", "::1::tcp_rtt", "::2::tcp_cwnd", "::tcp_rtt_var")
+    }
+    whole = {"x_values": [1], "results": results, "metadata": {"NAME": "tcp_nup"}}
+    found = read_foreign(json.dumps(whole).encode(), "flent")
+    assert figures(found) == [("out", 20.0)]
+    assert found.rows[0]["traffic"] == "flent tcp_nup tcp, streams: 2"
+
+
 def flent_file(units: str, mean: object, name: str = "UDP upload") -> bytes:
     meta = {"NAME": "udp_flood", "SERIES_META": {name: {"UNITS": units, "MEAN_VALUE": mean}}}
     return json.dumps({"version": 3, "x_values": [1], "results": {name: [1]}, "metadata": meta}).encode()
@@ -158,6 +168,21 @@ def test_openssls_speeds_are_read_by_block(name: str, cipher: str, speeds: dict[
     row = result(name).rows[0]
     assert (row["cipher"], row["flags"]) == (cipher, flags)
     assert {size: float(row[f"kbytes_per_s_{size}"]) for size in speeds} == pytest.approx(speeds)
+
+
+def test_openssls_table_may_be_indented_and_have_speeds_below_10000_bytes_per_second() -> None:
+    text = """
+    You have chosen to measure elapsed time instead of user CPU time.
+    OpenSSL 0.9.8k 25 Mar 2009
+    The 'numbers' are in 1000s of bytes per second processed.
+    type             16 bytes     64 bytes
+    aes-128 cbc       9912.50        11.25k
+                      sign    verify    sign/s verify/s
+    253 bits EdDSA (Ed25519)   0.0000s   0.0001s  32438.3  12028.7
+    """
+    (row,) = read_foreign(text.encode(), "openssl-speed").rows
+    assert (row["cipher"], row["library"], row["flags"]) == ("aes-128 cbc", "OpenSSL 0.9.8k", "-elapsed")
+    assert (row["kbytes_per_s_16"], row["kbytes_per_s_64"]) == ("9.9125", "11.25")
 
 
 @pytest.mark.parametrize("name", samples("openssl-*/speed-*.txt"))

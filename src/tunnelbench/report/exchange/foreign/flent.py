@@ -2,7 +2,8 @@
 
 Flent's `resultset.py` writes and reads them; the files of versions 2 to 4 have the same fields here. Series whose unit
 is Mbits/s and whose name has the word `upload` or `download` are throughputs. For several streams of one direction,
-Flent adds series with their sum and other summaries.
+Flent adds series with their sum and other summaries. With `--socket-stats` it adds series such as
+`TCP upload::tcp_cwnd`, some of which have no unit.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ def _streams(results: Mapping[str, Any], series_meta: Mapping[str, Any]) -> Iter
         mean = facts.get("MEAN_VALUE")
         if not isinstance(mean, int | float) or isinstance(mean, bool):
             mean = _mean(values)
-        if found and factor is not None and mean is not None:
-            last = name.split()[-1].rpartition("::")[2].lower()
+        last = name.split()[-1].rpartition("::")[2].lower() if name.split() else ""
+        is_of_socket = "::" in name and not last.isdigit() and last not in _SUMMARIES  # such as ...::tcp_rtt
+        if found and factor is not None and mean is not None and not is_of_socket:
             yield found["protocol"].upper(), found["direction"].lower(), last, mean * factor
 
 

@@ -11,13 +11,14 @@ from tunnelbench.report.exchange.foreign.result import CIPHER_ALONE, ForeignResu
 _MOST_BLOCKS = 20
 _MOST_ALGORITHMS = 1000
 
-_TABLE = re.compile(r"^The 'numbers' are in 1000s of bytes per second processed", re.MULTILINE)
+_TABLE = re.compile(r"^[ \t]{0,40}The 'numbers' are in 1000s of bytes per second processed", re.MULTILINE)
 _LINES = re.compile(r"^(?:Got: )?\+F:\d{1,3}:[^:\n]{1,60}:\d", re.MULTILINE)
-_SPEED_CELL = re.compile(r"\d{1,15}(?:\.\d{1,9})?k")
+_SPEED_CELL = re.compile(r"(\d{1,15}\.\d{1,9})(k?)")
+"""A speed in the table: with `k` in 1000 bytes/s, else in bytes/s, which OpenSSL prints up to 10,000."""
 _BLOCK = re.compile(r"\b(\d{1,9}) bytes\b")
 _BLOCKS_FOR_PROGRAMS = re.compile(r"^(?:Got: )?\+H((?::\d{1,9})+)(?: from \d{1,9})?$")
 _RATES_FOR_PROGRAMS = re.compile(r"^\+F:\d{1,3}:([^:\n]{1,60})((?::\d{1,15}(?:\.\d{1,9})?)+)$")
-_VERSION = re.compile(r"^(?:version: (\d[\w.]{0,30})|(?:OpenSSL|LibreSSL) (\d[\w.]{0,30}) )", re.MULTILINE)
+_VERSION = re.compile(r"^[ \t]{0,40}(?:version: (\d[\w.]{0,30})|(?:OpenSSL|LibreSSL) (\d[\w.]{0,30}) )", re.MULTILINE)
 _FORKED = re.compile(r"^Forked child \d{1,6}$", re.MULTILINE)
 
 
@@ -61,7 +62,7 @@ def read(text: str) -> ForeignResult:
 def _algorithms(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[int], Sequence[float]]]:
     """Yield each algorithm with its block sizes [bytes] and its rates [bytes/s]."""
     blocks: Sequence[int] = ()
-    for line in lines:
+    for line in map(str.strip, lines):  # whoever pasted it into a page may have indented it
         if line.startswith("type "):
             blocks = [int(found) for found in _BLOCK.findall(line)][:_MOST_BLOCKS]
         elif found := _BLOCKS_FOR_PROGRAMS.match(line):
@@ -70,7 +71,9 @@ def _algorithms(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[int], Sequ
             yield found[1], blocks, [float(each) for each in found[2][1:].split(":")]
         else:
             words = line.split()
-            name = [word for word in words if not _SPEED_CELL.fullmatch(word)]
-            rates = words[len(name) :]
-            if name and rates and words[: len(name)] == name:
-                yield " ".join(name), blocks, [float(rate[:-1]) * 1000 for rate in rates]
+            count = len(blocks) or 1
+            cells = [_SPEED_CELL.fullmatch(word) for word in words[-count:]]
+            rates = [float(cell[1]) * (1000 if cell[2] else 1) for cell in cells if cell]
+            is_speed = len(rates) == count < len(words) and any(cell[2] for cell in cells if cell)
+            if is_speed:
+                yield " ".join(words[:-count]), blocks, rates
