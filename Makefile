@@ -44,7 +44,7 @@ site: ## check the contributed runs in results/, and build the site of them in S
 	@[ -x $(TUNNELBENCH) ] || $(MAKE) install
 	@$(TUNNELBENCH) contribute --check $(RESULTS)
 	@mkdir -p $(dir $(SITE))
-	@$(TUNNELBENCH) site $(SITE) $(RESULTS)
+	@$(TUNNELBENCH) site --no-imported $(SITE) $(RESULTS)
 
 install: ## install what a run needs: Debian packages, uv, Rust, the package in .venv, manual pages and completion
 	@scripts/install-debian

@@ -28,7 +28,7 @@ from tunnelbench.host.input_files import read_regular
 from tunnelbench.host.trust import held_for_writing, require_trusted_folder
 from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
 from tunnelbench.model.text import counted, printable
-from tunnelbench.reference import read_reference, reference_names
+from tunnelbench.reference import read_reference, reference_names, shipped_names
 from tunnelbench.report.site.gather import GatheredRun, gathered
 from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page
 
@@ -52,7 +52,8 @@ FOREIGN_NAMED = 3
 @click.argument("folder")
 @click.argument("files", nargs=-1)
 @click.option("--devices", metavar="FILE", help="TOML file with price and watts of devices, by name.")
-def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
+@click.option("--no-imported", is_flag=True, help="Leave out published results that you imported.")
+def command(folder: str, files: tuple[str, ...], devices: str | None, *, no_imported: bool) -> None:
     """Make a web site in FOLDER from FILES of `tunnelbench export`, and from the published results, imported ones too.
 
     The site needs no server and no network. An existing site is replaced completely or not at all. A FOLDER with other
@@ -71,7 +72,7 @@ def command(folder: str, files: tuple[str, ...], devices: str | None) -> None:
             raise WrongInput(skipped[0], "no file is a run; nothing was changed")
         twice = len(runs) - len({run.entry.run_id for run in runs})
         runs = list({run.entry.run_id: run for run in runs}.values())
-        references = [read_reference(name) for name in reference_names()]
+        references = [read_reference(name) for name in (shipped_names if no_imported else reference_names)()]
         for name, text in other_pages(runs, references, given):
             write(draft, name, text.encode())
     for name in sorted(given.keys() - {run.entry.device for run in runs}):

@@ -48,9 +48,12 @@ def test_an_imported_result_has_pages_on_a_site(type_in: CommandLine, home: Path
     done = type_in("site", tmp_path / "site")
     assert done.exit_code == 0, done.stderr
     assert f"{len(shipped_names()) + 1} published results, 1 of them imported" in done.stderr
-    assert "76.45" in (tmp_path / "site/references/imported-tcp-download.html").read_text()
+    page = tmp_path / "site/references/imported-tcp-download.html"
+    assert "76.45" in page.read_text()
     index = json.loads((tmp_path / "site/index.json").read_text())
     assert "imported-tcp-download" in [each["name"] for each in index["references"]]
+    type_in("site", tmp_path / "site", "--no-imported")
+    assert not page.exists()
 
 
 def test_a_result_is_not_imported_twice_and_gets_the_name_that_is_asked_for(type_in: CommandLine, home: Path) -> None:
