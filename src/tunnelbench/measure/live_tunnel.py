@@ -9,6 +9,7 @@ from typing import Any, Self
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.measure.counters import closed_ports
 from tunnelbench.measure.router_filter import installed_filter
+from tunnelbench.measure.step_times import Step, StepTimes
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
@@ -24,20 +25,25 @@ class LiveTunnel:
     filter_table: str = ""
     """The router's packet filter of the plan, as nft listed it when it was set up."""
 
-    def __init__(self, testbed: Testbed, spec: TunnelSpec, *, keep: bool = False) -> None:
+    def __init__(
+        self, testbed: Testbed, spec: TunnelSpec, *, keep: bool = False, steps: StepTimes | None = None
+    ) -> None:
         self.testbed = testbed
         self.spec = spec
+        self.steps = steps or StepTimes()
         self.keep = keep
         """True if a failed tunnel is not taken down, so that a user can examine it."""
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self.bring_up()
+        with self.steps.measured(Step.BRING_UP):
+            self.bring_up()
         return self
 
     @undisturbed
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.__exit__(kind, error, at)
+        with self.steps.measured(Step.TAKE_DOWN):
+            self._stack.__exit__(kind, error, at)
 
     def bring_up(self) -> None:
         """Take the tunnel down if it is up, and bring it up. Raises the errors of `Tunnel`."""

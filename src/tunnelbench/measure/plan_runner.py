@@ -21,6 +21,7 @@ from tunnelbench.measure.radio import RadioWatch
 from tunnelbench.measure.repeated_proof import PROOF_AFTER, prove_again
 from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.measure.soak import JudgeSoak, SoakMeter
+from tunnelbench.measure.step_times import Step, StepTimes
 from tunnelbench.measure.tcp_trial import TcpMeter
 from tunnelbench.measure.trial_monitor import OnSecond
 from tunnelbench.measure.udp_trial import UdpMeter
@@ -56,6 +57,7 @@ class PlanRunner:
         self.testbed, self.plan = request.testbed, request.plan
         self.observer = sink.observer
         self.clock = ClockWatch()
+        self.steps = StepTimes()
         self.meters = meters_of(request, sink, judge_soak, self._second_passed)
         self.breaker = CircuitBreaker()
         self.radios = RadioWatch(request.testbed)
@@ -177,17 +179,21 @@ class PlanRunner:
         the list."""
         tunnel_spec = waiting[0].tunnel
         self.observer.tunnel_comes_up(tunnel_spec, waiting[0].round)
-        self._live = LiveTunnel(self.testbed, tunnel_spec, keep=self.request.keep)
+        self._live = LiveTunnel(self.testbed, tunnel_spec, keep=self.request.keep, steps=self.steps)
         with self._live as live:
             tunnel = live.tunnel
-            install_outer_counters(self.testbed, tunnel.outer)
-            answer = prove_reach(self.testbed)
-            tunnel.settle()
-            proof = prove(self.testbed, tunnel, answer)
+            with self.steps.measured(Step.REACH):
+                install_outer_counters(self.testbed, tunnel.outer)
+                answer = prove_reach(self.testbed)
+            with self.steps.measured(Step.SETTLE):
+                tunnel.settle()
+            with self.steps.measured(Step.PROOF):
+                proof = prove(self.testbed, tunnel, answer)
             if worst(proof.checks) is Verdict.VOID:
                 raise ProofFailed(proof)
-            for meter in dict.fromkeys(self.meters[spec.test] for spec in waiting):
-                meter.warm_up(tunnel)
+            with self.steps.measured(Step.WARM_UP):
+                for meter in dict.fromkeys(self.meters[spec.test] for spec in waiting):
+                    meter.warm_up(tunnel)
             # The warm-up renews the packet engine on a tester that was lost.
             proof = replace(proof, versions={**proof.versions, **self._generators_of(waiting)})
             while waiting:
@@ -205,8 +211,10 @@ class PlanRunner:
 
     def _measure_and_prove(self, spec: TrialSpec, live: LiveTunnel) -> TrialFindings:
         """Measure a trial, and repeat the proof of its tunnel after it. A soak may have brought up another tunnel."""
-        found = self.meters[spec.test].measure(spec, live)
-        check = prove_again(self.testbed, live.tunnel, is_soak=spec.test is Test.SOAK)
+        with self.steps.measured(Step.MEASURE):
+            found = self.meters[spec.test].measure(spec, live)
+        with self.steps.measured(Step.PROOF_AFTER):
+            check = prove_again(self.testbed, live.tunnel, is_soak=spec.test is Test.SOAK)
         return replace(found, checks=(*found.checks, check))
 
     def _record(self, spec: TrialSpec, trial: Callable[[], TrialFindings], proof: TunnelProof | None) -> TrialRecord:
@@ -241,11 +249,11 @@ class PlanRunner:
             (*checks, self.clock.check(is_long=spec.test is Test.SOAK)),
             measurement,
             proof,
-            raw,
+            {**raw, "steps_s": self.steps.take()},
             waited_for_quiet_s=waited_s,
         )
         if record.has_failed and proof is not None:
-            record = replace(record, raw={**raw, **self._logs()})
+            record = replace(record, raw={**record.raw, **self._logs()})
         self.breaker.note(record)
         return record
 

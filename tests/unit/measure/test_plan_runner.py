@@ -17,6 +17,7 @@ from tunnelbench.measure import plan_runner
 from tunnelbench.measure.meter import TrialFindings
 from tunnelbench.measure.plan_runner import PlanRunner
 from tunnelbench.measure.request import ResultsInMemory, RunRequest, RunSink
+from tunnelbench.measure.step_times import Step, StepTimes
 from tunnelbench.model.errors import KeptForDebugging, TrialFailed
 from tunnelbench.model.plan import Plan, TcpTraffic
 from tunnelbench.model.result import Check, Outcome, TrialRecord, Verdict
@@ -27,15 +28,18 @@ KEY = "0123456789abcdef" * 2
 class FakeLiveTunnel:
     """A tunnel with one daemon on the router, that has printed a key."""
 
-    def __init__(self, testbed: Any, spec: Any, *, keep: bool) -> None:
+    def __init__(self, testbed: Any, spec: Any, *, keep: bool, steps: StepTimes) -> None:
+        self.steps = steps
         daemon = FakeDaemon(f"peer key {KEY}\n", "openvpn")
         self.created = self.tunnel = Mock(daemons=[daemon], has_died=False)
 
     def __enter__(self) -> Self:
-        return self
+        with self.steps.measured(Step.BRING_UP):
+            return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing is up."""
+        with self.steps.measured(Step.TAKE_DOWN):
+            """Nothing is up."""
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +89,11 @@ def make_runner(meter: Mock, *, keep: bool = False) -> PlanRunner:
     return runner
 
 
+def output_of(record: TrialRecord) -> dict[str, Any]:
+    """Return the raw output of a record, without the times of its steps."""
+    return {name: content for name, content in record.raw.items() if name != "steps_s"}
+
+
 def measure_with(meter: Mock, *, keep: bool = False) -> list[TrialRecord]:
     """Measure a block of two trials."""
     return [*make_runner(meter, keep=keep).measure_block([make_spec(1), make_spec(2)])]
@@ -101,7 +110,7 @@ def test_a_void_trial_keeps_the_logs_of_the_daemons_without_keys(trial: Any, out
     for record in measure(trial, []):
         assert record.outcome is outcome
         assert record.verdict is Verdict.VOID
-        assert record.raw == {"ping": "1 packet", "router.0001-openvpn.log": "peer key [key]\n"}
+        assert output_of(record) == {"ping": "1 packet", "router.0001-openvpn.log": "peer key [key]\n"}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.DOUBTFUL, Verdict.VOID])
@@ -123,7 +132,16 @@ def test_a_tunnel_that_fails_its_proof_after_a_trial_is_made_anew(
 
 def test_a_valid_trial_keeps_no_logs_of_the_daemons() -> None:
     for record in measure(doubtful, [], keep=True):
-        assert record.raw == {"ping": "1 packet"}
+        assert output_of(record) == {"ping": "1 packet"}
+
+
+def test_each_trial_has_the_times_of_the_steps_since_the_trial_before() -> None:
+    of_block = {Step.BRING_UP, Step.REACH, Step.SETTLE, Step.PROOF, Step.WARM_UP}
+    of_trial = {Step.MEASURE, Step.PROOF_AFTER}
+    first, second = (set(record.raw["steps_s"]) for record in measure(doubtful, []))
+    assert (first, second) == (of_block | of_trial, of_trial)
+    _, anew = (set(record.raw["steps_s"]) for record in measure(by_an_error, []))
+    assert anew == of_block | {Step.MEASURE, Step.TAKE_DOWN}
 
 
 def test_keep_does_not_end_the_run_at_background_load() -> None:
