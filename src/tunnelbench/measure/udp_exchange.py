@@ -29,7 +29,7 @@ EXCHANGE_GRACE_S = 8.0
 END_LIMIT_S = 3.0
 """Time for the far end to print its summary after its input was closed [s]."""
 
-ENGINE_POLL_S = 0.02
+ENGINE_POLL_S = 0.01
 
 
 @dataclass
@@ -143,7 +143,7 @@ class Exchanger:
         return as_point(self.exchange(load, is_search=True), is_even=is_even)
 
 
-SEARCH_INTERVAL_S = 0.05
+SEARCH_INTERVAL_S = 0.02
 """Interval at which a search reads the number of arrived packets [s]; it stops waiting when all have arrived."""
 
 OVERTAKEN_S = 0.05

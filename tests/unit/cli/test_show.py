@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
@@ -83,6 +84,18 @@ def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:
     *_, (start_s, _) = plan_details.starts(plan)
     assert start_s + 7.3 == pytest.approx(plan.expected_duration_s())
     assert plan.expected_duration_s() > 6 * BLOCK_OVERHEAD_S
+
+
+def test_tunnels_that_cannot_come_up_here_take_no_time() -> None:
+    tunnels = (TunnelSpec("none", "none"), TunnelSpec("vxlan", "a"), TunnelSpec("vxlan", "b"))
+    plan = Plan("p", "", tunnels, TcpTraffic(payload_bytes=(76,), duration_s=7), rounds=2)
+    here = {"none": Availability("yes"), "a": Availability("no"), "b": Availability("unknown")}
+    without = replace(plan, tunnels=(tunnels[0], tunnels[2]))
+    shown = plan_details.entry(plan, here)
+    assert shown["expected_duration_s"] == without.expected_duration_s() < plan.expected_duration_s()
+    trials = cast("list[dict[str, Any]]", shown["trials"])
+    assert len(trials) == len(plan.calibrations()) + len(plan.trials())
+    assert trials[-1]["expected_start_s"] + 7.3 == pytest.approx(without.expected_duration_s())
 
 
 def test_a_plan_says_which_of_its_tunnels_cannot_be_had_here(type_in: CommandLine, tmp_path: Path) -> None:

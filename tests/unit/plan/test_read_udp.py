@@ -103,7 +103,7 @@ def test_a_key_of_udp_can_be_set(load: Load) -> None:
     assert udp == UdpTraffic(payload_bytes=(18, 64), repeats=1)
 
 
-def test_the_shipped_plan_of_udp_ends_in_a_few_minutes() -> None:
+def test_the_shipped_plan_of_udp_ends_in_ten_minutes() -> None:
     plan = read_plan("udp", option_schemas()).plan
     assert {tunnel.kind for tunnel in plan.tunnels} == {"none", "vxlan", "wireguard", "wireguard-go", "tinc", "openvpn"}
-    assert plan.expected_duration_s() < 6 * 60
+    assert plan.expected_duration_s() < 10 * 60

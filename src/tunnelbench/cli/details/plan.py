@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from rich.console import RenderableType
@@ -37,19 +37,29 @@ def show(reference: str, *, as_json: bool) -> None:
         emit(drawn(name_and_title(plan.name, plan.title), *picture(plan, here)))
 
 
-def starts(plan: Plan) -> Iterator[tuple[float, TrialSpec]]:
-    """Yield every trial in order, calibrations included, after its expected start [s since the run's start]."""
+def starts(plan: Plan, missing: Collection[str] = ()) -> Iterator[tuple[float, TrialSpec]]:
+    """Yield every trial in order, calibrations included, after its expected start [s since the run's start].
+
+    The tunnels with the names `missing` cannot come up here, so their trials take no time.
+    """
     now_s = 0.0
     every = (*plan.calibrations(), *plan.trials())
-    for (round_number, _), block in groupby(every, key=lambda spec: (spec.round, spec.tunnel.name)):
-        now_s += BLOCK_OVERHEAD_S if round_number else 0.0
+    for (round_number, name), block in groupby(every, key=lambda spec: (spec.round, spec.tunnel.name)):
+        is_missing = name in missing
+        now_s += BLOCK_OVERHEAD_S if round_number and not is_missing else 0.0
         for spec in block:
             yield now_s, spec
-            now_s += plan.expected_trial_s(spec)
+            now_s += 0.0 if is_missing else plan.expected_trial_s(spec)
+
+
+def missing_tunnels(here: Mapping[str, Availability]) -> set[str]:
+    """Return the names of the tunnels that cannot come up on this machine."""
+    return {name for name, found in here.items() if found.answer == "no"}
 
 
 def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
     """Return the plan as data for the JSON output."""
+    missing = missing_tunnels(here)
     return {
         "name": plan.name,
         "title": plan.title,
@@ -57,7 +67,7 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
         "tcp": plan.tcp,
         "udp": plan.udp,
         "soak": plan.soak,
-        "expected_duration_s": plan.expected_duration_s(),
+        "expected_duration_s": plan.expected_duration_s(missing),
         "debian_packages": packages(plan.tunnels, "debian"),
         "crates": packages(plan.tunnels, "crate"),
         "tunnels": [
@@ -81,20 +91,21 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
                 "load": spec.load,
                 "expected_start_s": round(start_s, 1),
             }
-            for start_s, spec in starts(plan)
+            for start_s, spec in starts(plan, missing)
         ],
     }
 
 
 def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[RenderableType]:
     """Yield the parts of a plan's description for people, without its title."""
+    missing = missing_tunnels(here)
     trials = f"{len(plan.trials())} in {plan.rounds} round{'s' * (plan.rounds > 1)}"
     calibrations = f"{len(plan.calibrations())} of the testers without a router"
     yield facts(
         [
             *zip(("Traffic", "", ""), traffic_texts(plan), strict=False),
             ("Trials", f"{trials}; before them {calibrations}"),
-            ("Takes", f"about {duration_text(plan.expected_duration_s())}"),
+            ("Takes", f"about {duration_text(plan.expected_duration_s(missing))}"),
             *(
                 [("Needs", f"Debian packages {' '.join(debian)}")]
                 if (debian := packages(plan.tunnels, "debian"))
@@ -111,7 +122,10 @@ def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[Renderable
     yield columns(rows, ("name", "available", "kind and options"))
     yield heading("Trials")
     yield columns(
-        [(spec.sequence, clock(start_s), spec.round, spec.what, spec.tunnel.name) for start_s, spec in starts(plan)],
+        [
+            (spec.sequence, clock(start_s), spec.round, spec.what, spec.tunnel.name)
+            for start_s, spec in starts(plan, missing)
+        ],
         ("trial", "starts at", "round", "what", "tunnel"),
         numbers=(0, 1, 2),
     )
