@@ -21,13 +21,15 @@ from tunnelbench.cli.common_options import (
 )
 from tunnelbench.cli.layout import cell, columns, drawn, title
 from tunnelbench.cli.param_types import FiniteRange
+from tunnelbench.cli.predicted_devices import informative, prediction_entry, prediction_parts
 from tunnelbench.cli.report import chosen_format
 from tunnelbench.cli.site import read_devices
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import direction_label
 from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names
-from tunnelbench.report.device_ranking import RankedRow, Ranking, RankingLimits, rank
+from tunnelbench.report.device_prediction import predicted_devices
+from tunnelbench.report.device_ranking import RankedRow, Ranking, RankingLimits, all_rows, rank
 from tunnelbench.report.document import compose
 from tunnelbench.report.exchange import Imported
 from tunnelbench.report.site.gather import GatheredRun, gathered
@@ -46,6 +48,10 @@ positive = FiniteRange(min=0, min_open=True, max=LARGEST_LIMIT)
 @click.option("--max-price", type=positive, metavar="EUR", help="Only devices of a known price up to this one.")
 @click.option("--max-watts", type=positive, metavar="W", help="Only devices of a known power up to this one.")
 @click.option("--allow-plaintext", is_flag=True, help="List tunnels that do not encrypt, too.")
+@click.option("--predict", is_flag=True, help="With --tunnel: predict devices that have no figure of that kind.")
+@click.option(
+    "--measure", is_flag=True, help="With --tunnel: name the measurement that would narrow a prediction most."
+)
 @click.option("--devices", metavar="FILE", help="TOML file with price and watts of devices, by name.")
 @click.option("--format", "format_name", type=click.Choice(["terminal", "json"]), help="Default: terminal.")
 @click.option("--full", is_flag=True, help="Leave out no row.")
@@ -58,6 +64,8 @@ def command(
     max_price: float | None,
     max_watts: float | None,
     allow_plaintext: bool,
+    predict: bool,
+    measure: bool,
     devices: str | None,
     format_name: str | None,
     full: bool,
@@ -67,8 +75,10 @@ def command(
     """Rank devices by throughput: published results, and stored runs on routers whose board is known.
 
     Each device has a row for each kind of tunnel and direction, with the figure of its best encrypted variant with
-    large packets of TCP.
+    large packets of TCP. Predictions are a table of their own.
     """
+    if (predict or measure) and tunnel is None:
+        raise WrongInput("--predict and --measure need the kind of tunnel", "add --tunnel, such as --tunnel wireguard")
     form = chosen_format(format_name, as_json=as_json)
     given = {} if devices is None else read_devices(devices)
     runs = [] if is_store_missing(store_location or default_path()) else runs_on_routers(store_location)
@@ -82,7 +92,17 @@ def command(
         message = f"no device has a figure of the tunnel {printable(tunnel)}"
         raise WrongInput(message, f"kinds with figures: {', '.join(known)}")
     found = ranked(RankingLimits(tunnel, target_mbps, max_price, max_watts, allow_plaintext))
-    if form == "json":
+    if predict or measure:
+        predicted = predicted_devices(all_rows(runs, references), tunnel or "")
+        if form == "json":
+            emit_json(prediction_entry([entry(row) for row in found.rows], predicted))
+        else:
+            lines = [
+                *(prediction_parts(predicted, target_mbps) if predict else ()),
+                *informative(predicted, tunnel or ""),
+            ]
+            (emit_long if full else emit)(drawn(*lines))
+    elif form == "json":
         emit_json([entry(row) for row in found.rows])
     elif found.rows:
         remarks = list(left_out(found))

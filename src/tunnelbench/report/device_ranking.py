@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tunnelbench.analysis.audit.links import says_line_speed
 from tunnelbench.analysis.number_format import significant
 from tunnelbench.model.reference import Reference
-from tunnelbench.report.site.device_names import clock_in_name, cpu_in_name, device_key
+from tunnelbench.report.site.device_names import clock_in_name, device_key, known_cpu
 from tunnelbench.report.site.gather import NOT_KNOWN, GatheredRun, Published, ResultMarks, published
 from tunnelbench.report.site.index import Result
 from tunnelbench.report.site.overview import FULL_PAYLOAD_BYTES, Best, as_published, is_comparable_row, order, rate_of
@@ -152,6 +152,11 @@ def rank(
     return Ranking(tuple(fitting), len(found) - len(priced), len(priced) - len(powered))
 
 
+def all_rows(runs: Sequence[GatheredRun], references: Sequence[Reference]) -> list[RankedRow]:
+    """Return all figures of all devices."""
+    return [row for row, _ in [*_of_references(references), *_of_runs(runs)]]
+
+
 def _reaches(row: RankedRow, target_mbps: float) -> bool | None:
     if row.throughput_mbps >= target_mbps:
         return True
@@ -224,7 +229,7 @@ def _row(
     facts: DeviceFacts,
     cpu: str | None,
 ) -> RankedRow:
-    cpu = cpu or cpu_in_name(device)
+    cpu = cpu or known_cpu(device)
     is_lower_bound = bool(result.is_tester_limited) or marks.is_line_speed
     text = found.text if result.is_tester_limited or not is_lower_bound else f"≥ {found.text}"
     return RankedRow(

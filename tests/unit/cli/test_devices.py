@@ -13,6 +13,7 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine, keep
 
 from tunnelbench.reference import read_reference, shipped_names
+from tunnelbench.reference.devices import device_facts
 from tunnelbench.report.device_ranking import contradictions
 from tunnelbench.report.site.device_names import clock_in_name, device_key
 
@@ -131,3 +132,18 @@ def test_shipped_tables_do_not_contradict_each_other_and_a_contradiction_is_foun
     assert contradictions([*references, replace(router, clock_mhz=400)]) == [
         "tp-link wr841 v8: clocks of [400, 535.0] MHz"
     ]
+
+
+def test_the_facts_of_devices_have_a_source_and_contradict_no_publication() -> None:
+    facts = {device_key(fact.device): fact for fact in device_facts()}
+    assert len(facts) == len(device_facts())
+    stated: dict[str, set[str]] = {}
+    for name in shipped_names():
+        for row in read_reference(name).rows:
+            _, _, cpu = (row.get("device") or "").partition(" / ")
+            stated.setdefault(device_key(row.get("device") or ""), set()).update({cpu.rstrip("* ")} - {""})
+    for key, fact in facts.items():
+        assert fact.source
+        assert key in stated, f"{fact.device}: no publication has this device"
+        assert stated[key] <= {fact.cpu}
+    assert any(stated[key] for key in facts), "at least one publication states the CPU, too"

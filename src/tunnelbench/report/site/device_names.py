@@ -1,8 +1,12 @@
-"""Reads the name of a device: its CPU, where the publication gives no other place for it, and equal devices."""
+"""Finds the names that mean one device, and the CPU of a device whose publication does not state it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
+
+from tunnelbench.reference.devices import device_facts
 
 _SEPARATOR = " / "
 """Stands between the board and its CPU in names such as `OpenWrt One / MT7981`."""
@@ -10,12 +14,17 @@ _CPU_NAME = re.compile(r"(?:AMD (?:EPYC|Ryzen)|Intel |Loongson-|Phytium D|Zhaoxi
 """Beginning of a name that is the name of a CPU, without a board."""
 
 
-def cpu_in_name(device: str) -> str | None:
-    """Return the CPU or system on a chip that a device's name states; None if it states none."""
+def known_cpu(device: str) -> str | None:
+    """Return the CPU or system on a chip that a device's name states, or that is known of it; None: not known."""
     _, separator, cpu = device.partition(_SEPARATOR)
     if not separator:
-        cpu = device if _CPU_NAME.match(device) else ""
+        cpu = device if _CPU_NAME.match(device) else _cpus().get(device_key(device), "")
     return cpu.rstrip("* ") or None  # the star is a mark of the publication
+
+
+@cache
+def _cpus() -> Mapping[str, str]:
+    return {device_key(fact.device): fact.cpu for fact in device_facts()}
 
 
 _TP_LINK = re.compile(r"(?:tp-?link[ ,_-]+)?(?:tl-)?(wr|wdr)(\d+)(?:n/nd|nd|n)?[ ,_-]*v(\d+)")

@@ -19,7 +19,7 @@ from tunnelbench.report.figures import figure
 from tunnelbench.report.formats.html import inert, library, page
 from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.page_templates import TEMPLATES, environment, resource
-from tunnelbench.report.site.device_names import cpu_in_name
+from tunnelbench.report.site.device_names import known_cpu
 from tunnelbench.report.site.gather import GatheredRun, Published, by_device, published, slug
 from tunnelbench.report.site.index import Device, Index, ReferenceEntry, Result
 from tunnelbench.report.site.overview import as_published, overview_chart, overview_table
@@ -121,7 +121,7 @@ def _device(name: str, runs: Sequence[GatheredRun], rows: Sequence[Published], g
     return Device(
         name=name,
         page=f"devices/{slug(name)}.html",
-        cpu=first([*(each.cpu for each in known), *(row.cpu for row in rows), cpu_in_name(name)]),
+        cpu=first([*(each.cpu for each in known), *(row.cpu for row in rows), known_cpu(name)]),
         cpus=first([each.cpus for each in known]),
         memory_mib=first([each.memory_mib for each in known]),
         price=given.price or first([*(each.price for each in known), *(row.price for row in rows)]),

@@ -1,0 +1,90 @@
+"""Predictions of figures: exact cases, the coverage of the interval, and what is not known."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+
+from tunnelbench.analysis.prediction import Basis, CpuFacts, KnownFigure, MeasuredTunnel, Predictor
+
+A = MeasuredTunnel("through-device", "openvpn", "openvpn AES", "in")
+B = MeasuredTunnel("through-device", "none", "none", "in", is_encrypted=False)
+C = MeasuredTunnel("through-device", "tinc", "tinc AES", "in")
+ELSEWHERE = MeasuredTunnel("on-device", "openvpn", "openvpn AES", "in")
+
+
+def product(devices: dict[str, float], tunnels: dict[MeasuredTunnel, float]) -> list[KnownFigure]:
+    """Figures that are exactly the product of an effect of the device and one of the tunnel."""
+    return [KnownFigure(name, where, a * b) for name, a in devices.items() for where, b in tunnels.items()]
+
+
+def test_an_exact_product_is_predicted_exactly() -> None:
+    figures = product({"one": 1, "two": 3, "three": 7}, {A: 10, B: 100, C: 20})
+    found = Predictor(figures, {}).predict("two", A)
+    assert found is not None
+    assert found.basis is Basis.OTHER_TUNNELS
+    assert found.mbps == pytest.approx(30)
+    assert found.factor == pytest.approx(1)
+    assert found.figures == 8, "the figure itself does not take part"
+
+
+def test_figures_of_another_class_do_not_take_part() -> None:
+    figures = product({"one": 1, "two": 3, "three": 7}, {A: 10, B: 100, C: 20})
+    assert Predictor(figures, {}).predict("two", ELSEWHERE) is None
+    assert Predictor([*figures, KnownFigure("four", ELSEWHERE, 5)], {}).predict("four", A) is None
+
+
+def test_the_same_cpu_gives_the_mean_of_its_devices() -> None:
+    facts = {name: CpuFacts("soc") for name in "abc"} | {"d": CpuFacts("other"), "e": CpuFacts("other")}
+    figures = [KnownFigure("a", A, 80), KnownFigure("b", A, 125), KnownFigure("d", A, 10), KnownFigure("e", A, 10)]
+    found = Predictor(figures, facts).predict("c", A)
+    assert found is not None
+    assert (found.basis, found.figures) == (Basis.SAME_CPU, 2)
+    assert found.mbps == pytest.approx(100)
+    # Two groups of two: residuals of +-ln(1.25), 0, 0; two degrees of freedom; t = 2.92.
+    spread = math.sqrt(2 * math.log(1.25) ** 2 / 2)
+    assert math.log(found.high_mbps / found.mbps) == pytest.approx(2.92 * spread * math.sqrt(1.5), rel=1e-3)
+    assert found.is_known is (found.factor <= 3)
+
+
+def test_a_clock_gives_a_line_of_the_logarithms() -> None:
+    facts = {str(mhz): CpuFacts(clock_mhz=mhz) for mhz in (200, 400, 800, 1600)}
+    figures = [KnownFigure(str(mhz), A, mhz / 20) for mhz in (200, 400, 1600)]
+    found = Predictor(figures, facts).predict("800", A)
+    assert found is not None
+    assert found.basis is Basis.CLOCK
+    assert found.mbps == pytest.approx(40)
+
+
+def test_a_wide_interval_is_not_known() -> None:
+    facts = {str(mhz): CpuFacts(clock_mhz=mhz) for mhz in (200, 400, 800, 1600)}
+    figures = [KnownFigure("200", A, 10), KnownFigure("400", A, 90), KnownFigure("1600", A, 30)]
+    found = Predictor(figures, facts).predict("800", A)
+    assert found is not None
+    assert not found.is_known
+    assert Predictor(figures, {}).predict("800", A) is None
+
+
+def test_the_interval_holds_about_nine_of_ten_figures() -> None:
+    noise = Random(20)
+    tunnels = {MeasuredTunnel("through-device", f"kind{n}", str(n), "in"): 2.0**n for n in range(6)}
+    figures = [
+        KnownFigure(each.device, each.measurement, each.mbps * math.exp(noise.gauss(0, 0.1)))
+        for each in product({str(n): 10 + n for n in range(60)}, tunnels)
+    ]
+    tried = Predictor(figures, {}).validate()
+    assert (tried.figures, len(tried.cases)) == (360, 360)
+    assert tried.covered / len(tried.cases) == pytest.approx(0.9, abs=0.04)
+    assert tried.median_error == pytest.approx(0.0674 * math.sqrt(1 + 1 / 5), rel=0.2)
+
+
+def test_the_most_telling_measurement_is_that_with_the_steadiest_quotient() -> None:
+    figures = product({"one": 1, "two": 3, "three": 7}, {A: 10, C: 20})
+    figures += [KnownFigure("one", B, 100), KnownFigure("two", B, 110), KnownFigure("three", B, 900)]
+    found = Predictor(figures, {}).most_informative(A)
+    assert found is not None
+    assert found[0] == C
+    assert found[1] == pytest.approx(1)
+    assert Predictor(figures[:2], {}).most_informative(A) is None

@@ -1,0 +1,83 @@
+"""`tunnelbench devices --predict`, and the table in docs/devices.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.unit.cli.conftest import CommandLine
+
+from tunnelbench.analysis.number_format import percent_in_words
+from tunnelbench.analysis.prediction import Basis, Validation
+from tunnelbench.reference import read_reference, shipped_names
+from tunnelbench.report.device_prediction import predicted_devices
+from tunnelbench.report.device_ranking import all_rows
+
+PAGE = Path(__file__).parents[3] / "docs" / "devices.md"
+
+
+def shipped(tunnel: str) -> Validation:
+    return predicted_devices(all_rows([], [read_reference(name) for name in shipped_names()]), tunnel).validation
+
+
+def table(tried: Validation) -> str:
+    lines = [
+        "| predicted from | figures with a prediction | inside the 90 % interval | median error |",
+        "|---|---|---|---|",
+    ]
+    for name, kept in [*((each.value, tried.of(each)) for each in Basis), ("together", tried)]:
+        share = f"{kept.covered} ({kept.covered / len(kept.cases):.0%})".replace("%", " %") if kept.cases else "0"
+        error = "" if kept.median_error is None else percent_in_words(kept.median_error)
+        count = f"{len(kept.cases)} of {tried.figures}" if kept is tried else str(len(kept.cases))
+        lines.append(f"| {name} | {count} | {share} | {error} |")
+    return "\n".join(lines)
+
+
+def test_the_page_has_the_result_of_leaving_out_each_figure() -> None:
+    assert f"<!-- leave one out -->\n\n{table(shipped('wireguard'))}\n\n<!-- end -->" in PAGE.read_text()
+
+
+def test_the_failures_on_the_page_are_the_largest_errors() -> None:
+    worst = shipped("wireguard").worst[:5]
+    text = PAGE.read_text()
+    assert all(f"{case.figure.mbps:,.0f}" in text for case in worst[:4])
+    assert "ipq6018" in worst[0].figure.device
+    assert worst[4].figure.measurement.variant == "fastd xsalsa20-poly1305"
+
+
+def test_a_device_with_a_known_cpu_has_a_prediction(type_in: CommandLine, home: Path) -> None:
+    done = type_in("devices", "--tunnel", "wireguard", "--predict", "--json")
+    found = json.loads(done.stdout)
+    (row,) = (each for each in found["predicted"] if each["device"] == "TL-WR1043ND v2")
+    assert (row["cpu"], row["basis"], row["comparability"]) == ("qca9558", "same CPU", "on-device")
+    assert row["low_mbps"] < 35.2 <= row["throughput_mbps"] + 0.001 < row["high_mbps"]
+    assert {each["device"] for each in found["measured"]}.isdisjoint(each["device"] for each in found["predicted"])
+
+
+def test_the_output_says_how_predictions_were_tried_and_what_is_not_known(type_in: CommandLine, home: Path) -> None:
+    for width in (80, 120):
+        lines = type_in("devices", "--tunnel", "fastd", "--predict", columns=width).stdout.splitlines()
+        text = " ".join(lines)
+        assert max(map(len, lines)) <= width
+        assert len(lines) <= 40
+        assert "each was left out in turn and predicted from the others." in text
+        assert "Not known for 157 more devices" in text
+    nothing = type_in("devices", "--tunnel", "openvpn", "--predict", columns=120).stdout
+    assert "No device has a prediction." in nothing
+
+
+def test_measure_says_what_would_tell_most(type_in: CommandLine, home: Path) -> None:
+    text = " ".join(type_in("devices", "--tunnel", "wireguard", "--measure").stdout.split())
+    assert "Measure wireguard itself on the device" in text
+
+
+def test_a_target_keeps_the_predictions_that_may_reach_it(type_in: CommandLine, home: Path) -> None:
+    text = type_in("devices", "--tunnel", "fastd", "--predict", "--target-mbps", "40", columns=120).stdout
+    assert "Archer C7" in text
+    assert "GL-E750" not in text
+
+
+def test_predictions_need_a_tunnel(type_in: CommandLine, home: Path) -> None:
+    done = type_in("devices", "--predict")
+    assert done.exit_code == 2
+    assert "need the kind of tunnel" in done.stderr
