@@ -101,6 +101,18 @@ class Progress(Observer):
         """Expected duration of the finished trials [s]."""
         self.trial_s = self.trial_started_s = 0.0
         """Expected duration of the present trial [s], and its start on the monotonic clock [s]."""
+        self.searches_left_s = self._searches_s([*plan.calibrations(), *plan.trials()])
+        """Expected duration of the searches that have not ended [s]."""
+        self.searched_s = self.expected_searched_s = 0.0
+        """Real and expected duration of the searches that this process has measured [s]."""
+
+    def _searches_s(self, specs: Sequence[TrialSpec]) -> float:
+        return sum(self.plan.expected_trial_s(spec) for spec in specs if spec.test.is_search)
+
+    @property
+    def search_pace(self) -> float:
+        """Real divided by expected duration of the searches so far: a busy machine repeats many of their trials."""
+        return self.searched_s / self.expected_searched_s if self.expected_searched_s else 1.0
 
     @property
     def left_s(self) -> float:
@@ -109,12 +121,14 @@ class Progress(Observer):
             return 0.0
         share = self.done_s / self.trials_s if self.trials_s else 1.0
         passed_s = min(time.monotonic() - self.trial_started_s, self.trial_s) if self.trial_s else 0.0
-        return max(0.0, self.expected_s * (1 - share) - passed_s)
+        slower_s = (self.search_pace - 1) * self.searches_left_s
+        return max(0.0, self.expected_s * (1 - share) + slower_s - passed_s)
 
     def know(self, records: Sequence[TrialRecord]) -> None:
         """Count these trials as finished; a resumed run has stored them before."""
         self.done = len(records)
         self.done_s = sum(self.plan.expected_trial_s(record.spec) for record in records)
+        self.searches_left_s -= self._searches_s([record.spec for record in records])
 
     def trial_starts(self, spec: TrialSpec) -> None:
         self.trial_s, self.trial_started_s = self.plan.expected_trial_s(spec), time.monotonic()
@@ -122,6 +136,10 @@ class Progress(Observer):
     def trial_ended(self, record: TrialRecord) -> None:
         self.done += 1
         self.done_s += self.plan.expected_trial_s(record.spec)
+        self.searches_left_s -= self._searches_s([record.spec])
+        if record.spec.test.is_search and record.measurement is not None and self.trial_s:
+            self.searched_s += time.monotonic() - self.trial_started_s
+            self.expected_searched_s += self.trial_s
         self.trial_s = 0.0
 
     @contextmanager

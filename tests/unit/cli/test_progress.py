@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from tests.unit.builders import make_trial, make_tunnel
+from tests.unit.builders import make_tcp, make_trial, make_tunnel
 
-from tunnelbench.cli.progress import LiveView, PlainProgress
+from tunnelbench.cli.progress import LiveView, PlainProgress, Progress
 from tunnelbench.model.plan import Plan, SoakTraffic, Test, UdpTraffic
 
 WEEK_S = 604_800.0
@@ -35,6 +36,20 @@ def test_the_time_of_the_present_trial_passes(monkeypatch: pytest.MonkeyPatch) -
     progress.trial_starts(PLAN.trials()[-1])
     now_s[0] += 3600
     assert progress.left_s == pytest.approx(before_s - 3600)
+
+
+def test_searches_that_take_twice_as_long_make_the_others_expected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Progress(PLAN)
+    now_s = [1000.0]
+    monkeypatch.setattr("tunnelbench.cli.progress.time.monotonic", lambda: now_s[0])
+    first, *others = [spec for spec in PLAN.trials() if spec.test.is_search]
+    search_s = PLAN.expected_trial_s(first)
+    progress.trial_starts(first)
+    now_s[0] += 2 * search_s
+    progress.trial_ended(replace(make_trial(first), measurement=make_tcp()))
+    share = 1 - search_s / progress.trials_s
+    assert others
+    assert progress.left_s == pytest.approx(PLAN.expected_duration_s() * share + len(others) * search_s)
 
 
 def test_nothing_is_left_of_a_run_that_is_done() -> None:
