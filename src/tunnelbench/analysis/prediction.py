@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from statistics import fmean, median, stdev
+from statistics import fmean, median, stdev, variance
 
 from tunnelbench.analysis.least_squares import fit, student_t_quantile
 
@@ -31,7 +31,7 @@ class Basis(StrEnum):
     SAME_CPU = "same CPU"
     """Figures of other devices with the same CPU, through the same tunnel, measured alike."""
     OTHER_TUNNELS = "other tunnels"
-    """Figures of the same device through other tunnels, measured alike, and of devices that have both."""
+    """A figure of the same device through another kind of tunnel, measured alike, and devices that have both."""
     CLOCK = "clock"
     """The clock of the CPU, and figures of devices with other clocks."""
 
@@ -153,9 +153,9 @@ class Predictor:
     def predict(self, device: str, measurement: MeasuredTunnel) -> PredictedFigure | None:
         """Return the prediction with the narrowest interval; None if no method has enough figures.
 
-        A figure of that device and measurement itself is not used.
+        Figures of that device through that kind of tunnel are not used.
         """
-        return self._without(device, measurement).narrowest(device, measurement)
+        return self._without(device, measurement.kind).narrowest(device, measurement)
 
     def narrowest(self, device: str, measurement: MeasuredTunnel) -> PredictedFigure | None:
         methods = (self._by_cpu, self._by_other_tunnels, self._by_clock)
@@ -178,22 +178,18 @@ class Predictor:
         The interval is that of the quotients of both, on the devices that have both; None: fewer than FEWEST_DEVICES
         devices have another one.
         """
-        quotients: dict[MeasuredTunnel, list[float]] = {}
-        for (device, other), value in self._logs.items():
-            own = self._logs.get((device, measurement))
-            if own is not None and other.kind != measurement.kind and other.method == measurement.method:
-                quotients.setdefault(other, []).append(own - value)
         factors = [
             (math.exp(2 * _quantile(len(own) - 1) * stdev(own) * math.sqrt(1 + 1 / len(own))), other)
-            for other, own in quotients.items()
+            for other, own in self._quotients(measurement).items()
             if len(own) >= FEWEST_DEVICES
         ]
         factor, best = min(factors, default=(math.inf, None))
         return (best, factor) if best else None
 
-    def _without(self, device: str, measurement: MeasuredTunnel) -> Predictor:
+    def _without(self, device: str, kind: str) -> Predictor:
+        """Return a predictor that does not know the figures of a device through a kind of tunnel."""
         other = Predictor((), self._facts)
-        other._logs = {key: value for key, value in self._logs.items() if key != (device, measurement)}
+        other._logs = {key: log for key, log in self._logs.items() if (key[0], key[1].kind) != (device, kind)}
         return other
 
     def _cpu(self, device: str) -> str:
@@ -213,24 +209,28 @@ class Predictor:
         return _prediction(fmean(own), squares / freedom * (1 + 1 / len(own)), freedom, Basis.SAME_CPU, len(own))
 
     def _by_other_tunnels(self, device: str, measurement: MeasuredTunnel) -> PredictedFigure | None:
-        """Predict from an effect of the device and one of the tunnel, which together make each figure.
-
-        The effects are the least-squares solution, found by alternating means (backfitting). Only figures of the same
-        method that are connected with the device take part.
-        """
-        block = {key: value for key, value in self._logs.items() if key[1].method == measurement.method}
-        block = _connected(block, device)
-        names, tunnels = {name for name, _ in block}, {where for _, where in block}
-        freedom = len(block) - len(names) - len(tunnels) + 1
-        if device not in names or measurement not in tunnels or freedom < 1:
+        """Predict from a figure of the device through another kind of tunnel, and the quotient of both tunnels on at
+        least FEWEST_DEVICES devices. Of several such tunnels, the one that most devices have counts."""
+        quotients = {
+            other: own
+            for other, own in self._quotients(measurement).items()
+            if (device, other) in self._logs and len(own) >= FEWEST_DEVICES
+        }
+        if not quotients:
             return None
-        by_device, by_tunnel = _effects(block)
-        squares = math.fsum((value - by_device[name] - by_tunnel[where]) ** 2 for (name, where), value in block.items())
-        of_device = sum(name == device for name, _ in block)
-        of_tunnel = sum(where == measurement for _, where in block)
-        squared_error = squares / freedom * (1 + 1 / of_device + 1 / of_tunnel)
-        mean = by_device[device] + by_tunnel[measurement]
-        return _prediction(mean, squared_error, freedom, Basis.OTHER_TUNNELS, len(block))
+        other, own = max(quotients.items(), key=lambda item: (len(item[1]), item[0]))
+        mean = self._logs[device, other] + fmean(own)
+        squared_error = variance(own) * (1 + 1 / len(own))
+        return _prediction(mean, squared_error, len(own) - 1, Basis.OTHER_TUNNELS, 2 * len(own) + 1)
+
+    def _quotients(self, measurement: MeasuredTunnel) -> dict[MeasuredTunnel, list[float]]:
+        """Return the logarithms of the quotients of one tunnel and each other kind, on the devices that have both."""
+        found: dict[MeasuredTunnel, list[float]] = {}
+        for (device, other), value in self._logs.items():
+            own = self._logs.get((device, measurement))
+            if own is not None and other.kind != measurement.kind and other.method == measurement.method:
+                found.setdefault(other, []).append(own - value)
+        return found
 
     def _by_clock(self, device: str, measurement: MeasuredTunnel) -> PredictedFigure | None:
         """Predict from a line through the logarithms of clock and throughput of other devices."""
@@ -262,43 +262,3 @@ def _prediction(mean: float, squared_error: float, freedom: int, basis: Basis, f
 @cache
 def _quantile(freedom: int) -> float:
     return student_t_quantile((1 + PREDICTION_CONFIDENCE) / 2, freedom)
-
-
-LogFigures = Mapping[tuple[str, MeasuredTunnel], float]
-
-
-def _connected(block: LogFigures, device: str) -> dict[tuple[str, MeasuredTunnel], float]:
-    """Return the figures that devices and tunnels in common connect with a device."""
-    names, tunnels = {device}, set[MeasuredTunnel]()
-    while True:
-        reached = {where for name, where in block if name in names}
-        others = {name for name, where in block if where in reached}
-        if reached <= tunnels and others <= names:
-            return {key: value for key, value in block.items() if key[0] in names}
-        tunnels |= reached
-        names |= others
-
-
-def _effects(block: LogFigures) -> tuple[dict[str, float], dict[MeasuredTunnel, float]]:
-    """Return the effect of each device and of each tunnel on the logarithm of the throughput."""
-    by_device: dict[str, list[tuple[MeasuredTunnel, float]]] = {}
-    by_tunnel: dict[MeasuredTunnel, list[tuple[str, float]]] = {}
-    for (name, where), value in block.items():
-        by_device.setdefault(name, []).append((where, value))
-        by_tunnel.setdefault(where, []).append((name, value))
-    of_device = dict.fromkeys(by_device, 0.0)
-    of_tunnel = dict.fromkeys(by_tunnel, 0.0)
-    for _ in range(MOST_ITERATIONS):
-        before = dict(of_device)
-        for where, values in by_tunnel.items():
-            of_tunnel[where] = fmean(value - of_device[name] for name, value in values)
-        for name, found in by_device.items():
-            of_device[name] = fmean(value - of_tunnel[where] for where, value in found)
-        if max(abs(of_device[name] - before[name]) for name in of_device) < CONVERGED_CHANGE:
-            break
-    return of_device, of_tunnel
-
-
-MOST_ITERATIONS = 1000
-CONVERGED_CHANGE = 1e-9
-"""Largest change of an effect in the last round of a fit; a relative error of the throughput."""
