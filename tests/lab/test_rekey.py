@@ -38,7 +38,8 @@ def test_a_rekey_that_is_held_back_shows_as_a_gap_of_that_time(testbed: NetnsTes
     assert counts is not None
     assert counts.longest_gap_s == pytest.approx(HELD_S + 0.01, abs=0.02), "the script starts in some milliseconds"
     assert counts.longest_gap_start_s is not None
-    assert 0 < counts.longest_gap_start_s < counts.duration_s - HELD_S
+    # A change of keys near the end of the window holds packets back beyond it. The receiver still waits for them.
+    assert 0 < counts.longest_gap_start_s < counts.duration_s
     # The server's socket keeps some of the packets that come meanwhile. The others are lost.
     assert counts.path_lost_packets < RATE_PPS * HELD_S * counts.duration_s / RENEGOTIATION_S
 
