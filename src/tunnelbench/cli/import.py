@@ -168,4 +168,5 @@ def keep_run(file: str, found: Imported, store_location: str | None) -> None:
         say(f"and {len(found.doubtful) - SHOWN} more doubtful figures")
     if not found.doubtful:
         say("the audit found no error in the figures")
+    say(f"see it with: tunnelbench report {run.run_id}")
     emit(f"{run.run_id}\n")
