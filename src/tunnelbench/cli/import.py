@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -168,5 +169,6 @@ def keep_run(file: str, found: Imported, store_location: str | None) -> None:
         say(f"and {len(found.doubtful) - SHOWN} more doubtful figures")
     if not found.doubtful:
         say("the audit found no error in the figures")
-    say(f"see it with: tunnelbench report {run.run_id}")
+    same_store = ["--store", store_location] if store_location else []
+    say(f"see it with: {shlex.join(['tunnelbench', 'report', run.run_id, *same_store])}")
     emit(f"{run.run_id}\n")

@@ -123,7 +123,8 @@ def command(
         text = render(
             run, records, "terminal", terminal_width(), colour=has_colour(), speeds=speeds, soaks=soaks, full=False
         )
-        emit(f"{text}Stored in {store.name}.\n", stored)
+        reading = " The commands above need the same --store." if store_location else ""
+        emit(f"{text}Stored in {store.name}.{reading}\n", stored)
     if opens_page:
         show_page(run.run_id, render(run, records, "html", speeds=speeds, soaks=soaks))
     if not any(record.counts and record.spec.tunnel.kind != CALIBRATION_KIND for record in records):

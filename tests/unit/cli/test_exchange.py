@@ -41,7 +41,7 @@ def test_what_is_left_out_is_said_and_the_file_is_imported_once(
     assert "checksum and shape are correct" in result.stderr
     assert "the author is unknown" in result.stderr
     assert "the audit found no error in the figures" in result.stderr
-    assert f"see it with: tunnelbench report {result.stdout.strip()}" in result.stderr
+    assert f"see it with: tunnelbench report {run_id} --store {other}" in result.stderr
 
     again = type_in("import", file, "--store", other)
     assert again.exit_code == 2
