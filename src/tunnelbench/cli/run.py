@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
-import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ from tunnelbench.cli.completion import plan_names, run_names, testbed_names
 from tunnelbench.cli.page_file import show_page
 from tunnelbench.cli.plans import load_plan
 from tunnelbench.cli.progress import LiveView, PlainProgress, Progress
-from tunnelbench.cli.run_lock import STORE_NAME, left_runs, only_run_here
+from tunnelbench.cli.run_lock import RUN_ID_PATTERN, STORE_NAME, left_runs, new_run_id, only_run_here
 from tunnelbench.cli.soak_reports import soak_reports
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.cli.stored_results import StoredResults, say_what_is_kept
@@ -72,6 +70,13 @@ from tunnelbench.traffic import engine
 from tunnelbench.tunnel import PLANNED, option_schemas, virtual_router_packages
 
 
+def checked_run_id(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Raises WrongInput for an id that `run` would not make."""
+    if value is not None and not RUN_ID_PATTERN.fullmatch(value):
+        raise WrongInput("--run-id: not the id of a run", "leave it out")
+    return value
+
+
 @click.command()
 @click.argument("plan", required=False, shell_complete=plan_names)
 @click.option(
@@ -90,11 +95,20 @@ from tunnelbench.tunnel import PLANNED, option_schemas, virtual_router_packages
 @click.option(ACCEPT, "accepts_versions", is_flag=True, help="With --resume: continue with programs of other versions.")
 @click.option("--keep", is_flag=True, help="Stop at the first failed trial, and leave its namespaces and tunnel up.")
 @click.option("--open", "opens_page", is_flag=True, help="Write the page of the run here, and open it in the browser.")
+@click.option("--run-id", callback=checked_run_id, hidden=True, help="Id of the new run, which a job already has.")
+@click.option("--wait", "waits", is_flag=True, help="Wait until no other run measures on this machine.")
 @log_options
 @store_option
 @json_option
 def command(
-    resume: str | None, store_location: str | None, *, keep: bool, opens_page: bool, as_json: bool, **files: Any
+    resume: str | None,
+    store_location: str | None,
+    *,
+    keep: bool,
+    waits: bool,
+    opens_page: bool,
+    as_json: bool,
+    **files: Any,
 ) -> None:
     """Measure PLAN (a name or a file; default: quick) and print the answer and a table.
 
@@ -109,7 +123,7 @@ def command(
         new_job(named, as_json=as_json) if resume is None else None
     )  # before the store is made, so that a wrong file leaves no store
     with (
-        only_run_here(new.run_id if new else f"--resume {resume}"),
+        only_run_here(new.run_id if new else f"--resume {resume}", waits=waits),
         open_store(store_location, create=new is not None) as store,
     ):
         job = new or resumed_job(store, str(resume), named)
@@ -158,6 +172,7 @@ class RunArguments:
     is_agreed: bool = False
     save: str | None = None
     accepts_versions: bool = False
+    run_id: str | None = None
 
     def check(self, *, is_resumed: bool) -> None:
         """Raises WrongInput for arguments that exclude each other."""
@@ -200,7 +215,7 @@ class RunJob:
 
 def new_job(named: RunArguments, *, as_json: bool = False) -> RunJob:
     """Return the description of a new run. With --router, examine the router and ask the user for consent first."""
-    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    run_id = named.run_id or new_run_id()
     if named.router is None:
         testbed = named.read_testbed()
         return RunJob(run_id, named.read_plan(testbed.testbed), testbed)

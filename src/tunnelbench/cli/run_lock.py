@@ -8,10 +8,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tunnelbench.host.host import RUN_FOLDER, make_private, unusable
@@ -27,11 +29,17 @@ RUN_ID_PATTERN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 """Ids that `run` makes: date, time and six random hexadecimal digits. Imported runs have others."""
 
 
+def new_run_id() -> str:
+    """Return an id for a new run, which matches RUN_ID_PATTERN."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
 @contextmanager
-def only_run_here(run_id: str) -> Iterator[None]:
+def only_run_here(run_id: str, *, waits: bool = False) -> Iterator[None]:
     """Keep other runs off this machine while the block runs: two runs would disturb each other's figures.
 
-    Raises CannotHere, which says which run has the lock and since when. The kernel frees the lock of a dead process.
+    Raises CannotHere, which says which run has the lock and since when, or waits for its end if `waits`. The kernel
+    frees the lock of a dead process.
     """
     make_private(RUN_FOLDER)
     try:
@@ -43,7 +51,7 @@ def only_run_here(run_id: str) -> Iterator[None]:
         raise CannotHere(f"{RUN_FOLDER / 'lock'} is no regular file", "move it away")
     with os.fdopen(descriptor, "rb+", buffering=0) as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         except BlockingIOError:
             holder = lock.read().decode("utf-8", "replace").strip() or "unknown"
             message = f"another run is measuring on this machine: {holder}"

@@ -11,6 +11,7 @@ from pathlib import Path
 CHARTS = "vl-convert-python"
 GUEST = "virtme-ng"
 POSTGRESQL = "psycopg[binary]"
+RACKS = "procrastinate"
 """Packages of the extras of pyproject.toml.
 
 Hints name these packages and not `tunnelbench[...]`: in a package index, that name may belong to another author.

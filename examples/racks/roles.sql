@@ -1,0 +1,27 @@
+-- Roles for a database with results and jobs, made by its owner after `tunnelbench jobs --setup`:
+--
+--   psql service=NAME -v ON_ERROR_STOP=1 -f roles.sql
+--
+-- Give them to the users of people and racks: GRANT tunnelbench_work TO attic;
+BEGIN;
+CREATE ROLE tunnelbench_read NOLOGIN;
+CREATE ROLE tunnelbench_submit NOLOGIN IN ROLE tunnelbench_read;
+CREATE ROLE tunnelbench_work NOLOGIN IN ROLE tunnelbench_read;
+
+-- read: list jobs and runs, make reports
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO tunnelbench_read;
+
+-- submit: also submit, cancel and retry jobs
+GRANT INSERT, UPDATE ON procrastinate_jobs TO tunnelbench_submit;
+GRANT INSERT ON procrastinate_events TO tunnelbench_submit;
+GRANT DELETE ON tunnelbench_job_failure TO tunnelbench_submit;
+GRANT USAGE ON SEQUENCE procrastinate_jobs_id_seq, procrastinate_events_id_seq TO tunnelbench_submit;
+
+-- work: also take and cancel jobs, and store results; it submits no job and deletes no result
+GRANT UPDATE ON procrastinate_jobs TO tunnelbench_work;
+GRANT INSERT ON procrastinate_events TO tunnelbench_work;
+GRANT INSERT, UPDATE ON tunnelbench_job_failure TO tunnelbench_work;
+GRANT INSERT, UPDATE, DELETE ON procrastinate_workers TO tunnelbench_work;
+GRANT USAGE ON SEQUENCE procrastinate_events_id_seq TO tunnelbench_work;
+GRANT INSERT, UPDATE ON run, proof, trial, trial_raw, cipher_speed, soak_part, soak_chunk TO tunnelbench_work;
+COMMIT;

@@ -1,0 +1,276 @@
+"""The queue of jobs in the database of the results: submit, list, cancel and retry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from sqlalchemy import Connection, Engine, make_url, text
+
+from tunnelbench.host.python_packages import POSTGRESQL, RACKS, install_hint
+from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.text import LONGEST_REASON, printable
+from tunnelbench.store.database import database_of
+from tunnelbench.store.postgresql import Server
+
+try:
+    from procrastinate import App, SyncPsycopgConnector
+    from procrastinate.exceptions import ConnectorException
+    from procrastinate.jobs import Job
+except ImportError as error:
+    is_driver = error.name is None or error.name.startswith("psycopg.")  # psycopg found no libpq
+    lacking = POSTGRESQL if is_driver else RACKS
+    raise CannotHere(
+        f"jobs for racks need the Python package {lacking}, which is missing", install_hint(lacking)
+    ) from error
+
+TASK = "tunnelbench.run"
+"""Name of the only task: one run of a plan on a testbed."""
+
+MOST_JOB_FAILURES = 3
+"""Failures after which a job is not tried again."""
+
+TESTBED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Names of testbeds in the queue, each of which is the name of one queue and one lock of Procrastinate."""
+
+MOST_JOBS = 10_000
+"""Largest number of jobs of one submission."""
+
+MOST_LISTED = 10_000
+"""Largest number of jobs that are read for a list."""
+
+FAILURE_TABLE = """
+CREATE TABLE tunnelbench_job_failure (
+    job_id bigint PRIMARY KEY REFERENCES procrastinate_jobs ON DELETE CASCADE,
+    failures integer NOT NULL,
+    reason text NOT NULL
+)
+"""
+"""SQL that makes the table of failures. Procrastinate does not store why a job failed."""
+
+JOB_ROWS = """
+SELECT jobs.id, jobs.status::text AS status, jobs.queue_name, jobs.priority, jobs.abort_requested,
+       jobs.args - 'plan_text' AS args,
+       coalesce(failure.failures, 0) AS failures, coalesce(failure.reason, '') AS reason
+FROM procrastinate_jobs AS jobs LEFT JOIN tunnelbench_job_failure AS failure ON failure.job_id = jobs.id
+WHERE jobs.task_name = :task AND (jobs.status IN ('todo', 'doing') OR :with_ended)
+ORDER BY jobs.status IN ('todo', 'doing') DESC, jobs.id DESC LIMIT :most
+"""
+
+STATES = {
+    "todo": "waiting",
+    "doing": "running",
+    "succeeded": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "aborted": "cancelled",
+}
+"""Words for the states of Procrastinate."""
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job in the queue."""
+
+    job_id: int
+    state: str
+    """A value of STATES, or `stopping` if a running job is to be cancelled."""
+    testbed: str
+    plan: str
+    run_id: str
+    """Id of the run, which the job has from its submission on."""
+    priority: int
+    expected_s: float
+    """Expected duration of the whole run [s]."""
+    failures: int
+    reason: str
+    """Reason of the last failure; empty if there was none."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One plan, to be run on each of several testbeds, several times."""
+
+    plan_name: str
+    plan_text: str
+    testbeds: Sequence[str]
+    repetitions: int
+    priority: int
+    expected_s: float
+    new_run_id: Callable[[], str]
+
+    def __post_init__(self) -> None:
+        for name in self.testbeds:
+            require_testbed_name(name)
+        if len(set(self.testbeds)) < len(self.testbeds):
+            raise WrongInput("--on names a testbed twice", "use --repeat for several runs on one testbed")
+        count = self.repetitions * len(self.testbeds)
+        if not 1 <= count <= MOST_JOBS:
+            raise WrongInput(f"a submission of {count} jobs is too large", f"submit at most {MOST_JOBS} jobs at once")
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs, interleaved: a slow change of the surroundings then affects all testbeds alike."""
+        return [self._job(testbed) for _ in range(self.repetitions) for testbed in self.testbeds]
+
+    def _job(self, testbed: str) -> Job:
+        values: dict[str, Any] = {
+            "plan_name": self.plan_name,
+            "plan_text": self.plan_text,
+            "testbed": testbed,
+            "run_id": self.new_run_id(),
+            "expected_s": self.expected_s,
+        }
+        # The lock allows one job at a time for each testbed, however many workers serve it.
+        return Job(
+            id=None, queue=testbed, lock=f"testbed {testbed}", queueing_lock=None, task_name=TASK, task_kwargs=values,
+            priority=self.priority,
+        )  # fmt: skip
+
+
+def require_testbed_name(name: str) -> None:
+    """Raises WrongInput for a name that no testbed in the queue can have."""
+    if not TESTBED_NAME.fullmatch(name):
+        raise WrongInput(
+            f"{printable(name)[:80]} is no name of a testbed", "use letters, digits, `.`, `_` and `-`, at most 64"
+        )
+
+
+def queue_server(location: str) -> Server:
+    """Return the server at a URL. Raises WrongInput for another store, and for a URL with a password."""
+    database = database_of(location)
+    if not isinstance(database, Server) or database.url.get_backend_name() != "postgresql":
+        raise WrongInput("--store: jobs need a PostgreSQL server", "write postgresql://USER@HOST/NAME")
+    if database.url.password or {"password", "sslpassword"} & set(database.url.query):
+        raise WrongInput(
+            "--store: the URL has a password, which `ps` shows to every user of the machine",
+            "put it into a service file of libpq (~/.pg_service.conf), and write postgresql:///?service=NAME",
+        )
+    return database
+
+
+def connection_words(location: str) -> str:
+    """Return the URL as libpq takes it."""
+    return make_url(location).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+class JobQueue:
+    """The queue, opened for the verbs; the worker has a connection of its own."""
+
+    def __init__(self, server: Server, engine: Engine) -> None:
+        self._server = server
+        self._engine = engine
+
+    @classmethod
+    @contextmanager
+    def open(cls, location: str, *, create: bool = False) -> Iterator[JobQueue]:
+        """Open the queue of a database; `create` makes missing tables. Raises WrongInput, CannotHere."""
+        server = queue_server(location)
+        engine = server.open(create=create, lock_wait_s=0)
+        try:
+            queue = cls(server, engine)
+            queue._prepare(create=create)
+            yield queue
+        finally:
+            engine.dispose()
+
+    def _prepare(self, *, create: bool) -> None:
+        with self._writing() as connection:
+            if create:
+                self._server.lock_out_others(connection)
+            if connection.scalar(text("SELECT to_regclass('tunnelbench_job_failure') IS NOT NULL")):
+                return
+            if not create:
+                message = f"{self._server.name}: the database has no queue of jobs"
+                raise CannotHere(message, "its owner makes the tables: tunnelbench jobs --setup")
+            schema = (resources.files("procrastinate.sql") / "schema.sql").read_text(encoding="utf-8")
+            driver: Any = connection.connection.driver_connection
+            if not connection.scalar(text("SELECT to_regclass('procrastinate_jobs') IS NOT NULL")):
+                driver.execute(schema)  # SQLAlchemy would send it as one prepared statement, which PostgreSQL refuses
+            connection.execute(text(FAILURE_TABLE))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._server.explained(), self._engine.begin() as connection:
+            yield connection
+
+    def submit(self, submission: Submission) -> list[tuple[int, str, str]]:
+        """Store the jobs of a submission, all or none; returns id, testbed and run of each."""
+        jobs = submission.jobs()
+        app = App(connector=SyncPsycopgConnector())
+        with self._writing() as connection:
+            driver = connection.connection.driver_connection
+            try:
+                stored = app.job_manager.batch_defer_jobs(jobs, connection=driver)
+            except ConnectorException as error:
+                why = printable(str(error.__cause__ or error).strip().partition("\n")[0])[:LONGEST_REASON]
+                raise CannotHere(
+                    f"{self._server.name}: {why}", "check that this user may submit jobs, and that the server is up"
+                ) from error
+        return [(int(job.id or 0), str(job.queue), str(job.task_kwargs["run_id"])) for job in stored]
+
+    def jobs(self, *, with_ended: bool = True) -> list[QueuedJob]:
+        """Return the jobs in the order in which each testbed takes them; the ended ones first, oldest first."""
+        values = {"task": TASK, "with_ended": with_ended, "most": MOST_LISTED}
+        with self._writing() as connection:
+            rows = [dict(row) for row in connection.execute(text(JOB_ROWS), values).mappings()]
+        rows.sort(key=_turn)
+        return [_queued(row) for row in rows]
+
+    def cancel(self, job_id: int) -> None:
+        """Cancel a waiting job, or ask the worker of a running one to stop it. Raises WrongInput."""
+        job = self._job(job_id)
+        if job.state not in {"waiting", "running", "stopping"}:
+            raise WrongInput(f"job {job_id} is {job.state}: only a waiting or running job can be cancelled")
+        with self._writing() as connection:
+            arguments = {"job_id": job_id}
+            connection.execute(text("SELECT procrastinate_cancel_job_v1(:job_id, true, false)"), arguments)
+
+    def retry(self, job_id: int) -> None:
+        """Let a failed job wait again, with no failure counted. Raises WrongInput."""
+        job = self._job(job_id)
+        if job.state != "failed":
+            raise WrongInput(f"job {job_id} is {job.state}: only a failed job can be retried")
+        with self._writing() as connection:
+            arguments = {"job_id": job_id}
+            connection.execute(text("DELETE FROM tunnelbench_job_failure WHERE job_id = :job_id"), arguments)
+            connection.execute(text("SELECT procrastinate_retry_job_v2(:job_id, now(), NULL, NULL, NULL)"), arguments)
+
+    def _job(self, job_id: int) -> QueuedJob:
+        found = [job for job in self.jobs() if job.job_id == job_id]
+        if not found:
+            raise WrongInput(f"there is no job {job_id}", "tunnelbench jobs lists the jobs")
+        return found[0]
+
+
+def _turn(row: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the key by which jobs are sorted: ended, running, then waiting ones as Procrastinate takes them."""
+    is_waiting = row["status"] == "todo"
+    group = 2 if is_waiting else int(row["status"] == "doing")
+    return group, -row["priority"] if is_waiting else 0, row["id"]
+
+
+def _text(args: Any, name: str) -> str:
+    """Return a text of a job; another program may have stored anything."""
+    value = args.get(name) if isinstance(args, dict) else None
+    return printable(value)[:LONGEST_REASON] if isinstance(value, str) else ""
+
+
+def _queued(row: Mapping[str, Any]) -> QueuedJob:
+    state = STATES.get(row["status"], row["status"])
+    args = row["args"]
+    expected_s = args.get("expected_s") if isinstance(args, dict) else None
+    return QueuedJob(
+        job_id=row["id"],
+        state="stopping" if state == "running" and row["abort_requested"] else state,
+        testbed=row["queue_name"],
+        plan=_text(args, "plan_name"),
+        run_id=_text(args, "run_id"),
+        priority=row["priority"],
+        expected_s=float(expected_s) if isinstance(expected_s, (int, float)) else 0.0,
+        failures=row["failures"],
+        reason=row["reason"],
+    )

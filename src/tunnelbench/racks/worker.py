@@ -1,0 +1,282 @@
+"""The worker on the machine of a rack: takes jobs for its testbeds, and runs each as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from procrastinate import App, BaseRetryStrategy, JobContext, PsycopgConnector, RetryDecision
+from procrastinate.exceptions import ConnectorException, JobAborted
+from procrastinate.job_context import AbortReason
+from procrastinate.jobs import Job
+from procrastinate.worker import Worker
+from psycopg import InterfaceError, OperationalError
+from psycopg_pool import PoolTimeout
+
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.text import LONGEST_REASON, printable
+from tunnelbench.racks.queue import MOST_JOB_FAILURES, TASK, connection_words
+from tunnelbench.store.postgresql import NETWORK_LIMITS
+
+R = TypeVar("R")
+
+HEARTBEAT_S = 5.0
+"""Time between two heartbeats of a worker [s]."""
+STALLED_S = 30.0
+"""Age of the last heartbeat from which a worker counts as gone [s]."""
+POLL_S = 2.0
+"""Time between two looks for new jobs, and for jobs to be cancelled [s]."""
+RETRY_S = 30
+"""Wait before a failed job is tried again [s]. Other jobs of its testbed wait, too."""
+DATABASE_PATIENCE_S = 600.0
+"""Longest wait for a database that is away [s]. After it, the worker ends, and systemd starts it again."""
+ENDING_PATIENCE_S = 5.0
+"""Longest wait for a database that is away while the worker ends [s]."""
+LONGEST_JOB_NAME = 200
+LARGEST_PLAN_CHARACTERS = 1 << 20
+"""Limits of the values of a job."""
+LONGEST_LINE_BYTES = 1 << 20
+LINES_KEPT = 20
+"""Lines of the messages of a run that are kept to find the reason of a failure."""
+START = "import sys; sys.argv[0] = 'tunnelbench'; from tunnelbench.start import main; main()"
+"""Python code that begins a verb in another process."""
+DIE_WITH_WORKER = ("setpriv", "--pdeathsig", "TERM", "--")
+"""Start of a command that the kernel ends with SIGTERM, so that it puts the router back, if the worker dies."""
+
+ADD_FAILURE = """
+INSERT INTO tunnelbench_job_failure (job_id, failures, reason) VALUES (%(job_id)s, %(failures)s, %(reason)s)
+ON CONFLICT (job_id) DO UPDATE SET failures = tunnelbench_job_failure.failures + 1, reason = excluded.reason
+RETURNING failures
+"""
+HAS_RUN = "SELECT count(*) AS found FROM run WHERE run_id = %(run_id)s"
+LOST_JOBS = """
+SELECT id FROM procrastinate_jobs WHERE status = 'doing' AND task_name = %(task)s AND queue_name = ANY(%(queues)s)
+AND worker_id = %(worker_id)s
+"""
+
+
+class JobFailed(Exception):
+    """The run of a job ended without success."""
+
+    def __init__(self, failures: int, reason: str) -> None:
+        super().__init__(reason)
+        self.failures = failures
+
+
+class LimitedFailures(BaseRetryStrategy):
+    """Try a failed job again until it has failed MOST_JOB_FAILURES times; a worker that is stopped is no failure."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        if isinstance(exception, asyncio.CancelledError):
+            return RetryDecision(retry_in={"seconds": 0})
+        if isinstance(exception, JobFailed) and exception.failures < MOST_JOB_FAILURES:
+            return RetryDecision(retry_in={"seconds": RETRY_S})
+        return None
+
+
+class PatientConnector(PsycopgConnector):
+    """A connector that repeats a query while the server restarts or cannot be reached."""
+
+    patience_s = DATABASE_PATIENCE_S
+
+    async def execute_query_async(self, query: Any, **arguments: Any) -> None:
+        await self._patiently(lambda: super(PatientConnector, self).execute_query_async(query, **arguments))
+
+    async def execute_query_one_async(self, query: Any, **arguments: Any) -> dict[str, Any]:
+        return await self._patiently(lambda: super(PatientConnector, self).execute_query_one_async(query, **arguments))
+
+    async def execute_query_all_async(self, query: Any, **arguments: Any) -> list[dict[str, Any]]:
+        return await self._patiently(lambda: super(PatientConnector, self).execute_query_all_async(query, **arguments))
+
+    def hurry(self) -> None:
+        """Wait for the server for some seconds only, because the worker is to end."""
+        self.patience_s = ENDING_PATIENCE_S
+
+    async def _patiently(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """Return the answer to a query; repeat it for `patience_s` while the server is away."""
+        now_s = asyncio.get_running_loop().time
+        begun_s = now_s()
+        while True:
+            try:
+                return await ask()
+            except ConnectorException as error:
+                is_away = isinstance(error.__cause__, (OperationalError, InterfaceError, PoolTimeout))
+                if not is_away or now_s() > begun_s + self.patience_s:
+                    raise
+            await asyncio.sleep(1)
+
+
+@dataclass
+class RackWorker:
+    """A worker for some testbeds; it runs one job at a time, because two runs on one machine disturb each other."""
+
+    location: str
+    """URL of the store, which holds the queue, too."""
+    testbeds: Mapping[str, str]
+    """Name or file of each testbed, by its name in the queue."""
+    say: Callable[[str], object]
+    running: set[int] = field(default_factory=set)
+    """Ids of the jobs that run here."""
+
+    async def work(self, *, until_empty: bool = False) -> None:
+        """Take jobs until a signal asks the worker to end, or, if `until_empty`, until no job waits."""
+        words, limits = connection_words(self.location), dict(NETWORK_LIMITS)
+        connector = PatientConnector(conninfo=words, kwargs=limits, min_size=1, max_size=4, timeout=10)
+        app = App(connector=connector)
+
+        def end() -> None:
+            connector.hurry()
+            worker.stop()  # type: ignore[no-untyped-call]
+
+        app.task(name=TASK, pass_context=True, retry=LimitedFailures())(self._task(app))
+        async with app.open_async():
+            worker = Worker(
+                app, queues=list(self.testbeds), wait=not until_empty, listen_notify=False,
+                fetch_job_polling_interval=POLL_S, abort_job_polling_interval=POLL_S, shutdown_graceful_timeout=0,
+                install_signal_handlers=False, update_heartbeat_interval=HEARTBEAT_S, stalled_worker_timeout=STALLED_S,
+            )  # fmt: skip
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, end)
+            recovery = asyncio.create_task(self._recover(app, worker))
+            recovery.add_done_callback(lambda _task: worker.stop())  # type: ignore[no-untyped-call]
+            try:
+                await worker.run()  # type: ignore[no-untyped-call]
+            finally:
+                recovery.cancel()
+                with suppress(asyncio.CancelledError):
+                    await recovery
+
+    async def _recover(self, app: App, worker: Worker) -> None:
+        """Let the jobs of dead workers wait again, and jobs that this worker took without hearing of it."""
+        suspects: set[int] = set()
+        while True:
+            for testbed in self.testbeds:
+                stalled = await app.job_manager.get_stalled_jobs(
+                    queue=testbed, task_name=TASK, seconds_since_heartbeat=STALLED_S
+                )
+                for job in stalled:
+                    if job.id not in self.running:
+                        self.say(f"job {job.id}: its worker is gone; the job waits again")
+                        await self._wait_again(app, job.id or 0)
+            arguments = {"task": TASK, "queues": list(self.testbeds), "worker_id": worker.worker_id}
+            rows = await app.connector.execute_query_all_async(LOST_JOBS, **arguments)
+            lost = {int(row["id"]) for row in rows} - self.running
+            for job_id in lost & suspects:  # one look may fall between the taking of a job and its start
+                await self._wait_again(app, job_id)
+            suspects = lost
+            await asyncio.sleep(HEARTBEAT_S)
+
+    @staticmethod
+    async def _wait_again(app: App, job_id: int) -> None:
+        with suppress(ConnectorException):  # another worker was faster
+            await app.job_manager.retry_job_by_id_async(job_id, datetime.now(UTC))
+
+    def _task(self, app: App) -> Callable[..., Awaitable[None]]:
+        async def run(context: JobContext, **values: Any) -> None:
+            job_id = int(context.job.id or 0)
+            self.running.add(job_id)
+            try:
+                await self._run(app, context, job_id, values)
+            finally:
+                self.running.discard(job_id)
+
+        return run
+
+    async def _run(self, app: App, context: JobContext, job_id: int, values: Mapping[str, Any]) -> None:
+        if fault := fault_of(values):
+            await self._fail(app, job_id, fault, failures=MOST_JOB_FAILURES)
+        stored = await app.connector.execute_query_one_async(HAS_RUN, run_id=values["run_id"])
+        with tempfile.TemporaryDirectory(prefix="tunnelbench-job-") as folder:
+            plan = Path(folder) / f"{Path(values['plan_name']).stem}.toml"
+            plan.write_text(values["plan_text"], encoding="utf-8")
+            if stored["found"]:
+                words = ["--resume", values["run_id"]]
+            else:
+                words = [str(plan), "--on", self.testbeds[str(context.job.queue)], "--run-id", values["run_id"]]
+            self.say(f"job {job_id}: run {values['run_id']} {'continues' if stored['found'] else 'starts'}")
+            code, lines = await self._measure(context, words)
+        if code == 0:
+            self.say(f"job {job_id}: done")
+            return
+        await self._fail(app, job_id, failure_reason(code, lines))
+
+    async def _fail(self, app: App, job_id: int, reason: str, failures: int = 1) -> None:
+        """Store a failure with its reason, and raise JobFailed. `failures` is its number if it is the first."""
+        values = {"job_id": job_id, "reason": reason, "failures": failures}
+        row = await app.connector.execute_query_one_async(ADD_FAILURE, **values)
+        self.say(f"job {job_id}: failure {row['failures']} of {MOST_JOB_FAILURES}: {reason}")
+        raise JobFailed(row["failures"], reason)
+
+    async def _measure(self, context: JobContext, words: list[str]) -> tuple[int, deque[str]]:
+        """Run the verb `run` in a process of its own; returns its exit code and its last messages."""
+        command = [*DIE_WITH_WORKER, sys.executable, "-c", START, "run", *words, "--wait", "--store", self.location]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE, start_new_session=True, limit=LONGEST_LINE_BYTES,
+        )  # fmt: skip
+        lines: deque[str] = deque(maxlen=LINES_KEPT)
+        reader = asyncio.create_task(self._read(process.stderr, lines))
+        try:
+            await process.wait()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            await asyncio.shield(process.wait())  # it takes its testbed down
+            if context.abort_reason() == AbortReason.USER_REQUEST:
+                raise JobAborted from None
+            raise
+        finally:
+            await reader
+        return process.returncode or 0, lines
+
+    async def _read(self, messages: asyncio.StreamReader | None, lines: deque[str]) -> None:
+        with suppress(ValueError):  # a line without end
+            while messages and (line := await messages.readline()):
+                lines.append(line.decode(errors="replace").rstrip())
+                self.say(lines[-1])
+
+
+def fault_of(values: Mapping[str, Any]) -> str:
+    """Return the error in the values of a job that another program has stored; empty if there is none."""
+    for name, most in (
+        ("plan_name", LONGEST_JOB_NAME),
+        ("run_id", LONGEST_JOB_NAME),
+        ("plan_text", LARGEST_PLAN_CHARACTERS),
+    ):
+        value = values.get(name)
+        if not isinstance(value, str) or not value or len(value) > most or "\0" in value:
+            return f"the job has no usable {name}: it was not submitted by tunnelbench submit"
+    return ""
+
+
+def failure_reason(code: int, lines: deque[str]) -> str:
+    """Return the last error that a run printed, or its exit code."""
+    errors = [line.removeprefix("tunnelbench: ") for line in lines if line.startswith("tunnelbench: ")]
+    last = errors[-1] if errors else (lines[-1] if lines else f"the run ended with exit code {code}")
+    return printable(last)[:LONGEST_REASON]
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Return False for a message of Procrastinate about a failed run, which the worker itself has reported."""
+    return not (record.exc_info and isinstance(record.exc_info[1], JobFailed))
+
+
+def run_worker(worker: RackWorker, *, until_empty: bool = False) -> None:
+    """Work until a signal. Raises CannotHere if the database stays away."""
+    logging.getLogger("procrastinate.worker").addFilter(is_news)
+    try:
+        asyncio.run(worker.work(until_empty=until_empty))
+    except ConnectorException as error:
+        why = printable(str(error.__cause__ or error).strip().partition("\n")[0])[:LONGEST_REASON]
+        raise CannotHere(f"the database of the jobs failed: {why}", "check that the server is up") from error

@@ -1,0 +1,154 @@
+"""A worker runs jobs, through kill -9 and a restart of PostgreSQL; no trial is lost or measured twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lab.awaiting import until
+from tests.lab.bench import TUNNELBENCH, namespaces
+from tests.postgresql import Cluster, cluster
+
+from tunnelbench.store.store import Store
+
+pytest.importorskip("procrastinate", reason="the extra racks is not installed")
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+PLAN = """
+rounds = 2
+[tcp]
+payload_bytes = 1448
+direction = "out"
+duration_s = 2
+interval_s = 0.5
+[[tunnel]]
+kind = "vxlan"
+[[tunnel]]
+kind = "gre"
+"""
+IMPATIENT = """
+import sys
+from tunnelbench.racks import worker
+worker.RETRY_S, worker.STALLED_S, worker.HEARTBEAT_S = 0, 4.0, 1.0
+from tunnelbench.cli import main
+main(sys.argv[1:], prog_name="tunnelbench")
+"""
+"""A worker that waits shorter than that of a user."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    with cluster() as made:
+        yield made
+
+
+@pytest.fixture
+def url(server: Cluster) -> str:
+    made = server.new_database()
+    verb("jobs", "--setup", "--store", made)
+    return made
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> str:
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    return str(path)
+
+
+@pytest.fixture
+def attic(tmp_path: Path) -> str:
+    """A testbed that does not wait for a quiet machine: what is tested holds on a busy one, too."""
+    path = tmp_path / "attic.toml"
+    path.write_text('kind = "netns"\nquiet_wait_s = 0\n')
+    return str(path)
+
+
+def verb(*words: str) -> str:
+    return subprocess.run([TUNNELBENCH, *words], check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+@contextmanager
+def worker(url: str, testbed: str) -> Iterator[subprocess.Popen[bytes]]:
+    argv = [sys.executable, "-c", IMPATIENT, "worker", "--testbed", testbed, "--store", url]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def jobs(url: str) -> list[dict[str, Any]]:
+    return list(json.loads(verb("jobs", "--all", "--json", "--store", url)))
+
+
+def await_state(url: str, *states: str) -> None:
+    until(lambda: jobs(url)[0]["state"] in states, f"a job that is {' or '.join(states)}", 120)
+
+
+def recorded(url: str) -> int:
+    with Store.open(url, create=False) as store:
+        return sum(run.trials_recorded for run in store.runs())
+
+
+def has_ended(job: dict[str, Any]) -> bool:
+    """Return True for a job whose run is whole. On a machine that others use, no figure may count."""
+    return bool(job["state"] == "done" or str(job["reason"]).startswith("no trial gave a valid figure"))
+
+
+def test_a_killed_worker_and_a_restarted_server_lose_no_trial(
+    url: str, plan: str, attic: str, server: Cluster, lab: None
+) -> None:
+    run_id = json.loads(verb("submit", plan, "--on", "attic", "--json", "--store", url))[0]["run_id"]
+    with worker(url, attic) as killed:
+        until(lambda: recorded(url) >= 2, "two trials", 60)
+        killed.kill()
+    until(lambda: not namespaces(run_id[-6:]), "the end of the run of the killed worker", 30)
+    with worker(url, attic):
+        before = recorded(url)
+        until(lambda: recorded(url) > before, "a trial after the kill", 60)
+        server.stop("immediate")
+        server.start()
+        until(lambda: has_ended(jobs(url)[0]), "the end of the job", 120)
+    with Store.open(url, create=False) as store:
+        run = store.run(run_id)
+        sequences = [record.spec.sequence for record in store.trials(run_id)]
+    assert run.trials_recorded == run.trials_planned
+    assert len(set(sequences)) == len(sequences) == run.trials_planned
+
+
+def test_a_running_job_is_cancelled_and_its_testbed_taken_down(url: str, plan: str, attic: str, lab: None) -> None:
+    run_id = json.loads(verb("submit", plan, "--on", "attic", "--json", "--store", url))[0]["run_id"]
+    with worker(url, attic):
+        until(lambda: recorded(url) >= 1, "a trial", 60)
+        verb("cancel", "1", "--store", url)
+        await_state(url, "cancelled")
+        assert namespaces(run_id[-6:]) == []
+
+
+def test_a_worker_that_is_stopped_gives_its_job_back(url: str, plan: str, attic: str, lab: None) -> None:
+    verb("submit", plan, "--on", "attic", "--store", url)
+    with worker(url, attic) as stopped:
+        until(lambda: recorded(url) >= 1, "a trial", 60)
+        stopped.send_signal(signal.SIGTERM)
+        assert stopped.wait(timeout=30) == 0
+    assert [(job["state"], job["failures"]) for job in jobs(url)] == [("waiting", 0)]
+
+
+def test_a_job_rests_with_its_reason_after_three_failures(url: str, plan: str, attic: str, lab: None) -> None:
+    Path(attic).write_text('kind = "netns"\nkernel = "/nowhere/vmlinuz"\n')
+    verb("submit", plan, "--on", "attic", "--store", url)
+    with worker(url, attic):
+        await_state(url, "failed")
+    (job,) = jobs(url)
+    assert (job["failures"], job["run_id"] in job["reason"]) == (3, False)
+    assert "/nowhere/vmlinuz" in job["reason"]

@@ -1,0 +1,171 @@
+"""Jobs in a real PostgreSQL: submitted whole, listed, cancelled, retried, and each role can do its part only."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import NullPool, create_engine, text
+from tests.postgresql import Cluster, cluster
+
+from tunnelbench import cli
+
+pytest.importorskip("procrastinate", reason="the extra racks is not installed")
+
+ROLES = Path(__file__).parents[3] / "examples" / "racks" / "roles.sql"
+PLAN = 'title = "One"\nrounds = 1\n[tcp]\nduration_s = 1\n[[tunnel]]\nkind = "gre"\n'
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    with cluster() as made:
+        yield made
+
+
+@pytest.fixture
+def url(server: Cluster) -> str:
+    made = server.new_database()
+    assert verb("jobs", "--setup", "--store", made).exit_code == 0
+    return made
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> str:
+    path = tmp_path / "one.toml"
+    path.write_text(PLAN)
+    return str(path)
+
+
+def verb(*words: str) -> Result:
+    return CliRunner().invoke(cli.main, words)
+
+
+def listed(url: str) -> list[dict[str, Any]]:
+    result = verb("jobs", "--all", "--json", "--store", url)
+    assert result.exit_code == 0, result.output
+    return list(json.loads(result.stdout))
+
+
+def execute(url: str, statement: str, **values: Any) -> list[Any]:
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        result = connection.execute(text(statement), values)
+        return list(result) if result.returns_rows else []
+
+
+def test_repetitions_are_interleaved_and_a_higher_priority_comes_first(url: str, plan: str) -> None:
+    assert verb("submit", plan, "--on", "attic,cellar", "--repeat", "2", "--store", url).exit_code == 0
+    assert verb("submit", plan, "--on", "cellar", "--priority", "5", "--store", url).exit_code == 0
+    by_id = {job["job_id"]: job for job in listed(url)}
+    assert [by_id[number]["testbed"] for number in sorted(by_id)] == ["attic", "cellar", "attic", "cellar", "cellar"]
+    assert [by_id[number]["position"] for number in sorted(by_id)] == [1, 2, 2, 3, 1]
+    assert len({job["run_id"] for job in by_id.values()}) == 5
+    assert by_id[1]["time_left_s"] < by_id[3]["time_left_s"]
+
+
+def test_the_text_of_the_plan_travels_in_the_job(url: str, plan: str) -> None:
+    verb("submit", plan, "--on", "attic", "--store", url)
+    assert execute(url, "SELECT args->>'plan_text', lock FROM procrastinate_jobs") == [(PLAN, "testbed attic")]
+
+
+def test_a_bad_plan_is_refused_and_nothing_is_stored(url: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text(PLAN.replace("rounds = 1", 'rounds = "two"'))
+    result = verb("submit", str(bad), "--on", "attic", "--store", url)
+    assert (result.exit_code, "rounds: must be a whole number" in result.stderr) == (2, True)
+    assert listed(url) == []
+
+
+@pytest.mark.parametrize("names", ["attic,attic", "attic,", "../attic", "a" * 65])
+def test_odd_names_of_testbeds_are_refused(url: str, plan: str, names: str) -> None:
+    assert verb("submit", plan, "--on", names, "--store", url).exit_code == 2
+    assert listed(url) == []
+
+
+@pytest.mark.parametrize("place", ["u:hush@localhost/x", "u@localhost/x?password=hush", "u@h/x?sslpassword=hush"])
+def test_a_password_in_the_url_is_refused_and_not_repeated(plan: str, place: str) -> None:
+    for words in (f"submit {plan} --on a", "jobs", "cancel 1", "retry 1", "worker --testbed netns"):
+        result = verb(*words.split(), "--store", f"postgresql://{place}")
+        assert (result.exit_code, "hush" in result.output) == (2, False)
+        assert "service file" in result.stderr
+
+
+def test_a_service_file_of_libpq_names_the_database(
+    url: str, plan: str, server: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = tmp_path / "pg_service.conf"
+    name = url.partition("@/")[2].partition("?")[0]
+    services.write_text(f"[racks]\nhost={server.folder}\nuser=postgres\ndbname={name}\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    assert verb("submit", plan, "--on", "attic", "--store", "postgresql:///?service=racks").exit_code == 0
+    assert [job["testbed"] for job in listed(url)] == ["attic"]
+
+
+def test_a_waiting_job_is_cancelled_once(url: str, plan: str) -> None:
+    verb("submit", plan, "--on", "attic", "--store", url)
+    assert verb("cancel", "1", "--store", url).exit_code == 0
+    assert [job["state"] for job in listed(url)] == ["cancelled"]
+    again = verb("cancel", "1", "--store", url)
+    assert (again.exit_code, "job 1 is cancelled" in again.stderr) == (2, True)
+    assert "there is no job 2" in verb("cancel", "2", "--store", url).stderr
+
+
+def test_only_a_failed_job_is_retried_and_its_failures_are_forgotten(url: str, plan: str) -> None:
+    verb("submit", plan, "--on", "attic", "--store", url)
+    assert "only a failed job" in verb("retry", "1", "--store", url).stderr
+    execute(url, "UPDATE procrastinate_jobs SET status = 'doing'")
+    execute(url, "UPDATE procrastinate_jobs SET status = 'failed'")
+    execute(url, "INSERT INTO tunnelbench_job_failure VALUES (1, 3, 'the router does not answer')")
+    assert [(job["state"], job["reason"]) for job in listed(url)] == [("failed", "the router does not answer")]
+    assert verb("retry", "1", "--store", url).exit_code == 0
+    assert [(job["state"], job["failures"]) for job in listed(url)] == [("waiting", 0)]
+
+
+def test_a_job_of_another_program_with_odd_values_is_listed_all_the_same(url: str, plan: str) -> None:
+    verb("submit", plan, "--on", "attic", "--store", url)
+    for odd in ("[]", "{}", '{"plan_name": 7, "run_id": null, "expected_s": "long"}'):
+        execute(url, "UPDATE procrastinate_jobs SET args = CAST(:odd AS jsonb)", odd=odd)
+        assert [(job["plan"], job["run_id"]) for job in listed(url)] == [("", "")]
+
+
+def test_each_role_can_do_its_part_and_no_more(url: str, plan: str) -> None:
+    execute(url, ROLES.read_text().replace("BEGIN;", "").replace("COMMIT;", "").replace(":", r"\:"))
+    for name in ("read", "submit", "work"):
+        execute(url, f"CREATE ROLE {name}er LOGIN IN ROLE tunnelbench_{name}")
+
+    def as_user(user: str) -> str:
+        return url.replace("postgres@", f"{user}@")
+
+    def codes(*words: str) -> list[int]:
+        return [verb(*words, "--store", as_user(user)).exit_code for user in ("reader", "submiter")]
+
+    assert verb("submit", plan, "--on", "attic", "--store", as_user("worker")).exit_code == 3
+    assert codes("submit", plan, "--on", "attic") == [3, 0]
+    assert codes("jobs") == [0, 0]
+    job = str(listed(url)[0]["job_id"])
+    execute(url, "UPDATE procrastinate_jobs SET status = 'doing'")
+    execute(url, "UPDATE procrastinate_jobs SET status = 'failed'")
+    assert codes("retry", job) == [3, 0]
+    assert codes("cancel", job) == [3, 0]
+
+
+def test_without_the_extra_only_the_verbs_for_jobs_need_it(plan: str) -> None:
+    code = (
+        "import sys; sys.modules['procrastinate'] = None\nfrom tunnelbench.cli import main\n"
+        "main(sys.argv[1:], prog_name='tunnelbench')"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run([*words, "check", plan], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lacking = [*words, "jobs", "--store", "postgresql:///x"]
+    refused = subprocess.run(lacking, capture_output=True, text=True, check=False)
+    assert refused.returncode == 3
+    assert "need the Python package procrastinate" in refused.stderr
+    assert re.search(r"^hint: .* install .*procrastinate$", refused.stderr, re.MULTILINE)
