@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
@@ -272,6 +273,16 @@ def of_account(texts: Texts) -> None:
         guest.account([cast("Daemon", HostileDaemon("", "openvpn"))])
 
 
+def of_places(texts: Texts) -> None:
+    guest = virtual_host.VirtualHost("router", HostAccess("root@r"), "run", folder(), host(texts), emulated_on=(0,))
+    guest.emulator = cast("Any", SimpleNamespace(board=SimpleNamespace(kernel_start=0x80000000)))
+    answers = Answers(texts)
+    with mock.patch.object(SshHost, "run", lambda _self, argv, **_rest: answers.run(argv, check=False)):
+        names = guest.address_names([cast("Daemon", HostileDaemon("", "openvpn"))])
+    for address in (0, 0x400000, 0x80100000, 1 << 63):
+        names.place_of(address)
+
+
 def of_stat(texts: Texts) -> None:
     for times in procfs.parse_stat(texts[0]).values():
         finite(*vars(times).values())
@@ -367,6 +378,7 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "samples": of_samples,
     "new-sampler": of_new_sampler,
     "account": of_account,
+    "places": of_places,
     "stat": of_stat,
     "find-engine": of_find_engine,
     "guest": of_guest,
@@ -495,6 +507,8 @@ def seeds_of_routers() -> Iterator[bytes]:
     for text in samples("busybox-*/samples.txt").values():
         yield seed("samples", "", text)
         yield seed("new-sampler", "100.5 3\n", "100.5 3\n", "100.5 3\n", "17\n", text)
+    symbols = "80100000 T ip_rcv\nc0000000 t xmit\t[virtio_net]\n"
+    yield seed("places", "virtio_net 1 0 - Live 0x0\n", symbols, "00400000-00410000 r-xp 0 0:0 1 /sbin/x\n")
     yield seed("account", STAT + "0 (openvpn) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n")
     yield seed("find-engine", "x86_64\n/tmp/tunnelbench-engine\n")
     yield seed("find-engine", "x86_64\n\n", "\x01cannot execute")

@@ -258,6 +258,8 @@ def start_process(argv: Sequence[str], **options: object) -> Process:
         raise CannotHere(f"the program `{argv[0]}` is missing", "tunnelbench doctor names the package") from None
     except OSError as error:  # such as a program for another machine, or too many processes
         raise CannotHere(f"the program `{argv[0]}` cannot be started: {error.strerror}") from None
+    except ValueError as error:  # an argument with a NUL, or with half of a surrogate pair, from a router's answer
+        raise CannotHere(f"the program `{argv[0]}` cannot be started: an argument is not text: {error}") from None
     except BaseException:
         if process is not None:
             kill_session(process)

@@ -17,7 +17,7 @@ from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import CpuReading, SamplerOutput
 from tunnelbench.host.parsing import UnexpectedOutput, count, number, parsing
 from tunnelbench.host.procfs import parse_stat, stat_fields
-from tunnelbench.host.ssh_programs import by_shell
+from tunnelbench.host.ssh_programs import PROCESS_NUMBER, by_shell
 from tunnelbench.model.errors import CannotHere
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class RemoteSampler:
         sample = by_shell(host.script, "sample", *asked)
         started = host.run(by_shell(host.script, "start", str(host.folder), "sampler", *sample))
         self._pid = started.stdout.strip()
+        if not PROCESS_NUMBER.fullmatch(self._pid):
+            raise CannotHere(f"the {host.name} gives no number of its CPU sampler: {last_lines(started.stdout)}")
         deadline = time.monotonic() + SAMPLER_START_LIMIT_S
         while not any(block.is_whole for block in parse_blocks(self._read())):
             if time.monotonic() > deadline:

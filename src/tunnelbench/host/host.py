@@ -74,6 +74,8 @@ class CpuReading:
     lag_s: float | None = None
     """Time by which the clock of a virtual CPU of fixed speed is behind this machine's clock [s]; None: any other
     host."""
+    instructions_by_place: Mapping[str, int] | None = None
+    """`instructions` by kernel function and program file; None: they are not counted by place."""
 
 
 @dataclass(frozen=True)

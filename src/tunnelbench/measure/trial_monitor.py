@@ -21,6 +21,7 @@ from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import Check
 from tunnelbench.model.text import without_keys
+from tunnelbench.qemu.instruction_profile import shares
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic.iperf3 import without_host_name
 from tunnelbench.tunnel.base import Tunnel
@@ -274,6 +275,7 @@ class TrialMonitor:
             far_end_busy_share=far_share,
             router_instructions=None if instructions is None else round(instructions * share),
             router_clock_lost_s=None if lag_s is None else lag_s * share,
+            router_instruction_shares=instruction_shares(before, after),
         )
 
     @property
@@ -313,6 +315,13 @@ class TrialMonitor:
 def increase(before: float | None, after: float | None) -> float | None:
     """Return the increase of a count; None: it was not read."""
     return None if before is None or after is None else after - before
+
+
+def instruction_shares(before: CpuReading, after: CpuReading) -> dict[str, float]:
+    """Return the share of the instructions between two readings at each place; empty if they were not counted."""
+    if before.instructions_by_place is None or after.instructions_by_place is None:
+        return {}
+    return shares(before.instructions_by_place, after.instructions_by_place)
 
 
 def sampled_inside(

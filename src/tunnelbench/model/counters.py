@@ -125,6 +125,9 @@ class Window:
     router_clock_lost_s: float | None = None
     """Time that the clock of a virtual router of fixed speed lost against this machine's clock [s]; below zero if it
     gained time. None: any other router."""
+    router_instruction_shares: Mapping[str, float] = field(default_factory=dict)
+    """Share of `router_instructions` that were executed at each place, largest first; empty: not counted. A place is a
+    kernel function (`kernel/MODULE/FUNCTION`) or a file of a program (`PROGRAM/FILE`)."""
 
     @property
     def daemon_busy_share(self) -> float | None:

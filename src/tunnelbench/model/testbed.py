@@ -146,6 +146,8 @@ class TestbedSpec:
     """Folder on this machine with programs that a virtual far end of the tunnel gets; empty: it has Debian's."""
     speed_mips: float | None = None
     """Speed of a virtual router's CPU [million instructions per second]; None: as fast as QEMU emulates it."""
+    profile: bool = False
+    """True if the instructions of a virtual router of fixed speed are counted by kernel function and program."""
 
     router: RouterSpec | None = None
     """Real router; None: the testbed makes one."""

@@ -169,6 +169,7 @@ class TestbedFile(TomlTable):
     programs: FilePath = TestbedSpec.programs
     far_programs: FilePath = TestbedSpec.far_programs
     speed_mips: Annotated[float, AfterValidator(_speed)] | None = None
+    profile: bool = TestbedSpec.profile
     router: RouterTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
@@ -178,6 +179,13 @@ class TestbedFile(TomlTable):
     def _are_for_a_machine(cls, value: str, info: ValidationInfo) -> str:
         if value and not info.data.get("far_board"):
             raise ValueError('is for the virtual machine of the key far_board, such as far_board = "x86-64"')
+        return value
+
+    @field_validator("profile")
+    @classmethod
+    def _needs_a_fixed_speed(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("speed_mips") is None:
+            raise ValueError("needs a router of fixed speed, such as speed_mips = 125")
         return value
 
     def spec(self, name: str) -> TestbedSpec:
@@ -195,6 +203,7 @@ class TestbedFile(TomlTable):
             programs=self.programs,
             far_programs=self.far_programs,
             speed_mips=self.speed_mips,
+            profile=self.profile,
             router=self.router.spec() if self.router else None,
             client=(self.client or TesterTable()).spec(moves=False),
             server=(self.server or TesterTable()).spec(moves=True),

@@ -35,6 +35,8 @@ class Board:
     kernel_arguments: str = ""
     console: str = "ttyS0"
     """Name of the serial port in the kernel."""
+    kernel_start: int = 1 << 63
+    """First address of the kernel and of its modules; programs have lower addresses."""
     interrupts_are_edge_triggered: bool = False
     """True if the guest must set the PCI interrupts to level-triggered; on real hardware the firmware does that."""
 
@@ -76,6 +78,7 @@ MALTA = Board(
     system=MIPSEL,
     # Debian's programs have the older encoding of NaN; by default the kernel refuses them on this CPU (ENOEXEC).
     kernel_arguments="ieee754=relaxed",
+    kernel_start=0x8000_0000,
     interrupts_are_edge_triggered=True,
 )
 
@@ -104,6 +107,7 @@ VIRT_ARMHF = Board(
     memory="256M",
     system=ARMHF,
     console="ttyAMA0",
+    kernel_start=0xBF00_0000,  # modules are below the kernel itself
 )
 
 X86_64_PC = Board(

@@ -19,6 +19,7 @@ from tunnelbench.qemu import cpio
 from tunnelbench.qemu.boards import Board
 from tunnelbench.qemu.fixed_speed import MachineWork, Monitor, speed_options
 from tunnelbench.qemu.image import Image
+from tunnelbench.qemu.instruction_profile import compile_plugin, plugin_options
 from tunnelbench.qemu.processes import machine_processes, name_option
 from tunnelbench.qemu.programs import handed_programs
 
@@ -110,13 +111,14 @@ class VirtualMachine:
         speed_mips: float | None = None,
         programs: Mapping[str, bytes] | None = None,
         is_first: bool = False,
+        has_profile: bool = False,
     ) -> None:
         """Start the machine.
 
         `role` is one word in small letters. `cpus` are the CPUs of this machine that it may use; none: all.
         `speed_mips` is one of SPEEDS_MIPS; None: QEMU emulates as many instructions as it can. `programs` are files
         that the script INSTALL_SCRIPT (qemu/programs.py) finds on the machine, by name. `is_first`: it runs before
-        other programs.
+        other programs. `has_profile`: its instructions are counted by address, in the file `instruction_counts`.
         """
         require_machine_programs(board)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,6 +132,10 @@ class VirtualMachine:
         self._monitor_path = folder / "monitor"
         if speed_mips is not None:
             argv += speed_options(speed_mips, self._monitor_path)
+        self.instruction_counts = folder / "instruction_counts" if has_profile else None
+        """File of the instructions by address; None: they are not counted by address."""
+        if self.instruction_counts:
+            argv += plugin_options(compile_plugin(board.program, folder), self.instruction_counts)
         if cpus:
             argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
         self._stack = ExitStack()

@@ -33,6 +33,7 @@ def bounded(document: Document) -> Document:
         advice=document.advice[:MOST_ITEMS],
         models=document.models[:MOST_ITEMS],
         parts=document.parts[:MOST_ITEMS],
+        instruction_places=document.instruction_places[:MOST_ITEMS],
         records=tuple(record for record in document.records if record.spec.tunnel.name in shown),
         cautions=(*document.cautions, caution),
     )

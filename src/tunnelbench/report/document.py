@@ -10,6 +10,7 @@ from tunnelbench.analysis.answer import Answer, AnswerInput, answer
 from tunnelbench.analysis.background_load import background_load_effect
 from tunnelbench.analysis.cost_components import MeasuredComponents, UnknownComponents, measured_components
 from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
+from tunnelbench.analysis.instruction_places import InstructionPlaces, instruction_places
 from tunnelbench.analysis.limits import LimitFinding, find_limits
 from tunnelbench.analysis.packet_instructions import PacketInstructions, packet_instructions
 from tunnelbench.analysis.soak import SoakSummary
@@ -24,6 +25,7 @@ from tunnelbench.model.soak import Soak, SoakChunk
 from tunnelbench.model.text import are, counted
 from tunnelbench.report.cost_components_section import parts_sections
 from tunnelbench.report.facts import is_shared, measured_on, run_facts
+from tunnelbench.report.instruction_places_section import instruction_places_section
 from tunnelbench.report.instructions_section import instructions_section
 from tunnelbench.report.sections import Section, advice_section, cipher_section, cost_section, limits_section
 from tunnelbench.report.soak_section import soak_section
@@ -90,6 +92,7 @@ class Document:
     parts: tuple[MeasuredComponents | UnknownComponents, ...]
     """Costs of forwarding, tunnel, cipher and digest, where variants of a tunnel show them."""
     instructions: tuple[PacketInstructions, ...]
+    instruction_places: tuple[InstructionPlaces, ...]
     """Instructions of a router of fixed speed for one packet in each tunnel, if the plan has two low rates of UDP."""
     advice: tuple[Advice, ...]
     soaks: tuple[SoakReport, ...]
@@ -149,6 +152,7 @@ def compose(
     models = cost_models(unpaced)
     parts = measured_components(unpaced, speeds)
     instructions = packet_instructions(ordered)
+    places = instruction_places(ordered)
     shared = is_shared(run)
     at_full_speed = [place for place, row in enumerate(rows) if not row.load]
     advice = advise(
@@ -181,6 +185,7 @@ def compose(
         models=models,
         parts=parts,
         instructions=instructions,
+        instruction_places=places,
         advice=advice,
         doubts=found,
         answer=answer(answered, is_shared=shared, allow_plaintext=allow_plaintext),
@@ -194,6 +199,7 @@ def compose(
             *cost_section(models),
             *parts_sections(parts),
             *instructions_section(instructions),
+            *instruction_places_section(places),
             *cipher_section(speeds, rows),
             *soak_section([soak.summary for soak in soaks]),
         ),

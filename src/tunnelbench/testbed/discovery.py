@@ -77,7 +77,7 @@ def parse_addresses(text: str) -> dict[str, list[str]]:
     Leaves out what is no IPv4 address: a router may print anything.
     """
     found: dict[str, list[str]] = {}
-    for device, interface in re.findall(r"^\d+: (\S+?)(?:@\S+)?\s+inet (\S+)", text, re.MULTILINE):
+    for device, interface in re.findall(r"^\d+: ([^\s@]+)(?:@\S+)?\s+inet (\S+)", text, re.MULTILINE):
         if device != "lo" and _is_interface(interface):
             found.setdefault(device, []).append(interface if "/" in interface else f"{interface}/32")
     return found
@@ -187,6 +187,6 @@ def _server(port: Port, wan: CableEnd, client: CableEnd, found: Mapping[str, Seq
 def _wired(host: Host) -> dict[str, str]:
     """Return the flags of the devices with an Ethernet address, without virtual devices."""
     listed = host.ip("-o", "link", "show").stdout
-    found = re.findall(r"^\d+: (\S+?)(?:@\S+)?: <(\S*)> .*link/ether", listed, re.MULTILINE)
+    found = re.findall(r"^\d+: ([^\s@:]+)(?:@[^\s:]+)?: <([^\s>]*)> .*link/ether", listed, re.MULTILINE)
     software = r"(br|docker|virbr|veth|tun|tap|wg|vnet|bond|dummy)"
     return {name: flags for name, flags in found if not re.match(software, name)}

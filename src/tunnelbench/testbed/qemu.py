@@ -22,6 +22,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec
 from tunnelbench.qemu.boards import BOARDS, Board
 from tunnelbench.qemu.image import Image, cached_image
+from tunnelbench.qemu.instruction_profile import require_profile
 from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable, require_machine_programs
 from tunnelbench.qemu.programs import INSTALL_SCRIPT, programs_text, read_programs
 from tunnelbench.qemu.taps import open_tap
@@ -45,6 +46,7 @@ class QemuTestbed(LeasedTestbed):
             "programs": (),
             "far_programs": (),
             "speed_mips": (),
+            "profile": (),
         },
         required={"board": 'board = "malta"'},
     )
@@ -102,6 +104,8 @@ class QemuTestbed(LeasedTestbed):
         )
         image = self._image(self.board)
         require_machine_programs(self.board)
+        if self.spec.profile:
+            require_profile(self.board.program)
         facts: dict[str, Any] = {
             "guest": "on a virtual router, emulated",
             "guest_board": self.board.title,
@@ -183,6 +187,7 @@ class QemuTestbed(LeasedTestbed):
             speed_mips=self.spec.speed_mips if host is self.router else None,
             programs=self._programs(host),
             is_first=self.goes_first,
+            has_profile=self.spec.profile and host is self.router,
         )
         return emulator
 

@@ -22,6 +22,13 @@ from tunnelbench.host.procfs import TICK_S, CpuTimes, parse_stat
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
 from tunnelbench.qemu.fixed_speed import MachineWork
+from tunnelbench.qemu.instruction_profile import (
+    AddressNames,
+    ProfileReader,
+    Symbols,
+    parse_kernel_symbols,
+    parse_program_files,
+)
 from tunnelbench.qemu.machine import VirtualMachine
 from tunnelbench.qemu.speed_trial import SPEED_TRIAL_S, SpeedTrial, try_speed
 
@@ -56,6 +63,8 @@ class VirtualHost(LeasedHost):
         self.emulator: VirtualMachine | None = None
         self.emulated_on = emulated_on
         """CPUs of this machine that QEMU may use."""
+        self._modules: list[str] | None = None
+        self._kernel = Symbols((), ())
 
     @property
     def cpus_here(self) -> tuple[int, ...]:
@@ -95,6 +104,20 @@ class VirtualHost(LeasedHost):
         paths = ["/proc/stat", *(f"/proc/{pid}/stat" for pid in programs)]
         return parse_account(self.run(["cat", *paths], check=False).stdout, programs)
 
+    def address_names(self, daemons: Sequence[Daemon]) -> AddressNames:
+        """Return the names of the addresses of the guest's kernel, with its modules, and of some programs."""
+        if self.emulator is None:
+            raise ValueError(f"the virtual {self.name} is not up")
+        modules = re.findall(r"^\S+", self.run(["cat", "/proc/modules"]).stdout, re.MULTILINE)
+        if modules != self._modules:  # to list the functions takes the guest some seconds
+            self._kernel = parse_kernel_symbols(self.run(["cat", "/proc/kallsyms"]).stdout)
+            self._modules = modules
+        programs = [
+            parse_program_files(self.run(["cat", f"/proc/{daemon.pid}/maps"], check=False).stdout, daemon.name)
+            for daemon in daemons
+        ]
+        return AddressNames(self.emulator.board.kernel_start, self._kernel, programs)
+
     def require_running(self) -> None:
         """Raises CannotHere with the last line of its console if the machine has ended."""
         if self.emulator is not None and not self.emulator.is_running:
@@ -108,6 +131,10 @@ class VirtualHost(LeasedHost):
 
     def _as_user(self, folder: Path) -> list[str]:
         return []  # its key is root's
+
+
+WorkReading = tuple[MachineWork, Mapping[str, int] | None]
+"""The work of a virtual CPU, and its instructions by place; None: they are not counted by place."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +170,21 @@ class WorkSampler:
         self._emulator = emulator
         self._daemons = daemons
         self._samples: SamplerOutput | None = None
+        counts = emulator.instruction_counts
+        self._profile = ProfileReader(counts, guest.address_names(daemons)) if counts else None
         self._before = guest.account(daemons)
-        self._readings = [emulator.work()]
+        self._readings = [self._read()]
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._read_work, daemon=True)
         self._thread.start()
 
+    def _read(self) -> WorkReading:
+        return self._emulator.work(), self._profile.read() if self._profile else None
+
     def _read_work(self) -> None:
         with suppress(OSError):  # QEMU has ended: the trial reports it
             while not self._is_over.wait(WORK_INTERVAL_S):
-                self._readings.append(self._emulator.work())
+                self._readings.append(self._read())
 
     def stop(self) -> SamplerOutput:
         if self._samples is None:
@@ -160,27 +192,27 @@ class WorkSampler:
             self._thread.join()
             after = self._guest.account(self._daemons)
             readings = cpu_readings(self._readings, self._before, after)
-            raw = "".join(f"{each}\n" for each in self._readings)
+            raw = "".join(f"{work}\n" for work, _ in self._readings)
             self._samples = SamplerOutput(tuple(readings), 0.0, raw)
         return self._samples
 
 
-def cpu_readings(works: Sequence[MachineWork], before: Account, after: Account) -> Iterator[CpuReading]:
+def cpu_readings(readings: Sequence[WorkReading], before: Account, after: Account) -> Iterator[CpuReading]:
     """Convert the work of a virtual machine with one CPU into readings of that CPU.
 
     The guest's own figures over the whole time divide the work into user, system, softirq and programs.
     """
-    first = works[0]
+    first, last = readings[0][0], readings[-1][0]
     split = [after.user_s - before.user_s, after.system_s - before.system_s, after.softirq_s - before.softirq_s]
     counted_s = sum(split)
     user, system, softirq = [part / counted_s for part in split] if counted_s > 0 else (0.0, 1.0, 0.0)
-    total_s = works[-1].busy_s - first.busy_s
+    total_s = last.busy_s - first.busy_s
     programs_s = {name: spent_s - before.programs_s[name] for name, spent_s in after.programs_s.items()}
-    for work in works:
+    for work, places in readings:
         busy_s = work.busy_s - first.busy_s
         idle_s = work.clock_s - first.clock_s - busy_s
         so_far = busy_s / total_s if total_s > 0 else 0.0
         times = CpuTimes(busy_s * user, busy_s * system, idle_s, busy_s * softirq, steal_s=0.0)
         spent_s = {name: whole_s * so_far for name, whole_s in programs_s.items()} if programs_s else None
         method = GUEST_METHOD if programs_s else ""
-        yield CpuReading(work.clock_s, {0: times}, spent_s, method, work.instructions, work.lag_s)
+        yield CpuReading(work.clock_s, {0: times}, spent_s, method, work.instructions, work.lag_s, places)

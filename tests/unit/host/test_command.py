@@ -77,6 +77,12 @@ def test_a_command_gets_its_input_and_gives_its_output_and_its_complaints() -> N
     assert (completed.stdout, completed.stderr, completed.returncode) == ("häm\n", "oh\n", 0)
 
 
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800"])
+def test_text_that_cannot_be_an_argument_is_refused(text: str) -> None:
+    with pytest.raises(CannotHere, match="the program `echo` cannot be started: an argument is not text: "):
+        run_command(["echo", text])
+
+
 def test_output_that_is_no_utf_8_is_still_read() -> None:
     assert run_command(["printf", r"a\377b"]).stdout == "a\ufffdb"
 

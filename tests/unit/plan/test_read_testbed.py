@@ -112,8 +112,8 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
             "zzz=2",
             (
                 "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, kernel, "
-                "quiet_wait_s, topology, link, board, far_board, programs, far_programs, speed_mips, router, client, "
-                "server"
+                "quiet_wait_s, topology, link, board, far_board, programs, far_programs, speed_mips, profile, router, "
+                "client, server"
             ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),
@@ -176,6 +176,7 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         (NETNS + 'board = "malta"', "2:1: board: {netns} this key, only {qemu}"),
         (NETNS + 'far_board = "x86-64"', "2:1: far_board: {netns} this key, only {qemu}"),
         (NETNS + 'programs = "x"', "2:1: programs: {netns} this key, only {qemu}"),
+        (QEMU + "profile = true", "3:1: profile: needs a router of fixed speed, such as speed_mips = 125"),
         (NETNS + "speed_mips = 125", "2:1: speed_mips: {netns} this key, only {qemu}"),
         (NETNS + '[router]\nhost = "a"', "2:2: router: {netns} this key, only {ssh}"),
         (NETNS + '[server]\ndevice = "eth0"', "2:2: server: {netns} this key, only {ssh}"),

@@ -96,3 +96,8 @@ def test_a_value_that_cannot_be_found_is_asked_for_by_its_key(asked: TestbedSpec
 def test_addresses_that_are_none_are_left_out() -> None:
     odd = "4: wan inet 300.1.1.1/24 x\n4: wan inet --help x\n4: wan inet 10.0.0.1/99 x\n4: wan inet 10.0.0.7/24 x\n"
     assert parse_addresses(odd) == {"wan": ["10.0.0.7/24"]}
+
+
+@pytest.mark.parametrize("line", ["1: " + "@" * 1_000_000, "1: " + "a@" * 500_000], ids=["signs", "names"])
+def test_a_long_line_of_a_router_is_read_at_once(line: str) -> None:
+    assert parse_addresses(line) == {}

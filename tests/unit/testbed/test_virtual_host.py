@@ -29,7 +29,7 @@ intr 5
 
 IDLE = Account(1.0, 2.0, 3.0, {})
 WORKS = [
-    MachineWork(clock_s, busy_s, round(busy_s * 125e6), lag_s=0.0)
+    (MachineWork(clock_s, busy_s, round(busy_s * 125e6), lag_s=0.0), None)
     for clock_s, busy_s in ((100.0, 10.0), (101.0, 10.4), (102.0, 11.4), (103.0, 11.4))
 ]
 

@@ -10,6 +10,7 @@ from tunnelbench.report.charts.chart import Chart
 from tunnelbench.report.charts.ciphers import cipher_charts
 from tunnelbench.report.charts.costs import cost_charts
 from tunnelbench.report.charts.figures import figure_charts
+from tunnelbench.report.charts.instruction_places import instruction_places_charts
 from tunnelbench.report.charts.loads import load_charts
 from tunnelbench.report.charts.series import series_charts, soak_charts
 from tunnelbench.report.document import Document
@@ -21,6 +22,7 @@ def charts(document: Document) -> tuple[Chart, ...]:
         *answer_charts(document),
         *figure_charts(document),
         *cost_charts(document),
+        *instruction_places_charts(document),
         *load_charts(document),
         *series_charts(document),
         *soak_charts(document),
