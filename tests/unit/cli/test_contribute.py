@@ -66,12 +66,12 @@ def store(tmp_path: Path, sample: Imported) -> Path:
 
 
 def test_a_run_is_written_with_the_text_of_a_pull_request_and_passes_the_check(
-    type_in: CommandLine, tmp_path: Path, store: Path
+    type_in: CommandLine, tmp_path: Path, store: Path, sample: Imported
 ) -> None:
     result = type_in("contribute", "last", "--to", tmp_path, "--store", store)
     assert result.exit_code == 0, result.stderr
     path = tmp_path / "results" / DEVICE / f"{RUN_ID}.json"
-    assert json.loads(path.read_text())["trials"] == json.loads(CONTENT)["trials"]
+    assert read(path.read_bytes()).records == sample.records
     assert result.stdout == (tmp_path / "pull-request.md").read_text()
     assert result.stdout.startswith("# Result: MIPS P5600 on a Malta board (on a virtual router, emulated)")
     assert "| OpenVPN AES-128-GCM |" in result.stdout
