@@ -16,10 +16,15 @@ TUNNELBENCH := .venv/bin/tunnelbench
 # Time for each target of `make fuzz` [s].
 FUZZ_SECONDS ?= 600
 
-.PHONY: bench bench-engine openwrt wheel site test test-kills test-interrupts test-damage test-planted fuzz test-debian-kernel test-boards install install-dev lint format docs sample clean-build
+.PHONY: bench reproduce bench-engine openwrt wheel site test test-kills test-interrupts test-damage test-planted fuzz test-debian-kernel test-boards test-builds install install-dev lint format docs sample clean-build
 
 bench: install ## measure the plan `quick` and print its table
 	@.venv/bin/tunnelbench run
+
+reproduce: ## measure README's table on your machine, and compare it with README's (about 15 minutes)
+	@scripts/install-debian --virtual-router
+	@$(TUNNELBENCH) run quick --on malta --set rounds=2
+	@$(TUNNELBENCH) compare docs/sample-run.json last --within 3
 
 bench-engine: install ## measure the packet engine and similar programs, which it installs
 	@cargo build --release --quiet --locked
@@ -79,6 +84,9 @@ test-debian-kernel: install-dev ## test in guests what a kernel may lack: tunnel
 test-boards: install-dev ## prove tunnels through the virtual routers of all boards, and count a known number of instructions (about 20 minutes)
 	@$(PYTHON) -m pytest tests/lab/boards.py tests/lab/fixed_speed.py
 
+test-builds: install-dev ## find a VPN program that is 5 % slower on the virtual router beside two busy CPUs, five times of five (about 30 minutes)
+	@$(PYTHON) -m pytest -s tests/lab/slower_builds_under_load.py
+
 lint: ## run the linters, each as a test
 	@$(PYTHON) -m pytest tests/unit/test_linters.py
 
@@ -91,8 +99,8 @@ docs: ## write what README.md, docs/ and the OpenWrt package take from the progr
 	@$(PYTHON) -m pytest -q --force-regen tests/unit/tunnel/test_tunnels_page.py \
 		tests/unit/test_openwrt_package.py tests/unit/test_readme.py tests/browser/test_picture.py
 
-sample: install-dev ## measure the run that README.md and docs/sample.md show, on a quiet machine (about 5 minutes)
-	@.venv/bin/tunnelbench run quick
+sample: install-dev ## measure the run that README.md and docs/sample.md show (about 20 minutes)
+	@.venv/bin/tunnelbench run quick --on malta
 	@.venv/bin/tunnelbench export last -o docs/sample-run.json
 	@$(MAKE) docs
 

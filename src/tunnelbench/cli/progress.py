@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from enum import StrEnum
 from statistics import median
 from typing import IO, TextIO, cast
 
@@ -87,60 +88,86 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+class Pace(StrEnum):
+    """Kinds of trials whose real durations differ from the expected ones by factors of their own."""
+
+    SHORT = "short"
+    """Everything else. The time before a trial, in which the tunnel comes up, is part of it."""
+    SEARCH = "search"
+    """A busy machine repeats many trials of a search."""
+    SOAK = "soak"
+
+
+def pace_of(spec: TrialSpec) -> Pace:
+    """Return the kind of a trial."""
+    if spec.test is Test.SOAK:
+        return Pace.SOAK
+    return Pace.SEARCH if spec.test.is_search else Pace.SHORT
+
+
 class Progress(Observer):
-    """Counts the finished trials of a run and estimates the remaining time."""
+    """Counts the finished trials of a run and estimates the remaining time.
+
+    The estimate begins with the durations that the plan expects. As trials end, it follows the time that they took: on
+    a slow router each trial takes longer than the plan can know.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.total = len(plan.calibrations()) + len(plan.trials())
         self.rounds = plan.rounds
-        self.expected_s = plan.expected_duration_s()
         self.plan = plan
-        self.trials_s = sum(plan.expected_trial_s(spec) for spec in (*plan.calibrations(), *plan.trials()))
+        specs = (*plan.calibrations(), *plan.trials())
+        trials_s = sum(plan.expected_trial_s(spec) for spec in specs)
+        self._beside_share = plan.expected_duration_s() / trials_s if trials_s else 1.0
+        """Expected duration of the run divided by that of its trials: the time in which tunnels come up is added."""
         self.done = 0
-        self.done_s = 0.0
-        """Expected duration of the finished trials [s]."""
-        self.trial_s = self.trial_started_s = 0.0
-        """Expected duration of the present trial [s], and its start on the monotonic clock [s]."""
-        self.searches_left_s = self._searches_s([*plan.calibrations(), *plan.trials()])
-        """Expected duration of the searches that have not ended [s]."""
-        self.searched_s = self.expected_searched_s = 0.0
-        """Real and expected duration of the searches that this process has measured [s]."""
+        self._left_s = {pace: sum(self._expected_s(spec) for spec in specs if pace_of(spec) is pace) for pace in Pace}
+        """Expected duration of the trials that have not ended [s]."""
+        self._taken_s = dict.fromkeys(Pace, 0.0)
+        self._expected_taken_s = dict.fromkeys(Pace, 0.0)
+        """Real and expected duration of the trials that this process has measured [s]."""
+        self._began_s: float | None = None
+        """End of the last trial, or start of the first one, on the monotonic clock [s]; None: none has started."""
+        self._now: TrialSpec | None = None
 
-    def _searches_s(self, specs: Sequence[TrialSpec]) -> float:
-        return sum(self.plan.expected_trial_s(spec) for spec in specs if spec.test.is_search)
+    def _expected_s(self, spec: TrialSpec) -> float:
+        """Return the duration that the plan expects of a trial, with the time before it [s]."""
+        return self.plan.expected_trial_s(spec) * self._beside_share
 
-    @property
-    def search_pace(self) -> float:
-        """Real divided by expected duration of the searches so far: a busy machine repeats many of their trials."""
-        return self.searched_s / self.expected_searched_s if self.expected_searched_s else 1.0
+    def _factor(self, pace: Pace) -> float:
+        """Return the real divided by the expected duration of the trials of a kind so far."""
+        expected_s = self._expected_taken_s[pace]
+        return self._taken_s[pace] / expected_s if expected_s else 1.0
 
     @property
     def left_s(self) -> float:
-        """Return the expected remaining time [s], from the plan's estimate for each trial."""
+        """Return the expected remaining time [s]."""
         if self.done >= self.total:
             return 0.0
-        share = self.done_s / self.trials_s if self.trials_s else 1.0
-        passed_s = min(time.monotonic() - self.trial_started_s, self.trial_s) if self.trial_s else 0.0
-        slower_s = (self.search_pace - 1) * self.searches_left_s
-        return max(0.0, self.expected_s * (1 - share) + slower_s - passed_s)
+        left_s = sum(self._left_s[pace] * self._factor(pace) for pace in Pace)
+        if self._now is None or self._began_s is None:
+            return left_s
+        longest_s = self._expected_s(self._now) * self._factor(pace_of(self._now))
+        return max(0.0, left_s - min(time.monotonic() - self._began_s, longest_s))
 
     def know(self, records: Sequence[TrialRecord]) -> None:
         """Count these trials as finished; a resumed run has stored them before."""
         self.done = len(records)
-        self.done_s = sum(self.plan.expected_trial_s(record.spec) for record in records)
-        self.searches_left_s -= self._searches_s([record.spec for record in records])
+        for record in records:
+            self._left_s[pace_of(record.spec)] -= self._expected_s(record.spec)
 
     def trial_starts(self, spec: TrialSpec) -> None:
-        self.trial_s, self.trial_started_s = self.plan.expected_trial_s(spec), time.monotonic()
+        self._began_s = time.monotonic() if self._began_s is None else self._began_s
+        self._now = spec
 
     def trial_ended(self, record: TrialRecord) -> None:
         self.done += 1
-        self.done_s += self.plan.expected_trial_s(record.spec)
-        self.searches_left_s -= self._searches_s([record.spec])
-        if record.spec.test.is_search and record.measurement is not None and self.trial_s:
-            self.searched_s += time.monotonic() - self.trial_started_s
-            self.expected_searched_s += self.trial_s
-        self.trial_s = 0.0
+        pace, now_s = pace_of(record.spec), time.monotonic()
+        self._left_s[pace] -= self._expected_s(record.spec)
+        if record.measurement is not None and self._now is not None and self._began_s is not None:
+            self._taken_s[pace] += now_s - self._began_s
+            self._expected_taken_s[pace] += self._expected_s(record.spec)
+        self._began_s, self._now = now_s, None
 
     @contextmanager
     def showing(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.statistics import median
@@ -158,13 +159,18 @@ def run_time(run: RunRecord) -> str:
 
 def measured_on(run: RunRecord, recorded: int) -> str:
     """Return on one line when a run measured what on which router; `recorded`: number of its trials."""
-    facts = run.host_facts
+    size = f"{recorded} of " * (recorded != run.trials_planned) + counted(run.trials_planned, "trial")
+    return one_line(", ".join(filter(None, (run_time(run), size, *_router_words(run.host_facts)))))
+
+
+def _router_words(facts: Mapping[str, Any]) -> list[str]:
+    """Return the name of a router, and what it is."""
+    if "guest_board" in facts:
+        speed_mips = facts.get("guest_speed_mips")
+        speed = f"{speed_mips:g} MIPS" if isinstance(speed_mips, (int, float)) else ""
+        return [f"emulated {str(facts['guest_board']).split(' on ')[0]}", speed]
     router = facts.get("router_board") or facts.get("router_soc") or facts.get("cpu_model") or "CPU unknown"
-    cpus = str(facts.get("router_cpus" if "router_kernel" in facts else "cpus", ""))
-    parts = [
-        run_time(run),
-        f"{recorded} of " * (recorded != run.trials_planned) + counted(run.trials_planned, "trial"),
-        str(router) + (f" ({counted(int(cpus), 'CPU')})" if cpus.isdecimal() else ""),
-        "virtual" if facts.get("virtual") == "yes" and "router_kernel" not in facts else "",
-    ]
-    return one_line(", ".join(filter(None, parts)))
+    is_own = "router_kernel" in facts
+    cpus = str(facts.get("router_cpus" if is_own else "cpus", ""))
+    count = f" ({counted(int(cpus), 'CPU')})" if cpus.isdecimal() else ""
+    return [f"{router}{count}", "virtual" if facts.get("virtual") == "yes" and not is_own else ""]

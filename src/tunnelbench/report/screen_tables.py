@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, TypeVar
 
-from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, DirectionAnswer, TunnelAnswer, group_place
+from tunnelbench.analysis.answer.tunnels import DirectionAnswer, TunnelAnswer, group_place
 from tunnelbench.analysis.answer.udp import LongerTrial, UdpAnswer, UdpDirectionAnswer
 from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, joined, large_packets, mbps, thousands
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, models_of_many_sizes
@@ -212,7 +212,7 @@ def tunnel_table(tunnels: Sequence[TunnelAnswer], best: str | None) -> ScreenTab
     any_measured = any(way.is_cpu_measured for way in ways)
     groups = (
         (("Mbit/s,", large_packets(tunnels)), rate),
-        (("router CPU", f"at {REFERENCE_MBPS:g} Mbit/s"), cpu),
+        (("router CPU", f"at {tunnels[0].reference_mbps:g} Mbit/s"), cpu),
         (("thousand/s,", "small packets"), small),
     )
     cells = [_Cell(heading, way, of(way, text)) for heading, text in groups for way in ("down", "up")]
@@ -241,7 +241,7 @@ def _repeats(repeats: Sequence[int]) -> str:
 
 def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnswer], *, any_measured: bool) -> str:
     is_bound = any(way.is_lower_bound or way.is_small_lower_bound for way in ways)
-    method = f"CPU: % of one CPU for TCP, measured at {REFERENCE_MBPS:g} Mbit/s; ~: computed." * any_measured
+    method = f"CPU: % of one CPU for TCP, measured at {tunnels[0].reference_mbps:g} Mbit/s; ~: computed." * any_measured
     parts = [
         "down: server to client." * any(tunnel.down != DirectionAnswer() for tunnel in tunnels),
         _sizes(tunnels),

@@ -12,12 +12,16 @@ from rich.console import Console
 from tests.unit.builders import make_tcp, make_trial, make_tunnel
 
 from tunnelbench.cli.progress import LiveView, PlainProgress, Progress
-from tunnelbench.model.plan import Plan, SoakTraffic, Test, UdpTraffic
+from tunnelbench.model.plan import Plan, SoakTraffic, TcpTraffic, Test, UdpTraffic
 
 WEEK_S = 604_800.0
 PLAN = Plan(
     "soak", "", (make_tunnel(),), None, 1, udp=UdpTraffic(payload_bytes=(1400,)), soak=SoakTraffic(duration_s=WEEK_S)
 )
+
+
+def trials_s(plan: Plan) -> float:
+    return sum(plan.expected_trial_s(spec) for spec in (*plan.calibrations(), *plan.trials()))
 
 
 def test_a_soak_that_is_to_come_counts_for_as_long_as_it_is() -> None:
@@ -43,13 +47,28 @@ def test_searches_that_take_twice_as_long_make_the_others_expected_to(monkeypatc
     now_s = [1000.0]
     monkeypatch.setattr("tunnelbench.cli.progress.time.monotonic", lambda: now_s[0])
     first, *others = [spec for spec in PLAN.trials() if spec.test.is_search]
-    search_s = PLAN.expected_trial_s(first)
+    before_s = progress.left_s
+    expected_s = PLAN.expected_trial_s(first) * PLAN.expected_duration_s() / trials_s(PLAN)
     progress.trial_starts(first)
-    now_s[0] += 2 * search_s
+    now_s[0] += 2 * expected_s
     progress.trial_ended(replace(make_trial(first), measurement=make_tcp()))
-    share = 1 - search_s / progress.trials_s
     assert others
-    assert progress.left_s == pytest.approx(PLAN.expected_duration_s() * share + len(others) * search_s)
+    assert progress.left_s == pytest.approx(before_s - expected_s + len(others) * expected_s)
+
+
+def test_the_time_left_follows_the_time_that_trials_and_tunnels_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan("slow", "", (make_tunnel(),), TcpTraffic(), 5)
+    progress = Progress(plan)
+    now_s = [1000.0]
+    monkeypatch.setattr("tunnelbench.cli.progress.time.monotonic", lambda: now_s[0])
+    for spec in (*plan.calibrations(), *plan.trials())[:4]:
+        progress.trial_starts(spec)
+        now_s[0] += 20.0
+        progress.trial_ended(replace(make_trial(spec), measurement=make_tcp()))
+        now_s[0] += 10.0  # a tunnel comes up
+    progress.trial_starts(plan.trials()[0])
+    left = progress.total - 4
+    assert progress.left_s == pytest.approx((left * (4 * 20 + 3 * 10) / 4) - 10)
 
 
 def test_nothing_is_left_of_a_run_that_is_done() -> None:

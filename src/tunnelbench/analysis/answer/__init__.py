@@ -25,7 +25,7 @@ from tunnelbench.analysis.answer.comparison import (
 from tunnelbench.analysis.answer.doubts import doubts
 from tunnelbench.analysis.answer.figures import shown_figures
 from tunnelbench.analysis.answer.scope import machine_scope, not_measured
-from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer, shown_rows, tunnel_answers
+from tunnelbench.analysis.answer.tunnels import TunnelAnswer, shown_rows, tunnel_answers
 from tunnelbench.analysis.answer.udp import UdpAnswer, udp_answers
 from tunnelbench.analysis.answer.warnings import AnswerWarning, answer_warnings
 from tunnelbench.analysis.answer.words import by_direction, carried, cpu_taken, cpu_times, joined, mbps, thousands
@@ -69,7 +69,7 @@ class Answer:
     comparisons: tuple[DirectionComparison, ...]
     """Comparison by direction of the first tunnel with the others that could be recommended.
 
-    TCP is compared by the CPU time at REFERENCE_MBPS, UDP by the packet rate. Empty: there is no other tunnel.
+    TCP is compared by the CPU time at one throughput, UDP by the packet rate. Empty: there is no other tunnel.
     """
     is_nearly_all_doubtful: bool
     """True if nearly all tunnels have doubtful figures, so that the verdict says so."""
@@ -174,7 +174,7 @@ def _cheapest(
     allow_plaintext: bool,
     found: AnswerInput,
 ) -> Iterator[str]:
-    """Name the tunnel that takes the least CPU time for 100 Mbit/s, with its figures, and the next one."""
+    """Name the tunnel that takes the least CPU time for a throughput, with its figures, and the next one."""
     if not any(tunnel.has_figures for tunnel in tunnels):
         return
     if not eligible:
@@ -183,7 +183,7 @@ def _cheapest(
     best, *others = eligible
     names, kind = [each.name for each in eligible], _kind(allow_plaintext)
     yield claim(names, "takes the least CPU", "takes less", compared, kind=kind, figures="figures")
-    yield f"At {REFERENCE_MBPS:g} Mbit/s, {best.name} takes {cpu_taken(best)}."
+    yield f"At {best.reference_mbps:g} Mbit/s, {best.name} takes {cpu_taken(best)}."
     if rates := carried(best):
         yield f"{best.name} carries {rates}{_limit(best, found)}."
     if others and (factors := cpu_factors(best, others[0])):

@@ -78,10 +78,10 @@ def _variants(tunnels: Sequence[TunnelAnswer]) -> Iterator[tuple[float, str]]:
 
 
 def _kernel(tunnels: Sequence[TunnelAnswer]) -> Iterator[tuple[float, str]]:
-    """Compare the cheapest tunnel in the kernel with the cheapest one in user space."""
+    """Compare the cheapest tunnel in the kernel with the cheapest one in user space, unless `_dearest` does."""
     kernel = next((tunnel for tunnel in tunnels if tunnel.is_in_kernel), None)
     program = next((tunnel for tunnel in tunnels if tunnel.is_in_kernel is False), None)
-    if kernel and program and (saving := _saving(kernel, program)):
+    if kernel and program and (kernel, program) != (tunnels[0], tunnels[-1]) and (saving := _saving(kernel, program)):
         yield saving.share, f"{program.name} in user space takes {saving.words} as {kernel.name} in the kernel."
 
 

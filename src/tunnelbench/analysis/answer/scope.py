@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tunnelbench.analysis.algorithms import CIPHER_OPTION, algorithms_of
 from tunnelbench.analysis.answer import commands
 from tunnelbench.analysis.answer.figures import ShownFigures
-from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer
+from tunnelbench.analysis.answer.tunnels import REFERENCES_MBPS, TunnelAnswer
 from tunnelbench.analysis.answer.udp import UdpAnswer
 from tunnelbench.analysis.answer.words import joined
 from tunnelbench.model.result import RunRecord, TrialRecord
@@ -26,7 +26,8 @@ def machine_scope(run: RunRecord, tunnels: Sequence[TunnelAnswer], shown: ShownF
     yield COMPARE_ONLY if shown.every else ONLY_THIS_MACHINE
     ciphers = {algorithms_of(each.tunnel.options).get(CIPHER_OPTION, "") for each in tunnels if each.is_encrypted}
     uses_aes = {cipher.upper().startswith("AES") for cipher in ciphers}
-    if uses_aes == {True, False} and "aes" in str(run.host_facts.get("crypto_instructions", "")).split():
+    is_own_cpu = "guest_board" not in run.host_facts
+    if is_own_cpu and uses_aes == {True, False} and "aes" in str(run.host_facts.get("crypto_instructions", "")).split():
         yield AES_INSTRUCTIONS
 
 
@@ -38,7 +39,7 @@ def not_measured(
     ways = {way for each in every for way in each.measured_directions}
     lacking = [f"traffic {way}" for way in ("down", "up") if ways and way not in ways]
     if udp and all(each.mean_cpu_share is None for each in tunnels):
-        lacking.append(f"CPU time at {REFERENCE_MBPS:g} Mbit/s of TCP")
+        lacking.append(f"CPU time at {REFERENCES_MBPS[0]:g} Mbit/s of TCP")
     if lacking:
         yield f"Not measured: {joined(lacking)}; the plan {FIRST_PLAN} has that."
     kind, in_kernel = unmeasured_in_kernel(records)

@@ -13,8 +13,8 @@ from tunnelbench.model.plan import Direction, TunnelSpec
 
 RowT = TypeVar("RowT", bound=TunnelRow)
 
-REFERENCE_MBPS = 100.0
-"""Throughput at which the CPU time of tunnels is compared [Mbit/s]."""
+REFERENCES_MBPS = (100.0, 10.0, 1.0)
+"""Throughputs at which the CPU time of tunnels is stated [Mbit/s]: the first one that the router can carry."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class DirectionAnswer:
     is_lower_bound: bool = False
     """True if the testers or the plan, not the router, limited the throughput: the router can carry more."""
     cpu_share: Estimate | None = None
-    """Share of one CPU of the router that REFERENCE_MBPS take with large packets."""
+    """Share of one CPU of the router that the tunnel's `reference_mbps` take with large packets."""
     is_cpu_measured: bool = False
-    """True if `cpu_share` was measured at REFERENCE_MBPS; else it is computed from the cost at the measured load."""
+    """True if `cpu_share` was measured at `reference_mbps`; else it is computed from the cost at the measured load."""
     small_pps: Estimate | None = None
     """Data packets per second with small packets."""
     is_small_lower_bound: bool = False
@@ -47,6 +47,8 @@ class TunnelAnswer:
     """Largest payload of the run, which `throughput_bps` and `cpu_share` are for [bytes]."""
     small_payload_bytes: int | None
     """Smallest payload of the run, which `small_pps` is for [bytes]; None: it is not that of a small packet."""
+    reference_mbps: float
+    """Throughput that `cpu_share` is for [Mbit/s], the same for all tunnels of a run."""
     is_encrypted: bool | None
     """True if the tunnel encrypts its packets; None: unknown."""
     is_in_kernel: bool | None
@@ -103,8 +105,19 @@ def tunnel_answers(rows: Sequence[Row], *, allow_plaintext: bool = False) -> tup
     """
     groups = by_tunnel(rows)
     sizes = _sizes(groups)
-    found = [_tunnel_answer(group, sizes) for group in groups]
-    return tuple(sorted(found, key=lambda tunnel: _rank(tunnel, allow_plaintext)))
+    for reference_mbps in REFERENCES_MBPS:
+        unsorted = [_tunnel_answer(group, sizes, reference_mbps) for group in groups]
+        found = sorted(unsorted, key=lambda tunnel: _rank(tunnel, allow_plaintext))
+        if not found or _can_carry(found[0]):
+            break
+    return tuple(found)
+
+
+def _can_carry(best: TunnelAnswer) -> bool:
+    """Return True unless the router can carry less than the reference through its best tunnel."""
+    bps = [way.throughput_bps.median for way in best.directions.values() if way.throughput_bps]
+    carries = bool(bps) and max(bps) >= best.reference_mbps * 1e6
+    return carries or best.mean_cpu_share is None or best.mean_cpu_share <= 1
 
 
 def _rank(tunnel: TunnelAnswer, allow_plaintext: bool) -> tuple[int, bool, bool, int, float]:
@@ -119,17 +132,18 @@ def group_place(is_encrypted: bool | None, *, allow_plaintext: bool) -> int:
     return 0 if allow_plaintext or is_encrypted else 1 if is_encrypted is False else 2
 
 
-def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int]) -> TunnelAnswer:
+def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int], reference_mbps: float) -> TunnelAnswer:
     counting = [row.figures for row in rows if row.figures is not None]
     dropped = [row.uncounted_trials for row in rows]
     answer = TunnelAnswer(
         tunnel=rows[0].tunnel,
         large_payload_bytes=sizes[-1],
         small_payload_bytes=sizes[0] if sizes[0] <= SMALL_PAYLOAD_BYTES else None,
+        reference_mbps=reference_mbps,
         is_encrypted=rows[0].is_encrypted if rows[0].tunnel.is_baseline else common(row.is_encrypted for row in rows),
         is_in_kernel=all(figures.is_in_kernel for figures in counting) if counting else None,
-        down=_direction_answer(rows, sizes, Direction.IN),
-        up=_direction_answer(rows, sizes, Direction.OUT),
+        down=_direction_answer(rows, sizes, Direction.IN, reference_mbps),
+        up=_direction_answer(rows, sizes, Direction.OUT, reference_mbps),
         repeats=min(
             (row.trials - without for row, without in zip(rows, dropped, strict=True) if row.figures), default=0
         ),
@@ -188,10 +202,13 @@ def _large_and_small(rows: Sequence[Row], sizes: Sequence[int], direction: Direc
     return large, next((row for row in there if is_small and row.payload_bytes == sizes[0]), None)
 
 
-def _direction_answer(rows: Sequence[Row], sizes: Sequence[int], direction: Direction) -> DirectionAnswer:
+def _direction_answer(
+    rows: Sequence[Row], sizes: Sequence[int], direction: Direction, reference_mbps: float
+) -> DirectionAnswer:
     large, small = _large_and_small(rows, sizes, direction)
     largest = [row for row in rows if large and row.direction is direction and row.payload_bytes == large.payload_bytes]
-    paced = next((row.figures for row in largest if _is_at_reference(row)), None)
+    # The sender was made to send at this rate, and the tunnel carried it.
+    paced = next((row.figures for row in largest if row.is_at_load and float(row.load) == reference_mbps), None)
     found = large.figures if large else None
     least = small.figures if small else None
     costly = paced or found
@@ -199,15 +216,10 @@ def _direction_answer(rows: Sequence[Row], sizes: Sequence[int], direction: Dire
     return DirectionAnswer(
         throughput_bps=found.throughput_bps if found else None,
         is_lower_bound=bool(large and found and (found.is_tester_limited or large.is_at_load)),
-        cpu_share=cost.times(REFERENCE_MBPS / 1000) if cost else None,
+        cpu_share=cost.times(reference_mbps / 1000) if cost else None,
         is_cpu_measured=paced is not None,
         small_pps=least.data_pps if least else None,
         is_small_lower_bound=bool(small and least and (least.is_tester_limited or small.is_at_load)),
         is_doubtful=bool(large and large.doubts),
         is_small_doubtful=bool(small and small.doubts),
     )
-
-
-def _is_at_reference(row: Row) -> bool:
-    """Return True if the plan made the sender send at REFERENCE_MBPS, and the tunnel carried that rate."""
-    return row.is_at_load and float(row.load) == REFERENCE_MBPS

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tunnelbench.analysis.answer.comparison import AnswerT
-from tunnelbench.analysis.answer.tunnels import REFERENCE_MBPS, TunnelAnswer
+from tunnelbench.analysis.answer.tunnels import TunnelAnswer
 from tunnelbench.analysis.answer.udp import UdpAnswer
 from tunnelbench.analysis.answer.words import carried, cpu_taken, large_packets, thousands
 from tunnelbench.analysis.statistics import INTERVAL_FROM, Estimate
@@ -55,8 +55,9 @@ def _tcp(shown: Sequence[TunnelAnswer], every: Sequence[TunnelAnswer]) -> Chart 
     baseline = "".join(
         f" Without a tunnel: {words}." for each in every if each.tunnel.is_baseline and (words := _carried(each))
     )
-    panels = [(f"% of one CPU of the router at {REFERENCE_MBPS:.0f} Mbit/s", cpu), ("Mbit/s", rates)]
-    title = f"{_who(shown)}: router CPU at {REFERENCE_MBPS:.0f} Mbit/s, and throughput with {large_packets(shown)}"
+    reference = f"{shown[0].reference_mbps:g} Mbit/s"
+    panels = [(f"% of one CPU of the router at {reference}", cpu), ("Mbit/s", rates)]
+    title = f"{_who(shown)}: router CPU at {reference}, and throughput with {large_packets(shown)}"
     order = "The tunnel that takes the least CPU by its medians is the first."
     said = f"{order}{_spreads([*cpu, *rates])}{bounds}{baseline}{_left_out(shown, every)}"
     return _chart(title, said, panels)
@@ -106,7 +107,7 @@ def _spreads(bars: Sequence[Bar]) -> str:
 
 def _carried(baseline: TunnelAnswer) -> str:
     cpu = cpu_taken(baseline)
-    return "; ".join(filter(None, (carried(baseline), f"{REFERENCE_MBPS:g} Mbit/s take {cpu}" if cpu else "")))
+    return "; ".join(filter(None, (carried(baseline), f"{baseline.reference_mbps:g} Mbit/s take {cpu}" if cpu else "")))
 
 
 def _bar(
