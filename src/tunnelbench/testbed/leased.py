@@ -34,6 +34,8 @@ class LeasedTestbed(Testbed):
     has_own_router = True
 
     router: LeasedHost
+    receive_window: tuple[str, ...] = ()
+    """Words of the testers' routes that limit the receive window of TCP; empty: no limit."""
 
     def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
         super().__init__(spec, run_id, folder)
@@ -91,7 +93,7 @@ class LeasedTestbed(Testbed):
         """Return the commands that make the target reachable, each with its host."""
         a = self.addresses
         return (
-            (self.client, ["ip", "route", "add", f"{a.target}/32", "via", a.router_lan]),
+            (self.client, ["ip", "route", "add", f"{a.target}/32", "via", a.router_lan, *self.receive_window]),
             (self.server, ["ip", "addr", "add", f"{a.target}/32", "dev", "lo"]),
         )
 
