@@ -48,8 +48,9 @@ LARGEST_PLAN_CHARACTERS = 1 << 20
 LONGEST_LINE_BYTES = 1 << 20
 LINES_KEPT = 20
 """Lines of the messages of a run that are kept to find the reason of a failure."""
-START = "import sys; sys.argv[0] = 'tunnelbench'; from tunnelbench.start import main; main()"
-"""Python code that begins a verb in another process."""
+START = ("-P", "-c", "import sys; sys.argv[0] = 'tunnelbench'; from tunnelbench.start import main; main()")
+"""Options of Python that begin a verb in another process. Without -P, Python would take modules from the current folder
+first, to which another user may be able to write."""
 DIE_WITH_WORKER = ("setpriv", "--pdeathsig", "TERM", "--")
 """Start of a command that the kernel ends with SIGTERM, so that it puts the router back, if the worker dies."""
 
@@ -220,7 +221,7 @@ class RackWorker:
 
     async def _measure(self, context: JobContext, words: list[str]) -> tuple[int, deque[str]]:
         """Run the verb `run` in a process of its own; returns its exit code and its last messages."""
-        command = [*DIE_WITH_WORKER, sys.executable, "-c", START, "run", *words, "--wait", "--store", self.location]
+        command = [*DIE_WITH_WORKER, sys.executable, *START, "run", *words, "--wait", "--store", self.location]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE, start_new_session=True, limit=LONGEST_LINE_BYTES,
