@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tunnelbench.analysis.prediction import Basis, CpuFacts, KnownFigure, MeasuredTunnel, Predictor
+from tunnelbench.analysis.prediction import MOST_TRIED, Basis, CpuFacts, KnownFigure, MeasuredTunnel, Predictor
 
 A = MeasuredTunnel("through-device", "openvpn", "openvpn AES", "in")
 B = MeasuredTunnel("through-device", "none", "none", "in", is_encrypted=False)
@@ -100,3 +100,46 @@ def test_the_most_telling_measurement_is_that_with_the_steadiest_quotient() -> N
     assert found[0] == C
     assert found[1] == pytest.approx(1)
     assert Predictor(figures[:2], {}).most_informative(A) is None
+
+
+@pytest.mark.parametrize("clock_mhz", [1000.001, 1000.0000001, 1000 + 2e-13])
+def test_a_line_through_clocks_that_are_nearly_the_same_is_no_prediction(clock_mhz: float) -> None:
+    facts = {"one": CpuFacts(clock_mhz=1000), "two": CpuFacts(clock_mhz=clock_mhz), "three": CpuFacts(clock_mhz=1000)}
+    figures = [KnownFigure("one", A, 1), KnownFigure("two", A, 1000), KnownFigure("three", A, 2)]
+    predictor = Predictor(figures, facts | {"four": CpuFacts(clock_mhz=1), "five": CpuFacts(clock_mhz=1e6)})
+    assert predictor.predict("four", A) is None
+    assert predictor.predict("five", A) is None
+
+
+def test_thousands_of_figures_are_predicted_without_a_look_at_each_for_each() -> None:
+    """If each prediction looks at each figure, this takes some ten minutes."""
+    noise = Random(5)
+    names = [f"{n}" for n in range(2000)]
+    facts = {name: CpuFacts(f"soc {n % 1000}", 500 + n % 700) for n, name in enumerate(names)}
+    figures = [KnownFigure(name, where, 100 * math.exp(noise.gauss(0, 0.2))) for name in names for where in (A, C)]
+    predictor = Predictor(figures, facts)
+    assert predictor.validate().figures == MOST_TRIED
+    newcomers = Predictor(figures[: len(figures) // 2], facts)
+    assert all(newcomers.predict(name, A) for name in names[1000:])
+    assert newcomers.most_informative(A) is not None
+
+
+def test_predictions_are_those_of_the_formulas_without_the_figure() -> None:
+    """Compare the sums that are kept with those of a predictor that never had the figure."""
+    noise = Random(3)
+    tunnels = {MeasuredTunnel("through-device", f"kind{n}", str(n), "in"): 2.0**n for n in range(3)}
+    devices = {str(n): 10.0 + n for n in range(12)}
+    facts = {name: CpuFacts(f"soc {int(name) % 4}", 300 + 50 * int(name)) for name in devices}
+    figures = [
+        KnownFigure(each.device, each.measurement, each.mbps * math.exp(noise.gauss(0, 0.1)))
+        for each in product(devices, tunnels)
+    ]
+    whole = Predictor(figures, facts)
+    for each in figures:
+        kind = each.measurement.kind
+        others = [one for one in figures if (one.device, one.measurement.kind) != (each.device, kind)]
+        found, expected = (one.predict(each.device, each.measurement) for one in (whole, Predictor(others, facts)))
+        assert found is not None
+        assert expected is not None
+        assert (found.basis, found.figures) == (expected.basis, expected.figures)
+        assert (found.low_mbps, found.high_mbps) == pytest.approx((expected.low_mbps, expected.high_mbps))
