@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from statistics import median
 
 from tunnelbench.analysis.summary import trials_by_row
 from tunnelbench.model.counters import Window
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TunnelSpec
 from tunnelbench.model.result import TrialRecord
+
+MOST_PLACES = 200
+"""Largest number of places of one tunnel; a trial of ours has about 100."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,21 @@ def _window(record: TrialRecord) -> Window | None:
 
 
 def _median_shares(windows: Sequence[Window]) -> Mapping[str, float]:
-    names = {name for window in windows for name in window.router_instruction_shares}
-    medians = {name: median(window.router_instruction_shares.get(name, 0.0) for window in windows) for name in names}
-    return dict(sorted(medians.items(), key=lambda each: (-each[1], each[0])))
+    """Return the median share of each place, largest first, of the MOST_PLACES places with the most instructions.
+
+    The work grows with the number of shares alone, also if each trial of an imported run has other places.
+    """
+    found: dict[str, list[float]] = {}
+    for window in windows:
+        for place, share in window.router_instruction_shares.items():
+            found.setdefault(place, []).append(share)
+    medians = {place: _median_with_zeros(shares, len(windows)) for place, shares in found.items()}
+    return dict(nsmallest(MOST_PLACES, medians.items(), key=lambda each: (-each[1], each[0])))
+
+
+def _median_with_zeros(shares: Sequence[float], count: int) -> float:
+    """Return the median of `count` shares, of which those that are not given are 0."""
+    zeros = count - len(shares)
+    if zeros > len(shares):
+        return 0.0
+    return median([0.0] * zeros + [*shares])

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tunnelbench.report.document import Document
+from tunnelbench.report.instruction_places_section import PLACES_TITLE
 from tunnelbench.report.sections import Section
 
 MOST_REPORTED_ROWS = 500
 """Largest number of rows of a table."""
 MOST_ITEMS = 200
 """Largest number of items of a list."""
+MOST_PROFILES = 100
+"""Largest number of tunnels, payloads and directions whose instructions a report has by place."""
 
 
 def bounded(document: Document) -> Document:
     """Return the report with only its first rows, their tunnels, and the first items of each list."""
     rows, udp_rows = document.rows[:MOST_REPORTED_ROWS], document.udp_rows[:MOST_REPORTED_ROWS]
-    sections = tuple(map(bounded_section, document.sections))
+    sections = tuple(map(bounded_section, _first_places(document.sections)))
     warnings = tuple(map(bounded_section, document.warnings))
-    document = replace(document, sections=sections, warnings=warnings)
+    places = document.instruction_places[:MOST_PROFILES]
+    document = replace(document, sections=sections, warnings=warnings, instruction_places=places)
     left_out = len(document.rows) + len(document.udp_rows) - len(rows) - len(udp_rows)
     if not left_out:
         return document
@@ -33,10 +37,18 @@ def bounded(document: Document) -> Document:
         advice=document.advice[:MOST_ITEMS],
         models=document.models[:MOST_ITEMS],
         parts=document.parts[:MOST_ITEMS],
-        instruction_places=document.instruction_places[:MOST_ITEMS],
         records=tuple(record for record in document.records if record.spec.tunnel.name in shown),
         cautions=(*document.cautions, caution),
     )
+
+
+def _first_places(sections: Sequence[Section]) -> Iterator[Section]:
+    """Yield the sections, but only the first of those on the places of a router's instructions."""
+    profiles = 0
+    for section in sections:
+        profiles += section.title.startswith(PLACES_TITLE)
+        if profiles <= MOST_PROFILES or not section.title.startswith(PLACES_TITLE):
+            yield section
 
 
 def bounded_section(section: Section) -> Section:

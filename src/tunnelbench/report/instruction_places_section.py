@@ -14,6 +14,9 @@ from tunnelbench.report.text import one_line
 MOST_SHOWN_PLACES = 12
 """Number of places of each tunnel that the list has; the page's chart has all."""
 
+PLACES_TITLE = "Where the instructions go: "
+"""Beginning of the titles of these sections."""
+
 PLACES_NOTE = (
     "Share of the router's instructions at each place: a function of the kernel or of one of its modules, or a file of "
     "the tunnel's program. Median over the trials. Places that are not in the list have the rest."
@@ -24,7 +27,7 @@ def instruction_places_section(every: Sequence[InstructionPlaces]) -> list[Secti
     """Return one section for each tunnel, payload and direction."""
     return [
         Section(
-            title=one_line(f"Where the instructions go: {title_of(each)}"),
+            title=one_line(PLACES_TITLE + title_of(each)),
             items=tuple(
                 one_line(f"{percent(share)} {place}") for place, share in islice(each.shares.items(), MOST_SHOWN_PLACES)
             ),

@@ -9,7 +9,8 @@ from tests.unit.builders import make_records, make_run
 
 from tunnelbench.cli.details.run import MOST_SHOWN_TRIALS, run_text
 from tunnelbench.model.result import TrialRecord, Verdict
-from tunnelbench.report.bounds import MOST_REPORTED_ROWS
+from tunnelbench.report.bounds import MOST_PROFILES, MOST_REPORTED_ROWS
+from tunnelbench.report.instruction_places_section import PLACES_TITLE
 from tunnelbench.report.render import render
 from tunnelbench.report.screen_tables import MOST_SCREEN_ROWS
 
@@ -49,6 +50,17 @@ def test_a_page_has_a_bounded_number_of_rows(records: tuple[TrialRecord, ...]) -
     assert len(page) < LARGEST_PAGE_BYTES
     assert "This report leaves out" in page
     assert page.count('<tr class="row') <= MOST_REPORTED_ROWS
+
+
+def test_a_report_has_the_places_of_a_bounded_number_of_tunnels(records: tuple[TrialRecord, ...]) -> None:
+    found = []
+    for record in records:
+        if record.tcp:
+            window = replace(record.tcp.window, router_instruction_shares={"kernel/vmlinux/f": 1.0})
+            record = replace(record, measurement=replace(record.tcp, window=window))  # noqa: PLW2901
+        found.append(record)
+    assert render(make_run(), found, "markdown", full=False).count(PLACES_TITLE) == MOST_PROFILES
+    assert render(make_run(), found, "markdown", full=True).count(PLACES_TITLE) > MOST_PROFILES
 
 
 @pytest.mark.parametrize("format_name", ["markdown", "textile", "dokuwiki"])

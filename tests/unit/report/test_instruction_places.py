@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 from tests.unit.builders import make_records, make_run
 
-from tunnelbench.analysis.instruction_places import instruction_places
+from tunnelbench.analysis.instruction_places import MOST_PLACES, instruction_places
 from tunnelbench.model.plan import CALIBRATION_KIND
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.report.charts import charts
@@ -31,6 +32,17 @@ def profiled(records: tuple[TrialRecord, ...]) -> tuple[TrialRecord, ...]:
     return tuple(found)
 
 
+def rounds_of_one_row(every: Iterable[dict[str, float]]) -> list[TrialRecord]:
+    """Return trials of one tunnel, each with its shares."""
+    base = next(each for each in make_records(1) if each.tcp and each.counts and each.spec.round)
+    assert base.tcp is not None
+    records = []
+    for number, shares in enumerate(every, start=1):
+        tcp = replace(base.tcp, window=replace(base.tcp.window, router_instruction_shares=shares))
+        records.append(replace(base, spec=replace(base.spec, sequence=number, round=number), measurement=tcp))
+    return records
+
+
 def test_each_row_has_the_median_over_its_trials() -> None:
     records = profiled(make_records(3))
     found = instruction_places(records)
@@ -44,6 +56,22 @@ def test_each_row_has_the_median_over_its_trials() -> None:
     assert whole.shares["openvpn/libcrypto.so.3"] == pytest.approx(0.62)
     assert next(iter(whole.shares)) == "openvpn/libcrypto.so.3"
     assert instruction_places(make_records(3)) == ()
+
+
+def test_trials_of_which_each_has_other_places_take_no_quadratic_time() -> None:
+    """With 2,000 trials of 500 places each, a look at every trial for every place takes some ten minutes."""
+    shared = {"kernel/vmlinux/shared": 0.5}
+    (found,) = instruction_places(
+        rounds_of_one_row(shared | {f"p/{number}-{n}": 1e-3 for n in range(500)} for number in range(2000))
+    )
+    assert len(found.shares) == MOST_PLACES
+    assert list(found.shares.items())[:2] == [("kernel/vmlinux/shared", 0.5), ("p/0-0", 0.0)]
+
+
+def test_a_place_that_half_of_the_trials_lack_has_half_of_its_share() -> None:
+    every = ({"a": 0.2, "b": 1.0}, {"b": 1.0}, {"b": 1.0, "c": 0.4}, {"a": 0.4, "b": 1.0})
+    (found,) = instruction_places(rounds_of_one_row(every))
+    assert found.shares == pytest.approx({"b": 1.0, "a": 0.1, "c": 0.0})
 
 
 def test_the_list_and_the_flame_graph_have_the_shares() -> None:

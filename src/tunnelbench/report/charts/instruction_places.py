@@ -10,7 +10,7 @@ from tunnelbench.analysis.number_format import percent
 from tunnelbench.report.charts.chart import CHARACTER_PX, Chart, PageSection, Spec, chart_name, framed, hover, rounded
 from tunnelbench.report.charts.chart import PAGE_PX as TEXT_WIDTH_PX
 from tunnelbench.report.document import Document
-from tunnelbench.report.instruction_places_section import title_of
+from tunnelbench.report.instruction_places_section import PLACES_TITLE, title_of
 from tunnelbench.report.text import one_line
 
 LEVEL_PX = 28
@@ -45,7 +45,7 @@ def _chart(each: InstructionPlaces) -> Chart:
     return Chart(
         name=chart_name("instructions", each.tunnel.name, each.direction.label),
         place=PageSection.COST,
-        title=one_line(f"Where the instructions go: {title_of(each)}"),
+        title=one_line(PLACES_TITLE + title_of(each)),
         sentence=one_line(
             f"{percent(tree.branches[top].share)} of the router's instructions are those of {top}. The place with the "
             f"most instructions is {place}: {percent(share)}."
