@@ -93,7 +93,7 @@ class Monitor:
     def _ask(self, command: str, **arguments: str) -> Any:
         self._lines.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
         self._lines.flush()
-        while line := self._lines.readline():
+        while (line := self._lines.readline()).endswith("\n"):  # otherwise QEMU has ended, maybe within an answer
             with parsing("an answer of QEMU's monitor"):
                 answer = json_of(line, dict)
             if "event" not in answer:

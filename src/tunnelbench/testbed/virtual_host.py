@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tunnelbench.host.host import CpuReading, Host, Sampler, SamplerOutput
 from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.parsing import count, parsing
 from tunnelbench.host.procfs import TICK_S, CpuTimes, parse_stat
+from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
 from tunnelbench.qemu.fixed_speed import MachineWork
@@ -96,7 +97,17 @@ class VirtualHost(LeasedHost):
         if self.emulator is None or self.emulator.speed_mips is None:
             return None
         self.shell(BUSY_IN_BACKGROUND, str(math.ceil(SPEED_TRIAL_S) + 1))
-        return try_speed(self.emulator.work, self.emulator.speed_mips)
+        with self.blaming_end():
+            return try_speed(self.emulator.work, self.emulator.speed_mips)
+
+    @contextmanager
+    def blaming_end(self) -> Iterator[None]:
+        """Raise LinkLost in place of an OSError, which the block raises if QEMU has ended."""
+        try:
+            yield
+        except OSError:
+            words = self.emulator.last_words() if self.emulator else "it is not up"
+            raise LinkLost(f"the virtual {self.name} has ended; {words}") from None
 
     def account(self, daemons: Sequence[Daemon]) -> Account:
         """Return the CPU times that the guest's kernel counts, in total and for some programs."""
@@ -173,7 +184,8 @@ class WorkSampler:
         counts = emulator.instruction_counts
         self._profile = ProfileReader(counts, guest.address_names(daemons)) if counts else None
         self._before = guest.account(daemons)
-        self._readings = [self._read()]
+        with guest.blaming_end():
+            self._readings = [self._read()]
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._read_work, daemon=True)
         self._thread.start()

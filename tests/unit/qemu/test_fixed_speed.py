@@ -82,6 +82,30 @@ def test_a_qemu_that_has_ended_is_the_error_of_a_closed_connection(tmp_path: Pat
         asked.work()
 
 
+def test_a_qemu_that_ends_within_an_answer_is_the_error_of_a_closed_connection(tmp_path: Path) -> None:
+    path = tmp_path / "monitor"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rw") as lines:
+                for answer in ('{"QMP": {}}\n', '{"return": {}}\n'):
+                    lines.write(answer)
+                    lines.flush()
+                    lines.readline()
+                lines.write('{"return": {"icou')
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        asked = Monitor(path, 125)
+        with pytest.raises(ConnectionError):
+            asked.work()
+        asked.close()
+        serving.join()
+
+
 def test_a_qemu_without_a_monitor_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CannotHere, match="QEMU's monitor does not answer"):
         Monitor(tmp_path / "monitor", 125)

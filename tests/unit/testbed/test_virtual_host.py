@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tunnelbench.host.host import LocalHost
+from tunnelbench.host.ssh import LinkLost
 from tunnelbench.measure.cpu import usage
 from tunnelbench.model.testbed import HostAccess
 from tunnelbench.qemu.fixed_speed import MachineWork
@@ -115,3 +116,14 @@ def test_a_speed_is_tried_with_a_busy_router(tmp_path: Path, monkeypatch: pytest
     assert host.seconds > SPEED_TRIAL_S  # the router is busy for the whole trial
     host.emulator = cast("VirtualMachine", SimpleNamespace(speed_mips=None))
     assert host.try_speed() is None
+
+
+def test_a_machine_that_is_killed_while_its_speed_is_tried_is_reported_with_its_console(tmp_path: Path) -> None:
+    def ended() -> MachineWork:
+        raise ConnectionResetError("QEMU has ended")
+
+    host = BusyHost(tmp_path, 0.0, 0.0)
+    words = "the last line on its console is: Killed"
+    host.emulator = cast("VirtualMachine", SimpleNamespace(speed_mips=125.0, work=ended, last_words=lambda: words))
+    with pytest.raises(LinkLost, match="the virtual router has ended; the last line on its console is: Killed"):
+        host.try_speed()
