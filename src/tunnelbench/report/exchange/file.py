@@ -85,9 +85,8 @@ def export(run: RunRecord, records: Sequence[TrialRecord], speeds: Sequence[Ciph
     for speed in speeds:
         for block in speed.raw:
             stripper.note(RAW, f"openssl speed {block}")
-    bare = [replace(record.proof, raw={}) for record in records if record.proof]
-    proofs = [proof for place, proof in enumerate(bare) if proof not in bare[:place]]
-    trials = [_trial(record, proofs) for record in records]
+    proofs, numbers = _numbered(records)
+    trials = [_trial(record, number) for record, number in zip(records, numbers, strict=True)]
     content = {
         "run": stripper.value(plain(run)),
         "proofs": stripper.value(plain(proofs)),
@@ -112,7 +111,23 @@ def checksum(whole: Mapping[str, Any]) -> str:
     return sha256(text.encode(errors="replace")).hexdigest()
 
 
-def _trial(record: TrialRecord, proofs: Sequence[TunnelProof]) -> dict[str, Any]:
+def _numbered(records: Sequence[TrialRecord]) -> tuple[list[TunnelProof], list[int | None]]:
+    """Return the different proofs of some trials, and the position of each trial's proof among them."""
+    proofs: dict[str, TunnelProof] = {}
+    positions: dict[str, int] = {}
+    numbers: list[int | None] = []
+    for record in records:
+        if record.proof is None:
+            numbers.append(None)
+            continue
+        bare = replace(record.proof, raw={})
+        text = json.dumps(plain(bare), sort_keys=True)
+        proofs.setdefault(text, bare)
+        numbers.append(positions.setdefault(text, len(positions)))
+    return [*proofs.values()], numbers
+
+
+def _trial(record: TrialRecord, proof: int | None) -> dict[str, Any]:
     own = plain_trial(replace(record, proof=None, raw={}))
     own.pop("raw")
-    return {**own, "proof": proofs.index(replace(record.proof, raw={})) if record.proof else None}
+    return {**own, "proof": proof}
