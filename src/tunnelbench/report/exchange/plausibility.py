@@ -30,12 +30,16 @@ DIVISORS = ("duration_s", "wall_s", "sending_s", "receiving_s", "bracket_s", "rt
 LEAST_DIVISOR = 1e-6
 MOST_PLACES = 1000
 """Largest number of places of a router's instructions in one trial; a trial of ours has about 100."""
+MOST_KINDS_OF_CHECKS = 200
+"""Largest number of different names of checks in a run; ours have about 50. A page repeats the names of each row."""
 SHARES_APART = 1e-6
 """Error of the sum of these shares."""
 
 
 def impossible_figure(run: RunRecord, records: Sequence[TrialRecord], speeds: Sequence[CipherSpeed]) -> str:
     """Return the first impossible figure in a sentence; empty if there is none."""
+    if len({check.name for record in records for check in record.checks}) > MOST_KINDS_OF_CHECKS:
+        return f"its trials have more than {MOST_KINDS_OF_CHECKS} kinds of checks"
     for record in records:
         value = record.measurement
         if found := out_of_bounds(vars(record)) or (_impossible_times(value) if value is not None else ""):

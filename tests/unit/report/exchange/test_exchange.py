@@ -197,6 +197,9 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "no time": (changed(spoil("trial", "tcp", "window", "duration_s", to=0)), "a time in which it counted"),
     "idle for too long": (changed(spoil("trial", "tcp", "window", "router_cpu", "idle_s", to=1e6)), "CPUs were idle"),
     "no CPU": (changed(spoil("trial", "tcp", "window", "tester_cpu", "cpus", to=[])), "a CPU was observed for 0 s"),
+    "too many checks": (changed(lambda whole: first(whole)["checks"].extend(
+                        {"name": f"c{number}", "verdict": "doubtful", "reason": "", "rule": 1} for number in range(200)
+                        )), "have more than 200 kinds of checks"),
     "too many places": (changed(spoil("trial", "tcp", "window", "router_instruction_shares",
                         to={f"a/{number}": 1e-6 for number in range(1001)})), "have more than 1000 places"),
     "more than all": (changed(spoil("trial", "tcp", "window", "router_instruction_shares", to={"a": 0.6, "b": 0.5})),
