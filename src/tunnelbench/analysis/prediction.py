@@ -24,8 +24,8 @@ WIDEST_FACTOR = 3.0
 MOST_TRIED = 500
 """Largest number of figures that are left out in turn to test the predictions."""
 LARGEST_LOGARITHM = 300.0
-"""Largest logarithm of an end of an interval. A line through clocks that are nearly the same, of which an imported table
-may have any, leads anywhere."""
+"""Largest logarithm of an end of an interval. A line through clocks that are nearly the same, which an imported table
+may have, leads anywhere."""
 FEWEST_DEVICES = 3
 """Fewest devices on which a fit of clocks depends."""
 
