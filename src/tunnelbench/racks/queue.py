@@ -52,14 +52,27 @@ CREATE TABLE tunnelbench_job_failure (
 """
 """SQL that makes the table of failures. Procrastinate does not store why a job failed."""
 
-JOB_ROWS = """
+LONGEST_EXPECTED_S = 1e10
+"""Longest duration of a run that is believed [s]."""
+
+TEXT_OF_JOB = """
+CASE jsonb_typeof(jobs.args->'{name}') WHEN 'string' THEN left(jobs.args->>'{name}', {most}) ELSE '' END AS {name}
+"""
+JOB_ROWS = f"""
 SELECT jobs.id, jobs.status::text AS status, jobs.queue_name, jobs.priority, jobs.abort_requested,
-       jobs.args - 'plan_text' AS args,
+       {TEXT_OF_JOB.format(name="plan_name", most=LONGEST_REASON)},
+       {TEXT_OF_JOB.format(name="run_id", most=LONGEST_REASON)},
+       CASE jsonb_typeof(jobs.args->'expected_s') WHEN 'number'
+            THEN least(greatest((jobs.args->>'expected_s')::numeric, 0), {LONGEST_EXPECTED_S:.0f})::float8
+            ELSE 0 END AS expected_s,
        coalesce(failure.failures, 0) AS failures, coalesce(failure.reason, '') AS reason
 FROM procrastinate_jobs AS jobs LEFT JOIN tunnelbench_job_failure AS failure ON failure.job_id = jobs.id
 WHERE jobs.task_name = :task AND (jobs.status IN ('todo', 'doing') OR :with_ended)
+      AND (CAST(:job_id AS bigint) IS NULL OR jobs.id = :job_id)
 ORDER BY jobs.status IN ('todo', 'doing') DESC, jobs.id DESC LIMIT :most
-"""
+"""  # noqa: S608 - of constants
+"""SQL that reads jobs. The server takes the values out of `args`, where another program may have stored anything, such
+as a number with thousands of digits, which Python refuses to read."""
 
 STATES = {
     "todo": "waiting",
@@ -212,9 +225,9 @@ class JobQueue:
                 ) from error
         return [(int(job.id or 0), str(job.queue), str(job.task_kwargs["run_id"])) for job in stored]
 
-    def jobs(self, *, with_ended: bool = True) -> list[QueuedJob]:
-        """Return the jobs in the order in which each testbed takes them; the ended ones first, oldest first."""
-        values = {"task": TASK, "with_ended": with_ended, "most": MOST_LISTED}
+    def jobs(self, *, with_ended: bool = True, job_id: int | None = None) -> list[QueuedJob]:
+        """Return all jobs, or one, in the order in which a testbed takes them; first the ended ones, oldest first."""
+        values = {"task": TASK, "with_ended": with_ended, "job_id": job_id, "most": MOST_LISTED}
         with self._writing() as connection:
             rows = [dict(row) for row in connection.execute(text(JOB_ROWS), values).mappings()]
         rows.sort(key=_turn)
@@ -240,7 +253,7 @@ class JobQueue:
             connection.execute(text("SELECT procrastinate_retry_job_v2(:job_id, now(), NULL, NULL, NULL)"), arguments)
 
     def _job(self, job_id: int) -> QueuedJob:
-        found = [job for job in self.jobs() if job.job_id == job_id]
+        found = self.jobs(job_id=job_id)
         if not found:
             raise WrongInput(f"there is no job {job_id}", "tunnelbench jobs lists the jobs")
         return found[0]
@@ -253,24 +266,16 @@ def _turn(row: Mapping[str, Any]) -> tuple[int, int, int]:
     return group, -row["priority"] if is_waiting else 0, row["id"]
 
 
-def _text(args: Any, name: str) -> str:
-    """Return a text of a job; another program may have stored anything."""
-    value = args.get(name) if isinstance(args, dict) else None
-    return printable(value)[:LONGEST_REASON] if isinstance(value, str) else ""
-
-
 def _queued(row: Mapping[str, Any]) -> QueuedJob:
     state = STATES.get(row["status"], row["status"])
-    args = row["args"]
-    expected_s = args.get("expected_s") if isinstance(args, dict) else None
     return QueuedJob(
         job_id=row["id"],
         state="stopping" if state == "running" and row["abort_requested"] else state,
         testbed=row["queue_name"],
-        plan=_text(args, "plan_name"),
-        run_id=_text(args, "run_id"),
+        plan=printable(row["plan_name"]),
+        run_id=printable(row["run_id"]),
         priority=row["priority"],
-        expected_s=float(expected_s) if isinstance(expected_s, (int, float)) else 0.0,
+        expected_s=row["expected_s"],
         failures=row["failures"],
-        reason=row["reason"],
+        reason=printable(row["reason"])[:LONGEST_REASON],
     )

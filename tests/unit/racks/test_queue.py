@@ -20,6 +20,11 @@ from tunnelbench import cli
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
 
 ROLES = Path(__file__).parents[3] / "examples" / "racks" / "roles.sql"
+ODD_VALUES = (
+    "[]", "{}", "7", "null", '"text"', '{"plan_name": 7, "run_id": null, "expected_s": "long"}', '{"context": 1}',
+    '{"expected_s": 1e400}', '{"expected_s": 1e5000}', '{"expected_s": -1}',
+)  # fmt: skip
+"""JSON that another program may have stored as the values of a job."""
 PLAN = 'title = "One"\nrounds = 1\n[tcp]\nduration_s = 1\n[[tunnel]]\nkind = "gre"\n'
 
 
@@ -130,9 +135,11 @@ def test_only_a_failed_job_is_retried_and_its_failures_are_forgotten(url: str, p
 
 def test_a_job_of_another_program_with_odd_values_is_listed_all_the_same(url: str, plan: str) -> None:
     verb("submit", plan, "--on", "attic", "--store", url)
-    for odd in ("[]", "{}", '{"plan_name": 7, "run_id": null, "expected_s": "long"}'):
+    for odd in ODD_VALUES:
         execute(url, "UPDATE procrastinate_jobs SET args = CAST(:odd AS jsonb)", odd=odd)
         assert [(job["plan"], job["run_id"]) for job in listed(url)] == [("", "")]
+        assert verb("jobs", "--store", url).exit_code == 0
+    assert verb("cancel", "1", "--store", url).exit_code == 0
 
 
 def test_each_role_can_do_its_part_and_no_more(url: str, plan: str) -> None:
