@@ -4,6 +4,9 @@
 --
 -- Give them to the users of people and racks: GRANT tunnelbench_work TO attic;
 BEGIN;
+-- Before PostgreSQL 15, every user could make functions here, which other users would call by mistake.
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+
 CREATE ROLE tunnelbench_read NOLOGIN;
 CREATE ROLE tunnelbench_submit NOLOGIN IN ROLE tunnelbench_read;
 CREATE ROLE tunnelbench_work NOLOGIN IN ROLE tunnelbench_read;
@@ -17,8 +20,9 @@ GRANT INSERT ON procrastinate_events TO tunnelbench_submit;
 GRANT DELETE ON tunnelbench_job_failure TO tunnelbench_submit;
 GRANT USAGE ON SEQUENCE procrastinate_jobs_id_seq, procrastinate_events_id_seq TO tunnelbench_submit;
 
--- work: also take and cancel jobs, and store results; it submits no job and deletes no result
-GRANT UPDATE ON procrastinate_jobs TO tunnelbench_work;
+-- work: also take and cancel jobs, and store results; it submits no job, changes the plan of none, and deletes no result
+GRANT UPDATE (status, worker_id, attempts, scheduled_at, priority, queue_name, lock, abort_requested)
+    ON procrastinate_jobs TO tunnelbench_work;
 GRANT INSERT ON procrastinate_events TO tunnelbench_work;
 GRANT INSERT, UPDATE ON tunnelbench_job_failure TO tunnelbench_work;
 GRANT INSERT, UPDATE, DELETE ON procrastinate_workers TO tunnelbench_work;

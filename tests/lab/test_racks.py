@@ -15,7 +15,9 @@ import pytest
 from tests.lab.awaiting import until
 from tests.lab.bench import TUNNELBENCH, namespaces
 from tests.postgresql import Cluster, cluster
+from tests.unit.builders import make_run
 
+from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.store.store import Store
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
@@ -108,11 +110,14 @@ def has_ended(job: dict[str, Any]) -> bool:
 def test_a_killed_worker_and_a_restarted_server_lose_no_trial(
     url: str, plan: str, attic: str, server: Cluster, lab: None
 ) -> None:
+    there_before = [*RUN_FOLDER.glob("*")]
     run_id = json.loads(verb("submit", plan, "--on", "attic", "--json", "--store", url))[0]["run_id"]
     with worker(url, attic) as killed:
         until(lambda: recorded(url) >= 2, "two trials", 60)
         killed.kill()
     until(lambda: not namespaces(run_id[-6:]), "the end of the run of the killed worker", 30)
+    verb("clean")  # the worker's own folder, with the plan
+    assert {*RUN_FOLDER.iterdir()} <= {*there_before, RUN_FOLDER / "lock"}
     with worker(url, attic):
         before = recorded(url)
         until(lambda: recorded(url) > before, "a trial after the kill", 60)
@@ -152,3 +157,39 @@ def test_a_job_rests_with_its_reason_after_three_failures(url: str, plan: str, a
     (job,) = jobs(url)
     assert (job["failures"], job["run_id"] in job["reason"]) == (3, False)
     assert "/nowhere/vmlinuz" in job["reason"]
+
+
+PLANTED = """
+import pathlib
+pathlib.Path(__file__).with_name("was_here").touch()
+raise SystemExit("a planted module")
+"""
+
+
+def test_the_run_of_a_job_takes_no_python_modules_from_the_current_folder(
+    url: str, plan: str, tmp_path: Path, lab: None
+) -> None:
+    (tmp_path / "nowhere.toml").write_text('kind = "netns"\nkernel = "/nowhere/vmlinuz"\n')
+    planted = tmp_path / "tunnelbench"
+    planted.mkdir()
+    (planted / "__init__.py").write_text(PLANTED)
+    verb("submit", plan, "--on", "nowhere", "--store", url)
+    argv = [TUNNELBENCH, "worker", "--testbed", "nowhere.toml", "--until-empty", "--store", url]
+    subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    assert not (planted / "was_here").exists()
+    assert "/nowhere/vmlinuz" in jobs(url)[0]["reason"]
+
+
+@pytest.mark.parametrize("what", ["plan", "testbed"])
+def test_a_run_in_the_store_that_is_not_the_jobs_is_not_continued(
+    url: str, plan: str, attic: str, what: str, lab: None
+) -> None:
+    run_id = json.loads(verb("submit", plan, "--on", "attic", "--json", "--store", url))[0]["run_id"]
+    texts = {"plan_text": PLAN, "testbed_text": Path(attic).read_text()}
+    texts[f"{what}_text"] += "# of another user\n"
+    with Store.open(url, create=False) as store:
+        store.begin_run(make_run(run_id=run_id, trials_planned=4, trials_recorded=0, **texts))
+    with worker(url, attic):
+        until(lambda: jobs(url)[0]["failures"] > 0, "a failure", 60)
+    assert f"the {what} has changed since the run began" in jobs(url)[0]["reason"]
+    assert recorded(url) == 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import secrets
+import shutil
 import signal
 import sys
-import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +25,8 @@ from procrastinate.worker import Worker
 from psycopg import InterfaceError, OperationalError
 from psycopg_pool import PoolTimeout
 
+from tunnelbench.host.host import RUN_FOLDER, make_private
+from tunnelbench.host.preflight import marked_as_in_use
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.text import LONGEST_REASON, printable
 from tunnelbench.racks.queue import MOST_JOB_FAILURES, TASK, connection_words
@@ -132,7 +136,9 @@ class RackWorker:
     async def work(self, *, until_empty: bool = False) -> None:
         """Take jobs until a signal asks the worker to end, or, if `until_empty`, until no job waits."""
         words, limits = connection_words(self.location), dict(NETWORK_LIMITS)
-        connector = PatientConnector(conninfo=words, kwargs=limits, min_size=1, max_size=4, timeout=10)
+        connector = PatientConnector(
+            conninfo=words, kwargs=limits, min_size=1, max_size=4, timeout=10, json_loads=job_values
+        )
         app = App(connector=connector)
 
         def end() -> None:
@@ -184,7 +190,7 @@ class RackWorker:
             await app.job_manager.retry_job_by_id_async(job_id, datetime.now(UTC))
 
     def _task(self, app: App) -> Callable[..., Awaitable[None]]:
-        async def run(context: JobContext, **values: Any) -> None:
+        async def run(context: JobContext, /, **values: Any) -> None:
             job_id = int(context.job.id or 0)
             self.running.add(job_id)
             try:
@@ -195,18 +201,24 @@ class RackWorker:
         return run
 
     async def _run(self, app: App, context: JobContext, job_id: int, values: Mapping[str, Any]) -> None:
-        if fault := fault_of(values):
+        testbed = str(context.job.queue)
+        if fault := fault_of(values, testbed):
             await self._fail(app, job_id, fault, failures=MOST_JOB_FAILURES)
         stored = await app.connector.execute_query_one_async(HAS_RUN, run_id=values["run_id"])
-        with tempfile.TemporaryDirectory(prefix="tunnelbench-job-") as folder:
-            plan = Path(folder) / f"{Path(values['plan_name']).stem}.toml"
-            plan.write_text(values["plan_text"], encoding="utf-8")
-            if stored["found"]:
-                words = ["--resume", values["run_id"]]
-            else:
-                words = [str(plan), "--on", self.testbeds[str(context.job.queue)], "--run-id", values["run_id"]]
-            self.say(f"job {job_id}: run {values['run_id']} {'continues' if stored['found'] else 'starts'}")
-            code, lines = await self._measure(context, words)
+        try:
+            with job_folder() as folder:
+                plan = folder / f"{Path(values['plan_name']).stem}.toml"
+                plan.write_text(values["plan_text"], encoding="utf-8")
+                # Plan and testbed are named again for a run that continues, so that `run` compares them with those in
+                # the store: each user who may store results could have put a run there, with another plan.
+                option = "--resume" if stored["found"] else "--run-id"
+                words = [str(plan), "--on", self.testbeds[testbed], option, values["run_id"]]
+                self.say(f"job {job_id}: run {values['run_id']} {'continues' if stored['found'] else 'starts'}")
+                code, lines = await self._measure(context, words)
+        except (CannotHere, OSError) as error:  # such as a full /run
+            place = getattr(error, "filename", None)
+            why = printable(f"{place}: {error.strerror}" if place and isinstance(error, OSError) else str(error))
+            await self._fail(app, job_id, f"the worker cannot start the run: {why}"[:LONGEST_REASON])
         if code == 0:
             self.say(f"job {job_id}: done")
             return
@@ -242,14 +254,42 @@ class RackWorker:
         return process.returncode or 0, lines
 
     async def _read(self, messages: asyncio.StreamReader | None, lines: deque[str]) -> None:
-        with suppress(ValueError):  # a line without end
-            while messages and (line := await messages.readline()):
-                lines.append(line.decode(errors="replace").rstrip())
-                self.say(lines[-1])
+        """Print the messages of a run and keep the last ones, until the run ends.
+
+        A longer line than LONGEST_LINE_BYTES is left out. Reading must continue after it, because a run whose messages
+        nobody reads waits for ever.
+        """
+        while messages and not messages.at_eof():
+            with suppress(ValueError):  # a longer line
+                if line := await messages.readline():
+                    lines.append(line.decode(errors="replace").rstrip())
+                    self.say(lines[-1])
 
 
-def fault_of(values: Mapping[str, Any]) -> str:
-    """Return the error in the values of a job that another program has stored; empty if there is none."""
+@contextmanager
+def job_folder() -> Iterator[Path]:
+    """Make a folder for the plan of a job; `clean` removes it if the worker is killed."""
+    folder = RUN_FOLDER / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    make_private(RUN_FOLDER)
+    folder.mkdir(mode=0o700)
+    try:
+        with marked_as_in_use(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def job_values(content: str | bytes) -> dict[str, Any]:
+    """Return the values of a job from its JSON; none for other JSON, which another program may have stored."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):  # such as a number with thousands of digits
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def fault_of(values: Mapping[str, Any], testbed: str) -> str:
+    """Return the error in the values of a job for a testbed that another program has stored; empty if there is none."""
     for name, most in (
         ("plan_name", LONGEST_JOB_NAME),
         ("run_id", LONGEST_JOB_NAME),
@@ -258,6 +298,8 @@ def fault_of(values: Mapping[str, Any]) -> str:
         value = values.get(name)
         if not isinstance(value, str) or not value or len(value) > most or "\0" in value:
             return f"the job has no usable {name}: it was not submitted by tunnelbench submit"
+    if values.get("testbed") != testbed:  # a worker may move a job to another queue, and change nothing else of it
+        return f"the job was not submitted for the testbed {testbed}"
     return ""
 
 

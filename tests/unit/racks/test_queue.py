@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError
 from tests.postgresql import Cluster, cluster
 
 from tunnelbench import cli
@@ -50,6 +51,13 @@ def plan(tmp_path: Path) -> str:
 
 def verb(*words: str) -> Result:
     return CliRunner().invoke(cli.main, words)
+
+
+def work(url: str) -> None:
+    """Run a worker for the testbed netns until no job waits."""
+    words = [str(Path(sys.executable).parent / "tunnelbench"), "worker", "--testbed", "netns", "--until-empty"]
+    done = subprocess.run([*words, "--store", url], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def listed(url: str) -> list[dict[str, Any]]:
@@ -142,6 +150,23 @@ def test_a_job_of_another_program_with_odd_values_is_listed_all_the_same(url: st
     assert verb("cancel", "1", "--store", url).exit_code == 0
 
 
+def test_a_job_with_odd_values_fails_with_a_reason_and_the_next_job_is_taken(url: str, plan: str) -> None:
+    for odd in ODD_VALUES:
+        verb("submit", plan, "--on", "netns", "--store", url)
+        execute(url, "UPDATE procrastinate_jobs SET args = CAST(:odd AS jsonb) WHERE status = 'todo'", odd=odd)
+        work(url)
+    found = [(job["state"], job["failures"], "no usable plan_name" in job["reason"]) for job in listed(url)]
+    assert found == [("failed", 3, True)] * len(ODD_VALUES)
+
+
+def test_a_job_that_was_moved_from_another_testbed_is_not_run(url: str, plan: str) -> None:
+    verb("submit", plan, "--on", "attic", "--store", url)
+    execute(url, "UPDATE procrastinate_jobs SET queue_name = 'netns'")
+    work(url)
+    (job,) = listed(url)
+    assert (job["state"], "was not submitted for the testbed netns" in job["reason"]) == ("failed", True)
+
+
 def test_each_role_can_do_its_part_and_no_more(url: str, plan: str) -> None:
     execute(url, ROLES.read_text().replace("BEGIN;", "").replace("COMMIT;", "").replace(":", r"\:"))
     for name in ("read", "submit", "work"):
@@ -161,6 +186,13 @@ def test_each_role_can_do_its_part_and_no_more(url: str, plan: str) -> None:
     execute(url, "UPDATE procrastinate_jobs SET status = 'failed'")
     assert codes("retry", job) == [3, 0]
     assert codes("cancel", job) == [3, 0]
+    execute(as_user("worker"), "UPDATE procrastinate_jobs SET priority = 5")
+    for change in (  # another rack would run it
+        "UPDATE procrastinate_jobs SET args = '{}'",
+        "UPDATE procrastinate_jobs SET task_name = 'another'",
+    ):
+        with pytest.raises(DBAPIError, match="permission denied"):
+            execute(as_user("worker"), change)
 
 
 def test_without_the_extra_only_the_verbs_for_jobs_need_it(plan: str) -> None:
