@@ -118,7 +118,7 @@ def test_a_speed_is_tried_with_a_busy_router(tmp_path: Path, monkeypatch: pytest
     assert host.try_speed() is None
 
 
-def test_a_machine_that_is_killed_while_its_speed_is_tried_is_reported_with_its_console(tmp_path: Path) -> None:
+def test_a_machine_that_is_killed_while_its_speed_is_tried_is_reported(tmp_path: Path) -> None:
     def ended() -> MachineWork:
         raise ConnectionResetError("QEMU has ended")
 
