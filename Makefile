@@ -16,7 +16,8 @@ TUNNELBENCH := .venv/bin/tunnelbench
 # Time for each target of `make fuzz` [s].
 FUZZ_SECONDS ?= 600
 
-.PHONY: bench reproduce bench-engine openwrt wheel site test test-kills test-interrupts test-damage test-planted fuzz test-debian-kernel test-boards test-builds install install-dev lint format docs sample clean-build
+# No target is a file.
+.PHONY: $(shell sed -n "s/^\([a-z-]*\):.*/\1/p" Makefile)
 
 bench: install ## measure the plan `quick` and print its table
 	@.venv/bin/tunnelbench run
@@ -86,6 +87,9 @@ test-boards: install-dev ## prove tunnels through the virtual routers of all boa
 
 test-builds: install-dev ## find a VPN program that is 5 % slower on the virtual router beside two busy CPUs, five times of five (about 30 minutes)
 	@$(PYTHON) -m pytest -s tests/lab/slower_builds_under_load.py
+
+test-labgrid: install-dev ## let labgrid switch a virtual router off and on in mid-run (about 5 minutes); `make test` has a router of namespaces
+	@$(PYTHON) -m pytest tests/lab/labgrid_malta.py
 
 lint: ## run the linters, each as a test
 	@$(PYTHON) -m pytest tests/unit/test_linters.py

@@ -40,6 +40,7 @@ from tunnelbench.plan import read_testbed
 from tunnelbench.qemu.machine import left_machines
 from tunnelbench.store.location import default_path
 from tunnelbench.testbed import KINDS, open_testbed
+from tunnelbench.testbed.place import place_held, release_place
 from tunnelbench.testbed.undo_journal import UndoJournal
 from tunnelbench.tunnel import adapters
 
@@ -72,6 +73,11 @@ def command(testbed: str | None, store_location: str | None, as_json: bool) -> N
         ended: list[str] = []
         faults: list[UserError] = []
         cleaned: list[str] = []
+        put_back: list[str] = []
+        has_place = spec is not None and spec.place is not None
+        if spec and has_place:  # now, while a run that was killed still has it: nobody else can use the router yet
+            with gathering(faults):
+                put_back += clean_hosts(spec)
         for run_id in runs:
             with gathering(faults):
                 removed.extend({"run": run_id, "what": what} for what in clean_run(run_id))
@@ -82,7 +88,8 @@ def command(testbed: str | None, store_location: str | None, as_json: bool) -> N
         for run_id in cleaned:  # another one keeps its folder, by which the next `clean` finds the rest
             with gathering(faults):
                 remove_run_folder(RUN_FOLDER / run_id)
-        put_back = list(clean_hosts(spec)) if spec else []
+        if spec and not has_place:
+            put_back += clean_hosts(spec)
     if as_json:
         emit_json({"removed": removed, "marked_as_killed": ended, "put_back": put_back})
     else:
@@ -109,14 +116,18 @@ def gathering(faults: list[UserError]) -> Iterator[None]:
 
 
 def clean_hosts(spec: TestbedSpec) -> Iterator[str]:
-    """Undo the changes of all runs on the hosts of a testbed behind SSH; yields one line for each host."""
+    """Undo the changes of all runs on the hosts of a testbed behind SSH; yields one line for each host.
+
+    A place of labgrid is held meanwhile, and is released even if a run that was killed had acquired it.
+    """
     name = f"clean-{secrets.token_hex(3)}"
     folder = RUN_FOLDER / name
-    testbed = open_testbed(spec, name, folder)
     try:
-        for host in testbed.permanent_hosts:
-            with host.visit(f"{name}-{host.name}", testbed.local) as there:
-                yield f"{host.name} {host.access.host}: {there.put_back()}"
+        with place_held(spec, name, folder, adopts=True) as held:
+            testbed = open_testbed(held, name, folder)
+            for host in testbed.permanent_hosts:
+                with host.visit(f"{name}-{host.name}", testbed.local) as there:
+                    yield f"{host.name} {host.access.host}: {there.put_back()}"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -150,6 +161,9 @@ def clean_run(run_id: str) -> Iterator[str]:
             with gathering(faults):
                 if changes := UndoJournal(folder).undo_all():
                     yield f"{changes} change{'s' * (changes != 1)} of this machine's network"
+            with gathering(faults):
+                if place := release_place(folder):
+                    yield f"the hold on the place {place} of labgrid"
         for sockets in left_sockets(mark):
             shutil.rmtree(sockets, ignore_errors=True)  # another user may have made it, and mounted something in it
             if not sockets.exists():

@@ -9,12 +9,14 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tunnelbench.cli.availability import needs
 from tunnelbench.host.host import RUN_FOLDER, make_private
+from tunnelbench.host.labgrid import PlaceUnavailable
 from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.preflight import PURPOSES, PreflightResult, Status, Wanted, met
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
@@ -28,6 +30,7 @@ from tunnelbench.qemu.speed_trial import try_speed
 from tunnelbench.testbed import firewall, open_testbed
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.netns import share_cpus
+from tunnelbench.testbed.place import place_held
 from tunnelbench.testbed.ssh import NO_IW_NOTE
 from tunnelbench.traffic import engine
 from tunnelbench.tunnel import virtual_router_packages
@@ -41,6 +44,9 @@ INSTALLERS = {
 
 BOOT_LEAD_S = 0.5
 """Time from the start of QEMU to the trial of its speed [s]: the kernel then boots, which keeps the CPU busy."""
+
+LABGRID_SECTION = "labgrid"
+PLACE_USE = "the testbed's place gives the router's address and its power switch"
 
 FACT_NAMES = {
     "board": "board",
@@ -69,9 +75,16 @@ def examine(spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
     name = f"doctor-{secrets.token_hex(3)}"
     folder = RUN_FOLDER / name
     make_private(RUN_FOLDER)
-    testbed = open_testbed(spec, name, folder)
     sections: dict[str, list[PreflightResult]] = {}
-    try:
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            spec = stack.enter_context(place_held(spec, name, folder))
+        except PlaceUnavailable as error:
+            return {LABGRID_SECTION: [PreflightResult("place", Status.MISSING, error.message, PLACE_USE, error.hint)]}
+        if spec.place:
+            sections[LABGRID_SECTION] = [PreflightResult("place", Status.OK, f"{spec.place.name} can be acquired", PLACE_USE)]
+        testbed = open_testbed(replace(spec, place=None), name, folder)  # a check switches no power
         if spec.speed_mips is not None and (image := current_image(BOARDS[spec.board], virtual_router_packages())):
             sections["virtual router"] = [speed(spec, image, folder)]
         for host in testbed.permanent_hosts:
@@ -79,8 +92,6 @@ def examine(spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
             sections[f"{host.name}, {host.access.host}"] = list(of_host(visit))
         if sections and not any(each.status is Status.MISSING for found in sections.values() for each in found):
             sections["cables"] = list(cables(testbed))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return sections
 
 

@@ -184,6 +184,9 @@ class PlainProgress(Progress):
     def tried_out(self, found: str) -> None:
         say(found, err=self.to_stderr)
 
+    def recovered(self, done: str) -> None:
+        say(done, err=self.to_stderr)
+
     def cipher_starts(self, what: str) -> None:
         say(what, err=self.to_stderr)
 
@@ -257,6 +260,9 @@ class LiveView(Progress):
 
     def tried_out(self, found: str) -> None:
         self.recent.append(found)
+
+    def recovered(self, done: str) -> None:
+        self.recent.append(done)
 
     def cipher_starts(self, what: str) -> None:
         self.current = what

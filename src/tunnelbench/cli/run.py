@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -66,6 +65,7 @@ from tunnelbench.run import run_plan
 from tunnelbench.store.store import Store
 from tunnelbench.testbed import KINDS, open_testbed
 from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.place import acquire_place
 from tunnelbench.traffic import engine
 from tunnelbench.tunnel import PLANNED, option_schemas, virtual_router_packages
 
@@ -327,11 +327,12 @@ def measure(job: RunJob, store: Store, progress: Progress, *, keep: bool) -> Non
             list(clean_run(job.run_id))
     for board in spec.boards:
         find_image(BOARDS[board], virtual_router_packages(), say)
-    testbed = open_testbed(spec, job.run_id, folder)
-    guest = guest_for(spec, job.run_id, folder) if spec.needs_guest else None
-    facts = guest.facts if guest else look_at(testbed, folder)
     is_kept = False
     try:
+        spec = acquire_place(spec, job.run_id, folder, say)
+        testbed = open_testbed(spec, job.run_id, folder)
+        guest = guest_for(spec, job.run_id, folder) if spec.needs_guest else None
+        facts = guest.facts if guest else testbed.look()
         with store.holding(job.run_id):  # before the run is listed as running
             if job.stored_facts is None:
                 store.begin_run(new_record(job, testbed, facts))
@@ -395,24 +396,11 @@ def end_interrupted(run_id: str, store: Store) -> None:
             store.end_run(run_id, "interrupted", now())
 
 
-def look_at(testbed: Testbed, folder: Path) -> Mapping[str, Any]:
-    """Return the facts of the testbed's hosts; deletes the run's folder if that fails."""
-    try:
-        return testbed.look()
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
 def guest_for(testbed: TestbedSpec, run_id: str, folder: Path) -> GuestKernel:
-    """Return the guest kernel for a testbed; deletes the run's folder if that fails."""
+    """Return the guest kernel for a testbed."""
     if testbed.kernel == DEBIAN_KERNEL and cached_kernel() is None:
         say("tunnelbench: fetching Debian's kernel through apt, some 70 MB, and unpacking it into the cache")
-    try:
-        guest = choose_guest(testbed, run_id[-6:], folder)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    guest = choose_guest(testbed, run_id[-6:], folder)
     say(f"tunnelbench: booting kernel {guest.kernel.version} {guest.accelerator.words}")
     return guest
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 CHARTS = "vl-convert-python"
 GUEST = "virtme-ng"
+LABGRID = "labgrid"
 POSTGRESQL = "psycopg[binary]"
 RACKS = "procrastinate"
 """Packages of the extras of pyproject.toml.

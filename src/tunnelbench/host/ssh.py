@@ -118,6 +118,15 @@ CONNECTION_FAULTS = (
 """Messages in ssh's output, each with its meaning and a hint for the user."""
 
 
+ANSWERS = (
+    "REMOTE HOST IDENTIFICATION HAS CHANGED",
+    "Host key verification failed",
+    "Permission denied",
+    "Could not resolve hostname",
+)
+"""Messages of CONNECTION_FAULTS after which a restart of the host would not help."""
+
+
 def left_sockets(mark: str) -> list[Path]:
     """List the folders with sockets that a killed run left behind; the connections ended with the run."""
     found = SOCKET_FOLDERS.glob(f"{SOCKET_PREFIX}{mark}-*")
@@ -132,9 +141,11 @@ def _from_root(path: str) -> str:
 class LinkLost(CommandFailed):
     """The connection to a host was lost or does not exist; the state of the host is unknown."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, is_silent: bool = True) -> None:
         CannotHere.__init__(self, message, hint)
         self.output = ""
+        self.is_silent = is_silent
+        """False if the host refused the login, or has no address: a restart of the host would not help."""
 
 
 class SshHost(Host):
@@ -255,7 +266,7 @@ class SshHost(Host):
         failed = f"the {self.name}, {self.access.host}, cannot be reached by SSH"
         for words, meaning, hint in CONNECTION_FAULTS:
             if words in output:
-                return LinkLost(f"{failed}: {meaning}", hint)
+                return LinkLost(f"{failed}: {meaning}", hint, is_silent=words not in ANSWERS)
         return LinkLost(f"{failed}: {last_lines(output, 1)}")
 
     # Commands and files

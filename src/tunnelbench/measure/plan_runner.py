@@ -69,6 +69,8 @@ class PlanRunner:
                 host.programs_survive = True
         self._losses = 0
         """Number of times that the connection to a host was lost since the last trial."""
+        self._recovery = ""
+        """Sentences on what was done to a lost host since the last trial; the next trial's raw output has them."""
         self._foreign_load_seen = True
         """True if the next trial waits for quiet: at the start, and after a trial with background load."""
         for record in request.known:
@@ -172,7 +174,9 @@ class PlanRunner:
             record = TrialRecord(waiting.pop(0), Outcome.VOID, str(error), started_at, now())
             self.breaker.note(record)
             yield record
-        self.testbed.recover()
+        if done := self.testbed.recover():
+            self.observer.recovered(done)
+            self._recovery += done
 
     def _measure_through_one_tunnel(self, waiting: list[TrialSpec]) -> Iterator[TrialRecord]:
         """Bring the tunnel up, prove it, and measure the trials of the list `waiting`; a trial that has a record leaves
@@ -252,6 +256,9 @@ class PlanRunner:
             {**raw, "steps_s": self.steps.take()},
             waited_for_quiet_s=waited_s,
         )
+        if self._recovery:
+            record = replace(record, raw={**record.raw, "recovery": self._recovery})
+            self._recovery = ""
         if record.has_failed and proof is not None:
             record = replace(record, raw={**record.raw, **self._logs()})
         self.breaker.note(record)

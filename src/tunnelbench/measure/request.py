@@ -92,6 +92,9 @@ class Observer:
     def tried_out(self, found: str) -> None:
         """Called with what a short trial of the testbed found, before anything is measured."""
 
+    def recovered(self, done: str) -> None:
+        """Called with what was done to a host that was lost, when the testbed is set up on it again."""
+
     def cipher_starts(self, what: str) -> None:
         """Called when the measurement of a cipher begins."""
 

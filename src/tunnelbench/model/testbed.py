@@ -81,6 +81,19 @@ class TesterSpec:
     """True if its device moves into a network namespace for the run."""
 
 
+@dataclass(frozen=True)
+class LabgridPlace:
+    """A place of labgrid: a router with its address and its power switch, which one user at a time acquires."""
+
+    name: str
+    coordinator: str = ""
+    """HOST or HOST:PORT of labgrid's coordinator; empty: the environment variable LG_COORDINATOR, or this machine."""
+    wait_s: int = 600
+    """Longest wait of a run for the place [s]."""
+    power_after_s: int = 120
+    """Time without an answer after which the router's power is switched off and on, once in a run [s]."""
+
+
 HOST_KERNEL = "host"
 DEBIAN_KERNEL = "debian"
 
@@ -153,6 +166,8 @@ class TestbedSpec:
     """Real router; None: the testbed makes one."""
     client: TesterSpec = field(default_factory=TesterSpec)
     server: TesterSpec = field(default_factory=lambda: TesterSpec(namespace=True))
+    place: LabgridPlace | None = None
+    """Place of labgrid that gives the router's address; None: `router` has the address."""
 
     @property
     def boards(self) -> tuple[str, ...]:

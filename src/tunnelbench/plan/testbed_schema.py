@@ -15,6 +15,7 @@ from tunnelbench.model.testbed import (
     LOCAL,
     HostAccess,
     KindSettings,
+    LabgridPlace,
     Link,
     Port,
     RouterSpec,
@@ -55,6 +56,18 @@ def _ssh_host(value: str) -> str:
     return value
 
 
+def _place(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._:/@-]*", value):
+        raise ValueError(f"must be the name of a place of labgrid, such as rack1-router, not {value_text(value)}")
+    return value
+
+
+def _coordinator(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]*", value):
+        raise ValueError(f"must be HOST or HOST:PORT, such as lab:20408, not {value_text(value)}")
+    return value
+
+
 def _device(value: str) -> str:
     # the rules of dev_valid_name() in net/core/dev.c; programs must not read it as an option
     if not re.fullmatch(r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,14}", value):
@@ -91,6 +104,8 @@ SshHostName = Annotated[str, Field(max_length=255), AfterValidator(_ssh_host)]
 DeviceName = Annotated[str, AfterValidator(_device)]
 Interface = Annotated[str, AfterValidator(_interface)]
 BoardName = Annotated[str, AfterValidator(_board)]
+PlaceName = Annotated[str, Field(max_length=100), AfterValidator(_place)]
+Coordinator = Annotated[str, Field(max_length=255), AfterValidator(_coordinator)]
 FilePath = Annotated[str, Field(max_length=4096), AfterValidator(one_line)]
 
 
@@ -109,7 +124,7 @@ class AccessTable(TomlTable):
 class RouterTable(AccessTable):
     """`[router]`; the fields are those of RouterSpec."""
 
-    host: SshHostName
+    host: SshHostName = ""  # `setting_faults` requires it, unless a place of labgrid gives it
     lan_device: DeviceName | None = None
     lan_address: Interface | None = None
     wan_device: DeviceName | None = None
@@ -173,6 +188,17 @@ class TestbedFile(TomlTable):
     router: RouterTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
+    place: PlaceName | None = None
+    coordinator: Coordinator = LabgridPlace.coordinator
+    place_wait_s: Annotated[int, Field(ge=0, le=86_400)] = LabgridPlace.wait_s
+    power_after_s: Annotated[int, Field(ge=5, le=3600)] = LabgridPlace.power_after_s
+
+    @field_validator("coordinator", "place_wait_s", "power_after_s")
+    @classmethod
+    def _is_of_a_place(cls, value: str | int, info: ValidationInfo) -> str | int:
+        if info.data.get("place", "wrong") is None:
+            raise ValueError('is for the key place, such as place = "rack1-router"')
+        return value
 
     @field_validator("far_programs")
     @classmethod
@@ -204,13 +230,24 @@ class TestbedFile(TomlTable):
             far_programs=self.far_programs,
             speed_mips=self.speed_mips,
             profile=self.profile,
-            router=self.router.spec() if self.router else None,
+            router=(self.router or RouterTable()).spec() if self.router or self.place else None,
             client=(self.client or TesterTable()).spec(moves=False),
             server=(self.server or TesterTable()).spec(moves=True),
+            place=self._labgrid_place(),
         )
+
+    def _labgrid_place(self) -> LabgridPlace | None:
+        if self.place is None:
+            return None
+        return LabgridPlace(self.place, self.coordinator, self.place_wait_s, self.power_after_s)
 
 
 TESTBED_KEYS: tuple[tuple[str, ...], ...] = tuple(key_paths(TestbedFile))
+
+
+ROUTER_KEY = "router"
+GIVEN_BY_PLACE = ("host", "port")
+"""Keys of [router] that a place of labgrid gives."""
 
 
 class Kind(Protocol):
@@ -241,6 +278,13 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
             what = "this key" if allowed is None else value_text(table[path[-1]])
             others = [quoted(name) for name, other in kinds.items() if other.settings.allowed(key) == ()]
             yield path, f"{quoted(kind)} testbeds do not support {what}, only {' and '.join(others)} testbeds do"
+    has_place = "place" in data and settings.allowed("place") is not None
     for key, example in settings.required.items():
-        if key not in data:
+        if key not in data and not (key == ROUTER_KEY and has_place):
             yield (key,), f"is missing; {quoted(kind)} testbeds need it, such as {example}"
+    if isinstance(router := data.get(ROUTER_KEY), Mapping) and settings.allowed(ROUTER_KEY) is not None:
+        if not has_place and "host" not in router:
+            yield (ROUTER_KEY, "host"), "is missing"
+        elif has_place:
+            given = [key for key in GIVEN_BY_PLACE if key in router]
+            yield from (((ROUTER_KEY, key), "the place gives it, too: leave one of the two out") for key in given)

@@ -226,11 +226,13 @@ class Testbed(ABC):
     def hold(self, seconds: float) -> None:  # noqa: B027 # most testbeds have no lease
         """Extend the lease of each leased host, so that it lasts for at least `seconds`."""
 
-    def recover(self) -> None:  # noqa: B027 # most testbeds have no host that could be lost
+    def recover(self) -> str:
         """Wait for a host that was lost, with a limit, and set the testbed up on it again.
 
-        Raises CannotHere if the host does not come back.
+        Returns a sentence about what was done to the host for that; empty: nothing. Raises CannotHere if the host does
+        not come back.
         """
+        return ""  # most testbeds have no host that could be lost
 
     def __enter__(self) -> Self:
         try:

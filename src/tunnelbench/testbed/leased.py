@@ -113,14 +113,19 @@ class LeasedTestbed(Testbed):
         for host in self.leased:
             host.hold(seconds)
 
-    def recover(self) -> None:
-        for host in self.leased:
-            host.reconnect(RECONNECT_LIMIT_S)
+    def recover(self) -> str:
+        done = " ".join(filter(None, [self._reconnect(host) for host in self.leased]))
         for host in self.leased:
             host.take()
         for tester, command in self._target_paths():  # testers on this machine still have them
             tester.run(inverse(command), check=False)
         self._set_up_paths()
+        return done
+
+    def _reconnect(self, host: LeasedHost) -> str:
+        """Wait until a lost host can be logged into. Returns and raises as `recover`."""
+        host.reconnect(RECONNECT_LIMIT_S)
+        return ""
 
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
         offloads.switch_off(host, device)

@@ -230,10 +230,10 @@ class QemuTestbed(LeasedTestbed):
     def hold(self, seconds: float) -> None:
         super().hold(seconds + CATCH_UP_LIMIT_S)  # the router's clock may have to catch up first
 
-    def recover(self) -> None:
+    def recover(self) -> str:
         for host in self.virtual:
             host.require_running()
-        super().recover()
+        return super().recover()
 
     def take_down(self) -> None:
         try:

@@ -19,13 +19,17 @@ from typing import Any
 from tunnelbench.host import radio
 from tunnelbench.host.command import DEFAULT_TIMEOUT_S, Completed
 from tunnelbench.host.host import Host, LocalHost
+from tunnelbench.host.labgrid import PlaceUnavailable
 from tunnelbench.host.leased_host import LeasedHost, inverse
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
+from tunnelbench.host.ssh import LinkLost
+from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec, TesterSpec
 from tunnelbench.testbed import firewall, nic, offloads
 from tunnelbench.testbed.base import Addresses
 from tunnelbench.testbed.discovery import CableEnd, CableEnds, find
 from tunnelbench.testbed.leased import LeasedTestbed
+from tunnelbench.testbed.place import PowerSwitch
 from tunnelbench.testbed.undo_journal import UndoJournal
 
 SLOW_START_OVER_SSH_S = 2.0
@@ -97,14 +101,19 @@ class SshTestbed(LeasedTestbed):
             "router": (),
             "client": (),
             "server": (),
+            "place": (),
+            "coordinator": (),
+            "place_wait_s": (),
+            "power_after_s": (),
         },
         required={"router": '[router] with host = "root@192.168.1.1"'},
     )
 
     def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
         super().__init__(spec, run_id, folder)
-        if spec.router is None:
-            raise ValueError(f"testbed {spec.name} has no router of its own")
+        if spec.router is None or not spec.router.access.host:
+            raise ValueError(f"testbed {spec.name} has no router, or its place is not acquired")
+        self.power = PowerSwitch(spec, run_id)
         self.local = LocalHost("local", folder / "local", sorted(os.sched_getaffinity(0)))
         self._local_testers: list[LocalTester | NamespaceTester] = []
         self._remote_testers: list[LeasedHost] = []
@@ -141,13 +150,14 @@ class SshTestbed(LeasedTestbed):
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.local.folder.mkdir(mode=0o700, exist_ok=True)
         facts: dict[str, Any] = {}
+        restarts = []
         with ExitStack() as stack:
             visits: dict[str, LeasedHost] = {}
             for host in self.leased:
                 # From this machine's own network: the namespaces do not exist yet.
                 visit = visits[host.name] = host.visit(f"{self.run_id}-{host.name}-look", self.local)
                 stack.callback(visit.close)
-                visit.connect()
+                restarts.append(self._first_contact(visit))
                 stack.callback(visit.forget)
                 facts |= {f"{host.name}_{name}": value for name, value in visit.facts().items()}
             router = visits["router"]
@@ -155,14 +165,50 @@ class SshTestbed(LeasedTestbed):
             self.cable_ends = find(self.spec, client, router, server)
             facts["router_firewall"] = firewall.kind(router)
             facts |= self._radios(client, router, self.cable_ends)
+        if self.spec.place:
+            facts["router_place"] = self.spec.place.name
         if self.spec.router:
             facts |= {"router_price": self.spec.router.price, "router_watts": self.spec.router.watts}
         facts = {name: value for name, value in facts.items() if value not in ("", None)}
         self._use(self.cable_ends)
-        self.notes = (OFFLOADS_STAY, *self.notes)
+        self.notes = (*filter(None, restarts), OFFLOADS_STAY, *self.notes)
         if note := firewall.note(facts.get("router_firewall", ""), self.addresses):
             self.notes += (note,)
         return facts
+
+    def _first_contact(self, visit: LeasedHost) -> str:
+        """Log in to a host for the first time; waits for a router that is a place of labgrid, as `_reconnect` does."""
+        try:
+            visit.connect()
+        except LinkLost as error:
+            if self.spec.place is None or visit.name != self.router.name or not error.is_silent:
+                raise
+            return self._reconnect(visit)
+        return ""
+
+    def _reconnect(self, host: LeasedHost) -> str:
+        """Wait until a host can be logged into. A router that is a place of labgrid is switched off and on if it does
+        not answer in time, once in a run; the sentence about that is returned."""
+        if self.spec.place is None or host.name != self.router.name:
+            return super()._reconnect(host)
+        try:
+            host.reconnect(self.spec.place.power_after_s)
+        except LinkLost as error:
+            if not error.is_silent:
+                raise
+            try:
+                done = self.power.cycle()
+            except PlaceUnavailable as fault:
+                raise CannotHere(f"{error.message}; {fault.message}", fault.hint) from None
+            if not done:
+                raise
+        else:
+            return ""
+        try:
+            super()._reconnect(host)
+        except LinkLost as error:
+            raise CannotHere(f"{error.message}, although its power was switched off and on", error.hint) from None
+        return done
 
     def _radios(self, client: Host, router: Host, cable_ends: CableEnds) -> dict[str, Any]:
         """Return facts of the radios of a wireless LAN; adds a note if the client's radio cannot be read."""

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.testbed import HostAccess, Link, Port, RouterSpec, TestbedSpec, TesterSpec
+from tunnelbench.model.testbed import HostAccess, LabgridPlace, Link, Port, RouterSpec, TestbedSpec, TesterSpec
 from tunnelbench.plan import FileErrors, check_file, override_target, read_testbed, shipped_testbeds, stored_testbed
 from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.testbed import KINDS, refused_in_plans
@@ -113,7 +113,7 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
             (
                 "unknown key; known are title, rounds, tcp, udp, soak, cipher_speed, tunnel, kind, router_cpu, kernel, "
                 "quiet_wait_s, topology, link, board, far_board, programs, far_programs, speed_mips, profile, router, "
-                "client, server"
+                "client, server, place, coordinator, place_wait_s, power_after_s"
             ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),
@@ -188,6 +188,7 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         (ROUTER + "[link]\ndelay_ms = 3", "5:1: link.delay_ms: {ssh-not} this key, only {netns}"),
         ('topology = "road-warrior"\n' + ROUTER, '1:1: topology: {ssh-not} "road-warrior", only {netns}'),
         ('kernel = "debian"\n' + ROUTER, '1:1: kernel: {ssh-not} "debian", only {netns}'),
+        (NETNS + 'place = "attic"', "2:1: place: {netns} this key, only {ssh}"),
         ("router_cpu = 1\n" + ROUTER, "1:1: router_cpu: {ssh-not} this key, only {netns-qemu}"),
     ],
 )
@@ -247,6 +248,43 @@ def test_a_routers_file_names_machines_devices_and_addresses() -> None:
     )
     assert testbed.server == TesterSpec(HostAccess("root@other"), Port("enp3s0"), namespace=False)
     assert testbed.client.namespace
+
+
+PLACE = 'kind = "ssh"\nplace = "rack1/attic-2"\n'
+
+
+def test_a_place_of_labgrid_stands_for_the_routers_address() -> None:
+    assert read_text(PLACE).place == LabgridPlace("rack1/attic-2")
+    more = 'coordinator = "lab:20408"\nplace_wait_s = 0\npower_after_s = 5\n[router]\nidentity = "/key"\nlan_device = "br-lan"'
+    testbed = read_text(PLACE + more)
+    assert testbed.place == LabgridPlace("rack1/attic-2", "lab:20408", 0, 5)
+    assert testbed.router == RouterSpec(HostAccess("", identity="/key"), lan=Port("br-lan"))
+    assert read_text(PLACE).router == RouterSpec(HostAccess(""))
+    assert read_text(ROUTER).place is None
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (PLACE + '[router]\nhost = "a"', "4:1: router.host: the place gives it, too: leave one of the two out"),
+        (PLACE + "[router]\nport = 22", "4:1: router.port: the place gives it, too: leave one of the two out"),
+        ('kind = "ssh"\n[router]\nport = 22', "2:2: router.host: is missing"),
+        ('coordinator = "lab"\n' + ROUTER, '1:1: coordinator: is for the key place, such as place = "rack1-router"'),
+        ("power_after_s = 9\n" + ROUTER, '1:1: power_after_s: is for the key place, such as place = "rack1-router"'),
+        (PLACE + "place_wait_s = -1", "3:1: place_wait_s: must be at least 0, not -1"),
+        (PLACE + 'coordinator = "-x"', '3:1: coordinator: must be HOST or HOST:PORT, such as lab:20408, not "-x"'),
+        (PLACE + 'coordinator = "http://lab"', "3:1: coordinator: must be HOST or HOST:PORT"),
+        *(
+            ('kind = "ssh"\n' + f'place = "{name}"\nplace_wait_s = 1', "2:1: place: must be the name of a place of labgrid")
+            for name in ("", "-h", "+token", "a b", "a=b", "a\\u001b")
+        ),
+    ],
+)
+def test_a_wrong_place_is_an_error(text: str, error: str) -> None:
+    with pytest.raises(FileErrors) as caught:
+        read_text(text)
+    assert str(caught.value).startswith(f"the stored testbed mine:{error}")
+    assert len(caught.value.errors) == 1
 
 
 @pytest.mark.parametrize(

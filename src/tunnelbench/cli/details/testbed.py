@@ -68,7 +68,7 @@ def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
 
     rows = [
         ("Kind", testbed.kind),
-        ("Router", router.access.host),
+        ("Router", f"place {testbed.place.name} of labgrid" if testbed.place else router.access.host),
         ("LAN", f"router {end(router.lan)}; client on {tester(testbed.client)}"),
         ("WAN", f"router {end(router.wan)}; server on {tester(testbed.server)}"),
         ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),

@@ -34,7 +34,9 @@ PLAIN_NAMES = frozenset(
 LEAST_NAME_LETTERS = 3
 """Smallest number of letters of a name that is removed; shorter names are parts of too many words."""
 
-_HOST_KEYS = frozenset({"host", "hostname", "hosts", "address", "addresses", "ssh", "gateway", "jump"})
+_HOST_KEYS = frozenset(
+    {"host", "hostname", "hosts", "address", "addresses", "ssh", "gateway", "jump", "place", "coordinator"}
+)
 _USER_KEYS = frozenset({"user", "username", "login"})
 _SECRET_KEYS = frozenset({"password", "passphrase", "key", "secret", "psk", "token"})
 

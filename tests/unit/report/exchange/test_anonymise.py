@@ -78,6 +78,16 @@ def test_hosts_and_users_of_the_testbed_and_of_the_machine_are_known() -> None:
     assert dict(exported.stripped["host name"])["attic"] >= 2
 
 
+def test_the_place_and_the_coordinator_of_a_lab_are_taken_out() -> None:
+    testbed = 'kind = "ssh"\nplace = "cellar-3"\ncoordinator = "bastion:20408"\n'
+    note = "labgrid has switched the power of the place cellar-3 off and on."
+    run = make_run(testbed_text=testbed, host_facts={"router_place": "cellar-3"}, notes=(note,))
+    exported = export(run, ()).text
+    assert "cellar-3" not in exported
+    assert "bastion" not in exported
+    assert "the place [host name] off and on" in exported
+
+
 def test_an_address_at_the_end_of_a_sentence_is_taken_out() -> None:
     stripper = Stripper()
     assert stripper.text("to fe80::1. From 2001:db8::7: none") == "to [address]. From [address]: none"
