@@ -17,11 +17,11 @@ ENTER = ("nsenter", f"--net=/run/netns/{LAPTOP}")
 
 
 def rack_on_laptop(folder: Path) -> AbstractContextManager[LabgridRack]:
-    """Start a coordinator, an exporter and a power switch on the rig's laptop; the rig's router is the place `attic`."""
+    """Start a coordinator, an exporter and a power switch on the rig's laptop; its router is the place `attic`."""
     return labgrid_rack(folder, PORT, GROUPS, ENTER)
 
 
-def testbed_with_place(rig: Rig, wait_s: int = 120, more: str = "") -> str:
+def place_file(rig: Rig, wait_s: int = 120, more: str = "") -> str:
     """Write a testbed file that names the place and no address."""
     lines = ['kind = "ssh"', "quiet_wait_s = 0", 'place = "attic"', f"place_wait_s = {wait_s}", "power_after_s = 5"]
     path = rig.folder / "place.toml"

@@ -1,10 +1,9 @@
-"""Program that runs a virtual router between two taps of its network namespace, behind a power switch of labgrid's model
-`rest`.
+"""Program that runs a virtual router between two taps of its network namespace, behind a power switch for labgrid.
 
     python malta_on_a_switch.py FOLDER SSH_PORT SWITCH_PORT
 
-`PUT /1` with 0 kills the router, and with 1 starts it. Its SSH keys and its port stay the same, as those of a real one.
-The file `ssh_config` in FOLDER reaches it.
+The switch has labgrid's model `rest`: `PUT /1` with 0 kills the router, and with 1 starts it. The SSH keys and the port
+of the router stay the same, as those of a real one. The file `ssh_config` in FOLDER reaches it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class PowerSocket(http.server.BaseHTTPRequestHandler):
                     cls.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=cls.descriptors
                 )
 
-    def do_PUT(self) -> None:  # noqa: N802 # the name is http.server's
+    def do_PUT(self) -> None:
         value = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.switch(is_on=value == "1")
         with (self.folder / "switched").open("a") as log:
@@ -59,7 +58,8 @@ def main() -> None:
     assert image is not None
     taps = tuple(_open(tap) for tap, _, _ in DEVICES)
     nics = [
-        Nic(name, address, tap, number) for number, (tap, (_, name, address)) in enumerate(zip(taps, DEVICES), start=1)
+        Nic(name, address, tap, number)
+        for number, (tap, (_, name, address)) in enumerate(zip(taps, DEVICES, strict=True), start=1)
     ]
     write_access(folder, ssh_port)
     boot = Boot(MALTA, image, write_initramfs(image, folder, nics, {}), "labgrid-router", ssh_port, nics)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.awaiting import await_text, await_traffic, until
-from tests.lab.labgrid_runs import SHORT_PLAN, rack_on_laptop, run_started, testbed_with_place
+from tests.lab.labgrid_runs import SHORT_PLAN, place_file, rack_on_laptop, run_started
 from tests.lab.rig import Rig, outcomes, plan
 from tests.labgrid_rack import ALICE, LabgridRack
 
@@ -34,7 +34,7 @@ def is_free_after(rack: LabgridRack, untouched: Rig) -> Iterator[None]:
 def test_a_run_takes_the_address_of_its_place_and_holds_the_place_until_its_end(
     untouched: Rig, rack: LabgridRack, store: str, tmp_path: Path
 ) -> None:
-    words = [plan(tmp_path, SHORT_PLAN), "--on", testbed_with_place(untouched), "--store", store]
+    words = [plan(tmp_path, SHORT_PLAN), "--on", place_file(untouched), "--store", store]
     with run_started(tmp_path, *words) as (running, output, errors):
         await_traffic(running.pid)
         holder = rack.holder_of("attic")
@@ -50,7 +50,7 @@ def test_a_run_waits_for_its_turn_and_an_interrupt_releases_the_place(
     untouched: Rig, rack: LabgridRack, store: str, tmp_path: Path
 ) -> None:
     rack.labgrid_client("-p", "attic", "acquire")
-    words = [plan(tmp_path, SHORT_PLAN), "--on", testbed_with_place(untouched), "--store", store]
+    words = [plan(tmp_path, SHORT_PLAN), "--on", place_file(untouched), "--store", store]
     with run_started(tmp_path, *words) as (running, _, errors):
         try:
             await_text(errors, f"the place attic is held by {ALICE}; waiting for it for at most 120 s")
@@ -68,7 +68,7 @@ def test_an_interrupt_while_a_run_waits_leaves_the_place_to_its_holder(
 ) -> None:
     rack.labgrid_client("-p", "attic", "acquire")
     try:
-        words = [plan(tmp_path, SHORT_PLAN), "--on", testbed_with_place(untouched), "--store", store]
+        words = [plan(tmp_path, SHORT_PLAN), "--on", place_file(untouched), "--store", store]
         with run_started(tmp_path, *words) as (running, _, errors):
             until(rack.has_waiting_run, "the reservation of the run")
             running.send_signal(signal.SIGINT)
@@ -84,12 +84,12 @@ def test_a_place_that_stays_held_ends_the_run_and_doctor_with_the_holders_name(
 ) -> None:
     rack.labgrid_client("-p", "attic", "acquire")
     try:
-        words = ["run", plan(tmp_path, SHORT_PLAN), "--on", testbed_with_place(untouched, wait_s=2), "--store", store]
+        words = ["run", plan(tmp_path, SHORT_PLAN), "--on", place_file(untouched, wait_s=2), "--store", store]
         ended = untouched.tunnelbench(*words, check=False)
         assert ended.returncode == 3
         assert f"the place attic of labgrid is held by {ALICE}, after a wait of 2 s" in ended.stderr
         assert "hint: wait until it is released" in ended.stderr
-        examined = untouched.tunnelbench("doctor", "--on", testbed_with_place(untouched), check=False)
+        examined = untouched.tunnelbench("doctor", "--on", place_file(untouched), check=False)
         assert examined.returncode == 3
         assert f"the place attic of labgrid is held by {ALICE}" in " ".join(examined.stdout.split())
         assert rack.holder_of("attic") == ALICE
@@ -98,7 +98,7 @@ def test_a_place_that_stays_held_ends_the_run_and_doctor_with_the_holders_name(
 
 
 def test_check_and_show_need_no_coordinator_and_doctor_examines_the_router(untouched: Rig, rack: LabgridRack) -> None:
-    file = testbed_with_place(untouched)
+    file = place_file(untouched)
     assert untouched.tunnelbench("check", file).stdout == f"{file}: ok\n"
     assert "place attic of labgrid" in untouched.tunnelbench("show", file).stdout
     examined = " ".join(untouched.tunnelbench("doctor", "--on", file, check=False).stdout.split())
@@ -110,7 +110,7 @@ def test_check_and_show_need_no_coordinator_and_doctor_examines_the_router(untou
 def test_a_run_that_fails_at_its_router_releases_the_place(
     untouched: Rig, rack: LabgridRack, store: str, tmp_path: Path
 ) -> None:
-    file = testbed_with_place(untouched, more='wan_device = "lan0"')
+    file = place_file(untouched, more='wan_device = "lan0"')
     ended = untouched.tunnelbench("run", plan(tmp_path, SHORT_PLAN), "--on", file, "--store", store, check=False)
     assert ended.returncode == 3
     assert "the router's WAN device cannot be found" in ended.stderr
@@ -120,7 +120,7 @@ def test_a_run_that_fails_at_its_router_releases_the_place(
 def test_clean_releases_the_place_of_a_run_that_was_killed(
     untouched: Rig, rack: LabgridRack, store: str, tmp_path: Path, names_testbed: bool
 ) -> None:
-    file = testbed_with_place(untouched)
+    file = place_file(untouched)
     with run_started(tmp_path, plan(tmp_path, SHORT_PLAN), "--on", file, "--store", store) as (running, _, _errors):
         await_traffic(running.pid)
         running.send_signal(signal.SIGKILL)

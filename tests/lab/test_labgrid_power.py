@@ -1,4 +1,4 @@
-"""A router that no longer answers, whose power labgrid switches. It has a rig of its own, for a restart ends all in it."""
+"""A router that no longer answers, whose power labgrid switches. It has a rig of its own: a restart ends all in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 from tests.lab import rig as rigs
 from tests.lab.awaiting import await_traffic, until
-from tests.lab.labgrid_runs import SHORT_PLAN, rack_on_laptop, run_started, testbed_with_place
+from tests.lab.labgrid_runs import SHORT_PLAN, place_file, rack_on_laptop, run_started
 from tests.lab.rig import TRIALS, Rig, outcomes, plan, trials_in
 from tests.labgrid_rack import LabgridRack
 
@@ -64,7 +64,7 @@ def test_a_router_that_does_not_answer_at_the_start_is_switched_on_once_and_note
     rig: Rig, rack: LabgridRack, store: str, tmp_path: Path
 ) -> None:
     switch_off(rig)
-    words = [plan(tmp_path, SHORT_PLAN), "--on", testbed_with_place(rig), "--store", store]
+    words = [plan(tmp_path, SHORT_PLAN), "--on", place_file(rig), "--store", store]
     with run_started(tmp_path, *words) as (running, output, errors), power_on_starts(rig, rack):
         assert running.wait(150) == 0, errors.read_text()
     found = json.loads(output.read_text())
@@ -76,7 +76,7 @@ def test_a_router_that_does_not_answer_at_the_start_is_switched_on_once_and_note
 def test_a_router_that_dies_in_mid_run_is_switched_off_and_on_and_the_run_goes_on(
     rig: Rig, rack: LabgridRack, store: str, tmp_path: Path
 ) -> None:
-    words = [plan(tmp_path, "rounds = 2\n" + TRIALS), "--on", testbed_with_place(rig), "--store", store]
+    words = [plan(tmp_path, "rounds = 2\n" + TRIALS), "--on", place_file(rig), "--store", store]
     with run_started(tmp_path, *words) as (running, output, errors):
         until(lambda: trials_in(store) == 1, "the calibration")
         await_traffic(running.pid)

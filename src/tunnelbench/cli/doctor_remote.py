@@ -83,7 +83,9 @@ def examine(spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
         except PlaceUnavailable as error:
             return {LABGRID_SECTION: [PreflightResult("place", Status.MISSING, error.message, PLACE_USE, error.hint)]}
         if spec.place:
-            sections[LABGRID_SECTION] = [PreflightResult("place", Status.OK, f"{spec.place.name} can be acquired", PLACE_USE)]
+            sections[LABGRID_SECTION] = [
+                PreflightResult("place", Status.OK, f"{spec.place.name} can be acquired", PLACE_USE)
+            ]
         testbed = open_testbed(replace(spec, place=None), name, folder)  # a check switches no power
         if spec.speed_mips is not None and (image := current_image(BOARDS[spec.board], virtual_router_packages())):
             sections["virtual router"] = [speed(spec, image, folder)]

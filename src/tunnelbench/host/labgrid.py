@@ -194,7 +194,7 @@ FAULTS = {
     "no-place": ("the coordinator of labgrid at {at} has no place {place}", "labgrid-client -x {at} places lists them"),
     "services": (
         "the place {place} of labgrid has {count} resources NetworkService, and a run needs exactly one",
-        "labgrid-client -x {at} -p {place} show lists its resources; a missing one may be of an exporter that has ended",
+        "labgrid-client -x {at} -p {place} show lists them; a missing one may be of an exporter that has ended",
     ),
     "free": (
         "the place {place} of labgrid is free, but other reservations come first",

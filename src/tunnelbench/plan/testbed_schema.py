@@ -283,8 +283,13 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
         if key not in data and not (key == ROUTER_KEY and has_place):
             yield (key,), f"is missing; {quoted(kind)} testbeds need it, such as {example}"
     if isinstance(router := data.get(ROUTER_KEY), Mapping) and settings.allowed(ROUTER_KEY) is not None:
-        if not has_place and "host" not in router:
-            yield (ROUTER_KEY, "host"), "is missing"
-        elif has_place:
-            given = [key for key in GIVEN_BY_PLACE if key in router]
-            yield from (((ROUTER_KEY, key), "the place gives it, too: leave one of the two out") for key in given)
+        yield from _address_faults(router, has_place=has_place)
+
+
+def _address_faults(router: Mapping[str, Any], *, has_place: bool) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the keys of [router] that are missing, or that a place of labgrid gives as well."""
+    if not has_place and "host" not in router:
+        yield (ROUTER_KEY, "host"), "is missing"
+    for key in GIVEN_BY_PLACE:
+        if has_place and key in router:
+            yield (ROUTER_KEY, key), "the place gives it, too: leave one of the two out"

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.labgrid_rack import ALICE, LabgridRack, labgrid_rack, service
@@ -25,7 +26,7 @@ from tunnelbench.testbed.ssh import SshTestbed
 pytestmark = pytest.mark.timeout(300)
 
 RUN = "20260101-120000-abcdef"
-GROUPS = {
+GROUPS: dict[str, dict[str, Any]] = {
     "router-2": {"NetworkService": service("192.168.1.1", port=2222), "NetworkPowerPort": {}},
     "nobody": {"NetworkService": service("router.lab", username="")},
     "two": {
@@ -71,7 +72,7 @@ def test_a_place_gives_the_address_of_its_router_and_is_free_again_after(rack: L
 def test_a_place_of_another_user_is_neither_taken_nor_released(rack: LabgridRack, hold: PlaceHold) -> None:
     rack.labgrid_client("-p", "router-2", "acquire")
     try:
-        with pytest.raises(PlaceHeld, match="^the place router-2 of labgrid is held by elsewhere/alice$"):
+        with pytest.raises(PlaceHeld, match=r"^the place router-2 of labgrid is held by elsewhere/alice$"):
             labgrid.acquire(hold)
         assert not labgrid.release(hold)
         assert rack.holder_of("router-2") == ALICE
@@ -83,7 +84,7 @@ def test_a_place_of_another_user_is_neither_taken_nor_released(rack: LabgridRack
 def test_a_place_that_is_reserved_for_another_user_is_named_so(rack: LabgridRack, hold: PlaceHold) -> None:
     token = rack.labgrid_client("reserve", "--shell", "name=router-2").strip().removeprefix("export LG_TOKEN=")
     try:
-        with pytest.raises(PlaceHeld, match="^the place router-2 of labgrid is reserved for elsewhere/alice$"):
+        with pytest.raises(PlaceHeld, match=r"^the place router-2 of labgrid is reserved for elsewhere/alice$"):
             labgrid.acquire(hold)
     finally:
         rack.labgrid_client("cancel-reservation", token)
@@ -139,7 +140,9 @@ def test_a_service_without_a_user_leaves_the_user_to_ssh(rack: LabgridRack) -> N
 
 def test_no_coordinator_is_a_sentence_with_the_key_that_names_one(tmp_path: Path) -> None:
     spec = TestbedSpec("lab", "ssh", place=LabgridPlace("router-2", LISTENED_ON_BY_NOBODY))
-    with pytest.raises(PlaceUnavailable, match="the coordinator of labgrid at 127.0.0.1:1 does not answer") as caught:
+    with pytest.raises(
+        PlaceUnavailable, match=r"the coordinator of labgrid at 127\.0\.0\.1:1 does not answer"
+    ) as caught:
         place.acquire_place(spec, RUN, tmp_path, print)
     assert "coordinator = " in caught.value.hint
     with pytest.raises(PlaceUnavailable):
@@ -190,7 +193,7 @@ def test_a_silent_router_is_switched_off_and_on_exactly_once(
     with pytest.raises(CannotHere, match="no SSH server answers on that port, although its power was switched off"):
         testbed._reconnect(testbed.router)
     assert rack.switched.read_text() == "01"
-    with pytest.raises(LinkLost, match="no SSH server answers on that port$"):
+    with pytest.raises(LinkLost, match=r"no SSH server answers on that port$"):
         testbed._reconnect(testbed.router)
     assert rack.switched.read_text() == "01"
 
@@ -201,7 +204,7 @@ def test_a_router_whose_place_another_user_has_meanwhile_is_not_switched_off(
     rack.labgrid_client("-p", "router-2", "acquire")
     try:
         testbed = silent_router(rack, "router-2", tmp_path)
-        with pytest.raises(CannotHere, match="no SSH server answers.*; labgrid cannot switch the power.*alice"):
+        with pytest.raises(CannotHere, match=r"no SSH server answers.*; labgrid cannot switch the power.*alice"):
             testbed._reconnect(testbed.router)
         assert rack.switched.read_text() == ""
     finally:
@@ -223,11 +226,16 @@ def test_a_router_that_refuses_the_login_is_not_switched_off(
     assert rack.switched.read_text() == ""
 
 
+def spec_with_place(rack: LabgridRack) -> TestbedSpec:
+    of_rack = LabgridPlace("router-2", rack.coordinator)
+    return TestbedSpec("lab", "ssh", router=RouterSpec(HostAccess("")), place=of_rack)
+
+
 def test_clean_releases_the_place_of_a_run_of_this_machine_that_left_no_folder(
     rack: LabgridRack, hold: PlaceHold, tmp_path: Path
 ) -> None:
     labgrid.acquire(hold)
-    spec = TestbedSpec("lab", "ssh", router=RouterSpec(HostAccess("")), place=LabgridPlace("router-2", rack.coordinator))
+    spec = spec_with_place(rack)
     with pytest.raises(PlaceHeld, match=RUN), place.place_held(spec, "doctor-abc", tmp_path / "doctor"):
         raise AssertionError("doctor takes over no place")
     with place.place_held(spec, "clean-abc", tmp_path / "clean", adopts=True) as held:
@@ -240,7 +248,7 @@ def test_clean_releases_the_place_of_a_run_of_this_machine_that_left_no_folder(
 def test_clean_takes_over_no_place_of_another_machine(rack: LabgridRack, hold: PlaceHold, tmp_path: Path) -> None:
     other = replace(hold, holder=f"other-machine/{hold.holder.partition('/')[2]}")
     labgrid.acquire(other)
-    spec = TestbedSpec("lab", "ssh", router=RouterSpec(HostAccess("")), place=LabgridPlace("router-2", rack.coordinator))
+    spec = spec_with_place(rack)
     try:
         with pytest.raises(PlaceHeld), place.place_held(spec, "clean-abc", tmp_path, adopts=True):
             raise AssertionError("it is held by a run of another machine")

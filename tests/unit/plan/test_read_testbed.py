@@ -255,7 +255,8 @@ PLACE = 'kind = "ssh"\nplace = "rack1/attic-2"\n'
 
 def test_a_place_of_labgrid_stands_for_the_routers_address() -> None:
     assert read_text(PLACE).place == LabgridPlace("rack1/attic-2")
-    more = 'coordinator = "lab:20408"\nplace_wait_s = 0\npower_after_s = 5\n[router]\nidentity = "/key"\nlan_device = "br-lan"'
+    more = 'coordinator = "lab:20408"\nplace_wait_s = 0\npower_after_s = 5\n'
+    more += '[router]\nidentity = "/key"\nlan_device = "br-lan"\n'
     testbed = read_text(PLACE + more)
     assert testbed.place == LabgridPlace("rack1/attic-2", "lab:20408", 0, 5)
     assert testbed.router == RouterSpec(HostAccess("", identity="/key"), lan=Port("br-lan"))
@@ -275,7 +276,10 @@ def test_a_place_of_labgrid_stands_for_the_routers_address() -> None:
         (PLACE + 'coordinator = "-x"', '3:1: coordinator: must be HOST or HOST:PORT, such as lab:20408, not "-x"'),
         (PLACE + 'coordinator = "http://lab"', "3:1: coordinator: must be HOST or HOST:PORT"),
         *(
-            ('kind = "ssh"\n' + f'place = "{name}"\nplace_wait_s = 1', "2:1: place: must be the name of a place of labgrid")
+            (
+                'kind = "ssh"\n' + f'place = "{name}"\nplace_wait_s = 1',
+                "2:1: place: must be the name of a place of labgrid",
+            )
             for name in ("", "-h", "+token", "a b", "a=b", "a\\u001b")
         ),
     ],
