@@ -47,7 +47,11 @@ class PlaceUnavailable(CannotHere):
     """A place of labgrid cannot be acquired or used."""
 
 
-class PlaceHeld(PlaceUnavailable):
+class PlaceNotAcquired(PlaceUnavailable):
+    """The place was certainly not acquired, so that there is nothing to release."""
+
+
+class PlaceHeld(PlaceNotAcquired):
     """Another user has acquired or reserved the place."""
 
     def __init__(self, hold: PlaceHold, by: str, *, is_reserved: bool) -> None:
@@ -155,7 +159,7 @@ def power_cycle(hold: PlaceHold) -> None:
 def _argv(hold: PlaceHold, verb: str, *words: str) -> list[str]:
     """Return the command for a verb. Raises PlaceUnavailable if labgrid is not installed."""
     if find_spec(LABGRID) is None:
-        raise PlaceUnavailable(f"the place {hold.place} needs labgrid, which is not installed", install_hint(LABGRID))
+        raise PlaceNotAcquired(f"the place {hold.place} needs labgrid, which is not installed", install_hint(LABGRID))
     own = [*DIE_WITH_CONTROLLER, sys.executable, "-P", "-m", OWN_PROGRAM]
     return [*own, verb, hold.coordinator, hold.holder, hold.place, *words]
 
@@ -183,7 +187,9 @@ def _require_success(hold: PlaceHold, found: Mapping[str, Any]) -> None:
     if found["state"] in FAULTS:
         message, hint = FAULTS[found["state"]]
         values = {"place": hold.place, "at": hold.coordinator, "count": found.get("count"), "why": found.get("why")}
-        raise PlaceUnavailable(printable(message.format_map(values)), hint.format_map(values))
+        # A refusal may be the loss of the connection after the request.
+        kind = PlaceUnavailable if found["state"] == "refused" else PlaceNotAcquired
+        raise kind(printable(message.format_map(values)), hint.format_map(values))
 
 
 FAULTS = {

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from tunnelbench.host import labgrid
-from tunnelbench.host.labgrid import PlaceHeld, PlaceHold
+from tunnelbench.host.labgrid import PlaceHeld, PlaceHold, PlaceNotAcquired
 from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model.testbed import TestbedSpec
@@ -43,8 +43,13 @@ def acquire_place(spec: TestbedSpec, run_id: str, folder: Path, say: Callable[[s
 
 def _acquired(spec: TestbedSpec, hold: PlaceHold, folder: Path, wait_s: int) -> TestbedSpec:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / NOTE_NAME).write_text(json.dumps(asdict(hold)))
-    found = labgrid.acquire(hold, wait_s)
+    note = folder / NOTE_NAME
+    note.write_text(json.dumps(asdict(hold)))
+    try:
+        found = labgrid.acquire(hold, wait_s)
+    except PlaceNotAcquired:
+        note.unlink()
+        raise
     if spec.router is None:
         raise ValueError(f"testbed {spec.name} has no router")
     access = replace(spec.router.access, host=found.host, port=found.port)
