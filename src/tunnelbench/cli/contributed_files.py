@@ -11,7 +11,7 @@ from tunnelbench.cli.run_files import file_content
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.reference import read_reference, shipped_names
-from tunnelbench.report.contribution.judge import LARGEST_FILE_BYTES, figures_digest, names_left, objections
+from tunnelbench.report.contribution.judge import LARGEST_FILE_BYTES, figures_digests, names_left, objections
 from tunnelbench.report.contribution.place import READ_ME, RESULTS, file_of
 from tunnelbench.report.contribution.published import Highest, highest_published
 from tunnelbench.report.exchange import read
@@ -122,10 +122,13 @@ def _of_file(path: Path, seen: dict[str, str], highest: Highest) -> list[str]:
     if path.absolute().parts[-3:] != (RESULTS, *place.split("/")):
         reasons.append(f"it is in the wrong place: its run belongs to {RESULTS}/{place}")
     reasons += [*names_left(found), *objections(found, encrypts, highest)]
-    copies = [(record, seen[key]) for record in found.records if (key := figures_digest(record)) in seen]
+    digests = [(record, figures_digests(record)) for record in found.records]
+    copies = [
+        (record, next(seen[key] for key in keys if key in seen)) for record, keys in digests if seen.keys() & keys
+    ]
     counting = [(record, other) for record, other in copies if record.counts]
     if counting:
         record, other = counting[0]
         reasons.append(f"{len(counting)} of its trials are copies, such as trial {record.spec.sequence} of {other}")
-    seen |= {figures_digest(record): printable(str(path)) for record in found.records if record.counts}
+    seen |= {key: printable(str(path)) for record, keys in digests if record.counts for key in keys}
     return reasons

@@ -15,6 +15,11 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode categories that control a terminal, change the direction of writing or break a line."""
 
 
+def hides_characters(text: str) -> bool:
+    """Return True if a text has control or format characters."""
+    return any(unicodedata.category(character) in _HIDDEN for character in text)
+
+
 def one_line(text: str) -> str:
     """Return text without control and format characters, runs of white space as one blank."""
     if text.isprintable():  # holds none of them: true for nearly every text, and ten times as fast

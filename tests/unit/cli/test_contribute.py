@@ -257,6 +257,45 @@ def slower_link(whole: dict[str, Any]) -> None:
     whole["run"]["testbed_text"] += "[link]\nrate_in_mbps = 10\n"
 
 
+def routed_by(whole: dict[str, Any], board: str) -> None:
+    facts = whole["run"]["host_facts"]
+    kept = {key: value for key, value in facts.items() if not key.startswith("guest")}
+    whole["run"]["host_facts"] = {**kept, "router_kernel": "6.6.110", "router_board": board}
+    whole["run"]["testbed_text"] = 'kind = "ssh"\n'
+
+
+def escape_in_board(whole: dict[str, Any]) -> None:
+    routed_by(whole, "Box \x1b]0;owned\x07")
+
+
+def direction_in_board(whole: dict[str, Any]) -> None:
+    routed_by(whole, "Box \u202egnihton")
+
+
+def html_in_board(whole: dict[str, Any]) -> None:
+    routed_by(whole, "<img src=x onerror=alert(1)>")
+
+
+def link_in_title(whole: dict[str, Any]) -> None:
+    whole["run"]["plan_title"] = "[results](javascript:alert)"
+
+
+def name_of_another_kind(whole: dict[str, Any]) -> None:
+    for trial in trials_of(whole, "openvpn"):
+        trial["spec"]["tunnel"]["name"] = "WireGuard"
+
+
+def proof_of_another_tunnel(whole: dict[str, Any]) -> None:
+    number = trials_of(whole, "openvpn")[0]["proof"]
+    for trial in trials_of(whole, "wireguard"):
+        trial["proof"] = number
+
+
+def other_cipher(whole: dict[str, Any]) -> None:
+    for trial in trials_of(whole, "openvpn"):
+        trial["spec"]["tunnel"]["options"]["cipher"] = "AES-256-GCM"
+
+
 def long_title(whole: dict[str, Any]) -> None:
     whole["run"]["plan_title"] = "buy " * 100
 
@@ -289,6 +328,13 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a device known to be slower": (known_device, "openvpn carries 184.1 Mbit/s, more than 5 times the 9.13 Mbit/s "),
     "a limit above the link": (slower_link, "a trial down states a limit of 50 Mbit/s, and the link of the testbed "),
     "a title of many words": (long_title, "a title of the plan has 400 characters: at most 300 are accepted"),
+    "an escape sequence in a name": (escape_in_board, "has control characters"),
+    "a direction of writing in a name": (direction_in_board, "has control characters"),
+    "HTML in a name": (html_in_board, "has HTML or a link"),
+    "a link in a title": (link_in_title, "has HTML or a link"),
+    "a tunnel named after another": (name_of_another_kind, "of kind openvpn is named WireGuard, after another kind"),
+    "the proof of another tunnel": (proof_of_another_tunnel, "has the proof of another tunnel"),
+    "another cipher than proven": (other_cipher, "name the cipher AES-256-GCM, and its proof is one of AES-128-GCM"),
     "a trial without time": (short_trial, "it lasted 0.0 s by its start and end, and its traffic"),
 }
 
@@ -298,6 +344,7 @@ def test_a_hostile_contribution_is_refused_in_a_sentence(type_in: CommandLine, t
     change, sentence = HOSTILE[name]
     path = put(tmp_path, changed(change))
     result = type_in("contribute", "--check", tmp_path / "results", columns=10_000)
+    assert "\x1b" not in result.stdout
     assert result.exit_code == 1, result.stderr
     assert f"refused: {path}: " in result.stdout
     assert sentence in result.stdout
@@ -355,6 +402,19 @@ def test_links_pipes_and_large_files_are_refused(
 def test_the_same_measurement_under_another_name_is_refused(type_in: CommandLine, tmp_path: Path) -> None:
     def renamed(whole: dict[str, Any]) -> None:
         whole["run"]["run_id"] = "20260101-000000-abcdef"
+
+    put(tmp_path, changed(renamed), f"{DEVICE}/20260101-000000-abcdef.json")
+    put(tmp_path)
+    result = type_in("contribute", "--check", tmp_path / "results")
+    assert result.exit_code == 1
+    assert "of its trials are copies, such as trial" in result.stdout
+
+
+def test_a_copy_with_one_other_figure_in_each_trial_is_refused(type_in: CommandLine, tmp_path: Path) -> None:
+    def renamed(whole: dict[str, Any]) -> None:
+        whole["run"]["run_id"] = "20260101-000000-abcdef"
+        for trial in whole["trials"]:
+            trial["tcp"]["bytes_sent"] += 1
 
     put(tmp_path, changed(renamed), f"{DEVICE}/20260101-000000-abcdef.json")
     put(tmp_path)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -17,6 +18,7 @@ from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TunnelSpec
 from tunnelbench.model.result import IMPORTED, Check, RunRecord, TrialRecord, Verdict
 from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
 from tunnelbench.model.toml_text import toml_values
+from tunnelbench.report.contribution.names import of_names
 from tunnelbench.report.contribution.published import Highest, above_published
 from tunnelbench.report.contribution.redundancy import contradictions
 from tunnelbench.report.document import LEAST_ROUNDS
@@ -27,10 +29,13 @@ LARGEST_FILE_BYTES = 16_000_000
 """Largest contributed file [bytes]; a trial takes 8 kB."""
 LARGEST_FOREIGN_SHARE = 0.1
 """Largest share of the trials that background load may have ended."""
-LONGEST_WORDS, LONGEST_NOTE, MOST_NOTES = 300, 1000, 50
-"""Longest name and longest note [characters], and largest number of notes."""
 PROOF_CHECKS = ("reach", "outer-protocol", "payload-pattern", "outer-length")
 """Checks that the proof of each tunnel has."""
+
+ALGORITHM_CHECKS = {"cipher": ("cipher",), "digest": ("digest", "auth"), "method": ("method",)}
+"""Checks of a proof that name an algorithm, with the options of tunnels that ask for it."""
+ASKED_FOR = re.compile(r"asked for (\S+), in use: ")
+"""Beginning of the reason of such a check (`tunnel.base.equals`)."""
 
 Encrypts = Callable[[TunnelSpec], bool]
 """Returns True if a tunnel with these options has a cipher. Raises WrongInput if there is no such kind or option."""
@@ -41,7 +46,7 @@ def objections(found: Imported, encrypts: Encrypts, highest: Highest) -> list[st
     reasons = [
         *_of_run(found),
         *_of_device(found.run),
-        *_of_texts(found),
+        *of_names(found.run, [record.spec.tunnel for record in found.records], found.own_notes),
         *_of_link(found),
         *_of_rounds(found),
         *_of_tunnels(found.records, encrypts),
@@ -62,9 +67,15 @@ def names_left(found: Imported) -> list[str]:
     ]
 
 
-def figures_digest(record: TrialRecord) -> str:
-    """Return a digest of the figures of a trial; two measurements never have the same."""
-    return sha256(repr(record.measurement).encode(errors="replace")).hexdigest()
+def figures_digests(record: TrialRecord) -> tuple[str, ...]:
+    """Return digests of the figures of a trial, of which two measurements never share one.
+
+    Of TCP, the window and the series have digests of their own: a copy with one other figure is a copy.
+    """
+    parts: list[object] = [record.measurement]
+    if record.tcp is not None:
+        parts = [part for part in (record.tcp.window, record.tcp.intervals) if part]
+    return tuple(sha256(repr(part).encode(errors="replace")).hexdigest() for part in parts)
 
 
 def _of_run(found: Imported) -> Iterator[str]:
@@ -97,20 +108,6 @@ def _of_device(run: RunRecord) -> Iterator[str]:
             "it does not name a device: its router is not a machine of its own (measure with `run --router`, or with "
             "a testbed of kind ssh)"
         )
-
-
-def _of_texts(found: Imported) -> Iterator[str]:
-    """Yield each text on the pages of the site that is longer than a program or a careful author writes it."""
-    run = found.run
-    named = [("title of the plan", run.plan_title), ("name of the plan", run.plan_name),
-             ("name of the testbed", run.testbed_name), ("version", run.tunnelbench_version)]  # fmt: skip
-    named += [("fact of the machine", text) for text in run.host_facts.values() if isinstance(text, str)]
-    named += [("name of a tunnel", name) for name in {record.spec.tunnel.name for record in found.records}]
-    for what, text in named:
-        if len(text) > LONGEST_WORDS:
-            yield f"a {what} has {len(text)} characters: at most {LONGEST_WORDS} are accepted"
-    if len(found.own_notes) > MOST_NOTES or any(len(note) > LONGEST_NOTE for note in found.own_notes):
-        yield f"its notes are too long: at most {MOST_NOTES} notes of {LONGEST_NOTE} characters are accepted"
 
 
 def _of_link(found: Imported) -> Iterator[str]:
@@ -159,6 +156,10 @@ def _of_tunnels(records: Sequence[TrialRecord], encrypts: Encrypts) -> Iterator[
         tunnel, proof = record.spec.tunnel, record.proof
         if not record.counts or tunnel.kind == CALIBRATION_KIND or (tunnel, proof) in seen:
             continue
+        if proof is not None and any(
+            other == proof and (each.kind, each.options) != (tunnel.kind, tunnel.options) for each, other in seen
+        ):
+            yield f"{tunnel.name}: trial {record.spec.sequence} has the proof of another tunnel"
         seen.append((tunnel, proof))
         if proof is None:
             yield f"{tunnel.name}: trial {record.spec.sequence} has a figure, and its tunnel has no proof"
@@ -166,6 +167,7 @@ def _of_tunnels(records: Sequence[TrialRecord], encrypts: Encrypts) -> Iterator[
         named = {check.name: check for check in proof.checks}
         if missing := [name for name in PROOF_CHECKS if name not in named]:
             yield f"{tunnel.name}: its proof lacks the check {missing[0]}"
+        yield from (f"{tunnel.name}: {why}" for why in _of_algorithms(tunnel, named))
         for check in proof.checks:
             if check.verdict is Verdict.VOID:
                 yield f"{tunnel.name}: its proof is void: {check.name}: {check.reason}"
@@ -177,6 +179,19 @@ def _of_tunnels(records: Sequence[TrialRecord], encrypts: Encrypts) -> Iterator[
         if proof.is_encrypted is not None and proof.is_encrypted != has_cipher:
             states, has = ("", "no") if proof.is_encrypted else ("not ", "a")
             yield f"{tunnel.name}: its proof states that it is {states}encrypted, and it has {has} cipher"
+
+
+def _of_algorithms(tunnel: TunnelSpec, checks: Mapping[str, Check]) -> Iterator[str]:
+    """Yield each algorithm that the options name otherwise than the proof, which says what was asked for."""
+    for name, options in ALGORITHM_CHECKS.items():
+        asked = ASKED_FOR.match(checks[name].reason) if name in checks else None
+        wanted = next((str(tunnel.options[option]) for option in options if option in tunnel.options), "")
+        if asked and not _plain(asked[1]).startswith(_plain(wanted)):
+            yield f"its options name the {name} {wanted}, and its proof is one of {asked[1]}"
+
+
+def _plain(algorithm: str) -> str:
+    return algorithm.lower().replace("-", "").replace("_", "")
 
 
 def _of_trial(record: TrialRecord) -> Iterator[str]:
@@ -215,6 +230,6 @@ def _of_repeats(records: Sequence[TrialRecord]) -> Iterator[str]:
     for record in records:
         if record.counts:
             number = record.spec.sequence
-            same = first.setdefault(figures_digest(record), number)
+            same = min([first.setdefault(digest, number) for digest in figures_digests(record)])
             if same != number:
                 yield f"trials {same} and {number} have the same figures to the last digit: one is a copy"
