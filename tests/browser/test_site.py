@@ -14,7 +14,7 @@ from tunnelbench.report.site.gather import slug
 
 AXE = Path(__file__).with_name("axe.min.js")
 DEVICE = f"devices/{slug('Box 1')}.html"
-PAGES = ("index.html", DEVICE, "references/openvpn-2017.html", "methodology.html", "compare.html")
+PAGES = ("index.html", DEVICE, "references/openvpn-2017.html", "methodology.html", "compare.html", "ranking.html")
 
 
 @pytest.fixture(scope="session")
@@ -115,12 +115,14 @@ def test_two_devices_are_compared_side_by_side(visit: Visitor, folder: Path) -> 
         (DEVICE, "dark"),
         (PAGES[2], "light"),
         ("compare.html", "dark"),
+        ("ranking.html", "light"),
     ],
 )
 def test_axe_finds_no_serious_fault(visit: Visitor, folder: Path, name: str, scheme: str) -> None:
     page = visit(folder / name, scheme=scheme).page
-    if name == "index.html":
-        page.locator("form[data-for=encrypted] input").fill("box")  # a few of two hundred rows that are alike
+    if name in {"index.html", "ranking.html"}:
+        form = "encrypted" if name == "index.html" else "ranking"
+        page.locator(f"form[data-for={form}] input").fill("box")  # a few of two hundred rows that are alike
     page.evaluate(AXE.read_text())
     result = page.evaluate("axe.run({preload: false})")
     assert len(result["passes"]) > 10

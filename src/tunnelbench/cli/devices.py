@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import click
 from rich.console import RenderableType
@@ -24,14 +23,16 @@ from tunnelbench.cli.param_types import FiniteRange
 from tunnelbench.cli.predicted_devices import informative, prediction_entry, prediction_parts
 from tunnelbench.cli.report import chosen_format
 from tunnelbench.cli.site import read_devices
+from tunnelbench.cli.stderr_messages import say
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import direction_label
 from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.report.device_prediction import predicted_devices
-from tunnelbench.report.device_ranking import RankedRow, Ranking, RankingLimits, all_rows, rank
+from tunnelbench.report.device_ranking import RankedRow, Ranking, RankingLimits, Unlisted, all_rows, rank, unlisted
 from tunnelbench.report.document import compose
 from tunnelbench.report.exchange import Imported
+from tunnelbench.report.site.device_names import device_key
 from tunnelbench.report.site.gather import GatheredRun, gathered
 from tunnelbench.store.location import default_path
 
@@ -79,6 +80,8 @@ def command(
     """
     if (predict or measure) and tunnel is None:
         raise WrongInput("--predict and --measure need the kind of tunnel", "add --tunnel, such as --tunnel wireguard")
+    if predict and (max_price is not None or max_watts is not None):
+        raise WrongInput("--max-price and --max-watts do not apply to predictions", "leave them out with --predict")
     form = chosen_format(format_name, as_json=as_json)
     given = {} if devices is None else read_devices(devices)
     runs = [] if is_store_missing(store_location or default_path()) else runs_on_routers(store_location)
@@ -92,10 +95,11 @@ def command(
         message = f"no device has a figure of the tunnel {printable(tunnel)}"
         raise WrongInput(message, f"kinds with figures: {', '.join(known)}")
     found = ranked(RankingLimits(tunnel, target_mbps, max_price, max_watts, allow_plaintext))
+    say_unknown(given, [row.device for row in ranked(RankingLimits(allows_plaintext=True)).rows], devices)
     if predict or measure:
         predicted = predicted_devices(all_rows(runs, references), tunnel or "")
         if form == "json":
-            emit_json(prediction_entry([entry(row) for row in found.rows], predicted))
+            emit_json(prediction_entry([row.for_programs() for row in found.rows], predicted))
         else:
             lines = [
                 *(prediction_parts(predicted, target_mbps) if predict else ()),
@@ -103,13 +107,23 @@ def command(
             ]
             (emit_long if full else emit)(drawn(*lines))
     elif form == "json":
-        emit_json([entry(row) for row in found.rows])
+        emit_json([row.for_programs() for row in found.rows])
     elif found.rows:
         remarks = list(left_out(found))
         (emit_long if full else emit)(drawn(*parts(found.rows, remarks)) if full else fitted(found.rows, remarks))
     else:
         anyhow = ranked(RankingLimits(tunnel, allows_plaintext=allow_plaintext)).rows
-        emit("".join(f"{line}\n" for line in nothing_found(found, anyhow)))
+        missing = unlisted(references, RankingLimits(tunnel, target_mbps))
+        lines = [*nothing_found(found, anyhow), *unlisted_sentences(missing, allow_plaintext=allow_plaintext)]
+        emit("".join(f"{line}\n" for line in lines))
+
+
+def say_unknown(given: Mapping[str, object], known: Sequence[str], file: str | None) -> None:
+    """Say on standard error which devices of a file have no figure; their facts change nothing."""
+    keys = {device_key(name) for name in known}
+    for name in given:
+        if device_key(name) not in keys:
+            say(f"{printable(file or '')} names the device {printable(name)}, which has no figure")
 
 
 def runs_on_routers(store_location: str | None) -> list[GatheredRun]:
@@ -121,18 +135,6 @@ def runs_on_routers(store_location: str | None) -> list[GatheredRun]:
                 document = compose(run, store.trials(run.run_id, with_raw=False))
                 found.append(gathered(Imported(document, run.run_id, run.tunnelbench_version, {}, ())))
     return found
-
-
-def entry(row: RankedRow) -> dict[str, object]:
-    """Return a row for programs."""
-    return {
-        **asdict(row),
-        "price_eur": row.price_eur,
-        "power_w": row.power_w,
-        "mbps_per_eur": row.mbps_per_eur,
-        "mbps_per_watt": row.mbps_per_watt,
-        "marks": row.marks,
-    }
 
 
 def left_out(found: Ranking) -> Sequence[str]:
@@ -148,6 +150,20 @@ def nothing_found(found: Ranking, anyhow: Sequence[RankedRow]) -> Sequence[str]:
         best = anyhow[0]
         first.append(f"Without limits, the fastest is {best.device}: {best.text} Mbit/s through {best.variant}.")
     return [*map(printable, first), *left_out(found)]
+
+
+def unlisted_sentences(found: Unlisted, *, allow_plaintext: bool) -> Iterator[str]:
+    """Yield sentences about published figures that no ranking lists, because their table does not state a fact."""
+    if found.highest_mbps is not None:
+        yield printable(
+            f"Not listed: {counted(found.without_device, 'published figure')} without the name of a device, at most "
+            f"{found.highest_mbps:.10g} Mbit/s ({found.highest_where})."
+        )
+    if found.without_cipher and not allow_plaintext:
+        yield (
+            f"Not listed: {counted(found.without_cipher, 'published figure')} without the name of a cipher "
+            "(add --allow-plaintext)."
+        )
 
 
 def fitted(rows: Sequence[RankedRow], remarks: Sequence[str]) -> str:
@@ -171,7 +187,7 @@ COLUMNS: Sequence[tuple[str, bool, Callable[[RankedRow], str]]] = (
     ("W", True, lambda row: fact_text(row.power_w)),
     ("Mbit/s per EUR", True, lambda row: figure_text(row.mbps_per_eur)),
     ("Mbit/s per W", True, lambda row: figure_text(row.mbps_per_watt)),
-    ("marks", False, lambda row: ", ".join(row.marks)),
+    ("marks, remarks", False, lambda row: row.remarks),
     ("source", False, lambda row: row.where),
 )
 """Title of each column, whether it holds numbers, and its text. A column in which nothing is known is left out."""
@@ -191,11 +207,11 @@ def parts(rows: Sequence[RankedRow], remarks: Sequence[str]) -> Sequence[Rendera
     shown = [each for each in COLUMNS if any(each[2](row) for row in rows)]
     numbers = [place for place, (_, is_number, _) in enumerate(shown) if is_number]
     body = [[text(row) for _, _, text in shown] for row in rows]
-    sources = dict.fromkeys((row.where, row.source, row.date, row.comparability) for row in rows)
+    sources = dict.fromkeys((row.where, row.source, row.date, row.comparability, row.method) for row in rows)
     return [
         title("Devices by throughput of TCP with large packets"),
         columns(body, [name for name, _, _ in shown], numbers=numbers),
         Text(),
         *(cell(remark) for remark in remarks),
-        *(cell(f"{where}: {source}; {date}; {kind}") for where, source, date, kind in sources),
+        *(cell(f"{where}: {source}; {date}; {kind}; {method}") for where, source, date, kind, method in sources),
     ]

@@ -29,14 +29,14 @@ from tunnelbench.host.trust import held_for_writing, require_trusted_folder
 from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
 from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names, shipped_names
-from tunnelbench.report.site.gather import GatheredRun, gathered
-from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page
+from tunnelbench.report.site.gather import DeviceFacts, GatheredRun, gathered
+from tunnelbench.report.site.pages import other_pages, run_page
 
 LIST = ".tunnelbench-site"
 """Name of the file that lists a site's files, one per line. TunnelBench never deletes other files in the folder."""
 LARGEST_DEVICES_BYTES = 1_000_000
 PAGE_NAMES = re.compile(
-    r"index\.(?:html|json)|methodology\.html|compare\.html|assets/(?:charts\.js|site\.css|site\.js)"
+    r"(?:index|ranking)\.(?:html|json)|methodology\.html|compare\.html|assets/(?:charts\.js|site\.css|site\.js)"
     r"|(?:runs|devices|references)/[\w.-]+\.(?:html|json)",
     re.ASCII,
 )

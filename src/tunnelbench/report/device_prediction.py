@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.prediction import (
@@ -15,7 +15,7 @@ from tunnelbench.analysis.prediction import (
     Validation,
 )
 from tunnelbench.report.device_ranking import RankedRow
-from tunnelbench.report.site.device_names import device_key
+from tunnelbench.report.site.device_names import cpu_key, device_key
 
 
 @dataclass(frozen=True)
@@ -64,57 +64,74 @@ def predicted_devices(rows: Sequence[RankedRow], tunnel: str) -> PredictedDevice
     variants, one with a digest, and of those the fastest, stands for the device. Lower bounds and line speeds are left
     out: they are no figures of the device.
     """
-    names: dict[str, str] = {}
-    facts: dict[str, CpuFacts] = {}
-    for row in rows:
-        key = device_key(row.device)
-        names.setdefault(key, row.device)
-        if row.cpu and key not in facts:
-            facts[key] = CpuFacts(" ".join(row.cpu.lower().rstrip("* ").split()), row.clock_mhz)
-    lacks_digest = {_measurement(row): row.lacks_digest for row in rows}
-    exact = [row for row in rows if not row.is_lower_bound and row.throughput_mbps > 0]
-    predictor = Predictor(
-        [KnownFigure(device_key(row.device), _measurement(row), row.throughput_mbps) for row in exact], facts
-    )
-    validation = predictor.validate()
-    wanted = [each for each in predictor.measurements if each.kind == tunnel and each.is_encrypted]
-    measured = {device_key(row.device) for row in rows if row.tunnel == tunnel and row.is_encrypted}
-    found: list[PredictedRow] = []
-    for key in sorted(names.keys() - measured):
+    return Predictions(rows).of(tunnel)
+
+
+class Predictions:
+    """Predicts each kind of tunnel from the same figures, which are tested once."""
+
+    def __init__(self, rows: Sequence[RankedRow]) -> None:
+        self._rows = rows
+        self._names: dict[str, str] = {}
+        self._facts: dict[str, CpuFacts] = {}
+        for row in rows:
+            key = device_key(row.device)
+            self._names.setdefault(key, row.device)
+            if row.cpu and key not in self._facts:
+                self._facts[key] = CpuFacts(cpu_key(row.cpu), row.clock_mhz)
+        self._lacks_digest = {_measurement(row): row.lacks_digest for row in rows}
+        exact = [row for row in rows if not row.is_lower_bound and row.throughput_mbps > 0]
+        figures = [KnownFigure(device_key(row.device), _measurement(row), row.throughput_mbps) for row in exact]
+        self._predictor = Predictor(figures, self._facts)
+        self.validation = self._predictor.validate()
+
+    @property
+    def tunnels(self) -> list[str]:
+        """The kinds of tunnels with a figure of an encrypted variant."""
+        return sorted({each.kind for each in self._predictor.measurements if each.is_encrypted})
+
+    def of(self, tunnel: str) -> PredictedDevices:
+        """Return the predictions for a kind of tunnel."""
+        predictor = self._predictor
+        wanted = [each for each in predictor.measurements if each.kind == tunnel and each.is_encrypted]
+        measured = {device_key(row.device) for row in self._rows if row.tunnel == tunnel and row.is_encrypted}
+        missing = sorted(self._names.keys() - measured)
+        found = [row for key in missing for row in self._of_device(key, wanted)]
+        found.sort(key=lambda row: (-row.throughput_mbps, row.device, row.direction or ""))
+        candidates = [(each, predictor.most_informative(each)) for each in wanted]
+        informative = [(each, *other) for each, other in candidates if other]
+        without = len(missing) - len({row.device for row in found})
+        return PredictedDevices(tuple(found), without, self.validation, tuple(informative))
+
+    def _of_device(self, key: str, wanted: Sequence[MeasuredTunnel]) -> Iterator[PredictedRow]:
+        """Yield the prediction of the best variant in each direction."""
         best: dict[str, tuple[MeasuredTunnel, PredictedFigure]] = {}
         for measurement in wanted:
-            prediction = predictor.predict(key, measurement)
+            prediction = self._predictor.predict(key, measurement)
             if prediction is None or not prediction.is_known:
                 continue
             held = best.get(measurement.direction)
-            order = not lacks_digest[measurement], prediction.mbps
-            if held is None or order > (not lacks_digest[held[0]], held[1].mbps):
+            order = not self._lacks_digest[measurement], prediction.mbps
+            if held is None or order > (not self._lacks_digest[held[0]], held[1].mbps):
                 best[measurement.direction] = measurement, prediction
         for measurement, prediction in best.values():
-            tried = validation.of(prediction.basis)
-            found.append(
-                PredictedRow(
-                    device=names[key],
-                    cpu=facts[key].cpu if key in facts else None,
-                    tunnel=tunnel,
-                    variant=measurement.variant,
-                    direction=measurement.direction or None,
-                    throughput_mbps=prediction.mbps,
-                    low_mbps=prediction.low_mbps,
-                    high_mbps=prediction.high_mbps,
-                    basis=prediction.basis,
-                    figures=prediction.figures,
-                    comparability=measurement.method,
-                    tried=len(tried.cases),
-                    covered=tried.covered,
-                    median_error=tried.median_error,
-                )
+            tried = self.validation.of(prediction.basis)
+            yield PredictedRow(
+                device=self._names[key],
+                cpu=self._facts[key].cpu if key in self._facts else None,
+                tunnel=measurement.kind,
+                variant=measurement.variant,
+                direction=measurement.direction or None,
+                throughput_mbps=prediction.mbps,
+                low_mbps=prediction.low_mbps,
+                high_mbps=prediction.high_mbps,
+                basis=prediction.basis,
+                figures=prediction.figures,
+                comparability=measurement.method,
+                tried=len(tried.cases),
+                covered=tried.covered,
+                median_error=tried.median_error,
             )
-    found.sort(key=lambda row: (-row.throughput_mbps, row.device, row.direction or ""))
-    candidates = [(each, predictor.most_informative(each)) for each in wanted]
-    informative = [(each, *other) for each, other in candidates if other]
-    without = len(names.keys() - measured) - len({row.device for row in found})
-    return PredictedDevices(tuple(found), without, validation, tuple(informative))
 
 
 def _measurement(row: RankedRow) -> MeasuredTunnel:

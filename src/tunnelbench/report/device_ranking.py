@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from tunnelbench.analysis.audit.links import says_line_speed
 from tunnelbench.analysis.number_format import significant
 from tunnelbench.model.reference import Reference
-from tunnelbench.report.site.device_names import clock_in_name, device_key, known_cpu
-from tunnelbench.report.site.gather import NOT_KNOWN, GatheredRun, Published, ResultMarks, published
+from tunnelbench.report.site.device_names import clock_of, device_key, known_cpu, known_facts
+from tunnelbench.report.site.gather import NOT_KNOWN, DeviceFacts, GatheredRun, Published, ResultMarks, published
 from tunnelbench.report.site.index import Result
 from tunnelbench.report.site.overview import FULL_PAYLOAD_BYTES, Best, as_published, is_comparable_row, order, rate_of
-from tunnelbench.report.site.pages import DeviceFacts
 
 OWN_METHOD = "TunnelBench: TCP through the router between two testers"
 OWN_CLASS = "through-device"
+_NO_DEVICE = "no device"
+"""Stands for the device of a row that names none."""
 
-_PRICE = re.compile(r"(?<!\d)(\d{1,9}(?:\.\d{1,9})?) ?(?:EUR|€|euros?\b)")
-_WATTS = re.compile(r"(?<!\d)(\d{1,9}(?:\.\d{1,9})?) ?W\b")
+_PRICE = re.compile(r"(?<![\d.,])(\d{1,9}(?:\.\d{1,9})?) ?(?:EUR|€|euros?\b)")
+_WATTS = re.compile(r"(?<![\d.,])(\d{1,9}(?:\.\d{1,9})?) ?W\b")
+_OF_SEVERAL = re.compile(r"\bhighest of \d+\b")
+"""Remark on a figure that stands for several trials in a table of single ones."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class RankedRow:
     clock_mhz: float | None
     price: str | None
     watts: str | None
+    comment: str = ""
+    """Remark of the publication on this figure, such as `overclocked to 1.2 GHz`."""
     reaches_target: bool | None = None
     """None: there is no target, or a lower bound is below it."""
 
@@ -84,12 +89,30 @@ class RankedRow:
             "on the device itself": not self.is_comparable,
             "lower bound": self.is_lower_bound,
             "line speed": self.is_line_speed,
-            "single measurement": self.trials == 1,
+            "single measurement": is_single(self.trials, self.comment),
             "no digest": self.lacks_digest,
             "encryption unknown": self.is_encrypted is None,
             "not encrypted": self.is_encrypted is False,
         }
         return tuple(mark for mark, applies in found.items() if applies)
+
+    @property
+    def remarks(self) -> str:
+        """The marks, and the remark of the publication."""
+        own = "" if self.comment in self.marks else self.comment
+        return "; ".join(each for each in (", ".join(self.marks), own) if each)
+
+    def for_programs(self) -> dict[str, object]:
+        """Return the row with the figures that follow from it, and with the known facts of the device."""
+        return {
+            **asdict(self),
+            "price_eur": self.price_eur,
+            "power_w": self.power_w,
+            "mbps_per_eur": self.mbps_per_eur,
+            "mbps_per_watt": self.mbps_per_watt,
+            "marks": self.marks,
+            "facts": {name: asdict(fact) for name, fact in known_facts(self.device, self.cpu).items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -111,6 +134,11 @@ class RankingLimits:
     max_price_eur: float | None = None
     max_watts: float | None = None
     allows_plaintext: bool = False
+
+
+def is_single(trials: int | None, comment: str) -> bool:
+    """Return True if a figure is one trial; a remark may say that it is the highest of several."""
+    return trials == 1 and not _OF_SEVERAL.search(comment)
 
 
 def largest(pattern: re.Pattern[str], text: str | None) -> float | None:
@@ -150,6 +178,36 @@ def rank(
     ]
     fitting.sort(key=lambda row: (-row.throughput_mbps, row.device, row.tunnel, row.direction or ""))
     return Ranking(tuple(fitting), len(found) - len(priced), len(priced) - len(powered))
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """Published figures of a tunnel that no ranking lists, because a fact is missing."""
+
+    without_device: int
+    """Number of figures of encrypted tunnels through a device that is not named."""
+    without_cipher: int
+    """Number of figures of named devices that do not state a cipher."""
+    highest_mbps: float | None
+    """Highest of the figures without a device [Mbit/s]."""
+    highest_where: str
+    """Tunnel and published result of that figure."""
+
+
+def unlisted(references: Sequence[Reference], wanted: RankingLimits) -> Unlisted:
+    """Return the published figures of a tunnel that reach the target, and that the ranking cannot list."""
+    without: list[tuple[float, str]] = []
+    unknown = 0
+    for reference in references:
+        rows = [{**row, "device": row.get("device") or _NO_DEVICE} for row in reference.rows]
+        for row, _ in _of_references([replace(reference, rows=tuple(rows))]):
+            if row.tunnel != wanted.tunnel or row.throughput_mbps < (wanted.target_mbps or 0):
+                continue
+            unknown += row.is_encrypted is None and row.device != _NO_DEVICE
+            if row.is_encrypted and row.device == _NO_DEVICE:
+                without.append((row.throughput_mbps, f"{row.variant}, {row.where}, {row.comparability}"))
+    highest = max(without, default=None)
+    return Unlisted(len(without), unknown, highest and highest[0], highest[1] if highest else "")
 
 
 def all_rows(runs: Sequence[GatheredRun], references: Sequence[Reference]) -> list[RankedRow]:
@@ -194,7 +252,8 @@ def _of_references(references: Sequence[Reference]) -> Iterator[tuple[RankedRow,
 def _row_of_publication(row: Published, reference: Reference, found: Best, marks: ResultMarks) -> RankedRow:
     origin = Origin(row.comparability.name, reference.method, reference.date, reference.source, reference.name)
     facts = DeviceFacts(row.price, row.watts)
-    return _row(row.device, row.result, found, marks, origin=origin, facts=facts, cpu=row.cpu)
+    made = _row(row.device, row.result, found, marks, origin=origin, facts=facts, cpu=row.cpu)
+    return replace(made, comment=row.comment)
 
 
 def _of_runs(runs: Sequence[GatheredRun]) -> Iterator[tuple[RankedRow, Best]]:
@@ -254,7 +313,7 @@ def _row(
         source=origin.source,
         where=origin.where,
         cpu=cpu,
-        clock_mhz=clock_in_name(cpu or ""),
+        clock_mhz=clock_of(device, cpu),
         price=facts.price,
         watts=facts.watts,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine, keep
 
 from tunnelbench.reference import read_reference, shipped_names
-from tunnelbench.reference.devices import device_facts
-from tunnelbench.report.device_ranking import contradictions
-from tunnelbench.report.site.device_names import clock_in_name, device_key
+from tunnelbench.reference.devices import NUMBERS, cpu_lines, device_lines
+from tunnelbench.report.device_ranking import RankingLimits, contradictions, rank
+from tunnelbench.report.site.device_names import clock_in_name, cpu_key, device_key, known_cpu, known_facts
 
+PAGE = Path(__file__).parents[3] / "docs" / "devices.md"
 SHIPPED = Path(__file__).parents[3] / "src" / "tunnelbench" / "data" / "references"
 
 
@@ -71,7 +73,41 @@ def test_the_first_screen_has_at_most_40_lines_and_full_has_all(type_in: Command
 def test_a_target_that_no_device_reaches_names_the_fastest(type_in: CommandLine, home: Path) -> None:
     result = type_in("devices", "--tunnel", "openvpn", "--target-mbps", "100")
     assert result.exit_code == 0
-    assert "the fastest is PC Engines APU.1D: 76.3 Mbit/s" in " ".join(result.stdout.split())
+    text = " ".join(result.stdout.split())
+    assert "the fastest is PC Engines APU.1D: 76.3 Mbit/s" in text
+    assert "2 published figures without the name of a device, at most 900 Mbit/s (openvpn AES-256-GCM, " in text
+    assert "3 published figures without the name of a cipher (add --allow-plaintext)" in text
+    assert (
+        "cipher (add"
+        not in type_in("devices", "--tunnel", "openvpn", "--target-mbps", "900", "--allow-plaintext").stdout
+    )
+
+
+def test_a_number_with_a_comma_is_no_price_and_no_power() -> None:
+    (row, *_) = rank([], [read_reference("apu1d-2014")], {}, RankingLimits("openvpn")).rows
+    for price, watts, known in (("1.180,50 EUR", "6,5 W", (None, None)), ("99.5 EUR", "6-12 W", (99.5, 12))):
+        found = replace(row, price=price, watts=watts)
+        assert (found.price_eur, found.power_w) == known
+
+
+def test_a_remark_of_the_publication_and_a_single_trial_are_marked(type_in: CommandLine, home: Path) -> None:
+    rows = json.loads(type_in("devices", "--tunnel", "wireguard", "--json").stdout)
+    found = {row["device"].partition(" / ")[0]: row for row in rows}
+    assert found["ASUS RT-AX53U"]["comment"] == "overclocked to 1.2 GHz"
+    assert "single measurement" in found["ASUS RT-AX53U"]["marks"]
+    assert "highest of 10" in found["Lemote Fuloong"]["comment"]
+    assert "single measurement" not in found["Lemote Fuloong"]["marks"]
+    screen = type_in("devices", "--tunnel", "wireguard", "--full", columns=250).stdout
+    assert "overclocked to 1.2 GHz" in screen
+    assert "iperf3 server all on the device itself" in screen, "the method of the source"
+
+
+def test_a_device_of_the_file_without_a_figure_is_named(type_in: CommandLine, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text('["No Such Box"]\nwatts = "6 W"\n["pc engines apu.1d"]\nwatts = "6 W"\n')
+    result = type_in("devices", "--devices", tmp_path / "facts.toml", "--tunnel", "openvpn", "--json")
+    assert "names the device No Such Box, which has no figure" in result.stderr
+    assert "apu.1d" not in result.stderr
+    assert {row["power_w"] for row in json.loads(result.stdout) if row["device"] == "PC Engines APU.1D"} == {6}
 
 
 def test_plaintext_is_listed_only_if_allowed_and_marked(type_in: CommandLine, home: Path) -> None:
@@ -134,16 +170,73 @@ def test_shipped_tables_do_not_contradict_each_other_and_a_contradiction_is_foun
     ]
 
 
-def test_the_facts_of_devices_have_a_source_and_contradict_no_publication() -> None:
-    facts = {device_key(fact.device): fact for fact in device_facts()}
-    assert len(facts) == len(device_facts())
+def stated_cpus() -> dict[str, set[str]]:
+    """The CPUs that the publications state of each device, by its key."""
     stated: dict[str, set[str]] = {}
     for name in shipped_names():
         for row in read_reference(name).rows:
-            _, _, cpu = (row.get("device") or "").partition(" / ")
-            stated.setdefault(device_key(row.get("device") or ""), set()).update({cpu.rstrip("* ")} - {""})
-    for key, fact in facts.items():
-        assert fact.source
-        assert key in stated, f"{fact.device}: no publication has this device"
-        assert stated[key] <= {fact.cpu}
-    assert any(stated[key] for key in facts), "at least one publication states the CPU, too"
+            if device := row.get("device"):
+                _, _, cpu = device.partition(" / ")
+                stated.setdefault(device_key(device), set()).update({cpu.rstrip("* ")} - {""})
+    return stated
+
+
+def test_the_facts_of_devices_have_a_source_and_contradict_no_publication() -> None:
+    stated = stated_cpus()
+    contradicted: dict[str, str] = {}
+    lines = {device_key(line.name): line for line in device_lines()}
+    assert len(lines) == len(device_lines()), "a device has two lines"
+    for key, line in lines.items():
+        assert line.source
+        assert line.facts or line.other_names
+        assert key in stated, f"{line.name}: no publication has this device"
+        if (cpu := line.facts.get("cpu")) and not {cpu_key(each) for each in stated[key]} <= {cpu_key(cpu)}:
+            contradicted[line.name] = cpu
+    assert contradicted == {"GL-iNet GL-E750 / QCA9533": "QCA9531"}, "docs/devices.md has these"
+    assert all(name.partition(" / ")[0] in PAGE.read_text() for name in contradicted)
+    others = [device_key(other) for line in device_lines() for other in line.other_names]
+    assert set(others) <= set(lines)
+    assert any(stated[key] for key in lines), "at least one publication states the CPU, too"
+
+
+def test_the_facts_of_cpus_have_a_source_and_contradict_no_name() -> None:
+    names = [name for line in cpu_lines() for name in (line.name, *line.other_names)]
+    assert len({name.lower() for name in names}) == len(names), "a CPU has two lines"
+    for line in cpu_lines():
+        assert line.source
+        clock_mhz = clock_in_name(line.name)
+        assert clock_mhz is None or float(line.facts["clock_mhz"]) == clock_mhz
+        turbo = line.facts.get("turbo_mhz")
+        assert turbo is None or int(turbo) > int(line.facts.get("clock_mhz", 0))
+    for line in [*cpu_lines(), *device_lines()]:
+        for name in NUMBERS & line.facts.keys():
+            assert int(line.facts[name]) > 0
+        assert re.fullmatch(r"(19|20)\d\d|", line.facts.get("released", ""))
+
+
+def test_the_lines_of_facts_are_used_by_a_shipped_device() -> None:
+    used = {cpu_key(cpu) for name in shipped_names() for row in read_reference(name).rows
+            if row.get("device") and (cpu := row.get("cpu") or known_cpu(row["device"]))}  # fmt: skip
+    assert [line.name for line in cpu_lines() if cpu_key(line.name) not in used] == []
+
+
+def test_facts_of_a_device_come_with_their_source() -> None:
+    facts = known_facts("Intel Celeron N5105*")
+    assert (facts["cores"].text, facts["clock_mhz"].text, facts["crypto"].text) == ("4", "2000", "AES instructions")
+    assert "ARK" in facts["cores"].source
+    assert known_facts("No Such Box") == {}
+    assert known_facts("my own box", "Intel N100")["cores"].text == "4"
+
+
+def test_the_page_states_how_many_devices_have_facts() -> None:
+    devices = {device_key(row["device"]): row for name in shipped_names() for row in read_reference(name).rows
+               if row.get("device")}  # fmt: skip
+    known = sum("cores" in known_facts(row["device"], row.get("cpu")) for row in devices.values())
+    assert f"{known} of the {len(devices)} shipped devices have" in PAGE.read_text()
+
+
+def test_a_cpu_has_the_name_that_linux_gives_it() -> None:
+    assert cpu_key("Intel(R) Core(TM) i5-4590 CPU @ 3.30GHz") == cpu_key("Intel Core i5-4590")
+    assert cpu_key("AMD Ryzen 9 5950X 16-Core Processor") == cpu_key("AMD Ryzen 9 5950X*")
+    assert cpu_key("MT7986AV") == cpu_key("MT7986")
+    assert cpu_key("Intel N100") != cpu_key("Intel N150")

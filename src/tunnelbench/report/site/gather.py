@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -18,12 +18,14 @@ from tunnelbench.model.result import RunRecord
 from tunnelbench.report.document import Document
 from tunnelbench.report.exchange import Imported
 from tunnelbench.report.facts import taken_on
+from tunnelbench.report.site.device_names import device_key
 from tunnelbench.report.site.index import Result, Run
 from tunnelbench.report.text import one_line
 
 NOT_KNOWN = "device not known"
 
 LONGEST_DEVICE_NAME = 100
+LONGEST_COMMENT = 300
 TESTERS_ALONE = "direct"
 """Name of the tunnel in a published row without a router."""
 
@@ -39,6 +41,16 @@ class Known:
     watts: str | None = None
     is_guest: bool = False
     """True if the absolute figures apply to no device."""
+    is_router: bool = False
+    """True if the device under test was a router of its own."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """Facts of a device from the maker of the site, or of a ranking; None: not given."""
+
+    price: str | None = None
+    watts: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +128,7 @@ def _known(facts: Mapping[str, Any]) -> Known:
         cpu = _text(facts.get("router_soc")) or _text(facts.get("router_cpu_model"))
         memory_mib = _whole(facts.get("router_memory_mib"))
         given = _text(facts.get("router_price")), _text(facts.get("router_watts"))
-        return Known(cpu, _whole(facts.get("router_cpus")), memory_mib, *given)
+        return Known(cpu, _whole(facts.get("router_cpus")), memory_mib, *given, is_router=True)
     if "guest" in facts:
         return Known(_text(facts.get("guest_cpu")), None, None, is_guest=True)
     return Known(_text(facts.get("cpu_model")), _whole(facts.get("cpus")), _whole(facts.get("memory_mib")))
@@ -197,7 +209,7 @@ def published(reference: Reference) -> list[Published]:
                 reference=reference.name,
                 comparability=reference.comparability,
                 result=result,
-                comment=_text(row.get("comment")) or "",
+                comment=one_line(row.get("comment") or "")[:LONGEST_COMMENT],
             )
         )
     return found
@@ -224,13 +236,38 @@ def _figure(text: str | None) -> float | None:
         return None
 
 
-def by_device(
-    runs: Sequence[GatheredRun], rows: Sequence[Published]
-) -> Mapping[str, tuple[list[GatheredRun], list[Published]]]:
-    """Return runs and published rows by their device, sorted by its name."""
-    found: dict[str, tuple[list[GatheredRun], list[Published]]] = {}
-    for run in runs:
-        found.setdefault(run.entry.device, ([], []))[0].append(run)
+@dataclass(frozen=True)
+class DeviceGroup:
+    """A device with all its runs and published rows."""
+
+    name: str
+    other_names: tuple[str, ...]
+    """Further names of the same device among its runs and rows."""
+    runs: Sequence[GatheredRun]
+    """Runs, which state the name of the group as that of their device."""
+    rows: Sequence[Published]
+
+
+def by_device(runs: Sequence[GatheredRun], rows: Sequence[Published]) -> list[DeviceGroup]:
+    """Return runs and published rows by their device, sorted by its name.
+
+    All names of one device make one group, under the name that was published first.
+    """
+    names: dict[str, list[str]] = {}
+    own_runs: dict[str, list[GatheredRun]] = {}
+    own_rows: dict[str, list[Published]] = {}
     for row in rows:
-        found.setdefault(row.device, ([], []))[1].append(row)
-    return dict(sorted(found.items(), key=lambda item: (item[0].lower(), item[0])))
+        key = device_key(row.device)
+        names.setdefault(key, []).append(row.device)
+        own_rows.setdefault(key, []).append(row)
+    for run in runs:
+        key = device_key(run.entry.device)
+        known = names.setdefault(key, [])
+        known.append(run.entry.device)
+        named = run.entry.model_copy(update={"device": known[0].rstrip("* ")})
+        own_runs.setdefault(key, []).append(replace(run, entry=named))
+    found = []
+    for key, every in names.items():
+        name, *others = dict.fromkeys(each.rstrip("* ") for each in every)  # the star is a mark of a publication
+        found.append(DeviceGroup(name, tuple(others), own_runs.get(key, []), own_rows.get(key, [])))
+    return sorted(found, key=lambda each: (each.name.lower(), each.name))

@@ -72,16 +72,27 @@ class ReferenceEntry(IndexModel):
     rows: int
 
 
+class Fact(IndexModel):
+    """A fact that a source of device facts states."""
+
+    text: str
+    source: str
+
+
 class Device(IndexModel):
     """A device and its known facts; null: not given."""
 
     name: str
+    other_names: tuple[str, ...]
+    """Further names of the same device among its runs and publications."""
     page: Href
     cpu: str | None
     cpus: int | None
     memory_mib: int | None
     price: str | None
     watts: str | None
+    facts: dict[str, Fact]
+    """Facts with their sources, such as `architecture`, `clock_mhz` and `ethernet`."""
     runs: tuple[str, ...]
     """Ids of the runs on the device."""
     references: tuple[str, ...]

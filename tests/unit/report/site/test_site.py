@@ -15,11 +15,12 @@ from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.reference import read_reference, shipped_names
+from tunnelbench.report.device_ranking import RankingLimits, rank
 from tunnelbench.report.exchange import export, read
 from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.schema import schema
-from tunnelbench.report.site.gather import gathered, slug
-from tunnelbench.report.site.pages import DeviceFacts, other_pages, run_page
+from tunnelbench.report.site.gather import DeviceFacts, gathered, slug
+from tunnelbench.report.site.pages import other_pages, run_page
 from tunnelbench.report.text import one_line
 
 STARTED_AT = "2025-03-14T09:26:53+00:00"
@@ -138,12 +139,57 @@ def test_a_device_has_the_cpu_that_its_name_states(pages: dict[str, str]) -> Non
     every = json.loads(pages["index.json"])["devices"]
     devices = {device["name"]: device["cpu"] for device in every if device["references"]}
     assert devices["OpenWrt One / MT7981"] == "MT7981"
-    assert devices["Raspberry Pi 5 / BCM2712*"] == "BCM2712"
+    assert devices["Raspberry Pi 5 / BCM2712"] == "BCM2712"
     assert devices["Intel N100"] == "Intel N100"
     assert devices["TL-WR841N/ND v9"] == "QCA9533", "by the facts that ship"
     assert devices["PC, 2 x Intel E100 (two identical gateways)"] == "Pentium III 1 GHz"
     assert [name for name, cpu in devices.items() if cpu is None and " / " in name] == []
-    assert sum(cpu is None for cpu in devices.values()) == 2
+    assert devices["GL.iNet GL-MT2500 (Brume 2)"] == "MT7981B", "by the facts that ship"
+    assert sum(cpu is None for cpu in devices.values()) == 1
+
+
+def test_names_of_one_device_share_a_page(pages: dict[str, str]) -> None:
+    devices = {device["name"]: device for device in json.loads(pages["index.json"])["devices"]}
+    device = devices["TL-WR841N/ND v9"]
+    assert device["other_names"] == ["TP-Link WR841N v9 / QCA9533"]
+    text = Page(pages[device["page"]]).text
+    assert "fastd salsa2012+umac" in text
+    assert "wireguard ChaCha20-Poly1305" in text
+    router = {"router_kernel": "6.6", "router_board": "tplink,tl-wr841-v9"}
+    found = site((make_run(host_facts=router), make_records(3)))
+    (run,) = json.loads(found["index.json"])["runs"]
+    assert run["device"] == "TL-WR841N/ND v9"
+    assert run["run_id"] in found[device["page"]]
+
+
+def test_the_page_of_a_device_has_facts_with_sources_and_marks(pages: dict[str, str]) -> None:
+    page = Page(pages[f"devices/{slug('Intel Celeron N5105')}.html"])
+    assert ["Cores", "4"] in [row[:2] for row in page.rows]
+    assert "Intel ARK" in page.text
+    page = Page(pages[f"devices/{slug('ASUS RT-AX53U / MT7621AT')}.html"])
+    assert "single measurement; overclocked to 1.2 GHz" in page.text
+
+
+def test_the_ranking_has_the_rows_of_the_command_with_their_marks(pages: dict[str, str]) -> None:
+    references = [read_reference(name) for name in shipped_names()]
+    rows = rank([], references, {}, RankingLimits()).rows
+    whole = json.loads(pages["ranking.json"])
+    assert [row["text"] for row in whole["rows"]] == [row.text for row in rows]
+    page = Page(pages["ranking.html"].partition("<h2>Predictions")[0])
+    assert [row[1] for row in page.rows[1:]] == [row.text for row in rows]
+    assert all(row.marks[0] in line[4] for row, line in zip(rows, page.rows[1:], strict=True) if row.marks)
+
+
+def test_predictions_stand_beside_the_test_of_the_method(pages: dict[str, str]) -> None:
+    whole = json.loads(pages["ranking.json"])
+    said = (
+        f"{whole['validation']['predicted']} had a prediction; the 90 % interval held {whole['validation']['covered']}"
+    )
+    (row, *_) = [each for each in whole["predicted"] if each["device"] == "TL-WR1043ND v2"]
+    assert row["tunnel"] == "wireguard"
+    for name in ("ranking.html", f"devices/{slug('TL-WR1043ND v2')}.html"):
+        assert said in pages[name]
+        assert f"{row['covered']} of {row['tried']}" in pages[name]
 
 
 def test_two_devices_side_by_side_have_their_own_figures(pages: dict[str, str]) -> None:
