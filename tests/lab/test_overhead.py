@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from tests.unit.tunnel.cases import TunnelCase, tunnel_cases
 
 from tunnelbench.measure.capture import capture_ip
 from tunnelbench.measure.counters import install_outer_counters
+from tunnelbench.measure.ipv6_paths import ipv6_paths
 from tunnelbench.measure.proof import gather, judge_packets, prove, prove_reach
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
 from tunnelbench.run import on_cpus
@@ -36,8 +39,11 @@ def test_a_packet_is_longer_by_as_much_as_the_adapter_says(testbed: NetnsTestbed
     with on_cpus(testbed.local.cpus):
         before = snapshot() if case.may_change_machine else set()
         for options in case.exact:
-            with open_tunnel(testbed, TunnelSpec(case.kind, case.kind, options)) as tunnel:
-                require_exact(testbed, tunnel)
+            with ExitStack() as stack:
+                spec = TunnelSpec(case.kind, case.kind, options)
+                if spec.conditions.inside is IpVersion.IPV6:
+                    stack.enter_context(ipv6_paths(testbed))
+                require_exact(testbed, stack.enter_context(open_tunnel(testbed, spec)))
         if case.may_change_machine:
             assert changed_since(before) == set(), "it touched what is the machine's own"
 
@@ -87,13 +93,15 @@ for _ in range(5):
 def require_exact(testbed: NetnsTestbed, tunnel: Tunnel[Any]) -> None:
     """Assert that all five parts of the proof hold, and the length of every size of packet."""
     install_outer_counters(testbed, tunnel.outer)
-    reach = prove_reach(testbed)
+    reach = prove_reach(testbed, tunnel.inside)
     tunnel.settle()
     proof = prove(testbed, tunnel, reach)
     assert {check.reason for check in proof.checks if check.verdict is not Verdict.OK} == set()
     assert "unknown" not in proof.versions.values()
     for _ in range(3):  # other messages between the ends may fall into a capture
-        evidence = gather(testbed, PAYLOADS_BYTES, 1)
+        evidence = gather(testbed, PAYLOADS_BYTES, 1, inside=tunnel.inside)
+        carriers = {packet.ip_version for packet in evidence.packets if packet.length_bytes > min(PAYLOADS_BYTES)}
+        assert carriers == {tunnel.outside.number if tunnel.outer.protocol != "plain" else tunnel.inside.number}
         faults = [check.reason for check in judge_packets(evidence, tunnel) if check.verdict is not Verdict.OK]
         if not faults:
             break

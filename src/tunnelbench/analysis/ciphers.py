@@ -9,7 +9,7 @@ from tunnelbench.analysis.cost_components import is_router_speed
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.summary import Row
 from tunnelbench.model.cipher_speed import MASKED, PLAIN, CipherSpeed
-from tunnelbench.model.frames import TCP_HEADERS_BYTES
+from tunnelbench.model.frames import tcp_packet_bytes
 from tunnelbench.model.result import Verdict
 
 FULL_PACKET_BLOCK_BYTES = 1420
@@ -100,7 +100,7 @@ def _share_of_packet(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list
         if not used or cost is None or row.figures is None or row.payload_bytes != largest:
             continue
         payload = row.figures.payload_bytes.median if row.figures.payload_bytes else row.payload_bytes
-        size = payload + TCP_HEADERS_BYTES
+        size = tcp_packet_bytes(round(payload), row.tunnel.conditions.inside.header_bytes)
         alone_us = sum(size / speed.bytes_per_s[FULL_PACKET_BLOCK_BYTES] for speed in used) * 1e6
         names = " and ".join(speed.algorithm for speed in used)
         found.append(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tunnelbench.analysis.cost import Flow, MeasuredLoad
 from tunnelbench.analysis.median_polish import block_effects
 from tunnelbench.analysis.statistics import median
-from tunnelbench.model.frames import TCP_HEADERS_BYTES
+from tunnelbench.model.frames import TCP_HEADERS_BYTES, tcp_packet_bytes
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import TcpMeasurement, TrialRecord, Verdict
 
@@ -30,6 +30,8 @@ class TrialCell:
     """Acknowledgements per data packet."""
     by_round: tuple[tuple[int, float], ...]
     """Round and logarithm of the router CPU time per packet, acknowledgements counted as packets [log s]."""
+    ack_bytes: float = TCP_HEADERS_BYTES
+    """Length of the IP packet, inside the tunnel, of an acknowledgement [bytes]."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class CellTable:
         back = next((direction for direction in self.directions if direction is not cell.direction), cell.direction)
         flows = (
             Flow(cell.direction, 1.0, cell.packet_bytes),
-            Flow(back, cell.acks, cell.acks * TCP_HEADERS_BYTES),
+            Flow(back, cell.acks, cell.acks * cell.ack_bytes),
         )
         return MeasuredLoad(math.exp(cost) * (1 + cell.acks), flows)
 
@@ -95,11 +97,13 @@ def cells_of(records: Sequence[TrialRecord]) -> tuple[list[TrialCell], str]:
 
 def _cell(trials: Sequence[tuple[TrialRecord, TcpMeasurement]]) -> TrialCell:
     spec = trials[0][0].spec
+    ack_bytes = tcp_packet_bytes(0, spec.tunnel.conditions.inside.header_bytes)
     return TrialCell(
         tunnel=spec.tunnel.name,
         payload_bytes=spec.payload_bytes,
         direction=spec.direction,
-        packet_bytes=median([tcp.mss_bytes or spec.payload_bytes for _, tcp in trials]) + TCP_HEADERS_BYTES,
+        packet_bytes=median([tcp.mss_bytes or spec.payload_bytes for _, tcp in trials]) + ack_bytes,
+        ack_bytes=ack_bytes,
         acks=median([tcp.window.ack_packets / tcp.window.data_packets for _, tcp in trials]),
         by_round=tuple(
             (record.spec.round, math.log(cost * 1e-6))

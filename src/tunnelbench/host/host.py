@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -219,6 +220,11 @@ class Host(ABC):
     def has_path(self, path: str) -> bool:
         """Return True if the host has such a file or device."""
         return Path(path).exists()
+
+    @cached_property
+    def has_ipv6(self) -> bool:
+        """True if the host's kernel has IPv6."""
+        return self.has_path("/proc/net/snmp6")
 
     def has_congestion_control(self, algorithm: str) -> bool:
         """Return True if TCP on the host can use an algorithm; the attempt loads a kernel module if it is one."""

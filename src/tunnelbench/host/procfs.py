@@ -59,6 +59,17 @@ def parse_snmp(text: str) -> dict[str, int]:
     return counters
 
 
+@parsing("/proc/net/snmp6")
+def parse_snmp6(text: str) -> dict[str, int]:
+    """Parse /proc/net/snmp6 into counters by names such as `Ip6.OutForwDatagrams`, as those of `parse_snmp`."""
+    counters = {}
+    for line in text.splitlines():
+        name, value = line.split()
+        section, six, rest = name.partition("6")
+        counters[f"{section}{six}.{rest}"] = count(value)
+    return counters
+
+
 def parse_cpu_list(text: str) -> set[int]:
     """Parse the kernel's list of CPUs, such as `0-3,8`, into CPU numbers."""
     cpus: set[int] = set()

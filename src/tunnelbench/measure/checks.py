@@ -13,7 +13,7 @@ from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_setup, softirq, throttled
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
 from tunnelbench.model.counters import PathCounters, Ping, Window
-from tunnelbench.model.frames import ethernet_bytes, tcp_packet_bytes, wire_bytes
+from tunnelbench.model.frames import IPV4_HEADER_BYTES, ethernet_bytes, tcp_packet_bytes, wire_bytes
 from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
 from tunnelbench.model.result import (
     APPLICATION_LIMITED_SHARE,
@@ -101,6 +101,8 @@ class TrialContext:
     """Function from the length of an IP packet to the bytes that the receiving device counts for it."""
     wire_bytes: Callable[[int, int], float] = wire_bytes
     """Function from an inner packet's length and the link's MTU to the packet's bytes on the link (rule 17)."""
+    inner_header_bytes: int = IPV4_HEADER_BYTES
+    """Length of the IP header of the packets in the tunnel [bytes]."""
     link_mbps: float | None = None
     """Rate of the link [Mbit/s]; None: the link has no limit, or the tunnel compresses."""
 
@@ -117,7 +119,9 @@ def check_trial(
     common = _common_checks(spec, tcp, context.foreign, is_calibration=context.is_calibration)
     if context.is_calibration:  # the testers may be the limit there
         return common
-    largest = context.counted_bytes(tcp_packet_bytes(tcp.mss_bytes)) if tcp.mss_bytes else 1514
+    largest = 1514
+    if tcp.mss_bytes:
+        largest = context.counted_bytes(tcp_packet_bytes(tcp.mss_bytes, context.inner_header_bytes))
     return (
         *path_checks(tcp.counters, tcp.bytes_received, f"one segment makes {largest}", largest, context),
         _tester(tcp, testers_bps),

@@ -9,10 +9,11 @@ from typing import Any
 
 from tunnelbench.host.host import Host
 from tunnelbench.host.parsing import UNREADABLE, count, json_of, parsing
-from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp
+from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp, parse_snmp6
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import Direction
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.tunnel.base import FAILURES, Outer, Tunnel
@@ -22,6 +23,17 @@ GUARD_TABLE = "tunnelbench-guard"
 """Tables of nftables at the far end."""
 
 NO_PACKETS = DeviceCounters(0, 0, 0, 0, 0, 0)
+
+FORWARDED = ("Ip.ForwDatagrams", "Ip6.OutForwDatagrams")
+FRAGMENTS_CREATED = ("Ip.FragCreates", "Ip6.FragCreates")
+REASSEMBLED = ("Ip.ReasmOKs", "Ip6.ReasmOKs")
+"""Counters of forwarded packets and of fragments, of both IP versions."""
+
+IPV6_REFUSALS = ("Ip6.InHdrErrors", "Ip6.InAddrErrors", "Ip6.InDiscards", "Ip6.OutDiscards", "Ip6.OutNoRoutes")
+"""Counters of IPv6 packets that IP did not forward."""
+
+IPV6_STATISTICS = frozenset((FORWARDED[1], FRAGMENTS_CREATED[1], REASSEMBLED[1], *IPV6_REFUSALS, "Udp6.RcvbufErrors"))
+"""The counters of IPv6 that a reading keeps, of about a hundred."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +82,22 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     With IPsec, leaving packets pass the rules twice, before and after the encryption; the rules count them only after
     it.
     """
-    (tester, device), target = testbed.tunnel_cable, testbed.addresses.target
+    tester, device = testbed.tunnel_cable
     if outer.protocol == "plain":
-        matches = [f"ip saddr {target}", f"ip daddr {target}"]
+        family, version = ("ip", IpVersion.IPV4) if outer.ip_version == 4 else ("ip6", IpVersion.IPV6)
+        target = testbed.traffic_ends(version)[1]
+        matches = [f"{family} saddr {target}", f"{family} daddr {target}"]
     else:
-        version = f"meta nfproto ipv{outer.ip_version}"
+        family = f"meta nfproto ipv{outer.ip_version}"
         if outer.port is None:
-            matches = [f"{version} meta l4proto {IP_PROTOCOLS[outer.protocol]}"]
+            matches = [f"{family} meta l4proto {IP_PROTOCOLS[outer.protocol]}"]
         else:
             offset = "ip frag-off & 0x1fff" if outer.ip_version == 4 else "frag frag-off"
             fragment = f"meta l4proto {outer.protocol} {offset} != 0"
             wanted = f"{outer.port}-{outer.port + outer.ports - 1}"
-            ports = [f"{version} {outer.protocol} {way} {wanted}" for way in ("dport", "sport")]
+            ports = [f"{family} {outer.protocol} {way} {wanted}" for way in ("dport", "sport")]
             if outer.second_protocol:
-                ports += [f"{version} {outer.second_protocol} {way} {outer.port}" for way in ("dport", "sport")]
+                ports += [f"{family} {outer.second_protocol} {way} {outer.port}" for way in ("dport", "sport")]
             matches = [*ports, fragment]
     pinged = testbed.addresses.router_lan
     rules = "\n".join(f"{match} counter name expected accept" for match in matches)
@@ -151,12 +165,12 @@ def read_path(testbed: Testbed) -> Snapshot:
     tester, _ = testbed.tunnel_cable
     listed = tester.run(["nft", "--json", "list", "counters", "table", "inet", TABLE]).stdout
     outer = parse_outer(listed)
-    far = read_host(testbed.far_host) if testbed.has_own_far_end else None
-    router = replace(read_host(testbed.router), queues=read_queues(testbed.router))
+    far = _read_both_versions(testbed.far_host) if testbed.has_own_far_end else None
+    router = replace(_read_both_versions(testbed.router), queues=read_queues(testbed.router))
     return Snapshot(
-        read_host(testbed.client),
+        _read_both_versions(testbed.client),
         router,
-        read_host(testbed.server),
+        _read_both_versions(testbed.server),
         outer,
         far,
         sum(queue.dropped_packets for cable in testbed.cables for queue in read_queues(cable).values()),
@@ -177,8 +191,17 @@ def parse_outer(listed: str) -> dict[str, tuple[int, int]]:
     return {name: (count(by_name[name]["packets"]), count(by_name[name]["bytes"])) for name in ("expected", "other")}
 
 
+def _read_both_versions(host: Host) -> HostCounters:
+    """Read one host's devices and its statistics of IPv4 and IPv6."""
+    found = read_host(host)
+    if not host.has_ipv6:
+        return found
+    ipv6 = parse_snmp6(host.read("/proc/net/snmp6"))
+    return replace(found, snmp=found.snmp | {name: ipv6[name] for name in ipv6.keys() & IPV6_STATISTICS})
+
+
 def read_host(host: Host) -> HostCounters:
-    """Read one host's devices and IP statistics."""
+    """Read one host's devices and its statistics of IPv4."""
     text = host.read("/proc/net/dev", "/proc/net/snmp", "/proc/net/netstat")
     devices, mark, statistics = text.partition("Ip: ")
     return HostCounters(parse_net_dev(devices), parse_snmp(mark + statistics))
@@ -309,10 +332,10 @@ def path_counters(before: Snapshot, after: Snapshot, place: CountingPoints) -> P
     direct = direct_counters(*ends, place, (before.far, after.far) if before.far and after.far else None)
     return replace(
         direct,
-        forwarded_packets=_snmp("Ip.ForwDatagrams", before.router, after.router),
+        forwarded_packets=_both(FORWARDED, before.router, after.router),
         **_outer(before, after),
-        fragments_created=direct.fragments_created + _snmp("Ip.FragCreates", before.router, after.router),
-        reassembled=direct.reassembled + _snmp("Ip.ReasmOKs", before.router, after.router),
+        fragments_created=direct.fragments_created + _both(FRAGMENTS_CREATED, before.router, after.router),
+        reassembled=direct.reassembled + _both(REASSEMBLED, before.router, after.router),
         dropped_packets=direct.dropped_packets
         + dropped_packets(before.router, after.router, place.veths)
         + after.link_unsent_packets
@@ -366,14 +389,20 @@ def direct_counters(
         outer_other_packets=0,
         outer_other_bytes=0,
         wan_packets=cable_packets,
-        fragments_created=sum(_snmp("Ip.FragCreates", *each) for each in beyond),
-        reassembled=sum(_snmp("Ip.ReasmOKs", *each) for each in beyond),
+        fragments_created=sum(_both(FRAGMENTS_CREATED, *each) for each in beyond),
+        reassembled=sum(_both(REASSEMBLED, *each) for each in beyond),
         dropped_packets=sum(dropped_packets(*each, place.veths) for each in ((client_before, client_after), *beyond)),
     )
 
 
 def _snmp(name: str, before: HostCounters, after: HostCounters) -> int:
     return _statistic(after, name) - _statistic(before, name)
+
+
+def _both(names: tuple[str, str], before: HostCounters, after: HostCounters) -> int:
+    """Return the increase of a counter of IPv4 and of its equal of IPv6, which a kernel without IPv6 lacks."""
+    ipv4, ipv6 = names
+    return _snmp(ipv4, before, after) + after.snmp.get(ipv6, 0) - before.snmp.get(ipv6, 0)
 
 
 def _statistic(host: HostCounters, name: str) -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.measure.counters import closed_ports
+from tunnelbench.measure.ipv6_paths import ipv6_paths
 from tunnelbench.measure.router_filter import installed_filter
 from tunnelbench.measure.step_times import Step, StepTimes
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
@@ -53,6 +56,8 @@ class LiveTunnel:
         try:
             forget_path_mtu(self.testbed)
             self._stack.enter_context(closed_ports(self.testbed, self.created))
+            if self.created.inside is IpVersion.IPV6:
+                self._stack.enter_context(ipv6_paths(self.testbed, keep=self.keep))
             wanted = self.spec.packet_filter
             self.filter_table = self._stack.enter_context(installed_filter(self.testbed, wanted, keep=self.keep))
             self.tunnel = self._stack.enter_context(self.created)
@@ -68,6 +73,7 @@ def forget_path_mtu(testbed: Testbed) -> None:
     """
     for tester in (testbed.client, testbed.server):
         tester.ip("route", "flush", "cache")
+        tester.run(["ip", "-6", "route", "flush", "cache"], check=False)  # a kernel may lack IPv6
 
 
 def tunnel_ends(testbed: Testbed, *, keep: bool = False) -> Ends:
@@ -78,11 +84,15 @@ def tunnel_ends(testbed: Testbed, *, keep: bool = False) -> Ends:
         inside = a.client_inside
         device = testbed.lan_device
         caller = End(testbed.client, a.client_lan, device, a.client_inner, a.target, a.client_lan6, source=inside)
+        caller = replace(caller, inner_address6=a.client_inner6, reaches6=a.target6, source6=a.client_inside6)
         called = End(testbed.router, a.router_lan, lan, a.router_inner, inside, a.router_lan6)
+        called = replace(called, inner_address6=a.router_inner6, reaches6=a.client_inside6)
     else:
         caller = End(testbed.router, a.router_wan, wan, a.router_inner, a.target, a.router_wan6)
+        caller = replace(caller, inner_address6=a.router_inner6, reaches6=a.target6)
         far, far_wan = testbed.far_host, testbed.wan_device
         called = End(far, a.server_wan, far_wan, a.server_inner, a.lan_network, a.server_wan6)
+        called = replace(called, inner_address6=a.server_inner6, reaches6=a.lan_network6)
     return Ends(
         router=caller,
         server=called,

@@ -164,6 +164,7 @@ class TrafficMeter(Meter, Generic[O]):
             has_own_router=testbed.has_own_router,
             counted_bytes=tunnel.counted_bytes,
             wire_bytes=tunnel.wire_bytes,
+            inner_header_bytes=tunnel.inside.header_bytes,
             link_mbps=None if tunnel.compresses else link_rate_mbps(testbed, spec.direction),
         )
         counters = without(path_counters(before, after, path.place), beside)

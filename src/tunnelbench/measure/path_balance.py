@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tunnelbench.measure.counters import (
+    IPV6_REFUSALS,
     NO_PACKETS,
     CountingPoints,
     HostCounters,
@@ -17,10 +18,10 @@ from tunnelbench.measure.counters import (
 from tunnelbench.model.plan import Direction
 from tunnelbench.tunnel.base import Tunnel
 
-REFUSALS = ("Ip.InHdrErrors", "Ip.InAddrErrors", "Ip.InDiscards", "Ip.OutDiscards", "Ip.OutNoRoutes")
+REFUSALS = ("Ip.InHdrErrors", "Ip.InAddrErrors", "Ip.InDiscards", "Ip.OutDiscards", "Ip.OutNoRoutes", *IPV6_REFUSALS)
 """Counters of packets that IP did not forward. With forwarding off, they are InAddrErrors (net/ipv4/route.c)."""
 
-SOCKET_DROPS = "Udp.RcvbufErrors"
+SOCKET_DROPS = ("Udp.RcvbufErrors", "Udp6.RcvbufErrors")
 
 SEGMENTS = "Tcp.OutSegs"
 """Counter of the segments that a host sent over all its TCP connections, without retransmitted ones."""
@@ -149,7 +150,7 @@ def _left(before: HostCounters, after: HostCounters, devices: Collection[str]) -
 
 def _counted(before: HostCounters, after: HostCounters, veths: Collection[str], tunnel: TunnelDevices) -> int:
     """Return the packets that a host's devices and UDP sockets count as dropped, each of them once."""
-    dropped = dropped_packets(before, after, veths) + _change(before, after, SOCKET_DROPS)
+    dropped = dropped_packets(before, after, veths) + _change(before, after, *SOCKET_DROPS)
     if not tunnel.have_queue:
         for name in tunnel.names:  # a host has only some of them
             later, earlier = after.devices.get(name, NO_PACKETS), before.devices.get(name, NO_PACKETS)

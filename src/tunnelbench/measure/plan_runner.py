@@ -188,7 +188,7 @@ class PlanRunner:
             tunnel = live.tunnel
             with self.steps.measured(Step.REACH):
                 install_outer_counters(self.testbed, tunnel.outer)
-                answer = prove_reach(self.testbed)
+                answer = prove_reach(self.testbed, tunnel.inside)
             with self.steps.measured(Step.SETTLE):
                 tunnel.settle()
             with self.steps.measured(Step.PROOF):

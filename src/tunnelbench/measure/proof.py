@@ -20,6 +20,7 @@ from tunnelbench.measure.counters import read_host
 from tunnelbench.measure.tcp_trial import warm_up
 from tunnelbench.measure.trial_monitor import LOG_KEPT_BYTES
 from tunnelbench.model.errors import TunnelRefused
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import TcpTraffic
 from tunnelbench.model.result import Check, TunnelProof, Verdict
 from tunnelbench.model.text import without_keys
@@ -72,9 +73,12 @@ def daemon_logs(tunnel: Tunnel[Any]) -> dict[str, str]:
     }
 
 
-def prove_reach(testbed: Testbed) -> Check:
-    """Make check (a) of the proof: pings are answered. Raises TunnelRefused if nothing answers."""
-    target = testbed.addresses.target
+def prove_reach(testbed: Testbed, inside: IpVersion = IpVersion.IPV4) -> Check:
+    """Make check (a) of the proof: pings are answered, over the IP version `inside` the tunnel.
+
+    Raises TunnelRefused if nothing answers.
+    """
+    target = testbed.traffic_ends(inside)[1]
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while time.monotonic() < deadline:
         answer = ping.parse(testbed.client.run(ping.command(target, count=1), check=False).stdout)
@@ -87,7 +91,8 @@ def prove_reach(testbed: Testbed) -> Check:
 
 def _prove_routes(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     """Make check (e) of the proof: both ends route through the tunnel."""
-    ways = ((tunnel.ends.router, testbed.addresses.target), (tunnel.ends.server, testbed.client_address))
+    client, target = testbed.traffic_ends(tunnel.inside)
+    ways = ((tunnel.ends.router, target), (tunnel.ends.server, client))
     checks = []
     for end, destination in ways:
         found = _route_device(end.host, destination)
@@ -108,7 +113,7 @@ def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     """Make checks (b), (c) and the length check of (d) from captured pings that carry a pattern."""
     checks: list[Check] = []
     for _ in attempts():
-        checks = judge_packets(gather(testbed), tunnel)
+        checks = judge_packets(gather(testbed, inside=tunnel.inside), tunnel)
         if all(check.verdict is Verdict.OK for check in checks):
             break
     return checks
@@ -134,7 +139,7 @@ def _prove_sharing(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     if len(devices) < 2:
         return []
     before = read_host(server.host).devices
-    warm_up(testbed, TcpTraffic(streams=STREAMS_PER_TUNNEL * len(devices)))
+    warm_up(testbed, tunnel, TcpTraffic(streams=STREAMS_PER_TUNNEL * len(devices)))
     after = read_host(server.host).devices
     carried = {
         device: (
@@ -164,8 +169,10 @@ def gather(
     pings: int = PINGS_PER_SIZE,
     *,
     packets_per_ping: int = 0,
+    inside: IpVersion = IpVersion.IPV4,
 ) -> Evidence:
-    """Ping `pings` times with each payload size [bytes] through the tunnel; return the captured packets.
+    """Ping `pings` times with each payload size [bytes] through the tunnel, over the IP version `inside` it; return the
+    captured packets.
 
     With `packets_per_ping`, the number of packets that each answered ping makes, the capture ends without a pause.
     """
@@ -173,11 +180,11 @@ def gather(
     answered = 0
     with capture_ip(*testbed.tunnel_cable) as capture:
         for size in payloads_bytes:
-            argv = ping.command(testbed.addresses.target, count=pings, interval_s=0.02, payload_bytes=size)
+            argv = ping.command(testbed.traffic_ends(inside)[1], count=pings, interval_s=0.02, payload_bytes=size)
             argv[1:1] = ["-p", pattern.hex()]
             answered += ping.parse(testbed.client.run(argv, check=False).stdout).answered
         capture.expected_packets = answered * packets_per_ping
-    inner = tuple(size + ICMP_HEADER_BYTES + 20 for size in payloads_bytes)
+    inner = tuple(inside.header_bytes + ICMP_HEADER_BYTES + size for size in payloads_bytes)
     return Evidence(tuple(capture.packets), pattern, answered, inner)
 
 
@@ -249,7 +256,7 @@ def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
 def matches(packet: Packet, outer: Outer) -> bool:
     """Return True if a packet matches the protocol and port that must carry the tunnel's data."""
     if outer.protocol == "plain":
-        return packet.protocol == "icmp"
+        return (packet.protocol, packet.ip_version) == ("icmp" if outer.ip_version == 4 else "icmpv6", outer.ip_version)
     if (packet.protocol, packet.ip_version) != (outer.protocol, outer.ip_version):
         return False
     return packet.ports is None or any(map(outer.has_port, packet.ports))

@@ -36,7 +36,7 @@ def _repeat(testbed: Testbed, tunnel: Tunnel[Any]) -> tuple[Verdict, str]:
     for _ in attempts():
         if tunnel.has_died:
             return Verdict.DOUBTFUL, "the proof could not be repeated after the trial: the tunnel has ended"
-        evidence = gather(testbed, pings=1, packets_per_ping=2 * pieces)
+        evidence = gather(testbed, pings=1, packets_per_ping=2 * pieces, inside=tunnel.inside)
         wrong = reasons_of_void((*judge_packets(evidence, tunnel), *tunnel.negotiated()))
         if evidence.answered and not wrong:
             return Verdict.OK, "the tunnel passed its proof again after the trial"

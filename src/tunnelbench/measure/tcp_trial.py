@@ -67,7 +67,7 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
             self._testers_bps[record.spec.payload_bytes, record.spec.direction] = record.tcp.throughput_bps
 
     def warm_up(self, tunnel: Tunnel[Any]) -> None:
-        warm_up(self.testbed, self.traffic)
+        warm_up(self.testbed, tunnel, self.traffic)
 
     def versions(self) -> Mapping[str, str]:
         testers = (self.testbed.client, self.testbed.server)
@@ -120,7 +120,9 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
         if context.link_mbps is not None:
             payload_bytes = offered.mss_bytes or spec.payload_bytes
             mtu_bytes = self.testbed.spec.link.mtu_bytes
-            limit_bps = tcp_limit_bps(context.link_mbps, payload_bytes, context.wire_bytes, mtu_bytes)
+            limit_bps = tcp_limit_bps(
+                context.link_mbps, payload_bytes, context.wire_bytes, mtu_bytes, context.inner_header_bytes
+            )
         tcp = TcpMeasurement(
             duration_s=offered.result.duration_s,
             bytes_received=offered.result.bytes_received,
@@ -163,9 +165,9 @@ def require_not_killed(**programs: Daemon) -> None:
             )
 
 
-def warm_up(testbed: Testbed, traffic: TcpTraffic) -> None:
-    """Send a short transfer in each direction that is not measured."""
-    target = testbed.addresses.target
+def warm_up(testbed: Testbed, tunnel: Tunnel[Any], traffic: TcpTraffic) -> None:
+    """Send a short transfer through a tunnel in each direction that is not measured."""
+    target = testbed.traffic_ends(tunnel.inside)[1]
     for direction in traffic.direction:
         with ExitStack() as stack:
             _start_server(stack, testbed, target, traffic)
@@ -182,9 +184,10 @@ def _start_server(stack: ExitStack, testbed: Testbed, address: str, traffic: Tcp
     """
     host = testbed.server
     server = _start_iperf3(stack, host, iperf3.server_command(address, traffic.interval_s))
-    listening = f":{iperf3.IPERF3_PORT:04X} 00000000:0000 0A"
+    sockets, nobody = ("/proc/net/tcp6", "0" * 32) if ":" in address else ("/proc/net/tcp", "0" * 8)
+    listening = f":{iperf3.IPERF3_PORT:04X} {nobody}:0000 0A"
     deadline = time.monotonic() + LISTEN_LIMIT_S
-    while listening not in host.read("/proc/net/tcp"):
+    while listening not in host.read(sockets):
         if not server.is_running or time.monotonic() > deadline:
             raise TrialFailed(f"iperf3's server does not listen: {server.last_line()}")
         time.sleep(0.01)  # the server may have to start on this very CPU

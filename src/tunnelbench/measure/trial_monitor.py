@@ -120,7 +120,7 @@ def keeping_output(programs: Mapping[str, Daemon], **notes: str) -> Iterator[Non
 def path_through(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> TrafficPath:
     """Return the path of a trial through a tunnel that is up."""
     place = place_of(testbed, tunnel, direction)
-    ends = testbed.client_address, testbed.addresses.target
+    ends = testbed.traffic_ends(tunnel.inside)
     far_end = tunnel.far_end.host.name
     return TrafficPath(*ends, place, tunnel.daemons_under_test, tunnel.far_daemons, far_end)
 

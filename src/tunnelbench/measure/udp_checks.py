@@ -54,7 +54,7 @@ def check_udp_trial(
         return tuple(found)
     if udp.counters is not None:
         payload_bytes = mean_payload_bytes(spec.payload_bytes)
-        largest = context.counted_bytes(udp_packet_bytes(round(payload_bytes)))
+        largest = context.counted_bytes(udp_packet_bytes(round(payload_bytes), context.inner_header_bytes))
         received_bytes = round(received_packets * payload_bytes)
         found += path_checks(udp.counters, received_bytes, f"one packet makes {largest}", largest, context)
         found.append(_counted(udp.counters, received_packets, has_own_router=context.has_own_router))

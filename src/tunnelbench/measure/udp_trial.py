@@ -148,7 +148,8 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
         limit_pps = None
         if context.link_mbps is not None:
             sizes = ((spec.payload_bytes, 1),) if spec.payload_bytes else IMIX
-            limit_pps = udp_limit_pps(context.link_mbps, sizes, context.wire_bytes, self.testbed.spec.link.mtu_bytes)
+            mtu_bytes, header_bytes = self.testbed.spec.link.mtu_bytes, context.inner_header_bytes
+            limit_pps = udp_limit_pps(context.link_mbps, sizes, context.wire_bytes, mtu_bytes, header_bytes)
         udp = UdpMeasurement(
             counts=offered.counts,
             counters=counters,

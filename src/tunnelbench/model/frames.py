@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-IP_PROTOCOLS = {"icmp": 1, "ipip": 4, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "l2tp": 115}
-"""Numbers in IPv4's protocol field (IANA, Assigned Internet Protocol Numbers)."""
+IP_PROTOCOLS = {
+    "icmp": 1, "ipip": 4, "tcp": 6, "udp": 17, "ipv6": 41, "gre": 47, "esp": 50, "icmpv6": 58, "l2tp": 115,
+}  # fmt: skip
+"""Numbers in IPv4's protocol field and IPv6's next header (IANA, Assigned Internet Protocol Numbers)."""
 
 IPV4_HEADER_BYTES = 20
 IPV6_HEADER_BYTES = 40
@@ -50,14 +52,14 @@ OnWan = Callable[[int, int], float]
 `wire_bytes` [bytes]."""
 
 
-def tcp_packet_bytes(payload_bytes: int) -> int:
-    """Return the length of the IPv4 packet of a TCP segment with time stamps."""
-    return TCP_HEADERS_BYTES + payload_bytes
+def tcp_packet_bytes(payload_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> int:
+    """Return the length of the IP packet of a TCP segment with time stamps."""
+    return ip_header_bytes + TIMESTAMPED_TCP_HEADER_BYTES + payload_bytes
 
 
-def udp_packet_bytes(payload_bytes: int) -> int:
-    """Return the length of the IPv4 packet of a UDP payload."""
-    return UDP_HEADERS_BYTES + payload_bytes
+def udp_packet_bytes(payload_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> int:
+    """Return the length of the IP packet of a UDP payload."""
+    return ip_header_bytes + UDP_HEADER_BYTES + payload_bytes
 
 
 def ethernet_bytes(packet_bytes: int) -> int:
@@ -91,25 +93,39 @@ def stream_wire_bytes(record_bytes: int, mtu_bytes: int, ip_header_bytes: int = 
     return record_bytes * (mtu_bytes + ETHERNET_OVERHEAD_BYTES) / segment_bytes
 
 
-def widest_bytes(inner_bytes: int, on_wan: OnWan, mtu_bytes: int) -> float:
+def widest_bytes(inner_bytes: int, on_wan: OnWan, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> float:
     """Return the bytes that an inner packet takes on the cable of the LAN or of the WAN, whichever is larger.
 
     The WAN adds the headers of the tunnel. On the LAN a small packet may fill a minimum frame.
     """
-    return max(wire_bytes(inner_bytes, mtu_bytes), on_wan(inner_bytes, mtu_bytes))
+    return max(wire_bytes(inner_bytes, mtu_bytes, ip_header_bytes), on_wan(inner_bytes, mtu_bytes))
 
 
-def tcp_limit_bps(rate_mbps: float, payload_bytes: int, on_wan: OnWan, mtu_bytes: int) -> float:
-    """Return the TCP payload that a link of an Ethernet rate can carry in one direction [bit/s]."""
-    widest = widest_bytes(tcp_packet_bytes(payload_bytes), on_wan, mtu_bytes)
-    return rate_mbps * 1e6 * payload_bytes / widest
+def tcp_limit_bps(
+    rate_mbps: float, payload_bytes: int, on_wan: OnWan, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES
+) -> float:
+    """Return the TCP payload that a link of an Ethernet rate can carry in one direction [bit/s].
+
+    `ip_header_bytes` is the length of the inner packets' IP header.
+    """
+    packet_bytes = tcp_packet_bytes(payload_bytes, ip_header_bytes)
+    return rate_mbps * 1e6 * payload_bytes / widest_bytes(packet_bytes, on_wan, mtu_bytes, ip_header_bytes)
 
 
-def udp_limit_pps(rate_mbps: float, payloads: Sequence[tuple[int, int]], on_wan: OnWan, mtu_bytes: int) -> float:
+def udp_limit_pps(
+    rate_mbps: float,
+    payloads: Sequence[tuple[int, int]],
+    on_wan: OnWan,
+    mtu_bytes: int,
+    ip_header_bytes: int = IPV4_HEADER_BYTES,
+) -> float:
     """Return the UDP packets that a link of an Ethernet rate can carry in one direction [packets/s].
 
-    `payloads` are sizes [bytes] with the number of packets of each size.
+    `payloads` are sizes [bytes] with the number of packets of each size. `ip_header_bytes` is as in `tcp_limit_bps`.
     """
     packets = sum(times for _, times in payloads)
-    mean_bytes = sum(widest_bytes(udp_packet_bytes(size), on_wan, mtu_bytes) * times for size, times in payloads)
+    mean_bytes = sum(
+        widest_bytes(udp_packet_bytes(size, ip_header_bytes), on_wan, mtu_bytes, ip_header_bytes) * times
+        for size, times in payloads
+    )
     return rate_mbps * 1e6 * packets / (8 * mean_bytes)

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tunnelbench.model.firewall import RouterFilter, filter_of
+from tunnelbench.model.conditions import Conditions, conditions_of
+from tunnelbench.model.firewall import RouterFilter
 
 OptionValue = str | int | float | bool
 
@@ -122,8 +123,8 @@ class TunnelSpec:
 
     @property
     def is_baseline(self) -> bool:
-        """True if the router forwards without a tunnel and without a packet filter."""
-        return not self.has_tunnel and self.packet_filter.is_empty
+        """True if the router forwards IPv4 without a tunnel and without a packet filter."""
+        return not self.has_tunnel and self.conditions.are_usual
 
     @property
     def has_tunnel(self) -> bool:
@@ -133,7 +134,12 @@ class TunnelSpec:
     @property
     def packet_filter(self) -> RouterFilter:
         """The packet filter that the router has during the trials."""
-        return filter_of(self.options)
+        return self.conditions.packet_filter
+
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions of the trials."""
+        return conditions_of(self.options)
 
 
 LARGEST_RESULT_BYTES = 80_000_000

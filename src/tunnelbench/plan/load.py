@@ -20,7 +20,7 @@ from tunnelbench.plan.overrides import Override, apply_overrides, parse_override
 from tunnelbench.plan.parse import parse
 from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
 from tunnelbench.plan.testbed_schema import TESTBED_KEYS, Kinds, TestbedFile, setting_faults
-from tunnelbench.plan.tunnels import Schemas, check_filters, check_size, expand_blocks, read_blocks
+from tunnelbench.plan.tunnels import Schemas, check_filters, check_size, check_versions, expand_blocks, read_blocks
 
 NO_KINDS: Mapping[str, str] = MappingProxyType({})
 NO_TUNNELS: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({})
@@ -177,6 +177,7 @@ def _plan(
     if file is None:
         return None
     check_filters(blocks, file, faults)
+    check_versions(blocks, file, faults)
     tcp, udp = file.traffic()
     seconds = file.cipher_speed.seconds if file.cipher_speed else None
     soak = file.soak.traffic() if file.soak else None

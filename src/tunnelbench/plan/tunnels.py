@@ -9,8 +9,18 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from tunnelbench.model.conditions import CONDITION_OPTIONS, conditions_of
 from tunnelbench.model.firewall import FILTER_OPTIONS, filter_of
-from tunnelbench.model.plan import BASELINE_KIND, BASELINE_NAME, Direction, OptionValue, TunnelSpec
+from tunnelbench.model.ip_versions import INSIDE_OPTION, IpVersion
+from tunnelbench.model.plan import (
+    BASELINE_KIND,
+    BASELINE_NAME,
+    IMIX_NAME,
+    IMIX_PAYLOAD_BYTES,
+    Direction,
+    OptionValue,
+    TunnelSpec,
+)
 from tunnelbench.model.text import printable
 from tunnelbench.plan import expand
 from tunnelbench.plan.check import Problem, check_options, unknown_key
@@ -112,6 +122,25 @@ def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
                 )
 
 
+def check_versions(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
+    """Add an error for each tunnel of IPv6 traffic whose plan gives its packets sizes that are defined for IPv4."""
+    sizes = {}
+    if file.udp and file.udp.frame_bytes:
+        sizes["udp.frame_bytes"] = "they are frames with IPv4 headers"
+    for table, traffic in (("udp", file.traffic()[1]), ("soak", file.soak.traffic() if file.soak else None)):
+        if traffic and IMIX_PAYLOAD_BYTES in traffic.payload_bytes:
+            sizes[f"{table}.payload_bytes, {quoted(IMIX_NAME)}"] = "the mix has frames with IPv4 headers"
+    for block in blocks:
+        values = block.choices.get(INSIDE_OPTION, ())
+        for number, value in enumerate(values):
+            if value != IpVersion.IPV6:
+                continue
+            place = (*block.path, INSIDE_OPTION)
+            for key, reason in sizes.items():
+                message = f'"{value}" cannot have the sizes of {key}: {reason}; give udp.payload_bytes in bytes'
+                faults.add((*place, number) if len(values) > 1 else place, message)
+
+
 def _read_block(
     path: KeyPath, table: Mapping[str, Any], schemas: Schemas, known_kinds: Mapping[str, str], faults: Faults
 ) -> TunnelTable | None:
@@ -199,8 +228,8 @@ def _expand_block(block: TunnelTable, schemas: Schemas, faults: Faults) -> list[
         if problems:
             continue
         if block.name is not None:
-            name = expand.filled_name(block.name, {**FILTER_OPTIONS, **options})
-            name = _with_filter(name, block.name, options)
+            name = expand.filled_name(block.name, {**CONDITION_OPTIONS, **options})
+            name = _with_conditions(name, block.name, options)
         else:
             values = {option: options.get(option, value) for option, value in given.items()}
             name = expand.default_name(block.kind, values, defaults, varied)
@@ -208,12 +237,12 @@ def _expand_block(block: TunnelTable, schemas: Schemas, faults: Faults) -> list[
     return tunnels
 
 
-def _with_filter(name: str, template: str, options: Mapping[str, OptionValue]) -> str:
-    """Return a tunnel's name with its packet filter added, unless the plan's template contains it, so that every table
-    shows the filter."""
+def _with_conditions(name: str, template: str, options: Mapping[str, OptionValue]) -> str:
+    """Return a tunnel's name with its packet filter and its IP versions added, except those that the plan's template
+    contains, so that every table shows them."""
     named = expand.PLACEHOLDER.findall(template)
-    unnamed = filter_of({key: value for key, value in options.items() if key in FILTER_OPTIONS and key not in named})
-    return name if unnamed.is_empty else f"{name} {unnamed}"
+    unnamed = conditions_of({key: value for key, value in options.items() if key not in named})
+    return name if unnamed.are_usual else f"{name} {unnamed}"
 
 
 def _note(problem: Problem, block: TunnelTable, given: Mapping[str, OptionValue], faults: Faults) -> None:

@@ -16,6 +16,7 @@ from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model.errors import KeptForDebugging
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.testbed import ROAD_WARRIOR, KindSettings, TestbedSpec
 from tunnelbench.testbed.discovery import CableEnds
 
@@ -46,6 +47,15 @@ class Addresses:
     client_lan6: str = "2001:2:0:1::2"
     router_lan6: str = "2001:2:0:1::1"
     """IPv6 addresses of the range for benchmarks (RFC 5180, section 8, erratum 1752); set while a tunnel uses IPv6."""
+    lan_network6: str = "2001:2:0:1::/64"
+    router_inner6: str = "2001:2:0:3::1"
+    server_inner6: str = "2001:2:0:3::2"
+    target6: str = "2001:2:0:4::1"
+    client_inner6: str = "2001:2:0:3::2"
+    client_inside6: str = "2001:2:0:6::1"
+    far_lan6: str = "2001:2:0:7::1"
+    server_far6: str = "2001:2:0:7::2"
+    """As the IPv4 addresses of the same names; set while the traffic is IPv6."""
 
 
 SLOW_START_S = 0.3
@@ -153,7 +163,14 @@ class Testbed(ABC):
     @property
     def client_address(self) -> str:
         """The client's address of the traffic."""
-        return self.addresses.client_inside if self.is_road_warrior else self.addresses.client_lan
+        return self.traffic_ends(IpVersion.IPV4)[0]
+
+    def traffic_ends(self, version: IpVersion) -> tuple[str, str]:
+        """Return the two addresses of the traffic: the client's, and the target on the server."""
+        a = self.addresses
+        if version is IpVersion.IPV6:
+            return (a.client_inside6 if self.is_road_warrior else a.client_lan6), a.target6
+        return (a.client_inside if self.is_road_warrior else a.client_lan), a.target
 
     @property
     def tunnel_cable(self) -> tuple[Host, str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tunnelbench.host.parsing import UNREADABLE, count, number
 from tunnelbench.model.errors import CannotHere, TrialFailed
+from tunnelbench.model.ip_versions import with_port
 from tunnelbench.model.text import counted
 from tunnelbench.model.udp import Delays, UdpCounts, UdpInterval
 
@@ -82,8 +83,8 @@ def far_end_command(
     unknown.
     """
     # fmt: off
-    argv = [program, "reflect" if load.is_echo else "receive", "--bind", f"{address}:{load.port}", "--session", session,
-            "--interval-s", f"{load.interval_s:g}", "--silence-s", "0"]
+    argv = [program, "reflect" if load.is_echo else "receive", "--bind", with_port(address, load.port),
+            "--session", session, "--interval-s", f"{load.interval_s:g}", "--silence-s", "0"]
     # fmt: on
     if not load.is_echo:
         argv += ["--payload-bytes", load.sizes]
@@ -94,7 +95,7 @@ def far_end_command(
 def sender_command(program: str, address: str, session: str, load: SenderLoad, *, source: str) -> list[str]:
     """Return the command of the sender of one trial; `source` is its own address."""
     # fmt: off
-    argv = [program, "send", "--target", f"{address}:{load.port}", "--bind", source, "--session", session,
+    argv = [program, "send", "--target", with_port(address, load.port), "--bind", source, "--session", session,
             "--payload-bytes", load.sizes, "--interval-s", f"{load.interval_s:g}"]
     # fmt: on
     if load.burst_packets is not None:

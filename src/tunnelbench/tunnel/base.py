@@ -11,15 +11,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.daemon import Daemon, deaths
 from tunnelbench.host.host import Host, LocalHost
+from tunnelbench.host.ipv6 import add_ipv6_address
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model import frames
 from tunnelbench.model.errors import KeptForDebugging, TrialFailed, TunnelRefused
 from tunnelbench.model.firewall import MOST_RULES, Firewall
+from tunnelbench.model.ip_versions import INSIDE_OPTION, OUTSIDE_OPTION, SMALLEST_IPV6_MTU_BYTES, IpVersion, with_port
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.requirements import Requirement
@@ -36,11 +38,17 @@ FAILURES = (CommandFailed, KeptForDebugging, TrialFailed, TunnelRefused)
 class TunnelOptions(BaseModel):
     """Base of an adapter's options: a plan's keys, their types and defaults.
 
-    The options of this class set up the router's packet filter; the adapter does not need them. Without a filter they
-    are None, whatever the plan says, so that a tunnel has the same options with and without these keys.
+    The options of this class set up the conditions of the trials: the router's packet filter, and the IP versions. If
+    a plan gives one of them the usual value, the option has its default, so that a tunnel has the same options with and
+    without these keys.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ipv4_only_inside: ClassVar[str] = "this kind of tunnel is set up for IPv4 packets only"
+    """Reason why the tunnel cannot carry IPv6; empty if it can."""
+    ipv4_only_outside: ClassVar[str] = "the packets that carry this kind of tunnel are set up for IPv4 only"
+    """Reason why packets of IPv6 cannot carry the tunnel; empty if they can."""
 
     firewall: Firewall | None = Field(
         default=None, description="the router tracks connections, and with stateful-nat hides the client's address"
@@ -52,6 +60,13 @@ class TunnelOptions(BaseModel):
         description="rules of a packet filter that the router compares each forwarded packet with",
     )
 
+    inside: IpVersion | None = Field(
+        default=None, description="IP version of the traffic, and so of the packets in the tunnel; left out: ipv4"
+    )
+    outside: IpVersion | None = Field(
+        default=None, description="IP version of the packets on the WAN that carry the tunnel; left out: ipv4"
+    )
+
     @field_validator("firewall")
     @classmethod
     def _without_none(cls, firewall: Firewall | None) -> Firewall | None:
@@ -61,6 +76,30 @@ class TunnelOptions(BaseModel):
     @classmethod
     def _without_zero(cls, rules: int | None) -> int | None:
         return rules or None
+
+    @field_validator(INSIDE_OPTION, OUTSIDE_OPTION)
+    @classmethod
+    def _without_ipv4(cls, version: IpVersion | None, info: ValidationInfo) -> IpVersion | None:
+        name = info.field_name or ""
+        reason = cls.ipv4_only_inside if name == INSIDE_OPTION else cls.ipv4_only_outside
+        if version is IpVersion.IPV6 and reason:
+            raise ValueError(f'"{version}" is not possible: {reason}')
+        usual: IpVersion | None = cls.model_fields[name].default
+        return version if version is IpVersion.IPV6 else usual
+
+    @model_validator(mode="after")
+    def _suits_ipv6(self) -> Self:
+        if self.inside is not IpVersion.IPV6:
+            return self
+        if self.firewall or self.rules:
+            raise ValueError('firewall and rules filter IPv4 only: leave them out, or set inside = "ipv4"')
+        for name in ("mtu", "tun_mtu"):
+            mtu_bytes = getattr(self, name, None)
+            if mtu_bytes is not None and mtu_bytes < SMALLEST_IPV6_MTU_BYTES:
+                raise ValueError(
+                    f'inside = "ipv6" needs {name} = {SMALLEST_IPV6_MTU_BYTES} or more, not {mtu_bytes} (RFC 8200)'
+                )
+        return self
 
 
 @dataclass(frozen=True)
@@ -78,6 +117,24 @@ class End:
     up."""
     source: str = ""
     """Source address of the end's own traffic into the tunnel; empty if it only forwards."""
+    inner_address6: str = ""
+    """IPv6 address of the end's tunnel device, if the traffic is IPv6."""
+    reaches6: str = ""
+    """As `reaches`, if the traffic is IPv6."""
+    source6: str = ""
+    """As `source`, if the traffic is IPv6."""
+
+    def outer_address(self, version: IpVersion) -> str:
+        """Return the address on the WAN of an IP version."""
+        return self.wan_address6 if version is IpVersion.IPV6 else self.wan_address
+
+    def reached(self, version: IpVersion) -> str:
+        """Return the address or network behind the other end, of an IP version."""
+        return self.reaches6 if version is IpVersion.IPV6 else self.reaches
+
+    def inner_source(self, version: IpVersion) -> str:
+        """Return the source address of the end's own traffic into the tunnel, of an IP version."""
+        return self.source6 if version is IpVersion.IPV6 else self.source
 
 
 @dataclass(frozen=True)
@@ -127,7 +184,7 @@ class Outer:
 
     def __str__(self) -> str:
         if self.protocol == "plain":
-            return "plain IP"
+            return "plain IP" if self.ip_version == 4 else "plain IPv6"
         words = self.protocol if self.port is None else f"{self.protocol} port {self.port}"
         if self.port is not None and self.ports > 1:
             words = f"{self.protocol} ports {self.port}-{self.port + self.ports - 1}"
@@ -215,6 +272,16 @@ class Tunnel(ABC, Generic[OptionsT]):
     @abstractmethod
     def outer(self) -> Outer:
         """Packets that are expected on the WAN."""
+
+    @property
+    def inside(self) -> IpVersion:
+        """IP version of the packets in the tunnel."""
+        return self.options.inside or IpVersion.IPV4
+
+    @property
+    def outside(self) -> IpVersion:
+        """IP version of the packets that carry the tunnel."""
+        return self.options.outside or IpVersion.IPV4
 
     @property
     @abstractmethod
@@ -360,7 +427,7 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     def gateway(self, other: End) -> str:
         """Return the other end's address to which packets are sent."""
-        return other.inner_address
+        return other.inner_address6 if self.inside is IpVersion.IPV6 else other.inner_address
 
     # Coming up and going down
 
@@ -371,15 +438,19 @@ class Tunnel(ABC, Generic[OptionsT]):
     def _route(self) -> None:
         for end, other in self.ends:
             way = ["via", self.gateway(other), "dev", self.device_at(end)]
-            end.host.ip("route", "add", end.reaches, *way, *source_words(end))
-            self._stack.callback(end.host.run, ["ip", "route", "del", end.reaches], check=False)
+            reached = end.reached(self.inside)
+            end.host.ip("route", "add", reached, *way, *source_words(end, self.inside))
+            self._stack.callback(end.host.run, ["ip", "route", "del", reached], check=False)
 
     def __enter__(self) -> Self:
         try:
             if self.outer.ip_version == 6:
                 for end, _ in self.ends:
-                    self._address_wan6(end)
+                    add_ipv6_address(end.host, f"{end.wan_address6}/64", end.wan_device, self._stack)
             self._up()
+            if self.inside is IpVersion.IPV6:
+                for end, _ in self.ends:
+                    self._address_inside(end)
             for end, _ in self.ends:
                 self._prepare_device(end)
             self._route()
@@ -437,16 +508,17 @@ class Tunnel(ABC, Generic[OptionsT]):
         end.host.ip("addr", "add", f"{end.inner_address}/24", "dev", device)
         end.host.ip("link", "set", device, "up")
 
-    def _address_wan6(self, end: End) -> None:
-        """Give the WAN device its IPv6 address; prevent other IPv6 addresses, because they would cause traffic."""
-        settings = f"/proc/sys/net/ipv6/conf/{end.wan_device}"
-        for name, value in (("addr_gen_mode", "1"), ("accept_ra", "0"), ("disable_ipv6", "0")):
-            before = end.host.run(["cat", f"{settings}/{name}"]).stdout.strip()
-            end.host.set_kernel_file(f"{settings}/{name}", value)
-            self._stack.callback(end.host.set_kernel_file, f"{settings}/{name}", before)
-        words = [f"{end.wan_address6}/64", "dev", end.wan_device]
-        end.host.ip("-6", "addr", "add", *words, "nodad")
-        self._stack.callback(end.host.run, ["ip", "-6", "addr", "del", *words], check=False)
+    def _address_inside(self, end: End) -> None:
+        """Give the device of one end its IPv6 address, beside the IPv4 address that its program may need."""
+        add_ipv6_address(end.host, f"{end.inner_address6}/64", self.device_at(end), self._stack)
+
+    def _outer_address(self, end: End) -> str:
+        """Return the address of one end on the WAN, of the tunnel's outer IP version."""
+        return end.outer_address(self.outside)
+
+    def _outer_socket(self, end: End, port: int) -> str:
+        """Return the address of one end on the WAN with a port, as programs read it."""
+        return with_port(self._outer_address(end), port)
 
     def _write(self, end: End, name: str, content: str, *, secret: bool = False) -> str:
         """Write a file at one end and return its path there; it is deleted when the tunnel goes down.
@@ -478,9 +550,10 @@ class Tunnel(ABC, Generic[OptionsT]):
             raise TunnelRefused(f"{self.kind}: {self._deaths() or silent}")
 
 
-def source_words(end: End) -> list[str]:
+def source_words(end: End, version: IpVersion = IpVersion.IPV4) -> list[str]:
     """Return the words of a route that give the end's own packets their source address."""
-    return ["src", end.source] if end.source else []
+    source = end.inner_source(version)
+    return ["src", source] if source else []
 
 
 def equals(name: str, asked: str, found: str) -> Check:

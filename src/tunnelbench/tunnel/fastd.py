@@ -43,6 +43,8 @@ Method = Literal[
 
 
 class Options(TunnelOptions):
+    ipv4_only_inside = ipv4_only_outside = ""
+
     method: Method = Field(
         default="salsa2012+umac",
         description="cipher and authentication of the packets; null is neither, null+... authenticates only",
@@ -71,12 +73,15 @@ class Fastd(Tunnel[Options]):
     signs_of_restart = ("disestablished", "resetting peer", "timed out")
     device = "fastd0"
     needs = (tun_device(), program("fastd", openwrt="fastd"), key_maker("openssl"))
-    outer = Outer("udp", PORT)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         # OpenSSL has neither Salsa20 nor UMAC, and a cipher without its authentication is half of the work.
         return ("aes-128-gcm",) if options.method == "aes128-gcm" else ()
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("udp", PORT, self.outside.number)
 
     @property
     def hides_payload(self) -> bool:
@@ -85,7 +90,7 @@ class Fastd(Tunnel[Options]):
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         frame = inner_packet_bytes + (ETHERNET_HEADER_BYTES if self.options.mode == "tap" else 0)
         head = PLAIN_METHOD_BYTES.get(self.options.method, SEALED_METHOD_BYTES)
-        return udp_packet_bytes(head + frame)
+        return udp_packet_bytes(head + frame, self.outer.ip_header_bytes)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {
@@ -117,10 +122,10 @@ mode {self.options.mode};
 interface "{self.device}";
 method "{self.options.method}";
 mtu {self.options.mtu};
-bind {end.wan_address}:{PORT};
+bind {self._outer_socket(end, PORT)};
 peer "{other.host.name}" {{
     key "{public_key}";
-    remote {other.wan_address}:{PORT};
+    remote {self._outer_socket(other, PORT)};
 }}
 """
 

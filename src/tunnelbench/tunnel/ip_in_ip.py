@@ -1,4 +1,4 @@
-"""Tunnels of the kernel that put a packet straight into an IPv4 packet: GRE, IPIP and SIT.
+"""Tunnels of the kernel that put a packet straight into an IP packet: GRE, IPIP and SIT.
 
 These tunnels have no ports, no cipher and no state; they add only their header.
 """
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field
 
-from tunnelbench.model.frames import IPV4_HEADER_BYTES
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import End, Outer, TunnelOptions, equals
 from tunnelbench.tunnel.kernel import KernelDevice
@@ -22,11 +22,23 @@ GRE_FIELD_BYTES = 4
 """Length of each of key, sequence number (RFC 2890) and checksum with its reserved half (RFC 2784)."""
 
 
-class NoOptions(TunnelOptions):
-    """Options of a tunnel that has none."""
+class IpipOptions(TunnelOptions):
+    """Options of IPIP, which has none of its own."""
+
+    ipv4_only_inside = 'kind = "sit" carries IPv6 in IPv4'
+    ipv4_only_outside = ""
+
+
+class SitOptions(TunnelOptions):
+    """Options of SIT, which has none of its own."""
+
+    ipv4_only_inside = ""
+    ipv4_only_outside = "SIT is a tunnel in IPv4 (RFC 4213)"
 
 
 class GreOptions(TunnelOptions):
+    ipv4_only_inside = ipv4_only_outside = ""
+
     key: int | None = Field(default=None, ge=0, le=2**32 - 1, description="key in every packet")
     checksum: bool = Field(
         default=False, description="a checksum over every packet; packets without a checksum are dropped"
@@ -38,24 +50,37 @@ OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
 
 
 class IpInIp(KernelDevice[OptionsT]):
-    """A tunnel that puts a packet straight into an IPv4 packet."""
+    """A tunnel that puts a packet straight into an IP packet."""
 
     tested_with = "Linux 6.1 (Debian 12)"
     protocol: ClassVar[str]
     """Protocol of the outer packets, as captures call it."""
+    over_ipv6: ClassVar[tuple[str, str]] = ("", "")
+    """Type and module of the device if the outer packets are IPv6; empty if they cannot be."""
+
+    @classmethod
+    def link_type_of(cls, options: OptionsT) -> str:
+        return cls.over_ipv6[0] if options.outside is IpVersion.IPV6 else cls.link_type
+
+    @classmethod
+    def module_of(cls, options: OptionsT) -> str:
+        return cls.over_ipv6[1] if options.outside is IpVersion.IPV6 else cls.module
 
     @property
     def outer(self) -> Outer:
-        return Outer(self.protocol)
+        return Outer(self.protocol, ip_version=self.outside.number)
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        return IPV4_HEADER_BYTES + inner_packet_bytes
+        return self.outer.ip_header_bytes + inner_packet_bytes
 
     def _read_back(self, found: Mapping[str, Any]) -> tuple[Check, ...]:
-        return (equals("link type", self.link_type, str(found["info_kind"])),)
+        return (equals("link type", self.link_type_of(self.options), str(found["info_kind"])),)
 
     def _arguments(self, end: End, other: End) -> list[str]:
-        return ["local", end.wan_address, "remote", other.wan_address, "ttl", "64", "dev", end.wan_device]
+        local, remote = self._outer_address(end), self._outer_address(other)
+        words = ["local", local, "remote", remote, "ttl", "64", "dev", end.wan_device]
+        # By default, IPv6 gets an extension header that limits tunnels in tunnels (RFC 2473, section 4.1.1).
+        return words if self.outside is IpVersion.IPV4 else [*words, "encaplimit", "none"]
 
 
 class Gre(IpInIp[GreOptions]):
@@ -71,6 +96,7 @@ class Gre(IpInIp[GreOptions]):
     device = "grerouted"
     link_type = "gre"
     module = "ip_gre"
+    over_ipv6 = ("ip6gre", "ip6_gre")
     protocol = "gre"
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
@@ -101,36 +127,45 @@ def _key(shown: Any) -> str:
     return str(int.from_bytes(bytes(map(int, parts)))) if len(parts) == 4 else str(shown)
 
 
-class Ipip(IpInIp[NoOptions]):
-    """Plan entry: `kind = "ipip"` (RFC 2003)."""
+class Ipip(IpInIp[IpipOptions]):
+    """Plan entry: `kind = "ipip"` (RFC 2003), with `outside = "ipv6"` IPv4 in IPv6 (RFC 2473)."""
 
     kind = "ipip"
-    title = "IPIP of the kernel: IPv4 in IPv4"
-    options_type = NoOptions
+    title = "IPIP of the kernel: IPv4 in IP"
+    options_type = IpipOptions
     plans = {"all": {"name": "IPIP"}}
     added_bytes = {"": "20"}
     bytes_per_packet = 20
     weight = 1
     device = "ipiprouted"
     link_type = "ipip"
+    over_ipv6 = ("ip6tnl", "ip6_tunnel")
     protocol = "ipip"
 
+    def _arguments(self, end: End, other: End) -> list[str]:
+        words = super()._arguments(end, other)
+        return words if self.outside is IpVersion.IPV4 else [*words, "mode", "ip4ip6"]
 
-class Sit(IpInIp[NoOptions]):
+
+class Sit(IpInIp[SitOptions]):
     """Plan entry: `kind = "sit"`. The kernel's device for IPv6 in IPv4, which carries IPv4 as well (`mode any`).
 
-    The traffic here is IPv4. On the wire, its packets equal those of `ipip`, but the kernel handles them with other
-    code.
+    With IPv4 in it, its packets on the wire equal those of `ipip`, but the kernel handles them with other code. With
+    `inside = "ipv6"` it is the tunnel of RFC 4213.
     """
 
     kind = "sit"
-    title = "SIT of the kernel, carrying IPv4"
-    options_type = NoOptions
+    title = "SIT of the kernel, carrying IPv4 or IPv6"
+    options_type = SitOptions
     plans = {"all": {"name": "SIT"}}
     added_bytes = {"": "20"}
     device = "sitrouted"
     link_type = "sit"
     protocol = "ipip"
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("ipv6" if self.inside is IpVersion.IPV6 else self.protocol)
 
     def _arguments(self, end: End, other: End) -> list[str]:
         return [*super()._arguments(end, other), "mode", "any"]

@@ -10,9 +10,10 @@ from pydantic import Field
 
 from tunnelbench.host.host import Host
 from tunnelbench.host.parsing import count, parsing
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import End, equals, is_so
-from tunnelbench.tunnel.requirements import kernel_feature, link_type
+from tunnelbench.tunnel.requirements import Requirement, kernel_feature, link_type
 from tunnelbench.tunnel.strongswan import EspOptions, StrongSwan
 from tunnelbench.tunnel.versions import UNKNOWN, kernel_version
 
@@ -34,14 +35,23 @@ class Options(EspOptions):
     udp: bool = Field(default=False, description="ESP in UDP, as behind a NAT, instead of straight in IP")
 
 
-def has_esp(host: Host) -> bool:
+def has_esp(host: Host, source: str = "127.0.0.1", destination: str = "127.0.0.2") -> bool:
     """Return True if the kernel accepts an association that has neither cipher nor key; the test may load modules."""
-    ends = ["src", "127.0.0.1", "dst", "127.0.0.2", "proto", "esp", "spi", "0x101"]
+    ends = ["dst", destination, "proto", "esp", "spi", "0x101"]
     null = ["auth", "digest_null", "", "enc", "cipher_null", ""]
-    if host.run(["ip", "xfrm", "state", "add", *ends, "mode", "tunnel", *null], check=False).returncode != 0:
+    added = ["ip", "xfrm", "state", "add", "src", source, *ends, "mode", "tunnel", *null]
+    if host.run(added, check=False).returncode != 0:
         return False
-    host.run(["ip", "xfrm", "state", "delete", "dst", "127.0.0.2", "proto", "esp", "spi", "0x101"], check=False)
+    host.run(["ip", "xfrm", "state", "delete", *ends], check=False)
     return True
+
+
+def has_esp_over_ipv6(host: Host) -> bool:
+    """Return True if the kernel accepts such an association between IPv6 addresses."""
+    return has_esp(host, "::1", "::2")
+
+
+ESP_OVER_IPV6 = kernel_feature("ESP over IPv6", has_esp_over_ipv6, "esp6", openwrt="kmod-ipsec6")
 
 
 class Ipsec(StrongSwan[Options]):
@@ -65,6 +75,10 @@ class Ipsec(StrongSwan[Options]):
         *StrongSwan.needs,
     )
 
+    @classmethod
+    def requirements(cls, options: Options) -> tuple[Requirement, ...]:
+        return (*cls.needs, ESP_OVER_IPV6) if options.outside is IpVersion.IPV6 else cls.needs
+
     @property
     def in_udp(self) -> bool:
         return self.options.udp
@@ -86,7 +100,8 @@ class Ipsec(StrongSwan[Options]):
             "" if options.is_aead else f" {KERNEL_DIGEST_NAMES[options.digest]}"
         )
         checks = []
-        for way, destination in (("out", self.ends.server.wan_address), ("in", self.ends.router.wan_address)):
+        ways = (("out", self._outer_address(self.ends.server)), ("in", self._outer_address(self.ends.router)))
+        for way, destination in ways:
             state = next((each for each in states if each.destination == destination), NO_STATE)
             checks += [
                 equals(f"kernel-esp-{way}", asked, state.algorithms),

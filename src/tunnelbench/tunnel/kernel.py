@@ -10,9 +10,10 @@ from pydantic import Field
 
 from tunnelbench.host.parsing import json_of, parsing
 from tunnelbench.model.frames import ethernet_bytes, udp_packet_bytes
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
-from tunnelbench.tunnel.requirements import Requirement, link_type
+from tunnelbench.tunnel.requirements import Requirement, ipv6, link_type
 from tunnelbench.tunnel.versions import kernel_version
 
 OptionsT = TypeVar("OptionsT", bound=TunnelOptions)
@@ -39,7 +40,18 @@ class KernelDevice(KernelTunnel[OptionsT]):
 
     @classmethod
     def requirements(cls, options: OptionsT) -> tuple[Requirement, ...]:
-        return (link_type(cls.link_type, cls.module, *cls.probe_arguments),)
+        needed = link_type(cls.link_type_of(options), cls.module_of(options), *cls.probe_arguments)
+        return (needed, ipv6()) if IpVersion.IPV6 in {options.inside, options.outside} else (needed,)
+
+    @classmethod
+    def link_type_of(cls, options: OptionsT) -> str:
+        """Return the type of the device with these options."""
+        return cls.link_type
+
+    @classmethod
+    def module_of(cls, options: OptionsT) -> str:
+        """Return the kernel module of the device with these options; empty if it has the name of the type."""
+        return cls.module
 
     def negotiated(self) -> tuple[Check, ...]:
         """Compare the router's device with what was asked for."""
@@ -58,12 +70,14 @@ class KernelDevice(KernelTunnel[OptionsT]):
 
     def _up(self) -> None:
         for end, other in self.ends:
-            self._add_device(end, "type", self.link_type, *self._arguments(end, other))
+            self._add_device(end, "type", self.link_type_of(self.options), *self._arguments(end, other))
             self._address_device(end)
 
 
 class OverlayOptions(TunnelOptions):
     """Options of a virtual Ethernet in UDP."""
+
+    ipv4_only_inside = ipv4_only_outside = ""
 
     vni: int = Field(default=42, ge=0, le=2**24 - 1, description="network identifier")
     port: int = Field(ge=1, le=65535, description="UDP port at both ends")
@@ -82,13 +96,13 @@ class Overlay(KernelDevice[OverlayOptionsT]):
 
     @property
     def outer(self) -> Outer:
-        return Outer("udp", self.options.port)
+        return Outer("udp", self.options.port, self.outside.number)
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        return udp_packet_bytes(self.header_bytes + ethernet_bytes(inner_packet_bytes))
+        return udp_packet_bytes(self.header_bytes + ethernet_bytes(inner_packet_bytes), self.outer.ip_header_bytes)
 
     def _read_back(self, found: Mapping[str, Any]) -> tuple[Check, ...]:
         return (equals("vni", str(self.options.vni), str(found["info_data"]["id"])),)
 
     def _arguments(self, end: End, other: End) -> list[str]:
-        return ["id", str(self.options.vni), "remote", other.wan_address, "dstport", str(self.options.port)]
+        return ["id", str(self.options.vni), "remote", self._outer_address(other), "dstport", str(self.options.port)]

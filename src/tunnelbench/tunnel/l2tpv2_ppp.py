@@ -50,6 +50,9 @@ CALL_LIMIT_S = 20.0
 
 
 class Options(TunnelOptions):
+    ipv4_only_inside = "PPP is set up without IPv6CP (RFC 5072)"
+    ipv4_only_outside = "xl2tpd has IPv4 sockets only"
+
     mtu: int = Field(
         default=1462, ge=576, le=8900, description="MTU and MRU of PPP [bytes]; 1462 just fits a frame of Ethernet"
     )

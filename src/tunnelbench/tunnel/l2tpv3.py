@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tunnelbench.model.frames import IPV4_HEADER_BYTES, UDP_HEADER_BYTES, ethernet_bytes
+from tunnelbench.model.frames import UDP_HEADER_BYTES, ethernet_bytes
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import Outer, TunnelOptions, equals
 from tunnelbench.tunnel.kernel import KernelTunnel
@@ -30,6 +30,8 @@ SUBLAYER_BYTES = 4
 
 
 class Options(TunnelOptions):
+    ipv4_only_inside = ipv4_only_outside = ""
+
     encapsulation: Literal["udp", "ip"] = Field(default="udp", description="what carries its packets")
     cookie: bool = Field(default=False, description="a cookie of 4 bytes in every packet")
     sublayer: bool = Field(default=True, description="the default sublayer, 4 bytes in every packet")
@@ -58,18 +60,19 @@ class L2tpV3(KernelTunnel[Options]):
 
     @property
     def outer(self) -> Outer:
-        return Outer("udp", self.options.port) if self.options.encapsulation == "udp" else Outer(IP_PROTOCOL)
+        in_udp, version = self.options.encapsulation == "udp", self.outside.number
+        return Outer("udp", self.options.port, version) if in_udp else Outer(IP_PROTOCOL, ip_version=version)
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         options = self.options
         headers = DATA_HEADER_BYTES[options.encapsulation] + (UDP_HEADER_BYTES if options.encapsulation == "udp" else 0)
         headers += COOKIE_BYTES if options.cookie else 0
         headers += SUBLAYER_BYTES if options.sublayer else 0
-        return IPV4_HEADER_BYTES + headers + ethernet_bytes(inner_packet_bytes)
+        return self.outer.ip_header_bytes + headers + ethernet_bytes(inner_packet_bytes)
 
     def counted_bytes(self, inner_packet_bytes: int) -> int:
         """Return the length of the frame with the session's header (net/l2tp/l2tp_eth.c)."""
-        headers = IPV4_HEADER_BYTES + (UDP_HEADER_BYTES if self.options.encapsulation == "udp" else 0)
+        headers = self.outer.ip_header_bytes + (UDP_HEADER_BYTES if self.options.encapsulation == "udp" else 0)
         return self.outer_packet_bytes(inner_packet_bytes) - headers
 
     def negotiated(self) -> tuple[Check, ...]:
@@ -86,7 +89,7 @@ class L2tpV3(KernelTunnel[Options]):
                 words += ["udp_sport", str(options.port), "udp_dport", str(options.port)]
             # fmt: off
             end.host.ip("l2tp", "add", "tunnel", "tunnel_id", TUNNEL_ID, "peer_tunnel_id", TUNNEL_ID, *words,
-                        "local", end.wan_address, "remote", other.wan_address)
+                        "local", self._outer_address(end), "remote", self._outer_address(other))
             self._stack.callback(end.host.run, ["ip", "l2tp", "del", "tunnel", "tunnel_id", TUNNEL_ID], check=False)
             words = ["cookie", "7a7b7c7d", "peer_cookie", "7a7b7c7d"] if options.cookie else []
             end.host.ip("l2tp", "add", "session", "name", self.device, "tunnel_id", TUNNEL_ID,

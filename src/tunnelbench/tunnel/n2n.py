@@ -38,6 +38,9 @@ IS_DIRECT = "Operational peers list size=1"
 
 
 class Options(TunnelOptions):
+    ipv4_only_inside = "edge of version 1 gives its device an IPv4 address only"
+    ipv4_only_outside = "edge and supernode of version 1 know IPv4 addresses only"
+
     mtu: int = Field(
         default=1400,
         ge=576,

@@ -26,6 +26,9 @@ VALID = "200h"
 
 
 class Options(TunnelOptions):
+    ipv4_only_inside = "nebula 1 gives its members IPv4 addresses only"
+    ipv4_only_outside = ""
+
     cipher: Literal["aes", "chachapoly"] = Field(
         default="aes", description="cipher of the packets: AES-256-GCM, or ChaCha20-Poly1305"
     )
@@ -52,15 +55,18 @@ class Nebula(Tunnel[Options]):
         program("nebula", openwrt="nebula"),
         program("nebula-cert", "nebula", openwrt="nebula-cert"),
     )
-    outer = Outer("udp", PORT)
     hides_payload = True
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("udp", PORT, self.outside.number)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         return ({"aes": "aes-256-gcm", "chachapoly": "chacha20-poly1305"}[options.cipher],)
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
-        return udp_packet_bytes(NEBULA_HEADER_BYTES + inner_packet_bytes + AEAD_TAG_BYTES)
+        return udp_packet_bytes(NEBULA_HEADER_BYTES + inner_packet_bytes + AEAD_TAG_BYTES, self.outer.ip_header_bytes)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {"nebula": version_of(end.host, ["nebula", "-version"], r"Version: (\S+)")}
@@ -87,9 +93,9 @@ class Nebula(Tunnel[Options]):
         anything = [{"port": "any", "proto": "any", "host": "any"}]
         return {
             "pki": files,
-            "static_host_map": {other.inner_address: [f"{other.wan_address}:{PORT}"]},
+            "static_host_map": {other.inner_address: [self._outer_socket(other, PORT)]},
             "lighthouse": {"am_lighthouse": False, "hosts": []},
-            "listen": {"host": end.wan_address, "port": PORT},
+            "listen": {"host": self._outer_address(end), "port": PORT},
             "punchy": {"punch": False},
             "cipher": self.options.cipher,
             "tun": {

@@ -7,7 +7,10 @@ from tunnelbench.tunnel.kernel import KernelTunnel
 
 
 class Options(TunnelOptions):
-    """Options of the baseline, which has none."""
+    """Options of the baseline, which has none of its own."""
+
+    ipv4_only_inside = ""
+    ipv4_only_outside = 'there is no tunnel; inside = "ipv6" forwards IPv6'
 
 
 class NoTunnel(KernelTunnel[Options]):
@@ -21,7 +24,10 @@ class NoTunnel(KernelTunnel[Options]):
     added_bytes = {"": "0: the baseline has no tunnel"}
     weight = 0
     needs = ()
-    outer = Outer("plain")
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("plain", ip_version=self.inside.number)
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         return inner_packet_bytes
@@ -30,10 +36,13 @@ class NoTunnel(KernelTunnel[Options]):
         return end.wan_device
 
     def gateway(self, other: End) -> str:
-        return other.wan_address
+        return other.outer_address(self.inside)
 
     def _up(self) -> None:
         pass
+
+    def _address_inside(self, end: End) -> None:
+        """Do nothing, because the WAN's devices have their IPv6 addresses already."""
 
     def _prepare_device(self, end: End) -> None:
         """Do nothing, because the testbed has prepared its own devices."""

@@ -29,6 +29,9 @@ LEASES = ("198.18.6.0", "255.255.255.0")
 
 
 class Options(TunnelOptions):
+    ipv4_only_inside = "ocserv is set up to give IPv4 addresses only"
+    ipv4_only_outside = ""
+
     mode: Literal["dtls", "tls"] = Field(default="dtls", description="what carries the packets: UDP, or TCP")
     cipher: Literal["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305"] = Field(
         default="aes-256-gcm", description="cipher of DTLS 1.2 or TLS 1.2"
@@ -68,13 +71,16 @@ class OpenConnect(Tunnel[Options]):
     @property
     def outer(self) -> Outer:
         # The router's openconnect sends a packet by TLS when the socket of DTLS is full: up to 6 % of the packets.
-        return Outer("udp", PORT, second_protocol="tcp") if self.options.mode == "dtls" else Outer("tcp", PORT)
+        version = self.outside.number
+        if self.options.mode == "dtls":
+            return Outer("udp", PORT, version, second_protocol="tcp")
+        return Outer("tcp", PORT, version)
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         sealed = EXPLICIT_NONCE_BYTES[self.options.cipher] + inner_packet_bytes + AEAD_TAG_BYTES
         if self.options.mode == "dtls":
-            return udp_packet_bytes(DTLS_RECORD_BYTES + CSTP_DTLS_HEADER_BYTES + sealed)
-        return tcp_packet_bytes(TLS_RECORD_BYTES + CSTP_HEADER_BYTES + sealed)
+            return udp_packet_bytes(DTLS_RECORD_BYTES + CSTP_DTLS_HEADER_BYTES + sealed, self.outer.ip_header_bytes)
+        return tcp_packet_bytes(TLS_RECORD_BYTES + CSTP_HEADER_BYTES + sealed, self.outer.ip_header_bytes)
 
     def device_at(self, end: End) -> str:
         return "tun0" if end is self.ends.router else "vpns0"
@@ -126,7 +132,7 @@ class OpenConnect(Tunnel[Options]):
             f"ca-cert = {ca}",
             f"server-cert = {cert}",
             f"server-key = {key}",
-            f"listen-host = {self.ends.server.wan_address}",
+            f"listen-host = {self._outer_address(self.ends.server)}",
             f"tcp-port = {PORT}",
             *([f"udp-port = {PORT}"] if self.options.mode == "dtls" else []),
             f'tls-priorities = "{self._priority}"',
@@ -155,7 +161,7 @@ class OpenConnect(Tunnel[Options]):
         # fmt: off
         return ["openconnect", "--protocol=anyconnect", "--non-inter",
                 "--no-system-trust", "--cafile", ca, "--certificate", cert, "--sslkey", key,
-                "--gnutls-priority", self._priority, "--resolve", f"{server.host.name}:{server.wan_address}",
+                "--gnutls-priority", self._priority, "--resolve", f"{server.host.name}:{self._outer_address(server)}",
                 "--interface", self.device_at(self.ends.router), "--script", "/bin/true",
                 "--mtu", str(self.options.mtu), *(["--no-dtls"] if self.options.mode == "tls" else []),
                 f"https://{server.host.name}"]

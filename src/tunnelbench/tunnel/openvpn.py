@@ -11,6 +11,7 @@ from tunnelbench.host.cpu_features import AES_MASK_X86
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BYTES
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import End, Outer, Tunnel, equals, is_so, source_words
 from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
@@ -77,7 +78,7 @@ class OpenVpn(Tunnel[Options]):
     def requirements(cls, options: Options) -> tuple[Requirement, ...]:
         needs = [tun_device(), program(options.program, "openvpn", openwrt="openvpn-openssl"), key_maker("openssl")]
         needs += [] if options.aes_instructions else [X86_64]
-        needs += [ipv6()] if options.outside == "ipv6" else []
+        needs += [ipv6()] if IpVersion.IPV6 in {options.inside, options.outside} else []
         needs += [_engines(options.program)] if options.engine is not None else []
         return tuple(needs)
 
@@ -92,8 +93,7 @@ class OpenVpn(Tunnel[Options]):
 
     @property
     def outer(self) -> Outer:
-        version = 6 if self.options.outside == "ipv6" else 4
-        return Outer(self.options.transport, PORT, version, self.options.processes)
+        return Outer(self.options.transport, PORT, self.outside.number, self.options.processes)
 
     def devices_at(self, end: End) -> tuple[str, ...]:
         return tuple(f"tun{number}" for number in range(self.options.processes))
@@ -227,9 +227,8 @@ class OpenVpn(Tunnel[Options]):
     def _config(self, end: End, other: End, files: Mapping[str, str], number: int = 0) -> str:
         options = self.options
         is_server = end is self.ends.server
-        is_ipv6, port = options.outside == "ipv6", PORT + number
-        here, there = (each.wan_address6 if is_ipv6 else each.wan_address for each in (end, other))
-        version = 6 if is_ipv6 else 4
+        port, version = PORT + number, self.outside.number
+        here, there = self._outer_address(end), self._outer_address(other)
         protocol = {"udp": f"udp{version}", "tcp": f"tcp{version}-{'server' if is_server else 'client'}"}[
             options.transport
         ]

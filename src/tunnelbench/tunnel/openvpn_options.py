@@ -7,6 +7,7 @@ from typing import Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.tunnel.base import TunnelOptions
 from tunnelbench.tunnel.openvpn_packets import is_aead
 
@@ -21,10 +22,14 @@ Cipher = Literal[
 
 
 class Options(TunnelOptions):
+    ipv4_only_inside = ipv4_only_outside = ""
+
     mode: Literal["tls", "static-key"] = Field(default="tls", description="how the ends agree on keys")
     transport: Literal["udp", "tcp"] = Field(default="udp", description="what carries the tunnel's packets")
     dev: Literal["tun", "tap"] = Field(default="tun", description="IP packets, or Ethernet frames")
-    outside: Literal["ipv4", "ipv6"] = Field(default="ipv4", description="IP version of the packets on the WAN")
+    outside: IpVersion | None = Field(
+        default=IpVersion.IPV4, description="IP version of the packets on the WAN that carry the tunnel"
+    )
     cipher: Cipher | Literal["negotiated"] = Field(
         default="AES-256-GCM",
         description="cipher of the data channel; negotiated: the ends agree on one of data_ciphers",
@@ -139,6 +144,8 @@ class Options(TunnelOptions):
             raise ValueError('cipher = "negotiated" and data_ciphers need each other; set both or neither')
         if self.processes > 1 and self.dev == "tap":
             raise ValueError('several processes need IP routes; set dev = "tun"')
+        if self.processes > 1 and self.inside is IpVersion.IPV6:
+            raise ValueError('several processes share out IPv4 only; set processes = 1, or inside = "ipv4"')
         if self.mode == "static-key" and self.cipher == NEGOTIATED:
             raise ValueError('a static key allows no negotiation; set mode = "tls"')
         if self.fragment is not None and self.transport == "tcp":

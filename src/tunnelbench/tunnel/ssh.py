@@ -36,6 +36,8 @@ Cipher = Literal["aes128-gcm", "aes256-gcm", "chacha20-poly1305", "aes128-ctr", 
 
 
 class Options(TunnelOptions):
+    ipv4_only_inside = ipv4_only_outside = ""
+
     cipher: Cipher = Field(default="chacha20-poly1305", description="cipher of the connection")
     mac: Literal["hmac-sha1-etm", "hmac-sha2-256-etm", "hmac-sha2-512-etm"] = Field(
         default="hmac-sha2-256-etm", description="MAC of the connection; GCM and Poly1305 need none"
@@ -79,8 +81,11 @@ class Ssh(Tunnel[Options]):
         path("OpenSSH's server", SSHD, "openssh-server", openwrt="openssh-server"),
         *private_run_programs(),
     )
-    outer = Outer("tcp", PORT)
     hides_payload = True
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("tcp", PORT, self.outside.number)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
@@ -93,7 +98,7 @@ class Ssh(Tunnel[Options]):
         unpadded = MESSAGE_BYTES + inner_packet_bytes + SMALLEST_PADDING_BYTES
         padded = -(-unpadded // block) * block
         tag = AEAD_TAG_BYTES if options.is_aead else MAC_BYTES[options.mac]
-        return tcp_packet_bytes(LENGTH_BYTES + padded + tag)
+        return tcp_packet_bytes(LENGTH_BYTES + padded + tag, self.outer.ip_header_bytes)
 
     def versions(self, end: End) -> Mapping[str, str]:
         # The server has the same version, for it is of the same source package; it cannot be asked.
@@ -123,7 +128,7 @@ class Ssh(Tunnel[Options]):
         self._require(sshd, "Server listening")
 
         user_key = self._write(router, "user.key", keys["user"][0], secret=True)
-        known_hosts = self._write(router, "known_hosts", f"{server.wan_address} {keys['host'][1]}")
+        known_hosts = self._write(router, "known_hosts", f"{self._outer_address(server)} {keys['host'][1]}")
         ssh = self._start(router, self._client_command(user_key, known_hosts))
         for daemon in (ssh, sshd):
             self._require(daemon, "Tunnel forwarding using interface")
@@ -140,7 +145,7 @@ class Ssh(Tunnel[Options]):
 
     def _server_config(self) -> str:
         return f"""\
-ListenAddress {self.ends.server.wan_address}:{PORT}
+ListenAddress {self._outer_socket(self.ends.server, PORT)}
 HostKey /run/host.key
 AuthorizedKeysFile /run/authorized_keys
 PidFile none
@@ -170,7 +175,7 @@ MACs {self.options.mac}@openssh.com
         words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
         # fmt: off
         return ["ssh", "-F", "/dev/null", "-v", "-N", "-T", "-w", "0:0", "-p", str(PORT), "-i", key, *words,
-                f"root@{self.ends.server.wan_address}"]
+                f"root@{self._outer_address(self.ends.server)}"]
         # fmt: on
 
 

@@ -15,7 +15,8 @@ from pydantic import Field
 
 from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.model.frames import AEAD_TAG_BYTES, IPV4_HEADER_BYTES, UDP_HEADER_BYTES
+from tunnelbench.model.frames import AEAD_TAG_BYTES, UDP_HEADER_BYTES
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
 from tunnelbench.tunnel.private_run import FOLDER, private_run, private_run_programs
@@ -73,6 +74,8 @@ an emulated guest."""
 class EspOptions(TunnelOptions):
     """Cipher and digest of ESP."""
 
+    ipv4_only_inside = ipv4_only_outside = ""
+
     cipher: Literal["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305", "aes-128-cbc", "aes-256-cbc", "none"] = Field(
         default="aes-128-gcm", description="cipher of ESP"
     )
@@ -124,7 +127,7 @@ class StrongSwan(Tunnel[EspOptionsT]):
 
     @property
     def outer(self) -> Outer:
-        return Outer("udp", PORT) if self.in_udp else Outer("esp")
+        return Outer("udp" if self.in_udp else "esp", PORT if self.in_udp else None, self.outside.number)
 
     @property
     def hides_payload(self) -> bool:
@@ -140,7 +143,7 @@ class StrongSwan(Tunnel[EspOptionsT]):
         else:
             around = (CBC_BLOCK_BYTES if is_cbc else 0) + CHECK_VALUE_BYTES[options.digest]
         udp_bytes = UDP_HEADER_BYTES if self.in_udp else 0
-        return IPV4_HEADER_BYTES + udp_bytes + ESP_HEADER_BYTES + around + padded
+        return self.outer.ip_header_bytes + udp_bytes + ESP_HEADER_BYTES + around + padded
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {
@@ -180,6 +183,8 @@ class StrongSwan(Tunnel[EspOptionsT]):
             self._swanctl(end, "--load-creds", "--file", key)
             self._swanctl(end, "--load-conns", "--file", connections)
             self._address_device(end)
+            if self.inside is IpVersion.IPV6:
+                self._address_inside(end)  # charon itself may add a route through the device
         try:
             self._swanctl(self.ends.router, "--initiate", "--child", "tunnel", "--timeout", f"{INITIATE_LIMIT_S:.0f}")
         except CommandFailed:
@@ -191,9 +196,10 @@ class StrongSwan(Tunnel[EspOptionsT]):
         If the rule stayed, the kernel would check it for each packet of the next tunnels. A rule that was there before
         belongs to another charon.
         """
-        if f"lookup {CHARONS_TABLE}" not in end.host.ip("rule", "show").stdout:
-            words = ["pref", CHARONS_TABLE, "table", CHARONS_TABLE]
-            self._stack.callback(end.host.run, ["ip", "rule", "del", *words], check=False)
+        for family in ("-4", "-6") if IpVersion.IPV6 in {self.inside, self.outside} else ("-4",):
+            if f"lookup {CHARONS_TABLE}" not in end.host.run(["ip", family, "rule", "show"], check=False).stdout:
+                words = ["pref", CHARONS_TABLE, "table", CHARONS_TABLE]
+                self._stack.callback(end.host.run, ["ip", family, "rule", "del", *words], check=False)
 
     def _swanctl(self, end: End, *arguments: str) -> str:
         settings = f"STRONGSWAN_CONF={end.host.folder / 'swanctl-program.conf'}"
@@ -208,8 +214,8 @@ class StrongSwan(Tunnel[EspOptionsT]):
 connections {{
     tunnel {{
         version = 2
-        local_addrs = {end.wan_address}
-        remote_addrs = {other.wan_address}
+        local_addrs = {self._outer_address(end)}
+        remote_addrs = {self._outer_address(other)}
         proposals = aes256-sha256-ecp256
         encap = {"yes" if self.in_udp else "no"}
         mobike = no
@@ -224,8 +230,8 @@ connections {{
         }}
         children {{
             tunnel {{
-                local_ts = {other.reaches}
-                remote_ts = {end.reaches}
+                local_ts = {other.reached(self.inside)}
+                remote_ts = {end.reached(self.inside)}
                 esp_proposals = {proposal}
                 rekey_time = 0
 {self._child_lines()}            }}

@@ -14,6 +14,7 @@ from pydantic import Field
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.parsing import count, parsing, whole
 from tunnelbench.model.frames import ethernet_bytes, udp_packet_bytes
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
 from tunnelbench.tunnel.requirements import key_maker, program, tun_device
@@ -76,6 +77,8 @@ FIRST_PROBE_LIMIT_S = 3.0
 class Options(TunnelOptions):
     """Options of `tinc`; its own defaults (AES-256-CBC, SHA-256) are named, since they have changed over time."""
 
+    ipv4_only_inside = ipv4_only_outside = ""
+
     cipher: Literal[
         "aes-128-cbc", "aes-192-cbc", "aes-256-cbc", "camellia-128-cbc", "camellia-256-cbc",
         "bf-cbc", "des-ede3-cbc", "none",
@@ -121,11 +124,14 @@ class Tinc(Tunnel[Options]):
     signs_of_rekey = ("Expiring symmetric keys",)
     """tinc logs a change of keys from -d2 on; by default, keys change every hour (KeyExpire)."""
     needs = (tun_device(), program("tincd", "tinc", openwrt="tinc"), key_maker("openssl"))
-    outer = Outer("udp", PORT)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         return tuple(name for name in (options.cipher, options.digest) if name != "none")
+
+    @property
+    def outer(self) -> Outer:
+        return Outer("udp", PORT, self.outside.number)
 
     @property
     def hides_payload(self) -> bool:
@@ -153,7 +159,7 @@ class Tinc(Tunnel[Options]):
         block = CIPHER_BLOCK_BYTES[self.options.cipher]
         sealed = (plain // block + 1) * block if block else plain
         mac = 0 if self.options.digest == "none" else MAC_BYTES
-        return udp_packet_bytes(sealed + mac)
+        return udp_packet_bytes(sealed + mac, self.outer.ip_header_bytes)
 
     def versions(self, end: End) -> Mapping[str, str]:
         return {
@@ -229,8 +235,8 @@ class Tinc(Tunnel[Options]):
             f"Interface = {self.device}",
             "DeviceType = " + ("tap" if is_switch else "tun"),
             f"Mode = {self.options.mode}",
-            "AddressFamily = ipv4",
-            f"BindToAddress = {end.wan_address}",
+            f"AddressFamily = {self.outside}",
+            f"BindToAddress = {self._outer_address(end)}",
         ]
         if self.options.key_expire_s is not None:
             lines.append(f"KeyExpire = {self.options.key_expire_s}")
@@ -243,14 +249,15 @@ class Tinc(Tunnel[Options]):
         file."""
         (other,) = (other for one, other in self.ends if one is end)
         lines = [
-            f"Address = {end.wan_address}",
+            f"Address = {self._outer_address(end)}",
             f"Port = {PORT}",
             f"Cipher = {self.options.cipher}",
             f"Digest = {self.options.digest}",
             f"Compression = {self.options.compression}",
         ]
         if self.options.mode == "router":
-            lines += [f"Subnet = {end.inner_address}/32", f"Subnet = {other.reaches}"]
+            own = f"{end.inner_address6}/128" if self.inside is IpVersion.IPV6 else f"{end.inner_address}/32"
+            lines += [f"Subnet = {own}", f"Subnet = {other.reached(self.inside)}"]
         return "\n".join(lines) + "\n" + public_key
 
 

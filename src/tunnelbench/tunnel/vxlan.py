@@ -27,4 +27,4 @@ class Vxlan(Overlay[Options]):
     header_bytes = 8
 
     def _arguments(self, end: End, other: End) -> list[str]:
-        return [*super()._arguments(end, other), "local", end.wan_address, "dev", end.wan_device]
+        return [*super()._arguments(end, other), "local", self._outer_address(end), "dev", end.wan_device]

@@ -14,6 +14,7 @@ from pydantic import Field
 from tunnelbench.host.parsing import count, parsing
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import AEAD_TAG_BYTES, udp_packet_bytes
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, Tunnel, TunnelOptions, handshake, is_so
 from tunnelbench.tunnel.requirements import Requirement, link_type, program, tun_device
@@ -35,12 +36,17 @@ BORINGTUN, BORINGTUN_VERSION = "boringtun-cli", "0.7.1"
 SOCKET_LISTENS_S = 0.05
 """Time to wait for a listener after the socket's file exists [s]; it takes microseconds."""
 
+ANY = {IpVersion.IPV4: "0.0.0.0/0", IpVersion.IPV6: "::/0"}
+"""Network of all inner addresses, by IP version."""
+
 HANDSHAKE_POLL_S = 10.0
 """Interval between two frequent queries for a new handshake [s]; each query starts a program."""
 
 
 class Options(TunnelOptions):
     """Options of `wireguard`, `wireguard-go` and `boringtun`."""
+
+    ipv4_only_inside = ipv4_only_outside = ""
 
     mtu: int = Field(default=1420, ge=576, le=8920, description="MTU of the tunnel's device [bytes]")
     port: int = Field(default=51820, ge=1, le=65535, description="UDP port at both ends")
@@ -71,12 +77,12 @@ class WireGuardFamily(Tunnel[Options]):
 
     @property
     def outer(self) -> Outer:
-        return Outer("udp", self.options.port)
+        return Outer("udp", self.options.port, self.outside.number)
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         padded = -(-inner_packet_bytes // PADDING_BYTES) * PADDING_BYTES
         sealed = max(inner_packet_bytes, min(padded, self.options.mtu))
-        return udp_packet_bytes(DATA_HEADER_BYTES + sealed + AEAD_TAG_BYTES)
+        return udp_packet_bytes(DATA_HEADER_BYTES + sealed + AEAD_TAG_BYTES, self.outer.ip_header_bytes)
 
     def device_at(self, end: End) -> str:
         # The control sockets of user space implementations lie in one folder for all namespaces.
@@ -121,8 +127,8 @@ class WireGuardFamily(Tunnel[Options]):
             key_path = self._write(end, "private.key", private_keys[end.host.name], secret=True)
             # fmt: off
             arguments = ["wg", "set", device, "listen-port", str(self.options.port), "private-key", key_path,
-                         "peer", public_keys[other.host.name], "allowed-ips", "0.0.0.0/0",
-                         "endpoint", f"{other.wan_address}:{self.options.port}"]
+                         "peer", public_keys[other.host.name], "allowed-ips", ANY[self.inside],
+                         "endpoint", self._outer_socket(other, self.options.port)]
             # fmt: on
             end.host.run(arguments)
             self.configuration[f"{end.host.name}/command"] = " ".join(arguments)
@@ -147,7 +153,7 @@ class WireGuard(WireGuardFamily):
 
     def counted_bytes(self, inner_packet_bytes: int) -> int:
         """Return the length of the whole message (drivers/net/wireguard/receive.c)."""
-        message_bytes = self.outer_packet_bytes(inner_packet_bytes) - udp_packet_bytes(0)
+        message_bytes = self.outer_packet_bytes(inner_packet_bytes) - udp_packet_bytes(0, self.outer.ip_header_bytes)
         return max(message_bytes, super().counted_bytes(inner_packet_bytes))
 
     def _create_device(self, end: End) -> None:
@@ -214,7 +220,7 @@ class BoringTun(UserSpaceWireGuard):
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         # Section 5.4.6 asks for padding; boringtun sends packets as long as they are.
-        return udp_packet_bytes(DATA_HEADER_BYTES + inner_packet_bytes + AEAD_TAG_BYTES)
+        return udp_packet_bytes(DATA_HEADER_BYTES + inner_packet_bytes + AEAD_TAG_BYTES, self.outer.ip_header_bytes)
 
     def negotiated(self) -> tuple[Check, ...]:
         """Check that boringtun has decrypted data; it reports the age of its handshake in place of the time."""

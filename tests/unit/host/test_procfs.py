@@ -34,6 +34,7 @@ from tunnelbench.host.procfs import (
     parse_cpu_mask,
     parse_net_dev,
     parse_snmp,
+    parse_snmp6,
     parse_softnet,
     parse_stat,
     thread_cpu_s,
@@ -411,3 +412,8 @@ def test_the_packets_of_a_cpu_are_read_by_its_number_or_by_its_line() -> None:
     assert parse_softnet(old, {1}) == 0x20
     with pytest.raises(UnexpectedOutput, match="softnet_stat"):
         parse_softnet("no number\n", {0})
+
+
+def test_counters_of_ipv6_are_named_as_those_of_ipv4() -> None:
+    text = "Ip6OutForwDatagrams             \t12\nIcmp6InEchos\t3\nUdp6RcvbufErrors   \t4\n"
+    assert parse_snmp6(text) == {"Ip6.OutForwDatagrams": 12, "Icmp6.InEchos": 3, "Udp6.RcvbufErrors": 4}

@@ -127,13 +127,29 @@ def test_frames_that_a_shaped_cable_does_not_deliver_are_read_from_its_devices(t
     table = "|\n|\n near: 0 9 0 9 0 0 0 0 0 8 0 3 0 0 0 0\n far: 0 9 0 9 0 0 0 0 0 8 1 4 0 0 0 0\n"
     table += " bridge: 0 9 0 9 0 0 0 0 0 8 0 50 0 0 0 0\nIp: A\nIp: 1\n"
     listed = "".join(f', {{"counter": {{"name": "{name}", "packets": 0, "bytes": 0}}}}' for name in NOTHING.outer)
-    tester = FakeHost("server", tmp_path, lambda argv: f'{{"nftables": [{{}}{listed}]}}' if argv[0] == "nft" else table)
-    other = FakeHost("other", tmp_path, lambda _: table)
+
+    def answer(argv: Sequence[str]) -> str:
+        if argv[0] == "nft":
+            return f'{{"nftables": [{{}}{listed}]}}'
+        return "Ip6FragCreates 7\n" if "/proc/net/snmp6" in argv else table
+
+    tester, other = (FakeHost(name, tmp_path, answer) for name in ("server", "other"))
     testbed = Mock(
         tunnel_cable=(tester, "wan"), client=other, router=other, server=tester, cables=[other, other],
         has_own_far_end=False, cable_devices=NetnsTestbed.cable_devices,
     )  # fmt: skip
-    assert read_path(testbed).link_unsent_packets == 2 * (3 + 5)
+    found = read_path(testbed)
+    assert found.link_unsent_packets == 2 * (3 + 5)
+    assert found.router.snmp["Ip6.FragCreates"] == 7
+
+
+def test_packets_and_fragments_of_both_ip_versions_are_counted() -> None:
+    place = CountingPoints(Direction.OUT, ("lan",), ("tun0",), "wan")
+    both = {"Ip_ForwDatagrams": 10, "Ip6_OutForwDatagrams": 200, "Ip_FragCreates": 3, "Ip6_FragCreates": 40}
+    router = host({}, **both, Ip_ReasmOKs=1, Ip6_ReasmOKs=20)
+    server = host({"wan": device(), "tun0": device()}, Ip6_FragCreates=500, Ip6_ReasmOKs=600)
+    found = path_counters(NOTHING, replace(NOTHING, router=router, server=server), place)
+    assert (found.forwarded_packets, found.fragments_created, found.reassembled) == (210, 543, 621)
 
 
 @pytest.mark.parametrize("topology", ["road warrior", "gateway", "router and server"])

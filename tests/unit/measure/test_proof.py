@@ -10,6 +10,7 @@ from tests.unit.measure.pcap import ipv4, packet
 
 from tunnelbench.measure.capture import Packet, parse_ipv4
 from tunnelbench.measure.proof import Evidence, describe, judge_packets, matches
+from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import Outer, Tunnel
 
@@ -28,6 +29,7 @@ class Claimed:
     has_exact_outer_packets: bool = True
     splits: bool = False
     compresses: bool = False
+    inside: IpVersion = IpVersion.IPV4
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         return inner_packet_bytes + OVERHEAD_BYTES
@@ -216,6 +218,9 @@ def test_in_a_stream_each_length_must_be_seen_among_others() -> None:
         (later_fragment(), Outer("udp", 1194), True),
         (packet("icmp", 300), Outer("udp", 1194), False),
         (packet("icmp", 300), Outer("plain"), True),
+        (packet("icmp", 300), Outer("plain", ip_version=6), False),
+        (replace(packet("icmp", 300), protocol="icmpv6", ip_version=6), Outer("plain", ip_version=6), True),
+        (replace(packet("icmp", 300), protocol="icmpv6", ip_version=6), Outer("plain"), False),
         (packet("udp", 300, (50000, 1194)), Outer("plain"), False),
     ],
 )

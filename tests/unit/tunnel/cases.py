@@ -18,6 +18,14 @@ INNER_BYTES = 239
 """Length of the inner packet of `lengths`: a ping with 211 bytes of payload."""
 
 Options = Mapping[str, Any]
+
+IP_VERSIONS: tuple[Options, ...] = (
+    {"outside": "ipv6"},
+    {"inside": "ipv6"},
+    {"inside": "ipv6", "outside": "ipv6"},
+)
+"""IP versions other than the usual ones, for `TunnelCase.exact`."""
+
 Ping = Callable[[], object]
 """Sends two pings through the tunnel."""
 Captured = Iterator[tuple[str, str]]

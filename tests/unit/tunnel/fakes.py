@@ -89,8 +89,26 @@ def make_ends(folder: Path, answer: Answer = lambda _: "") -> Ends:
     router = FakeHost("router", folder / "router", answer)
     server = FakeHost("server", folder / "server", answer)
     return Ends(
-        router=End(router, "198.18.2.1", "wan", "198.18.3.1", reaches="198.18.4.1", wan_address6="2001:2::1"),
-        server=End(server, "198.18.2.2", "wan", "198.18.3.2", reaches="198.18.1.0/24", wan_address6="2001:2::2"),
+        router=End(
+            router,
+            "198.18.2.1",
+            "wan",
+            "198.18.3.1",
+            reaches="198.18.4.1",
+            wan_address6="2001:2::1",
+            inner_address6="2001:2:0:3::1",
+            reaches6="2001:2:0:4::1",
+        ),
+        server=End(
+            server,
+            "198.18.2.2",
+            "wan",
+            "198.18.3.2",
+            reaches="198.18.1.0/24",
+            wan_address6="2001:2::2",
+            inner_address6="2001:2:0:3::2",
+            reaches6="2001:2:0:1::/64",
+        ),
         local=FakeHost("local", folder / "local", answer),
         mark="abcdef",
         prepare_device=lambda _host, _device: None,

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 from tests.output.samples import samples
-from tests.unit.tunnel.cases import TunnelCase
+from tests.unit.tunnel.cases import IP_VERSIONS, TunnelCase
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
 from tunnelbench.model.result import Verdict
@@ -28,6 +28,7 @@ TUNNELS = (
             ({"method": "null", "mode": "tap"}, 282),
             ({"method": "null@l2tp", "mode": "tap"}, 289),
             ({"method": "salsa20+umac", "mode": "tap"}, 305),
+            ({"method": "null", "outside": "ipv6"}, 288),
         ),
         seen=(
             ({}, "udp port 10000, exact, hidden"),
@@ -40,6 +41,7 @@ TUNNELS = (
             {"method": "null@l2tp", "mode": "tap"},
             {"method": "null+aes128-gmac"},
             {"method": "salsa20+poly1305"},
+            *IP_VERSIONS,
         ),
         measured=({"method": "salsa2012+umac"},),
         version_commands={"fastd": ("fastd", "--version")},

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from tests.output.samples import samples
-from tests.unit.tunnel.cases import TunnelCase
+from tests.unit.tunnel.cases import IP_VERSIONS, TunnelCase
 from tests.unit.tunnel.fakes import FakeHost, commands, make_ends
 
 from tunnelbench.model.result import Verdict, worst
@@ -38,14 +38,16 @@ TUNNELS = (
             ({"cipher": "none"}, 288),
             ({"cipher": "chacha20-poly1305"}, 296),
             ({"cipher": "aes-256-cbc", "digest": "sha512"}, 332),
+            ({"outside": "ipv6"}, 316),
         ),
         seen=(
             ({}, "esp, exact, hidden"),
             ({"udp": True}, "udp port 4500, exact, hidden"),
             ({"cipher": "none"}, "esp, exact, readable"),
+            ({"outside": "ipv6"}, "esp over IPv6, exact, hidden"),
         ),
         refused=({"cipher": "3des"},),
-        exact=({"cipher": "aes-128-cbc", "digest": "sha1", "udp": True},),
+        exact=({"cipher": "aes-128-cbc", "digest": "sha1", "udp": True}, *IP_VERSIONS),
         needs_kernel=True,
     ),
 )

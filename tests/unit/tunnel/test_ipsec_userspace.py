@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from tests.output.samples import samples
-from tests.unit.tunnel.cases import Captured, Ping, TunnelCase
+from tests.unit.tunnel.cases import IP_VERSIONS, Captured, Ping, TunnelCase
 from tests.unit.tunnel.fakes import commands, make_ends
 
 from tunnelbench.model.result import Verdict
@@ -31,13 +31,13 @@ def list_associations(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
 TUNNELS = (
     TunnelCase(
         "ipsec-userspace",
-        lengths=(({}, 304),),
+        lengths=(({}, 304), ({"outside": "ipv6"}, 324)),
         seen=(
             ({}, "udp port 4500, exact, hidden"),
             ({"cipher": "none"}, "udp port 4500, exact, readable"),
         ),
         refused=({"cipher": "3des"},),
-        exact=({}, {"cipher": "aes-128-cbc", "digest": "sha1"}, {"cipher": "none"}),
+        exact=({}, {"cipher": "aes-128-cbc", "digest": "sha1"}, {"cipher": "none"}, *IP_VERSIONS),
         may_change_machine=True,
         version_commands={"strongswan": (CHARON, "--version")},
         samples={name: {"cipher": name} for name in ("aes-128-gcm", "chacha20-poly1305", "aes-256-cbc", "none")},

@@ -22,7 +22,11 @@ TUNNELS = (
             ({"encapsulation": "ip"}, "l2tp, exact, readable"),
         ),
         refused=({"encapsulation": "tcp"}, {"port": 0}, {"port": 65536}),
-        exact=({"encapsulation": "ip", "cookie": True},),
+        exact=(
+            {"encapsulation": "ip", "cookie": True},
+            {"outside": "ipv6"},
+            {"encapsulation": "ip", "inside": "ipv6", "outside": "ipv6"},
+        ),
         needs_kernel=True,
     ),
 )

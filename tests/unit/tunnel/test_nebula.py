@@ -27,10 +27,10 @@ def handshake(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
 TUNNELS = (
     TunnelCase(
         "nebula",
-        lengths=(({}, 299),),
+        lengths=(({}, 299), ({"outside": "ipv6"}, 319)),
         seen=(({}, "udp port 4242, exact, hidden"),),
-        refused=({"cipher": "none"}, {"mtu": 575}),
-        exact=({}, {"cipher": "chachapoly"}),
+        refused=({"cipher": "none"}, {"mtu": 575}, {"inside": "ipv6"}),
+        exact=({}, {"cipher": "chachapoly"}, {"outside": "ipv6"}),
         version_commands={"nebula": ("nebula", "-version")},
         samples={"default": {}},
         capture=handshake,

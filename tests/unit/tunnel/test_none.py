@@ -12,9 +12,11 @@ from tunnelbench.tunnel.none import NoTunnel, Options
 TUNNELS = (
     TunnelCase(
         "none",
-        lengths=(({}, 239),),
-        seen=(({}, "plain IP, exact, readable"),),
-        measured=(),  # every plan has it
+        lengths=(({}, 239), ({"inside": "ipv6"}, 239)),
+        seen=(({}, "plain IP, exact, readable"), ({"inside": "ipv6"}, "plain IPv6, exact, readable")),
+        refused=({"outside": "ipv6"}, {"inside": "ipv6", "firewall": "stateful"}, {"inside": "ipv6", "rules": 1}),
+        exact=({}, {"inside": "ipv6"}),
+        measured=({"inside": "ipv6"},),  # every plan has it
     ),
 )
 

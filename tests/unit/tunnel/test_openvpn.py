@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.output.samples import sample, samples
-from tests.unit.tunnel.cases import INNER_BYTES, Captured, Ping, TunnelCase, require_growth, router_log
+from tests.unit.tunnel.cases import INNER_BYTES, IP_VERSIONS, Captured, Ping, TunnelCase, require_growth, router_log
 from tests.unit.tunnel.cases import make_tunnel as make_any
 from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
@@ -113,6 +113,7 @@ TUNNELS = (
             {"cipher": "CHACHA20-POLY1305", "transport": "tcp", "dev": "tap", "outside": "ipv6"},
             {"cipher": "negotiated", "data_ciphers": "CHACHA20-POLY1305:AES-256-GCM", "fragment": 401},
             {"tls_wrap": "tls-crypt", "aes_instructions": False, "sndbuf": 262144, "providers": "legacy:default"},
+            *IP_VERSIONS,
         ),
         measured=(
             {"mode": "static-key", "cipher": "AES-128-CBC", "auth": "SHA1", "mssfix": 1400},
@@ -365,10 +366,10 @@ def test_outside_may_be_ipv6_which_is_there_as_long_as_the_tunnel(
         assert {f"proto {protocols[0]}", "remote 2001:2::2 1194"} <= set(lines(tunnel, "router"))
         assert {f"proto {protocols[1]}", "local 2001:2::2"} <= set(lines(tunnel, "server"))
         for end, _ in tunnel.ends:
-            assert f"ip -6 addr add {end.wan_address6}/64 dev wan nodad" in commands(end.host)
-            assert f"ip -6 addr del {end.wan_address6}/64 dev wan" not in commands(end.host)
+            assert f"ip addr add {end.wan_address6}/64 dev wan" in commands(end.host)
+            assert f"ip addr del {end.wan_address6}/64 dev wan" not in commands(end.host)
     for end, _ in tunnel.ends:
-        assert f"ip -6 addr del {end.wan_address6}/64 dev wan" in commands(end.host)
+        assert f"ip addr del {end.wan_address6}/64 dev wan" in commands(end.host)
 
 
 OFFER = {"cipher": "negotiated", "data_ciphers": "AES-128-GCM:CHACHA20-POLY1305:AES-128-CBC"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.output.samples import samples
-from tests.unit.tunnel.cases import TunnelCase
+from tests.unit.tunnel.cases import IP_VERSIONS, TunnelCase
 from tests.unit.tunnel.fakes import FakeDaemon, FakeHost, commands, make_ends
 
 from tunnelbench.host.command import Completed
@@ -18,13 +18,19 @@ from tunnelbench.tunnel.ssh import Options, Ssh, parse_keys
 TUNNELS = (
     TunnelCase(
         "ssh",
-        lengths=(({}, 336), ({"cipher": "aes128-gcm"}, 344), ({"cipher": "aes128-ctr"}, 360)),
+        lengths=(
+            ({}, 336),
+            ({"cipher": "aes128-gcm"}, 344),
+            ({"cipher": "aes128-ctr"}, 360),
+            ({"outside": "ipv6"}, 356),
+        ),
         seen=(({}, "tcp port 22, a stream, hidden"),),
         refused=({"cipher": "none"},),
         exact=(
             {"cipher": "aes128-gcm"},
             {"cipher": "chacha20-poly1305"},
             {"cipher": "aes256-ctr", "mac": "hmac-sha1-etm"},
+            *IP_VERSIONS,
         ),
         may_change_machine=True,
         version_commands={"openssh": ("ssh", "-V")},

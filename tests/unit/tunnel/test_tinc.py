@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.output.samples import sample, samples
-from tests.unit.tunnel.cases import Captured, Ping, TunnelCase, make_tunnel, require_growth
+from tests.unit.tunnel.cases import IP_VERSIONS, Captured, Ping, TunnelCase, make_tunnel, require_growth
 from tests.unit.tunnel.fakes import FakeDaemon, make_ends
 
 from tunnelbench.model.result import Check, Verdict
@@ -37,13 +37,21 @@ def log_and_nodes(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
 TUNNELS = (
     TunnelCase(
         "tinc",
-        lengths=(({"cipher": "aes-128-cbc", "digest": "sha1"}, 304), ({"cipher": "none", "digest": "none"}, 285)),
+        lengths=(
+            ({"cipher": "aes-128-cbc", "digest": "sha1"}, 304),
+            ({"cipher": "none", "digest": "none"}, 285),
+            ({"cipher": "none", "digest": "none", "outside": "ipv6"}, 305),
+        ),
         seen=(
             ({}, "udp port 655, exact, hidden"),
             ({"cipher": "none"}, "udp port 655, exact, readable"),
         ),
         refused=({"cipher": "blowfish"}, {"digest": "SHA1"}, {"mode": "hub"}, {"compression": 12}),
-        exact=({"cipher": "aes-128-cbc", "digest": "sha1"}, {"cipher": "bf-cbc", "digest": "none", "legacy": True}),
+        exact=(
+            {"cipher": "aes-128-cbc", "digest": "sha1"},
+            {"cipher": "bf-cbc", "digest": "none", "legacy": True},
+            *IP_VERSIONS,
+        ),
         measured=({"mode": "switch"},),
         version_commands={"tinc": ("tincd", "--version"), "openssl": ("openssl", "version")},
         samples=ASKED,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.output.samples import sample
-from tests.unit.tunnel.cases import Captured, Ping, TunnelCase, make_tunnel
+from tests.unit.tunnel.cases import IP_VERSIONS, Captured, Ping, TunnelCase, make_tunnel
 from tests.unit.tunnel.fakes import commands, make_ends
 
 from tunnelbench.model.errors import TunnelUnavailable
@@ -31,24 +31,26 @@ ACCEPTED: tuple[dict[str, int], ...] = ({"mtu": 576, "port": 1}, {"mtu": 8920, "
 TUNNELS = (
     TunnelCase(
         "wireguard",
-        lengths=(({}, 300),),
+        lengths=(({}, 300), ({"outside": "ipv6"}, 320)),
         seen=(({}, "udp port 51820, exact, hidden"),),
         refused=REFUSED,
         accepted=ACCEPTED,
+        exact=({}, *IP_VERSIONS),
         needs_kernel=True,
     ),
     TunnelCase(
         "wireguard-go",
-        lengths=(({}, 300), ({"mtu": 8920}, 300)),
+        lengths=(({}, 300), ({"mtu": 8920}, 300), ({"outside": "ipv6"}, 320)),
         seen=(({"port": 500}, "udp port 500, exact, hidden"),),
         refused=REFUSED,
         accepted=ACCEPTED,
+        exact=({}, *IP_VERSIONS),
         measured=(),  # the plan `quick` has it
         version_commands={"wireguard-go": ("wireguard-go", "--version")},
     ),
     TunnelCase(
         "boringtun",
-        lengths=(({}, 299),),
+        lengths=(({}, 299), ({"outside": "ipv6"}, 319)),
         seen=(({"port": 500}, "udp port 500, exact, hidden"),),
         refused=REFUSED,
         accepted=ACCEPTED,

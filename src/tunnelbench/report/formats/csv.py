@@ -40,6 +40,8 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
     "kind": lambda record: record.spec.tunnel.kind,
     "firewall": lambda record: record.spec.tunnel.packet_filter.firewall.value,
     "rules": lambda record: record.spec.tunnel.packet_filter.rules,
+    "inside": lambda record: record.spec.tunnel.conditions.inside.value,
+    "outside": lambda record: record.spec.tunnel.conditions.outside.value if record.spec.tunnel.has_tunnel else None,
     "options": lambda record: json.dumps(dict(record.spec.tunnel.options)),
     "payload_bytes": lambda record: record.spec.payload_bytes,
     "direction": lambda record: record.spec.direction.value,

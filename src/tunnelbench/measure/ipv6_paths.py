@@ -1,0 +1,59 @@
+"""Gives the hosts of a testbed the addresses and routes that traffic over IPv6 needs outside the tunnel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tunnelbench.host.ipv6 import FORWARDING, add_ipv6_address, add_route, set_for_block
+from tunnelbench.model.errors import TunnelUnavailable
+from tunnelbench.testbed.base import Testbed
+from tunnelbench.tunnel.base import FAILURES
+
+
+@contextmanager
+def ipv6_paths(testbed: Testbed, *, keep: bool = False) -> Iterator[None]:
+    """Let client and server reach the router over IPv6 while the block runs, and let the router forward it.
+
+    With `keep`, all of it stays after a failure, for a user to examine. Raises TunnelUnavailable if a host's kernel has
+    no IPv6, or if the router has a firewall of its own, which would drop the traffic.
+    """
+    if own := testbed.own_firewall():
+        raise TunnelUnavailable(
+            f"the router has a firewall of its own ({own}), which TunnelBench opens for IPv4 only: stop it for the run"
+        )
+    for host in testbed.hosts:
+        if not host.has_ipv6:
+            raise TunnelUnavailable(f"the kernel of the {host.name} has no IPv6")
+    stack = ExitStack()
+    try:
+        _set_up(testbed, stack)
+        yield
+    except BaseException as error:
+        if not (keep and isinstance(error, FAILURES)):
+            stack.close()
+        raise
+    stack.close()
+
+
+def _set_up(testbed: Testbed, stack: ExitStack) -> None:
+    a, client, router, server = testbed.addresses, testbed.client, testbed.router, testbed.server
+    add_ipv6_address(client, f"{a.client_lan6}/64", testbed.lan_device, stack)
+    add_ipv6_address(router, f"{a.router_lan6}/64", testbed.router_lan_device, stack)
+    add_ipv6_address(server, f"{a.target6}/128", "lo", stack)
+    set_for_block(router, FORWARDING, "1", stack)
+    if testbed.is_road_warrior:  # the tunnel joins client and router, and no tunnel joins router and server
+        add_ipv6_address(client, f"{a.client_inside6}/128", "lo", stack)
+        add_ipv6_address(router, f"{a.router_wan6}/64", testbed.router_wan_device, stack)
+        add_ipv6_address(server, f"{a.server_wan6}/64", testbed.wan_device, stack)
+        add_route(router, f"{a.target6}/128", "via", a.server_wan6, stack=stack)
+        add_route(server, f"{a.client_inside6}/128", "via", a.router_wan6, stack=stack)
+        return
+    add_route(client, f"{a.target6}/128", "via", a.router_lan6, stack=stack)
+    if testbed.has_own_far_end:
+        far, device = testbed.far_host, testbed.server_device
+        add_ipv6_address(far, f"{a.far_lan6}/64", device, stack)
+        add_ipv6_address(server, f"{a.server_far6}/64", device, stack)
+        set_for_block(far, FORWARDING, "1", stack)
+        add_route(far, f"{a.target6}/128", "via", a.server_far6, stack=stack)
+        add_route(server, a.lan_network6, "via", a.far_lan6, stack=stack)

@@ -1,0 +1,46 @@
+"""The conditions of a tunnel's trials that are options of every kind of tunnel: packet filter and IP versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tunnelbench.model.firewall import FILTER_OPTIONS, RouterFilter, filter_of
+from tunnelbench.model.ip_versions import (
+    INSIDE_OPTION,
+    OUTSIDE_OPTION,
+    VERSION_OPTIONS,
+    IpVersion,
+    version_of_option,
+)
+
+CONDITION_OPTIONS: Mapping[str, str | int] = {**FILTER_OPTIONS, **VERSION_OPTIONS}
+"""The options of conditions, each with the value that a tunnel has without it."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions of one tunnel's trials. Trials under different conditions are not compared with each other."""
+
+    packet_filter: RouterFilter = field(default_factory=RouterFilter)
+    inside: IpVersion = IpVersion.IPV4
+    """IP version of the packets in the tunnel: that of the traffic."""
+    outside: IpVersion = IpVersion.IPV4
+    """IP version of the packets that carry the tunnel."""
+
+    @property
+    def are_usual(self) -> bool:
+        """True if no option changes a condition."""
+        return self == Conditions()
+
+    def __str__(self) -> str:
+        versions = {INSIDE_OPTION: self.inside, OUTSIDE_OPTION: self.outside}
+        words = [f"{name}={version}" for name, version in versions.items() if version is not IpVersion.IPV4]
+        return " ".join([*([] if self.packet_filter.is_empty else [str(self.packet_filter)]), *words])
+
+
+def conditions_of(options: Mapping[str, object]) -> Conditions:
+    """Return the conditions that a tunnel's options ask for; values that a plan cannot have count as not given."""
+    return Conditions(
+        filter_of(options), version_of_option(options, INSIDE_OPTION), version_of_option(options, OUTSIDE_OPTION)
+    )

@@ -1,0 +1,105 @@
+"""The options `inside` and `outside`, which every tunnel has: expansion, names, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.plan.test_filters import errors, load
+
+from tunnelbench.model.conditions import Conditions, conditions_of
+from tunnelbench.model.ip_versions import IpVersion, with_port
+from tunnelbench.plan import read_plan
+from tunnelbench.tunnel import adapters, option_schemas
+
+CARRIED_BY_IPV6 = {"wireguard", "gre", "vxlan", "ipsec", "fastd", "tinc", "openvpn"}
+"""Kinds that at least must be able to travel in packets of IPv6."""
+
+
+@pytest.mark.parametrize("kind", sorted(adapters()))
+@pytest.mark.parametrize("option", ["inside", "outside"])
+def test_a_tunnel_has_both_versions_or_check_gives_the_reason(kind: str, option: str, tmp_path: Path) -> None:
+    text = f'[[tunnel]]\nkind = "{kind}"\n{option} = ["ipv4", "ipv6"]\n'
+    schema = option_schemas()[kind]
+    reason = schema.ipv4_only_inside if option == "inside" else schema.ipv4_only_outside
+    if reason:
+        assert errors(tmp_path, text) == [f'tunnel[1].{option}: "ipv6" is not possible: {reason}']
+        assert option == "inside" or kind not in CARRIED_BY_IPV6
+        return
+    own = [tunnel for tunnel in load(tmp_path, text).tunnels if tunnel.kind == kind]
+    assert [getattr(tunnel.conditions, option) for tunnel in own] == [*IpVersion]
+    named = "no tunnel" if kind == "none" else kind
+    assert [tunnel.name for tunnel in own] == [f"{named} {option}={version}" for version in IpVersion]
+
+
+def test_the_usual_version_is_no_option_of_its_own(tmp_path: Path) -> None:
+    block = '[[tunnel]]\nkind = "{}"\nname = "T"\ninside = "ipv4"\noutside = "ipv4"\n'
+    assert not load(tmp_path, block.format("vxlan")).tunnels[1].options.keys() & {"inside", "outside"}
+    # Runs of earlier versions have stored this option of OpenVPN.
+    assert load(tmp_path, block.format("openvpn")).tunnels[1].options["outside"] == "ipv4"
+
+
+def test_an_ip_version_is_in_the_name_even_where_the_plan_does_not_ask_for_it(tmp_path: Path) -> None:
+    block = '[[tunnel]]\nkind = "vxlan"\nname = "{name}"\ninside = ["ipv4", "ipv6"]\noutside = ["ipv4", "ipv6"]\n'
+    names = [tunnel.name for tunnel in load(tmp_path, block.replace("{name}", "V")).tunnels[1:]]
+    assert names == ["V", "V outside=ipv6", "V inside=ipv6", "V inside=ipv6 outside=ipv6"]
+    names = [tunnel.name for tunnel in load(tmp_path, block.replace("{name}", "V in {outside}")).tunnels[1:]]
+    assert names == ["V in ipv4", "V in ipv6", "V in ipv4 inside=ipv6", "V in ipv6 inside=ipv6"]
+
+
+def test_forwarding_of_ipv6_is_neither_the_baseline_nor_a_tunnel(tmp_path: Path) -> None:
+    plan = load(tmp_path, '[[tunnel]]\nkind = "none"\ninside = "ipv6"\n')
+    assert [(each.name, each.is_baseline, each.has_tunnel) for each in plan.tunnels] == [
+        ("no tunnel", True, False),
+        ("no tunnel inside=ipv6", False, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('inside = "ipv5"', 'tunnel[1].inside: "ipv5" is not one of ipv4, ipv6; did you mean ipv6?'),
+        ("outside = 6", "tunnel[1].outside: 6 is not one of ipv4, ipv6"),
+        ('inside = "ipv6"\nmtu = 1279', 'tunnel[1]: inside = "ipv6" needs mtu = 1280 or more, not 1279 (RFC 8200)'),
+        ('inside = "ipv6"\nrules = 1', "tunnel[1]: firewall and rules filter IPv4 only: leave them out, or set inside"),
+    ],
+)
+def test_what_no_tunnel_can_have_is_refused(text: str, error: str, tmp_path: Path) -> None:
+    (found,) = errors(tmp_path, f'[[tunnel]]\nkind = "wireguard"\n{text}\n')
+    assert found.startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "words"),
+    [
+        ("[udp]\nframe_bytes = 64", "sizes of udp.frame_bytes: they are frames with IPv4 headers"),
+        (
+            '[udp]\npayload_bytes = [18, "imix"]',
+            'sizes of udp.payload_bytes, "imix": the mix has frames with IPv4 headers',
+        ),
+        ('[soak]\nrate = 10\npayload_bytes = "imix"', 'sizes of soak.payload_bytes, "imix": the mix has frames'),
+    ],
+)
+def test_sizes_that_are_defined_for_ipv4_are_refused_with_ipv6_inside(traffic: str, words: str, tmp_path: Path) -> None:
+    block = '[[tunnel]]\nkind = "vxlan"\ninside = ["ipv4", "ipv6"]\n'
+    (error,) = errors(tmp_path, f"{traffic}\n{block}")
+    assert error.startswith('tunnel[1].inside: "ipv6" cannot have the ')
+    assert words in error
+    assert errors(tmp_path, f"[udp]\npayload_bytes = 1200\n{block}") == []
+
+
+def test_the_shipped_plan_compares_every_pair_of_versions() -> None:
+    plan = read_plan("family", option_schemas()).plan
+    pairs = {(tunnel.conditions.inside, tunnel.conditions.outside) for tunnel in plan.tunnels if tunnel.has_tunnel}
+    assert pairs == {(inside, outside) for inside in IpVersion for outside in IpVersion}
+    assert {tunnel.kind for tunnel in plan.tunnels} == {"none", *CARRIED_BY_IPV6}
+    assert plan.tunnels[0].is_baseline
+
+
+def test_values_that_no_plan_has_count_as_ipv4() -> None:
+    assert conditions_of({"inside": 6, "outside": "IPv6"}) == Conditions()
+
+
+def test_an_ipv6_address_with_a_port_is_in_brackets() -> None:
+    assert with_port("2001:2::1", 1194) == "[2001:2::1]:1194"
+    assert with_port("198.18.2.1", 1194) == "198.18.2.1:1194"
