@@ -33,6 +33,10 @@ pub enum Command {
     Reflect(ReflectArguments),
     /// Send packets, and count the answers with --echo
     Send(SendArguments),
+    /// Accept TCP connections, answer each, and hold it until its peer ends it
+    Accept(AcceptArguments),
+    /// Open TCP connections, hold each, and close it
+    Connect(ConnectArguments),
 }
 
 /// How a receiver waits for the next packet.
@@ -257,6 +261,75 @@ impl SendArguments {
     }
 }
 
+/// Arguments of the verbs of TCP.
+#[derive(Args, Clone, Debug)]
+pub struct ConnectionArguments {
+    /// Session token: 14 hexadecimal digits
+    #[arg(long, value_parser = Token::from_str)]
+    pub session: Token,
+    /// Length of the printed intervals [s]; 0 prints none
+    #[arg(long = "interval-s", value_name = "SECONDS", default_value = "1", value_parser = seconds_as_ns)]
+    pub interval_ns: u64,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct AcceptArguments {
+    #[command(flatten)]
+    pub common: ConnectionArguments,
+    /// ADDRESS:PORT to listen on
+    #[arg(long)]
+    pub bind: SocketAddr,
+}
+
+#[derive(Args, Clone, Debug)]
+#[group(id = "opening", required = true, multiple = false, args = ["flat_out", "rate"])]
+pub struct ConnectArguments {
+    #[command(flatten)]
+    pub common: ConnectionArguments,
+    /// ADDRESS:PORT to connect to
+    #[arg(long, value_parser = target)]
+    pub target: SocketAddr,
+    /// ADDRESS to connect from
+    #[arg(long)]
+    pub bind: Option<IpAddr>,
+    /// Open connections as fast as possible
+    #[arg(long)]
+    flat_out: bool,
+    /// Open this number of connections per second, from 0.001 to 100000000
+    #[arg(long, value_parser = Rate::from_str)]
+    pub rate: Option<Rate>,
+    /// Most connections that may wait for their establishment at the same time
+    #[arg(long, default_value_t = 64, value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub pending_max: u64,
+    /// Time for which a connection is held before it is closed [s]
+    #[arg(long = "hold-s", value_name = "SECONDS", default_value = "0", value_parser = seconds_as_ns)]
+    pub hold_ns: u64,
+    /// Hold every connection to the end, and then reset it
+    #[arg(long, conflicts_with = "hold_ns")]
+    pub keep: bool,
+    /// Time after which a connection that is not established has failed, from 0.001 to 60 [s]
+    #[arg(long = "timeout-s", value_name = "SECONDS", default_value = "3", value_parser = timeout_as_ns)]
+    pub timeout_ns: u64,
+    /// Open no more connections than this
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Stop opening connections after this time; with --keep, end after it [s]
+    #[arg(long = "duration-s", value_name = "SECONDS", value_parser = positive_seconds_as_ns)]
+    pub duration_ns: u64,
+}
+
+impl ConnectArguments {
+    fn check(&self) -> Result<(), String> {
+        match self.bind.filter(|bind| bind.is_ipv4() != self.target.is_ipv4()) {
+            Some(bind) => Err(format!(
+                "--bind {bind} and --target {} are not of one IP version",
+                self.target
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Read the command line of this process. Wrong input, `--help` and `--version` end the process here: exit code 2 for
 /// wrong input, as with `tunnelbench`.
 pub fn parse() -> Command {
@@ -265,6 +338,8 @@ pub fn parse() -> Command {
         Command::Receive(arguments) => arguments.check(),
         Command::Reflect(_) => Ok(()),
         Command::Send(arguments) => arguments.check(),
+        Command::Accept(_) => Ok(()),
+        Command::Connect(arguments) => arguments.check(),
     };
     if let Err(message) = checked {
         CommandLine::command().error(ErrorKind::ValueValidation, message).exit()

@@ -4,8 +4,11 @@
 
 #![cfg_attr(fuzzing, no_main, allow(dead_code))]
 
+mod accept;
 mod arrival_counter;
 mod command_line;
+mod connect;
+mod connection_lines;
 mod counts;
 mod echo;
 #[cfg(any(test, fuzzing))]
@@ -55,6 +58,8 @@ fn main() -> ExitCode {
         Command::Receive(arguments) => ("receive", receive::run(&arguments, &output)),
         Command::Reflect(arguments) => ("reflect", reflect::run(&arguments, &output)),
         Command::Send(arguments) => ("send", send::run(&arguments, &output)),
+        Command::Accept(arguments) => ("accept", accept::run(&arguments, &output)),
+        Command::Connect(arguments) => ("connect", connect::run(&arguments, &output)),
     };
     drop(output); // waits until all lines are written
     match result {

@@ -59,7 +59,7 @@ impl FromStr for Rate {
 
 impl Rate {
     /// Return when packet `index` is due, counted from the start [ns].
-    fn due_ns(self, index: u64) -> u64 {
+    pub fn due_ns(self, index: u64) -> u64 {
         (u128::from(index) * NS_PER_S * 1_000_000 / u128::from(self.micro_pps)) as u64
     }
 

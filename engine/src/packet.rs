@@ -30,6 +30,10 @@ const MARK: u8 = 0b0100_0000;
 pub struct Token([u8; TOKEN_BYTES]);
 
 impl Token {
+    pub fn bytes(self) -> [u8; TOKEN_BYTES] {
+        self.0
+    }
+
     pub fn seed(self) -> u64 {
         self.0.iter().fold(0, |seed, &byte| (seed << 8) | u64::from(byte))
     }

@@ -24,7 +24,7 @@ fn help_names_each_verb() {
     let output = engine(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8_lossy(&output.stdout);
-    for verb in ["receive", "reflect", "send"] {
+    for verb in ["receive", "reflect", "send", "accept", "connect"] {
         assert!(text.contains(&format!("\n  {verb} ")), "{text}");
     }
 }
@@ -103,6 +103,19 @@ fn a_wrong_command_line_is_named_on_stderr_and_exits_with_2() {
         (
             "send --target 127.0.0.1:9 --flat-out --duration-s 1 --echo --interval-s 0.0001",
             "--interval-s is too short",
+        ),
+        (
+            "connect --target 127.0.0.1:9 --duration-s 1",
+            "<--flat-out|--rate <RATE>>",
+        ),
+        ("connect --target 127.0.0.1:9 --flat-out", "--duration-s <SECONDS>"),
+        (
+            "connect --target 127.0.0.1:9 --flat-out --duration-s 1 --keep --hold-s 1",
+            "cannot be used with",
+        ),
+        (
+            "connect --target 127.0.0.1:9 --flat-out --duration-s 1 --bind ::1",
+            "not of one IP version",
         ),
     ] {
         let mut words: Vec<&str> = arguments.split_whitespace().collect();

@@ -7,6 +7,7 @@ mod address;
 mod inbox;
 mod options;
 mod outbox;
+mod tcp;
 
 use std::ffi::c_int;
 use std::io;
@@ -21,6 +22,7 @@ pub use options::{
     wait_readable,
 };
 pub use outbox::{Message, send_message, send_messages};
+pub use tcp::{Poller, begin_connection, deepen_backlog, raise_open_files, reset_at_close};
 
 /// Most packets that one system call sends or receives.
 pub const BATCH_MAX: usize = 128;
@@ -112,6 +114,8 @@ pub fn error_name(error: &io::Error) -> String {
         libc::EAGAIN => "EAGAIN",
         libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
         libc::ECONNREFUSED => "ECONNREFUSED",
+        libc::EMFILE => "EMFILE",
+        libc::ENFILE => "ENFILE",
         libc::EHOSTDOWN => "EHOSTDOWN",
         libc::EHOSTUNREACH => "EHOSTUNREACH",
         libc::EINVAL => "EINVAL",

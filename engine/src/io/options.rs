@@ -4,18 +4,22 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
-fn set_option(socket: &UdpSocket, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+/// Value that switches an option on.
+const ON: c_int = 1;
+
+/// Set an option whose value is plain data.
+pub(super) fn set_option<T: Copy>(socket: RawFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     // SAFETY: pointer and length are those of `value`, which the kernel only reads.
     let result = unsafe {
         libc::setsockopt(
-            socket.as_raw_fd(),
+            socket,
             level,
             name,
-            (&raw const value).cast::<c_void>(),
-            size_of::<c_int>() as libc::socklen_t,
+            ptr::from_ref(value).cast::<c_void>(),
+            size_of::<T>() as libc::socklen_t,
         )
     };
     if result == 0 {
@@ -50,8 +54,8 @@ fn option<const N: usize>(socket: &UdpSocket, level: c_int, name: c_int) -> io::
 pub fn set_buffer_sizes(socket: &UdpSocket, bytes: u64) -> (u32, u32) {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
     let granted = |force, name| {
-        if set_option(socket, libc::SOL_SOCKET, force, bytes).is_err() {
-            let _ = set_option(socket, libc::SOL_SOCKET, name, bytes);
+        if set_option(socket.as_raw_fd(), libc::SOL_SOCKET, force, &bytes).is_err() {
+            let _ = set_option(socket.as_raw_fd(), libc::SOL_SOCKET, name, &bytes);
         }
         option::<1>(socket, libc::SOL_SOCKET, name).map_or(0, |value| value[0])
     };
@@ -65,9 +69,9 @@ pub fn set_buffer_sizes(socket: &UdpSocket, bytes: u64) -> (u32, u32) {
 /// UDP reports success for a packet that a full queue dropped (net/ipv4/udp.c, udp_send_skb).
 pub fn enable_error_reports(socket: &UdpSocket) -> io::Result<()> {
     if is_ipv6(socket)? {
-        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)
+        set_option(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVERR, &ON)
     } else {
-        set_option(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1)
+        set_option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, &ON)
     }
 }
 
@@ -82,7 +86,7 @@ pub fn enable_receive_timestamps(socket: &UdpSocket) -> io::Result<()> {
         // The stamp holds two `long`s, which `Inbox` reads as 64 bits each.
         return Err(io::ErrorKind::Unsupported.into());
     }
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+    set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &ON)
 }
 
 /// Return how many packets this socket has dropped so far, modulo 2^32. SO_RXQ_OVFL attaches the same counter to

@@ -112,7 +112,7 @@ impl Report {
             .iter()
             .filter(|(_, value)| value.is_u64())
         {
-            if matches!(name.as_str(), "index" | "start_ns" | "end_ns") {
+            if matches!(name.as_str(), "index" | "start_ns" | "end_ns" | "open_connections") {
                 continue;
             }
             let sum: u64 = self
