@@ -10,6 +10,7 @@ from tunnelbench.cli.command_log import log_options
 from tunnelbench.cli.completion import testbed_names
 from tunnelbench.cli.queue_options import queue_option
 from tunnelbench.cli.stderr_messages import say
+from tunnelbench.host.trust import require_trusted
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.plan import read_testbed
 from tunnelbench.testbed import KINDS
@@ -33,12 +34,15 @@ def command(references: tuple[str, ...], location: str, *, until_empty: bool) ->
 
     testbeds: dict[str, str] = {}
     for reference in references:
+        is_file = "/" in reference or reference.endswith(".toml")
+        if is_file:  # it is read again for each job, and may name programs and hosts
+            require_trusted(Path(reference).absolute(), "the testbed file")
         read_testbed(reference, KINDS)
         name = Path(reference).name.removesuffix(".toml")
         require_testbed_name(name)
         if name in testbeds:
             raise WrongInput(f"--testbed names {name} twice", "give each testbed a name of its own")
-        testbeds[name] = str(Path(reference).absolute()) if reference.endswith(".toml") else reference
+        testbeds[name] = str(Path(reference).absolute()) if is_file else reference
     with JobQueue.open(location):
         pass  # a wrong URL or a database without a queue is an error at once
     say(f"worker for {', '.join(testbeds)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -165,6 +166,23 @@ def test_a_job_that_was_moved_from_another_testbed_is_not_run(url: str, plan: st
     work(url)
     (job,) = listed(url)
     assert (job["state"], "was not submitted for the testbed netns" in job["reason"]) == ("failed", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the rule is for root")
+def test_a_worker_of_root_serves_no_testbed_that_another_user_could_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    path = tmp_path / "attic.toml"
+    path.write_text('kind = "netns"\n')
+    os.chown(path, 65534, 65534)
+    refused = verb("worker", "--testbed", str(path), "--store", "postgresql:///nowhere?host=/nowhere")
+    assert (refused.exit_code, "the testbed file" in refused.stderr) == (3, True)
+    assert "this is root and" in refused.stderr
+    path.chmod(0o644)
+    os.chown(path, 0, 0)
+    unreachable = verb("worker", "--testbed", str(path), "--store", "postgresql:///nowhere?host=/nowhere")
+    assert "the testbed file" not in unreachable.stderr
 
 
 def test_each_role_can_do_its_part_and_no_more(url: str, plan: str) -> None:
