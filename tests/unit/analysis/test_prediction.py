@@ -112,7 +112,7 @@ def test_a_line_through_clocks_that_are_nearly_the_same_is_no_prediction(clock_m
 
 
 def test_thousands_of_figures_are_predicted_without_a_look_at_each_for_each() -> None:
-    """If each prediction looks at each figure, this takes some ten minutes."""
+    """A look at each figure for each prediction takes some ten minutes."""
     noise = Random(5)
     names = [f"{n}" for n in range(2000)]
     facts = {name: CpuFacts(f"soc {n % 1000}", 500 + n % 700) for n, name in enumerate(names)}

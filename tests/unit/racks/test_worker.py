@@ -49,5 +49,5 @@ def test_a_run_that_cannot_be_started_is_a_failure_with_its_reason(
     app = cast("Any", SimpleNamespace(connector=SimpleNamespace(execute_query_one_async=answer)))
     context = cast("Any", SimpleNamespace(job=SimpleNamespace(queue="attic")))
     with pytest.raises(JobFailed, match=r"the worker cannot start the run: .*runs"):
-        asyncio.run(RackWorker("", {"attic": "attic.toml"}, [].append)._run(app, context, 7, JOB))
+        asyncio.run(RackWorker("", {"attic": "attic.toml"}, print)._run(app, context, 7, JOB))
     assert (stored[-1]["job_id"], stored[-1]["failures"]) == (7, 1)

@@ -59,7 +59,7 @@ def test_each_row_has_the_median_over_its_trials() -> None:
 
 
 def test_trials_of_which_each_has_other_places_take_no_quadratic_time() -> None:
-    """With 2,000 trials of 500 places each, a look at every trial for every place takes some ten minutes."""
+    """A look at every trial for every place of 2,000 trials of 500 places each takes some ten minutes."""
     shared = {"kernel/vmlinux/shared": 0.5}
     (found,) = instruction_places(
         rounds_of_one_row(shared | {f"p/{number}-{n}": 1e-3 for n in range(500)} for number in range(2000))
