@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tunnelbench.cli.command_log import log_options
-from tunnelbench.cli.common_options import duration_text, emit, emit_json, json_option, open_store
+from tunnelbench.cli.common_options import duration_text, emit, emit_json, forged, json_option, open_store
 from tunnelbench.cli.layout import columns, drawn
 from tunnelbench.cli.queue_options import queue_option
 from tunnelbench.cli.stderr_messages import say
+from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.model.result import RunRecord
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def command(location: str, *, sets_up: bool, with_ended: bool, as_json: bool) ->
             say("the tables of the store and of the jobs are there", err=False)
             return
         found = [job for job in queue.jobs() if with_ended or job.state not in {"done", "cancelled"}]
-        runs = {run.run_id: run for run in store.runs()}
+        try:
+            runs = {run.run_id: run for run in store.runs()}
+        except UNREADABLE as error:  # each user who may store results could have stored anything
+            raise forged("the store that --store names", error) from error
     entries = list(described(found, runs))
     if as_json:
         emit_json(entries)

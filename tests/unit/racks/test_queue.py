@@ -18,6 +18,8 @@ from sqlalchemy.exc import DBAPIError
 from tests.postgresql import Cluster, cluster
 
 from tunnelbench import cli
+from tunnelbench.model.result import RunRecord
+from tunnelbench.store.store import Store
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
 
@@ -149,6 +151,15 @@ def test_a_job_of_another_program_with_odd_values_is_listed_all_the_same(url: st
         assert [(job["plan"], job["run_id"]) for job in listed(url)] == [("", "")]
         assert verb("jobs", "--store", url).exit_code == 0
     assert verb("cancel", "1", "--store", url).exit_code == 0
+
+
+def test_values_that_no_run_has_are_a_sentence_in_the_list_of_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def runs(_store: Store) -> list[RunRecord]:
+        raise ValueError("no such figure")
+
+    monkeypatch.setattr(Store, "runs", runs)
+    refused = verb("jobs", "--store", url)
+    assert (refused.exit_code, "holds values that no run has" in refused.stderr) == (3, True)
 
 
 def test_a_job_with_odd_values_fails_with_a_reason_and_the_next_job_is_taken(url: str, plan: str) -> None:
