@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.lab.awaiting import await_text, await_traffic, until
 from tests.lab.labgrid_runs import COUNTING_OR_NOT, SHORT_PLAN, place_file, rack_on_laptop, run_started
-from tests.lab.rig import Rig, outcomes, plan
+from tests.lab.rig import LAN, Rig, outcomes, plan
 from tests.labgrid_rack import ALICE, LabgridRack
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
@@ -89,22 +89,28 @@ def test_a_place_that_stays_held_ends_the_run_and_doctor_with_the_holders_name(
         assert ended.returncode == 3
         assert f"the place attic of labgrid is held by {ALICE}, after a wait of 2 s" in ended.stderr
         assert "hint: wait until it is released" in ended.stderr
-        examined = untouched.tunnelbench("doctor", "--on", place_file(untouched), check=False)
+        words = ["doctor", plan(tmp_path, SHORT_PLAN), "--on", place_file(untouched), "--json"]
+        examined = untouched.tunnelbench(*words, check=False)
         assert examined.returncode == 3
-        assert f"the place attic of labgrid is held by {ALICE}" in " ".join(examined.stdout.split())
+        (found,) = json.loads(examined.stdout)["labgrid"]
+        assert found["found"] == f"the place attic of labgrid is held by {ALICE}"
         assert rack.holder_of("attic") == ALICE
     finally:
         rack.labgrid_client("-p", "attic", "release")
 
 
-def test_check_and_show_need_no_coordinator_and_doctor_examines_the_router(untouched: Rig, rack: LabgridRack) -> None:
+def test_check_and_show_need_no_coordinator_and_doctor_examines_the_router(
+    untouched: Rig, rack: LabgridRack, tmp_path: Path
+) -> None:
     file = place_file(untouched)
     assert untouched.tunnelbench("check", file).stdout == f"{file}: ok\n"
     assert "place attic of labgrid" in untouched.tunnelbench("show", file).stdout
-    examined = " ".join(untouched.tunnelbench("doctor", "--on", file, check=False).stdout.split())
-    assert "attic can be acquired" in examined
-    assert "logs in without a question" in examined
-    assert "LAN nic0" in examined
+    examined = json.loads(
+        untouched.tunnelbench("doctor", plan(tmp_path, SHORT_PLAN), "--on", file, "--json", check=False).stdout
+    )
+    assert examined["labgrid"][0]["found"] == "attic can be acquired"
+    assert "SSH" in {each["name"] for each in examined[f"router, root@{LAN}.1"]}
+    assert examined["cables"][0]["found"].startswith("LAN nic0")
 
 
 def test_a_run_that_fails_at_its_router_releases_the_place(
