@@ -123,4 +123,7 @@ def test_a_virtual_router_that_hangs_in_mid_run_is_switched_off_and_on_by_labgri
 
 
 def _is_qemu(pid: str) -> bool:
-    return "qemu" in Path(f"/proc/{pid}/comm").read_text()
+    try:
+        return "qemu" in Path(f"/proc/{pid}/comm").read_text()
+    except OSError:  # it has just ended
+        return False
