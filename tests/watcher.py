@@ -28,7 +28,7 @@ class Watcher(Observer):
     def trial_starts(self, spec: TrialSpec) -> None:
         self.at_trial(spec)
 
-    def second_passed(self, rate_bps: float) -> None:
+    def second_passed(self, rate_bps: float, router_busy_share: float | None) -> None:
         self.rates_bps.append(rate_bps)
 
     def waited_for_quiet(self, seconds: float) -> None:

@@ -27,5 +27,5 @@ GRANT INSERT ON procrastinate_events TO tunnelbench_work;
 GRANT INSERT, UPDATE ON tunnelbench_job_failure TO tunnelbench_work;
 GRANT INSERT, UPDATE, DELETE ON procrastinate_workers TO tunnelbench_work;
 GRANT USAGE ON SEQUENCE procrastinate_events_id_seq TO tunnelbench_work;
-GRANT INSERT, UPDATE ON run, proof, trial, trial_raw, cipher_speed, soak_part, soak_chunk TO tunnelbench_work;
+GRANT INSERT, UPDATE ON run, proof, trial, trial_raw, cipher_speed, soak_part, soak_chunk, progress TO tunnelbench_work;
 COMMIT;

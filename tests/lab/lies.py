@@ -72,8 +72,8 @@ class MidTrial(Watcher):
 
     actions: Sequence[Callable[[], object]] = ()
 
-    def second_passed(self, rate_bps: float) -> None:
-        super().second_passed(rate_bps)
+    def second_passed(self, rate_bps: float, router_busy_share: float | None) -> None:
+        super().second_passed(rate_bps, router_busy_share)
         number = len(self.rates_bps)
         if number <= len(self.actions):
             self.actions[number - 1]()

@@ -276,7 +276,7 @@ class LiveView(Progress):
         self.current = f"round {spec.round}: {describe(spec)}"
         self.rates_bps.clear()
 
-    def second_passed(self, rate_bps: float) -> None:
+    def second_passed(self, rate_bps: float, router_busy_share: float | None) -> None:
         self.rates_bps.append(rate_bps)
 
     def waited_for_quiet(self, seconds: float) -> None:

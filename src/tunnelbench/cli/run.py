@@ -30,6 +30,7 @@ from tunnelbench.cli.completion import plan_names, run_names, testbed_names
 from tunnelbench.cli.page_file import show_page
 from tunnelbench.cli.plans import load_plan
 from tunnelbench.cli.progress import LiveView, PlainProgress, Progress
+from tunnelbench.cli.published_progress import PublishedProgress
 from tunnelbench.cli.run_lock import RUN_ID_PATTERN, STORE_NAME, left_runs, new_run_id, only_run_here
 from tunnelbench.cli.soak_reports import soak_reports
 from tunnelbench.cli.stderr_messages import say
@@ -358,14 +359,15 @@ def measure_locked(
     versions = run.tunnelbench_version, job.accepts_versions
     request = RunRequest(job.plan.plan, testbed, job.known, speeds, *versions, keep)
     results = StoredResults(store, run, [*job.known], [*speeds])
-    sink = RunSink(results, progress)
+    observer = PublishedProgress(progress, store.progress(job.run_id))
+    sink = RunSink(results, observer)
     folder = RUN_FOLDER / job.run_id
     with results:
         folder.mkdir(mode=0o700, exist_ok=True)
         place = store.name if is_server(store.name) else str(Path(store.name).absolute())
         (folder / STORE_NAME).write_bytes(os.fsencode(place))
         try:
-            with progress.showing():
+            with progress.showing(), observer.publishing():
                 if guest:
                     GuestRun(guest, request, sink).run()
                 else:

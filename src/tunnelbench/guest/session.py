@@ -125,7 +125,7 @@ class GuestRun:
                 self._wait_before = guest.cpu_wait()
                 observer.trial_starts(self._specs[message["sequence"]])
             case protocol.SECOND:
-                observer.second_passed(message["rate_bps"])
+                observer.second_passed(message["rate_bps"], message["router_busy_share"])
             case protocol.WAITED:
                 observer.waited_for_quiet(message["seconds"])
             case protocol.CIPHER:

@@ -73,8 +73,8 @@ class ControllerLink(Observer):
     def trial_starts(self, spec: TrialSpec) -> None:
         self.send(protocol.line(protocol.STARTS, sequence=spec.sequence))
 
-    def second_passed(self, rate_bps: float) -> None:
-        self.send(protocol.line(protocol.SECOND, rate_bps=rate_bps))
+    def second_passed(self, rate_bps: float, router_busy_share: float | None) -> None:
+        self.send(protocol.line(protocol.SECOND, rate_bps=rate_bps, router_busy_share=router_busy_share))
 
     def waited_for_quiet(self, seconds: float) -> None:
         self.send(protocol.line(protocol.WAITED, seconds=seconds))

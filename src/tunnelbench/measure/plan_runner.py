@@ -77,9 +77,9 @@ class PlanRunner:
             self.remember(record)
             self.breaker.note(record)
 
-    def _second_passed(self, rate_bps: float) -> None:
+    def _second_passed(self, rate_bps: float, router_busy_share: float | None) -> None:
         self.clock.look()
-        self.observer.second_passed(rate_bps)
+        self.observer.second_passed(rate_bps, router_busy_share)
 
     def measure_ciphers(self) -> Iterator[CipherSpeed]:
         """Yield the speed of each cipher of the plan's tunnels by itself, on each machine of the testbed."""

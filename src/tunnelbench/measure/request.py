@@ -104,8 +104,9 @@ class Observer:
     def trial_starts(self, spec: TrialSpec) -> None:
         """Called when the traffic of a trial begins."""
 
-    def second_passed(self, rate_bps: float) -> None:
-        """Called about once a second during a trial, with the current rate [bit/s]."""
+    def second_passed(self, rate_bps: float, router_busy_share: float | None) -> None:
+        """Called about once a second during a trial, with the current rate [bit/s], and with the busy share of the
+        router's CPUs, 0 to 1; None: not known before the trial ends."""
 
     def trial_ended(self, record: TrialRecord) -> None:
         """Called when the record of a trial is stored."""

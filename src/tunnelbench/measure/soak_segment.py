@@ -167,7 +167,7 @@ class SoakSegment:
         for reading in self._series.ready():
             self._waiting.append(replace(reading, router_busy_share=self._busy_share))
             payload_bits = mean_payload_bytes(self.soak.spec.payload_bytes) * 8
-            self.path.on_second(reading.received_packets * payload_bits / SOAK_INTERVAL_S)
+            self.path.on_second(reading.received_packets * payload_bits / SOAK_INTERVAL_S, self._busy_share)
 
     def _hear_far(self, far: ReadDaemon) -> None:
         for line in far.new_lines():

@@ -63,8 +63,9 @@ an SSH command, plus 0.01 s, the resolution of /proc/uptime."""
 LEAD_S = 0.15
 """Time from the first CPU reading to the start of iperf3 [s]; during it the router's CPU is seen without traffic."""
 
-OnSecond = Callable[[float], None]
-"""A function that is called about once a second with the rate of the data on the interface [bit/s]."""
+OnSecond = Callable[[float, float | None], None]
+"""A function that is called about once a second with the rate of the data on the interface [bit/s], and with the busy
+share of the router's CPUs; None: not known before the trial ends."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,8 @@ class TrialMonitor:
             self._times.append(reading.cpu)
             elapsed_s = reading.cpu.clock_s - latest.cpu.clock_s
             if elapsed_s > 0.2:
-                self.on_second((reading.arrivals - latest.arrivals).data_bytes * 8 / elapsed_s)
+                rate_bps = (reading.arrivals - latest.arrivals).data_bytes * 8 / elapsed_s
+                self.on_second(rate_bps, self._router_busy_share(latest.cpu, reading.cpu))
                 latest = reading
         self._closed = self._read()
         self.quota_files = cgroup.files_of_children()
@@ -303,6 +305,10 @@ class TrialMonitor:
         The settings are read each time that the CPU counters are read.
         """
         return tuple(self._misplaced)
+
+    def _router_busy_share(self, before: CpuReading, after: CpuReading) -> float | None:
+        router = self.testbed.router
+        return cpu.usage(before, after, router.cpus).busy_share if self._reader is router else None
 
     def _read(self) -> MonitorReading:
         return MonitorReading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +29,9 @@ class Database(Protocol):
     """Execution options of connections that read: each connection reads the database as it was at one moment."""
     writing_options: Mapping[str, Any]
     """Execution options of connections that write."""
+
+    careless: Sequence[str]
+    """Statements that let a session wait neither for the disk nor for other writers, for rows that may be lost."""
 
     def open(self, *, create: bool, lock_wait_s: float) -> Engine:
         """Return an engine for the database. Raises WrongInput or CannotHere."""

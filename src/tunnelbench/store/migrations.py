@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, Engine, func, insert, inspect, select
+from sqlalchemy import Connection, Engine, func, insert, inspect, select, text
 
 from tunnelbench import __version__
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.store import schema
 from tunnelbench.store.database import Database
 
-UPGRADES: tuple[Callable[[Connection], None], ...] = ()
+
+def add_progress(connection: Connection) -> None:
+    """Make the table of the progress of running runs."""
+    connection.execute(
+        text(
+            "CREATE TABLE progress (run_id TEXT NOT NULL, progress TEXT NOT NULL, checksum TEXT NOT NULL, "
+            "PRIMARY KEY (run_id), FOREIGN KEY(run_id) REFERENCES run (run_id))"
+        )
+    )
+
+
+UPGRADES: tuple[Callable[[Connection], None], ...] = (add_progress,)
 """Upgrade functions in order: the first one turns format 1 into format 2, the second one format 2 into format 3.
 
 An upgrade states its tables and columns in SQL of its own, because `schema.py` holds those of the newest format. A

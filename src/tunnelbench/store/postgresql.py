@@ -77,6 +77,9 @@ class Server:
     writing_options: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
     """Isolation of writers, independent of the server's default: a stricter one would make writers fail."""
 
+    careless: Sequence[str] = ("SET synchronous_commit TO off", "SET lock_timeout TO 100")
+    """The lock timeout is in milliseconds."""
+
     def __init__(self, url: URL) -> None:
         self.url = url
         self._run_lock: RunLock | None = None

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.plan import Direction, OptionValue, Test, TrialSpec, TunnelSpec
+from tunnelbench.model.progress import RunProgress
 from tunnelbench.model.result import Check, Measurement, Outcome, RunRecord, TcpMeasurement, TrialRecord, TunnelProof
 from tunnelbench.model.soak import Soak, SoakChunk, SoakEvent, SoakPart, SoakReading
 from tunnelbench.model.udp import UdpMeasurement
@@ -31,6 +32,7 @@ _CIPHER_SPEED = TypeAdapter(CipherSpeed)
 _SOAK = TypeAdapter(Soak)
 _SOAK_PART = TypeAdapter(SoakPart)
 _NOTES = TypeAdapter(tuple[str, ...])
+_PROGRESS = TypeAdapter(RunProgress)
 
 
 def run_row(record: RunRecord, trials: int = 0, speeds: int = 0) -> DatabaseRow:
@@ -153,6 +155,16 @@ def cipher_speed_row(run_id: str, place: int, found: CipherSpeed) -> DatabaseRow
 def cipher_speed(row: Mapping[Any, Any]) -> CipherSpeed:
     """Return the cipher speed of a row of table `cipher_speed`."""
     return _CIPHER_SPEED.validate_json(row["speed"])
+
+
+def progress_row(run_id: str, found: RunProgress) -> DatabaseRow:
+    """Return the row of table `progress`."""
+    return _sealed({"run_id": run_id, "progress": _dumped(_PROGRESS, found)})
+
+
+def run_progress(row: Mapping[Any, Any]) -> RunProgress:
+    """Return the progress of a row of table `progress`."""
+    return _PROGRESS.validate_json(row["progress"])
 
 
 def soak_part_row(run_id: str, soak: Soak, part: SoakPart) -> DatabaseRow:

@@ -6,11 +6,12 @@ from typing import Any
 
 from sqlalchemy import Column, Double, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, Text
 
-STORE_FORMAT = 1
+STORE_FORMAT = 2
 """Number of the format that this version reads and writes.
 
 History:
 1  run, proof, trial, trial_raw, cipher_speed, soak_part, soak_chunk.
+2  progress.
 """
 
 metadata = MetaData()
@@ -65,6 +66,8 @@ cipher_speed = Table(
     "cipher_speed", metadata, *_keys(run_id=Text, machine=Text, algorithm=Text, acceleration=Text, threads=Integer),
     *_integers("place"), *_texts("speed", "checksum"), _refers("run", "run_id"),
 )
+
+progress = Table("progress", metadata, *_keys(run_id=Text), *_texts("progress", "checksum"), _refers("run", "run_id"))
 
 soak_part = Table(
     "soak_part", metadata, *_keys(run_id=Text, sequence=Integer, part=Integer), *_texts("soak", "details"),

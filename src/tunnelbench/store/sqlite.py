@@ -7,7 +7,7 @@ import os
 import re
 import resource
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +34,8 @@ class SqliteDatabase:
     patience_s = 60.0
     reading_options: Mapping[str, Any] = {}
     writing_options: Mapping[str, Any] = {WRITES: True}
+    careless: Sequence[str] = ("PRAGMA synchronous = NORMAL", "PRAGMA busy_timeout = 0")
+    """NORMAL: in WAL mode, a commit does not wait for the disk (sqlite.org/pragma.html#pragma_synchronous)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
+from sqlalchemy import Connection, Engine, Select, Table, func, insert, literal, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from tunnelbench.model.cipher_speed import CipherSpeed
@@ -19,6 +19,7 @@ from tunnelbench.model.text import are, counted, printable
 from tunnelbench.store import migrations, rows
 from tunnelbench.store.checksum import change_row
 from tunnelbench.store.database import Database, database_of
+from tunnelbench.store.progress import ProgressTable
 from tunnelbench.store.schema import cipher_speed, proof, run, trial, trial_raw
 from tunnelbench.store.soaks import SoakTables
 from tunnelbench.store.transactions import ANSWER_S, Transactions, is_stored, within
@@ -159,6 +160,10 @@ class Store:
         """Return the soaks of a run, to read and write them chunk by chunk."""
         return SoakTables(run_id, self._transactions)
 
+    def progress(self, run_id: str) -> ProgressTable:
+        """Return the progress of a run, to publish and to read it."""
+        return ProgressTable(run_id, self._transactions)
+
     def end_run(self, run_id: str, status: str, ended_at: str) -> None:
         """Store how and when a run ended. Raises ValueError if the run is not stored."""
         patience_s = min(END_PATIENCE_S, self._database.patience_s)
@@ -225,6 +230,29 @@ class Store:
                     f"it holds {counted(stored or 0, 'trial')}, not as many as its runs have recorded"
                 )
             return found
+
+    def newest_runs(
+        self,
+        count: int,
+        *,
+        before: str | None = None,
+        status: str | None = None,
+        only: Collection[str] | None = None,
+    ) -> list[RunRecord]:
+        """Return at most `count` runs, the newest first, without a look at all others.
+
+        `before` is the id of a run: those that began earlier. `status` and `only`, which has ids, choose others.
+        """
+        wanted = _newest_first().limit(count)
+        if before is not None:
+            begun = select(run.c.started_at).where(run.c.run_id == before).scalar_subquery()
+            wanted = wanted.where(tuple_(run.c.started_at, run.c.run_id) < tuple_(begun, literal(before)))
+        if status is not None:
+            wanted = wanted.where(run.c.status == status)
+        if only is not None:
+            wanted = wanted.where(run.c.run_id.in_(only))
+        with self._transactions.reading() as connection:
+            return [self._run_record(row) for row in connection.execute(wanted).mappings()]
 
     def run(self, reference: str) -> RunRecord:
         """Return the run that an id, the beginning of an id, or `last` refers to, which is the last run that ended.

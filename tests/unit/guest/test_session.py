@@ -97,7 +97,7 @@ def test_each_trial_is_stored_when_it_arrives_and_the_observer_hears_of_everythi
     said: Words = [
         protocol.line(protocol.ALIVE),
         protocol.line(protocol.COMES_UP, tunnel="gre", round=2),
-        protocol.line(protocol.SECOND, rate_bps=5.0),
+        protocol.line(protocol.SECOND, rate_bps=5.0, router_busy_share=0.5),
         protocol.line(protocol.WAITED, seconds=1.5),
         protocol.line(protocol.CIPHER, cipher="aes"),
         *(word(record) for record in records),

@@ -77,7 +77,7 @@ def _no_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
 def meter(journal: Kept, **traffic: Any) -> SoakMeter:
     asked = SoakTraffic(**{"duration_s": 60.0, "rate": "1000", **traffic})
     testbed = cast("Testbed", SimpleNamespace(client=HERE, server=HERE))
-    return SoakMeter(testbed, asked, lambda _: None, journal, check_soak)
+    return SoakMeter(testbed, asked, lambda *_: None, journal, check_soak)
 
 
 def measure(found: SoakMeter, spec: TrialSpec) -> tuple[Check, ...]:

@@ -60,6 +60,7 @@ class SimulatedPath:
         self.server_daemon = FakeDaemon("", "openvpn")
         self.dies_at_s: dict[FakeDaemon, float] = {}
         self.rates: list[float] = []
+        self.busy_shares: list[float | None] = []
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -68,6 +69,10 @@ class SimulatedPath:
     @property
     def has_own_far_end(self) -> bool:
         return self.far_host is not self.server
+
+    def on_second(self, rate_bps: float, router_busy_share: float | None) -> None:
+        self.rates.append(rate_bps)
+        self.busy_shares.append(router_busy_share)
 
     def advance(self, seconds: float) -> None:
         self.clock_s += seconds
@@ -101,7 +106,7 @@ class SimulatedPath:
     def accompany(self, duration_s: float = 10.0, *, with_daemons: bool = True) -> TrialMonitor:
         ends = ([self.router_daemon.as_daemon], [self.server_daemon.as_daemon]) if with_daemons else ((), ())
         path = TrafficPath("198.18.1.2", "198.18.4.1", PLACE, *ends)
-        found = TrialMonitor(cast("Testbed", self), path, duration_s, self.rates.append)
+        found = TrialMonitor(cast("Testbed", self), path, duration_s, self.on_second)
         found.accompany(cast("Daemon", SimpleNamespace(wait=self.wait, name="iperf3")))
         return found
 
@@ -201,7 +206,7 @@ def test_the_routers_cpu_over_time_covers_the_traffic_from_before_until_after(pa
 
 
 def test_the_router_is_watched_for_a_moment_before_the_traffic_starts(path: SimulatedPath) -> None:
-    waiting = TrialMonitor(cast("Testbed", path), TrafficPath("a", "b", PLACE), 10.0, path.rates.append)
+    waiting = TrialMonitor(cast("Testbed", path), TrafficPath("a", "b", PLACE), 10.0, path.on_second)
     path.clock_s = 0.05
     waiting.wait_for_lead()
     assert path.clock_s == pytest.approx(trial_monitor.LEAD_S)
@@ -227,6 +232,7 @@ def test_the_rate_is_reported_about_once_a_second(path: SimulatedPath) -> None:
     path.accompany()
     assert 9 <= len(path.rates) <= 12
     assert path.rates == pytest.approx([PPS * 1500 * 8] * len(path.rates), rel=0.01)
+    assert path.busy_shares == pytest.approx([0.25] * len(path.rates))
 
 
 def test_the_senders_sockets_are_looked_at_once_half_way_through(path: SimulatedPath) -> None:

@@ -116,7 +116,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> UdpMeter:
     monkeypatch.setattr(udp_trial, "read_arrivals", lambda *_: Arrivals(0, 0, 0))
     monkeypatch.setattr("tunnelbench.traffic.engine.locate", lambda: "engine")
     monkeypatch.setattr(UdpMeter, "_pinged", lambda *_: nullcontext(None))
-    return UdpMeter(cast("Testbed", SimpleNamespace(client=HERE, server=HERE)), TRAFFIC, lambda _: None)
+    return UdpMeter(cast("Testbed", SimpleNamespace(client=HERE, server=HERE)), TRAFFIC, lambda *_: None)
 
 
 def spec_of(test: Test, load: str = "", tunnel: str = "vxlan", round_number: int = 1) -> TrialSpec:
