@@ -287,6 +287,7 @@ def fill_missing_streams() -> None:
         Verb("retry", short_help="Let a failed job of a rack wait again."),
         Verb("run", short_help="Measure a plan on a testbed, and print the table."),
         Verb("schema", short_help="Write the JSON Schema of a JSON output."),
+        Verb("serve", short_help="Show runs and racks in a browser while they are measured."),
         Verb("show", short_help="Show a plan, tunnel, testbed, reference or run in full."),
         Verb("site", short_help="Make a web site from exported runs and published results."),
         Verb("submit", short_help="Submit a plan as jobs for racks."),

@@ -13,16 +13,17 @@ GUEST = "virtme-ng"
 LABGRID = "labgrid"
 POSTGRESQL = "psycopg[binary]"
 RACKS = "procrastinate"
+SERVE = ("starlette", "uvicorn")
 """Packages of the extras of pyproject.toml.
 
 Hints name these packages and not `tunnelbench[...]`: in a package index, that name may belong to another author.
 """
 
 
-def install_hint(package: str) -> str:
-    """Return the command that installs a package next to TunnelBench: by pip, or by uv where there is no pip."""
+def install_hint(*packages: str) -> str:
+    """Return the command that installs packages next to TunnelBench: by pip, or by uv where there is no pip."""
     if find_spec("pip"):
-        return shlex.join([sys.executable, "-m", "pip", "install", package])
+        return shlex.join([sys.executable, "-m", "pip", "install", *packages])
     of_clone = Path(sys.prefix).parent / ".cache/uv/bin/uv"  # scripts/install-debian puts it there
     uv = "uv" if shutil.which("uv") or not of_clone.is_file() else str(of_clone)
-    return shlex.join([uv, "pip", "install", "--python", sys.executable, package])
+    return shlex.join([uv, "pip", "install", "--python", sys.executable, *packages])

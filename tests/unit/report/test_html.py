@@ -8,6 +8,7 @@ from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
@@ -26,7 +27,7 @@ from tunnelbench.report.sections import Section
 from tunnelbench.report.text import one_line
 
 MOST_BYTES = 2_000_000
-BESIDE = {
+BESIDE: dict[str, Any] = {
     "library_href": "../library.js",
     "data_href": "run.json",
     "index_href": "../index.html",

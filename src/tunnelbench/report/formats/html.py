@@ -73,6 +73,20 @@ class Format(SheetFormat):
         return sheet_page(sheet)
 
 
+@dataclass(frozen=True)
+class LivePage:
+    """Addresses of a page that a server makes anew while its run goes on."""
+
+    script_href: str
+    """Address of the script that fetches the page again."""
+    events_href: str
+    """Address of the events that tell the script when."""
+    run_href: str
+    """Address of the page that shows the run's progress."""
+    version: str
+    """The text that the events have as long as the page is up to date."""
+
+
 def page(
     document: Document,
     *,
@@ -80,19 +94,20 @@ def page(
     library_href: str | None = None,
     data_href: str | None = None,
     methodology_href: str | None = None,
+    live: LivePage | None = None,
 ) -> str:
     """Return the page of a run; it ends with a newline.
 
     The addresses are for pages of one site, relative to the page: `index_href` of the list of pages, linked at the top;
     `library_href` of a file with `library()`; `data_href` of the run's JSON; `methodology_href` of the rules. Without
-    its address each of the last three is inside the page.
+    its address each of the last three is inside the page. With `live`, the page fills in while the run goes on.
     """
     document = bounded(document)
     first, drawn = first_chart(charts(document))
     results = tables(document, thousands=True)
     text = _template("page").render(
         document=document,
-        **_frame(document.title, document.run.tunnelbench_version, index_href, library_href),
+        **_frame(document.title, document.run.tunnelbench_version, index_href, library_href, live),
         data_href=data_href,
         methodology_href=methodology_href or f"#{METHODOLOGY_ANCHOR}",
         methodology=None if methodology_href else methodology_html(below=2),
@@ -117,12 +132,12 @@ FOLDED_HEADINGS = frozenset({"A", "B", "p"})
 """Headings of a comparison's columns that are hidden until the reader shows them."""
 
 
-def sheet_page(sheet: Sheet) -> str:
-    """Return the page of a comparison or an audit; it ends with a newline."""
+def sheet_page(sheet: Sheet, *, index_href: str | None = None, library_href: str | None = None) -> str:
+    """Return the page of a comparison or an audit; it ends with a newline. `page` explains the addresses."""
     first = [section for section in sheet.sections if section.title == VERDICT]
     text = _template("sheet").render(
         sheet=sheet,
-        **_frame(sheet.title, __version__),
+        **_frame(sheet.title, __version__, index_href, library_href),
         first=first,
         rest=[bounded_section(section) for section in sheet.sections if section not in first],
         charts=sheet.charts,
@@ -134,7 +149,9 @@ def sheet_page(sheet: Sheet) -> str:
     return text.strip() + "\n"
 
 
-def _frame(title: str, version: str, index_href: str | None = None, library_href: str | None = None) -> dict[str, Any]:
+def _frame(
+    title: str, version: str, index_href: str | None, library_href: str | None, live: LivePage | None = None
+) -> dict[str, Any]:
     """Return the values of `page-base.html.jinja`."""
     return {
         "title": title,
@@ -142,7 +159,8 @@ def _frame(title: str, version: str, index_href: str | None = None, library_href
         "index_href": index_href,
         "library_href": library_href,
         "library": None if library_href else library(),
-        "policy": _policy(is_shared=library_href is not None),
+        "policy": policy(is_shared=library_href is not None, is_live=live is not None),
+        "live": live,
         "style": resource(TEMPLATES, "page.css"),
         "script": _script(),
         "config": config(),
@@ -188,16 +206,17 @@ def _template(name: str) -> Template:
 
 
 @cache
-def _policy(*, is_shared: bool) -> str:
+def policy(*, is_shared: bool, is_live: bool = False) -> str:
     """Return the Content-Security-Policy of a page: only its own two scripts run.
 
-    The page makes no request, except for the chart library in the same site if `is_shared`.
+    The page makes no request, except for scripts in the same site if `is_shared`, and to its server if `is_live`.
 
     Scripts are allowed by their hashes. Browsers ignore the hash of a file next to a page that is opened from a disk.
     """
     own = _hash(_script())
     scripts = f"{own} 'self' file:" if is_shared else f"{own} {_hash(library())}"
-    return f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    found = f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    return f"{found}; connect-src 'self'" if is_live else found
 
 
 def _lines(text: str) -> str:

@@ -27,6 +27,8 @@ function makeFilters(place, tables, figures) {
     const values = new Set(rows.map((row) => firstText(row.cells[column])));
     const select = document.createElement("select");
     select.append(new Option("all", ""), ...Array.from(values, (value) => new Option(value, value)));
+    if (!values.has(chosen[name])) chosen[name] = "";
+    select.value = chosen[name]; // a page that fills in keeps the filters
     select.addEventListener("change", () => {
       chosen[name] = select.value;
       filter();
@@ -106,7 +108,7 @@ function redraw(figures) {
     delete figure.querySelector(".chart").dataset.width;
   }
   for (const section of document.querySelectorAll("section")) if (section.chooseSeries) section.chooseSeries();
-  drawAll(figures);
+  return drawAll(figures);
 }
 
 const MARGIN_PX = 90; // the axis and its title, next to pictures that stand above each other
@@ -220,9 +222,13 @@ async function drawAll(figures) {
   }
 }
 
-async function start() {
-  const figures = Array.from(document.querySelectorAll("figure"));
-  document.body.append(tip);
+function everyFigure() {
+  return Array.from(document.querySelectorAll("figure"));
+}
+
+// Makes the controls and the charts for the content that is in the page now.
+async function fill() {
+  const figures = everyFigure();
   document.querySelectorAll("table.answer").forEach(makeSortable);
   const tables = Array.from(document.querySelectorAll("table.results")).filter((table) => table.tBodies[0].rows.length);
   for (const table of tables) {
@@ -231,18 +237,23 @@ async function start() {
   }
   if (tables.length) makeFilters(document.getElementById("filters"), tables, figures);
   document.querySelectorAll("#series").forEach(makeChooser);
-  const folded = Array.from(document.querySelectorAll("section > details"));
-  window.addEventListener("beforeprint", () => folded.forEach((details) => (details.open = true)));
-  let waiting = 0;
-  window.addEventListener("resize", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => drawAll(figures), 200);
-  });
   for (const details of document.querySelectorAll("details")) {
     details.addEventListener("toggle", () => drawAll(figures)); // at the width that is now known
   }
+  await (Object.values(chosen).some(Boolean) ? redraw(figures) : drawAll(figures));
+}
+
+async function start() {
+  document.body.append(tip);
+  const open = (details) => (details.open = true);
+  window.addEventListener("beforeprint", () => document.querySelectorAll("section > details").forEach(open));
+  let waiting = 0;
+  window.addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => drawAll(everyFigure()), 200);
+  });
   window.addEventListener("scroll", () => (tip.hidden = true), { passive: true });
-  await drawAll(figures);
+  await fill();
   document.documentElement.dataset.drawn = "yes";
 }
 

@@ -1,0 +1,175 @@
+"""Racks and queue of a real PostgreSQL: shown to all, changed by signed-in users only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import NullPool, create_engine, text
+from starlette.testclient import TestClient
+from tests.postgresql import Cluster, cluster
+from tests.unit.builders import make_run
+from tests.unit.report.hostile import HOSTILE
+from tests.unit.serve.conftest import ORIGIN, Serve
+
+from tunnelbench import cli
+from tunnelbench.serve.access import Access
+from tunnelbench.serve.queue import opened_queue
+from tunnelbench.store.store import Store
+
+pytest.importorskip("procrastinate", reason="the extra racks is not installed")
+
+PLAN = 'title = "One"\nrounds = 1\n[tcp]\nduration_s = 1\n[[tunnel]]\nkind = "gre"\n'
+FORM = {"origin": ORIGIN}
+ANNA = {"x-remote-user": "anna"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    with cluster() as made:
+        yield made
+
+
+@pytest.fixture
+def url(server: Cluster, tmp_path: Path) -> str:
+    """A database with three jobs: 1 has failed, 2 is running, 3 waits."""
+    made = server.new_database()
+    plan = tmp_path / "one.toml"
+    plan.write_text(PLAN)
+    for words in (
+        ("jobs", "--setup"),
+        ("submit", str(plan), "--on", "attic,cellar"),
+        ("submit", str(plan), "--on", "cellar"),
+    ):
+        result = CliRunner().invoke(cli.main, [*words, "--store", made])
+        assert result.exit_code == 0, result.output
+    execute(made, "UPDATE procrastinate_jobs SET status = 'doing' WHERE id < 3")
+    execute(made, "UPDATE procrastinate_jobs SET status = 'failed' WHERE id = 1")
+    execute(made, "INSERT INTO tunnelbench_job_failure VALUES (1, 3, :reason)", reason=HOSTILE.replace("\0", ""))
+    return made
+
+
+def execute(url: str, statement: str, **values: Any) -> list[Any]:
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        result = connection.execute(text(statement), values)
+        return list(result) if result.returns_rows else []
+
+
+def states(url: str) -> dict[int, tuple[str, bool]]:
+    found = execute(url, "SELECT id, status::text, abort_requested FROM procrastinate_jobs")
+    return {row[0]: (row[1], row[2]) for row in found}
+
+
+@pytest.fixture
+def client(url: str, serve: Serve) -> Iterator[TestClient]:
+    with opened_queue(url) as queue:
+        yield serve(location=url, queue=queue)
+
+
+@pytest.fixture
+def of_anna(url: str, serve: Serve) -> Iterator[TestClient]:
+    """A client behind the proxy that has signed in anna."""
+    with opened_queue(url) as queue:
+        found = serve(Access(user_header="X-Remote-User", proxies=["127.0.0.1"]), location=url, queue=queue)
+        found.headers.update(ANNA)
+        yield found
+
+
+def token(client: TestClient) -> str:
+    return client.get("/racks").text.partition('name="token" value="')[2].partition('"')[0]
+
+
+def test_racks_and_jobs_are_shown_with_state_and_reason(client: TestClient, url: str) -> None:
+    run_id = execute(url, "SELECT args->>'run_id' FROM procrastinate_jobs WHERE id = 2")[0][0]
+    with Store.open(url) as store:
+        store.begin_run(make_run(run_id=run_id, status="running", ended_at=None, trials_planned=8))
+    page = client.get("/racks").text
+    assert re.findall(r'<th scope="row">(\w+)</th>', page) == ["attic", "cellar"]
+    assert "job 2, one" in page
+    assert f'href="/runs/{run_id}">0/8</a>' in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert(1)" not in page
+    assert "<button" not in page
+    assert 'href="/racks"' in client.get("/").text
+
+
+def test_a_visitor_who_is_not_signed_in_changes_nothing(client: TestClient, url: str) -> None:
+    before = states(url)
+    for job, verb in ((3, "cancel"), (2, "cancel"), (1, "resubmit")):
+        answer = client.post(f"/jobs/{job}/{verb}", data={"token": ""}, headers=FORM)
+        assert (answer.status_code, "signed-in" in answer.text) == (403, True)
+    assert states(url) == before
+
+
+def test_a_signed_in_user_cancels_and_resubmits(of_anna: TestClient, url: str) -> None:
+    for job, verb in ((3, "cancel"), (2, "cancel"), (1, "resubmit")):
+        answer = of_anna.post(f"/jobs/{job}/{verb}", data={"token": token(of_anna)}, headers=FORM)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/racks")
+    found = states(url)
+    assert (found[1], found[2], found[3][0]) == (("todo", False), ("doing", True), "cancelled")
+
+
+@pytest.mark.parametrize("data", [{}, {"token": "wrong"}, {"Token": "x"}])
+def test_without_the_right_token_nothing_changes(of_anna: TestClient, url: str, data: dict[str, str]) -> None:
+    before = states(url)
+    assert of_anna.post("/jobs/3/cancel", data={**data, "a": "b"}, headers=FORM).status_code == 403
+    assert of_anna.post("/jobs/3/cancel", data={"token": token(of_anna)}).status_code == 403  # no Origin
+    other = {"origin": "http://evil.example"}
+    assert of_anna.post("/jobs/3/cancel", data={"token": token(of_anna)}, headers=other).status_code == 403
+    assert states(url) == before
+
+
+def test_the_token_of_another_user_is_refused(of_anna: TestClient, url: str) -> None:
+    own = token(of_anna)
+    answer = of_anna.post("/jobs/3/cancel", data={"token": own}, headers={**FORM, "x-remote-user": "bob"})
+    assert answer.status_code == 403
+    assert states(url)[3] == ("todo", False)
+
+
+@pytest.mark.parametrize("job", ["1/cancel", "2/resubmit", "99/cancel", "3/delete", "x/cancel", f"{2**70}/cancel"])
+def test_a_change_that_is_not_possible_is_not_found(of_anna: TestClient, url: str, job: str) -> None:
+    before = states(url)
+    answer = of_anna.post(f"/jobs/{job}", data={"token": token(of_anna)}, headers=FORM)
+    assert answer.status_code in {404, 503}
+    assert states(url) == before
+
+
+def test_a_user_of_the_database_who_may_only_read_sees_a_sentence(url: str, serve: Serve) -> None:
+    execute(url, "CREATE ROLE reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+    as_reader = url.replace("postgres@", "reader@")
+    with ExitStack() as stack:
+        stack.callback(execute, url, "DROP OWNED BY reader; DROP ROLE reader")
+        queue = stack.enter_context(opened_queue(as_reader))
+        client = serve(Access(user_header="X-Remote-User", proxies=["127.0.0.1"]), location=as_reader, queue=queue)
+        client.headers.update(ANNA)
+        answer = client.post("/jobs/3/cancel", data={"token": token(client)}, headers=FORM)
+        assert (answer.status_code, "permission denied" in answer.text) == (503, True)
+    assert states(url)[3] == ("todo", False)
+
+
+def test_without_a_queue_racks_are_hidden(server: Cluster, serve: Serve, path: Path) -> None:
+    plain = server.new_database()
+    with Store.open(plain) as store:
+        store.begin_run(make_run())
+    for location in (plain, str(path)):
+        with opened_queue(location) as queue:
+            assert queue is None
+            client = serve(location=location, queue=queue)
+            assert 'href="/racks"' not in client.get("/").text
+            assert client.get("/racks").status_code == 404
+
+
+def test_a_restart_of_the_server_is_survived(server: Cluster, client: TestClient) -> None:
+    assert client.get("/racks").status_code == 200
+    server.stop()
+    assert client.get("/racks").status_code == 503
+    assert client.get("/").status_code == 503
+    server.start()
+    assert client.get("/racks").status_code == 200
+    assert client.get("/").status_code == 200
