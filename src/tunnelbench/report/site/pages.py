@@ -235,7 +235,7 @@ def _line(  # noqa: PLR0917 - the cells of a row, in their order
         href=href,
         date=date,
         comparability=comparability,
-        marks="; ".join(each for each in (", ".join(words), comment) if each and each not in words),
+        marks="; ".join(each for each in (", ".join(words), "" if comment in words else comment) if each),
     )
 
 
