@@ -1,4 +1,6 @@
-"""Beside two programs that use a CPU each, a build that is 5 % slower is found each time, and no change is a tie.
+"""Comparison of builds on a virtual router, beside two programs that use a CPU each.
+
+A build that is 5 % slower is found each time, and an equal build is a tie.
 
 `make test` leaves it out, because each comparison measures two runs on the virtual router; `make test-builds` runs it.
 Throughput and instructions per packet are compared, as in examples/plans/two-builds.toml.

@@ -1,4 +1,4 @@
-"""On a virtual router of fixed speed, a build with a slower cipher path is distinguished from an equal one."""
+"""Comparison of builds on a virtual router: one with a slower cipher path is found, and an equal one is a tie."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tunnelbench.model.counters import Window
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TunnelSpec
 from tunnelbench.model.result import TrialRecord
 
-MOST_PLACES = 200
+MOST_REPORTED_PLACES = 200
 """Largest number of places of one tunnel; a trial of ours has about 100."""
 
 
@@ -65,7 +65,7 @@ def _window(record: TrialRecord) -> Window | None:
 
 
 def _median_shares(windows: Sequence[Window]) -> Mapping[str, float]:
-    """Return the median share of each place, largest first, of the MOST_PLACES places with the most instructions.
+    """Return the median share of each place, largest first, of the MOST_REPORTED_PLACES places with the most instructions.
 
     The work grows with the number of shares alone, also if each trial of an imported run has other places.
     """
@@ -74,7 +74,7 @@ def _median_shares(windows: Sequence[Window]) -> Mapping[str, float]:
         for place, share in window.router_instruction_shares.items():
             found.setdefault(place, []).append(share)
     medians = {place: _median_with_zeros(shares, len(windows)) for place, shares in found.items()}
-    return dict(nsmallest(MOST_PLACES, medians.items(), key=lambda each: (-each[1], each[0])))
+    return dict(nsmallest(MOST_REPORTED_PLACES, medians.items(), key=lambda each: (-each[1], each[0])))
 
 
 def _median_with_zeros(shares: Sequence[float], count: int) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-SEPARATOR = ";"
+NAME_SEPARATOR = ";"
 """Stands between several names or sources in a cell."""
 
 
@@ -50,7 +50,7 @@ def _lines(name: str, columns: Sequence[str]) -> Sequence[FactLine]:
     return tuple(
         FactLine(
             name=row["name"],
-            other_names=tuple(other.strip() for other in row["other_names"].split(SEPARATOR) if other.strip()),
+            other_names=tuple(other.strip() for other in row["other_names"].split(NAME_SEPARATOR) if other.strip()),
             facts={column: row[column] for column in columns if row[column]},
             source=row["source"],
         )

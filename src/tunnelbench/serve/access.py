@@ -20,7 +20,7 @@ SHORTEST_PASSWORD = 12
 """Smallest number of characters of a password."""
 LONGEST_USER_NAME = 100
 COOKIE = "tunnelbench-session"
-HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9.-]{1,253}))(?::[0-9]{1,5})?")
+HOST_HEADER = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9.-]{1,253}))(?::[0-9]{1,5})?")
 """Values of `Host`: an IPv6 address in brackets, or a name or an IPv4 address, each with a port or without."""
 
 
@@ -59,7 +59,7 @@ class Access:
 
         Another name may have been made to lead here by the author of a web page (DNS rebinding).
         """
-        found = HOST.fullmatch(host)
+        found = HOST_HEADER.fullmatch(host)
         name = (found[1] or found[2]).lower() if found else ""
         return name == "localhost" or name in self.names or is_address(name)
 

@@ -40,7 +40,7 @@ READING = ("GET", "HEAD")
 SIGN_IN = "/sign-in"
 OPEN_TO_ALL = (SIGN_IN, "/assets/live.css", "/assets/live.js", "/assets/site.js")
 """Paths that need no sign-in."""
-USER = "tunnelbench.user"
+SCOPE_USER = "tunnelbench.user"
 """Key of the user in the scope of a request."""
 
 Refuse = Callable[[Request, int, str, str], Response]
@@ -68,8 +68,8 @@ class Guard:
             await send(message)
 
         request = Request(scope, receive)
-        scope[USER] = user_of(request, self._access)
-        refusal = self._refusal(request, scope[USER])
+        scope[SCOPE_USER] = user_of(request, self._access)
+        refusal = self._refusal(request, scope[SCOPE_USER])
         await (refusal or self._app)(scope, receive, protected)
 
     def _refusal(self, request: Request, user: User | None) -> Response | None:

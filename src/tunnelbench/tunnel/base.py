@@ -120,9 +120,9 @@ class End:
     inner_address6: str = ""
     """IPv6 address of the end's tunnel device, if the traffic is IPv6."""
     reaches6: str = ""
-    """As `reaches`, if the traffic is IPv6."""
+    """IPv6 counterpart of `reaches`, if the traffic is IPv6."""
     source6: str = ""
-    """As `source`, if the traffic is IPv6."""
+    """IPv6 counterpart of `source`, if the traffic is IPv6."""
 
     def outer_address(self, version: IpVersion) -> str:
         """Return the address on the WAN of an IP version."""

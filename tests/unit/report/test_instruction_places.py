@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.builders import make_records, make_run
 
-from tunnelbench.analysis.instruction_places import MOST_PLACES, instruction_places
+from tunnelbench.analysis.instruction_places import MOST_REPORTED_PLACES, instruction_places
 from tunnelbench.model.plan import CALIBRATION_KIND
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.report.charts import charts
@@ -64,7 +64,7 @@ def test_trials_of_which_each_has_other_places_take_no_quadratic_time() -> None:
     (found,) = instruction_places(
         rounds_of_one_row(shared | {f"p/{number}-{n}": 1e-3 for n in range(500)} for number in range(2000))
     )
-    assert len(found.shares) == MOST_PLACES
+    assert len(found.shares) == MOST_REPORTED_PLACES
     assert list(found.shares.items())[:2] == [("kernel/vmlinux/shared", 0.5), ("p/0-0", 0.0)]
 
 

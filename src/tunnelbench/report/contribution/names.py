@@ -12,7 +12,7 @@ from tunnelbench.report.text import hides_characters
 
 LONGEST_WORDS, LONGEST_NOTE, MOST_NOTES = 300, 1000, 50
 """Longest name and longest note [characters], and largest number of notes."""
-_MARKUP = re.compile(r"<[a-zA-Z/!?]|\]\s*\(")
+_HTML_OR_LINK = re.compile(r"<[a-zA-Z/!?]|\]\s*\(")
 """Beginning of an element of HTML, or the middle of a link in Markdown."""
 _KINDS = ("boringtun", "fastd", "ipsec", "nebula", "openconnect", "openvpn", "tinc", "wireguard")
 """Kinds of tunnels whose names stand for a protocol, and so should not be in the name of another kind."""
@@ -33,7 +33,7 @@ def of_names(run: RunRecord, tunnels: Sequence[TunnelSpec], notes: Sequence[str]
     for what, text in dict.fromkeys(shown):
         if hides_characters(text):
             yield f"the {what} {text[:LONGEST_WORDS]!r} has control characters"
-        elif _MARKUP.search(text):
+        elif _HTML_OR_LINK.search(text):
             yield f"the {what} {text[:LONGEST_WORDS]!r} has HTML or a link"
     if len(notes) > MOST_NOTES or any(len(note) > LONGEST_NOTE for note in notes):
         yield f"its notes are too long: at most {MOST_NOTES} notes of {LONGEST_NOTE} characters are accepted"

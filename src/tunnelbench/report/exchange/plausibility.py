@@ -28,7 +28,7 @@ LARGEST = {"_s": 1e7, "per_s": LARGEST_OF_ALL, "_ms": 1e10, "payload_bytes": 65_
 DIVISORS = ("duration_s", "wall_s", "sending_s", "receiving_s", "bracket_s", "rtt_ms", "_bps", "_pps", "bytes_per_s")
 """Ends of names of fields by which the analysis divides where they are not 0."""
 LEAST_DIVISOR = 1e-6
-MOST_PLACES = 1000
+MOST_IMPORTED_PLACES = 1000
 """Largest number of places of a router's instructions in one trial; a trial of ours has about 100."""
 MOST_KINDS_OF_CHECKS = 200
 """Largest number of different names of checks in a run; ours have about 50. A page repeats the names of each row."""
@@ -94,8 +94,8 @@ def _impossible_times(measured: TcpMeasurement | UdpMeasurement) -> str:
     window = measured.window
     if any(point.duration_s <= 0 for point in points) or (window is not None and window.duration_s <= 0):
         return "a time in which it counted is 0 s or less"
-    if window is not None and len(window.router_instruction_shares) > MOST_PLACES:
-        return f"its router's instructions have more than {MOST_PLACES} places"
+    if window is not None and len(window.router_instruction_shares) > MOST_IMPORTED_PLACES:
+        return f"its router's instructions have more than {MOST_IMPORTED_PLACES} places"
     if window is not None and sum(window.router_instruction_shares.values()) > 1 + SHARES_APART:
         return "the shares of its router's instructions are more than 1 together"
     for usage in (window.router_cpu, window.tester_cpu, *window.router_by_cpu) if window else ():
