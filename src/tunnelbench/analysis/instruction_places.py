@@ -65,7 +65,7 @@ def _window(record: TrialRecord) -> Window | None:
 
 
 def _median_shares(windows: Sequence[Window]) -> Mapping[str, float]:
-    """Return the median share of each place, largest first, of the MOST_REPORTED_PLACES places with the most instructions.
+    """Return the median shares of the MOST_REPORTED_PLACES places with the most instructions, largest first.
 
     The work grows with the number of shares alone, also if each trial of an imported run has other places.
     """

@@ -129,6 +129,8 @@ class Progress(Observer):
         self._began_s: float | None = None
         """End of the last trial, or start of the first one, on the monotonic clock [s]; None: none has started."""
         self._now: TrialSpec | None = None
+        self.trial_started_s = 0.0
+        """Start of the last trial on the monotonic clock [s]."""
 
     def _expected_s(self, spec: TrialSpec) -> float:
         """Return the duration that the plan expects of a trial, with the time before it [s]."""
@@ -145,10 +147,11 @@ class Progress(Observer):
         if self.done >= self.total:
             return 0.0
         left_s = sum(self._left_s[pace] * self._factor(pace) for pace in Pace)
-        if self._now is None or self._began_s is None:
+        trial, began_s = self._now, self._began_s  # another thread may end the trial meanwhile
+        if trial is None or began_s is None:
             return left_s
-        longest_s = self._expected_s(self._now) * self._factor(pace_of(self._now))
-        return max(0.0, left_s - min(time.monotonic() - self._began_s, longest_s))
+        longest_s = self._expected_s(trial) * self._factor(pace_of(trial))
+        return max(0.0, left_s - min(time.monotonic() - began_s, longest_s))
 
     def know(self, records: Sequence[TrialRecord]) -> None:
         """Count these trials as finished; a resumed run has stored them before."""
@@ -157,7 +160,8 @@ class Progress(Observer):
             self._left_s[pace_of(record.spec)] -= self._expected_s(record.spec)
 
     def trial_starts(self, spec: TrialSpec) -> None:
-        self._began_s = time.monotonic() if self._began_s is None else self._began_s
+        self.trial_started_s = time.monotonic()
+        self._began_s = self.trial_started_s if self._began_s is None else self._began_s
         self._now = spec
 
     def trial_ended(self, record: TrialRecord) -> None:

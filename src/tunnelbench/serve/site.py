@@ -27,7 +27,7 @@ from tunnelbench.report.methodology import methodology_html
 from tunnelbench.report.page_templates import TEMPLATES, environment, resource
 from tunnelbench.report.text import one_line
 from tunnelbench.serve.access import COOKIE, SESSION_S, Access, User, is_own_token
-from tunnelbench.serve.guard import USER, Guard, form_of, own_path, user_of
+from tunnelbench.serve.guard import SCOPE_USER, Guard, form_of, own_path, user_of
 from tunnelbench.serve.queue import queue_view
 from tunnelbench.serve.results import LISTED, RUNS_OFFERED, NoResults, Results
 from tunnelbench.serve.views import run_line, run_view
@@ -176,7 +176,7 @@ class Site:
     # Jobs
 
     async def racks(self, request: Request) -> Response:
-        part = await self._read(partial(self._racks_part, request.scope[USER]))
+        part = await self._read(partial(self._racks_part, request.scope[SCOPE_USER]))
         return self._page(request, "racks", part=part, events="/events/racks")
 
     def _racks_part(self, user: User | None) -> str:
@@ -197,7 +197,7 @@ class Site:
 
     async def _require_user(self, request: Request) -> User:
         """Return the user who has sent a form with the right token. Raises HTTPException."""
-        user: User | None = request.scope[USER]
+        user: User | None = request.scope[SCOPE_USER]
         fields = await form_of(request)
         if user is None:
             raise HTTPException(403, "Only signed-in users can do this.")
@@ -251,7 +251,7 @@ class Site:
         return self._events(request, partial(self._run_part, request.path_params["run"]))
 
     async def racks_events(self, request: Request) -> Response:
-        return self._events(request, partial(self._racks_part, request.scope[USER]))
+        return self._events(request, partial(self._racks_part, request.scope[SCOPE_USER]))
 
     async def report_events(self, request: Request) -> Response:
         run = await self._read(partial(self.results.run, request.path_params["run"]))
@@ -307,7 +307,7 @@ class Site:
         """Return the values of `live-base.html.jinja`."""
         return {
             "version": __version__,
-            "user": request.scope.get(USER),
+            "user": request.scope.get(SCOPE_USER),
             "has_password": self.access.password is not None,
             "has_queue": self.queue is not None,
             "path": request.url.path,

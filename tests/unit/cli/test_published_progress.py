@@ -88,7 +88,7 @@ def test_every_event_reaches_the_progress_on_the_terminal() -> None:
     progress = Progress(make_plan())
     publisher = PublishedProgress(progress, cast("ProgressTable", table))
     publisher.trial_starts(make_spec(1))
-    assert progress.trial_s > 0
+    assert progress.trial_started_s > 0
     publisher.trial_ended(make_trial(make_spec(1)))
     assert progress.done == 1
     own = {name for name in vars(PublishedProgress) if not name.startswith("_")}

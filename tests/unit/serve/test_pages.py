@@ -24,7 +24,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.report.formats import html
 from tunnelbench.serve import results as results_module
 from tunnelbench.serve.access import Access
-from tunnelbench.serve.guard import USER
+from tunnelbench.serve.guard import SCOPE_USER
 from tunnelbench.serve.results import LISTED, Results
 from tunnelbench.serve.site import Site
 from tunnelbench.store.store import Store
@@ -275,7 +275,7 @@ async def first_events(site: Site, path: str, count: int) -> list[str]:
         "headers": [],
         "query_string": b"",
         "path_params": {"run": RUNNING},
-        USER: None,
+        SCOPE_USER: None,
     }
     answer: Any = await (site.report_events if path.endswith("report") else site.run_events)(Request(scope))
     found = []
