@@ -63,6 +63,9 @@ class PublishedProgress(Observer):
         self._busy_share = router_busy_share
         self._progress.second_passed(rate_bps, router_busy_share)
 
+    def recovered(self, done: str) -> None:
+        self._progress.recovered(done)
+
     def waited_for_quiet(self, seconds: float) -> None:
         self._progress.waited_for_quiet(seconds)
 
