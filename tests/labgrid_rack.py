@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-START_LIMIT_S = 60.0
+START_LIMIT_S = 120.0
 """Longest start of a program of labgrid on a busy machine [s]."""
 
 EXPORTER = "rack"
@@ -57,7 +57,9 @@ class LabgridRack:
         machine, _, name = user.partition("/")
         environment = {**os.environ, "LG_HOSTNAME": machine, "LG_USERNAME": name}
         argv = [*self.prefix, _program("labgrid-client"), "-x", self.coordinator, *words]
-        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(
+            argv, env=environment, capture_output=True, text=True, check=True, timeout=START_LIMIT_S
+        ).stdout
 
     def holder_of(self, place: str) -> str:
         """Return who has acquired a place, `None` if nobody has."""

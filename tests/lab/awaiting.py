@@ -42,9 +42,10 @@ def programs_of(controller: int) -> list[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
-def await_traffic(controller: int) -> None:
+def await_traffic(controller: int, limit_s: float = LIMIT_S) -> None:
     """Wait until the timed TCP traffic of a trial runs; the warm-up before it has `--bytes` in place of `--time`."""
     until(
         lambda: any("iperf3 --client" in line and "--time" in line for line in programs_of(controller)),
         "the traffic of a trial",
+        limit_s,
     )

@@ -11,6 +11,9 @@ from tests.lab.rig import LAN, LAPTOP, TRIALS, Rig, on_laptop
 from tests.labgrid_rack import LabgridRack, labgrid_rack, service
 
 SHORT_PLAN = "rounds = 1\n" + TRIALS
+SLOW_START_S = 180.0
+"""Longest start of a run on a busy machine [s]: it loads labgrid twice before its first trial."""
+
 COUNTING_OR_NOT = (0, 3)
 """Exit codes of a run that ended in order; 3: on a machine that others use, no figure counts."""
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.lab.awaiting import await_text, await_traffic, until
-from tests.lab.labgrid_runs import COUNTING_OR_NOT, SHORT_PLAN, place_file, rack_on_laptop, run_started
+from tests.lab.labgrid_runs import COUNTING_OR_NOT, SHORT_PLAN, SLOW_START_S, place_file, rack_on_laptop, run_started
 from tests.lab.rig import LAN, Rig, outcomes, plan
 from tests.labgrid_rack import ALICE, LabgridRack
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def test_a_run_takes_the_address_of_its_place_and_holds_the_place_until_its_end(
 ) -> None:
     words = [plan(tmp_path, SHORT_PLAN), "--on", place_file(untouched), "--store", store]
     with run_started(tmp_path, *words) as (running, output, errors):
-        await_traffic(running.pid)
+        await_traffic(running.pid, SLOW_START_S)
         holder = rack.holder_of("attic")
-        assert running.wait(90) in COUNTING_OR_NOT, errors.read_text()
+        assert running.wait(120) in COUNTING_OR_NOT, errors.read_text()
     found = json.loads(output.read_text())
     assert holder.endswith(f"-tunnelbench-{found['run']['run_id']}")
     assert {outcome for outcome, _ in outcomes(output.read_text())} == {"measured"}
@@ -53,14 +53,14 @@ def test_a_run_waits_for_its_turn_and_an_interrupt_releases_the_place(
     words = [plan(tmp_path, SHORT_PLAN), "--on", place_file(untouched), "--store", store]
     with run_started(tmp_path, *words) as (running, _, errors):
         try:
-            await_text(errors, f"the place attic is held by {ALICE}; waiting for it for at most 120 s")
-            until(rack.has_waiting_run, "the reservation of the run")
+            await_text(errors, f"the place attic is held by {ALICE}; waiting for it for at most 120 s", SLOW_START_S)
+            until(rack.has_waiting_run, "the reservation of the run", SLOW_START_S)
         finally:
             rack.labgrid_client("-p", "attic", "release")
-        await_traffic(running.pid)
+        await_traffic(running.pid, SLOW_START_S)
         assert "-tunnelbench-" in rack.holder_of("attic")
         running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130, errors.read_text()
+        assert running.wait(120) == 130, errors.read_text()
 
 
 def test_an_interrupt_while_a_run_waits_leaves_the_place_to_its_holder(
@@ -70,9 +70,9 @@ def test_an_interrupt_while_a_run_waits_leaves_the_place_to_its_holder(
     try:
         words = [plan(tmp_path, SHORT_PLAN), "--on", place_file(untouched), "--store", store]
         with run_started(tmp_path, *words) as (running, _, errors):
-            until(rack.has_waiting_run, "the reservation of the run")
+            until(rack.has_waiting_run, "the reservation of the run", SLOW_START_S)
             running.send_signal(signal.SIGINT)
-            assert running.wait(60) == 130, errors.read_text()
+            assert running.wait(120) == 130, errors.read_text()
         assert rack.holder_of("attic") == ALICE
         assert not rack.has_waiting_run()
     finally:
@@ -128,7 +128,7 @@ def test_clean_releases_the_place_of_a_run_that_was_killed(
 ) -> None:
     file = place_file(untouched)
     with run_started(tmp_path, plan(tmp_path, SHORT_PLAN), "--on", file, "--store", store) as (running, _, _errors):
-        await_traffic(running.pid)
+        await_traffic(running.pid, SLOW_START_S)
         running.send_signal(signal.SIGKILL)
     assert "-tunnelbench-" in rack.holder_of("attic")
     cleaned = untouched.tunnelbench("clean", *(["--on", file] if names_testbed else []), "--store", store).stdout

@@ -29,7 +29,7 @@ DEFAULT_COORDINATOR = "127.0.0.1:20408"
 RUN_OF = "-tunnelbench-"
 """Text between the user and the id of the run in the name of a holder."""
 
-LABGRID_LIMIT_S = 60.0
+LABGRID_LIMIT_S = 120.0
 """Longest time of a call without waiting for a place [s]; a slow machine needs seconds to load labgrid."""
 
 POWER_LIMIT_S = 180.0
