@@ -37,7 +37,7 @@ POWER_LIMIT_S = 180.0
 
 SSH_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:%-]{0,200}")
 SSH_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,50}")
-"""Addresses and users of a NetworkService that are accepted: ssh must not read them as options."""
+"""Address and user that a NetworkService may have: they become an argument of ssh, which must not read an option."""
 
 NO_POWER = "no compatible resource"
 """Part of labgrid-client's message for a place without a power switch."""
@@ -77,7 +77,7 @@ class ServiceAddress:
     """Address and SSH access in a place's resource NetworkService."""
 
     host: str
-    """Argument of ssh: the address, with the user in front."""
+    """Destination for ssh: the address, with the user in front."""
     port: int
 
 
