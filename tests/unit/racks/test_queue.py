@@ -163,10 +163,10 @@ def test_values_that_no_run_has_are_a_sentence_in_the_list_of_jobs(url: str, mon
 
 
 def test_a_job_with_odd_values_fails_with_a_reason_and_the_next_job_is_taken(url: str, plan: str) -> None:
-    for odd in ODD_VALUES:
-        verb("submit", plan, "--on", "netns", "--store", url)
-        execute(url, "UPDATE procrastinate_jobs SET args = CAST(:odd AS jsonb) WHERE status = 'todo'", odd=odd)
-        work(url)
+    verb("submit", plan, "--on", "netns", "--repeat", str(len(ODD_VALUES)), "--store", url)
+    for number, odd in enumerate(ODD_VALUES, start=1):
+        execute(url, "UPDATE procrastinate_jobs SET args = CAST(:odd AS jsonb) WHERE id = :id", odd=odd, id=number)
+    work(url)
     found = [(job["state"], job["failures"], "no usable plan_name" in job["reason"]) for job in listed(url)]
     assert found == [("failed", 3, True)] * len(ODD_VALUES)
 
