@@ -10,6 +10,7 @@ from itertools import groupby
 from tunnelbench.analysis.soak import check_soak
 from tunnelbench.measure.plan_runner import PlanRunner
 from tunnelbench.measure.request import RunRequest, RunSink
+from tunnelbench.measure.simulation import simulate
 
 
 def run_plan(request: RunRequest, sink: RunSink) -> None:
@@ -18,6 +19,9 @@ def run_plan(request: RunRequest, sink: RunSink) -> None:
     Raises CannotHere if the testbed cannot be set up, or if the testers lack a program or a kernel feature that the
     whole plan needs.
     """
+    if request.testbed.spec.is_simulated:
+        simulate(request, sink)
+        return
     with on_cpus(request.testbed.local.cpus), request.testbed:
         if found := request.testbed.try_out():
             sink.observer.tried_out(found)

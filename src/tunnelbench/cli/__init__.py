@@ -269,6 +269,7 @@ def fill_missing_streams() -> None:
     cls=Verbs,
     commands=[
         Verb("audit", short_help="Check if the figures of a published table agree with each other."),
+        Verb("campaign", short_help="Submit and evaluate plans on several racks together."),
         Verb("cancel", short_help="Cancel a job of a rack."),
         Verb("check", short_help="List every error in plan and testbed files."),
         Verb("clean", short_help="Remove what killed or kept runs left behind."),
@@ -279,6 +280,7 @@ def fill_missing_streams() -> None:
         Verb("doctor", short_help="List what a run needs, what is missing, and how to fix it."),
         Verb("export", short_help="Write a run as one file to share, without names."),
         Verb("help", short_help="Explain a verb, as --help does."),
+        Verb("history", short_help="List the figures of a testbed, run by run."),
         Verb("import", short_help="Store a run from a file that `export` wrote."),
         Verb("jobs", short_help="List the jobs of racks."),
         Verb("list", short_help="List plans, testbeds, tunnels, references or runs."),

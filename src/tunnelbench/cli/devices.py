@@ -131,7 +131,7 @@ def runs_on_routers(store_location: str | None) -> list[GatheredRun]:
     found = []
     with open_store(store_location) as store:
         for run in store.runs():
-            if "router_kernel" in run.host_facts:
+            if "router_kernel" in run.host_facts and not run.is_simulated:
                 document = compose(run, store.trials(run.run_id, with_raw=False))
                 found.append(gathered(Imported(document, run.run_id, run.tunnelbench_version, {}, ())))
     return found

@@ -51,6 +51,9 @@ def command(run: str, format_name: str, output: str | None, store_location: str 
         found = store.run(run)
         records, speeds = store.trials(found.run_id), store.cipher_speeds(found.run_id)
         soaks = len(store.soaks(found.run_id).all())
+    if found.is_simulated and format_name != RUN_FORMAT:
+        message = f"run {found.run_id} is simulated, and --format {format_name} has no place to say so"
+        raise WrongInput(message, "leave --format out")
     if format_name == FLENT and output is not None:
         write_flent(found, records, Path(output))
         return

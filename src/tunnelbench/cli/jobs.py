@@ -13,11 +13,17 @@ from tunnelbench.cli.common_options import duration_text, emit, emit_json, forge
 from tunnelbench.cli.layout import columns, drawn
 from tunnelbench.cli.queue_options import queue_option
 from tunnelbench.cli.stderr_messages import say
+from tunnelbench.cli.submit import schedule_text
 from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.model.result import RunRecord
+from tunnelbench.model.text import counted
 
 if TYPE_CHECKING:
     from tunnelbench.racks.queue import QueuedJob
+
+
+MOST_SHOWN = 500
+"""Largest number of jobs in the table; JSON has all."""
 
 
 @click.command()
@@ -32,6 +38,7 @@ def command(location: str, *, sets_up: bool, with_ended: bool, as_json: bool) ->
     A job that has failed three times is listed with the reason, until `retry` lets it wait again.
     """
     from tunnelbench.racks.queue import JobQueue, queue_server  # noqa: PLC0415 - only jobs need Procrastinate
+    from tunnelbench.racks.schedule import schedules  # noqa: PLC0415 - the same
 
     queue_server(location)  # refuses a URL with a password before the store is opened
     with open_store(location, create=sets_up) as store, JobQueue.open(location, create=sets_up) as queue:
@@ -40,17 +47,23 @@ def command(location: str, *, sets_up: bool, with_ended: bool, as_json: bool) ->
             return
         found = [job for job in queue.jobs() if with_ended or job.state not in {"done", "cancelled"}]
         try:
-            runs = {run.run_id: run for run in store.runs()}
+            runs = {run.run_id: run for run in store.runs(only=[job.run_id for job in found])}
         except UNREADABLE as error:  # each user who may store results could have stored anything
             raise forged("the store that --store names", error) from error
+        due = schedules(queue)
     entries = list(described(found, runs))
     if as_json:
         emit_json(entries)
-    elif entries:
+        return
+    if entries:
         header = ("job", "state", "position", "time left", "trials", "plan", "testbed", "run", "reason")
-        emit(drawn(columns([row(entry) for entry in entries], header, numbers=(0, 2))))
+        emit(drawn(columns([row(entry) for entry in entries[:MOST_SHOWN]], header, numbers=(0, 2))))
     else:
         say("There are no jobs that wait or run.")
+    if len(entries) > MOST_SHOWN:
+        say(f"{counted(len(entries) - MOST_SHOWN, 'more job')}: add --json")
+    for each in due:
+        emit(f"{schedule_text(each)}\n")
 
 
 def described(jobs: Sequence[QueuedJob], runs: Mapping[str, RunRecord]) -> list[dict[str, Any]]:
@@ -65,7 +78,7 @@ def described(jobs: Sequence[QueuedJob], runs: Mapping[str, RunRecord]) -> list[
         if run:
             entry["trials"] = f"{run.trials_recorded}/{run.trials_planned}"
             share_left = 1 - run.trials_recorded / max(run.trials_planned, 1)
-        if job.state in {"waiting", "running", "stopping"}:
+        if job.state in {"waiting", "running", "stopping"}:  # an expired job takes no time
             until_s[job.testbed] += job.expected_s * share_left
             entry["time_left_s"] = until_s[job.testbed]
         if job.state == "waiting":

@@ -125,6 +125,9 @@ def command(
         raise WrongInput(f"--format {name} makes several files, but no folder is named", "add -o DIR")
     with open_store(store_location) as store:
         found = store.run(run)
+        if found.is_simulated and name in (*IMAGE_FORMATS, "series"):
+            message = f"run {found.run_id} is simulated, and --format {name} has no place to say so"
+            raise WrongInput(message, "choose another format")
         records = store.trials(found.run_id, with_raw=name == "json")
         speeds, soaks = store.cipher_speeds(found.run_id), soak_reports(store, found.run_id)
         to_terminal = output is None or output == "-"

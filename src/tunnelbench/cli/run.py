@@ -6,7 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,15 +119,18 @@ def command(
     named = RunArguments(**files)
     named.check(is_resumed=resume is not None)
     leave_out_tuning()
-    require_programs()
     new = (
         new_job(named, as_json=as_json) if resume is None else None
     )  # before the store is made, so that a wrong file leaves no store
+    # A simulated run disturbs no other run, and needs neither programs nor the rights of root.
+    is_simulated = new.testbed.testbed.is_simulated if new else is_stored_simulation(resume, store_location)
+    if not is_simulated:
+        require_programs()
     with (
-        only_run_here(new.run_id if new else f"--resume {resume}", waits=waits),
+        nullcontext() if is_simulated else only_run_here(new.run_id if new else f"--resume {resume}", waits=waits),
         open_store(store_location, create=new is not None) as store,
     ):
-        job = new or resumed_job(store, str(resume), named)
+        job = new or resumed_job(store, str(resume), named, has_lock=not is_simulated)
         carry_out(job, store, as_json, keep=keep)
         run, records, speeds = store.run(job.run_id), store.trials(job.run_id), store.cipher_speeds(job.run_id)
         soaks = soak_reports(store, job.run_id)
@@ -145,6 +148,15 @@ def command(
     if not any(record.counts and record.spec.tunnel.kind != CALIBRATION_KIND for record in records):
         say("tunnelbench: no trial gave a valid figure; the warnings above give the reasons")
         sys.exit(ExitCode.CANNOT)
+
+
+def is_stored_simulation(run_id: str | None, location: str | None) -> bool:
+    """Return True if a run is stored and simulated; the id must be whole, so that it means one run for all time."""
+    if run_id is None or not RUN_ID_PATTERN.fullmatch(run_id):
+        return False
+    with open_store(location, marks_killed=False) as store, suppress(WrongInput):
+        return store.run(run_id).is_simulated
+    return False
 
 
 TUNING = ("OPENSSL_", "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GLIBC_TUNABLES", "MALLOC_")
@@ -230,16 +242,18 @@ def new_job(named: RunArguments, *, as_json: bool = False) -> RunJob:
     return RunJob(run_id, plan, testbed)
 
 
-def resumed_job(store: Store, reference: str, named: RunArguments) -> RunJob:
+def resumed_job(store: Store, reference: str, named: RunArguments, *, has_lock: bool = True) -> RunJob:
     """Return the missing part of a stored run. Raises WrongInput, with the difference, if an input has changed.
 
-    The caller has the run lock. A run that was killed is marked first, so that `last` can mean it.
+    With the run lock, which only a simulated run does without, a run that was killed is marked first, so that `last`
+    can mean it.
     """
     if named.overrides:
         raise WrongInput(
             "--set does not go with --resume: a resumed run keeps its values", "start a new run for other values"
         )
-    mark_left_runs(store, left_runs())
+    if has_lock:
+        mark_left_runs(store, left_runs())
     run = store.run(reference)
     if run.status == "imported":
         raise WrongInput(
@@ -255,7 +269,8 @@ def resumed_job(store: Store, reference: str, named: RunArguments) -> RunJob:
             f"run {run.run_id} began with TunnelBench {run.tunnelbench_version}, and this is {__version__}",
             f"use the earlier version, start a new run, or add {ACCEPT}: the new trials are then doubtful",
         )
-    refuse_change("machine", _as_lines(run.host_facts), _as_lines(machine_facts()))
+    if not run.is_simulated:
+        refuse_change("machine", _as_lines(run.host_facts), _as_lines(machine_facts()))
     plan = stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED)
     known = store.trials(run.run_id)
     return RunJob(run.run_id, plan, testbed, known, run.host_facts, named.accepts_versions)
@@ -321,6 +336,9 @@ def measure(job: RunJob, store: Store, progress: Progress, *, keep: bool) -> Non
     if keep and (spec.needs_guest or not KINDS[spec.kind].can_stay_up):
         message = f"testbed {spec.name}: --keep needs a testbed of namespaces on this machine's kernel"
         raise WrongInput(message, "leave --keep out: on a router or guest, changes are always undone")
+    if spec.is_simulated:
+        simulate(job, store, progress)
+        return
     require_trusted_files(job.plan.plan, spec)
     make_private(RUN_FOLDER)
     if folder.exists():  # the run was killed, and its files are left
@@ -348,6 +366,20 @@ def measure(job: RunJob, store: Store, progress: Progress, *, keep: bool) -> Non
     finally:
         if not is_kept:
             remove_rest(job.run_id)
+
+
+def simulate(job: RunJob, store: Store, progress: Progress) -> None:
+    """Draw the missing trials of a simulated run. It makes no folder, namespace or device."""
+    testbed = open_testbed(job.testbed.testbed, job.run_id, RUN_FOLDER / job.run_id)
+    with store.holding(job.run_id):
+        if job.is_new:
+            store.begin_run(new_record(job, testbed, testbed.look()))
+        else:
+            store.resume_run(job.run_id)
+        run = store.run(job.run_id)
+        request = RunRequest(job.plan.plan, testbed, job.known)
+        with StoredResults(store, run, [*job.known]) as results, progress.showing():
+            run_plan(request, RunSink(results, progress))
 
 
 def measure_locked(
@@ -419,7 +451,7 @@ def new_record(job: RunJob, testbed: Testbed, guest_facts: Mapping[str, Any]) ->
         plan_text=job.plan.text,
         testbed_name=job.testbed.testbed.name,
         testbed_text=job.testbed.text,
-        host_facts={**machine_facts(), **guest_facts},
+        host_facts=guest_facts if testbed.spec.is_simulated else {**machine_facts(), **guest_facts},
         trials_planned=len(job.plan.plan.calibrations()) + len(job.plan.plan.trials()),
         trials_recorded=0,
         tunnelbench_version=__version__,

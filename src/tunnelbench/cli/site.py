@@ -134,6 +134,8 @@ def draw_run(draft: Path, file: str) -> GatheredRun | str:
     """Write the page of a run and a copy of its file; returns the error if the file is no run."""
     try:
         found = read_exported(file)
+        if found.run.is_simulated:
+            return f"{printable(file)}: the run is simulated: nothing was measured"
         run = gathered(found)
         page = run_page(found).encode()
     except WrongInput as error:

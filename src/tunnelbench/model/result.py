@@ -12,6 +12,7 @@ from typing import Any
 
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.plan import TrialSpec
+from tunnelbench.model.toml_text import toml_values
 from tunnelbench.model.udp import UdpMeasurement
 
 
@@ -312,6 +313,9 @@ class TrialRecord:
         return self.outcome is Outcome.MEASURED and has_figure and self.verdict is not Verdict.VOID
 
 
+SIMULATED = "simulated"
+"""Name of the check that each simulated trial has, and of the fact that each simulated run has."""
+
 RUNNING = "running"
 """Status of a run that a process is measuring, or was measuring when the process was killed."""
 
@@ -344,6 +348,18 @@ class RunRecord:
     """Number of cipher speeds that are stored; None: the plan asks for none."""
     notes: tuple[str, ...] = ()
     """Notes on the whole run, such as too few CPUs."""
+
+    @property
+    def is_simulated(self) -> bool:
+        """True if a model drew the figures, and nothing was measured."""
+        if SIMULATED in self.host_facts:
+            return True
+        if SIMULATED not in self.testbed_text:
+            return False
+        try:
+            return toml_values(self.testbed_text).get("kind") == SIMULATED
+        except ValueError:
+            return False
 
 
 def has_foreign_load(checks: Iterable[Check]) -> bool:

@@ -107,6 +107,22 @@ TOPOLOGIES = {
 """Topologies by the machines that end the tunnel; the router is under test in both."""
 
 
+SIMULATED_KIND = "simulated"
+"""Kind of testbed that draws its figures from a model and sends no packet."""
+
+
+@dataclass(frozen=True)
+class SimulationModel:
+    """The model from which a simulated testbed draws its figures."""
+
+    seed: int = 0
+    """Seed of the random numbers; testbeds of different seeds are devices of different speeds."""
+    baseline_mbps: float = 100.0
+    """Approximate throughput without a tunnel with the largest payload [Mbit/s]."""
+    trial_s: float = 0.0
+    """Time that each trial takes [s]."""
+
+
 @dataclass(frozen=True)
 class KindSettings:
     """The settings of testbed files that one kind of testbed supports."""
@@ -162,6 +178,9 @@ class TestbedSpec:
     profile: bool = False
     """True if the instructions of a virtual router of fixed speed are counted by kernel function and program."""
 
+    simulation: SimulationModel = field(default_factory=SimulationModel)
+    """Model of a simulated testbed; without effect on all others."""
+
     router: RouterSpec | None = None
     """Real router; None: the testbed makes one."""
     client: TesterSpec = field(default_factory=TesterSpec)
@@ -173,6 +192,11 @@ class TestbedSpec:
     def boards(self) -> tuple[str, ...]:
         """Boards (emulated hardware) of all virtual machines, the router's first."""
         return tuple(filter(None, (self.board, self.far_board)))
+
+    @property
+    def is_simulated(self) -> bool:
+        """True if the testbed draws its figures from a model."""
+        return self.kind == SIMULATED_KIND
 
     @property
     def needs_guest(self) -> bool:

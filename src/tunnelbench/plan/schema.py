@@ -235,7 +235,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LONGEST_SOAK_S = 31 * 86_400
 
 
-def _long_duration(value: Any) -> float:
+def long_duration(value: Any) -> float:
     """Return seconds; accepts a number with its unit, such as `12h`."""
     seconds: Any = value
     if isinstance(value, str) and (match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([smhd])", value)):
@@ -263,7 +263,7 @@ class SoakTable(TomlTable):
 
     payload_bytes: OneOrMore[UdpPayload] = list(SoakTraffic.payload_bytes)
     direction: Directions = list(SoakTraffic.direction)
-    duration: Annotated[float, PlainValidator(_long_duration)] = SoakTraffic.duration_s
+    duration: Annotated[float, PlainValidator(long_duration)] = SoakTraffic.duration_s
     rate: Annotated[str, PlainValidator(_soak_rate)] = SoakTraffic.rate
     echo: bool = SoakTraffic.is_echo
     baseline: bool = SoakTraffic.with_baseline

@@ -19,6 +19,7 @@ from tunnelbench.model.testbed import (
     Link,
     Port,
     RouterSpec,
+    SimulationModel,
     TestbedSpec,
     TesterSpec,
 )
@@ -167,6 +168,14 @@ class TesterTable(AccessTable):
         return TesterSpec(self.access(), Port(self.device or "", self.address or ""), namespace)
 
 
+class SimulationTable(TomlTable):
+    """`[simulation]`; the fields are those of SimulationModel."""
+
+    seed: Annotated[int, Field(ge=0, le=1_000_000)] = SimulationModel.seed
+    baseline_mbps: RateMbps = SimulationModel.baseline_mbps
+    trial_s: Annotated[float, Field(ge=0, le=3600)] = SimulationModel.trial_s
+
+
 class TestbedFile(TomlTable):
     """A testbed file; `setting_faults` checks its kind and the settings of that kind."""
 
@@ -185,6 +194,7 @@ class TestbedFile(TomlTable):
     far_programs: FilePath = TestbedSpec.far_programs
     speed_mips: Annotated[float, AfterValidator(_speed)] | None = None
     profile: bool = TestbedSpec.profile
+    simulation: SimulationTable = SimulationTable()
     router: RouterTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
@@ -230,6 +240,7 @@ class TestbedFile(TomlTable):
             far_programs=self.far_programs,
             speed_mips=self.speed_mips,
             profile=self.profile,
+            simulation=SimulationModel(**self.simulation.model_dump()),
             router=(self.router or RouterTable()).spec() if self.router or self.place else None,
             client=(self.client or TesterTable()).spec(moves=False),
             server=(self.server or TesterTable()).spec(moves=True),

@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from importlib import resources
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, make_url, text
 
 from tunnelbench.host.python_packages import POSTGRESQL, RACKS, install_hint
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import LONGEST_REASON, printable
+from tunnelbench.racks.schedule_table import SCHEDULE_TABLE
 from tunnelbench.store.database import database_of
 from tunnelbench.store.postgresql import Server
 
@@ -41,10 +43,10 @@ MOST_JOBS = 10_000
 """Largest number of jobs of one submission."""
 
 MOST_LISTED = 10_000
-"""Largest number of jobs that are read for a list."""
+"""Largest number of ended jobs that are read for a list."""
 
 FAILURE_TABLE = """
-CREATE TABLE tunnelbench_job_failure (
+CREATE TABLE IF NOT EXISTS tunnelbench_job_failure (
     job_id bigint PRIMARY KEY REFERENCES procrastinate_jobs ON DELETE CASCADE,
     failures integer NOT NULL,
     reason text NOT NULL
@@ -54,6 +56,19 @@ CREATE TABLE tunnelbench_job_failure (
 
 LONGEST_EXPECTED_S = 1e10
 """Longest duration of a run that is believed [s]."""
+
+INDEXES = (
+    # Procrastinate looks for earlier jobs of the same lock for each job that waits, and has no index for it
+    """
+CREATE INDEX IF NOT EXISTS tunnelbench_job_turn ON procrastinate_jobs (lock, priority DESC, id)
+WHERE status IN ('todo', 'doing')
+""",
+    """
+CREATE INDEX IF NOT EXISTS tunnelbench_job_campaign ON procrastinate_jobs ((args->>'campaign'))
+WHERE args->>'campaign' IS NOT NULL
+""",
+)
+"""SQL that makes the indexes for many jobs."""
 
 TEXT_OF_JOB = """
 CASE jsonb_typeof(jobs.args->'{name}') WHEN 'string' THEN left(jobs.args->>'{name}', {most}) ELSE '' END AS {name}
@@ -65,14 +80,32 @@ SELECT jobs.id, jobs.status::text AS status, jobs.queue_name, jobs.priority, job
        CASE jsonb_typeof(jobs.args->'expected_s') WHEN 'number'
             THEN least(greatest((jobs.args->>'expected_s')::numeric, 0), {LONGEST_EXPECTED_S:.0f})::float8
             ELSE 0 END AS expected_s,
+       {TEXT_OF_JOB.format(name="deadline", most=LONGEST_REASON)},
+       {TEXT_OF_JOB.format(name="campaign", most=LONGEST_REASON)},
+       CASE jsonb_typeof(jobs.args->'repetition') WHEN 'number'
+            THEN least(greatest((jobs.args->>'repetition')::numeric, 0), {MOST_JOBS})::int
+            ELSE 0 END AS repetition,
        coalesce(failure.failures, 0) AS failures, coalesce(failure.reason, '') AS reason
 FROM procrastinate_jobs AS jobs LEFT JOIN tunnelbench_job_failure AS failure ON failure.job_id = jobs.id
-WHERE jobs.task_name = :task AND (jobs.status IN ('todo', 'doing') OR :with_ended)
-      AND (CAST(:job_id AS bigint) IS NULL OR jobs.id = :job_id)
-ORDER BY jobs.status IN ('todo', 'doing') DESC, jobs.id DESC LIMIT :most
+WHERE jobs.task_name = :task
 """  # noqa: S608 - of constants
 """SQL that reads jobs. The server takes the values out of `args`, where another program may have stored anything, such
 as a number with thousands of digits, which Python refuses to read."""
+
+WAITING = "AND jobs.status IN ('todo', 'doing')"
+ENDED = "AND jobs.status NOT IN ('todo', 'doing') ORDER BY jobs.id DESC LIMIT :most"
+OF_CAMPAIGN = "AND jobs.args->>'campaign' = :campaign"
+WITH_ID = "AND jobs.id = :job_id"
+"""Conditions that follow JOB_ROWS."""
+
+HAS_CAMPAIGN = "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE args->>'campaign' = :campaign)"
+CAMPAIGN_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('campaign ' || :campaign, 0))"
+"""SQL that lets a campaign of each name be submitted once."""
+
+WITHOUT_DEADLINE = """
+UPDATE procrastinate_jobs SET args = args - 'deadline' WHERE id = :job_id AND jsonb_typeof(args) = 'object'
+"""
+"""SQL that lets a job begin at any time. Another program may have stored no object, from which `-` takes no key."""
 
 STATES = {
     "todo": "waiting",
@@ -91,7 +124,7 @@ class QueuedJob:
 
     job_id: int
     state: str
-    """A value of STATES, or `stopping` if a running job is to be cancelled."""
+    """A value of STATES; `stopping` if a running job is to be cancelled, `expired` if a job waits past its deadline."""
     testbed: str
     plan: str
     run_id: str
@@ -102,6 +135,12 @@ class QueuedJob:
     failures: int
     reason: str
     """Reason of the last failure; empty if there was none."""
+    deadline: str = ""
+    """Time from which the job is not begun any more: UTC, ISO 8601; empty: it has none."""
+    campaign: str = ""
+    """Name of its campaign; empty: it belongs to none."""
+    repetition: int = 0
+    """Number of the repetition in its campaign, from 1."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +154,9 @@ class Submission:
     priority: int
     expected_s: float
     new_run_id: Callable[[], str]
+    deadline_s: float | None = None
+    """Time from now from which a job is not begun any more [s]; None: no limit."""
+    campaign: str = ""
 
     def __post_init__(self) -> None:
         for name in self.testbeds:
@@ -136,12 +178,43 @@ class Submission:
             "testbed": testbed,
             "run_id": self.new_run_id(),
             "expected_s": self.expected_s,
+            **deadline_value(self.deadline_s),
         }
-        # The lock allows one job at a time for each testbed, however many workers serve it.
-        return Job(
-            id=None, queue=testbed, lock=f"testbed {testbed}", queueing_lock=None, task_name=TASK, task_kwargs=values,
-            priority=self.priority,
-        )  # fmt: skip
+        return waiting_job(testbed, self.priority, values)
+
+
+class Jobs(Protocol):
+    """Jobs that are submitted together."""
+
+    @property
+    def campaign(self) -> str:
+        """Name of their campaign; empty: they belong to none."""
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs in their order."""
+
+
+def waiting_job(testbed: str, priority: int, values: dict[str, Any]) -> Job:
+    """Return a new job. Its lock allows one job at a time for each testbed, however many workers serve it."""
+    return Job(
+        id=None, queue=testbed, lock=f"testbed {testbed}", queueing_lock=None, task_name=TASK, task_kwargs=values,
+        priority=priority,
+    )  # fmt: skip
+
+
+def deadline_value(deadline_s: float | None) -> dict[str, str]:
+    """Return the value of a job for a deadline, counted from now; no value for None."""
+    if deadline_s is None:
+        return {}
+    return {"deadline": (datetime.now(UTC) + timedelta(seconds=deadline_s)).isoformat(timespec="seconds")}
+
+
+def is_past(deadline: str) -> bool:
+    """Return True if a deadline has passed; False for an empty text, and for one that is no time."""
+    try:
+        return bool(deadline) and datetime.fromisoformat(deadline) < datetime.now(UTC)
+    except (ValueError, TypeError):  # TypeError: a time without its zone
+        return False
 
 
 def require_testbed_name(name: str) -> None:
@@ -191,10 +264,10 @@ class JobQueue:
             engine.dispose()
 
     def _prepare(self, *, create: bool) -> None:
-        with self._writing() as connection:
+        with self.writing() as connection:
             if create:
                 self._server.lock_out_others(connection)
-            if connection.scalar(text("SELECT to_regclass('tunnelbench_job_failure') IS NOT NULL")):
+            if connection.scalar(text("SELECT to_regclass('tunnelbench_schedule') IS NOT NULL")):
                 return
             if not create:
                 message = f"{self._server.name}: the database has no queue of jobs"
@@ -203,18 +276,27 @@ class JobQueue:
             driver: Any = connection.connection.driver_connection
             if not connection.scalar(text("SELECT to_regclass('procrastinate_jobs') IS NOT NULL")):
                 driver.execute(schema)  # SQLAlchemy would send it as one prepared statement, which PostgreSQL refuses
-            connection.execute(text(FAILURE_TABLE))
+            for statement in (FAILURE_TABLE, *INDEXES, *SCHEDULE_TABLE):
+                driver.execute(statement)
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Connection]:
+        """Give a connection with a transaction. Raises CannotHere if the server fails."""
         with self._server.explained(), self._engine.begin() as connection:
             yield connection
 
-    def submit(self, submission: Submission) -> list[tuple[int, str, str]]:
-        """Store the jobs of a submission, all or none; returns id, testbed and run of each."""
+    def submit(self, submission: Jobs) -> list[tuple[int, str, str]]:
+        """Store the jobs of a submission, all or none; returns id, testbed and run of each.
+
+        Raises WrongInput if the queue has a campaign of its name.
+        """
         jobs = submission.jobs()
         app = App(connector=SyncPsycopgConnector())
-        with self._writing() as connection:
+        with self.writing() as connection:
+            if name := submission.campaign:
+                connection.execute(text(CAMPAIGN_LOCK), {"campaign": name})
+                if connection.scalar(text(HAS_CAMPAIGN), {"campaign": name}):
+                    raise WrongInput(f"there is a campaign {name} already", "choose another name")
             driver = connection.connection.driver_connection
             try:
                 stored = app.job_manager.batch_defer_jobs(jobs, connection=driver)
@@ -225,35 +307,50 @@ class JobQueue:
                 ) from error
         return [(int(job.id or 0), str(job.queue), str(job.task_kwargs["run_id"])) for job in stored]
 
-    def jobs(self, *, with_ended: bool = True, job_id: int | None = None) -> list[QueuedJob]:
-        """Return all jobs, or one, in the order in which a testbed takes them; first the ended ones, oldest first."""
-        values = {"task": TASK, "with_ended": with_ended, "job_id": job_id, "most": MOST_LISTED}
-        with self._writing() as connection:
-            rows = [dict(row) for row in connection.execute(text(JOB_ROWS), values).mappings()]
+    def jobs(self, *, with_ended: bool = True) -> list[QueuedJob]:
+        """Return the jobs in the order in which each testbed takes them; the ended ones first, oldest first."""
+        return self._read(WAITING) if not with_ended else self._read(WAITING, ENDED)
+
+    def campaign(self, name: str) -> list[QueuedJob]:
+        """Return the jobs of a campaign in the order of `jobs`. Raises WrongInput if there is no such campaign."""
+        found = self._read(OF_CAMPAIGN, campaign=name)
+        if not found:
+            hint = "tunnelbench jobs --all --json names the campaign of each job"
+            raise WrongInput(f"there is no campaign {printable(name)[:80]}", hint)
+        return found
+
+    def _read(self, *conditions: str, **values: Any) -> list[QueuedJob]:
+        """Return the jobs that meet any of some conditions."""
+        rows: list[dict[str, Any]] = []
+        with self.writing() as connection:
+            for condition in conditions:
+                found = connection.execute(text(JOB_ROWS + condition), {"task": TASK, "most": MOST_LISTED, **values})
+                rows += [dict(row) for row in found.mappings()]
         rows.sort(key=_turn)
         return [_queued(row) for row in rows]
 
     def cancel(self, job_id: int) -> None:
         """Cancel a waiting job, or ask the worker of a running one to stop it. Raises WrongInput."""
         job = self._job(job_id)
-        if job.state not in {"waiting", "running", "stopping"}:
+        if job.state not in {"waiting", "expired", "running", "stopping"}:
             raise WrongInput(f"job {job_id} is {job.state}: only a waiting or running job can be cancelled")
-        with self._writing() as connection:
+        with self.writing() as connection:
             arguments = {"job_id": job_id}
             connection.execute(text("SELECT procrastinate_cancel_job_v1(:job_id, true, false)"), arguments)
 
     def retry(self, job_id: int) -> None:
-        """Let a failed job wait again, with no failure counted. Raises WrongInput."""
+        """Let a failed job wait again, with no failure counted and without a deadline. Raises WrongInput."""
         job = self._job(job_id)
         if job.state != "failed":
             raise WrongInput(f"job {job_id} is {job.state}: only a failed job can be retried")
-        with self._writing() as connection:
+        with self.writing() as connection:
             arguments = {"job_id": job_id}
             connection.execute(text("DELETE FROM tunnelbench_job_failure WHERE job_id = :job_id"), arguments)
             connection.execute(text("SELECT procrastinate_retry_job_v2(:job_id, now(), NULL, NULL, NULL)"), arguments)
+            connection.execute(text(WITHOUT_DEADLINE), arguments)
 
     def _job(self, job_id: int) -> QueuedJob:
-        found = self.jobs(job_id=job_id)
+        found = self._read(WITH_ID, job_id=job_id)
         if not found:
             raise WrongInput(f"there is no job {job_id}", "tunnelbench jobs lists the jobs")
         return found[0]
@@ -268,9 +365,13 @@ def _turn(row: Mapping[str, Any]) -> tuple[int, int, int]:
 
 def _queued(row: Mapping[str, Any]) -> QueuedJob:
     state = STATES.get(row["status"], row["status"])
+    if state == "running" and row["abort_requested"]:
+        state = "stopping"
+    elif state == "waiting" and is_past(row["deadline"]):
+        state = "expired"
     return QueuedJob(
         job_id=row["id"],
-        state="stopping" if state == "running" and row["abort_requested"] else state,
+        state=state,
         testbed=row["queue_name"],
         plan=printable(row["plan_name"]),
         run_id=printable(row["run_id"]),
@@ -278,4 +379,7 @@ def _queued(row: Mapping[str, Any]) -> QueuedJob:
         expected_s=row["expected_s"],
         failures=row["failures"],
         reason=printable(row["reason"])[:LONGEST_REASON],
+        deadline=printable(row["deadline"]),
+        campaign=printable(row["campaign"]),
+        repetition=row["repetition"],
     )

@@ -27,9 +27,10 @@ from psycopg_pool import PoolTimeout
 
 from tunnelbench.host.host import RUN_FOLDER, make_private
 from tunnelbench.host.preflight import marked_as_in_use
-from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import LONGEST_REASON, printable
-from tunnelbench.racks.queue import MOST_JOB_FAILURES, TASK, connection_words
+from tunnelbench.racks.queue import MOST_JOB_FAILURES, TASK, connection_words, is_past
+from tunnelbench.racks.schedule import DUE_SCHEDULES, TAKE_DUE, next_due
 from tunnelbench.store.postgresql import NETWORK_LIMITS
 
 R = TypeVar("R")
@@ -182,7 +183,23 @@ class RackWorker:
             for job_id in lost & suspects:  # one look may fall between the taking of a job and its start
                 await self._wait_again(app, job_id)
             suspects = lost
+            await self._make_due_jobs(app)
             await asyncio.sleep(HEARTBEAT_S)
+
+    async def _make_due_jobs(self, app: App) -> None:
+        """Make the jobs of schedules that are due; the database lets one worker do it for each due time.
+
+        Due times that passed while no worker served the testbed give one job together.
+        """
+        for row in await app.connector.execute_query_all_async(DUE_SCHEDULES, queues=list(self.testbeds)):
+            try:
+                following = next_due(row["cron"], datetime.now(UTC))
+            except WrongInput:  # another program has stored it
+                continue
+            values = {"schedule_id": row["schedule_id"], "due": row["next_due"], "next": following}
+            made = await app.connector.execute_query_one_async(TAKE_DUE, **values)
+            if made["made"]:
+                self.say(f"schedule {row['schedule_id']}: its jobs of {row['next_due']:%Y-%m-%d %H:%M %Z} wait")
 
     @staticmethod
     async def _wait_again(app: App, job_id: int) -> None:
@@ -205,6 +222,9 @@ class RackWorker:
         if fault := fault_of(values, testbed):
             await self._fail(app, job_id, fault, failures=MOST_JOB_FAILURES)
         stored = await app.connector.execute_query_one_async(HAS_RUN, run_id=values["run_id"])
+        if not stored["found"] and is_past(deadline := str(values.get("deadline", ""))):
+            reason = f"its deadline {printable(deadline)[:LONGEST_JOB_NAME]} passed before a worker took it"
+            await self._fail(app, job_id, reason, failures=MOST_JOB_FAILURES)
         try:
             with job_folder() as folder:
                 plan = folder / f"{Path(values['plan_name']).stem}.toml"

@@ -31,6 +31,7 @@ from tunnelbench.model.reference import Comparable
 from tunnelbench.model.text import counted
 from tunnelbench.report.calibration_section import calibration_section
 from tunnelbench.report.charts.ratios import ratio_charts
+from tunnelbench.report.facts import SIMULATED_IN_CAPITALS
 from tunnelbench.report.sections import Section
 from tunnelbench.report.sheet import VERDICT, Sheet
 
@@ -86,7 +87,7 @@ def sheet(
     unlike = differences(found.a, found.b)
     calibration = calibrate(found)
     return Sheet(
-        title="Comparison of B with A",
+        title=comparison_title(found),
         facts=tuple(_facts(found)),
         cautions=tuple(_cautions(found)),
         header=COMPARED_HEADER,
@@ -106,6 +107,7 @@ def sheet(
         ),
         charts=tuple(ratio_charts(found.rows)),
         data={
+            **({"is_simulated": True} if found.a.is_simulated else {}),
             "a": _side_data(found.a),
             "b": _side_data(found.b),
             "rows": [_line_data(line) for line in found.rows],
@@ -128,6 +130,11 @@ def sheet(
             else [_label(line.pair.b) + f" {line.figure}" for line in found.apart(within_share)],
         },
     )
+
+
+def comparison_title(found: Comparison) -> str:
+    """Return the first line of a comparison, which says if its figures are simulated."""
+    return f"{f'{SIMULATED_IN_CAPITALS}: ' * found.a.is_simulated}Comparison of B with A"
 
 
 def _facts(found: Comparison) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
 from tunnelbench.model.text import counted
 from tunnelbench.report.calibration_section import calibration_text
 from tunnelbench.report.compare import (
+    comparison_title,
     difference_text,
     limited_text,
     regressions_text,
@@ -72,7 +73,7 @@ def comparison_screen(
 
 
 def _lines(found: Comparison, width: int, fail_share: float | None, within_share: float | None) -> list[Text]:
-    lines = [Text("Comparison of B with A", style="bold")]
+    lines = [Text(comparison_title(found), style="bold")]
     for letter, side in (("A", found.a), ("B", found.b)):
         lines += _paragraph(f"{letter}: {side.title}", width)
     verdict = (

@@ -24,7 +24,7 @@ from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.soak import Soak, SoakChunk
 from tunnelbench.model.text import are, counted
 from tunnelbench.report.cost_components_section import parts_sections
-from tunnelbench.report.facts import is_shared, measured_on, run_facts
+from tunnelbench.report.facts import SIMULATED_IN_CAPITALS, is_shared, measured_on, run_facts
 from tunnelbench.report.instruction_places_section import instruction_places_section
 from tunnelbench.report.instructions_section import instructions_section
 from tunnelbench.report.sections import Section, advice_section, cipher_section, cost_section, limits_section
@@ -154,6 +154,7 @@ def compose(
     instructions = packet_instructions(ordered)
     places = instruction_places(ordered)
     shared = is_shared(run)
+    simulated = f"{SIMULATED_IN_CAPITALS}: " if run.is_simulated else ""
     at_full_speed = [place for place, row in enumerate(rows) if not row.load]
     advice = advise(
         [rows[place] for place in at_full_speed],
@@ -189,7 +190,7 @@ def compose(
         advice=advice,
         doubts=found,
         answer=answer(answered, is_shared=shared, allow_plaintext=allow_plaintext),
-        title=one_line(f"TunnelBench: {run.plan_title or run.plan_name}"),
+        title=one_line(f"TunnelBench: {simulated}{run.plan_title or run.plan_name}"),
         measured_on=measured_on(run, len(ordered)),
         facts=tuple((label, one_line(value)) for label, value in run_facts(run, ordered)),
         cautions=tuple(one_line(caution) for caution in _cautions(run, ordered, rows, udp_rows)),

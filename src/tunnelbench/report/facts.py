@@ -19,9 +19,13 @@ TAKEN_ON = {
     "only",
     "qemu": "a virtual router between two namespaces of one machine; use the shares of its own baseline, absolute "
     "figures apply to no device",
+    "simulated": "no machine: a model drew the figures, no packet was sent, and nothing was measured",
     "ssh": "a router of its own between two testers",
 }
 """Description of each kind of testbed, with its effect on the figures (rule 21)."""
+
+SIMULATED_IN_CAPITALS = "SIMULATED: NOTHING WAS MEASURED"
+"""Words in the first line of each report of a simulated run."""
 
 OWN_ROUTER_KINDS = ("ssh",)
 """Kinds of testbed whose router is a machine of its own."""
@@ -160,7 +164,8 @@ def run_time(run: RunRecord) -> str:
 def measured_on(run: RunRecord, recorded: int) -> str:
     """Return on one line when a run measured what on which router; `recorded`: number of its trials."""
     size = f"{recorded} of " * (recorded != run.trials_planned) + counted(run.trials_planned, "trial")
-    return one_line(", ".join(filter(None, (run_time(run), size, *_router_words(run.host_facts)))))
+    caution = SIMULATED_IN_CAPITALS if run.is_simulated else ""
+    return one_line(", ".join(filter(None, (caution, run_time(run), size, *_router_words(run.host_facts)))))
 
 
 def _router_words(facts: Mapping[str, Any]) -> list[str]:

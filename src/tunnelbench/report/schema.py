@@ -149,7 +149,7 @@ def report_model() -> type[SchemaModel]:
         "trials": _trial(),
     }
     lists = {name: _many(item) for name, item in several.items()}
-    return _object("Report", run=RunRecord, answer=Answer, quiet=BackgroundLoadEffect, **lists)
+    return _object("Report", is_simulated=bool, run=RunRecord, answer=Answer, quiet=BackgroundLoadEffect, **lists)
 
 
 SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {

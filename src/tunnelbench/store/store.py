@@ -220,11 +220,21 @@ class Store:
 
     # Reading
 
-    def runs(self) -> list[RunRecord]:
-        """Return all runs, the newest first."""
+    def runs(
+        self, *, newest: int | None = None, only: Collection[str] | None = None, testbed: str | None = None
+    ) -> list[RunRecord]:
+        """Return all runs, the newest first; or the `newest` ones, those with the ids in `only`, those of a testbed."""
+        wanted, of_runs = _newest_first(), select(func.count()).select_from(trial)
+        if only is not None:
+            wanted = wanted.where(run.c.run_id.in_(only))
+        if testbed is not None:
+            wanted = wanted.where(run.c.testbed_name == testbed)
+        wanted = wanted.limit(newest)
         with self._transactions.reading() as connection:
-            found = [self._run_record(row) for row in connection.execute(_newest_first()).mappings()]
-            stored = connection.scalar(select(func.count()).select_from(trial))
+            found = [self._run_record(row) for row in connection.execute(wanted).mappings()]
+            if newest is not None or only is not None or testbed is not None:
+                of_runs = of_runs.where(trial.c.run_id.in_([record.run_id for record in found]))
+            stored = connection.scalar(of_runs)
             if stored != sum(record.trials_recorded for record in found):
                 self._transactions.report_damage(
                     f"it holds {counted(stored or 0, 'trial')}, not as many as its runs have recorded"
@@ -253,6 +263,11 @@ class Store:
             wanted = wanted.where(run.c.run_id.in_(only))
         with self._transactions.reading() as connection:
             return [self._run_record(row) for row in connection.execute(wanted).mappings()]
+
+    def count_runs(self) -> int:
+        """Return the number of runs."""
+        with self._transactions.reading() as connection:
+            return connection.scalar(select(func.count()).select_from(run)) or 0
 
     def run(self, reference: str) -> RunRecord:
         """Return the run that an id, the beginning of an id, or `last` refers to, which is the last run that ended.

@@ -8,13 +8,19 @@ from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.netns import NetnsTestbed
 from tunnelbench.testbed.qemu import QemuTestbed
+from tunnelbench.testbed.simulated import SimulatedTestbed
 from tunnelbench.testbed.ssh import SshTestbed
 
-KINDS: dict[str, type[Testbed]] = {kind.kind: kind for kind in (NetnsTestbed, QemuTestbed, SshTestbed)}
+KINDS: dict[str, type[Testbed]] = {
+    kind.kind: kind for kind in (NetnsTestbed, QemuTestbed, SimulatedTestbed, SshTestbed)
+}
 
 
 def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
     """Return, by their keys, the tables of plans that cannot run on a testbed, each with the reason."""
+    if spec.is_simulated:
+        reason = f"cannot run on testbed {spec.name}: a simulated testbed has a model of TCP only"
+        return dict.fromkeys(("udp", "soak", "cipher_speed"), reason)
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
         return {}
     where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'

@@ -144,8 +144,8 @@ class TestForPeople:
         assert "The table is incomplete: the run recorded 40 of 100 trials." in text
 
     def test_another_kind_of_testbed_is_not_called_three_namespaces(self, name: str) -> None:
-        text = render(make_run(testbed_name="attic", testbed_text='kind = "simulated"\n'), make_records(), name, 200)
-        assert "testbed attic: kind simulated" in text
+        text = render(make_run(testbed_name="attic", testbed_text='kind = "imaginary"\n'), make_records(), name, 200)
+        assert "testbed attic: kind imaginary" in text
         assert "three namespaces" not in text
 
     def test_facts_that_are_not_recorded_are_called_so(self, name: str) -> None:

@@ -155,12 +155,19 @@ class Comparison:
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """Compare B with A. Raises WrongInput if a side is comparable only with results of its own class."""
+    """Compare B with A.
+
+    Raises WrongInput if a side is comparable only with results of its own class, and if one side alone is simulated.
+    """
     for side, other in ((a, b), (b, a)):
         kind = side.comparability
         alike = kind is not None and other.comparability is not None and kind.name == other.comparability.name
         if kind is not None and kind.comparable is Comparable.NO and not alike:
             raise WrongInput(f"{side.name}: {kind.label}", f"see it alone: tunnelbench show {side.name}")
+    if a.is_simulated != b.is_simulated:
+        name = (a if a.is_simulated else b).name
+        message = f"run {name} is simulated: a model drew its figures, which are compared with those of no measurement"
+        raise WrongInput(message, "compare it with another simulated run")
     pairs, only_in_a, only_in_b = match(a, b)
     moved = {traffic: bench_moved(a, b, traffic) for traffic in ("tcp", "udp")}
     is_paired = bool(a.tunnel and b.tunnel) and a.name == b.name
@@ -269,10 +276,11 @@ def _judge(
         return ComparisonVerdict.TIE, [
             f"different, but by less than {SMALLEST:.0%}, which the layout of code in memory can cause"
         ]
-    return _difference(figure, quotient), []
+    return difference_verdict(figure, quotient), []
 
 
-def _difference(figure: ComparedFigure, quotient: float) -> ComparisonVerdict:
+def difference_verdict(figure: ComparedFigure, quotient: float) -> ComparisonVerdict:
+    """Return the verdict on a difference that a test has found; `quotient` is B over A."""
     if figure.is_better_when_high:
         return ComparisonVerdict.FASTER if quotient > 1 else ComparisonVerdict.SLOWER
     if figure.is_delay:

@@ -11,7 +11,7 @@ from tunnelbench.analysis.summary import Row, RowKey, summarise, trials_by_row
 from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.model.counters import Window
 from tunnelbench.model.plan import Test, paced_text
-from tunnelbench.model.result import RunRecord, TcpMeasurement, TrialRecord
+from tunnelbench.model.result import SIMULATED, RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
 from tunnelbench.model.text import are, counted
 from tunnelbench.model.toml_text import toml_values
@@ -56,6 +56,7 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
             "date": run.started_at[:10],
             "TunnelBench": run.tunnelbench_version,
             "testbed": run.testbed_name,
+            **({SIMULATED: "yes"} if run.is_simulated else {}),
             **{name: str(value) for name, value in run.host_facts.items() if name not in MOMENTARY},
             **_versions(records),
             "plan": run.plan_name,

@@ -10,6 +10,7 @@ from typing import Any
 from tunnelbench.analysis.algorithms import NO_ALGORITHM, algorithms_of
 from tunnelbench.model.plan import direction_label
 from tunnelbench.model.reference import Comparability
+from tunnelbench.model.result import SIMULATED
 
 
 class ComparedFigure(StrEnum):
@@ -124,6 +125,11 @@ class Side:
     clock_mhz: float | None = None
     """Clock of the router's CPU in a reference [MHz]; None: a run, or not known."""
     clock_source: str = ""
+
+    @property
+    def is_simulated(self) -> bool:
+        """True if a model drew the figures, and nothing was measured."""
+        return SIMULATED in self.facts
 
     def tunnels_like(self, wanted: str) -> list[str]:
         """Return the tunnel with this name, else those of this kind, else those whose names begin with this text.

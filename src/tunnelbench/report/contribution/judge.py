@@ -15,7 +15,7 @@ from tunnelbench.measure.checks import checks_of_stored
 from tunnelbench.measure.udp_checks import checks_of_stored_udp
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TunnelSpec
-from tunnelbench.model.result import IMPORTED, Check, RunRecord, TrialRecord, Verdict
+from tunnelbench.model.result import IMPORTED, SIMULATED, Check, RunRecord, TrialRecord, Verdict
 from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
 from tunnelbench.model.toml_text import toml_values
 from tunnelbench.report.contribution.names import of_names
@@ -80,6 +80,8 @@ def figures_digests(record: TrialRecord) -> tuple[str, ...]:
 
 def _of_run(found: Imported) -> Iterator[str]:
     status, run = found.original_status, found.run
+    if run.is_simulated or any(check.name == SIMULATED for record in found.records for check in record.checks):
+        yield "it is simulated: a model drew its figures, and nothing was measured"
     if status == IMPORTED:
         yield "it was imported: only the person who measured a run can contribute it"
     elif status != "done":

@@ -29,7 +29,7 @@ INNER_FORMULA = re.compile(r"(; ?)(?=[=+@-])")
 OF_RUN: Mapping[str, Callable[[RunRecord], CsvValue]] = {
     "run_id": lambda run: run.run_id,
     "plan": lambda run: run.plan_name,
-    "testbed": lambda run: run.testbed_name,
+    "testbed": lambda run: f"{'SIMULATED: ' * run.is_simulated}{run.testbed_name}",
     "tunnelbench_version": lambda run: run.tunnelbench_version,
 }
 

@@ -49,6 +49,7 @@ def content(document: Document) -> dict[str, Any]:
         for row, limits in zip(document.rows, document.limits, strict=True)
     ]
     return {
+        "is_simulated": document.run.is_simulated,
         "run": plain(document.run),
         "answer": plain(document.answer),
         "rows": rows,

@@ -1,0 +1,140 @@
+"""`tunnelbench campaign`: submit a campaign, and evaluate all its runs together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tunnelbench.analysis.campaign import campaign_rows
+from tunnelbench.analysis.compare.runs import side_of_run
+from tunnelbench.analysis.compare.sides import Side
+from tunnelbench.cli.command_log import log_options
+from tunnelbench.cli.common_options import emit, emit_json, json_option, open_store
+from tunnelbench.cli.layout import columns, drawn
+from tunnelbench.cli.plans import load_plan
+from tunnelbench.cli.queue_options import queue_option
+from tunnelbench.cli.report import chosen_format, format_options, write_sheet
+from tunnelbench.cli.run_lock import new_run_id
+from tunnelbench.model.result import RunRecord
+from tunnelbench.plan.campaign import read_campaign
+from tunnelbench.report.campaign import (
+    Campaign,
+    CampaignRun,
+    campaign_data,
+    campaign_sheet,
+    campaign_summary,
+    campaign_title,
+)
+
+if TYPE_CHECKING:
+    from tunnelbench.racks.queue import QueuedJob
+    from tunnelbench.store.store import Store
+
+
+@click.group()
+def command() -> None:
+    """Submit plans for several testbeds as one campaign, and evaluate all its runs together."""
+
+
+@command.command()
+@click.argument("file", type=click.Path())
+@log_options
+@json_option
+@queue_option
+def submit(file: str, location: str, *, as_json: bool) -> None:
+    """Submit the campaign in FILE: each of its plans as one job for each testbed and repetition.
+
+    The jobs are interleaved: each plan is on each testbed once before anything is repeated. A campaign with an error in
+    a plan is refused as a whole.
+    """
+    spec = read_campaign(file)
+    loaded = {reference: load_plan(reference) for reference in spec.plans}
+    from tunnelbench.racks.campaign import CampaignSubmission, PlanOfJob  # noqa: PLC0415 - only jobs need Procrastinate
+    from tunnelbench.racks.queue import JobQueue  # noqa: PLC0415 - the same
+
+    plans = {
+        reference: PlanOfJob(Path(each.plan.name).name, each.text, each.plan.expected_duration_s())
+        for reference, each in loaded.items()
+    }
+    submission = CampaignSubmission(spec, plans, new_run_id)
+    with JobQueue.open(location) as queue:
+        submitted = queue.submit(submission)
+    if as_json:
+        jobs = [{"job": job_id, "testbed": testbed, "run_id": run_id} for job_id, testbed, run_id in submitted]
+        emit_json({"campaign": spec.name, "jobs": jobs})
+    else:
+        first, last = submitted[0][0], submitted[-1][0]
+        emit(f"campaign {spec.name}: {len(submitted)} jobs, {first} to {last}\n")
+
+
+@command.command()
+@click.argument("name")
+@log_options
+@json_option
+@queue_option
+def status(name: str, location: str, *, as_json: bool) -> None:
+    """Report how far campaign NAME is, and name each run that is missing with its reason."""
+    with open_store(location) as store:
+        found = campaign_of(name, location, store)
+    if as_json:
+        emit_json(campaign_data(found))
+        return
+    rows = [(run.plan, run.testbed, str(run.repetition), run.run_id, run.why_missing) for run in found.missing]
+    head = "".join(f"{line}\n" for line in (campaign_title(found), *campaign_summary(found)))
+    table = drawn(columns(rows, ("plan", "testbed", "repetition", "run", "missing because"), numbers=(2,)))
+    emit(head + (f"\n{table}" if rows else ""))
+
+
+@command.command()
+@click.argument("name")
+@format_options
+@queue_option
+def report(name: str, format_name: str | None, output: str | None, location: str, *, as_json: bool) -> None:
+    """Write one table over all runs of campaign NAME, with its testbeds side by side, and the missing runs."""
+    chosen = chosen_format(format_name, as_json=as_json)
+    with open_store(location) as store:
+        found = campaign_of(name, location, store, with_rows=True)
+    write_sheet(campaign_sheet(found), chosen, output)
+
+
+def campaign_of(name: str, location: str, store: Store, *, with_rows: bool = False) -> Campaign:
+    """Return a campaign as the queue and the store know it; its rows only on request."""
+    from tunnelbench.racks.queue import JobQueue  # noqa: PLC0415 - only jobs need Procrastinate
+
+    with JobQueue.open(location) as queue:
+        jobs = sorted(queue.campaign(name), key=lambda job: job.job_id)
+    stored = {run.run_id: run for run in store.runs(only=[job.run_id for job in jobs])}
+    runs = tuple(campaign_run(job, stored.get(job.run_id)) for job in jobs)
+    testbeds = tuple(dict.fromkeys(run.testbed for run in runs))
+    rows = campaign_rows(sides_of(store, jobs, stored), testbeds) if with_rows else ()
+    return Campaign(name, testbeds, runs, tuple(rows))
+
+
+def campaign_run(job: QueuedJob, run: RunRecord | None) -> CampaignRun:
+    """Return a job of a campaign with what the store knows of its run."""
+    return CampaignRun(
+        plan=job.plan,
+        testbed=job.testbed,
+        repetition=job.repetition,
+        run_id=job.run_id,
+        state=job.state,
+        trials_recorded=run.trials_recorded if run else 0,
+        trials_planned=run.trials_planned if run else None,
+        reason=job.reason,
+        is_simulated=run is not None and run.is_simulated,
+    )
+
+
+def sides_of(
+    store: Store, jobs: Iterable[QueuedJob], stored: dict[str, RunRecord]
+) -> dict[tuple[str, str], list[Side]]:
+    """Return the stored runs of each pair of plan and testbed as sides of a comparison."""
+    found: dict[tuple[str, str], list[Side]] = {}
+    for job in jobs:
+        if run := stored.get(job.run_id):
+            side = side_of_run(run, store.trials(run.run_id, with_raw=False))
+            found.setdefault((job.plan, job.testbed), []).append(side)
+    return found
