@@ -77,8 +77,7 @@ def submit(file: str, location: str, *, as_json: bool) -> None:
 @queue_option
 def status(name: str, location: str, *, as_json: bool) -> None:
     """Report how far campaign NAME is, and name each run that is missing with its reason."""
-    with open_store(location) as store:
-        found = campaign_of(name, location, store)
+    found = campaign_of(name, location)
     if as_json:
         emit_json(campaign_data(found))
         return
@@ -95,22 +94,21 @@ def status(name: str, location: str, *, as_json: bool) -> None:
 def report(name: str, format_name: str | None, output: str | None, location: str, *, as_json: bool) -> None:
     """Write one table over all runs of campaign NAME, with its testbeds side by side, and the missing runs."""
     chosen = chosen_format(format_name, as_json=as_json)
-    with open_store(location) as store:
-        found = campaign_of(name, location, store, with_rows=True)
+    found = campaign_of(name, location, with_rows=True)
     write_sheet(campaign_sheet(found), chosen, output)
 
 
-def campaign_of(name: str, location: str, store: Store, *, with_rows: bool = False) -> Campaign:
+def campaign_of(name: str, location: str, *, with_rows: bool = False) -> Campaign:
     """Return a campaign as the queue and the store know it; its rows only on request."""
     from tunnelbench.racks.queue import JobQueue  # noqa: PLC0415 - only jobs need Procrastinate
 
-    with JobQueue.open(location) as queue:
+    with JobQueue.open(location) as queue:  # refuses a URL with a password before the store is opened
         jobs = sorted(queue.campaign(name), key=lambda job: job.job_id)
-    stored = {run.run_id: run for run in store.runs(only=[job.run_id for job in jobs])}
-    runs = tuple(campaign_run(job, stored.get(job.run_id)) for job in jobs)
-    testbeds = tuple(dict.fromkeys(run.testbed for run in runs))
-    rows = campaign_rows(sides_of(store, jobs, stored), testbeds) if with_rows else ()
-    return Campaign(name, testbeds, runs, tuple(rows))
+    testbeds = tuple(dict.fromkeys(job.testbed for job in jobs))
+    with open_store(location) as store:
+        stored = {run.run_id: run for run in store.runs(only=[job.run_id for job in jobs])}
+        rows = campaign_rows(sides_of(store, jobs, stored), testbeds) if with_rows else ()
+    return Campaign(name, testbeds, tuple(campaign_run(job, stored.get(job.run_id)) for job in jobs), tuple(rows))
 
 
 def campaign_run(job: QueuedJob, run: RunRecord | None) -> CampaignRun:

@@ -8,10 +8,13 @@ from typing import Any
 import click
 
 from tunnelbench.analysis.number_format import significant
-from tunnelbench.analysis.summary import Row, summarise
+from tunnelbench.analysis.statistics import median
+from tunnelbench.analysis.summary import TESTER_RULE, is_tester_limited, trials_by_row
 from tunnelbench.cli.common_options import emit, emit_json, json_option, open_store, read_store_option
 from tunnelbench.cli.layout import columns, drawn
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.plan import CALIBRATION_KIND, direction_label
+from tunnelbench.model.result import TrialRecord, Verdict
 from tunnelbench.model.text import printable
 from tunnelbench.report.facts import SIMULATED_IN_CAPITALS
 
@@ -41,10 +44,10 @@ def command(testbed: str, tunnel: str | None, newest: int, store_location: str |
                 "plan": run.plan_name,
                 "status": run.status,
                 "is_simulated": run.is_simulated,
-                **figures(row),
+                **figures(trials),
             }
             for run in runs
-            for row in largest(summarise(store.trials(run.run_id, with_raw=False)), tunnel)
+            for trials in rows_of(store.trials(run.run_id, with_raw=False), tunnel)
         ]
     if as_json:
         emit_json(entries)
@@ -55,31 +58,36 @@ def command(testbed: str, tunnel: str | None, newest: int, store_location: str |
     emit(drawn(columns([line(entry) for entry in entries], header, numbers=(4, 6, 7))))
 
 
-def largest(rows: Sequence[Row], tunnel: str | None) -> list[Row]:
-    """Return the rows with figures of the largest payload at full speed, without the calibration."""
-    own = [row for row in rows if row.figures and not row.is_calibration and not row.load]
-    most = max((row.payload_bytes for row in own), default=0)
-    return [row for row in own if row.payload_bytes == most and tunnel in {None, row.tunnel.kind}]
+def rows_of(records: Sequence[TrialRecord], tunnel: str | None) -> list[list[TrialRecord]]:
+    """Return the trials that count of each row with the largest payload, at full speed and without the calibration."""
+    own = [
+        record
+        for record in records
+        if record.counts and record.tcp and not record.spec.load and record.spec.tunnel.kind != CALIBRATION_KIND
+    ]
+    most = max((record.spec.payload_bytes for record in own), default=0)
+    wanted = [record for record in own if record.spec.payload_bytes == most]
+    return [*trials_by_row(each for each in wanted if tunnel in {None, each.spec.tunnel.kind}).values()]
 
 
-def figures(row: Row) -> dict[str, Any]:
-    """Return the figures of a row for programs."""
-    found = row.figures
+def figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """Return the figures of a row for programs. Only the median is computed: a history has thousands of rows."""
+    spec, is_limited = trials[0].spec, is_tester_limited(trials)
+    doubts = [check for record in trials for check in record.checks if check.verdict is Verdict.DOUBTFUL]
     return {
-        "tunnel": row.tunnel.name,
-        "kind": row.tunnel.kind,
-        "payload_bytes": row.payload_bytes,
-        "direction": row.direction.value,
-        "throughput_mbps": found.throughput_bps.median / 1e6 if found else None,
-        "is_lower_bound": bool(found and found.is_tester_limited),
-        "is_doubtful": bool(row.doubtful_checks),
-        "trials": found.throughput_bps.count if found else 0,
+        "tunnel": spec.tunnel.name,
+        "kind": spec.tunnel.kind,
+        "payload_bytes": spec.payload_bytes,
+        "direction": spec.direction.value,
+        "throughput_mbps": median([record.tcp.throughput_bps / 1e6 for record in trials if record.tcp]),
+        "is_lower_bound": is_limited,
+        "is_doubtful": any(not (is_limited and check.rule == TESTER_RULE) for check in doubts),
+        "trials": len(trials),
     }
 
 
 def line(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of an entry."""
-    value = entry["throughput_mbps"]
     mark = "≥ " * entry["is_lower_bound"]
     return (
         entry["started_at"][:16].replace("T", " "),
@@ -87,7 +95,7 @@ def line(entry: Mapping[str, Any]) -> tuple[str, ...]:
         entry["plan"],
         entry["tunnel"],
         str(entry["payload_bytes"]),
-        {"in": "down", "out": "up"}[entry["direction"]],
-        "" if value is None else f"{mark}{significant(value)}{'?' * entry['is_doubtful']}",
+        direction_label(entry["direction"]),
+        f"{mark}{significant(entry['throughput_mbps'])}{'?' * entry['is_doubtful']}",
         str(entry["trials"]),
     )

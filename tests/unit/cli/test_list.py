@@ -12,6 +12,7 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 from tests.unit.report.hostile import hostile_run
 
+from tunnelbench.store.store import Store
 from tunnelbench.tunnel import PLANNED, adapters
 
 RECORDED, PLANNED_TRIALS = len(make_records()), make_run().trials_planned
@@ -76,6 +77,18 @@ def test_runs_come_newest_first(type_in: CommandLine, store: Path) -> None:
         [RUN_ID, "2025-03-14", "09:26", "done", f"{RECORDED}/{PLANNED_TRIALS}", "quick", "netns"],
         ["20250301-101112-early", "2025-03-01", "10:11", "interrupted", f"2/{PLANNED_TRIALS}", "wr841n", "netns"],
     ]
+
+
+def test_the_newest_runs_are_listed_and_the_number_of_older_ones(type_in: CommandLine, store: Path) -> None:
+    with Store.open(store) as made:
+        for day in range(1, 4):
+            made.begin_run(
+                make_run(run_id=f"run-{day}", started_at=f"2027-01-0{day}T00:00:00+00:00", trials_recorded=0)
+            )
+        count = made.count_runs()
+    found = type_in("list", "runs", "--newest", "2")
+    assert [line.split()[0] for line in found.stdout.splitlines()[1:]] == ["run-3", "run-2"]
+    assert f"and {count - 2} older runs: add --newest {count}" in found.stderr
 
 
 def test_runs_of_another_store_are_listed(type_in: CommandLine, store: Path, tmp_path: Path) -> None:

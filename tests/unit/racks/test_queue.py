@@ -107,7 +107,15 @@ def test_odd_names_of_testbeds_are_refused(url: str, plan: str, names: str) -> N
 
 @pytest.mark.parametrize("place", ["u:hush@localhost/x", "u@localhost/x?password=hush", "u@h/x?sslpassword=hush"])
 def test_a_password_in_the_url_is_refused_and_not_repeated(plan: str, place: str) -> None:
-    for words in (f"submit {plan} --on a", "jobs", "cancel 1", "retry 1", "worker --testbed netns"):
+    for words in (
+        f"submit {plan} --on a",
+        "jobs",
+        "cancel 1",
+        "retry 1",
+        "worker --testbed netns",
+        "campaign status a",
+        "campaign report a",
+    ):
         result = verb(*words.split(), "--store", f"postgresql://{place}")
         assert (result.exit_code, "hush" in result.output) == (2, False)
         assert "service file" in result.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +20,7 @@ from procrastinate import App, PsycopgConnector
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.racks.queue import connection_words
 from tunnelbench.racks.schedule import next_due
-from tunnelbench.racks.worker import RackWorker
+from tunnelbench.racks.worker import START, RackWorker
 
 __all__ = ["plan", "server", "url"]
 
@@ -131,3 +133,16 @@ def test_a_job_past_its_deadline_is_expired_and_can_be_cancelled(url: str, plan:
     execute(url, 'UPDATE procrastinate_jobs SET args = args || \'{"deadline": "2020-01-01T00:00:00+00:00"}\'')
     assert [job["state"] for job in jobs(url)] == ["expired"]
     assert verb("cancel", "1", "--store", url).exit_code == 0
+
+
+def test_a_worker_lets_a_job_past_its_deadline_fail_and_retry_lifts_it(url: str, plan: str) -> None:
+    verb("submit", plan, "--on", "netns", "--deadline", "1h", "--store", url)
+    execute(url, 'UPDATE procrastinate_jobs SET args = args || \'{"deadline": "2020-01-01T00:00:00+00:00"}\'')
+    argv = [sys.executable, "-c", START, "worker", "--testbed", "netns", "--until-empty", "--store", url]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (job,) = jobs(url)
+    assert (job["state"], job["failures"]) == ("failed", 3)
+    assert job["reason"] == "its deadline 2020-01-01T00:00:00+00:00 passed before a worker took it"
+    assert verb("retry", "1", "--store", url).exit_code == 0
+    assert [(job["state"], job["deadline"]) for job in jobs(url)] == [("waiting", "")]

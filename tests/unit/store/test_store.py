@@ -7,14 +7,16 @@ import signal
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_speeds, make_trial
 
-from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.errors import CannotHere, StoreLost, WrongInput
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.store.location import default_path
 from tunnelbench.store.sqlite import WRITES
@@ -341,3 +343,27 @@ def test_a_run_whose_id_is_no_name_of_a_file_is_refused(tmp_path: Path, run_id: 
         for read in (store.runs, lambda: store.run(run_id or "last")):
             with pytest.raises(CannotHere, match="no run has the id"):
                 read()
+
+
+def test_chosen_runs_are_returned_and_checked_for_lost_trials(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    records = make_records(1)
+    with Store.open(path) as store:
+        for day, (run_id, testbed) in enumerate((("a", "attic"), ("b", "cellar"), ("c", "attic")), start=1):
+            started = f"2026-01-0{day}T00:00:00+00:00"
+            store.add_run(make_run(run_id=run_id, started_at=started, testbed_name=testbed), records, ())
+
+        def ids(**chosen: Any) -> list[str]:
+            return [run.run_id for run in store.runs(**chosen)]
+
+        assert ids(newest=2) == ["c", "b"]
+        assert ids(only=["a", "b", "no such run"]) == ["b", "a"]
+        assert ids(testbed="attic", newest=1) == ["c"]
+        assert store.count_runs() == 3
+        with closing(sqlite3.connect(path)) as connection:
+            for table in ("trial_raw", "trial"):
+                connection.execute(f"DELETE FROM {table} WHERE run_id = 'a' AND sequence = 1")  # noqa: S608
+            connection.commit()
+        assert ids(newest=2) == ["c", "b"]
+        with pytest.raises(StoreLost):
+            ids(only=["a"])
