@@ -91,6 +91,14 @@ test-builds: install-dev ## find a VPN program that is 5 % slower on the virtual
 test-labgrid: install-dev ## let labgrid switch a virtual router off and on in mid-run (about 5 minutes); `make test` has a router of namespaces
 	@$(PYTHON) -m pytest tests/lab/labgrid_malta.py
 
+test-racks: install-dev ## a campaign on namespaces, a guest, a virtual router and a simulated rack, with faults (about 30 minutes)
+	@TUNNELBENCH_RACKS=long $(PYTHON) -m pytest tests/lab/test_campaign.py
+
+bench-racks: install-dev ## 20,000 jobs of 200 simulated racks with killed workers, and a store with a million trials (about two hours)
+	@$(PYTHON) benches/racks.py jobs --jobs 1000
+	@$(PYTHON) benches/racks.py jobs
+	@$(PYTHON) benches/racks.py store
+
 lint: ## run the linters, each as a test
 	@$(PYTHON) -m pytest tests/unit/test_linters.py
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.lab.awaiting import until
-from tests.lab.bench import TUNNELBENCH, namespaces
+from tests.lab.bench import namespaces
+from tests.lab.rack_workers import jobs, verb, worker
 from tests.postgresql import Cluster, cluster
 from tests.unit.builders import make_run
 
@@ -36,14 +34,6 @@ kind = "vxlan"
 [[tunnel]]
 kind = "gre"
 """
-IMPATIENT = """
-import sys
-from tunnelbench.racks import worker
-worker.RETRY_S, worker.STALLED_S, worker.HEARTBEAT_S = 0, 4.0, 1.0
-from tunnelbench.cli import main
-main(sys.argv[1:], prog_name="tunnelbench")
-"""
-"""A worker that waits shorter than that of a user."""
 
 
 @pytest.fixture(scope="module")
@@ -72,25 +62,6 @@ def attic(tmp_path: Path) -> str:
     path = tmp_path / "attic.toml"
     path.write_text('kind = "netns"\nquiet_wait_s = 0\n')
     return str(path)
-
-
-def verb(*words: str) -> str:
-    return subprocess.run([TUNNELBENCH, *words], check=True, capture_output=True, text=True, timeout=60).stdout
-
-
-@contextmanager
-def worker(url: str, testbed: str) -> Iterator[subprocess.Popen[bytes]]:
-    argv = [sys.executable, "-c", IMPATIENT, "worker", "--testbed", testbed, "--store", url]
-    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-
-
-def jobs(url: str) -> list[dict[str, Any]]:
-    return list(json.loads(verb("jobs", "--all", "--json", "--store", url)))
 
 
 def await_state(url: str, *states: str) -> None:

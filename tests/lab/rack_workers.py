@@ -1,0 +1,44 @@
+"""Workers of racks for tests, which wait shorter than those of a user."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.lab.bench import TUNNELBENCH
+
+IMPATIENT = """
+import sys
+from tunnelbench.racks import worker
+worker.RETRY_S, worker.STALLED_S, worker.HEARTBEAT_S = 0, 4.0, 1.0
+from tunnelbench.cli import main
+main(sys.argv[1:], prog_name="tunnelbench")
+"""
+"""A worker that waits shorter than that of a user."""
+
+
+def verb(*words: str) -> str:
+    return subprocess.run([TUNNELBENCH, *words], check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def start_worker(url: str, testbed: str) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-c", IMPATIENT, "worker", "--testbed", testbed, "--store", url]
+    return subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def worker(url: str, testbed: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = start_worker(url, testbed)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def jobs(url: str) -> list[dict[str, Any]]:
+    return list(json.loads(verb("jobs", "--all", "--json", "--store", url)))
