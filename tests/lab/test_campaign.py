@@ -130,6 +130,7 @@ def test_a_campaign_ends_whole_through_faults_and_names_the_lost_rack(
                 sequences = Counter(record.spec.sequence for record in store.trials(run["run_id"]))
                 assert set(sequences.values()) == {1}
                 assert len(sequences) == run["trials_planned"]
+    assert LOST in verb("campaign", "status", "spring", "--store", url)
     lost_runs = [run for run in found["runs"] if run["testbed"] == LOST and not run["is_whole"]]
     assert lost_runs
     named = [run["run_id"] for run in found["missing"] if run["testbed"] == LOST]

@@ -247,8 +247,8 @@ def mark_left_runs(store: Store, left: Sequence[str]) -> list[str]:
 
     `left` has the ids of the runs that have a folder on this machine; in a file, all runs are of this machine.
     """
-    running = [run.run_id for run in store.runs() if run.status == RUNNING]
-    stale = [run_id for run_id in running if run_id in left or not is_server(store.name)]
+    found = store.runs(only=left if is_server(store.name) else None)  # a server may have very many runs
+    stale = [run.run_id for run in found if run.status == RUNNING]
     for run_id in stale:
         store.end_run(run_id, "killed", now())
     return stale

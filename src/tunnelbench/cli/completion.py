@@ -80,6 +80,10 @@ def any_names(context: click.Context, _parameter: click.Parameter, start: str) -
     return _items([*shipped, "last", *_run_ids(context)], start)
 
 
+MOST_OFFERED = 1000
+"""Largest number of runs that completion offers."""
+
+
 def _items(names: Iterable[str], start: str) -> list[CompletionItem]:
     offered = (name for name in dict.fromkeys(names) if SAFE_NAME.fullmatch(name))
     return [CompletionItem(name) for name in offered if name.startswith(start)]
@@ -90,8 +94,8 @@ def _or_file(names: Iterable[str], start: str) -> list[CompletionItem]:
 
 
 def _run_ids(context: click.Context) -> list[str]:
-    """Return the ids of all runs, newest first."""
-    return _stored_names(context, lambda store: [run.run_id for run in store.runs()])
+    """Return the ids of the newest runs, newest first."""
+    return _stored_names(context, lambda store: [run.run_id for run in store.runs(newest=MOST_OFFERED)])
 
 
 def _tunnels_of(context: click.Context, run: str) -> list[str]:

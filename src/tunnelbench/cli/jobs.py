@@ -78,7 +78,7 @@ def described(jobs: Sequence[QueuedJob], runs: Mapping[str, RunRecord]) -> list[
         if run:
             entry["trials"] = f"{run.trials_recorded}/{run.trials_planned}"
             share_left = 1 - run.trials_recorded / max(run.trials_planned, 1)
-        if job.state in {"waiting", "running", "stopping"}:  # an expired job takes no time
+        if job.state in {"waiting", "running", "stalled", "stopping"}:  # an expired job takes no time
             until_s[job.testbed] += job.expected_s * share_left
             entry["time_left_s"] = until_s[job.testbed]
         if job.state == "waiting":

@@ -426,7 +426,7 @@ def end_interrupted(run_id: str, store: Store) -> None:
     """Remove what a signal between two steps has left, such as a namespace that was made and not noted yet."""
     remove_rest(run_id)
     with suppress(UserError):  # `clean` marks it later
-        if any(run.run_id == run_id and run.status == RUNNING for run in store.runs()):
+        if any(run.run_id == run_id and run.status == RUNNING for run in store.runs(only=[run_id])):
             store.end_run(run_id, "interrupted", now())
 
 

@@ -85,12 +85,19 @@ SELECT jobs.id, jobs.status::text AS status, jobs.queue_name, jobs.priority, job
        CASE jsonb_typeof(jobs.args->'repetition') WHEN 'number'
             THEN least(greatest((jobs.args->>'repetition')::numeric, 0), {MOST_JOBS})::int
             ELSE 0 END AS repetition,
-       coalesce(failure.failures, 0) AS failures, coalesce(failure.reason, '') AS reason
-FROM procrastinate_jobs AS jobs LEFT JOIN tunnelbench_job_failure AS failure ON failure.job_id = jobs.id
+       coalesce(failure.failures, 0) AS failures, coalesce(failure.reason, '') AS reason,
+       coalesce(worker.last_heartbeat < now() - make_interval(secs => :limit_s), true) AS is_worker_gone
+FROM procrastinate_jobs AS jobs
+LEFT JOIN tunnelbench_job_failure AS failure ON failure.job_id = jobs.id
+LEFT JOIN procrastinate_workers AS worker ON worker.id = jobs.worker_id
 WHERE jobs.task_name = :task
 """  # noqa: S608 - of constants
 """SQL that reads jobs. The server takes the values out of `args`, where another program may have stored anything, such
-as a number with thousands of digits, which Python refuses to read."""
+as a number with thousands of digits, which Python refuses to read. Other workers delete the row of a worker that is
+gone."""
+
+HEARTBEAT_LIMIT_S = 30.0
+"""Age of the last heartbeat from which a worker counts as gone [s]."""
 
 WAITING = "AND jobs.status IN ('todo', 'doing')"
 ENDED = "AND jobs.status NOT IN ('todo', 'doing') ORDER BY jobs.id DESC LIMIT :most"
@@ -124,7 +131,8 @@ class QueuedJob:
 
     job_id: int
     state: str
-    """A value of STATES; `stopping` if a running job is to be cancelled, `expired` if a job waits past its deadline."""
+    """A value of STATES; `stopping` if a running job is to be cancelled, `stalled` if its worker is gone, `expired` if
+    a job waits past its deadline."""
     testbed: str
     plan: str
     run_id: str
@@ -322,9 +330,10 @@ class JobQueue:
     def _read(self, *conditions: str, **values: Any) -> list[QueuedJob]:
         """Return the jobs that meet any of some conditions."""
         rows: list[dict[str, Any]] = []
+        common = {"task": TASK, "most": MOST_LISTED, "limit_s": HEARTBEAT_LIMIT_S}
         with self.writing() as connection:
             for condition in conditions:
-                found = connection.execute(text(JOB_ROWS + condition), {"task": TASK, "most": MOST_LISTED, **values})
+                found = connection.execute(text(JOB_ROWS + condition), {**common, **values})
                 rows += [dict(row) for row in found.mappings()]
         rows.sort(key=_turn)
         return [_queued(row) for row in rows]
@@ -332,7 +341,7 @@ class JobQueue:
     def cancel(self, job_id: int) -> None:
         """Cancel a waiting job, or ask the worker of a running one to stop it. Raises WrongInput."""
         job = self._job(job_id)
-        if job.state not in {"waiting", "expired", "running", "stopping"}:
+        if job.state not in {"waiting", "expired", "running", "stalled", "stopping"}:
             raise WrongInput(f"job {job_id} is {job.state}: only a waiting or running job can be cancelled")
         with self.writing() as connection:
             arguments = {"job_id": job_id}
@@ -367,6 +376,8 @@ def _queued(row: Mapping[str, Any]) -> QueuedJob:
     state = STATES.get(row["status"], row["status"])
     if state == "running" and row["abort_requested"]:
         state = "stopping"
+    elif state == "running" and row["is_worker_gone"]:
+        state = "stalled"
     elif state == "waiting" and is_past(row["deadline"]):
         state = "expired"
     return QueuedJob(

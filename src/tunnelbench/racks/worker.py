@@ -29,7 +29,7 @@ from tunnelbench.host.host import RUN_FOLDER, make_private
 from tunnelbench.host.preflight import marked_as_in_use
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.text import LONGEST_REASON, printable
-from tunnelbench.racks.queue import MOST_JOB_FAILURES, TASK, connection_words, is_past
+from tunnelbench.racks.queue import HEARTBEAT_LIMIT_S, MOST_JOB_FAILURES, TASK, connection_words, is_past
 from tunnelbench.racks.schedule import DUE_SCHEDULES, TAKE_DUE, next_due
 from tunnelbench.store.postgresql import NETWORK_LIMITS
 
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 HEARTBEAT_S = 5.0
 """Time between two heartbeats of a worker [s]."""
-STALLED_S = 30.0
+STALLED_S = HEARTBEAT_LIMIT_S
 """Age of the last heartbeat from which a worker counts as gone [s]."""
 POLL_S = 2.0
 """Time between two looks for new jobs, and for jobs to be cancelled [s]."""

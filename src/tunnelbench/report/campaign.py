@@ -96,6 +96,11 @@ class Campaign:
         return [testbed for testbed in self.testbeds if testbed not in heard]
 
     @property
+    def stalled_testbeds(self) -> list[str]:
+        """Testbeds with a job whose worker is gone."""
+        return list(dict.fromkeys(run.testbed for run in self.runs if run.state == "stalled"))
+
+    @property
     def simulated_testbeds(self) -> list[str]:
         return list(dict.fromkeys(run.testbed for run in self.runs if run.is_simulated))
 
@@ -115,6 +120,8 @@ def campaign_summary(found: Campaign) -> Iterator[str]:
     yield f"{whole} of {counted(len(found.runs), 'run')} {are(whole)} whole; jobs: {states}."
     if silent := found.silent_testbeds:
         yield f"No run of {', '.join(silent)} has begun: is a worker for it running?"
+    if stalled := found.stalled_testbeds:
+        yield f"The worker of {', '.join(stalled)} is gone: its job continues when a worker for it runs again."
 
 
 def campaign_sheet(found: Campaign) -> Sheet:
@@ -152,6 +159,7 @@ def campaign_data(found: Campaign) -> dict[str, Any]:
         "testbeds": list(found.testbeds),
         "states": found.states,
         "silent_testbeds": found.silent_testbeds,
+        "stalled_testbeds": found.stalled_testbeds,
         "runs": [{**plain(run), "is_whole": run.is_whole} for run in found.runs],
         "missing": [{**plain(run), "why": run.why_missing} for run in found.missing],
         "rows": plain(found.rows),

@@ -156,6 +156,17 @@ def test_a_simulated_testbed_is_never_compared_with_a_measured_one(url: str, cam
     assert text.lstrip().startswith("SIMULATED ON attic: NOTHING WAS MEASURED THERE: Campaign spring")
 
 
+def test_a_running_job_without_a_live_worker_is_stalled_and_its_testbed_named(url: str, campaign: str) -> None:
+    verb("campaign", "submit", campaign, "--store", url)
+    execute(url, "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now()), (now() - interval '1 hour')")
+    execute(url, "UPDATE procrastinate_jobs SET status = 'doing', worker_id = id WHERE id IN (1, 2)")
+    found = json.loads(verb("campaign", "status", "spring", "--json", "--store", url).stdout)
+    assert (found["stalled_testbeds"], found["states"]) == (["cellar"], {"running": 1, "stalled": 1, "waiting": 6})
+    execute(url, "DELETE FROM procrastinate_workers")
+    text = verb("campaign", "status", "spring", "--store", url).stdout
+    assert "The worker of attic, cellar is gone" in text
+
+
 def test_an_unknown_campaign_is_an_error_with_a_hint(url: str) -> None:
     for action in ("status", "report"):
         result = verb("campaign", action, "winter", "--store", url)
