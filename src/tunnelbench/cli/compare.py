@@ -73,6 +73,8 @@ def command(  # noqa: PLR0917 - click hands them over by name
     chosen = chosen_format(format_name, as_json=as_json)
     location = store_location or default_path()
     found = compare(_side(a, location), _side(b, location))
+    if found.a.is_simulated and chosen == "csv":
+        raise WrongInput("the runs are simulated, and --format csv has no place to say so", "choose another format")
     fail_share, within_share = (None if each is None else each / 100 for each in (fail_percent, within_percent))
     if chosen == "terminal" and not full:
         style = Style(terminal_width(), has_colour()) if output in {None, "-"} else Style()

@@ -105,6 +105,7 @@ def test_a_simulated_run_is_compared_with_simulated_runs_only(run: str) -> None:
         for pair in ((simulated, other), (other, simulated)):
             refused = verb("compare", *pair, "--store", run)
             assert (refused.exit_code, "is simulated" in refused.stderr) == (2, True), refused.output
+    assert verb("compare", simulated, simulated, "--format", "csv", "--store", run).exit_code == 2
     alike = verb("compare", simulated, simulated, "--store", run)
     assert alike.stdout.startswith("SIMULATED: NOTHING WAS MEASURED: Comparison of B with A"), alike.output
 
