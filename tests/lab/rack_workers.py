@@ -22,7 +22,7 @@ main(sys.argv[1:], prog_name="tunnelbench")
 
 
 def verb(*words: str) -> str:
-    return subprocess.run([TUNNELBENCH, *words], check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run([TUNNELBENCH, *words], check=True, capture_output=True, text=True, timeout=180).stdout
 
 
 def start_worker(url: str, testbed: str) -> subprocess.Popen[bytes]:
