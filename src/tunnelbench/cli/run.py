@@ -260,6 +260,10 @@ def resumed_job(store: Store, reference: str, named: RunArguments, *, has_lock: 
             f"run {run.run_id} was measured on another machine: resume it there", "start a new run on this machine"
         )
     testbed = stored_testbed(run.testbed_name, run.testbed_text, KINDS)
+    if not has_lock and not testbed.testbed.is_simulated:  # each user who may store results may have stored its facts
+        raise WrongInput(
+            f"run {run.run_id} is stored as simulated, and its testbed is not", "start a new run on this testbed"
+        )
     if named.plan is not None:
         refuse_change("plan", run.plan_text, named.read_plan(testbed.testbed).text)
     if named.testbed is not None:
@@ -269,7 +273,7 @@ def resumed_job(store: Store, reference: str, named: RunArguments, *, has_lock: 
             f"run {run.run_id} began with TunnelBench {run.tunnelbench_version}, and this is {__version__}",
             f"use the earlier version, start a new run, or add {ACCEPT}: the new trials are then doubtful",
         )
-    if not run.is_simulated:
+    if not testbed.testbed.is_simulated:
         refuse_change("machine", _as_lines(run.host_facts), _as_lines(machine_facts()))
     plan = stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED)
     known = store.trials(run.run_id)

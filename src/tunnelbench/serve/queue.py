@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 MOST_ACTIVE, MOST_ENDED = 500, 50
 """Largest number of jobs on the page: those that wait, run or rest after failures, and the newest of the others."""
-ACTIVE = ("waiting", "running", "stopping")
+WAITING = ("waiting", "expired")
+ACTIVE = (*WAITING, "running", "stalled", "stopping")
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,15 @@ def _racks(entries: Sequence[Mapping[str, Any]]) -> Iterator[RackLine]:
     for testbed, jobs in sorted(own.items()):
         active = [job for job in jobs if job["state"] in ACTIVE]
         left_s = max((job["time_left_s"] or 0.0 for job in active), default=0.0)
-        running = [f"job {job['job_id']}, {job['plan']}" for job in active if job["state"] != "waiting"]
+        running = [
+            f"job {job['job_id']}, {job['plan']}{': its worker is gone' * (job['state'] == 'stalled')}"
+            for job in active
+            if job["state"] not in WAITING
+        ]
         yield RackLine(
             testbed=one_line(testbed),
             running=one_line("; ".join(running)),
-            waiting=sum(job["state"] == "waiting" for job in active),
+            waiting=sum(job["state"] in WAITING for job in active),
             left=duration_text(left_s) if active else "",
             failed=sum(job["state"] == "failed" for job in jobs),
         )
@@ -123,6 +128,6 @@ def _job_line(entry: Mapping[str, Any]) -> JobLine:
         testbed=one_line(entry["testbed"]),
         run_id=entry["run_id"] if entry["trials"] else "",
         reason=one_line(entry["reason"]),
-        can_be_cancelled=entry["state"] in {"waiting", "running"},
+        can_be_cancelled=entry["state"] in ACTIVE and entry["state"] != "stopping",
         can_be_resubmitted=entry["state"] == "failed",
     )

@@ -158,6 +158,17 @@ def test_an_interrupted_simulated_run_is_resumed_without_a_second_trial(run: str
         ]
 
 
+def test_a_real_testbed_stored_as_simulated_is_not_resumed_without_the_run_lock(run: str) -> None:
+    with Store.open(run) as store:
+        posing = make_run(
+            run_id="20260101-000000-abcdef", status="interrupted", testbed_text='kind = "netns"\n', ended_at=None,
+            host_facts={SIMULATED: "yes"}, trials_planned=1,
+        )  # fmt: skip
+        store.add_run(posing, (), ())
+    refused = verb("run", "--resume", posing.run_id, "--store", run)
+    assert (refused.exit_code, "is stored as simulated, and its testbed is not" in refused.stderr) == (2, True)
+
+
 def test_a_plan_with_udp_is_refused_on_a_simulated_testbed(run: str) -> None:
     refused = verb("run", "udp", "--on", "./toy.toml", "--store", run)
     assert (refused.exit_code, "a simulated testbed has a model of TCP only" in refused.stderr) == (2, True)

@@ -26,7 +26,8 @@ pytest.importorskip("procrastinate", reason="the extra racks is not installed")
 ROLES = Path(__file__).parents[3] / "examples" / "racks" / "roles.sql"
 ODD_VALUES = (
     "[]", "{}", "7", "null", '"text"', '{"plan_name": 7, "run_id": null, "expected_s": "long"}', '{"context": 1}',
-    '{"expected_s": 1e400}', '{"expected_s": 1e5000}', '{"expected_s": -1}',
+    '{"expected_s": 1e400}', '{"expected_s": 1e5000}', '{"expected_s": -1}', '{"repetition": 1e5000}',
+    '{"deadline": 7, "campaign": [], "repetition": "x"}', '{"deadline": "2020-01-01", "campaign": "\\u001b[2J"}',
 )  # fmt: skip
 """JSON that another program may have stored as the values of a job."""
 PLAN = 'title = "One"\nrounds = 1\n[tcp]\nduration_s = 1\n[[tunnel]]\nkind = "gre"\n'

@@ -113,6 +113,16 @@ def test_the_beginning_of_an_id_and_last_lead_to_the_run(serve: Serve) -> None:
         assert (answer.status_code, answer.headers["location"]) == (302, f"/runs/{DONE}")
 
 
+def test_a_simulated_run_is_marked_in_the_list_and_on_each_page_of_it(serve: Serve, path: Path) -> None:
+    with Store.open(path) as store:
+        store.begin_run(make_run(run_id="drawn", testbed_name="toy", testbed_text='kind = "simulated"\n'))
+    client = serve()
+    for page in ("/", "/runs/drawn"):
+        assert "toy (simulated)" in client.get(page).text
+    assert "SIMULATED: NOTHING WAS MEASURED" in client.get("/runs/drawn/report").text.partition("</title>")[0]
+    assert client.get("/runs/drawn/data.json").json()["is_simulated"] is True
+
+
 @pytest.mark.parametrize("name", ["x", "2025", "..%2F..", "%00", "a" * 200, "%3Cscript%3E", "%F0%9F%92%A9"])
 @pytest.mark.parametrize("page", ["/runs/{}", "/runs/{}/report", "/runs/{}/data.json", "/events/runs/{}/report"])
 def test_a_run_that_is_not_there_is_not_found(serve: Serve, name: str, page: str) -> None:

@@ -99,6 +99,15 @@ def test_racks_and_jobs_are_shown_with_state_and_reason(client: TestClient, url:
     assert 'href="/racks"' in client.get("/").text
 
 
+def test_an_expired_job_waits_and_a_job_without_a_worker_is_stalled(of_anna: TestClient, url: str) -> None:
+    late = '{"deadline": "2026-01-01T00:00:00+00:00"}'
+    execute(url, "UPDATE procrastinate_jobs SET args = args || CAST(:late AS jsonb) WHERE id = 3", late=late)
+    page = of_anna.get("/racks").text
+    assert "job 2, one: its worker is gone</td><td class=\"n\">1</td>" in page
+    assert re.findall(r"<td>(stalled|expired)</td>", page) == ["stalled", "expired"]
+    assert re.findall(r'<button id="cancel-(\d)"', page) == ["2", "3"]
+
+
 def test_a_visitor_who_is_not_signed_in_changes_nothing(client: TestClient, url: str) -> None:
     before = states(url)
     for job, verb in ((3, "cancel"), (2, "cancel"), (1, "resubmit")):
