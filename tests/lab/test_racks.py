@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.lab.awaiting import until
-from tests.lab.bench import namespaces
+from tests.lab.bench import TUNNELBENCH, namespaces
 from tests.lab.rack_workers import jobs, verb, worker
 from tests.postgresql import Cluster, cluster
 from tests.unit.builders import make_run

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MOST_ACTIVE, MOST_ENDED = 500, 50
 """Largest number of jobs on the page: those that wait, run or rest after failures, and the newest of the others."""
-WAITING = ("waiting", "expired")
-ACTIVE = (*WAITING, "running", "stalled", "stopping")
+WAITING_STATES = ("waiting", "expired")
+ACTIVE = (*WAITING_STATES, "running", "stalled", "stopping")
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ def _racks(entries: Sequence[Mapping[str, Any]]) -> Iterator[RackLine]:
         running = [
             f"job {job['job_id']}, {job['plan']}{': its worker is gone' * (job['state'] == 'stalled')}"
             for job in active
-            if job["state"] not in WAITING
+            if job["state"] not in WAITING_STATES
         ]
         yield RackLine(
             testbed=one_line(testbed),
             running=one_line("; ".join(running)),
-            waiting=sum(job["state"] in WAITING for job in active),
+            waiting=sum(job["state"] in WAITING_STATES for job in active),
             left=duration_text(left_s) if active else "",
             failed=sum(job["state"] == "failed" for job in jobs),
         )

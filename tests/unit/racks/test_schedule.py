@@ -138,7 +138,7 @@ def test_a_job_past_its_deadline_is_expired_and_can_be_cancelled(url: str, plan:
 def test_a_worker_lets_a_job_past_its_deadline_fail_and_retry_lifts_it(url: str, plan: str) -> None:
     verb("submit", plan, "--on", "netns", "--deadline", "1h", "--store", url)
     execute(url, 'UPDATE procrastinate_jobs SET args = args || \'{"deadline": "2020-01-01T00:00:00+00:00"}\'')
-    argv = [sys.executable, "-c", START, "worker", "--testbed", "netns", "--until-empty", "--store", url]
+    argv = [sys.executable, *START, "worker", "--testbed", "netns", "--until-empty", "--store", url]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     (job,) = jobs(url)
