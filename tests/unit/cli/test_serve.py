@@ -48,12 +48,17 @@ def password_file(tmp_path: Path) -> Path:
     return path
 
 
-def opened(address: str) -> http.client.HTTPResponse:
-    """Return the answer of a server on this machine, not read yet."""
+@contextmanager
+def opened(address: str) -> Iterator[http.client.HTTPResponse]:
+    """Give the answer of a server on this machine, not read yet."""
     host, _, path = address.removeprefix("http://").partition("/")
     connection = http.client.HTTPConnection(host, timeout=20)
-    connection.request("GET", f"/{path}")
-    return connection.getresponse()
+    try:
+        connection.request("GET", f"/{path}")
+        with connection.getresponse() as answer:
+            yield answer
+    finally:
+        connection.close()
 
 
 @contextmanager
@@ -180,11 +185,10 @@ def test_the_server_shows_the_runs_and_ends_with_the_signal(path: Path, number: 
     with served("--store", str(path)) as (process, address):
         with opened(address) as answer:
             assert "What this machine can do" in answer.read().decode()
-        stream = opened(f"{address}events/runs")  # a page that is open
-        assert stream.readline().startswith(b"data: ")
-        process.send_signal(number)
-        assert process.wait(timeout=20) == code
-        stream.close()
+        with opened(f"{address}events/runs") as stream:  # a page that is open
+            assert stream.readline().startswith(b"data: ")
+            process.send_signal(number)
+            assert process.wait(timeout=20) == code
         assert process.stderr
         assert "Traceback" not in process.stderr.read()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tunnelbench.host import python_packages
-from tunnelbench.host.python_packages import CHARTS, GUEST, LABGRID, POSTGRESQL, RACKS, install_hint
+from tunnelbench.host.python_packages import CHARTS, GUEST, LABGRID, POSTGRESQL, RACKS, SERVE, install_hint
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[3]
 def test_the_packages_are_those_of_the_extras() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names = {name: wanted[0].partition(">=")[0] for name, wanted in extras.items()}
-    assert names == {"charts": CHARTS, "guest": GUEST, "labgrid": LABGRID, "postgresql": POSTGRESQL, "racks": RACKS}
+    assert names == {
+        "charts": CHARTS, "guest": GUEST, "labgrid": LABGRID, "postgresql": POSTGRESQL, "racks": RACKS, "serve": SERVE[0],
+    }  # fmt: skip
+    assert [wanted.partition(">=")[0] for wanted in extras["serve"]] == list(SERVE)
 
 
 def test_where_there_is_pip_it_is_the_pip_of_the_same_environment(
