@@ -20,8 +20,13 @@ def test_the_packages_are_those_of_the_extras() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names = {name: wanted[0].partition(">=")[0] for name, wanted in extras.items()}
     assert names == {
-        "charts": CHARTS, "guest": GUEST, "labgrid": LABGRID, "postgresql": POSTGRESQL, "racks": RACKS, "serve": SERVE[0],
-    }  # fmt: skip
+        "charts": CHARTS,
+        "guest": GUEST,
+        "labgrid": LABGRID,
+        "postgresql": POSTGRESQL,
+        "racks": RACKS,
+        "serve": SERVE[0],
+    }
     assert [wanted.partition(">=")[0] for wanted in extras["serve"]] == list(SERVE)
 
 

@@ -103,7 +103,7 @@ def test_an_expired_job_waits_and_a_job_without_a_worker_is_stalled(of_anna: Tes
     late = '{"deadline": "2026-01-01T00:00:00+00:00"}'
     execute(url, "UPDATE procrastinate_jobs SET args = args || CAST(:late AS jsonb) WHERE id = 3", late=late)
     page = of_anna.get("/racks").text
-    assert 'job 2, one: its worker is gone</td><td class="n">1</td>' in page
+    assert 'job 2, one.toml: its worker is gone</td><td class="n">1</td>' in page
     assert re.findall(r"<td>(stalled|expired)</td>", page) == ["stalled", "expired"]
     assert re.findall(r'<button id="cancel-(\d)"', page) == ["2", "3"]
 
