@@ -42,7 +42,7 @@ def left_over(testbed: NetnsTestbed) -> list[str]:
 def test_tcp_over_ipv6_is_measured_as_tcp_over_ipv4_and_nothing_stays(
     testbed: NetnsTestbed, tunnel: TunnelSpec
 ) -> None:
-    for record in measure(testbed, make_plan(tunnel, payload_bytes=(1200,), direction=BOTH_WAYS)):
+    for record in measure(testbed, make_plan(tunnel, payload_bytes=(1200,), direction=BOTH_WAYS, duration_s=2)):
         require_proven(record)
         assert record.tcp is not None
         assert record.tcp.mss_bytes == 1200
@@ -57,7 +57,7 @@ def test_tcp_over_ipv6_is_measured_as_tcp_over_ipv4_and_nothing_stays(
 
 
 def test_udp_over_ipv6_is_counted_packet_by_packet_both_ways(testbed: NetnsTestbed) -> None:
-    udp = UdpTraffic((500,), BOTH_WAYS, (Test.RATE, Test.ECHO), rate=("200",), duration_s=1.0)
+    udp = UdpTraffic((500,), BOTH_WAYS, (Test.RATE, Test.ECHO), rate=("100",), duration_s=2.0)
     plan = Plan("lab", "", (TunnelSpec("vxlan", "VXLAN", BOTH_VERSIONS),), None, rounds=1, udp=udp)
     for record in measure(testbed, plan):
         assert record.outcome is Outcome.MEASURED, record.reason

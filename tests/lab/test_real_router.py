@@ -62,6 +62,18 @@ def test_a_run_survives_a_lost_connection_and_leaves_the_router_as_it_was(
     assert found["run"]["host_facts"]["router_busybox"]
 
 
+def test_all_devices_of_the_path_have_the_mtu_of_the_testbed_file_for_the_run(
+    untouched: Rig, store: str, tmp_path: Path
+) -> None:
+    testbed = str(untouched.testbed_file("[link]\nmtu_bytes = 1492"))
+    words = ["run", plan(tmp_path, f"rounds = 1\n{SHORT_PLAN}"), "--on", testbed, "--store", store, "--json"]
+    done = untouched.tunnelbench(*words, check=False, timeout_s=200)  # 3: a busy machine's trials do not count
+    (trial,) = [each for each in json.loads(done.stdout)["trials"] if each["spec"]["tunnel"]["kind"] == "none"]
+    assert trial["outcome"] == "measured", trial["reason"]
+    assert trial["proof"]["inner_mtu_bytes"] == 1492
+    assert trial["tcp"]["mss_bytes"] == 1492 - 20 - 32
+
+
 def test_after_kill_9_clean_brings_both_cards_back_as_they_were(untouched: Rig, store: str, tmp_path: Path) -> None:
     testbed = str(untouched.testbed_file("[client]\nnamespace = true\n"))
     running = start("run", plan(tmp_path, SHORT_PLAN), "--on", testbed, "--store", store)

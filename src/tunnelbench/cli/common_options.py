@@ -167,7 +167,8 @@ def link_text(link: Link) -> str:
         )
         rate = out if out == back else f"{out} out, {back} in"
     delay = f", {link.delay_ms:g} ms on each cable" if link.delay_ms else ""
-    return f"{rate}{delay}"
+    mtu = f", MTU of {link.mtu_bytes} bytes" if link.mtu_bytes != Link.mtu_bytes else ""
+    return f"{rate}{delay}{mtu}"
 
 
 def open_store(location: Path | str | None, *, create: bool = False, marks_killed: bool = True) -> Store:

@@ -282,8 +282,14 @@ def fragments(counters: PathCounters, carried_packets: int) -> Check:
     """Count the packets that were too large for the path and were cut into fragments."""
     created, reassembled = counters.fragments_created, counters.reassembled
     reason = f"{created} fragments made, {reassembled} packets put together again"
+    if created and counters.inner_fragments is not None:
+        reason += (
+            f"; {counters.inner_fragments} fragments arrived inside the tunnel and {counters.outer_fragments} outside"
+        )
     many = created + reassembled > carried_packets * FRAGMENT_NOTE_SHARE
-    if many:
+    if many and counters.inner_fragments and not counters.outer_fragments:
+        reason += "; a larger tunnel MTU or smaller packets would spare the sender this"
+    elif many:
         reason += "; a smaller tunnel MTU or mssfix would spare the router this"
     return Check("fragments", Verdict.NOTE if many else Verdict.OK, reason, rule=4)
 

@@ -27,12 +27,26 @@ NO_PACKETS = DeviceCounters(0, 0, 0, 0, 0, 0)
 FORWARDED = ("Ip.ForwDatagrams", "Ip6.OutForwDatagrams")
 FRAGMENTS_CREATED = ("Ip.FragCreates", "Ip6.FragCreates")
 REASSEMBLED = ("Ip.ReasmOKs", "Ip6.ReasmOKs")
+FRAGMENTS_ARRIVED = ("Ip.ReasmReqds", "Ip6.ReasmReqds")
 """Counters of forwarded packets and of fragments, of both IP versions."""
+
+INNER_FRAGMENTS, OUTER_FRAGMENTS = "inner_fragments", "outer_fragments"
+COUNTERS = ("expected", "other", INNER_FRAGMENTS, OUTER_FRAGMENTS)
+"""Counters of the table TABLE."""
 
 IPV6_REFUSALS = ("Ip6.InHdrErrors", "Ip6.InAddrErrors", "Ip6.InDiscards", "Ip6.OutDiscards", "Ip6.OutNoRoutes")
 """Counters of IPv6 packets that IP did not forward."""
 
-IPV6_STATISTICS = frozenset((FORWARDED[1], FRAGMENTS_CREATED[1], REASSEMBLED[1], *IPV6_REFUSALS, "Udp6.RcvbufErrors"))
+IPV6_STATISTICS = frozenset(
+    (
+        FORWARDED[1],
+        FRAGMENTS_CREATED[1],
+        REASSEMBLED[1],
+        FRAGMENTS_ARRIVED[1],
+        *IPV6_REFUSALS,
+        "Udp6.RcvbufErrors",
+    )
+)
 """The counters of IPv6 that a reading keeps, of about a hundred."""
 
 
@@ -64,7 +78,8 @@ class Snapshot:
     router: HostCounters
     server: HostCounters
     outer: dict[str, tuple[int, int]]
-    """IP packets and bytes on the WAN in both directions: `expected` counts the tunnel's, `other` all other traffic."""
+    """IP packets and bytes on the WAN in both directions: `expected` counts the tunnel's, `other` all other traffic.
+    Fragments that arrived at the host which counts: on the tunnel's cable, and on other devices (COUNTERS)."""
     far: HostCounters | None = None
     """Counters of the tunnel's far end; None unless it is a separate machine."""
     link_dropped_packets: int = 0
@@ -75,6 +90,8 @@ class Snapshot:
 
 def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     """Install rules at the far end that count the tunnel's packets, and all other IP packets, on the WAN.
+
+    The rules also count the fragments that arrive there, which is before they are put together.
 
     The far end counts, so that counting costs the router no CPU time. A road warrior's tunnel is on the LAN: there the
     client counts, without the pings to the router, which do not go through the tunnel. Arriving packets are counted
@@ -100,6 +117,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
                 ports += [f"{family} {outer.second_protocol} {way} {outer.port}" for way in ("dport", "sport")]
             matches = [*ports, fragment]
     pinged = testbed.addresses.router_lan
+    on_cable = INNER_FRAGMENTS if outer.protocol == "plain" else OUTER_FRAGMENTS
     rules = "\n".join(f"{match} counter name expected accept" for match in matches)
     ruleset = f"""
         table inet {TABLE}
@@ -107,9 +125,15 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
         table inet {TABLE} {{
             counter expected {{}}
             counter other {{}}
+            counter {INNER_FRAGMENTS} {{}}
+            counter {OUTER_FRAGMENTS} {{}}
             chain arriving {{
                 type filter hook prerouting priority -450
+                iifname != "{device}" ip frag-off & 0x3fff != 0 counter name {INNER_FRAGMENTS}
+                iifname != "{device}" exthdr frag exists counter name {INNER_FRAGMENTS}
                 iifname != "{device}" accept
+                ip frag-off & 0x3fff != 0 counter name {on_cable}
+                exthdr frag exists counter name {on_cable}
                 icmp type echo-reply ip saddr {pinged} accept
                 {rules}
                 counter name other
@@ -185,10 +209,10 @@ def read_path(testbed: Testbed) -> Snapshot:
 
 @parsing("the counters of `nft --json`")
 def parse_outer(listed: str) -> dict[str, tuple[int, int]]:
-    """Return packets and bytes of the counters `expected` and `other`."""
+    """Return packets and bytes of the counters of TABLE."""
     counters = [entry["counter"] for entry in json_of(listed, dict)["nftables"] if "counter" in entry]
     by_name = {str(each["name"]): each for each in counters}
-    return {name: (count(by_name[name]["packets"]), count(by_name[name]["bytes"])) for name in ("expected", "other")}
+    return {name: (count(by_name[name]["packets"]), count(by_name[name]["bytes"])) for name in COUNTERS}
 
 
 def _read_both_versions(host: Host) -> HostCounters:
@@ -334,13 +358,33 @@ def path_counters(before: Snapshot, after: Snapshot, place: CountingPoints) -> P
         direct,
         forwarded_packets=_both(FORWARDED, before.router, after.router),
         **_outer(before, after),
-        fragments_created=direct.fragments_created + _both(FRAGMENTS_CREATED, before.router, after.router),
-        reassembled=direct.reassembled + _both(REASSEMBLED, before.router, after.router),
+        **_fragments(before, after, place),
+        fragments_created=direct.fragments_created + _on(FRAGMENTS_CREATED, before, after, "client", "router"),
+        reassembled=direct.reassembled + _on(REASSEMBLED, before, after, "client", "router"),
         dropped_packets=direct.dropped_packets
         + dropped_packets(before.router, after.router, place.veths)
         + after.link_unsent_packets
         - before.link_unsent_packets,
     )
+
+
+def _on(names: tuple[str, str], before: Snapshot, after: Snapshot, *hosts: str) -> int:
+    """Return the increase of a counter of both IP versions, summed over some hosts of the path."""
+    return sum(_both(names, getattr(before, host), getattr(after, host)) for host in hosts)
+
+
+def _fragments(before: Snapshot, after: Snapshot, place: CountingPoints) -> dict[str, int]:
+    """Return the fields of PathCounters with the fragments that arrived inside the tunnel and outside.
+
+    The host at the router's neighbour on the tunnel's cable counts by its rules, because it may get both kinds. The
+    other hosts get only one kind, which their kernels count.
+    """
+    inner, outer = (after.outer[name][0] - before.outer[name][0] for name in (INNER_FRAGMENTS, OUTER_FRAGMENTS))
+    if after.far is not None:  # it forwards inner fragments, which the two testers count
+        inner = _on(FRAGMENTS_ARRIVED, before, after, "client", "server")
+    else:
+        inner += _on(FRAGMENTS_ARRIVED, before, after, "server" if place.is_lan else "client")
+    return {INNER_FRAGMENTS: inner, OUTER_FRAGMENTS: outer + _on(FRAGMENTS_ARRIVED, before, after, "router")}
 
 
 def outer_counters(before: Snapshot, after: Snapshot) -> PathCounters:

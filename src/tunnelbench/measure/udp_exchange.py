@@ -76,17 +76,23 @@ class Exchanger:
         )
 
     def exchange(
-        self, load: SenderLoad, accompany: Callable[[Daemon], None] | None = None, *, is_search: bool = False
+        self,
+        load: SenderLoad,
+        accompany: Callable[[Daemon], None] | None = None,
+        *,
+        is_search: bool = False,
+        may_be_refused: bool = False,
     ) -> UdpCounts:
         """Offer a load and return the packet counts. `accompany` is called to wait until the sender has ended.
 
-        In a search, the wait for late packets ends as soon as no missing packet can still be on its way.
+        In a search, the wait for late packets ends as soon as no missing packet can still be on its way. With
+        `may_be_refused`, the kernel may refuse some packets, as it does until it knows the path's MTU.
 
         Raises TrialFailed, with the output of the engines, if the exchange gives no counts.
         """
         programs: dict[str, Daemon] = {}
         with keeping_output(programs, load=str(load)):
-            counts = self._exchange(load, accompany, programs, is_search=is_search)
+            counts = self._exchange(load, accompany, programs, is_search=is_search, may_be_refused=may_be_refused)
         self.received_packets += (
             counts.received_packets
             + counts.tester_dropped_packets
@@ -106,6 +112,7 @@ class Exchanger:
         programs: dict[str, Daemon],
         *,
         is_search: bool,
+        may_be_refused: bool,
     ) -> UdpCounts:
         far_argv, sender_argv = self.commands(load)
         with ExitStack() as stack:
@@ -121,7 +128,7 @@ class Exchanger:
                 wait_for_the_rest(far, sender, is_search=is_search)
             self.path.require_daemons()
             end_far_end(far)
-            return engine.parse(sender.output(), far.output(), load)
+            return engine.parse(sender.output(), far.output(), load, may_be_refused=may_be_refused)
 
     def beside(self) -> Exchanger:
         """Return another exchanger over the same path, for a second stream of packets at the same time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -21,18 +21,20 @@ from tunnelbench.measure.trial_monitor import FLOWING_PACKETS, OnSecond, Traffic
 from tunnelbench.measure.udp_checks import check_delays, check_udp_trial
 from tunnelbench.measure.udp_exchange import Exchanger, as_point
 from tunnelbench.model.counters import PathCounters, Ping, Window
-from tunnelbench.model.errors import NotBegun
+from tunnelbench.model.errors import NotBegun, TrialFailed
 from tunnelbench.model.frames import IMIX, udp_limit_pps
 from tunnelbench.model.plan import (
     CALIBRATION_KIND,
     FLAT_OUT,
     IDLE,
     IDLE_PPS,
+    IMIX_PAYLOAD_BYTES,
     Direction,
     SoakTraffic,
     Test,
     TrialSpec,
     UdpTraffic,
+    payload_text,
 )
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, Classification, lower_bounds
@@ -93,13 +95,19 @@ class EngineMeter(Meter):
     def __init__(self, testbed: Testbed, traffic: UdpTraffic | SoakTraffic, on_second: OnSecond) -> None:
         super().__init__(testbed, on_second)
         self._directions = traffic.direction
+        largest = IMIX_PAYLOAD_BYTES if IMIX_PAYLOAD_BYTES in traffic.payload_bytes else max(traffic.payload_bytes)
+        self._largest = payload_text(largest)
         self.programs = engines_of(testbed)
 
     def warm_up(self, tunnel: Tunnel[Any]) -> None:
         self.programs = engines_of(self.testbed)  # a tester that was lost has lost its copy of the engine
         for direction in self._directions:
-            exchanger = self.exchanger(path_through(self.testbed, tunnel, direction), "18")
-            exchanger.exchange(SenderLoad("18", WARM_UP_S, WARM_UP_PPS, interval_s=0.1))
+            path = path_through(self.testbed, tunnel, direction)
+            self.exchanger(path, "18").exchange(SenderLoad("18", WARM_UP_S, WARM_UP_PPS, interval_s=0.1))
+            with suppress(TrialFailed):  # if no packet of this size arrives, the trials show it
+                # The sender's kernel learns the path's MTU from the first packets that do not fit, which are lost.
+                load = SenderLoad(self._largest, WARM_UP_S, WARM_UP_PPS, interval_s=0.1)
+                self.exchanger(path, self._largest).exchange(load, may_be_refused=True)
 
     def versions(self) -> Mapping[str, str]:
         wanted, testers = rf"^{engine.ENGINE_PROGRAM} (\S+)", (self.testbed.client, self.testbed.server)

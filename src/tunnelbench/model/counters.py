@@ -72,11 +72,18 @@ class PathCounters:
     wan_packets: int
     """Frames on the WAN, both directions, as the far end's device counts them."""
     fragments_created: int
-    """IP fragments that router and server made, and the tunnel's far end if it is a third machine (`FragCreates`)."""
+    """IP fragments that client, router and server made, and the tunnel's far end if it is a third machine
+    (`FragCreates`)."""
     reassembled: int
-    """Packets that router, server and such a third machine reassembled from fragments (`ReasmOKs`)."""
+    """Packets that client, router, server and such a third machine reassembled from fragments (`ReasmOKs`)."""
     dropped_packets: int
     """Drops on the interfaces of the path."""
+    inner_fragments: int | None = None
+    """IP fragments of the traffic that arrived at client and server: packets that were cut before they went into the
+    tunnel. None: not counted."""
+    outer_fragments: int | None = None
+    """IP fragments on the tunnel's cable that arrived at its two ends: packets of the tunnel that were cut. None: not
+    counted."""
 
 
 @dataclass(frozen=True)

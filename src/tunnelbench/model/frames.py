@@ -9,6 +9,9 @@ IP_PROTOCOLS = {
 }  # fmt: skip
 """Numbers in IPv4's protocol field and IPv6's next header (IANA, Assigned Internet Protocol Numbers)."""
 
+ETHERNET_MTU_BYTES = 1500
+"""Largest IP packet in a frame of Ethernet (IEEE 802.3)."""
+
 IPV4_HEADER_BYTES = 20
 IPV6_HEADER_BYTES = 40
 IPV6_FRAGMENT_HEADER_BYTES = 8

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tunnelbench.model.frames import ETHERNET_MTU_BYTES
+
 
 @dataclass(frozen=True)
 class Link:
@@ -16,8 +18,10 @@ class Link:
     """Ethernet rate from server towards client [Mbit/s]; None: as fast as the machine."""
     delay_ms: float = 0.0
     """One-way delay added on each cable [ms]; needs the kernel's sch_netem."""
-    mtu_bytes: int = 1500
+    mtu_bytes: int = ETHERNET_MTU_BYTES
     """MTU of both cables [bytes]."""
+    has_mtu: bool = False
+    """True if the testbed file gives the MTU, so that the devices of a router behind SSH get it for the run."""
 
     @property
     def needs_cable(self) -> bool:

@@ -49,6 +49,9 @@ class LinkTable(TomlTable):
     delay_ms: Annotated[float, Field(ge=0, le=10_000)] = Link.delay_ms
     mtu_bytes: Annotated[int, Field(ge=576, le=9000)] = Link.mtu_bytes
 
+    def link(self) -> Link:
+        return Link(**self.model_dump(), has_mtu="mtu_bytes" in self.model_fields_set)
+
 
 def _ssh_host(value: str) -> str:
     # It becomes an argument of ssh, which must not read it as an option
@@ -229,7 +232,7 @@ class TestbedFile(TomlTable):
             name=name,
             kind=self.kind,
             title=self.title,
-            link=Link(**self.link.model_dump()),
+            link=self.link.link(),
             router_cpu=self.router_cpu,
             kernel=self.kernel,
             quiet_wait_s=self.quiet_wait_s,

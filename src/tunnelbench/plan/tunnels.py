@@ -124,21 +124,23 @@ def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
 
 def check_versions(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
     """Add an error for each tunnel of IPv6 traffic whose plan gives its packets sizes that are defined for IPv4."""
-    sizes = {}
+    sizes: dict[str, str] = {}
     if file.udp and file.udp.frame_bytes:
         sizes["udp.frame_bytes"] = "they are frames with IPv4 headers"
-    for table, traffic in (("udp", file.traffic()[1]), ("soak", file.soak.traffic() if file.soak else None)):
-        if traffic and IMIX_PAYLOAD_BYTES in traffic.payload_bytes:
+    payloads = {"udp": file.udp.payload_bytes if file.udp else [], "soak": file.soak.payload_bytes if file.soak else []}
+    for table, values in payloads.items():
+        if IMIX_PAYLOAD_BYTES in values:
             sizes[f"{table}.payload_bytes, {quoted(IMIX_NAME)}"] = "the mix has frames with IPv4 headers"
     for block in blocks:
-        values = block.choices.get(INSIDE_OPTION, ())
-        for number, value in enumerate(values):
-            if value != IpVersion.IPV6:
-                continue
-            place = (*block.path, INSIDE_OPTION)
-            for key, reason in sizes.items():
-                message = f'"{value}" cannot have the sizes of {key}: {reason}; give udp.payload_bytes in bytes'
-                faults.add((*place, number) if len(values) > 1 else place, message)
+        versions = block.choices.get(INSIDE_OPTION, ())
+        if IpVersion.IPV6 not in versions:
+            continue
+        place = (*block.path, INSIDE_OPTION)
+        if len(versions) > 1:
+            place = (*place, versions.index(IpVersion.IPV6))
+        for key, reason in sizes.items():
+            message = f'"{IpVersion.IPV6}" cannot have the sizes of {key}: {reason}; give udp.payload_bytes in bytes'
+            faults.add(place, message)
 
 
 def _read_block(

@@ -55,7 +55,7 @@ class Addresses:
     client_inside6: str = "2001:2:0:6::1"
     far_lan6: str = "2001:2:0:7::1"
     server_far6: str = "2001:2:0:7::2"
-    """Addresses with the meaning of the IPv4 addresses of the same names; set while the traffic is IPv6."""
+    """Addresses and a network for what the IPv4 fields of the same names are for; set while the traffic is IPv6."""
 
 
 SLOW_START_S = 0.3

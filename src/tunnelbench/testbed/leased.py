@@ -7,16 +7,19 @@ watchdog on the host undoes all changes when the lease ends.
 from __future__ import annotations
 
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.host import Host
 from tunnelbench.host.leased_host import LeasedHost, inverse
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.model.text import printable
 from tunnelbench.testbed import firewall, offloads
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
@@ -26,6 +29,12 @@ RECONNECT_LIMIT_S = 300.0
 """Longest wait for a host that was lost [s]: a router's reboot takes one to three minutes."""
 
 IP_FORWARD = "/proc/sys/net/ipv4/ip_forward"
+
+
+def device_mtu(host: Host, device: str) -> str:
+    """Return the MTU of a device as `ip` prints it; empty if it cannot be read."""
+    found = re.search(r"\bmtu (\d{1,9})\b", host.ip("link", "show", "dev", device).stdout)
+    return found[1] if found else ""
 
 
 class LeasedTestbed(Testbed):
@@ -77,9 +86,37 @@ class LeasedTestbed(Testbed):
         for host, command in self._target_paths():
             host.run(command)
         self.router.set_kernel_file(IP_FORWARD, "1")
+        if self.spec.link.has_mtu:
+            for host, device in self._cable_devices():
+                self._set_mtu(host, device)
         cable_ends = self.known_cable_ends
         lan, wan = cable_ends.router_lan.device, cable_ends.router_wan.device
         self._firewall = firewall.open_for(self.router, self.addresses, lan, wan)
+
+    def _cable_devices(self) -> Sequence[tuple[Host, str]]:
+        """Return the devices at the ends of all cables, each with its host."""
+        return (
+            (self.client, self.lan_device),
+            (self.router, self.router_lan_device),
+            (self.router, self.router_wan_device),
+            (self.far_host, self.wan_device),
+        )
+
+    def _set_mtu(self, host: Host, device: str) -> None:
+        """Give a device the MTU of the testbed file for the run. Raises CannotHere if the device cannot have it."""
+        wanted, found = str(self.spec.link.mtu_bytes), device_mtu(host, device)
+        if found in (wanted, ""):
+            return
+        words = ["ip", "link", "set", "dev", device, "mtu"]
+        if host.namespace:  # its device goes back to this machine with the MTU that it has then
+            self.journal.note(["ip", "-n", host.namespace, *words[1:], found])
+        try:
+            host.run_undoable([*words, wanted], [*words, found])
+        except CommandFailed as error:
+            raise CannotHere(
+                f"{device} on the {host.name} cannot have link.mtu_bytes = {wanted}: {printable(error.output.strip())}",
+                "leave link.mtu_bytes out, or set what all devices of the path can have",
+            ) from None
 
     def own_firewall(self) -> str:
         return "" if self._firewall == "none" else self._firewall

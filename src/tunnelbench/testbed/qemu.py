@@ -45,6 +45,7 @@ class QemuTestbed(LeasedTestbed):
             "router_cpu": (),
             "kernel": (HOST_KERNEL,),  # the virtual router has a kernel of its own
             "topology": (ROUTER_SERVER,),
+            "link.mtu_bytes": (),
             "board": (),
             "far_board": (),
             "programs": (),
@@ -221,6 +222,10 @@ class QemuTestbed(LeasedTestbed):
             self.far.set_kernel_file(IP_FORWARD, "1")
             self.far.ip("route", "add", f"{a.target}/32", "via", a.server_far)
             self.server.ip("route", "replace", a.lan_network, "via", a.far_lan, *self.receive_window)
+
+    def _cable_devices(self) -> Sequence[tuple[Host, str]]:
+        beyond = [(self.far, self.server_device), (self.server, self.server_device)] if self.far else []
+        return (*super()._cable_devices(), *beyond)
 
     def try_out(self) -> str:
         """Keep the router busy for a short time, and return whether this machine holds its speed."""

@@ -98,6 +98,7 @@ class SshTestbed(LeasedTestbed):
             "topology": (ROUTER_SERVER,),
             "link.rate_out_mbps": (),
             "link.rate_in_mbps": (),
+            "link.mtu_bytes": (),
             "router": (),
             "client": (),
             "server": (),

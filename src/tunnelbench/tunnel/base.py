@@ -102,6 +102,17 @@ class TunnelOptions(BaseModel):
         return self
 
 
+class DeviceMtuOptions(TunnelOptions):
+    """Base of the options of a tunnel whose device has an MTU of its own making, which a plan may change."""
+
+    mtu: int | None = Field(
+        default=None,
+        ge=576,
+        le=8900,
+        description="MTU of the tunnel's device [bytes]; left out: the one that kernel or program gives it",
+    )
+
+
 @dataclass(frozen=True)
 class End:
     """One end of a tunnel."""
@@ -120,9 +131,9 @@ class End:
     inner_address6: str = ""
     """IPv6 address of the end's tunnel device, if the traffic is IPv6."""
     reaches6: str = ""
-    """IPv6 counterpart of `reaches`, if the traffic is IPv6."""
+    """`reaches` of IPv6 traffic."""
     source6: str = ""
-    """IPv6 counterpart of `source`, if the traffic is IPv6."""
+    """`source` of IPv6 traffic."""
 
     def outer_address(self, version: IpVersion) -> str:
         """Return the address on the WAN of an IP version."""
@@ -506,6 +517,8 @@ class Tunnel(ABC, Generic[OptionsT]):
         """Give the device of one end its inner address, and set it up."""
         device = self.device_at(end)
         end.host.ip("addr", "add", f"{end.inner_address}/24", "dev", device)
+        if isinstance(self.options, DeviceMtuOptions) and self.options.mtu is not None:
+            end.host.ip("link", "set", device, "mtu", str(self.options.mtu))
         end.host.ip("link", "set", device, "up")
 
     def _address_inside(self, end: End) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import End, Outer, TunnelOptions, equals
+from tunnelbench.tunnel.base import DeviceMtuOptions, End, Outer, TunnelOptions, equals
 from tunnelbench.tunnel.kernel import KernelDevice
 
 GRE_HEADER_BYTES = 4
@@ -22,21 +22,21 @@ GRE_FIELD_BYTES = 4
 """Length of each of key, sequence number (RFC 2890) and checksum with its reserved half (RFC 2784)."""
 
 
-class IpipOptions(TunnelOptions):
-    """Options of IPIP, which has none of its own."""
+class IpipOptions(DeviceMtuOptions):
+    """Options of IPIP."""
 
     ipv4_only_inside = 'kind = "sit" carries IPv6 in IPv4'
     ipv4_only_outside = ""
 
 
-class SitOptions(TunnelOptions):
-    """Options of SIT, which has none of its own."""
+class SitOptions(DeviceMtuOptions):
+    """Options of SIT."""
 
     ipv4_only_inside = ""
     ipv4_only_outside = "SIT is a tunnel in IPv4 (RFC 4213)"
 
 
-class GreOptions(TunnelOptions):
+class GreOptions(DeviceMtuOptions):
     ipv4_only_inside = ipv4_only_outside = ""
 
     key: int | None = Field(default=None, ge=0, le=2**32 - 1, description="key in every packet")

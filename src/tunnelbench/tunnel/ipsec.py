@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tunnelbench.host.host import Host
 from tunnelbench.host.parsing import count, parsing
+from tunnelbench.model.frames import ETHERNET_MTU_BYTES
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import End, equals, is_so
@@ -19,8 +20,6 @@ from tunnelbench.tunnel.versions import UNKNOWN, kernel_version
 
 IF_ID = 42
 """Number (if_id) by which the kernel assigns IPsec policies and security associations to the tunnel's xfrm device."""
-
-WAN_MTU_BYTES = 1500
 
 KERNEL_CIPHER_NAMES = {
     "aes-128-gcm": "rfc4106(gcm(aes))", "aes-256-gcm": "rfc4106(gcm(aes))",
@@ -58,7 +57,7 @@ class Ipsec(StrongSwan[Options]):
     """Plan entry: `kind = "ipsec"`, `cipher = "aes-128-cbc"`, `digest = "sha1"`, `udp = true`.
 
     IKEv2 with a key that both ends know; ESP of the kernel in tunnel mode, routed through an xfrm interface. Its MTU
-    is the largest whose packets fit a frame of Ethernet.
+    is the largest whose packets fit the MTU of the WAN, unless the plan sets another.
     """
 
     kind = "ipsec"
@@ -116,7 +115,10 @@ class Ipsec(StrongSwan[Options]):
 
     def _prepare_end(self, end: End) -> None:
         self._add_device(end, "type", "xfrm", "dev", end.wan_device, "if_id", str(IF_ID))
-        mtu = max(inner for inner in range(WAN_MTU_BYTES) if self.outer_packet_bytes(inner) <= WAN_MTU_BYTES)
+        shown = end.host.ip("link", "show", "dev", end.wan_device).stdout
+        found = re.search(r"\bmtu (\d{3,5})\b", shown)
+        wan_mtu_bytes = int(found[1]) if found else ETHERNET_MTU_BYTES
+        mtu = max(inner for inner in range(wan_mtu_bytes) if self.outer_packet_bytes(inner) <= wan_mtu_bytes)
         end.host.ip("link", "set", self.device, "mtu", str(mtu))
 
     def _child_lines(self) -> str:

@@ -12,7 +12,7 @@ from tunnelbench.host.parsing import json_of, parsing
 from tunnelbench.model.frames import ethernet_bytes, udp_packet_bytes
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
+from tunnelbench.tunnel.base import DeviceMtuOptions, End, Outer, Tunnel, TunnelOptions, equals
 from tunnelbench.tunnel.requirements import Requirement, ipv6, link_type
 from tunnelbench.tunnel.versions import kernel_version
 
@@ -74,7 +74,7 @@ class KernelDevice(KernelTunnel[OptionsT]):
             self._address_device(end)
 
 
-class OverlayOptions(TunnelOptions):
+class OverlayOptions(DeviceMtuOptions):
     """Options of a virtual Ethernet in UDP."""
 
     ipv4_only_inside = ipv4_only_outside = ""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tunnelbench.model.frames import UDP_HEADER_BYTES, ethernet_bytes
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import Outer, TunnelOptions, equals
+from tunnelbench.tunnel.base import DeviceMtuOptions, Outer, equals
 from tunnelbench.tunnel.kernel import KernelTunnel
 from tunnelbench.tunnel.requirements import kernel_feature
 
@@ -29,7 +29,7 @@ SUBLAYER_BYTES = 4
 """Length of the default sublayer, which the kernel adds by default (RFC 3931, section 4.6)."""
 
 
-class Options(TunnelOptions):
+class Options(DeviceMtuOptions):
     ipv4_only_inside = ipv4_only_outside = ""
 
     encapsulation: Literal["udp", "ip"] = Field(default="udp", description="what carries its packets")

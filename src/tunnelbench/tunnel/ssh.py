@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tunnelbench.model.frames import AEAD_TAG_BYTES, tcp_packet_bytes
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
+from tunnelbench.tunnel.base import DeviceMtuOptions, End, Outer, Tunnel, equals
 from tunnelbench.tunnel.private_run import FOLDER, private_run, private_run_programs
 from tunnelbench.tunnel.requirements import Requirement, path, tun_device
 from tunnelbench.tunnel.versions import UNKNOWN, version_of
@@ -35,7 +35,7 @@ MAC_BYTES = {"hmac-sha1-etm": 20, "hmac-sha2-256-etm": 32, "hmac-sha2-512-etm": 
 Cipher = Literal["aes128-gcm", "aes256-gcm", "chacha20-poly1305", "aes128-ctr", "aes256-ctr"]
 
 
-class Options(TunnelOptions):
+class Options(DeviceMtuOptions):
     ipv4_only_inside = ipv4_only_outside = ""
 
     cipher: Cipher = Field(default="chacha20-poly1305", description="cipher of the connection")

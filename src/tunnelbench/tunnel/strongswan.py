@@ -18,7 +18,7 @@ from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import AEAD_TAG_BYTES, UDP_HEADER_BYTES
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
+from tunnelbench.tunnel.base import DeviceMtuOptions, End, Outer, Tunnel, equals
 from tunnelbench.tunnel.private_run import FOLDER, private_run, private_run_programs
 from tunnelbench.tunnel.requirements import key_maker, path, program
 from tunnelbench.tunnel.versions import UNKNOWN, openssl_version, version_of
@@ -71,7 +71,7 @@ INITIATE_LIMIT_S = 40.0
 an emulated guest."""
 
 
-class EspOptions(TunnelOptions):
+class EspOptions(DeviceMtuOptions):
     """Cipher and digest of ESP."""
 
     ipv4_only_inside = ipv4_only_outside = ""

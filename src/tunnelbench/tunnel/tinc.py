@@ -16,7 +16,7 @@ from tunnelbench.host.parsing import count, parsing, whole
 from tunnelbench.model.frames import ethernet_bytes, udp_packet_bytes
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check, Verdict
-from tunnelbench.tunnel.base import End, Outer, Tunnel, TunnelOptions, equals
+from tunnelbench.tunnel.base import DeviceMtuOptions, End, Outer, Tunnel, equals
 from tunnelbench.tunnel.requirements import key_maker, program, tun_device
 from tunnelbench.tunnel.versions import UNKNOWN, openssl_version, version_of
 
@@ -74,7 +74,7 @@ FIRST_PROBE_LIMIT_S = 3.0
 """Limit for the first probe to arrive [s]."""
 
 
-class Options(TunnelOptions):
+class Options(DeviceMtuOptions):
     """Options of `tinc`; its own defaults (AES-256-CBC, SHA-256) are named, since they have changed over time."""
 
     ipv4_only_inside = ipv4_only_outside = ""

@@ -264,6 +264,7 @@ def test_a_duration_is_printed_in_the_unit_that_fits(seconds: float, text: str) 
         (Link(), "as fast as the machine"),
         (Link(rate_out_mbps=100, rate_in_mbps=100), "100 Mbit/s"),
         (Link(rate_out_mbps=1.5, rate_in_mbps=16), "1.5 Mbit/s out, 16 Mbit/s in"),
+        (Link(mtu_bytes=9000), "as fast as the machine, MTU of 9000 bytes"),
         (Link(rate_in_mbps=16, delay_ms=5), "any rate out, 16 Mbit/s in, 5 ms on each cable"),
     ],
 )

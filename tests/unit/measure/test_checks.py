@@ -58,7 +58,9 @@ def counted(**changes: int) -> TcpMeasurement:
     counters = CLEAN.counters
     return replace(
         CLEAN,
-        counters=replace(counters, **{name: getattr(counters, name) + change for name, change in changes.items()}),
+        counters=replace(
+            counters, **{name: (getattr(counters, name) or 0) + change for name, change in changes.items()}
+        ),
     )
 
 
@@ -235,6 +237,24 @@ def test_small_packets_outside_the_tunnel_are_counted_as_packets(more: int, verd
 
 
 # rule 4
+
+
+def test_fragments_inside_and_outside_the_tunnel_are_named() -> None:
+    check = checks(counted(fragments_created=400, reassembled=200, inner_fragments=100, outer_fragments=300))[
+        "fragments"
+    ]
+    assert check.reason.startswith(
+        "400 fragments made, 200 packets put together again; 100 fragments arrived inside the tunnel and 300 outside"
+    )
+
+
+def test_fragments_that_are_all_inside_the_tunnel_are_not_blamed_on_a_large_mtu() -> None:
+    made = {"fragments_created": CARRIED, "reassembled": CARRIED // 2}
+    inside = checks(counted(**made, inner_fragments=CARRIED, outer_fragments=0))["fragments"]
+    assert inside.verdict is NOTE
+    assert inside.reason.endswith("; a larger tunnel MTU or smaller packets would spare the sender this")
+    outside = checks(counted(**made, inner_fragments=0, outer_fragments=CARRIED))["fragments"]
+    assert outside.reason.endswith("; a smaller tunnel MTU or mssfix would spare the router this")
 
 
 @pytest.mark.parametrize("name", ["fragments_created", "reassembled"])

@@ -17,6 +17,7 @@ from tests.unit.tunnel.fakes import FakeHost
 from tunnelbench.host.procfs import DeviceCounters
 from tunnelbench.measure import live_tunnel
 from tunnelbench.measure.counters import (
+    COUNTERS,
     PING_FRAME_BYTES,
     Arrivals,
     CountingPoints,
@@ -41,7 +42,7 @@ from tunnelbench.testbed.netns import NetnsTestbed
 COUNTS = st.integers(0, 2**40)
 IN = CountingPoints(Direction.IN, ("lan",), ("tun0",), "wan")
 OUT = replace(IN, direction=Direction.OUT)
-SNMP = {"Ip.ForwDatagrams": 0, "Ip.FragCreates": 0, "Ip.ReasmOKs": 0, "Icmp.InEchoReps": 0}
+SNMP = {"Ip.ForwDatagrams": 0, "Ip.FragCreates": 0, "Ip.ReasmOKs": 0, "Ip.ReasmReqds": 0, "Icmp.InEchoReps": 0}
 
 
 def device(rx_packets: int = 0, rx_bytes: int = 0, tx_packets: int = 0, dropped: int = 0) -> DeviceCounters:
@@ -56,7 +57,7 @@ NOTHING = Snapshot(
     client=host({"lan": device()}),
     router=host({"lan": device(), "wan": device()}),
     server=host({"wan": device(), "tun0": device()}),
-    outer={"expected": (0, 0), "other": (0, 0)},
+    outer=dict.fromkeys(COUNTERS, (0, 0)),
 )
 
 
@@ -95,7 +96,7 @@ def test_the_counters_of_a_trial_are_what_changed() -> None:
             {"wan": device(rx_packets=501, tx_packets=1002, dropped=4), "tun0": device(500, 26_000)},
             Ip_FragCreates=4, Ip_ReasmOKs=2,
         ),
-        outer={"expected": (1503, 1_700_000), "other": (7, 800)},
+        outer=NOTHING.outer | {"expected": (1503, 1_700_000), "other": (7, 800)},
     )  # fmt: skip
     found = path_counters(NOTHING, after, IN)
     assert (found.data_packets, found.data_bytes, found.ack_packets) == (1000, 1_514_000, 500)
@@ -105,6 +106,47 @@ def test_the_counters_of_a_trial_are_what_changed() -> None:
     assert found.wan_packets == 1503
     assert (found.fragments_created, found.reassembled) == (24, 12)
     assert found.dropped_packets == 2 * (1 + 2 + 3 + 4)
+
+
+def with_fragments(far: HostCounters | None = None, inner: int = 0, outer: int = 0) -> Snapshot:
+    """Return readings after a trial in which the kernels of client, router and server got 10, 200 and 3000 fragments.
+
+    The rules at the host that counts saw `inner` and `outer` fragments.
+    """
+    server = host({"wan": device(), "tun0": device()}, Ip_ReasmReqds=1000, Ip6_ReasmReqds=2000)
+    return replace(
+        NOTHING,
+        client=host({"lan": device()}, Ip_ReasmReqds=10, Ip_FragCreates=1, Ip_ReasmOKs=5),
+        router=host({}, Ip_ReasmReqds=200),
+        server=server if far is None else replace(server, devices=server.devices | {"far": device()}),
+        far=far,
+        outer=NOTHING.outer | {"inner_fragments": (inner, 0), "outer_fragments": (outer, 0)},
+    )
+
+
+def test_fragments_inside_the_tunnel_are_counted_apart_from_those_outside() -> None:
+    place = CountingPoints(Direction.OUT, ("lan",), ("tun0",), "wan")
+    found = path_counters(NOTHING, with_fragments(inner=2900, outer=100), place)
+    assert (found.inner_fragments, found.outer_fragments) == (10 + 2900, 200 + 100)
+    assert (found.fragments_created, found.reassembled) == (1, 5)
+
+
+def test_the_fragments_of_a_road_warrior_are_counted_at_the_client() -> None:
+    place = CountingPoints(Direction.OUT, ("lan",), ("wan",), "lan", is_lan=True, has_pings=False)
+    found = path_counters(NOTHING, with_fragments(inner=7, outer=3), place)
+    assert (found.inner_fragments, found.outer_fragments) == (3000 + 7, 200 + 3)
+
+
+def test_a_far_end_of_its_own_counts_only_the_fragments_outside() -> None:
+    place = CountingPoints(Direction.OUT, ("lan",), ("far",), "wan", far_devices=("tun0",))
+    before = replace(
+        NOTHING,
+        server=host({"wan": device(), "far": device()}),
+        far=host({"wan": device(), "tun0": device()}),
+    )
+    after = with_fragments(host({"wan": device(), "tun0": device()}, Ip_ReasmReqds=100), inner=9999, outer=100)
+    found = path_counters(before, after, place)
+    assert (found.inner_fragments, found.outer_fragments) == (10 + 3000, 200 + 100)
 
 
 def test_a_frame_that_a_veth_dropped_is_counted_once_although_both_ends_count_it() -> None:

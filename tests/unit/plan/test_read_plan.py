@@ -277,7 +277,7 @@ def test_a_name_that_is_not_shipped_gets_the_nearest_one(schemas: Schemas) -> No
     with pytest.raises(WrongInput, match=r'^no plan "quik" is shipped; did you mean quick') as caught:
         read_plan("quik", schemas)
     assert (
-        "Shipped are all, cost, family, firewall, instructions, quick, rekey, soak, udp, userspace, wr841n"
+        "Shipped are all, cost, family, firewall, instructions, mtu, quick, rekey, soak, udp, userspace, wr841n"
         in caught.value.hint
     )
 
@@ -339,6 +339,7 @@ def test_every_shipped_plan_loads() -> None:
         "family",
         "firewall",
         "instructions",
+        "mtu",
         "quick",
         "rekey",
         "soak",

@@ -42,6 +42,15 @@ def test_a_trial_has_its_packet_filter() -> None:
     assert [(row["firewall"], row["rules"]) for row in rows] == [("none", "0"), ("stateful-nat", "9")]
 
 
+def test_the_ip_versions_have_columns_even_where_the_plan_asks_for_none() -> None:
+    spec, versions = make_spec(), {"inside": "ipv6", "outside": "ipv6"}
+    tunnels = [("none", {"inside": "ipv6"}), ("vxlan", {}), ("vxlan", versions)]
+    specs = [replace(spec, tunnel=replace(spec.tunnel, kind=kind, options=options)) for kind, options in tunnels]
+    rows = read(make_run(), tuple(map(make_trial, specs)))
+    found = [(row["inside"], row["outside"]) for row in rows]
+    assert found == [("ipv6", ""), ("ipv4", "ipv4"), ("ipv6", "ipv6")]
+
+
 def test_lines_end_as_rfc_4180_says() -> None:
     text = render(make_run(), (make_trial(),), "csv")
     assert text.count("\r\n") == text.count("\n") == 2

@@ -29,3 +29,16 @@ def test_a_router_of_fixed_speed_goes_first_on_a_cpu_of_its_own(
     monkeypatch.setattr("tunnelbench.testbed.qemu.share_cpus", share)
     spec = replace(read_testbed("malta", KINDS).testbed, speed_mips=speed_mips)
     assert QemuTestbed(spec, "20260101-000000-abcdef", tmp_path).goes_first == goes_first
+
+
+def test_with_a_gateway_the_devices_of_its_cable_get_the_mtu_too(tmp_path: Path) -> None:
+    made = QemuTestbed(read_testbed("malta", KINDS).testbed, "20260101-000000-abcdef", tmp_path)
+    places = [(host.name, device) for host, device in made._cable_devices()]
+    assert places == [
+        ("client", "lan"),
+        ("router", "lan"),
+        ("router", "wan"),
+        ("gateway", "wan"),
+        ("gateway", "far"),
+        ("server", "far"),
+    ]

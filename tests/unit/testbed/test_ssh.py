@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed
 from tunnelbench.host.radio import Antenna
-from tunnelbench.model.testbed import HostAccess, RouterSpec, TestbedSpec, TesterSpec
+from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.testbed import HostAccess, Link, RouterSpec, TestbedSpec, TesterSpec
 from tunnelbench.testbed.base import SLOW_START_S
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
 from tunnelbench.testbed.ssh import NO_IW_NOTE, SLOW_START_OVER_SSH_S, LocalTester, SshTestbed
@@ -58,3 +62,44 @@ def test_the_journal_of_a_local_tester_has_each_undo_once_even_after_many_blocks
     assert journal.undo_all() == 2
     tester.run_undoable(["true"], undos[0])
     assert journal.entries() == [[undos[0]]]
+
+
+class RecordingTester(LocalTester):
+    """A tester whose `ip` answers with the MTU of its device, and that refuses what its driver would."""
+
+    mtu = 1500
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
+    ) -> Completed:
+        if argv[:3] == ["ip", "link", "set"]:
+            if int(argv[-1]) > 4000:
+                raise CommandFailed(list(argv), "ended with status 2", "Error: mtu greater than device maximum.")
+            self.mtu = int(argv[-1])
+        return Completed(tuple(argv), 0, f"2: eth0: <UP> mtu {self.mtu} qdisc fq_codel", "")
+
+
+@pytest.mark.parametrize("wanted", [1492, 4000, 1500])
+def test_a_device_gets_the_mtu_of_the_testbed_file_and_its_own_one_back(tmp_path: Path, wanted: int) -> None:
+    made = make_testbed(tmp_path)
+    made.spec = replace(made.spec, link=Link(mtu_bytes=wanted, has_mtu=True))
+    tester = RecordingTester("client", tmp_path, (0,), made.journal)
+    made._set_mtu(tester, "eth0")
+    assert tester.mtu == wanted
+    back = [[["ip", "link", "set", "dev", "eth0", "mtu", "1500"]]]
+    assert made.journal.entries() == ([] if wanted == 1500 else back)
+
+
+def test_an_mtu_that_a_device_refuses_is_an_error_with_its_name(tmp_path: Path) -> None:
+    made = make_testbed(tmp_path)
+    made.spec = replace(made.spec, link=Link(mtu_bytes=9000, has_mtu=True))
+    tester = RecordingTester("client", tmp_path, (0,), made.journal)
+    with pytest.raises(CannotHere, match=r"^eth0 on the client cannot have link.mtu_bytes = 9000: Error: mtu greater"):
+        made._set_mtu(tester, "eth0")
+
+
+def test_the_devices_of_all_cables_get_the_mtu(tmp_path: Path) -> None:
+    made = make_testbed(tmp_path)
+    made._use(CABLE_ENDS)
+    places = [(host.name, device) for host, device in made._cable_devices()]
+    assert places == [("client", "wlan0"), ("router", "br-lan"), ("router", "wan"), ("server", "enx02")]

@@ -112,11 +112,26 @@ def test_no_key_is_asked_of_the_kernel(text: str) -> None:
 def test_the_device_takes_what_fits_a_frame(options: dict[str, Any], mtu: int, tmp_path: Path) -> None:
     with make_tunnel(tmp_path, **options) as tunnel:
         for end, _ in tunnel.ends:
-            assert commands(end.host)[:2] == [
+            assert commands(end.host)[:3] == [
                 "ip link add ipsec0 type xfrm dev wan if_id 42",
+                "ip link show dev wan",
                 f"ip link set ipsec0 mtu {mtu}",
             ]
     assert tunnel.outer_packet_bytes(mtu) <= 1500 < tunnel.outer_packet_bytes(mtu + 1)
+
+
+@pytest.mark.parametrize(("options", "mtus"), [({}, (8946,)), ({"mtu": 1300}, (8946, 1300))])
+def test_a_cable_for_longer_packets_or_the_plan_gives_the_device_another_mtu(
+    options: dict[str, Any], mtus: tuple[int, ...], tmp_path: Path
+) -> None:
+    def answer(argv: Any) -> str:
+        return "3: wan: <BROADCAST,UP> mtu 9000 qdisc noqueue" if "show" in argv else UP
+
+    with Ipsec(Options.model_validate(options), make_ends(tmp_path, answer)) as tunnel:
+        for end, _ in tunnel.ends:
+            set_to = [line for line in commands(end.host) if line.startswith("ip link set ipsec0 mtu ")]
+            assert set_to == [f"ip link set ipsec0 mtu {mtu}" for mtu in mtus]
+    assert tunnel.outer_packet_bytes(8946) <= 9000 < tunnel.outer_packet_bytes(8947)
 
 
 def test_the_policies_belong_to_the_device_and_nobody_else_routes(tmp_path: Path) -> None:

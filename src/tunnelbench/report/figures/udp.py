@@ -19,7 +19,11 @@ from tunnelbench.report.figures.shared import (
     TESTER_LIMITED,
     except_pdr,
     of_rows,
+    stored,
 )
+
+FRAGMENTS = ("fragments_created", "reassembled", "inner_fragments", "outer_fragments")
+"""Counts of IP fragments in a trial's counters."""
 
 
 def _packets_per_s(found: TableRow) -> Estimate | None:
@@ -125,6 +129,7 @@ UDP = (
     *map(_stored, ("unsent_packets", "received_packets", "received_bytes", "receiving_s", "late_packets")),
     *map(_stored, ("duplicated_packets", "reordered_packets", "corrupted_packets", "foreign_packets")),
     _stored("tester_dropped_packets"),
+    *(stored(name, f"counters.{name}") for name in FRAGMENTS),
     _counted("lost_packets", help="Packets that were sent and did not arrive in time."),
     _counted(
         "path_lost_packets",

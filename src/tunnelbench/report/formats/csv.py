@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tunnelbench.analysis.summary import trial_class
+from tunnelbench.model.plan import BASELINE_KIND, CALIBRATION_KIND, TunnelSpec
 from tunnelbench.model.result import Outcome, RunRecord, TrialRecord
 from tunnelbench.report.document import Document, Style
 from tunnelbench.report.figures import csv_figures
@@ -41,7 +42,7 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
     "firewall": lambda record: record.spec.tunnel.packet_filter.firewall.value,
     "rules": lambda record: record.spec.tunnel.packet_filter.rules,
     "inside": lambda record: record.spec.tunnel.conditions.inside.value,
-    "outside": lambda record: record.spec.tunnel.conditions.outside.value if record.spec.tunnel.has_tunnel else None,
+    "outside": lambda record: _outside(record.spec.tunnel),
     "options": lambda record: json.dumps(dict(record.spec.tunnel.options)),
     "payload_bytes": lambda record: record.spec.payload_bytes,
     "direction": lambda record: record.spec.direction.value,
@@ -63,6 +64,11 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
     ),
     "inner_mtu_bytes": lambda record: record.proof.inner_mtu_bytes if record.proof else None,
 }
+
+
+def _outside(tunnel: TunnelSpec) -> str | None:
+    """Return the IP version of the packets that carry a tunnel; None without a tunnel."""
+    return None if tunnel.kind in {BASELINE_KIND, CALIBRATION_KIND} else tunnel.conditions.outside.value
 
 
 class Format(SheetFormat):
