@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from itertools import groupby
+from pathlib import Path
 
 from tunnelbench.analysis.soak import check_soak
 from tunnelbench.measure.plan_runner import PlanRunner
@@ -38,11 +39,18 @@ def run_plan(request: RunRequest, sink: RunSink) -> None:
 
 
 @contextmanager
-def on_cpus(cpus: Sequence[int]) -> Iterator[None]:
-    """Keep the controller itself off the router's CPU while the block runs."""
+def on_cpus(cpus: Collection[int]) -> Iterator[None]:
+    """Keep all threads of the controller off the router's CPU while the block runs, such as that of the live view."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
+    _set_affinity_of_threads(cpus)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        _set_affinity_of_threads(before)
+
+
+def _set_affinity_of_threads(cpus: Collection[int]) -> None:
+    """Set the CPUs of each thread of this process; a new thread takes over those of the thread that starts it."""
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):  # the thread has ended
+            os.sched_setaffinity(int(task.name), cpus)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -90,8 +89,6 @@ class PublishedProgress(Observer):
 
     def _publish_until_the_end(self) -> None:
         while not self._ended.wait(PUBLISH_INTERVAL_S):
-            with suppress(OSError):  # the run takes its CPUs after this thread has begun
-                os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()))
             try:
                 self._table.publish(self._state())
             except Exception as error:  # noqa: BLE001 # whatever it is, the run continues

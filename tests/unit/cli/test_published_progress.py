@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -123,20 +122,3 @@ def test_a_store_that_hangs_holds_the_run_up_for_a_second_at_most(monkeypatch: p
         publisher.trial_starts(make_spec(1))
     assert not release.is_set()
     release.set()
-
-
-def test_the_thread_stays_on_the_cpus_of_the_controller() -> None:
-    usual = os.sched_getaffinity(0)
-    if len(usual) < 2:
-        pytest.skip("kernel feature: one CPU")
-    seen: list[set[int]] = []
-    table = FakeTable(lambda: seen.append(os.sched_getaffinity(0)))
-    try:
-        with table.publisher().publishing():
-            until(lambda: seen)
-            os.sched_setaffinity(0, {max(usual)})
-            count = len(seen)
-            until(lambda: len(seen) > count + 2)
-    finally:
-        os.sched_setaffinity(0, usual)
-    assert (seen[0], seen[-1]) == (usual, {max(usual)})
