@@ -41,14 +41,16 @@ PLAN = f'{SHORT_TRIALS}[[tunnel]]\nkind = "none"\n'
 
 def test_a_sending_program_that_offers_too_little_is_found(bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = iperf3.client_command
-    monkeypatch.setattr(iperf3, "client_command", lambda *words: [*usual(*words), "--bitrate", "50M"])
+    monkeypatch.setattr(iperf3, "client_command", lambda *words, **more: [*usual(*words, **more), "--bitrate", "50M"])
     found = check(trial(bed, Watcher()), "sender")
     assert (found.verdict, "application-limited" in found.reason) == (Verdict.DOUBTFUL, True), found
 
 
 def test_an_iperf3_that_makes_another_test_is_found(bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = iperf3.client_command
-    monkeypatch.setattr(iperf3, "client_command", lambda *words: [*usual(*words), "--parallel", "2", "--length", "8K"])
+    monkeypatch.setattr(
+        iperf3, "client_command", lambda *words, **more: [*usual(*words, **more), "--parallel", "2", "--length", "8K"]
+    )
     found = check(trial(bed, Watcher()), "iperf3-settings")
     assert found.verdict is Verdict.VOID, found
     assert "num_streams 2 on the client (planned: 1)" in found.reason

@@ -48,9 +48,10 @@ def test_tinc_with_blowfish_is_refused_by_its_outer_traffic(testbed: NetnsTestbe
 class DeafVxlan(Vxlan):
     """VXLAN whose server listens on another port than the router sends to."""
 
-    def _add_device(self, end: End, *arguments: str) -> None:
+    def _add_device(self, end: End, *arguments: str, device: str = "") -> None:
         port = str(self.options.port + (end is self.ends.server))
-        super()._add_device(end, *(port if word == str(self.options.port) else word for word in arguments))
+        words = [port if word == str(self.options.port) else word for word in arguments]
+        super()._add_device(end, *words, device=device)
 
 
 class LeakingOpenVpn(OpenVpn):
@@ -118,8 +119,8 @@ def test_a_program_that_is_missing_makes_a_tunnel_unavailable_with_what_to_insta
 class ImpossibleVxlan(Vxlan):
     """A tunnel of a type that no kernel knows."""
 
-    def _add_device(self, end: End, *arguments: str) -> None:
-        super()._add_device(end, "type", "no-such-type")
+    def _add_device(self, end: End, *arguments: str, device: str = "") -> None:
+        super()._add_device(end, "type", "no-such-type", device=device)
 
 
 @pytest.mark.parametrize("kind", [ImpossibleVxlan], indirect=True)

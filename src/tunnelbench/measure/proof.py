@@ -22,8 +22,8 @@ from tunnelbench.measure.trial_monitor import LOG_KEPT_BYTES
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import TcpTraffic
-from tunnelbench.model.result import Check, TunnelProof, Verdict
-from tunnelbench.model.text import without_keys
+from tunnelbench.model.result import Check, TunnelProof, Verdict, reasons_of_void
+from tunnelbench.model.text import counted, without_keys
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic import ping
 from tunnelbench.tunnel.base import End, Outer, Tunnel
@@ -112,11 +112,28 @@ def _route_device(host: Host, destination: str) -> str:
 def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     """Make checks (b), (c) and the length check of (d) from captured pings that carry a pattern."""
     checks: list[Check] = []
-    for _ in attempts():
-        checks = judge_packets(gather(testbed, inside=tunnel.inside), tunnel)
-        if all(check.verdict is Verdict.OK for check in checks):
-            break
+    for device in tunnel.client_devices or ("",):
+        for _ in attempts():
+            checks = judge_packets(gather(testbed, inside=tunnel.inside, device=device), tunnel)
+            if not reasons_of_void(tuple(checks)):
+                break
+        else:
+            return checks
+    if tunnel.client_devices:
+        checks.append(_prove_clients(testbed, tunnel.client_devices))
     return checks
+
+
+def _prove_clients(testbed: Testbed, devices: Sequence[str]) -> Check:
+    """Check that the packets of each client of a server leave by the client's own device."""
+    before = read_host(testbed.client).devices
+    for device in devices:
+        testbed.client.run(ping.command(testbed.addresses.target, count=1, device=device), check=False)
+    after = read_host(testbed.client).devices
+    carried = [after[device].rx_packets - before[device].rx_packets for device in devices]
+    answered = sum(packets > 0 for packets in carried)
+    reason = f"{answered} of {counted(len(devices), 'client')} got an answer on their own device"
+    return Check("clients", Verdict.OK if min(carried) > 0 else Verdict.VOID, reason, rule=3)
 
 
 def attempts() -> Iterator[None]:
@@ -170,17 +187,20 @@ def gather(
     *,
     packets_per_ping: int = 0,
     inside: IpVersion = IpVersion.IPV4,
+    device: str = "",
 ) -> Evidence:
     """Ping `pings` times with each payload size [bytes] through the tunnel, over the IP version `inside` it; return the
     captured packets.
 
-    With `packets_per_ping`, the number of packets that each answered ping makes, the capture ends without a pause.
+    The pings leave by the client's `device`; if it is empty, by that of the route. With `packets_per_ping`, the number
+    of packets that each answered ping makes, the capture ends without a pause.
     """
     pattern = os.urandom(16)
     answered = 0
     with capture_ip(*testbed.tunnel_cable) as capture:
         for size in payloads_bytes:
-            argv = ping.command(testbed.traffic_ends(inside)[1], count=pings, interval_s=0.02, payload_bytes=size)
+            target = testbed.traffic_ends(inside)[1]
+            argv = ping.command(target, count=pings, interval_s=0.02, payload_bytes=size, device=device)
             argv[1:1] = ["-p", pattern.hex()]
             answered += ping.parse(testbed.client.run(argv, check=False).stdout).answered
         capture.expected_packets = answered * packets_per_ping

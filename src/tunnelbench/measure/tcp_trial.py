@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from tunnelbench.model.counters import PathCounters, Window
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.frames import tcp_limit_bps
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
-from tunnelbench.model.result import Sender, TcpMeasurement, TrialRecord
+from tunnelbench.model.result import ClientCounts, Sender, TcpMeasurement, TrialRecord
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic import iperf3, ping
 from tunnelbench.tunnel.base import Tunnel
@@ -41,6 +41,8 @@ class OfferedTcp(Offered):
     mss_bytes: int | None
     sender: Sender | None
     window: Window
+    clients: tuple[ClientCounts, ...] = ()
+    """Counts of each client, if the tunnel's server has several."""
 
 
 class TcpMeter(TrafficMeter[OfferedTcp]):
@@ -67,45 +69,65 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
             self._testers_bps[record.spec.payload_bytes, record.spec.direction] = record.tcp.throughput_bps
 
     def warm_up(self, tunnel: Tunnel[Any]) -> None:
-        warm_up(self.testbed, tunnel, self.traffic)
+        for device in tunnel.client_devices or ("",):
+            warm_up(self.testbed, tunnel, self.traffic, device)
 
     def versions(self) -> Mapping[str, str]:
         testers = (self.testbed.client, self.testbed.server)
         return {f"{host.name}.iperf3": version_of(host, ["iperf3", "--version"], r"^iperf (\S+)") for host in testers}
 
     def offer(self, spec: TrialSpec, path: TrafficPath) -> OfferedTcp:
-        """Run one iperf3 test over a path; the client pings the router at the same time."""
+        """Run one iperf3 test over a path, or one of each client; the client pings the router at the same time."""
         programs: dict[str, Daemon] = {}
+        devices = tuple(path.client_devices) or ("",)
+        ports = range(iperf3.IPERF3_PORT, iperf3.IPERF3_PORT + len(devices))
+        load = f"{float(spec.load) / len(devices):.9g}" if spec.load else ""
         monitor = TrialMonitor(self.testbed, path, self.traffic.duration_s, self.on_second)
         with closing(monitor), keeping_output(programs), ExitStack() as stack:
-            server = programs["iperf3_server"] = _start_server(stack, self.testbed, path.server_address, self.traffic)
+            servers = [_start_server(stack, self.testbed, path.server_address, self.traffic, port) for port in ports]
+            programs |= _numbered("iperf3_server", servers)
             pinger = self.testbed.client.start(ping.command(self.testbed.addresses.router_lan))
             stack.callback(pinger.stop)
             programs["ping"] = pinger
-            argv = iperf3.client_command(
-                path.server_address, self.traffic, spec.payload_bytes, spec.direction, spec.load
-            )
+            commands = [
+                iperf3.client_command(
+                    path.server_address,
+                    self.traffic,
+                    spec.payload_bytes,
+                    spec.direction,
+                    load,
+                    port=port,
+                    device=device,
+                )
+                for port, device in zip(ports, devices, strict=True)
+            ]
             monitor.wait_for_lead()
-            client = programs["iperf3_client"] = _start_iperf3(stack, self.testbed.client, argv)
-            monitor.accompany(client, server)
-            server.wait(TAIL_S + self.traffic.result_bytes / PRINTED_BYTES_PER_S)
+            clients, started_at_s = [], []
+            for argv in commands:
+                started_at_s.append(time.monotonic())
+                clients.append(_start_iperf3(stack, self.testbed.client, argv))
+            programs |= _numbered("iperf3_client", clients)
+            monitor.accompany(clients[0], *clients[1:], *servers)
+            for daemon in (*clients[1:], *servers):
+                daemon.wait(TAIL_S + self.traffic.result_bytes / PRINTED_BYTES_PER_S)
             pinger.interrupt()
             pinger.wait(1)
             path.require_daemons()
-            require_not_killed(client=client, server=server)
-            outputs = client.output(), server.output()
-            result = iperf3.parse(*outputs, spec.direction)
-            require_data(result)
+            results = []
+            for client, server in zip(clients, servers, strict=True):
+                require_not_killed(client=client, server=server)
+                results.append(iperf3.parse(client.output(), server.output(), spec.direction))
+                require_data(results[-1])
             return OfferedTcp(
-                result=result,
+                result=iperf3.together(results, started_at_s[-1] - started_at_s[0]),
+                clients=tuple(map(_counts_of, results)) if path.client_devices else (),
                 mss_bytes=parse_mss(monitor.sockets, spec.payload_bytes),
                 sender=parse_sender(monitor.sockets, spec.payload_bytes),
                 window=monitor.window(),
                 ping=ping.parse(pinger.output(), interrupted=True),
                 raw={
-                    "iperf3_client": iperf3.for_store(outputs[0]),
-                    "iperf3_server": iperf3.for_store(outputs[1]),
-                    "iperf3_command": " ".join(argv),
+                    **{name: iperf3.for_store(each.output()) for name, each in programs.items() if each is not pinger},
+                    "iperf3_command": "\n".join(map(" ".join, commands)),
                     "ping": pinger.output(),
                     "ss": monitor.sockets,
                     **monitor.sampled,
@@ -137,11 +159,22 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
             physical_limit_bps=limit_bps,
             intervals=offered.result.intervals,
             sender=offered.sender,
+            clients=offered.clients,
         )
         checks = check_trial(spec, tcp, context, self._testers_bps.get((spec.payload_bytes, spec.direction)))
-        planned = iperf3.planned_settings(self.traffic, spec.payload_bytes, spec.direction, spec.load)
+        load = spec.load and f"{float(spec.load) / max(1, len(offered.clients)):.9g}"
+        planned = iperf3.planned_settings(self.traffic, spec.payload_bytes, spec.direction, load)
         settings = iperf3_settings(planned, offered.result.settings)
         return tcp, (*checks, iperf3_figures(tcp, self.traffic.duration_s), settings)
+
+
+def _numbered(name: str, daemons: Sequence[Daemon]) -> dict[str, Daemon]:
+    """Return programs by a name; that of the second and each further program ends with its number."""
+    return {f"{name}_{number}" if number > 1 else name: each for number, each in enumerate(daemons, start=1)}
+
+
+def _counts_of(result: iperf3.Iperf3Result) -> ClientCounts:
+    return ClientCounts(result.duration_s, result.bytes_received, result.bytes_sent, result.retransmits)
 
 
 def require_data(result: iperf3.Iperf3Result) -> None:
@@ -165,27 +198,28 @@ def require_not_killed(**programs: Daemon) -> None:
             )
 
 
-def warm_up(testbed: Testbed, tunnel: Tunnel[Any], traffic: TcpTraffic) -> None:
-    """Send a short transfer through a tunnel in each direction that is not measured."""
-    target = testbed.traffic_ends(tunnel.inside)[1]
+def warm_up(testbed: Testbed, tunnel: Tunnel[Any], traffic: TcpTraffic, device: str = "") -> None:
+    """Send a short transfer through a tunnel in each direction that is not measured, by `device` if the client has
+    several."""
+    target, port = testbed.traffic_ends(tunnel.inside)[1], iperf3.IPERF3_PORT
     for direction in traffic.direction:
         with ExitStack() as stack:
-            _start_server(stack, testbed, target, traffic)
-            argv = iperf3.client_command(target, traffic, max(traffic.payload_bytes), direction)
+            _start_server(stack, testbed, target, traffic, port)
+            argv = iperf3.client_command(target, traffic, max(traffic.payload_bytes), direction, device=device)
             position = argv.index("--time")
             argv[position : position + 2] = ["--bytes", WARM_UP_BYTES]
             _start_iperf3(stack, testbed.client, argv).wait(WARM_UP_LIMIT_S)
 
 
-def _start_server(stack: ExitStack, testbed: Testbed, address: str, traffic: TcpTraffic) -> Daemon:
+def _start_server(stack: ExitStack, testbed: Testbed, address: str, traffic: TcpTraffic, port: int) -> Daemon:
     """Start iperf3's server and wait until it listens.
 
     iperf3 prints nothing before its test with --json, so its socket shows that it listens.
     """
     host = testbed.server
-    server = _start_iperf3(stack, host, iperf3.server_command(address, traffic.interval_s))
+    server = _start_iperf3(stack, host, iperf3.server_command(address, traffic.interval_s, port))
     sockets, nobody = ("/proc/net/tcp6", "0" * 32) if ":" in address else ("/proc/net/tcp", "0" * 8)
-    listening = f":{iperf3.IPERF3_PORT:04X} {nobody}:0000 0A"
+    listening = f":{port:04X} {nobody}:0000 0A"
     deadline = time.monotonic() + LISTEN_LIMIT_S
     while listening not in host.read(sockets):
         if not server.is_running or time.monotonic() > deadline:
@@ -200,6 +234,9 @@ def _start_iperf3(stack: ExitStack, host: Host, argv: list[str]) -> Daemon:
     stack.callback(daemon.stop)
     return daemon
 
+
+IPERF3_SOCKET = re.compile(r":52[0-3][0-9]\b")
+"""Address of a socket of iperf3, whose ports are IPERF3_PORT and those behind it, one for each client."""
 
 LISTEN_LIMIT_S = 10.0
 """Time for iperf3's server to start [s]; 3 s were too few in an emulated guest on a busy machine."""
@@ -245,7 +282,7 @@ def _test_connection(sockets: str, payload_bytes: int) -> str:
     sent = [
         (int(found[1]), line)
         for line in sockets.splitlines()
-        if f":{iperf3.IPERF3_PORT}" in line and (found := re.search(r"\bbytes_sent:(\d{1,18})\b", line))
+        if IPERF3_SOCKET.search(line) and (found := re.search(r"\bbytes_sent:(\d{1,18})\b", line))
     ]
     line = max(sent)[1] if sent else ""
     return "" if (_mss(line) or 0) > payload_bytes else line

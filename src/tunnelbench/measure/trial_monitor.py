@@ -87,6 +87,8 @@ class TrafficPath:
     server_daemons: Sequence[Daemon] = ()
     far_end: str = "server"
     """Name of the host at the tunnel's other end."""
+    client_devices: Sequence[str] = ()
+    """Devices of the clients, if the tunnel's server has several: each makes a part of the traffic."""
 
     def require_daemons(self) -> None:
         """Raise TrialFailed if a daemon of the tunnel has ended or was stopped; the message names all ended daemons."""
@@ -123,7 +125,7 @@ def path_through(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) ->
     place = place_of(testbed, tunnel, direction)
     ends = testbed.traffic_ends(tunnel.inside)
     far_end = tunnel.far_end.host.name
-    return TrafficPath(*ends, place, tunnel.daemons_under_test, tunnel.far_daemons, far_end)
+    return TrafficPath(*ends, place, tunnel.daemons_under_test, tunnel.far_daemons, far_end, tunnel.client_devices)
 
 
 class TrialMonitor:

@@ -19,6 +19,11 @@ BASELINE_KIND = "none"
 CALIBRATION_KIND = "back-to-back"
 """Kind in the records of the calibration, which measures the testers without a router between them."""
 
+CLIENTS_OPTION = "clients"
+"""Option of the kinds of tunnels whose server can have several clients; `[clients]` of a plan sets it."""
+MOST_CLIENTS = 32
+"""Largest number of clients of one server."""
+
 SMALLEST_TCP_PAYLOAD_BYTES = 76
 """Linux takes no MSS below 88 (include/net/tcp.h, TCP_MIN_MSS), and time stamps take 12 of it."""
 
@@ -140,6 +145,12 @@ class TunnelSpec:
     def conditions(self) -> Conditions:
         """The conditions of the trials."""
         return conditions_of(self.options)
+
+    @property
+    def clients(self) -> int | None:
+        """Number of clients of the router's server; None: the tunnel has two fixed ends."""
+        clients = self.options.get(CLIENTS_OPTION)
+        return clients if isinstance(clients, int) and not isinstance(clients, bool) else None
 
 
 LARGEST_RESULT_BYTES = 80_000_000

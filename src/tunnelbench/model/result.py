@@ -5,7 +5,7 @@ Counts are stored as integers (or seconds of CPU time); rates and shares are pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -108,6 +108,35 @@ class Sender:
         }
 
 
+@dataclass(frozen=True)
+class ClientCounts:
+    """The part of one client in a TCP trial of a server with several clients."""
+
+    duration_s: float
+    """Duration of the client's test by the receiver's clock [s]."""
+    bytes_received: int
+    bytes_sent: int
+    """TCP payload, as in TcpMeasurement [bytes]."""
+    retransmits: int | None
+
+    @property
+    def throughput_bps(self) -> float:
+        return self.bytes_received * 8 / self.duration_s if self.duration_s else 0.0
+
+
+def jain_index(rates: Sequence[float]) -> float | None:
+    """Return Jain's fairness index of rates: 1 if all are equal, 1/n if one of n has everything; None: no rate.
+
+    It is the square of the sum, divided by n times the sum of the squares (R. Jain, D. Chiu, W. Hawe: A quantitative
+    measure of fairness, DEC-TR-301, 1984).
+    """
+    total = sum(rates)
+    if not total:
+        return None
+    shares = [rate / total for rate in rates]
+    return 1 / (len(shares) * sum(share**2 for share in shares))
+
+
 CONTROL_PACKETS = 60
 """Largest number of packets that iperf3's control connection, ARP and similar traffic may add to a trial's counters."""
 
@@ -160,6 +189,21 @@ class TcpMeasurement:
     intervals: tuple[Interval, ...] = ()
     sender: Sender | None = None
     """State of the sender; None: its kernel did not report it."""
+    clients: tuple[ClientCounts, ...] = ()
+    """Part of each client, if the tunnel's server has clients in place of one fixed peer; the figures of the trial are
+    their sums."""
+
+    @property
+    def client_shares(self) -> tuple[float, ...]:
+        """Share of each client in the sum of the clients' throughputs, 0 to 1; empty if there are no clients."""
+        rates_bps = [client.throughput_bps for client in self.clients]
+        total_bps = sum(rates_bps)
+        return tuple(rate_bps / total_bps for rate_bps in rates_bps) if total_bps else ()
+
+    @property
+    def jain_index(self) -> float | None:
+        """Jain's index of the clients' throughputs; None: there are no clients."""
+        return jain_index([client.throughput_bps for client in self.clients])
 
     @property
     def throughput_bps(self) -> float:

@@ -20,7 +20,15 @@ from tunnelbench.plan.overrides import Override, apply_overrides, parse_override
 from tunnelbench.plan.parse import parse
 from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
 from tunnelbench.plan.testbed_schema import TESTBED_KEYS, Kinds, TestbedFile, setting_faults
-from tunnelbench.plan.tunnels import Schemas, check_filters, check_size, check_versions, expand_blocks, read_blocks
+from tunnelbench.plan.tunnels import (
+    Schemas,
+    check_filters,
+    check_size,
+    check_versions,
+    expand_blocks,
+    read_blocks,
+    with_clients,
+)
 
 NO_KINDS: Mapping[str, str] = MappingProxyType({})
 NO_TUNNELS: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({})
@@ -167,6 +175,8 @@ def _plan(
         return None
     file = check_table(PlanFile, {key: value for key, value in data.items() if key != "tunnel"}, PLAN_KEYS, faults)
     blocks = read_blocks(data.get("tunnel", []), schemas, known_kinds, faults)
+    if file and file.clients:
+        blocks = with_clients(blocks, file.clients.count, schemas, faults)
     factors: dict[KeyPath, int] = {}
     if file:
         factors[("rounds",)] = file.rounds

@@ -16,6 +16,7 @@ from tunnelbench.model.plan import (
     IMIX_PAYLOAD_BYTES,
     LARGEST_RESULT_BYTES,
     LARGEST_UDP_PAYLOAD_BYTES,
+    MOST_CLIENTS,
     RFC_2544_FRAME_BYTES,
     SMALLEST_TCP_PAYLOAD_BYTES,
     SMALLEST_UDP_PAYLOAD_BYTES,
@@ -279,6 +280,12 @@ class SoakTable(TomlTable):
         )
 
 
+class ClientsTable(TomlTable):
+    """`[clients]`: each tunnel of the plan has so many clients of one server, which is the router."""
+
+    count: OneOrMore[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]]
+
+
 class CipherSpeedTable(TomlTable):
     """`[cipher_speed]`: the speed of the tunnels' ciphers and digests, measured before the trials."""
 
@@ -293,7 +300,14 @@ class PlanFile(TomlTable):
     tcp: TcpTable | None = None
     udp: UdpTable | None = None
     soak: SoakTable | None = None
+    clients: ClientsTable | None = None
     cipher_speed: CipherSpeedTable | None = None
+
+    @model_validator(mode="after")
+    def _has_traffic_for_clients(self) -> Self:
+        if self.clients and (self.udp or self.soak):
+            raise ValueError(f"[clients] shares out TCP: leave [{'udp' if self.udp else 'soak'}] out")
+        return self
 
     @model_validator(mode="after")
     def _has_what_the_soak_needs(self) -> Self:

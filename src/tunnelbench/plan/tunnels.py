@@ -15,13 +15,14 @@ from tunnelbench.model.ip_versions import INSIDE_OPTION, IpVersion
 from tunnelbench.model.plan import (
     BASELINE_KIND,
     BASELINE_NAME,
+    CLIENTS_OPTION,
     IMIX_NAME,
     IMIX_PAYLOAD_BYTES,
     Direction,
     OptionValue,
     TunnelSpec,
 )
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import counted, printable
 from tunnelbench.plan import expand
 from tunnelbench.plan.check import Problem, check_options, unknown_key
 from tunnelbench.plan.errors import Faults
@@ -96,6 +97,24 @@ def check_size(blocks: Sequence[TunnelTable], other_factors: Mapping[KeyPath, in
     message = f"the plan has {amount} trials, more than {MOST_PLANNED_TRIALS}: take fewer values or fewer rounds"
     faults.add(max(factors, key=lambda path: factors[path]), message)
     return False
+
+
+def with_clients(
+    blocks: Sequence[TunnelTable], count: Sequence[int], schemas: Schemas, faults: Faults
+) -> list[TunnelTable]:
+    """Return the blocks of a plan with the numbers of clients of `[clients]` as values of an option.
+
+    The baseline has no server, and stays as it is. Adds an error for each kind of tunnel that has no such option.
+    """
+    found = []
+    for block in blocks:
+        has_option = block.kind in schemas and CLIENTS_OPTION in schemas[block.kind].model_fields
+        choices = {**block.choices, CLIENTS_OPTION: block.choices.get(CLIENTS_OPTION, count)}
+        if not has_option and block.kind != BASELINE_KIND:
+            able = ", ".join(sorted(kind for kind in schemas if CLIENTS_OPTION in schemas[kind].model_fields))
+            faults.add((*block.path, "kind"), f"{value_text(block.kind)} has one client only; [clients] needs {able}")
+        found.append(block._replace(choices=choices) if has_option else block)
+    return found
 
 
 def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
@@ -231,6 +250,7 @@ def _expand_block(block: TunnelTable, schemas: Schemas, faults: Faults) -> list[
             continue
         if block.name is not None:
             name = expand.filled_name(block.name, {**CONDITION_OPTIONS, **options})
+            name = _with_number_of_clients(name, block.name, options)
             name = _with_conditions(name, block.name, options)
         else:
             values = {option: options.get(option, value) for option, value in given.items()}
@@ -245,6 +265,14 @@ def _with_conditions(name: str, template: str, options: Mapping[str, OptionValue
     named = expand.PLACEHOLDER.findall(template)
     unnamed = conditions_of({key: value for key, value in options.items() if key not in named})
     return name if unnamed.are_usual else f"{name} {unnamed}"
+
+
+def _with_number_of_clients(name: str, template: str, options: Mapping[str, OptionValue]) -> str:
+    """Return a tunnel's name with its number of clients added, unless the plan's template contains it."""
+    clients = options.get(CLIENTS_OPTION)
+    if not isinstance(clients, int) or CLIENTS_OPTION in expand.PLACEHOLDER.findall(template):
+        return name
+    return f"{name}, {counted(clients, 'client')}"
 
 
 def _note(problem: Problem, block: TunnelTable, given: Mapping[str, OptionValue], faults: Faults) -> None:

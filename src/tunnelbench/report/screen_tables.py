@@ -10,11 +10,13 @@ from typing import Generic, TypeVar
 from tunnelbench.analysis.answer.tunnels import DirectionAnswer, TunnelAnswer, group_place
 from tunnelbench.analysis.answer.udp import LongerTrial, UdpAnswer, UdpDirectionAnswer
 from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, joined, large_packets, mbps, thousands
+from tunnelbench.analysis.clients import ClientsRow, clients_rows
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, models_of_many_sizes
 from tunnelbench.analysis.number_format import count_text, percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.analysis.summary import Row
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpFigures, UdpRow, rekey_rows
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
 from tunnelbench.model.plan import Direction, payload_text
@@ -169,6 +171,7 @@ def screen_tables(document: Document) -> list[ScreenTable]:
     found = [
         tunnel_table(answer.tunnels, answer.recommended),
         udp_table(answer.udp, answer.recommended),
+        clients_table(clients_rows(document.rows, document.records)),
         rekey_table(rekey_rows(document.udp_rows)),
         instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),
@@ -379,6 +382,49 @@ SOAK_LEGEND = (
     "Mbit/s: payload of the packets that were sent. Packets that client or server dropped themselves do not count as "
     "lost. Gaps: times without a measurement."
 )
+
+
+def clients_table(rows: Sequence[ClientsRow]) -> ScreenTable | None:
+    """Return the table of the clients of one server: one line for each tunnel, payload and direction."""
+    sizes = sorted({each.row.payload_bytes for each in rows})
+
+    def name(row: Row) -> str:
+        size = f", {row.payload_bytes} bytes" if len(sizes) > 1 else ""
+        return f"{row.tunnel.name}{size}, {row.direction.label}"
+
+    def of(text: Callable[[ClientsRow], str]) -> Callable[[ClientsRow], str]:
+        return lambda each: _marked(text(each), bool(each.row.doubts))
+
+    cells: list[_Cell[ClientsRow]] = [
+        _Cell(("Mbit/s,", "all clients"), "", of(lambda each: _sum(each.row))),
+        _Cell(("share of each client,", "in its order"), "", of(_shares)),
+        _Cell(("Jain's", "index"), "", of(lambda each: significant(each.jain_index.median, 3))),
+    ]
+    found = [(ScreenRow(name(each.row), (), _group(each.row.is_encrypted)), each) for each in rows]
+    repeats = _repeats([each.row.trials - each.row.uncounted_trials for each in rows])
+    legend = (
+        f"TCP of all clients at the same time, {joined([payload_text(size, is_udp=False) for size in sizes])} bytes of "
+        f"payload. Jain's index: 1 if all have the same, 1/n if one of n has everything. {repeats}"
+    )
+    if any(each.row.doubts for each in rows):
+        legend += " ?: doubtful."
+    return _table("CLIENTS OF ONE SERVER", cells, found, legend)
+
+
+def _sum(row: Row) -> str:
+    figures = row.figures
+    return mbps(figures.throughput_bps, is_lower_bound=figures.is_tester_limited) if figures else ""
+
+
+MOST_SHOWN_SHARES = 6
+"""Largest number of clients whose shares a line names; of more, it names the least and the greatest."""
+
+
+def _shares(each: ClientsRow) -> str:
+    shares = [share.median for share in each.shares]
+    if len(shares) > MOST_SHOWN_SHARES:
+        return f"{min(shares) * 100:.3g} to {max(shares) * 100:.3g} %"
+    return f"{' '.join(f'{share * 100:.3g}' for share in shares)} %"
 
 
 def rekey_table(rows: Sequence[UdpRow]) -> ScreenTable | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.netns import NetnsTestbed
 from tunnelbench.testbed.qemu import QemuTestbed
@@ -20,11 +20,17 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
     """Return, by their keys, the tables of plans that cannot run on a testbed, each with the reason."""
     if spec.is_simulated:
         reason = f"cannot run on testbed {spec.name}: a simulated testbed has a model of TCP only"
-        return dict.fromkeys(("udp", "soak", "cipher_speed"), reason)
+        return dict.fromkeys(("udp", "soak", "clients", "cipher_speed"), reason)
+    refused = {}
+    if spec.topology != ROAD_WARRIOR:
+        refused["clients"] = (
+            f"cannot run on testbed {spec.name}: its clients connect to the router, which needs topology = "
+            f'"{ROAD_WARRIOR}"; the shipped testbed netns-{ROAD_WARRIOR} has it'
+        )
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
-        return {}
+        return refused
     where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'
-    return {"soak": f"cannot run on testbed {spec.name}: {where} has no soaks yet; leave [soak] out"}
+    return refused | {"soak": f"cannot run on testbed {spec.name}: {where} has no soaks yet; leave [soak] out"}
 
 
 def open_testbed(spec: TestbedSpec, run_id: str, folder: Path) -> Testbed:

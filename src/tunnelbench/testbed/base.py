@@ -41,7 +41,10 @@ class Addresses:
     server_far: str = "198.18.7.2"
     """The server's address on the cable to the far end, if the two are separate machines."""
     client_inside: str = "198.18.6.1"
-    """The client's traffic address if the client ends the tunnel; it is reachable only through the tunnel."""
+    """The client's traffic address if the client ends the tunnel; it is reachable only through the tunnel. If the
+    router has several clients, each next one has the next address."""
+    inside_network: str = "198.18.6.0/24"
+    """Network of the clients' traffic addresses."""
     router_wan6: str = "2001:2::1"
     server_wan6: str = "2001:2::2"
     client_lan6: str = "2001:2:0:1::2"

@@ -204,7 +204,7 @@ class NetnsTestbed(Testbed):
         if self.is_road_warrior:  # no tunnel joins router and server then
             self.client.ip("addr", "add", f"{a.client_inside}/32", "dev", "lo")
             self.router.ip("route", "add", a.target, "via", a.server_wan)
-            self.server.ip("route", "add", a.client_inside, "via", a.router_wan)
+            self.server.ip("route", "add", a.inside_network, "via", a.router_wan)
         self.router.set_kernel_file("/proc/sys/net/ipv4/ip_forward", "1")
 
     def prepare_tunnel_device(self, host: Host, device: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,24 +23,33 @@ WRITE_BYTES = 131_072
 """Data that iperf3 hands to the kernel at a time [bytes]; it is iperf3's default for TCP."""
 
 
-def server_command(address: str, interval_s: float) -> list[str]:
+def server_command(address: str, interval_s: float, port: int = IPERF3_PORT) -> list[str]:
     """Return the command of a server for one test; the server does not get the interval from its client."""
     # fmt: off
     return ["iperf3", "--server", "--one-off", "--json", "--interval", f"{interval_s:g}",
-            "--bind", address, "--port", str(IPERF3_PORT)]
+            "--bind", address, "--port", str(port)]
     # fmt: on
 
 
 def client_command(
-    address: str, traffic: TcpTraffic, payload_bytes: int, direction: Direction, load: str = ""
+    address: str,
+    traffic: TcpTraffic,
+    payload_bytes: int,
+    direction: Direction,
+    load: str = "",
+    *,
+    port: int = IPERF3_PORT,
+    device: str = "",
 ) -> list[str]:
     """Return the command of a client; it sets the payload through the MSS, which includes the TCP time stamps.
 
-    `load` is the rate of all streams together [Mbit/s]; empty: as fast as TCP can.
+    `load` is the rate of all streams together [Mbit/s]; empty: as fast as TCP can. With `device`, the connections leave
+    by this device, whatever the routes say.
     """
     paced = ["--bitrate", str(_stream_bps(traffic, load))] if load else []
+    bound = ["--bind-dev", device] if device else []
     # fmt: off
-    return ["iperf3", "--client", address, "--port", str(IPERF3_PORT), "--json",
+    return ["iperf3", "--client", address, "--port", str(port), *bound, "--json",
             "--time", str(traffic.duration_s), "--interval", f"{traffic.interval_s:g}",
             "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--length", str(WRITE_BYTES),
             "--parallel", str(traffic.streams),
@@ -86,6 +95,38 @@ class Iperf3Result:
     """Readings of the receiver, each with the retransmits of the sender's reading of the same number."""
     settings: Mapping[str, Mapping[str, Any]]
     """Settings of the test as each end reports them, by `client` and `server` and by iperf3's names."""
+
+
+def together(results: Sequence[Iperf3Result], started_over_s: float) -> Iperf3Result:
+    """Return the sum of tests that ran at the same time; `started_over_s` is the time from the first start to the last
+    [s].
+
+    The duration reaches from the start of the first test to the end of the last, so that the sum never exceeds the rate
+    that the path carried. Settings have the number of the test in the name of their end.
+    """
+    if len(results) == 1:
+        return results[0]
+    resent = [result.retransmits for result in results if result.retransmits is not None]
+    return Iperf3Result(
+        duration_s=max(result.duration_s for result in results) + started_over_s,
+        bytes_received=sum(result.bytes_received for result in results),
+        bytes_sent=sum(result.bytes_sent for result in results),
+        retransmits=sum(resent) if len(resent) == len(results) else None,
+        intervals=tuple(
+            Interval(
+                start_s=min(each.start_s for each in same),
+                end_s=max(each.end_s for each in same),
+                bytes=sum(each.bytes for each in same),
+                retransmits=sum(each.retransmits or 0 for each in same),
+            )
+            for same in zip(*(result.intervals for result in results), strict=False)
+        ),
+        settings={
+            f"{end} {number}": settings
+            for number, result in enumerate(results, start=1)
+            for end, settings in result.settings.items()
+        },
+    )
 
 
 LONGEST_S = 1e7

@@ -10,11 +10,20 @@ PING_INTERVAL_S = 0.1
 
 
 def command(
-    address: str, *, count: int | None = None, interval_s: float = PING_INTERVAL_S, payload_bytes: int = 56
+    address: str,
+    *,
+    count: int | None = None,
+    interval_s: float = PING_INTERVAL_S,
+    payload_bytes: int = 56,
+    device: str = "",
 ) -> list[str]:
-    """Return the command for `count` pings, or for pings until it is interrupted; 1 s without an answer is a loss."""
+    """Return the command for `count` pings, or for pings until it is interrupted; 1 s without an answer is a loss.
+
+    With `device`, the pings leave by this device, whatever the routes say.
+    """
     counted = ["-c", str(count)] if count else []
-    return ["ping", "-n", "-q", "-i", f"{interval_s:g}", "-W", "1", "-s", str(payload_bytes), *counted, address]
+    bound = ["-I", device] if device else []
+    return ["ping", "-n", "-q", "-i", f"{interval_s:g}", "-W", "1", "-s", str(payload_bytes), *bound, *counted, address]
 
 
 def parse(text: str, *, interrupted: bool = False) -> Ping:

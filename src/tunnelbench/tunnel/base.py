@@ -428,6 +428,11 @@ class Tunnel(ABC, Generic[OptionsT]):
         them."""
         return (self.device_at(end),)
 
+    @property
+    def client_devices(self) -> tuple[str, ...]:
+        """Names of the clients' devices, if the tunnel's server has clients in place of one fixed peer; else empty."""
+        return ()
+
     def settle(self) -> None:
         """Wait until a tunnel that answers pings is in its final state; most kinds of tunnels need no such wait."""
 
@@ -491,9 +496,9 @@ class Tunnel(ABC, Generic[OptionsT]):
         (self.router_daemons if end is self.ends.router else self.server_daemons).append(daemon)
         return daemon
 
-    def _add_device(self, end: End, *arguments: str) -> None:
-        """Run `ip link add DEVICE ...`; the device is deleted when the tunnel goes down."""
-        device = self.device_at(end)
+    def _add_device(self, end: End, *arguments: str, device: str = "") -> None:
+        """Run `ip link add DEVICE ...`; the device, by default the end's, is deleted when the tunnel goes down."""
+        device = device or self.device_at(end)
         end.host.ip("link", "add", device, *arguments)
         self._stack.callback(end.host.run, ["ip", "link", "del", device], check=False)
 

@@ -1,4 +1,4 @@
-"""OpenVPN between two fixed ends: TLS with a CA of its own, or a static key."""
+"""OpenVPN between two fixed ends, or as a server with clients: TLS with a CA of its own, or a static key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import End, Outer, Tunnel, equals, is_so, source_words
+from tunnelbench.tunnel import certificates
+from tunnelbench.tunnel.base import End, Outer, equals, is_so, source_words
+from tunnelbench.tunnel.clients import ServerTunnel
 from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
 from tunnelbench.tunnel.openvpn_packets import LEGACY_CIPHERS, Packets, is_aead
 from tunnelbench.tunnel.requirements import Requirement, ipv6, key_maker, program, tun_device
@@ -28,6 +30,12 @@ HASH_POLICY = "/proc/sys/net/ipv4/fib_multipath_hash_policy"
 HASH_BY_PORTS = "1"
 """Value of the hash policy that uses ports (Documentation/networking/ip-sysctl.rst). The value 0 uses only addresses,
 and a trial has only two of them."""
+
+NETMASK = "255.255.255.0"
+"""Mask of the network of all inner addresses."""
+
+CLIENTS_FOLDER = "clients"
+"""Folder with a file of settings for each client of a server (`client-config-dir`)."""
 
 STREAM_LENGTH_BYTES = 2
 """Length of the field before each record in TCP that holds the record's length."""
@@ -47,7 +55,7 @@ exit 0
 PLAN_ENTRY = {"name": "OpenVPN AES-128-GCM", "cipher": "AES-128-GCM"}
 
 
-class OpenVpn(Tunnel[Options]):
+class OpenVpn(ServerTunnel[Options]):
     """Plan entry: `kind = "openvpn"`, `cipher = "AES-128-CBC"`, `auth = "SHA1"`.
 
     The kernel's data channel (DCO) is always switched off: this is the program in user space.
@@ -96,7 +104,8 @@ class OpenVpn(Tunnel[Options]):
         return Outer(self.options.transport, PORT, self.outside.number, self.options.processes)
 
     def devices_at(self, end: End) -> tuple[str, ...]:
-        return tuple(f"tun{number}" for number in range(self.options.processes))
+        clients = self.options.clients or 1 if end is self.ends.router else 1
+        return tuple(f"tun{number}" for number in range(max(clients, self.options.processes)))
 
     @property
     def cipher(self) -> str:
@@ -159,6 +168,9 @@ class OpenVpn(Tunnel[Options]):
         return checks
 
     def _up(self) -> None:
+        if self.options.clients:
+            self._up_with_clients(self.options.clients)
+            return
         if self.options.mode == "tls":
             files = self._write_certificates()
             if self.options.tls_wrap != "none":
@@ -182,9 +194,40 @@ class OpenVpn(Tunnel[Options]):
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
         for daemon in self.daemons:
             self._await(daemon, ready)
+        self._note_cipher()
+
+    def _note_cipher(self) -> None:
         if self.options.cipher == NEGOTIATED:
             agreed, _ = parse_data_channel(self.router_daemons[0].output())
             self._agreed = agreed if agreed in self.options.offered else ""
+
+    def _up_with_clients(self, clients: int) -> None:
+        """Start the server, then the clients; each has a certificate, and gets its address from the server."""
+        caller, called = self.ends.router, self.ends.server
+        names = [f"client-{number + 1}" for number in range(clients)]
+        authority = certificates.new_authority(self.ends.local, [called.host.name, *names])
+        wrap = self._new_static_key() if self.options.tls_wrap != "none" else ""
+
+        def files_of(end: End, name: str) -> dict[str, str]:
+            issued = authority.issued[name]
+            files = {
+                "ca": self._write(end, "ca.crt", authority.certificate),
+                "cert": self._write(end, f"{name}.crt", issued.certificate),
+                "key": self._write(end, f"{name}.key", issued.key, secret=True),
+            }
+            return files | ({self.options.tls_wrap: self._write(end, "wrap.key", wrap, secret=True)} if wrap else {})
+
+        for number, name in enumerate(names):
+            pushed = f"ifconfig-push {self.inner_address_of(number)} {NETMASK}\n"
+            behind = f"iroute {self.traffic_address_of(number)} 255.255.255.255\n"
+            folder = Path(self._write(called, f"{CLIENTS_FOLDER}/{name}", pushed + behind)).parent
+        server = self._start_one(called, self._config(called, caller, files_of(called, called.host.name), 0, folder), 0)
+        self._await(server, "Initialization Sequence Completed")
+        for number, name in enumerate(names):
+            self._start_one(caller, self._config(caller, called, files_of(caller, name), number), number)
+        for daemon in self.router_daemons:
+            self._await(daemon, "Initialization Sequence Completed")
+        self._note_cipher()
 
     def _start_one(self, end: End, text: str, number: int) -> Daemon:
         """Start one process; the first has the program's name, each other also its number."""
@@ -224,10 +267,14 @@ class OpenVpn(Tunnel[Options]):
         key.unlink()
         return text
 
-    def _config(self, end: End, other: End, files: Mapping[str, str], number: int = 0) -> str:
+    def _config(
+        self, end: End, other: End, files: Mapping[str, str], number: int = 0, clients_folder: Path | None = None
+    ) -> str:
+        """Return the configuration of one process. A server of several clients has the settings of each in a file of
+        `clients_folder`, and pushes them to it."""
         options = self.options
         is_server = end is self.ends.server
-        port, version = PORT + number, self.outside.number
+        port, version = PORT + (0 if options.clients else number), self.outside.number
         here, there = self._outer_address(end), self._outer_address(other)
         protocol = {"udp": f"udp{version}", "tcp": f"tcp{version}-{'server' if is_server else 'client'}"}[
             options.transport
@@ -237,8 +284,7 @@ class OpenVpn(Tunnel[Options]):
             f"dev-type {options.dev}",
             f"proto {protocol}",
             *([f"local {here}", f"lport {port}"] if is_server else ["nobind", f"remote {there} {port}"]),
-            f"ifconfig {inner_address(end, number)} "
-            + (inner_address(other, number) if options.dev == "tun" else "255.255.255.0"),
+            *self._addressing(end, other, number, clients_folder),
             *(f"{key} {path}" for key, path in files.items()),
             f"auth {options.auth}",
             "disable-dco",
@@ -246,7 +292,7 @@ class OpenVpn(Tunnel[Options]):
             "verb 4",
         ]
         if options.mode == "tls":
-            lines += ["tls-server", "dh none"] if is_server else ["tls-client"]
+            lines += ["tls-server", "dh none"] if is_server else ["client" if options.clients else "tls-client"]
             # Unless they negotiate, both ends name only one cipher, so that there is nothing to fall back to.
             lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {options.offered[0]}"]
             lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
@@ -270,6 +316,18 @@ class OpenVpn(Tunnel[Options]):
             if (value := getattr(options, name)) is not None:
                 lines += [f"{name.replace('_', '-')} {value}"]
         return "\n".join(lines) + "\n"
+
+    def _addressing(self, end: End, other: End, number: int, clients_folder: Path | None) -> list[str]:
+        """Return the lines that give a process its inner address, or let the server give it."""
+        if clients_folder:
+            # fmt: off
+            return ["mode server", "topology subnet", f"ifconfig {end.inner_address} {NETMASK}",
+                    'push "topology subnet"', f"client-config-dir {clients_folder}", "ccd-exclusive"]
+            # fmt: on
+        if self.options.clients:
+            return []
+        far = inner_address(other, number) if self.options.dev == "tun" else NETMASK
+        return [f"ifconfig {inner_address(end, number)} {far}"]
 
 
 def inner_address(end: End, number: int) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, Self, get_args
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tunnelbench.model.ip_versions import IpVersion
-from tunnelbench.tunnel.base import TunnelOptions
+from tunnelbench.tunnel.clients import ServerOptions
 from tunnelbench.tunnel.openvpn_packets import is_aead
 
 NEGOTIATED = "negotiated"
@@ -21,7 +21,7 @@ Cipher = Literal[
 ]  # fmt: skip
 
 
-class Options(TunnelOptions):
+class Options(ServerOptions):
     ipv4_only_inside = ipv4_only_outside = ""
 
     mode: Literal["tls", "static-key"] = Field(default="tls", description="how the ends agree on keys")
@@ -137,6 +137,12 @@ class Options(TunnelOptions):
         if not re.fullmatch(r"(/[A-Za-z0-9._+/-]+|[A-Za-z0-9._+][A-Za-z0-9._+-]*)", value):
             raise ValueError("must be a plain name such as openvpn, or a full path such as /opt/openvpn/sbin/openvpn")
         return value
+
+    @model_validator(mode="after")
+    def _suits_clients(self) -> Self:
+        if self.clients and (self.mode, self.dev, self.processes) != ("tls", "tun", 1):
+            raise ValueError('clients of one server need mode = "tls", dev = "tun" and one process')
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -16,7 +16,8 @@ from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import AEAD_TAG_BYTES, udp_packet_bytes
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, Tunnel, TunnelOptions, handshake, is_so
+from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, handshake, is_so
+from tunnelbench.tunnel.clients import ServerOptions, ServerTunnel
 from tunnelbench.tunnel.requirements import Requirement, link_type, program, tun_device
 from tunnelbench.tunnel.versions import kernel_version, version_of
 
@@ -43,7 +44,7 @@ HANDSHAKE_POLL_S = 10.0
 """Interval between two frequent queries for a new handshake [s]; each query starts a program."""
 
 
-class Options(TunnelOptions):
+class Options(ServerOptions):
     """Options of `wireguard`, `wireguard-go` and `boringtun`."""
 
     ipv4_only_inside = ipv4_only_outside = ""
@@ -52,7 +53,7 @@ class Options(TunnelOptions):
     port: int = Field(default=51820, ge=1, le=65535, description="UDP port at both ends")
 
 
-class WireGuardFamily(Tunnel[Options]):
+class WireGuardFamily(ServerTunnel[Options]):
     """Base of the implementations of WireGuard, which differ in how they make the device.
 
     All three listen on every address of the machine, because the protocol's tools have no option for one (wg(8)). They
@@ -68,8 +69,8 @@ class WireGuardFamily(Tunnel[Options]):
     hides_payload = True
 
     @abstractmethod
-    def _create_device(self, end: End) -> None:
-        """Make the device of one end."""
+    def _create_device(self, end: End, device: str) -> None:
+        """Make a device of one end."""
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
@@ -88,10 +89,14 @@ class WireGuardFamily(Tunnel[Options]):
         # The control sockets of user space implementations lie in one folder for all namespaces.
         return f"wg{end.host.name[0]}-{self.ends.mark}"
 
+    def devices_at(self, end: End) -> tuple[str, ...]:
+        others = range(1, (self.options.clients or 1) if end is self.ends.router else 1)
+        return (self.device_at(end), *(f"wg{end.host.name[0]}{number}-{self.ends.mark}" for number in others))
+
     def negotiated(self) -> tuple[Check, ...]:
         """Check that a handshake took place; there is nothing to negotiate, for the cipher is ChaCha20-Poly1305."""
-        happened = self._handshake_at(self.ends.router) > (0, 0)
-        return (handshake(happened=happened),)
+        router = self.ends.router
+        return (handshake(happened=all(self._printed_handshake_s(router, each) for each in self.devices_at(router))),)
 
     def rekeys_since(self, sizes: tuple[int, ...], *, is_frequent: bool = False) -> list[str]:
         """Return a line for a new handshake since the last query. The query runs on the server, so that it costs the
@@ -108,22 +113,26 @@ class WireGuardFamily(Tunnel[Options]):
 
     def _handshake_at(self, end: End) -> tuple[float, float]:
         """Return the earliest and the latest possible time of the last handshake [s since 1970]; 0 if none was."""
-        seconds = self._printed_handshake_s(end)
+        seconds = self._printed_handshake_s(end, self.device_at(end))
         return seconds, seconds
 
-    def _printed_handshake_s(self, end: End) -> int:
-        said = end.host.run(["wg", "show", self.device_at(end), "latest-handshakes"]).stdout.split()
+    def _printed_handshake_s(self, end: End, device: str) -> int:
+        """Return the number that `wg show` prints for the latest handshake of a device with any of its peers."""
+        said = end.host.run(["wg", "show", device, "latest-handshakes"]).stdout.split()
         with parsing("the time of the handshake that `wg show` prints"):
-            return count(said[1]) if len(said) == 2 else 0
+            return max(map(count, said[1::2]), default=0)
 
     def _up(self) -> None:
+        if self.options.clients:
+            self._up_with_clients()
+            return
         private_keys = {end.host.name: self.ends.local.run(["wg", "genkey"]).stdout for end, _ in self.ends}
         public_keys = {
             name: self.ends.local.run(["wg", "pubkey"], stdin=key).stdout.strip() for name, key in private_keys.items()
         }
         for end, other in self.ends:
-            self._create_device(end)
             device = self.device_at(end)
+            self._create_device(end, device)
             key_path = self._write(end, "private.key", private_keys[end.host.name], secret=True)
             # fmt: off
             arguments = ["wg", "set", device, "listen-port", str(self.options.port), "private-key", key_path,
@@ -134,6 +143,37 @@ class WireGuardFamily(Tunnel[Options]):
             self.configuration[f"{end.host.name}/command"] = " ".join(arguments)
             end.host.ip("link", "set", device, "mtu", str(self.options.mtu))
             self._address_device(end)
+
+    def _up_with_clients(self) -> None:
+        """Set up the server, which learns each client's address at its first packet, and then the clients."""
+        caller, called = self.ends.router, self.ends.server
+        server_key, server_public = self._new_keys()
+        keys = [self._new_keys() for _ in self.client_devices]
+        server = self.device_at(called)
+        words = ["listen-port", str(self.options.port)]
+        for client, (_, public) in enumerate(keys):
+            allowed = f"{self.inner_address_of(client)}/32,{self.traffic_address_of(client)}/32"
+            words += ["peer", public, "allowed-ips", allowed]
+        self._set_up_device(called, server, server_key, called.inner_address, words)
+        address = self._outer_socket(called, self.options.port)
+        for client, (device, (key, _)) in enumerate(zip(self.client_devices, keys, strict=True)):
+            words = ["peer", server_public, "allowed-ips", ANY[self.inside], "endpoint", address]
+            self._set_up_device(caller, device, key, self.inner_address_of(client), words)
+
+    def _new_keys(self) -> tuple[str, str]:
+        """Return a new private key and its public key."""
+        private = self.ends.local.run(["wg", "genkey"]).stdout
+        return private, self.ends.local.run(["wg", "pubkey"], stdin=private).stdout.strip()
+
+    def _set_up_device(self, end: End, device: str, key: str, address: str, words: list[str]) -> None:
+        """Make a device with a private key, an address and the settings `words` of `wg set`."""
+        self._create_device(end, device)
+        arguments = ["wg", "set", device, "private-key", self._write(end, f"{device}.key", key, secret=True), *words]
+        end.host.run(arguments)
+        self.configuration[f"{end.host.name}/{device}"] = " ".join(arguments)
+        end.host.ip("link", "set", device, "mtu", str(self.options.mtu))
+        end.host.ip("addr", "add", f"{address}/24", "dev", device)
+        end.host.ip("link", "set", device, "up")
 
 
 class WireGuard(WireGuardFamily):
@@ -156,8 +196,8 @@ class WireGuard(WireGuardFamily):
         message_bytes = self.outer_packet_bytes(inner_packet_bytes) - udp_packet_bytes(0, self.outer.ip_header_bytes)
         return max(message_bytes, super().counted_bytes(inner_packet_bytes))
 
-    def _create_device(self, end: End) -> None:
-        self._add_device(end, "type", "wireguard")
+    def _create_device(self, end: End, device: str) -> None:
+        self._add_device(end, "type", "wireguard", device=device)
 
 
 class UserSpaceWireGuard(WireGuardFamily):
@@ -169,10 +209,9 @@ class UserSpaceWireGuard(WireGuardFamily):
 
     @classmethod
     def left_files(cls, mark: str) -> Iterable[Path]:
-        return CONTROL_SOCKETS.glob(f"wg[rs]-{mark}.sock")
+        return CONTROL_SOCKETS.glob(f"wg*-{mark}.sock")
 
-    def _create_device(self, end: End) -> None:
-        device = self.device_at(end)
+    def _create_device(self, end: End, device: str) -> None:
         socket = CONTROL_SOCKETS / f"{device}.sock"
         self._stack.callback(end.host.remove, socket)  # a program that is killed leaves it
         daemon = self._start(end, self._command(device))
@@ -233,7 +272,7 @@ class BoringTun(UserSpaceWireGuard):
     def _handshake_at(self, end: End) -> tuple[float, float]:
         # boringtun reports the age in place of the time, in whole seconds; `wg` may start slowly on a busy machine.
         asked_at = time.time()
-        age_s = self._printed_handshake_s(end)
+        age_s = self._printed_handshake_s(end, self.device_at(end))
         return asked_at - age_s - 1, time.time() - age_s
 
     def versions(self, end: End) -> Mapping[str, str]:

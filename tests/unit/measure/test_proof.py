@@ -30,6 +30,7 @@ class Claimed:
     splits: bool = False
     compresses: bool = False
     inside: IpVersion = IpVersion.IPV4
+    client_devices: tuple[str, ...] = ()
 
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         return inner_packet_bytes + OVERHEAD_BYTES

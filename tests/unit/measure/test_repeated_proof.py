@@ -86,6 +86,20 @@ def test_a_proof_that_cannot_be_repeated_is_doubtful(monkeypatch: pytest.MonkeyP
     assert str(error) in check.reason
 
 
+def test_every_client_of_a_server_is_proven_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def gather(*_: object, device: str, **__: object) -> Evidence:
+        asked.append(device)
+        answered = 0 if asked.count("tun1") == 1 and device == "tun1" else 2
+        return Evidence(tuple(pings()) if answered else (), PATTERN, answered, INNER_BYTES)
+
+    monkeypatch.setattr(repeated_proof, "gather", gather)
+    check = prove_again(None, Running(client_devices=("tun0", "tun1", "tun2")))  # type: ignore[arg-type]
+    assert check.verdict is Verdict.OK
+    assert asked == ["tun0", "tun1", "tun1", "tun2"], "one that was lost is tried again"
+
+
 def test_a_tunnel_that_answers_no_ping_or_has_ended_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
     assert prove(monkeypatch, []).reason.endswith("no ping was answered")
     tunnel = Running()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,16 @@ from tests.output.samples import sample, samples
 
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import LARGEST_RESULT_BYTES, Direction, TcpTraffic
-from tunnelbench.traffic.iperf3 import KEPT_BYTES, client_command, for_store, parse, server_command
+from tunnelbench.model.result import Interval
+from tunnelbench.traffic.iperf3 import (
+    KEPT_BYTES,
+    Iperf3Result,
+    client_command,
+    for_store,
+    parse,
+    server_command,
+    together,
+)
 
 VERSIONS = sorted({Path(name).parent.name for name in samples("iperf3-*/*.json")})
 JSON = st.recursive(
@@ -188,3 +198,21 @@ def test_the_server_serves_one_test_on_one_address() -> None:
     assert " ".join(server_command("198.18.4.1", 1.0)) == (
         "iperf3 --server --one-off --json --interval 1 --bind 198.18.4.1 --port 5201"
     )
+
+
+def test_a_client_of_several_has_a_port_and_a_device_of_its_own() -> None:
+    argv = client_command("198.18.4.1", TcpTraffic(), 76, Direction.IN, port=5203, device="tun2")
+    assert argv[argv.index("--port") + 1] == "5203"
+    assert argv[argv.index("--bind-dev") + 1] == "tun2"
+    assert "--bind-dev" not in client_command("198.18.4.1", TcpTraffic(), 76, Direction.IN)
+
+
+def test_tests_at_the_same_time_are_summed_over_the_time_of_all() -> None:
+    first = Iperf3Result(2.0, 1000, 1100, 1, (Interval(0, 1, 600, 1), Interval(1, 2, 400, 0)), {"client": {"a": 1}})
+    other = Iperf3Result(2.1, 500, 500, 2, (Interval(0, 1, 500, 2),), {"client": {"a": 2}})
+    found = together([first, other], 0.4)
+    assert (found.duration_s, found.bytes_received, found.bytes_sent, found.retransmits) == (2.5, 1500, 1600, 3)
+    assert found.intervals == (Interval(0, 1, 1100, 3),)
+    assert found.settings == {"client 1": {"a": 1}, "client 2": {"a": 2}}
+    assert together([first], 0.0) is first
+    assert together([first, replace(other, retransmits=None)], 0.0).retransmits is None

@@ -30,6 +30,7 @@ from tunnelbench.analysis.answer.udp import UdpAnswer, udp_answers
 from tunnelbench.analysis.answer.warnings import AnswerWarning, answer_warnings
 from tunnelbench.analysis.answer.words import by_direction, carried, cpu_taken, cpu_times, joined, mbps, thousands
 from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
+from tunnelbench.analysis.clients import ClientsRow, clients_rows
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, NoModel, models_of_many_sizes
 from tunnelbench.analysis.encryption import is_encrypted
 from tunnelbench.analysis.limits import Limit
@@ -130,6 +131,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         *_mixed_packets(models_of_many_sizes(found.models), eligible),
         *_fastest(eligible_udp, udp, compared_udp, allow_plaintext),
         *_fewest_instructions(found.records),
+        *_shared_out(clients_rows(found.rows, found.records)),
         *_shortest_gap(rekey_rows(found.udp_rows)),
         *_soaked(found.soaks),
         *_fastest_cipher(() if tunnels or udp else found.speeds),
@@ -275,6 +277,23 @@ def _fewest_instructions(records: Sequence[TrialRecord]) -> Iterator[str]:
         )
     elif found:
         yield "No encrypted tunnel has a number of instructions for a packet."
+
+
+def _shared_out(rows: Sequence[ClientsRow]) -> Iterator[str]:
+    """Yield a sentence on the shares of the clients for each server with the most clients, and its less equal
+    direction."""
+    most = max((len(each.shares) for each in rows), default=0)
+    found: dict[str, ClientsRow] = {}
+    for each in sorted(rows, key=lambda each: each.jain_index.median):
+        if len(each.shares) == most > 1 and each.row.is_encrypted:
+            found.setdefault(each.row.tunnel.name, each)
+    for name, each in list(found.items())[:2]:
+        low, high = (f"{share * 100:.3g}" for share in (each.least_share, each.greatest_share))
+        shares = f"{low} %" if low == high else f"{low} to {high} %"
+        yield (
+            f"Through {name}, each client gets {shares} of the throughput; Jain's index is "
+            f"{significant(each.jain_index.median, 3)} ({each.row.direction.label})."
+        )
 
 
 def _shortest_gap(rows: Sequence[UdpRow]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import fields
 from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.summary import Figures
 from tunnelbench.model.counters import PathCounters
+from tunnelbench.model.result import TcpMeasurement
 from tunnelbench.report.figures.figure import Figure, FigureText, Spread, TableRow, read
 from tunnelbench.report.figures.shared import (
     BUSY,
@@ -40,6 +41,14 @@ def _ping(found: TableRow) -> FigureText | None:
     return FigureText(worst, note=f"{figures.pings_lost}/{figures.pings_sent} lost" if figures.pings_lost else "")
 
 
+def _least_share(trial: TcpMeasurement) -> float | None:
+    return min(trial.client_shares, default=None)
+
+
+def _greatest_share(trial: TcpMeasurement) -> float | None:
+    return max(trial.client_shares, default=None)
+
+
 TCP = (
     SHARE,
     *map(stored, ("duration_s", "bytes_received", "bytes_sent")),
@@ -51,6 +60,31 @@ TCP = (
         of_trial=read("throughput_bps"),
         scale=1e-6,
         is_rate=True,
+    ),
+    Figure("client_count", of_trial=lambda trial: len(trial.clients) or None, is_stored=True, is_row_data=False),
+    Figure("client_shares", of_trial=read("client_shares"), is_stored=True, is_row_data=False),
+    *(
+        Figure(
+            f"{key}_client_share",
+            f"{title} share",
+            help=f"{title} share: that of the client with the {what} part of the throughput of all clients.",
+            of_trial=of_trial,
+            is_share=True,
+            is_optional=True,
+            narrow_under="throughput_bps",
+        )
+        for key, title, what, of_trial in (
+            ("least", "Least", "smallest", _least_share),
+            ("greatest", "Greatest", "largest", _greatest_share),
+        )
+    ),
+    Figure(
+        "jain_index",
+        "Jain's index",
+        help="Jain's index: 1 if all clients of a server have the same throughput, 1/n if one of n has everything.",
+        of_trial=read("jain_index"),
+        is_optional=True,
+        narrow_under="throughput_bps",
     ),
     stored("physical_limit_bps"),
     of_rows("share_of_limit", help="Throughput over what the link can carry of this payload."),

@@ -1,0 +1,89 @@
+"""`[clients]` of a plan: expansion, names, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.plan import check_file, read_plan
+from tunnelbench.testbed import KINDS, refused_in_plans
+from tunnelbench.tunnel import option_schemas
+
+CLIENTS = "[clients]\ncount = [1, 2, 5]\n"
+
+
+def names(folder: Path, text: str) -> list[tuple[str, int | None]]:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    return [(tunnel.name, tunnel.clients) for tunnel in read_plan(str(path), option_schemas()).plan.tunnels]
+
+
+def errors(folder: Path, text: str, topology: str = "road-warrior") -> list[str]:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    refused = refused_in_plans(TestbedSpec("lab", "netns", topology=topology))
+    found = check_file(str(path), option_schemas(), KINDS, refused=refused)
+    return [f"{error.line}: {error.key}: {error.message}" for error in found]
+
+
+def test_each_tunnel_is_measured_with_each_number_of_clients_and_the_baseline_once(tmp_path: Path) -> None:
+    text = CLIENTS + '[[tunnel]]\nkind = "openvpn"\nname = "O"\n[[tunnel]]\nkind = "wireguard-go"\n'
+    assert names(tmp_path, text) == [
+        ("no tunnel", None),
+        ("O, 1 client", 1),
+        ("O, 2 clients", 2),
+        ("O, 5 clients", 5),
+        ("wireguard-go clients=1", 1),
+        ("wireguard-go clients=2", 2),
+        ("wireguard-go clients=5", 5),
+    ]
+
+
+def test_a_tunnel_may_have_a_number_and_a_name_of_its_own(tmp_path: Path) -> None:
+    own = '[[tunnel]]\nkind = "openvpn"\nname = "{clients} at once"\nclients = 3\n'
+    assert names(tmp_path, CLIENTS + own) == [("no tunnel", None), ("3 at once", 3)]
+    assert names(tmp_path, '[[tunnel]]\nkind = "openvpn"\nname = "O"\n')[1] == ("O", None)
+
+
+def test_a_name_shows_the_number_of_clients_and_the_outer_version(tmp_path: Path) -> None:
+    block = '[[tunnel]]\nkind = "openvpn"\nname = "O"\nclients = 3\noutside = "ipv6"\n'
+    assert names(tmp_path, block)[1] == ("O, 3 clients outside=ipv6", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            CLIENTS + '[[tunnel]]\nkind = "vxlan"\n',
+            '"vxlan" has one client only; [clients] needs boringtun, openvpn, wireguard, wireguard-go',
+        ),
+        (
+            CLIENTS + '[[tunnel]]\nkind = "openvpn"\ndev = "tap"\n',
+            '3: tunnel[1]: clients of one server need mode = "tls", dev = "tun" and one process',
+        ),
+        (
+            CLIENTS + '[[tunnel]]\nkind = "wireguard"\ninside = "ipv6"\n',
+            'clients of one server have IPv4 traffic only: leave clients out, or set inside = "ipv4"',
+        ),
+        (
+            CLIENTS + '[udp]\n[[tunnel]]\nkind = "openvpn"\n',
+            "[clients] shares out TCP: leave [udp] out",
+        ),
+        ('[clients]\ncount = 33\n[[tunnel]]\nkind = "openvpn"\n', "2: clients.count"),
+        ('[clients]\ncount = [2, 2]\n[[tunnel]]\nkind = "openvpn"\n', "2 is given twice"),
+    ],
+)
+def test_what_has_no_clients_is_refused_with_the_reason(text: str, message: str, tmp_path: Path) -> None:
+    found = errors(tmp_path, text)
+    assert found
+    assert all(message in each for each in found), found
+
+
+def test_clients_are_refused_where_the_router_is_not_the_server(tmp_path: Path) -> None:
+    text = CLIENTS + '[[tunnel]]\nkind = "openvpn"\n'
+    assert errors(tmp_path, text) == []
+    (found,) = errors(tmp_path, text, "router-server")
+    assert found.startswith("1: clients: cannot run on testbed lab: its clients connect to the router, which needs")
+    assert "netns-road-warrior" in found

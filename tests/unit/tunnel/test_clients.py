@@ -1,0 +1,107 @@
+"""Several clients of one server: configuration, keys, addresses and routes of OpenVPN and WireGuard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.tunnel.fakes import commands, make_ends
+
+from tunnelbench.model.errors import TunnelUnavailable
+from tunnelbench.model.ip_versions import IpVersion
+from tunnelbench.tunnel import certificates, wireguard
+from tunnelbench.tunnel.base import Ends
+from tunnelbench.tunnel.certificates import Authority, Issued
+from tunnelbench.tunnel.openvpn import OpenVpn
+from tunnelbench.tunnel.openvpn_options import Options
+from tunnelbench.tunnel.wireguard import WireGuardGo
+
+READY = "Initialization Sequence Completed\nlink local\n"
+
+
+def road_warrior(folder: Path) -> Ends:
+    """Ends whose callers are clients of the end `server`."""
+    ends = make_ends(folder, lambda argv: "KEY" if argv[0] == "wg" else READY)
+    return replace(ends, router=replace(ends.router, source="198.18.6.1"), is_server_under_test=True)
+
+
+@pytest.fixture(autouse=True)
+def issued(monkeypatch: pytest.MonkeyPatch) -> None:
+    def new_authority(_local: object, names: Sequence[str]) -> Authority:
+        return Authority("CA", {name: Issued(f"CERTIFICATE {name}", f"KEY {name}") for name in names})
+
+    monkeypatch.setattr(certificates, "new_authority", new_authority)
+    monkeypatch.setattr(wireguard, "SOCKET_LISTENS_S", 0.0)
+
+
+def test_an_openvpn_server_pushes_the_address_of_each_client(tmp_path: Path) -> None:
+    with OpenVpn(Options(clients=2), road_warrior(tmp_path)) as tunnel:
+        server = tunnel.configuration["server/openvpn.conf"].splitlines()
+        folder = tmp_path / "server" / "clients"
+        assert {"mode server", "topology subnet", 'push "topology subnet"', "ccd-exclusive"} <= set(server)
+        assert f"client-config-dir {folder}" in server
+        assert (folder / "client-2").read_text() == (
+            "ifconfig-push 198.18.3.2 255.255.255.0\niroute 198.18.6.2 255.255.255.255\n"
+        )
+        for number, name in enumerate(("openvpn", "openvpn-2")):
+            client = tunnel.configuration[f"router/{name}.conf"].splitlines()
+            assert {f"dev tun{number}", "client", "nobind", "remote 198.18.2.2 1194"} <= set(client)
+            assert not any(line.startswith("ifconfig") for line in client), "the server pushes it"
+        assert "KEY" not in "".join(tunnel.configuration.values())
+        assert len(list(tmp_path.rglob("*.key"))) == 3
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_each_client_has_a_device_and_an_address_and_the_server_a_route_to_it(tmp_path: Path) -> None:
+    ends = road_warrior(tmp_path)
+    with OpenVpn(Options(clients=2), ends) as tunnel:
+        assert tunnel.client_devices == tunnel.devices_at(ends.router) == ("tun0", "tun1")
+        assert tunnel.devices_at(ends.server) == ("tun0",)
+        asked = commands(ends.router.host)
+        assert "ip route add 198.18.4.1 dev tun0 src 198.18.6.1 metric 1" in asked
+        assert "ip route add 198.18.4.1 dev tun1 src 198.18.6.2 metric 2" in asked
+        assert "ip addr add 198.18.6.2/32 dev tun1" in asked
+        assert "ip addr add 198.18.6.1/32 dev tun0" not in asked, "it is the testbed's"
+        assert "ip route add 198.18.6.2 via 198.18.3.2 dev tun0" in commands(ends.server.host)
+        assert tunnel.outer.ports == 1
+
+
+def test_a_wireguard_server_has_a_peer_for_each_client_and_learns_its_address(tmp_path: Path) -> None:
+    ends = road_warrior(tmp_path)
+    with WireGuardGo(wireguard.Options(clients=2), ends) as tunnel:
+        assert tunnel.client_devices == ("wgr-abcdef", "wgr1-abcdef")
+        server = tunnel.configuration["server/wgs-abcdef"]
+        assert server.count("peer KEY allowed-ips") == 2
+        assert "198.18.3.2/32,198.18.6.2/32" in server
+        assert "endpoint" not in server
+        assert "endpoint 198.18.2.2:51820" in tunnel.configuration["router/wgr1-abcdef"]
+        assert "ip addr add 198.18.3.2/24 dev wgr1-abcdef" in commands(ends.router.host)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_clients_call_the_ipv6_address_of_their_server(tmp_path: Path) -> None:
+    with OpenVpn(Options(clients=2, outside=IpVersion.IPV6), road_warrior(tmp_path)) as tunnel:
+        assert {"proto udp6", "local 2001:2::2"} <= set(tunnel.configuration["server/openvpn.conf"].splitlines())
+        assert {"proto udp6", "remote 2001:2::2 1194"} <= set(
+            tunnel.configuration["router/openvpn-2.conf"].splitlines()
+        )
+    with WireGuardGo(wireguard.Options(clients=2, outside=IpVersion.IPV6), road_warrior(tmp_path)) as wg:
+        assert "endpoint [2001:2::2]:51820" in wg.configuration["router/wgr1-abcdef"]
+        assert "allowed-ips 0.0.0.0/0" in wg.configuration["router/wgr1-abcdef"]
+
+
+def test_the_handshake_of_every_client_is_required(tmp_path: Path) -> None:
+    answers = {"wgr-abcdef": "KEY\t1741944413\n", "wgr1-abcdef": "KEY\t0\n"}
+    ends = make_ends(tmp_path, lambda argv: answers.get(argv[2], ""))
+    (found,) = WireGuardGo(wireguard.Options(clients=2), ends).negotiated()
+    assert found.reason == "no handshake took place"
+
+
+def test_without_a_road_warrior_there_are_no_clients(tmp_path: Path) -> None:
+    with (
+        pytest.raises(TunnelUnavailable, match='needs a testbed with topology = "road-warrior"'),
+        OpenVpn(Options(clients=1), make_ends(tmp_path)),
+    ):
+        pass
