@@ -100,8 +100,12 @@ def summarise_udp(records: Sequence[TrialRecord], tcp_rows: Sequence[Row] = ()) 
 
     Soaks are left out, because they are summarised from their series. `tcp_rows` are those of the same run.
     """
-    groups = group_trials(record for record in records if record.spec.test not in {Test.TCP, Test.SOAK})
+    groups = group_trials(record for record in records if _is_udp(record.spec.test))
     return tuple(_row(group, baseline, tcp_rows) for group, baseline in groups)
+
+
+def _is_udp(test: Test) -> bool:
+    return test not in {Test.TCP, Test.SOAK} and not test.is_of_connections
 
 
 def rekey_rows(rows: Sequence[UdpRow]) -> list[UdpRow]:

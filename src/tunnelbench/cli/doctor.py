@@ -122,7 +122,7 @@ def examine(plan: Plan, spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
         ]
         programs = [
             *preflight.required_programs(),
-            packet_engine(is_needed=bool(plan.udp or plan.soak)),
+            packet_engine(is_needed=bool(plan.udp or plan.soak or plan.connections)),
             *guest_programs(spec),
         ]
         kernel = preflight.base_features(host)

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.measure.request import Observer
+from tunnelbench.model.connections import ConnectionCounts
 from tunnelbench.model.plan import IMIX_NAME, Plan, Test, TrialSpec, TunnelSpec, paced_text
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
@@ -32,6 +33,8 @@ RECENT_LINES = 8
 
 def describe(spec: TrialSpec) -> str:
     """Describe a trial in a few words."""
+    if spec.test.is_of_connections:
+        return f"{spec.tunnel.name}, {spec.direction.label}, TCP connections {spec.test} {spec.load}"
     unit = "" if spec.payload == IMIX_NAME else " bytes"
     words = [spec.tunnel.name, f"{spec.payload}{unit}", spec.direction.label]
     if spec.test is not Test.TCP:
@@ -49,6 +52,8 @@ def outcome_line(record: TrialRecord) -> str:
         figures = f"{rates}, router {tcp.router_busy_share:.0%} busy"
     elif summary := next((check.reason for check in record.checks if check.name == "soak"), ""):
         figures = summary
+    elif record.udp and record.udp.connections:
+        figures = connection_figures(record.udp.connections)
     elif record.udp:
         figures = udp_figures(record.udp)
     else:
@@ -56,6 +61,14 @@ def outcome_line(record: TrialRecord) -> str:
     grave = [check.name for check in record.checks if check.verdict in (Verdict.VOID, Verdict.DOUBTFUL)]
     doubts = f" [{record.verdict}: {', '.join(grave)}]" if grave else ""
     return f"{describe(record.spec)}: {figures}{doubts}"
+
+
+def connection_figures(counts: ConnectionCounts) -> str:
+    """Return the figures of a trial of TCP connections in a few words."""
+    lost = f", {counts.not_established} not established" if counts.not_established else ""
+    if not counts.closed and not counts.broken:  # all were kept
+        return f"up to {counts.open_max} connections open{lost}"
+    return f"{counts.established_per_s:.0f} new connections/s{lost}"
 
 
 def udp_figures(udp: UdpMeasurement) -> str:

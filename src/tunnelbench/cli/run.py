@@ -422,7 +422,7 @@ def require_trusted_files(plan: Plan, spec: TestbedSpec) -> None:
     require_trusted_programs(plan.tunnels)
     if spec.kernel not in (HOST_KERNEL, DEBIAN_KERNEL):
         require_trusted(spec.kernel, "the kernel")
-    if plan.udp or plan.soak:
+    if plan.udp or plan.soak or plan.connections:
         require_trusted(engine.locate(), "the packet engine")
 
 

@@ -12,6 +12,7 @@ from tunnelbench.host.ssh import LinkLost
 from tunnelbench.measure.cipher_speed import machines, measure_all
 from tunnelbench.measure.circuit_breaker import NOT_BEGUN, CircuitBreaker, shows_fault
 from tunnelbench.measure.clock_check import ClockWatch, now
+from tunnelbench.measure.connection_trial import ConnectionMeter
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import cpus_here, wait_for_quiet
 from tunnelbench.measure.live_tunnel import LiveTunnel, tunnel_ends
@@ -310,7 +311,10 @@ def meters_of(request: RunRequest, sink: RunSink, judge_soak: JudgeSoak, on_seco
         found[Test.TCP] = TcpMeter(testbed, plan.tcp, on_second)
     if plan.udp:
         udp = UdpMeter(testbed, plan.udp, on_second)
-        found |= {test: udp for test in Test if test not in (Test.TCP, Test.SOAK)}
+        found |= {test: udp for test in Test if test not in (Test.TCP, Test.SOAK) and not test.is_of_connections}
+    if plan.connections:
+        opened = ConnectionMeter(testbed, plan.connections, on_second)
+        found |= dict.fromkeys((Test.CONNECT, Test.CONCURRENT), opened)
     if plan.soak:
         if sink.results.soaks is None:
             raise ValueError("the results of this run cannot keep a soak")

@@ -29,6 +29,8 @@ from tunnelbench.model.plan import (
     IDLE,
     IDLE_PPS,
     IMIX_PAYLOAD_BYTES,
+    SMALLEST_UDP_PAYLOAD_BYTES,
+    ConnectionTraffic,
     Direction,
     SoakTraffic,
     Test,
@@ -92,10 +94,13 @@ class EngineMeter(Meter):
     Raises CannotHere if a tester has no engine and this machine's engine does not run there.
     """
 
-    def __init__(self, testbed: Testbed, traffic: UdpTraffic | SoakTraffic, on_second: OnSecond) -> None:
+    def __init__(
+        self, testbed: Testbed, traffic: UdpTraffic | SoakTraffic | ConnectionTraffic, on_second: OnSecond
+    ) -> None:
         super().__init__(testbed, on_second)
         self._directions = traffic.direction
-        largest = IMIX_PAYLOAD_BYTES if IMIX_PAYLOAD_BYTES in traffic.payload_bytes else max(traffic.payload_bytes)
+        sizes = traffic.payload_bytes  # those of connections are smaller than any of UDP
+        largest = IMIX_PAYLOAD_BYTES if IMIX_PAYLOAD_BYTES in sizes else max(*sizes, SMALLEST_UDP_PAYLOAD_BYTES)
         self._largest = payload_text(largest)
         self.programs = engines_of(testbed)
 

@@ -72,11 +72,20 @@ class Test(StrEnum):
     """The longest burst that arrives without loss (RFC 9004)."""
     SOAK = "soak"
     """UDP for hours or days, second by second."""
+    CONNECT = "connect"
+    """New TCP connections per second, at a given rate or flat out; each is closed at once."""
+    CONCURRENT = "concurrent"
+    """The most TCP connections that are open at the same time."""
 
     @property
     def is_search(self) -> bool:
         """True if the test finds the load itself."""
         return self in {Test.SEARCH, Test.ECHO_SEARCH}
+
+    @property
+    def is_of_connections(self) -> bool:
+        """True if the packet engine opens TCP connections."""
+        return self in {Test.CONNECT, Test.CONCURRENT}
 
     @property
     def is_echo(self) -> bool:
@@ -95,6 +104,14 @@ IDLE_PPS = 200.0
 
 LATENCY_LOADS = (IDLE, "10%", "50%", "90%")
 """Loads of latency trials: idle, and shares of the PDR; one trial each."""
+
+
+CONNECTION_PAYLOAD_BYTES = 7
+"""Payload that each end of a connection sends: the token of the packet engine [bytes]."""
+
+HELD_S = 4.0
+"""Time for which `concurrent` holds its connections after the last one was begun [s]. It is longer than the wait for
+the establishment of a connection."""
 
 
 class Direction(StrEnum):
@@ -263,6 +280,32 @@ class SoakTraffic:
         return float(self.rate.removesuffix("%")) / 100 if self.rate.endswith("%") else None
 
 
+@dataclass(frozen=True)
+class ConnectionTraffic:
+    """TCP connections through the packet engine; the client opens them."""
+
+    tests: tuple[Test, ...] = (Test.CONNECT, Test.CONCURRENT)
+    rate: tuple[str, ...] = (FLAT_OUT,)
+    """Loads of `connect`: new connections per second as a decimal number, or FLAT_OUT; one trial each."""
+    duration_s: float = 5.0
+    """Time in which `connect` opens connections [s]."""
+    most: int = 10_000
+    """Number of connections that `concurrent` tries to open."""
+    opening_rate: float = 2000.0
+    """Rate at which `concurrent` opens them [connections/s]."""
+    payload_bytes: tuple[int, ...] = (CONNECTION_PAYLOAD_BYTES,)
+    direction: tuple[Direction, ...] = (Direction.OUT,)
+
+    def loads(self, test: Test) -> tuple[str, ...]:
+        """Return the loads of a test, one trial each."""
+        return self.rate if test is Test.CONNECT else (str(self.most),)
+
+    def expected_duration_s(self, test: Test) -> float:
+        """Return about how long one trial of a test takes [s]."""
+        opening_s = self.duration_s if test is Test.CONNECT else self.most / self.opening_rate + HELD_S
+        return opening_s + ENGINE_OVERHEAD_S
+
+
 SEARCH_TRIALS = 50
 """Approximate number of trials of a search, repeated ones included. On a virtual machine with two CPUs that had other
 work, 42 searches on 2026-11-23 made 17 to 97 trials, 52 in the mean."""
@@ -291,6 +334,7 @@ class Plan:
     """Duration of `openssl speed` for each block of each cipher and digest [s]; None: no such measurement."""
     udp: UdpTraffic | None = None
     soak: SoakTraffic | None = None
+    connections: ConnectionTraffic | None = None
 
     def trials(self) -> tuple[TrialSpec, ...]:
         """Return all trials in the order in which they run.
@@ -314,7 +358,9 @@ class Plan:
         """Return payload, direction, test and load of each trial of one tunnel in one round."""
         udp = [(test, load) for test in self.udp.tests for load in self.udp.loads(test)] if self.udp else []
         tcp = [(Test.TCP, load) for load in self.tcp.loads] if self.tcp else []
-        return [*_placed(self.tcp, tcp), *_placed(self.udp, udp)]
+        opened = self.connections
+        connect = [(test, load) for test in opened.tests for load in opened.loads(test)] if opened else []
+        return [*_placed(self.tcp, tcp), *_placed(self.udp, udp), *_placed(opened, connect)]
 
     def calibrations(self) -> tuple[TrialSpec, ...]:
         """Return the trials of round 0, which measure the testers back to back: each payload and direction once.
@@ -327,7 +373,8 @@ class Plan:
         udp = [(Test.RATE, FLAT_OUT)]
         udp += [(Test.ECHO, FLAT_OUT)] if any(test.is_echo for test in tests) else []
         udp += [(Test.LATENCY, IDLE)] if Test.LATENCY in tests else []
-        wanted = [*_placed(self.tcp, [(Test.TCP, "")]), *_placed(self.udp, udp)]
+        connect = [(Test.CONNECT, FLAT_OUT)]
+        wanted = [*_placed(self.tcp, [(Test.TCP, "")]), *_placed(self.udp, udp), *_placed(self.connections, connect)]
         return tuple(
             TrialSpec(position - len(wanted), 0, testers, *item) for position, item in enumerate(wanted, start=1)
         )
@@ -337,7 +384,7 @@ class Plan:
         trials = [spec for spec in self.trials() if spec.tunnel.name not in missing]
         measured = (*self.calibrations(), *trials)
         tunnels = sum(tunnel.name not in missing for tunnel in self.tunnels)
-        blocks = self.rounds * tunnels if self.tcp or self.udp else 0
+        blocks = self.rounds * tunnels if self.tcp or self.udp or self.connections else 0
         blocks += sum(spec.test is Test.SOAK for spec in measured)
         return blocks * BLOCK_OVERHEAD_S + sum(self.expected_trial_s(spec) for spec in measured)
 
@@ -345,6 +392,8 @@ class Plan:
         """Return about how long one trial takes [s]."""
         if self.soak and spec.test is Test.SOAK:
             return self.soak.duration_s + ENGINE_OVERHEAD_S
+        if self.connections and spec.test.is_of_connections:
+            return self.connections.expected_duration_s(spec.test)
         if self.udp and spec.test is not Test.TCP:
             return self.udp.expected_duration_s(spec.test)
         return self.tcp.duration_s + TRIAL_OVERHEAD_S if self.tcp else 0.0
@@ -358,7 +407,7 @@ class Plan:
 
 
 def _placed(
-    traffic: TcpTraffic | UdpTraffic | SoakTraffic | None, tests: Sequence[tuple[Test, str]]
+    traffic: TcpTraffic | UdpTraffic | SoakTraffic | ConnectionTraffic | None, tests: Sequence[tuple[Test, str]]
 ) -> list[tuple[int, Direction, Test, str]]:
     """Combine each pair of test and load with each payload and direction of `traffic`; empty if there is no traffic."""
     if traffic is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, field
 
+from tunnelbench.model.connections import ConnectionCounts
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import ETHERNET_LAYER_1_BYTES, IMIX, SMALLEST_FRAME_BYTES, UDP_FRAME_OVERHEAD_BYTES
 from tunnelbench.model.search import OFFERED_TOLERANCE, SearchPoint, SearchRun, lower_bounds
@@ -167,6 +168,8 @@ class UdpMeasurement:
     """Time from the reading before the traffic to the one after it [s]."""
     foreign_cpu_s: float = 0.0
     """CPU time of background load on the CPUs of the testbed during `bracket_s` [s]."""
+    connections: ConnectionCounts | None = None
+    """Counts of a trial of TCP connections, which the packet engine makes, too; None: a trial of UDP."""
     rekeys: int | None = None
     """Changes of keys that the tunnel reported during the timed trial; None: not asked for."""
     ping: Ping = field(default_factory=lambda: Ping(0, 0, None))

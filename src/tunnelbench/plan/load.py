@@ -191,7 +191,8 @@ def _plan(
     tcp, udp = file.traffic()
     seconds = file.cipher_speed.seconds if file.cipher_speed else None
     soak = file.soak.traffic() if file.soak else None
-    return Plan(name, file.title, tunnels, tcp, file.rounds, seconds, udp, soak)
+    connections = file.connections.traffic() if file.connections else None
+    return Plan(name, file.title, tunnels, tcp, file.rounds, seconds, udp, soak, connections)
 
 
 def _factors(file: PlanFile) -> dict[KeyPath, int]:
@@ -204,6 +205,9 @@ def _factors(file: PlanFile) -> dict[KeyPath, int]:
     if udp:
         tests = sum(len(udp.loads(test)) for test in udp.tests)
         counts[("udp", "payload_bytes")] = len(udp.payload_bytes) * len(udp.direction) * tests
+    if file.connections:
+        opened = file.connections.traffic()
+        counts["connections", "rate"] = sum(len(opened.loads(test)) for test in opened.tests)
     if file.soak:
         counts["soak", "payload_bytes"] = len(file.soak.payload_bytes) * len(file.soak.direction)
     largest = max(counts, key=lambda path: counts[path])

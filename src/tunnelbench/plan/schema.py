@@ -20,6 +20,7 @@ from tunnelbench.model.plan import (
     RFC_2544_FRAME_BYTES,
     SMALLEST_TCP_PAYLOAD_BYTES,
     SMALLEST_UDP_PAYLOAD_BYTES,
+    ConnectionTraffic,
     Direction,
     Plan,
     SoakTraffic,
@@ -280,6 +281,44 @@ class SoakTable(TomlTable):
         )
 
 
+def _connection_rate(value: Any) -> str:
+    """Return connections per second as text, or FLAT_OUT."""
+    if value == FLAT_OUT:
+        return FLAT_OUT
+    if not _is_pps(value) or value > MOST_CONNECTIONS_PER_S:
+        raise ValueError(
+            f'must be 1 to {MOST_CONNECTIONS_PER_S:,} connections per second or "{FLAT_OUT}", not {value_text(value)}'
+        )
+    return _number_text(value)
+
+
+MOST_CONNECTIONS_PER_S = 20_000
+"""Highest rate at which a plan may open connections [connections/s]."""
+
+MOST_OPEN_CONNECTIONS = 28_000
+"""Most connections that a plan may have at the same time: Linux uses each of its 28,232 ephemeral ports for one
+connection to a target (net.ipv4.ip_local_port_range)."""
+
+CONNECTION_TESTS = {"connect": Test.CONNECT, "concurrent": Test.CONCURRENT}
+
+
+class ConnectionsTable(TomlTable):
+    """`[connections]`; the fields are those of ConnectionTraffic."""
+
+    test: OneOrMore[Literal["connect", "concurrent"]] = ["connect", "concurrent"]
+    rate: OneOrMore[Annotated[str, PlainValidator(_connection_rate)]] = list(ConnectionTraffic.rate)
+    duration_s: Annotated[float, Field(ge=1, le=3600)] = ConnectionTraffic.duration_s
+    most: Annotated[int, Field(ge=1, le=MOST_OPEN_CONNECTIONS)] = ConnectionTraffic.most
+    opening_rate: Annotated[float, Field(ge=1, le=MOST_CONNECTIONS_PER_S)] = ConnectionTraffic.opening_rate
+
+    def traffic(self) -> ConnectionTraffic:
+        fields = self.as_fields()
+        asked = fields.pop("test")
+        return ConnectionTraffic(
+            tests=tuple(test for name, test in CONNECTION_TESTS.items() if name in asked), **fields
+        )
+
+
 class ClientsTable(TomlTable):
     """`[clients]`: each tunnel of the plan has so many clients of one server, which is the router."""
 
@@ -301,12 +340,14 @@ class PlanFile(TomlTable):
     udp: UdpTable | None = None
     soak: SoakTable | None = None
     clients: ClientsTable | None = None
+    connections: ConnectionsTable | None = None
     cipher_speed: CipherSpeedTable | None = None
 
     @model_validator(mode="after")
     def _has_traffic_for_clients(self) -> Self:
-        if self.clients and (self.udp or self.soak):
-            raise ValueError(f"[clients] shares out TCP: leave [{'udp' if self.udp else 'soak'}] out")
+        others = [name for name in ("udp", "soak", "connections") if getattr(self, name)]
+        if self.clients and others:
+            raise ValueError(f"[clients] shares out TCP: leave [{others[0]}] out")
         return self
 
     @model_validator(mode="after")
@@ -328,7 +369,7 @@ class PlanFile(TomlTable):
     def traffic(self) -> tuple[TcpTraffic | None, UdpTraffic | None]:
         """Return the TCP and UDP traffic; a plan without any traffic has TCP."""
         udp = self.udp.traffic() if self.udp else None
-        tcp = self.tcp or (None if udp or self.soak else TcpTable())
+        tcp = self.tcp or (None if udp or self.soak or self.connections else TcpTable())
         return tcp.traffic() if tcp else None, udp
 
 

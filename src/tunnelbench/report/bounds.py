@@ -20,19 +20,22 @@ MOST_PROFILES = 100
 def bounded(document: Document) -> Document:
     """Return the report with only its first rows, their tunnels, and the first items of each list."""
     rows, udp_rows = document.rows[:MOST_REPORTED_ROWS], document.udp_rows[:MOST_REPORTED_ROWS]
+    connection_rows = document.connection_rows[:MOST_REPORTED_ROWS]
     sections = tuple(map(bounded_section, _first_places(document.sections)))
     warnings = tuple(map(bounded_section, document.warnings))
     places = document.instruction_places[:MOST_PROFILES]
     document = replace(document, sections=sections, warnings=warnings, instruction_places=places)
-    left_out = len(document.rows) + len(document.udp_rows) - len(rows) - len(udp_rows)
+    every = (document.rows, document.udp_rows, document.connection_rows)
+    left_out = sum(map(len, every)) - len(rows) - len(udp_rows) - len(connection_rows)
     if not left_out:
         return document
-    shown = {row.tunnel.name for row in (*rows, *udp_rows)}
+    shown = {row.tunnel.name for row in (*rows, *udp_rows, *connection_rows)}
     caution = f"This report leaves out {left_out} rows, which are too many for it: --format csv has every trial."
     return replace(
         document,
         rows=rows,
         udp_rows=udp_rows,
+        connection_rows=connection_rows,
         limits=document.limits[:MOST_REPORTED_ROWS],
         advice=document.advice[:MOST_ITEMS],
         models=document.models[:MOST_ITEMS],

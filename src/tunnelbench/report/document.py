@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tunnelbench.analysis.advice import Advice, advise, clock_mhz
 from tunnelbench.analysis.answer import Answer, AnswerInput, answer
 from tunnelbench.analysis.background_load import background_load_effect
+from tunnelbench.analysis.connections import ConnectionRow, summarise_connections
 from tunnelbench.analysis.cost_components import MeasuredComponents, UnknownComponents, measured_components
 from tunnelbench.analysis.cost_model import CostModel, NoModel, cost_models
 from tunnelbench.analysis.instruction_places import InstructionPlaces, instruction_places
@@ -25,6 +26,7 @@ from tunnelbench.model.soak import Soak, SoakChunk
 from tunnelbench.model.text import are, counted
 from tunnelbench.report.cost_components_section import parts_sections
 from tunnelbench.report.facts import SIMULATED_IN_CAPITALS, is_shared, measured_on, run_facts
+from tunnelbench.report.figures import AnyRow
 from tunnelbench.report.instruction_places_section import instruction_places_section
 from tunnelbench.report.instructions_section import instructions_section
 from tunnelbench.report.sections import Section, advice_section, cipher_section, cost_section, limits_section
@@ -85,6 +87,8 @@ class Document:
     rows: tuple[Row, ...]
     """Rows of TCP."""
     udp_rows: tuple[UdpRow, ...]
+    connection_rows: tuple[ConnectionRow, ...]
+    """Rows of TCP connections."""
     limits: tuple[tuple[LimitFinding, ...], ...]
     """Limits of each row of TCP."""
     models: tuple[CostModel | NoModel, ...]
@@ -117,15 +121,17 @@ class Document:
     warnings: tuple[Section, ...]
     """The warnings of the trials, one section for each class."""
 
-    def rows_of(self, kind: str) -> Sequence[Row | UdpRow]:
+    def rows_of(self, kind: str) -> Sequence[AnyRow]:
         """Return the rows of one kind of traffic."""
-        return self.rows if kind == "tcp" else self.udp_rows
+        every: dict[str, Sequence[AnyRow]] = {"tcp": self.rows, "udp": self.udp_rows}
+        return every.get(kind, self.connection_rows)
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of traffic that have a table; a run without any row has an empty table of TCP."""
-        has_tcp = bool(self.rows) or not (self.udp_rows or self.soaks)
-        return ("tcp",) * has_tcp + ("udp",) * bool(self.udp_rows)
+        has_tcp = bool(self.rows) or not (self.udp_rows or self.connection_rows or self.soaks)
+        others = {"udp": self.udp_rows, "connections": self.connection_rows}
+        return ("tcp",) * has_tcp + tuple(kind for kind, rows in others.items() if rows)
 
 
 def compose(
@@ -145,6 +151,7 @@ def compose(
     ordered = tuple(sorted(records, key=lambda record: record.spec.sequence))
     rows = summarise(ordered)
     udp_rows = summarise_udp(ordered, rows)
+    connection_rows = summarise_connections(ordered)
     found = trial_warnings(ordered, rows)
     trials = trials_by_row(ordered)
     limits = tuple(find_limits(row, trials[row.key]) for row in rows)
@@ -171,6 +178,7 @@ def compose(
         models=models,
         limits={row.key: tuple(each.limit for each in own) for row, own in zip(rows, limits, strict=True)},
         udp_rows=udp_rows,
+        connection_rows=connection_rows,
         soaks=[soak.summary for soak in soaks],
         speeds=speeds,
         advice=advice,
@@ -182,6 +190,7 @@ def compose(
         records=ordered,
         rows=rows,
         udp_rows=udp_rows,
+        connection_rows=connection_rows,
         limits=limits,
         models=models,
         parts=parts,

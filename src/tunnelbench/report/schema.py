@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from tunnelbench.analysis.advice import Advice
 from tunnelbench.analysis.answer import Answer
 from tunnelbench.analysis.background_load import BackgroundLoadEffect
+from tunnelbench.analysis.connections import ConnectionFigures, ConnectionRow
 from tunnelbench.analysis.cost import Amount
 from tunnelbench.analysis.cost_components import ComponentCost, UnknownComponents
 from tunnelbench.analysis.cost_model import LeftOut, NoModel, Prediction
@@ -120,6 +121,7 @@ def _trial() -> Any:
     searches = _object("UdpSearches", searches=_many(search), loss_ratios=tuple[float, ...])
     udp = _figures("UdpCountedFigures", "udp", UdpMeasurement, _is_derived, float | None)
     tcp: Any = _figures("TcpTrialFigures", "tcp", TcpMeasurement, _is_derived, float | None)
+    opened: Any = _figures("ConnectionTrialFigures", "connections", UdpMeasurement, _is_derived, float | None)
     return _with_fields(
         "ReportTrial",
         TrialRecord,
@@ -127,7 +129,7 @@ def _trial() -> Any:
         tcp=TcpMeasurement | None,
         udp=UdpMeasurement | None,
         counts=bool,
-        figures=tcp | create_model("UdpTrialFigures", __base__=(searches, udp)) | None,
+        figures=tcp | create_model("UdpTrialFigures", __base__=(searches, udp)) | opened | None,
         trial_class=(TrialClass, Field(alias="class")),
     )
 
@@ -136,6 +138,9 @@ def report_model() -> type[SchemaModel]:
     """Return the model of `tunnelbench report --format json`."""
     tcp: Any = _figures("TcpRowFigures", "tcp", Figures, attrgetter("is_row_data"), Estimate | None)
     udp: Any = _figures("UdpRowFigures", "udp", UdpFigures, attrgetter("is_row_data"), Estimate | None)
+    opened: Any = _figures(
+        "ConnectionRowFigures", "connections", ConnectionFigures, attrgetter("is_row_data"), Estimate | None
+    )
     of_row = {"comments": tuple[str, ...], "limits": _many(LimitFinding)}
     several: dict[str, Any] = {
         "rows": _with_fields("ReportRow", Row, figures=tcp | None, **of_row),
@@ -145,6 +150,7 @@ def report_model() -> type[SchemaModel]:
         "cipher_speeds": CipherSpeed,
         "soaks": _soak(),
         "udp_rows": _with_fields("ReportUdpRow", UdpRow, figures=udp | None),
+        "connection_rows": _with_fields("ReportConnectionRow", ConnectionRow, figures=opened | None),
         "doubts": _with_fields("ReportWarning", TrialWarning, where=str),
         "trials": _trial(),
     }

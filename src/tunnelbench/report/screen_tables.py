@@ -11,6 +11,7 @@ from tunnelbench.analysis.answer.tunnels import DirectionAnswer, TunnelAnswer, g
 from tunnelbench.analysis.answer.udp import LongerTrial, UdpAnswer, UdpDirectionAnswer
 from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, joined, large_packets, mbps, thousands
 from tunnelbench.analysis.clients import ClientsRow, clients_rows
+from tunnelbench.analysis.connections import ConnectionFigures, ConnectionRow
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, models_of_many_sizes
 from tunnelbench.analysis.number_format import count_text, percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import PacketInstructions
@@ -19,7 +20,7 @@ from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpFigures, UdpRow, rekey_rows
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
-from tunnelbench.model.plan import Direction, payload_text
+from tunnelbench.model.plan import FLAT_OUT, Direction, Test, payload_text
 from tunnelbench.model.text import counted
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import COLUMN_GAP, INDENT, length, one_line
@@ -173,6 +174,7 @@ def screen_tables(document: Document) -> list[ScreenTable]:
         udp_table(answer.udp, answer.recommended),
         clients_table(clients_rows(document.rows, document.records)),
         rekey_table(rekey_rows(document.udp_rows)),
+        connections_table(document.connection_rows),
         instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),
         cost_table(
@@ -425,6 +427,43 @@ def _shares(each: ClientsRow) -> str:
     if len(shares) > MOST_SHOWN_SHARES:
         return f"{min(shares) * 100:.3g} to {max(shares) * 100:.3g} %"
     return f"{' '.join(f'{share * 100:.3g}' for share in shares)} %"
+
+
+def connections_table(rows: Sequence[ConnectionRow]) -> ScreenTable | None:
+    """Return the table of TCP connections: one line for each tunnel and load of new connections."""
+    rows = [row for row in rows if row.figures and not row.is_calibration]
+    rows.sort(key=lambda row: (group_place(row.is_encrypted, allow_plaintext=False), row.tunnel.is_baseline))
+
+    def of(text: Callable[[ConnectionFigures, ConnectionRow], str]) -> Callable[[ConnectionRow], str]:
+        return lambda row: _marked(text(row.figures, row), bool(row.doubts)) if row.figures else ""
+
+    def number(value: Estimate | None, factor: float = 1.0) -> str:
+        return "" if value is None else significant(value.median * factor, 3, thousands=True)
+
+    def new(found: ConnectionFigures, row: ConnectionRow) -> str:
+        bound = "≥" * (found.is_tester_limited and row.load == FLAT_OUT)
+        return bound + number(found.established_per_s) if found.established_per_s else ""
+
+    def count(value: Estimate | None) -> str:
+        return "" if value is None else count_text(value.median)
+
+    cells: list[_Cell[ConnectionRow]] = [
+        _Cell(("new,", "per s"), "", of(new)),
+        _Cell(("most", "open"), "", of(lambda found, _: count(found.open_max))),
+        _Cell(("not", "opened"), "", of(lambda found, _: count(found.not_established))),
+        _Cell(("router", "tracked"), "", of(lambda found, _: count(found.tracked))),
+        _Cell(("99 %", "in, µs"), "", of(lambda found, _: number(found.establishment_p99_ns, 1e-3))),
+    ]
+    words = {Test.CONNECT: "new, ", Test.CONCURRENT: "kept, "}
+    found = [
+        (ScreenRow(f"{row.tunnel.name}, {words[row.test]}{row.load}", (), _group(row.is_encrypted)), row)
+        for row in rows
+    ]
+    repeats = _repeats([row.trials - row.uncounted_trials for row in rows])
+    legend = f"TCP connections that the client opens. New: closed at once. Kept: all stay open. {repeats}"
+    if any(row.doubts for row in rows):
+        legend += " ?: doubtful."
+    return _table("TCP CONNECTIONS", cells, found, legend)
 
 
 def rekey_table(rows: Sequence[UdpRow]) -> ScreenTable | None:

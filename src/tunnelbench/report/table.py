@@ -6,19 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tunnelbench.analysis.comments import comments
+from tunnelbench.analysis.comments import class_comments, comments, why_empty
+from tunnelbench.analysis.connections import ConnectionRow
 from tunnelbench.analysis.summary import Row, joined_versions, trials_by_row
 from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.model.plan import paced_text, payload_text
 from tunnelbench.model.result import GENERATORS, TrialRecord
-from tunnelbench.report.figures import Figure, FigureText, TableRow, table_figures
+from tunnelbench.report.figures import AnyRow, Figure, FigureText, TableRow, table_figures
 from tunnelbench.report.text import one_line
 from tunnelbench.report.udp_comments import udp_comments
 
 PROGRAM_TITLES = {"openssl": "OpenSSL"}
 """Names of programs that differ from the key of their version."""
 
-CAPTIONS = {"tcp": "TCP: medians of the trials that count", "udp": "UDP: medians of the trials that count"}
+CAPTIONS = {
+    "tcp": "TCP: medians of the trials that count",
+    "udp": "UDP: medians of the trials that count",
+    "connections": "TCP connections: medians of the trials that count",
+}
 
 STATISTICS = (
     "Figures are the median of the trials that count, with minimum and maximum; from five trials on with the 95 % "
@@ -84,7 +89,7 @@ class ResultTable:
     @property
     def has_tests(self) -> bool:
         """True if a column names the test."""
-        return self.kind == "udp"
+        return self.kind != "tcp"
 
     @property
     def lines(self) -> list[TableLine]:
@@ -92,11 +97,11 @@ class ResultTable:
 
 
 def result_table(
-    kind: str, rows: Sequence[Row | UdpRow], records: Sequence[TrialRecord], *, thousands: bool = False
+    kind: str, rows: Sequence[AnyRow], records: Sequence[TrialRecord], *, thousands: bool = False
 ) -> ResultTable:
     """Return the table of the rows by tunnel; `thousands`: with commas in large numbers."""
     columns, trials = table_figures(kind, rows_with_trials(rows, records)), trials_by_row(records)
-    by_tunnel: dict[str, list[Row | UdpRow]] = {}
+    by_tunnel: dict[str, list[AnyRow]] = {}
     for row in rows:
         by_tunnel.setdefault(row.tunnel.name, []).append(row)
     return ResultTable(
@@ -117,7 +122,7 @@ def result_table(
     )
 
 
-def rows_with_trials(rows: Sequence[Row | UdpRow], records: Sequence[TrialRecord]) -> list[TableRow]:
+def rows_with_trials(rows: Sequence[AnyRow], records: Sequence[TrialRecord]) -> list[TableRow]:
     """Return each row of the analysis with its trials."""
     trials = trials_by_row(records)
     return [TableRow(row, tuple(trials[row.key])) for row in rows]
@@ -127,7 +132,11 @@ def legend(kind: str, rows: Sequence[TableRow], mark: str) -> Iterator[str]:
     """Yield the paragraphs that say how to read a table of rows; `mark`: how the best is marked, such as `bold`."""
     if kind == "tcp":
         yield f"{STATISTICS} {BEST.format(mark=mark)}"
-    start, end = (PAYLOAD_AND_DIRECTION, EXTRAPOLATED) if kind == "tcp" else ("UDP.", "")
+    start, end = (
+        (PAYLOAD_AND_DIRECTION, EXTRAPOLATED)
+        if kind == "tcp"
+        else (f"{'UDP' if kind == 'udp' else 'TCP connections'}.", "")
+    )
     yield " ".join(filter(None, (start, *(figure.help for figure in table_figures(kind, rows)), end)))
 
 
@@ -148,20 +157,26 @@ def _first(versions: Iterable[str]) -> str:
     return next(iter(versions), "-")
 
 
-def _table_rows(row: Row | UdpRow, trials: tuple[TrialRecord, ...]) -> list[TableRow]:
+def _table_rows(row: AnyRow, trials: tuple[TrialRecord, ...]) -> list[TableRow]:
     """Return a row for each line of the table: a search has one for its NDR and one for its PDR."""
     goals = ("NDR", "PDR") if isinstance(row, UdpRow) and row.test.is_search and row.figures else ("",)
     return [TableRow(row, trials, goal) for goal in goals]
 
 
+def _remarks(row: AnyRow) -> tuple[str, ...]:
+    if isinstance(row, ConnectionRow):
+        return why_empty(row) if row.figures is None else tuple(class_comments(row))
+    return udp_comments(row) if isinstance(row, UdpRow) else comments(row)
+
+
 def _line(found: TableRow, columns: Sequence[Figure], thousands: bool) -> TableLine:
     row = found.row
     is_udp = isinstance(row, UdpRow)
-    remarks = () if found.goal == "PDR" else udp_comments(row) if isinstance(row, UdpRow) else comments(row)
+    remarks = () if found.goal == "PDR" else _remarks(row)
     return TableLine(
         payload=payload_text(row.payload_bytes, is_udp=is_udp),
         direction=row.direction.label,
-        test=found.goal or (f"{row.test} {row.load}".rstrip() if isinstance(row, UdpRow) else paced_text(row.load)),
+        test=found.goal or (paced_text(row.load) if isinstance(row, Row) else f"{row.test} {row.load}".rstrip()),
         figures={figure.key: figure.text(found, thousands=thousands) for figure in columns},
         comments=tuple(one_line(remark) for remark in remarks),
         has_figures=row.figures is not None,

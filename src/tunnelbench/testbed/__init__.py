@@ -19,8 +19,9 @@ KINDS: dict[str, type[Testbed]] = {
 def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
     """Return, by their keys, the tables of plans that cannot run on a testbed, each with the reason."""
     if spec.is_simulated:
-        reason = f"cannot run on testbed {spec.name}: a simulated testbed has a model of TCP only"
-        return dict.fromkeys(("udp", "soak", "clients", "cipher_speed"), reason)
+        reason = f"cannot run on testbed {spec.name}: a simulated testbed has a model of "
+        no_model = dict.fromkeys(("udp", "soak", "cipher_speed"), f"{reason}TCP only")
+        return no_model | dict.fromkeys(("clients", "connections"), f"{reason}the throughput of one client only")
     refused = {}
     if spec.topology != ROAD_WARRIOR:
         refused["clients"] = (

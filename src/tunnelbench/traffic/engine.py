@@ -209,6 +209,11 @@ def _refusals(sender: Mapping[str, Any]) -> str:
     return f"the sender was refused: {found}" if found else ""
 
 
+def summary_of(end: str, text: str) -> Mapping[str, Any]:
+    """Return the summary of one end. Raises TrialFailed if it printed none; `end` is its name in the message."""
+    return _summary(end, parse_lines(text), text)
+
+
 def _summary(end: str, lines: EngineOutput, text: str) -> Mapping[str, Any]:
     if lines.error:
         raise TrialFailed(f"the engine's {end} says: {lines.error}")
@@ -220,22 +225,22 @@ def _summary(end: str, lines: EngineOutput, text: str) -> Mapping[str, Any]:
 
 def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: SenderLoad) -> UdpCounts:
     counter = sender if load.is_echo else far
-    duration_s = load.duration_s if load.duration_s is not None else _span_s(sender, "first_send_ns", "last_send_ns")
+    duration_s = load.duration_s if load.duration_s is not None else span_s(sender, "first_send_ns", "last_send_ns")
     dropped = _count(counter, "socket_dropped_packets")
     if load.is_echo:
         dropped += _count(far, "socket_dropped_packets") + _count(far, "unanswered_packets")
     late = counter["late_packets"]
     delay = counter["rtt_ns"] if load.is_echo else counter["delay_ns"]
     return UdpCounts(
-        duration_s=_finite(duration_s),
+        duration_s=finite_s(duration_s),
         intended_pps=load.rate_pps,
         intended_packets=None if load.is_flat_out else load.burst_packets or _count(sender, "intended_packets"),
         sent_packets=_count(sender, "sent_packets"),
         sent_bytes=_count(sender, "sent_bytes"),
-        sending_s=_span_s(sender, "first_send_ns", "last_send_ns"),
+        sending_s=span_s(sender, "first_send_ns", "last_send_ns"),
         received_packets=_count(counter, "received_packets"),
         received_bytes=_count(counter, "received_bytes"),
-        receiving_s=_span_s(counter, "first_arrival_ns", "last_arrival_ns"),
+        receiving_s=span_s(counter, "first_arrival_ns", "last_arrival_ns"),
         late_packets=None if late is None else count(late),
         duplicated_packets=_count(counter, "duplicated_packets"),
         reordered_packets=_count(counter, "reordered_packets"),
@@ -244,7 +249,7 @@ def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: SenderLoad)
         tester_dropped_packets=dropped,
         unsent_packets=_count(sender, "unsent_packets"),
         stalls=_count(sender, "stalls"),
-        stall_max_s=_finite(float(sender["stall_max_ns"] or 0) / 1e9),
+        stall_max_s=finite_s(float(sender["stall_max_ns"] or 0) / 1e9),
         sender_path=str(sender["path"]),
         receiver_path=str(far["path"]),
         delay=_delays(delay),
@@ -257,14 +262,14 @@ def _counts(sender: Mapping[str, Any], far: Mapping[str, Any], load: SenderLoad)
 
 def _longest_gap_s(counter: Mapping[str, Any]) -> float | None:
     gap_ns = counter.get("longest_gap_ns")
-    return None if gap_ns is None else _finite(gap_ns / 1e9)
+    return None if gap_ns is None else finite_s(gap_ns / 1e9)
 
 
 def _longest_gap_start_s(counter: Mapping[str, Any]) -> float | None:
     """Return the time from the first arrival to the start of the longest gap [s]; None: there is no gap."""
     if counter.get("longest_gap_start_ns") is None:
         return None
-    return _span_s(counter, "first_arrival_ns", "longest_gap_start_ns")
+    return span_s(counter, "first_arrival_ns", "longest_gap_start_ns")
 
 
 def _count(entry: Mapping[str, Any], name: str) -> int:
@@ -272,13 +277,15 @@ def _count(entry: Mapping[str, Any], name: str) -> int:
     return 0 if entry[name] is None else count(entry[name])
 
 
-def _span_s(entry: Mapping[str, Any], first: str, last: str) -> float:
+def span_s(entry: Mapping[str, Any], first: str, last: str) -> float:
+    """Return the time between two times of an entry [s]; 0 if one of them is null."""
     if entry[first] is None or entry[last] is None:
         return 0.0
-    return _finite((entry[last] - entry[first]) / 1e9)
+    return finite_s((entry[last] - entry[first]) / 1e9)
 
 
-def _finite(value: float) -> float:
+def finite_s(value: float) -> float:
+    """Return a time [s]. Raises ValueError if it is negative or infinite."""
     if not 0 <= value < math.inf:
         raise ValueError(f"a time of {value!r} s")
     return float(value)
@@ -312,7 +319,7 @@ def _series(sent: EngineOutput, received: EngineOutput) -> tuple[UdpInterval, ..
         out = sent.intervals[index] if index < len(sent.intervals) else None
         back = received.intervals[index] if index < len(received.intervals) else None
         line = out or back or {}
-        end_s = start_s + _finite((line["end_ns"] - line["start_ns"]) / 1e9)
+        end_s = start_s + finite_s((line["end_ns"] - line["start_ns"]) / 1e9)
         delay = (back.get("rtt_ns") or back.get("delay_ns") or {}) if back else {}
         series.append(
             UdpInterval(

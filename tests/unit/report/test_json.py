@@ -30,6 +30,7 @@ def test_it_holds_the_run_the_rows_what_load_cost_the_doubts_and_the_trials() ->
         "quiet",
         "soaks",
         "udp_rows",
+        "connection_rows",
         "doubts",
         "trials",
     ]

@@ -10,10 +10,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tunnelbench.model.connections import ConnectionCounts, TrackerReading
 from tunnelbench.model.counters import CpuInterval, CpuUsage, PathCounters, Ping, Window
 from tunnelbench.model.plan import Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import (
     Check,
+    ClientCounts,
     Interval,
     Outcome,
     RunRecord,
@@ -67,7 +69,18 @@ def any_of(record: type[Any]) -> st.SearchStrategy[Any]:
     return strategy
 
 
-UDP_PARTS = (Delays, UdpInterval, UdpCounts, SearchPoint, Classification, SearchRun, Burst, UdpMeasurement)
+UDP_PARTS = (
+    Delays,
+    UdpInterval,
+    UdpCounts,
+    SearchPoint,
+    Classification,
+    SearchRun,
+    Burst,
+    TrackerReading,
+    ConnectionCounts,
+    UdpMeasurement,
+)
 for part in (
     CpuUsage,
     CpuInterval,
@@ -76,6 +89,7 @@ for part in (
     PathCounters,
     Window,
     Sender,
+    ClientCounts,
     TcpMeasurement,
     TunnelProof,
     *UDP_PARTS,

@@ -31,6 +31,7 @@ from tunnelbench.analysis.answer.warnings import AnswerWarning, answer_warnings
 from tunnelbench.analysis.answer.words import by_direction, carried, cpu_taken, cpu_times, joined, mbps, thousands
 from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
 from tunnelbench.analysis.clients import ClientsRow, clients_rows
+from tunnelbench.analysis.connections import ConnectionRow
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, NoModel, models_of_many_sizes
 from tunnelbench.analysis.encryption import is_encrypted
 from tunnelbench.analysis.limits import Limit
@@ -41,7 +42,7 @@ from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, RowKey
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, rekey_rows
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
-from tunnelbench.model.plan import Test
+from tunnelbench.model.plan import FLAT_OUT, Test
 from tunnelbench.model.result import RunRecord, TrialRecord
 
 NO_TRIAL = "No trial of this run counts."
@@ -100,6 +101,7 @@ class AnswerInput:
     """Limits of the throughput of each of the rows."""
     udp_rows: Sequence[UdpRow] = ()
     soaks: Sequence[SoakSummary] = ()
+    connection_rows: Sequence[ConnectionRow] = ()
     speeds: Sequence[CipherSpeed] = ()
     advice: Sequence[Advice] = ()
     """Advice about the target, and all other advice."""
@@ -133,6 +135,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         *_fewest_instructions(found.records),
         *_shared_out(clients_rows(found.rows, found.records)),
         *_shortest_gap(rekey_rows(found.udp_rows)),
+        *_connections(found.connection_rows),
         *_soaked(found.soaks),
         *_fastest_cipher(() if tunnels or udp else found.speeds),
     ]
@@ -141,7 +144,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     cheapest, fastest = ([each.name for each in group] for group in (eligible, eligible_udp))
     names = [each.tunnel for each in targets[-1:]] or cheapest or fastest
     warnings, helpful = answer_warnings(found.run, found.records, shown, doubt, is_shared=is_shared)
-    has_figures = bool(shown.every or found.soaks or found.speeds)
+    has_figures = bool(shown.every or found.connection_rows or found.soaks or found.speeds)
     machine = [*machine_scope(found.run, tunnels, shown)] if is_shared and has_figures else []
     return Answer(
         verdict=tuple(dict.fromkeys(verdict)) or (NO_TRIAL,),
@@ -316,6 +319,28 @@ def _shortest_gap(rows: Sequence[UdpRow]) -> Iterator[str]:
     plain = [each.longest_gap_s.median for each in of_baseline if each.longest_gap_s]
     if plain:
         yield f"Without a tunnel, the longest gap between two packets is {significant(max(plain) * 1e3, 3)} ms."
+
+
+def _connections(rows: Sequence[ConnectionRow]) -> Iterator[str]:
+    """Yield sentences on the encrypted tunnel with the most new connections per second, and on each limit that was
+    found."""
+    new = [
+        (row.figures.established_per_s.median, row)
+        for row in rows
+        if row.figures and row.figures.established_per_s and row.load == FLAT_OUT and not row.is_calibration
+    ]
+    if encrypted := [each for each in new if each[1].is_encrypted]:
+        rate, row = max(encrypted, key=lambda each: each[0])
+        bound = "at least " * bool(row.figures and row.figures.is_tester_limited)
+        yield f"Through {row.tunnel.name}, the client opens {bound}{rate:,.0f} new TCP connections per second."
+    for rate, row in new:
+        if row.tunnel.is_baseline:
+            bound = "at least " * bool(row.figures and row.figures.is_tester_limited)
+            yield f"Without a tunnel, it opens {bound}{rate:,.0f} per second."
+    for row in rows:
+        if row.has_limit and row.figures and not row.is_calibration:
+            most = f"{row.figures.open_max.median:,.0f} TCP connections"
+            yield f"{row.tunnel.name} carries at most {most} at the same time; {row.load} were tried."
 
 
 def _soaked(soaks: Sequence[SoakSummary]) -> Iterator[str]:

@@ -54,6 +54,7 @@ CHECKS_IN_WORDS = {
     "stalls": "the traffic stalled",
     "steal": "the hypervisor took CPU time",
     "tester-limited": "the testers were nearly the limit",
+    "tracked": "the router did not track the connections",
     "versions": "a program changed its version",
 }
 """Words for the event that a check found, by the name of the check."""

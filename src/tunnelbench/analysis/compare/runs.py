@@ -46,7 +46,10 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
         *(_udp_row(row, by_row) for row in udp_rows if row.test in COMPARED_TESTS),
     ]
     missing = run.trials_planned - len(records)
-    not_compared = dict.fromkeys(row.test.value for row in udp_rows if row.test not in COMPARED_TESTS)
+    tests = [row.test for row in udp_rows] + [record.spec.test for record in records]
+    not_compared = dict.fromkeys(
+        test.value for test in tests if test not in COMPARED_TESTS and test not in {Test.TCP, Test.SOAK}
+    )
     return Side(
         name=run.run_id,
         title=f"run {run.run_id} ({run.plan_title or run.plan_name})",

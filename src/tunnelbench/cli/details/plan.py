@@ -14,10 +14,12 @@ from tunnelbench.cli.plans import load_plan
 from tunnelbench.host.preflight import probing_host
 from tunnelbench.model.plan import (
     BLOCK_OVERHEAD_S,
+    ConnectionTraffic,
     Direction,
     Plan,
     SoakTraffic,
     TcpTraffic,
+    Test,
     TrialSpec,
     UdpTraffic,
     paced_text,
@@ -67,6 +69,7 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
         "tcp": plan.tcp,
         "udp": plan.udp,
         "soak": plan.soak,
+        "connections": plan.connections,
         "expected_duration_s": plan.expected_duration_s(missing),
         "debian_packages": packages(plan.tunnels, "debian"),
         "crates": packages(plan.tunnels, "crate"),
@@ -135,6 +138,7 @@ def traffic_texts(plan: Plan) -> list[str]:
     """Describe the offered traffic, a text for each protocol."""
     texts = [tcp_text(plan.tcp)] if plan.tcp else []
     texts += [udp_text(plan.udp)] if plan.udp else []
+    texts += [connections_text(plan.connections)] if plan.connections else []
     return [*texts, *([soak_text(plan.soak)] if plan.soak else [])]
 
 
@@ -157,6 +161,14 @@ def _ways(directions: Iterable[Direction]) -> str:
 
 def udp_text(udp: UdpTraffic) -> str:
     return f"UDP {_ways(udp.direction)}, payload {sizes_text(udp.payload_bytes)} bytes: {', '.join(udp.tests)}"
+
+
+def connections_text(opened: ConnectionTraffic) -> str:
+    tests = {
+        Test.CONNECT: f"new ones for {opened.duration_s:g} s ({' and '.join(opened.rate)})",
+        Test.CONCURRENT: f"{opened.most} at the same time",
+    }
+    return f"TCP connections: {' and '.join(tests[test] for test in opened.tests)}"
 
 
 def soak_text(soak: SoakTraffic) -> str:

@@ -221,7 +221,7 @@ def _recomputed(record: TrialRecord) -> tuple[Check, ...]:
     """Return the checks of a trial that follow from its figures."""
     if record.tcp is not None:
         return checks_of_stored(record.spec, record.tcp)
-    if record.udp is not None and record.spec.test is not Test.SOAK:
+    if record.udp is not None and record.spec.test is not Test.SOAK and not record.spec.test.is_of_connections:
         return checks_of_stored_udp(record.spec, record.udp)
     return ()
 

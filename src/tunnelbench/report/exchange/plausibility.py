@@ -25,7 +25,8 @@ LARGEST_OF_ALL = 1e18
 LARGEST = {"_s": 1e7, "per_s": LARGEST_OF_ALL, "_ms": 1e10, "payload_bytes": 65_535, "mss_bytes": 65_535,
            "inner_mtu_bytes": 65_535, "sequence": 1e7, "round": 1e7, "cpus": 1e5, "threads": 1e5}  # fmt: skip
 """Largest figures by the end of a field's name; 10^7 s are 115 days."""
-DIVISORS = ("duration_s", "wall_s", "sending_s", "receiving_s", "bracket_s", "rtt_ms", "_bps", "_pps", "bytes_per_s")
+DIVISORS = ("duration_s", "wall_s", "sending_s", "receiving_s", "opening_s", "bracket_s", "rtt_ms", "_bps", "_pps",
+            "bytes_per_s")  # fmt: skip
 """Ends of names of fields by which the analysis divides where they are not 0."""
 LEAST_DIVISOR = 1e-6
 MOST_IMPORTED_PLACES = 1000

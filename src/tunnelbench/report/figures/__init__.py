@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tunnelbench.report.figures.figure import Figure, FigureText, Read, Spread, TableRow
+from tunnelbench.report.figures.connections import CONNECTIONS
+from tunnelbench.report.figures.figure import AnyRow, Figure, FigureText, Read, Spread, TableRow
 from tunnelbench.report.figures.soak import SOAK
 from tunnelbench.report.figures.tcp import TCP
 from tunnelbench.report.figures.udp import UDP
 
-__all__ = ["FIGURES", "Figure", "FigureText", "Read", "Spread", "TableRow", "csv_figures", "figure", "row_figures",
-           "table_figures", "trial_figures"]  # fmt: skip
+__all__ = ["FIGURES", "AnyRow", "Figure", "FigureText", "Read", "Spread", "TableRow", "csv_figures", "figure",
+           "row_figures", "table_figures", "trial_figures"]  # fmt: skip
 
-FIGURES: dict[str, tuple[Figure, ...]] = {"tcp": TCP, "udp": UDP, "soak": SOAK}
+FIGURES: dict[str, tuple[Figure, ...]] = {"tcp": TCP, "udp": UDP, "connections": CONNECTIONS, "soak": SOAK}
 """All figures by the kind of their measurement, in the order in which tables and CSV have them."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from tunnelbench.analysis.connections import ConnectionRow
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.statistics import Estimate, estimate_known
 from tunnelbench.analysis.summary import Row
@@ -16,6 +17,8 @@ from tunnelbench.report.text import one_line
 
 PLACE = "place"
 """Key of the terminal's first column, which names payload, direction and test; `Figure.under` may name this key."""
+
+AnyRow = Row | UdpRow | ConnectionRow
 
 Read = Callable[[Any], Any]
 """Function from the source of a figure, such as a measurement, to its value; None if there is no value."""
@@ -50,7 +53,7 @@ class FigureText:
 class TableRow:
     """A row of a table: a row of the analysis and the trials behind it. A search has a row for NDR and one for PDR."""
 
-    row: Row | UdpRow
+    row: AnyRow
     trials: tuple[TrialRecord, ...] = ()
     """Trials of the row, those that do not count among them."""
     goal: str = ""
@@ -123,7 +126,7 @@ class Figure:
             return self.of_row(found.row)
         return None if self.needs_router and found.row.is_calibration else self.of_trials(found.measurements)
 
-    def is_lower_bound(self, row: Row | UdpRow) -> bool:
+    def is_lower_bound(self, row: AnyRow) -> bool:
         """Return whether the testers, not the router, set the figure of a row."""
         return self.is_rate and row.figures is not None and row.figures.is_tester_limited
 
@@ -162,7 +165,7 @@ class Figure:
         return significant(value * self.scale, self.digits, like=like * self.scale, thousands=thousands)
 
 
-def best_of(row: Row | UdpRow) -> frozenset[str]:
+def best_of(row: AnyRow) -> frozenset[str]:
     """Return the keys of a row's figures that are the best of its group.
 
     The share of the baseline counts as the best where the throughput does.

@@ -81,7 +81,13 @@ class Format(SheetFormat):
         rows = []
         for record in (*document.records, *_unfinished(document)):
             soak = soaks.get(record.spec.sequence)
-            measured = {"tcp": record.tcp, "udp": record.udp, "soak": soak}
+            connections = record.udp if record.udp and record.udp.connections else None
+            measured = {
+                "tcp": record.tcp,
+                "udp": None if connections else record.udp,
+                "connections": connections,
+                "soak": soak,
+            }
             cells = [cell(document.run) for cell in OF_RUN.values()]
             cells += [cell(record) for cell in OF_TRIAL.values()]
             cells += [read(measured[kind]) if measured[kind] else None for kind, _, read in figures]

@@ -11,14 +11,13 @@ from tunnelbench.analysis.background_load import background_load_effect
 from tunnelbench.analysis.comments import comments
 from tunnelbench.analysis.cost_components import ComponentCost, MeasuredComponents, UnknownComponents
 from tunnelbench.analysis.cost_model import FRAME_SIZES_BYTES, IMIX_FRAMES, CostModel, LeftOut, NoModel
-from tunnelbench.analysis.summary import Row, RowKey, trial_class, trials_by_row
-from tunnelbench.analysis.udp import UdpRow
+from tunnelbench.analysis.summary import RowKey, trial_class, trials_by_row
 from tunnelbench.model.json_types import plain
 from tunnelbench.model.plan import Direction
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchRun
 from tunnelbench.report.document import Document, SoakReport, Style
-from tunnelbench.report.figures import TableRow, row_figures, trial_figures
+from tunnelbench.report.figures import AnyRow, TableRow, row_figures, trial_figures
 from tunnelbench.report.formats import SheetFormat
 from tunnelbench.report.sheet import Sheet
 
@@ -60,12 +59,13 @@ def content(document: Document) -> dict[str, Any]:
         "quiet": plain(background_load_effect(document.records)),
         "soaks": [_soak(report) for report in document.soaks],
         "udp_rows": [_row("udp", row, trials) for row in document.udp_rows],
+        "connection_rows": [_row("connections", row, trials) for row in document.connection_rows],
         "doubts": [{**plain(doubt), "where": doubt.where} for doubt in document.doubts],
         "trials": [_trial(record) for record in document.records],
     }
 
 
-def _row(kind: str, row: Row | UdpRow, trials: Mapping[RowKey, Sequence[TrialRecord]]) -> dict[str, Any]:
+def _row(kind: str, row: AnyRow, trials: Mapping[RowKey, Sequence[TrialRecord]]) -> dict[str, Any]:
     found = TableRow(row, tuple(trials[row.key]))
     return {**plain(replace(row, figures=None)), "figures": plain(row_figures(kind, found))}
 
@@ -147,6 +147,8 @@ def derived_figures(record: TrialRecord) -> dict[str, Any] | None:
         return dict(plain(trial_figures("tcp", record.tcp)))
     if (udp := record.udp) is None:
         return None
+    if udp.connections:
+        return dict(plain(trial_figures("connections", udp)))
     searches = [
         _members(run, "trial_s", "is_complete") | {name: _bounds(run, ratio) for name, ratio in GOALS.items()}
         for run in udp.searches

@@ -1,0 +1,77 @@
+"""The checks of a trial of TCP connections, each with every verdict that it can give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.connection_builders import make_connections, make_kept, make_measurement
+
+from tunnelbench.measure.checks import TrialContext
+from tunnelbench.measure.connection_checks import check_connection_trial
+from tunnelbench.model.connections import ConnectionCounts
+from tunnelbench.model.plan import FLAT_OUT, Direction, Test, TrialSpec, TunnelSpec
+from tunnelbench.model.result import Verdict
+
+CONTEXT = TrialContext(10.4, {})
+SHARED = make_connections()
+
+
+def verdict(name: str, counts: ConnectionCounts, load: str = FLAT_OUT, **more: Any) -> Verdict | None:
+    """Return the verdict of one check; None if the trial has no such check."""
+    test = Test.CONNECT if counts.closed else Test.CONCURRENT
+    tunnel = TunnelSpec("none", "no tunnel", more.pop("options", {}))
+    spec = TrialSpec(1, 1, tunnel, 7, Direction.OUT, test, load)
+    measured = make_measurement(counts)
+    if "tester_share" in more:
+        assert measured.window is not None
+        measured = replace(measured, window=replace(measured.window, busiest_tester_share=more.pop("tester_share")))
+    found = check_connection_trial(spec, measured, CONTEXT, more.get("testers_per_s"))
+    return next((check.verdict for check in found if check.name == name), None)
+
+
+def test_a_rate_that_was_not_offered_is_void() -> None:
+    paced = replace(SHARED, intended_per_s=1000.0)
+    assert verdict("offered", paced, "1000") is Verdict.OK
+    assert verdict("offered", replace(paced, intended_per_s=1100.0), "1100") is Verdict.VOID
+    assert verdict("offered", replace(SHARED, unsent=1)) is Verdict.VOID
+    assert verdict("offered", SHARED) is Verdict.OK
+
+
+def test_connections_that_were_not_established_are_a_note_unless_their_number_is_the_result() -> None:
+    assert verdict("connections", SHARED) is Verdict.OK
+    assert verdict("connections", make_connections(lost=3)) is Verdict.NOTE
+    assert verdict("connections", make_kept(1500), "2000") is Verdict.OK
+
+
+def test_connections_without_their_packets_are_void() -> None:
+    assert verdict("packet-count", SHARED) is Verdict.VOID, (
+        "the builder's trial carried 8,633 data packets and half the ACKs"
+    )
+    assert verdict("packet-count", make_connections(1000)) is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("share", "testers_per_s", "load", "expected"),
+    [
+        (0.5, None, FLAT_OUT, Verdict.OK),
+        (0.99, None, FLAT_OUT, Verdict.DOUBTFUL),
+        (0.99, None, "1000", Verdict.OK),
+        (0.5, 1050.0, FLAT_OUT, Verdict.DOUBTFUL),
+        (0.5, 5000.0, FLAT_OUT, Verdict.OK),
+    ],
+)
+def test_testers_that_limit_the_rate_make_it_doubtful(
+    share: float, testers_per_s: float | None, load: str, expected: Verdict
+) -> None:
+    assert verdict("tester-limited", SHARED, load, tester_share=share, testers_per_s=testers_per_s) is expected
+
+
+def test_a_tracking_router_must_have_had_the_open_connections_in_its_list() -> None:
+    tracking = {"firewall": "stateful"}
+    kept = make_kept(1500)
+    assert verdict("tracked", kept, "2000", options=tracking) is Verdict.OK
+    assert verdict("tracked", replace(kept, tracked_most=kept.tracked_before), "2000", options=tracking) is Verdict.VOID
+    assert verdict("tracked", replace(kept, tracked_most=None), "2000", options=tracking) is Verdict.NOTE
+    assert verdict("tracked", kept, "2000") is None
