@@ -33,7 +33,7 @@ from tunnelbench.tunnel.base import FAILURES
 
 FILTER_CHECK = "firewall"
 
-CONNECTIONS = "/proc/sys/net/netfilter/nf_conntrack_count"
+TRACKED_CONNECTIONS = "/proc/sys/net/netfilter/nf_conntrack_count"
 """Number of connections that the kernel tracks now in the network of the reading process."""
 
 FILTERED_LEAST_SHARE = 0.98
@@ -123,7 +123,7 @@ def read_filter(testbed: Testbed, wanted: RouterFilter, set_up: str = "") -> Fil
     """
     if wanted.is_empty and testbed.own_firewall():
         return None
-    count = testbed.router.run(["cat", CONNECTIONS], check=False).stdout.strip()
+    count = testbed.router.run(["cat", TRACKED_CONNECTIONS], check=False).stdout.strip()
     connections = int(count) if count.isdecimal() and len(count) < 20 else None
     listed = _listed(testbed.router, FILTER_TABLE)
     if wanted.is_empty:

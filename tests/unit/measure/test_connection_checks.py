@@ -39,7 +39,7 @@ def test_a_rate_that_was_not_offered_is_void() -> None:
     assert verdict("offered", SHARED) is Verdict.OK
 
 
-def test_connections_that_were_not_established_are_a_note_unless_their_number_is_the_result() -> None:
+def test_failed_connections_are_a_note_unless_their_number_is_the_result() -> None:
     assert verdict("connections", SHARED) is Verdict.OK
     assert verdict("connections", make_connections(lost=3)) is Verdict.NOTE
     assert verdict("connections", make_kept(1500), "2000") is Verdict.OK

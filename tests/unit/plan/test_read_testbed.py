@@ -113,7 +113,8 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
             (
                 "unknown key; known are title, rounds, tcp, udp, soak, clients, connections, cipher_speed, tunnel, "
                 "kind, router_cpu, kernel, quiet_wait_s, topology, link, board, far_board, programs, far_programs, "
-                "speed_mips, profile, simulation, router, client, server, place, coordinator, place_wait_s, power_after_s"
+                "speed_mips, profile, simulation, router, client, server, place, coordinator, place_wait_s, "
+                "power_after_s"
             ),
         ),
         ("rounds", "is written --set key=value, such as --set tcp.duration_s=2"),
