@@ -15,7 +15,7 @@ from tunnelbench.measure.checks import TrialContext
 from tunnelbench.measure.connection_checks import check_connection_trial
 from tunnelbench.measure.counters import read_arrivals
 from tunnelbench.measure.meter import Judged, TrafficMeter
-from tunnelbench.measure.router_filter import CONNECTIONS
+from tunnelbench.measure.router_filter import TRACKED_CONNECTIONS
 from tunnelbench.measure.trial_monitor import FLOWING_PACKETS, OnSecond, TrafficPath, TrialMonitor, keeping_output
 from tunnelbench.measure.udp_exchange import READY_LIMIT_S, does_not_listen, end_far_end
 from tunnelbench.measure.udp_trial import NOTICED_S, EngineMeter, OfferedUdp
@@ -156,7 +156,7 @@ def tracker_watched(router: Host) -> Iterator[MostTracked]:
 
 def read_tracker(router: Host) -> TrackerReading | None:
     """Read how many connections the router's kernel tracks; None if it does not report it."""
-    found = router.run(["cat", CONNECTIONS, LIMIT], check=False).stdout.split()
+    found = router.run(["cat", TRACKED_CONNECTIONS, LIMIT], check=False).stdout.split()
     if not found or not all(re.fullmatch(r"\d{1,18}", number) for number in found):
         return None
     return TrackerReading(int(found[0]), int(found[1]) if len(found) > 1 else None)
