@@ -7,21 +7,20 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
-from tests.postgresql import Cluster, cluster
+from tests.postgresql import Cluster
+from tests.unit.racks.queue_fixtures import PLAN, execute, plan, server, url, verb
 
-from tunnelbench import cli
 from tunnelbench.model.result import RunRecord
 from tunnelbench.store.store import Store
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
+
+__all__ = ["plan", "server", "url"]
 
 ROLES = Path(__file__).parents[3] / "examples" / "racks" / "roles.sql"
 ODD_VALUES = (
@@ -30,31 +29,6 @@ ODD_VALUES = (
     '{"deadline": 7, "campaign": [], "repetition": "x"}', '{"deadline": "2020-01-01", "campaign": "\\u001b[2J"}',
 )  # fmt: skip
 """JSON that another program may have stored as the values of a job."""
-PLAN = 'title = "One"\nrounds = 1\n[tcp]\nduration_s = 1\n[[tunnel]]\nkind = "gre"\n'
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
-
-
-@pytest.fixture
-def url(server: Cluster) -> str:
-    made = server.new_database()
-    assert verb("jobs", "--setup", "--store", made).exit_code == 0
-    return made
-
-
-@pytest.fixture
-def plan(tmp_path: Path) -> str:
-    path = tmp_path / "one.toml"
-    path.write_text(PLAN)
-    return str(path)
-
-
-def verb(*words: str) -> Result:
-    return CliRunner().invoke(cli.main, words)
 
 
 def work(url: str) -> None:
@@ -68,13 +42,6 @@ def listed(url: str) -> list[dict[str, Any]]:
     result = verb("jobs", "--all", "--json", "--store", url)
     assert result.exit_code == 0, result.output
     return list(json.loads(result.stdout))
-
-
-def execute(url: str, statement: str, **values: Any) -> list[Any]:
-    engine = create_engine(url, poolclass=NullPool)
-    with engine.begin() as connection:
-        result = connection.execute(text(statement), values)
-        return list(result) if result.returns_rows else []
 
 
 def test_repetitions_are_interleaved_and_a_higher_priority_comes_first(url: str, plan: str) -> None:
