@@ -20,6 +20,7 @@ def read(text: str) -> Any:
 def test_it_holds_the_run_the_rows_what_load_cost_the_doubts_and_the_trials() -> None:
     found = read(render(make_run(), make_records(), "json"))
     assert list(found) == [
+        "is_simulated",
         "run",
         "answer",
         "rows",

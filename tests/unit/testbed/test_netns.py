@@ -275,7 +275,8 @@ def test_a_testbed_is_taken_down_whatever_happens_in_it() -> None:
 
 
 def test_every_kind_of_testbed_is_found_by_its_name() -> None:
-    assert {name: kind.kind for name, kind in KINDS.items()} == {"netns": "netns", "qemu": "qemu", "ssh": "ssh"}
+    assert sorted(KINDS) == ["netns", "qemu", "simulated", "ssh"]
+    assert {name: kind.kind for name, kind in KINDS.items()} == {name: name for name in KINDS}
 
 
 def test_the_topology_names_the_tunnels_cable_and_the_source_of_client_traffic() -> None:

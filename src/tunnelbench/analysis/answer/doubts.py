@@ -49,6 +49,7 @@ CHECKS_IN_WORDS = {
     "search": "a search ran out of time",
     "sender": "the sender was idle",
     "sent-count": "packets never left the sender",
+    "simulated": "a model drew the figures",
     "sharing": "a parallel tunnel carried no packets",
     "softirq": "the router's CPU processed packets of other networks",
     "stalls": "the traffic stalled",
