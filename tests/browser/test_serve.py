@@ -347,7 +347,7 @@ def test_a_real_run_is_watched_from_its_start_to_its_end(visit: Guest, tmp_path:
             expect(page.locator("#trials-table .remarks").first).not_to_be_empty()
             expect(page.locator("#status")).to_have_text("done", timeout=120_000)
             output, _ = run.communicate(timeout=60)
-        assert run.returncode == 0, output
+        assert run.returncode in {0, 3}, output  # 3: on a machine that others use, no figure counts
         page.get_by_role("link", name="Report").click()
         page.wait_for_selector("html[data-drawn]", state="attached")
         assert "vxlan" in page.locator("#table").inner_text()

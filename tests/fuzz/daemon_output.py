@@ -23,13 +23,23 @@ from tests.fuzz.target import ANSWER_MARK, Target
 from tests.output.samples import samples
 from tests.unit.builders import make_run
 from tests.unit.measure.pcap import pcap
+from tests.unit.traffic import test_connections as connection_lines
 from tests.unit.traffic import test_engine_series as engine_lines
 
 from tunnelbench.guest import protocol
-from tunnelbench.host import cpu_samples, procfs, radio
+from tunnelbench.host import cpu_samples, labgrid, procfs, radio
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.ssh import SshHost
-from tunnelbench.measure import capture, cipher_speed, counters, engine_setup, proof, router_filter, tcp_trial
+from tunnelbench.measure import (
+    capture,
+    cipher_speed,
+    connection_trial,
+    counters,
+    engine_setup,
+    proof,
+    router_filter,
+    tcp_trial,
+)
 from tunnelbench.model.errors import TrialFailed, UserError
 from tunnelbench.model.firewall import Firewall, RouterFilter
 from tunnelbench.model.plan import Direction
@@ -37,11 +47,11 @@ from tunnelbench.model.testbed import HostAccess, RouterSpec, TestbedSpec
 from tunnelbench.model.text import without_keys
 from tunnelbench.report.render import render
 from tunnelbench.report.site.gather import device_name
-from tunnelbench.testbed import discovery, firewall, nic, offloads, virtual_host
+from tunnelbench.testbed import discovery, firewall, leased, nic, offloads, virtual_host
 from tunnelbench.testbed.base import Addresses, Testbed
 from tunnelbench.testbed.discovery import CableEnd
 from tunnelbench.testbed.router_filter import other_rules
-from tunnelbench.traffic import engine, engine_series, iperf3, openssl_speed, ping
+from tunnelbench.traffic import connections, engine, engine_series, iperf3, openssl_speed, ping
 from tunnelbench.tunnel import adapters, openvpn, tinc, versions
 from tunnelbench.tunnel.base import End, Ends
 
@@ -98,6 +108,11 @@ def of_engine_series(texts: Texts, *, is_echo: bool) -> None:
         finite(*(value for value in vars(reading).values() if isinstance(value, int | float)))
 
 
+def of_connections(texts: Texts) -> None:
+    near, far = (*texts, "", "")[:2]
+    finite(*vars(connections.parse(near, far, connections.ConnectionLoad(2.0, 200.0))).values())
+
+
 def of_openssl_speed(texts: Texts) -> None:
     stdout, stderr = (*texts, "", "")[:2]
     speed, _ = openssl_speed.parse(stdout, stderr)
@@ -127,10 +142,20 @@ def of_path(texts: Texts) -> None:
     at = host(texts)
     testbed = mock.Mock(spec=Testbed, client=at, router=at, server=at, far_host=at, has_own_far_end=True)
     testbed.tunnel_cable, testbed.cables, testbed.cable_devices = (at, "wan"), (at,), ("eth0",)
-    found = counters.read_path(cast("Testbed", testbed))
+    with mock.patch.object(HostileHost, "has_ipv6", True):
+        found = counters.read_path(cast("Testbed", testbed))
     place = counters.CountingPoints(Direction.OUT, ("lan",), ("tun0",), "wan")
     counters.data_shares(found, found, place)
     counters.path_counters(found, found, place)
+
+
+def of_tracker(texts: Texts) -> None:
+    found = connection_trial.read_tracker(host(texts))
+    finite(*(vars(found).values() if found else ()))
+
+
+def of_device_mtu(texts: Texts) -> None:
+    str(leased.device_mtu(host(texts), "eth0"))
 
 
 def of_router_filter(texts: Texts) -> None:
@@ -205,6 +230,16 @@ def of_ip_addr(texts: Texts) -> None:
 def of_openssl_machine(texts: Texts) -> None:
     for machine in cipher_speed.machines([host(texts)]):
         str(machine.flags)
+
+
+def of_labgrid(texts: Texts) -> None:
+    """Read what the program that talks to labgrid prints."""
+    answers = Answers(texts)
+    hold = labgrid.PlaceHold("rack", "127.0.0.1:1", "machine/user")
+    with mock.patch.object(labgrid, "run_command", lambda argv, **_rest: answers.run(argv, check=False)):
+        for ask in (labgrid.acquire, labgrid.holder_of, labgrid.release):
+            with suppress(UserError):
+                ask(hold)
 
 
 # A router behind SSH
@@ -357,11 +392,15 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "engine-echo": partial(of_engine, is_echo=True),
     "engine-series": partial(of_engine_series, is_echo=False),
     "engine-series-echo": partial(of_engine_series, is_echo=True),
+    "connections": of_connections,
     "openssl-speed": of_openssl_speed,
     "openssl-machine": of_openssl_machine,
     "ping": of_ping,
     "host-counters": of_host_counters,
     "path": of_path,
+    "tracker": of_tracker,
+    "device-mtu": of_device_mtu,
+    "labgrid": of_labgrid,
     "router-filter": of_router_filter,
     "queues": of_queues,
     "capture": of_capture,
@@ -432,6 +471,9 @@ def seeds_of_traffic() -> Iterator[bytes]:
         (engine_lines.hello(), engine_lines.arrived(0), engine_lines.arrived(1), engine_lines.arrived(1))
     )
     yield seed("engine-series", sent, arrived)
+    yield seed(
+        "connections", connection_lines.lines(connection_lines.NEAR), connection_lines.lines(connection_lines.FAR)
+    )
     yield from (seed("openssl-speed", text, text) for text in samples("openssl-*/speed-*.txt").values())
     yield from (seed("ping", text) for text in samples("iputils-*/ping-*.txt").values())
 
@@ -440,7 +482,7 @@ STAT = "cpu  10 0 10 10 0 0 0 0 0 0\ncpu0 10 0 10 10 0 0 0 0 0 0\n"
 NFT = {
     "nftables": [
         {"metainfo": {}},
-        *({"counter": {"name": name, "packets": 3, "bytes": 100}} for name in ("expected", "other")),
+        *({"counter": {"name": name, "packets": 3, "bytes": 100}} for name in counters.COUNTERS),
     ]
 }
 TC = [{"kind": "noqueue", "handle": "0:", "dev": "lo", "drops": 0, "overlimits": 0, "qlen": 0}]
@@ -461,11 +503,17 @@ FILTER = (
 LEASE = {"state": "stale", "owner": "a@b, run r", "folder": "/tmp/tunnelbench-dut-r", "left_s": 3}
 
 
+SNMP6 = "Ip6InReceives                   \t7\nIp6OutForwDatagrams             \t5\nIcmp6InMsgs\t0\n"
+
+
 def seeds_of_tools() -> Iterator[bytes]:
     kernel = {name.rpartition("/")[2]: text for name, text in samples("linux-6.18/*.txt").items()}
     devices = kernel["proc-net-dev.txt"] + kernel["proc-net-snmp.txt"]
     yield seed("host-counters", devices)
-    yield seed("path", json.dumps(NFT), devices, devices, json.dumps(TC), devices, devices)
+    host = devices, SNMP6
+    yield seed("path", json.dumps(NFT), *host, *host, json.dumps(TC), *host, *host, json.dumps(TC), devices)
+    yield seed("tracker", "7\n262144\n")
+    yield seed("device-mtu", "5: eth0: <UP> mtu 1500 qdisc noqueue")
     yield seed("router-filter", "7\n", FILTER, FILTER, FILTER)
     yield seed("queues", json.dumps(TC))
     packets = [b"\x45" + bytes(range(60)), b"\x60" + bytes(5) + b"\x2c" + bytes(range(60)), bytes(64)]
@@ -494,6 +542,8 @@ def seeds_of_tools() -> Iterator[bytes]:
 
 
 def seeds_of_routers() -> Iterator[bytes]:
+    service = {"state": "acquired", "address": "192.168.1.1", "username": "root", "port": 22}
+    yield seed("labgrid", json.dumps(service), json.dumps({"state": "free"}), json.dumps({"state": "released"}))
     yield seed("router-script", json.dumps(LEASE))
     yield seed("router-script", "\x01tunnelbench-dut: the lease is taken")
     yield seed("router-facts", json.dumps({"kernel": "6.6", "cpus": 2, "memory_mib": 64}), "reno bbr cubic\n")

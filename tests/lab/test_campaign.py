@@ -120,6 +120,7 @@ def test_a_campaign_ends_whole_through_faults_and_names_the_lost_rack(
         server.stop("immediate")
         server.start()
         until(lambda: open_jobs(url) == 0, "the end of the jobs", LIMIT_S)
+    verb("clean")  # the folders of the killed workers, with their plans
     found = json.loads(verb("campaign", "report", "spring", "--json", "--store", url))
     assert len(found["runs"]) == len(KINDS) * len(racks) * REPETITIONS
     # On a machine that others use, no figure of a measured run may count; its trials are there all the same.

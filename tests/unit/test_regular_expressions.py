@@ -32,7 +32,7 @@ TAKES_A_PATTERN = {"_first": 0, "version_of": 2}
 
 LENGTHS = (20, 500, 10_000)
 """Lengths of the texts [characters]: each is tried only where the one before it was quick."""
-LIMIT_S = 0.03
+LIMIT_S = 0.02
 """CPU time for a text [s]. For the longest text, quadratic time is 0.05 s to 0.5 s, and linear time 0.001 s."""
 TRIES = 3
 MOST_TEXTS = 80

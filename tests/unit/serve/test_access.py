@@ -9,7 +9,7 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.testclient import TestClient
-from tests.unit.serve.conftest import HOST, ORIGIN, PASSWORD, Serve
+from tests.unit.serve.conftest import HOST, ORIGIN, PASSWORD, Serve, in_own_loop
 
 from tunnelbench.serve import guard
 from tunnelbench.serve.access import COOKIE, MOST_SESSIONS, SESSION_S, Access, is_own_origin
@@ -129,7 +129,7 @@ def test_a_form_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch
     headers = [(b"content-type", b"application/x-www-form-urlencoded")]
     request = Request({"type": "http", "method": "POST", "headers": headers}, never)
     with pytest.raises(HTTPException) as caught:
-        asyncio.run(guard.form_of(request))
+        in_own_loop(guard.form_of(request))
     assert caught.value.status_code == 408
 
 

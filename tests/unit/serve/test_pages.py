@@ -17,7 +17,7 @@ import pytest
 from starlette.requests import Request
 from tests.unit.builders import make_records, make_run
 from tests.unit.report.hostile import HOSTILE
-from tests.unit.serve.conftest import Serve
+from tests.unit.serve.conftest import Serve, in_own_loop
 from tests.unit.store.test_progress import PROGRESS
 
 from tunnelbench.model.errors import CannotHere
@@ -311,9 +311,9 @@ def test_events_tell_of_a_trial_that_another_process_stores(path: Path, monkeypa
         results.close()
         return found
 
-    before, after = asyncio.run(watch(f"/events/runs/{RUNNING}"))
+    before, after = in_own_loop(watch(f"/events/runs/{RUNNING}"))
     assert ("10/" in before, "11/" in after) == (True, True)
-    before, after = asyncio.run(watch(f"/events/runs/{RUNNING}/report"))
+    before, after = in_own_loop(watch(f"/events/runs/{RUNNING}/report"))
     assert before != after
 
 
@@ -330,7 +330,7 @@ def test_a_store_that_goes_away_does_not_end_the_events(path: Path, monkeypatch:
 
     monkeypatch.setattr(Results, "state", away_at_first)
     site = Site(results, None, Access(), print)
-    first, second = asyncio.run(first_events(site, f"/events/runs/{RUNNING}", 2))
+    first, second = in_own_loop(first_events(site, f"/events/runs/{RUNNING}", 2))
     results.close()
     assert "the server is away" in first
     assert "The newest trials" in second
