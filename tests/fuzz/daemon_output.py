@@ -47,7 +47,7 @@ from tunnelbench.model.testbed import HostAccess, RouterSpec, TestbedSpec
 from tunnelbench.model.text import without_keys
 from tunnelbench.report.render import render
 from tunnelbench.report.site.gather import device_name
-from tunnelbench.testbed import discovery, firewall, leased, nic, offloads, virtual_host
+from tunnelbench.testbed import discovery, firewall, nic, offloads, virtual_host
 from tunnelbench.testbed.base import Addresses, Testbed
 from tunnelbench.testbed.discovery import CableEnd
 from tunnelbench.testbed.router_filter import other_rules
@@ -154,8 +154,8 @@ def of_tracker(texts: Texts) -> None:
     finite(*(vars(found).values() if found else ()))
 
 
-def of_device_mtu(texts: Texts) -> None:
-    str(leased.device_mtu(host(texts), "eth0"))
+def of_mtu(texts: Texts) -> None:
+    finite(host(texts).device_mtu_bytes("eth0"))
 
 
 def of_router_filter(texts: Texts) -> None:
@@ -189,11 +189,6 @@ def of_ss(texts: Texts) -> None:
 
 def of_route(texts: Texts) -> None:
     proof._route_device(host(texts), "192.0.2.1")
-
-
-def of_mtu(texts: Texts) -> None:
-    tunnel = mock.Mock(device_at=lambda _end: "tun0")
-    finite(proof._device_mtu_bytes(End(host(texts), "", "", "", reaches=""), tunnel))
 
 
 def of_iw(texts: Texts) -> None:
@@ -399,14 +394,13 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "host-counters": of_host_counters,
     "path": of_path,
     "tracker": of_tracker,
-    "device-mtu": of_device_mtu,
+    "mtu": of_mtu,
     "labgrid": of_labgrid,
     "router-filter": of_router_filter,
     "queues": of_queues,
     "capture": of_capture,
     "ss": of_ss,
     "route": of_route,
-    "mtu": of_mtu,
     "iw": of_iw,
     "offloads": of_offloads,
     "ip-addr": of_ip_addr,
@@ -513,14 +507,13 @@ def seeds_of_tools() -> Iterator[bytes]:
     host = devices, SNMP6
     yield seed("path", json.dumps(NFT), *host, *host, json.dumps(TC), *host, *host, json.dumps(TC), devices)
     yield seed("tracker", "7\n262144\n")
-    yield seed("device-mtu", "5: eth0: <UP> mtu 1500 qdisc noqueue")
+    yield seed("mtu", "5: eth0: <UP> mtu 1500 qdisc noqueue")
     yield seed("router-filter", "7\n", FILTER, FILTER, FILTER)
     yield seed("queues", json.dumps(TC))
     packets = [b"\x45" + bytes(range(60)), b"\x60" + bytes(5) + b"\x2c" + bytes(range(60)), bytes(64)]
     yield seed("capture", pcap(packets).decode("latin-1"))
     yield from (seed("ss", text) for text in samples("iproute2-*/ss-*.txt").values())
     yield seed("route", "192.0.2.1 via 198.18.3.2 dev tun0 src 198.18.3.1")
-    yield seed("mtu", "5: tun0: <UP> mtu 1420 qdisc noqueue")
     iw = {name.rpartition("/")[2]: text for name, text in samples("iw-*/*.txt").items()}
     yield seed(
         "iw",

@@ -47,7 +47,6 @@ OWN_TEXT_FUNCTIONS = {
     "measure/connection_trial.py": {"load_of", "offer"},  # convert figures of the plan
     "measure/simulation.py": {"simulated_tcp"},  # converts a figure
     "measure/tcp_trial.py": {"judge", "offer"},  # convert figures of the plan
-    "tunnel/ipsec.py": {"_prepare_end"},  # takes at most five digits of what `ip link` prints
     "testbed/place.py": {"release_place"},  # reads a file that TunnelBench wrote
     "traffic/iperf3.py": {"_stream_bps", "planned_settings"},  # convert figures of the plan
 }  # fmt: skip

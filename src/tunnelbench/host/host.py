@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import socket
 import stat
@@ -208,6 +209,11 @@ class Host(ABC):
     def ip(self, *arguments: str) -> Completed:
         """Run `ip` on the host."""
         return self.run(["ip", *arguments])
+
+    def device_mtu_bytes(self, device: str) -> int | None:
+        """Return the MTU of a device as `ip` prints it [bytes]; None if it cannot be read."""
+        found = re.search(r"\bmtu (\d{1,9})\b", self.ip("link", "show", "dev", device).stdout)
+        return int(found[1]) if found else None
 
     def ip_batch(self, *lines: str) -> None:
         """Run several `ip` commands on the host in one process; the first that fails ends it."""

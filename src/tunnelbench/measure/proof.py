@@ -26,7 +26,7 @@ from tunnelbench.model.result import Check, TunnelProof, Verdict, reasons_of_voi
 from tunnelbench.model.text import counted, without_keys
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic import ping
-from tunnelbench.tunnel.base import End, Outer, Tunnel
+from tunnelbench.tunnel.base import Outer, Tunnel
 
 ANSWER_TIMEOUT_S = 10.0
 """Time for the first answer through a tunnel that reports that it is up [s]."""
@@ -52,7 +52,7 @@ def prove(testbed: Testbed, tunnel: Tunnel[Any], reach: Check) -> TunnelProof:
         checks=tuple(checks),
         versions=versions_of(tunnel),
         configuration=dict(tunnel.configuration),
-        inner_mtu_bytes=_device_mtu_bytes(tunnel.ends.router, tunnel),
+        inner_mtu_bytes=tunnel.ends.router.host.device_mtu_bytes(tunnel.device_at(tunnel.ends.router)),
         is_encrypted=tunnel.is_encrypted,
         raw=daemon_logs(tunnel),
     )
@@ -290,9 +290,3 @@ def describe(packet: Packet) -> str:
 
 def _join(sizes: tuple[int, ...] | list[int]) -> str:
     return ", ".join(map(str, sizes))
-
-
-def _device_mtu_bytes(end: End, tunnel: Tunnel[Any]) -> int | None:
-    shown = end.host.ip("link", "show", "dev", tunnel.device_at(end)).stdout
-    found = re.search(r"\bmtu (\d{1,9})\b", shown)
-    return int(found[1]) if found else None

@@ -7,7 +7,6 @@ watchdog on the host undoes all changes when the lease ends.
 from __future__ import annotations
 
 import os
-import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,12 +28,6 @@ RECONNECT_LIMIT_S = 300.0
 """Longest wait for a host that was lost [s]: a router's reboot takes one to three minutes."""
 
 IP_FORWARD = "/proc/sys/net/ipv4/ip_forward"
-
-
-def device_mtu(host: Host, device: str) -> str:
-    """Return the MTU of a device as `ip` prints it; empty if it cannot be read."""
-    found = re.search(r"\bmtu (\d{1,9})\b", host.ip("link", "show", "dev", device).stdout)
-    return found[1] if found else ""
 
 
 class LeasedTestbed(Testbed):
@@ -104,9 +97,10 @@ class LeasedTestbed(Testbed):
 
     def _set_mtu(self, host: Host, device: str) -> None:
         """Give a device the MTU of the testbed file for the run. Raises CannotHere if the device cannot have it."""
-        wanted, found = str(self.spec.link.mtu_bytes), device_mtu(host, device)
-        if found in (wanted, ""):
+        wanted_bytes, found_bytes = self.spec.link.mtu_bytes, host.device_mtu_bytes(device)
+        if found_bytes in (wanted_bytes, None):
             return
+        wanted, found = str(wanted_bytes), str(found_bytes)
         words = ["ip", "link", "set", "dev", device, "mtu"]
         if host.namespace:  # its device goes back to this machine with the MTU that it has then
             self.journal.note(["ip", "-n", host.namespace, *words[1:], found])

@@ -174,7 +174,10 @@ def for_store(text: str) -> str:
     """
     if len(text) > KEPT_BYTES:
         document = dict(_load("output", text))
-        document["intervals"] = f"{len(document.get('intervals', ()))} readings are left out"
+        intervals = document.get("intervals", [])
+        if not isinstance(intervals, list):
+            raise TrialFailed(f"iperf3's JSON is not as expected: its intervals are {intervals!r:.200}")
+        document["intervals"] = f"{len(intervals)} readings are left out"
         text = json.dumps(document)
     return without_host_name(text)
 

@@ -21,6 +21,9 @@ from tunnelbench.tunnel.versions import UNKNOWN, kernel_version
 IF_ID = 42
 """Number (if_id) by which the kernel assigns IPsec policies and security associations to the tunnel's xfrm device."""
 
+MTUS_BYTES = range(100, 100_000)
+"""MTUs of a cable that are believed [bytes]: a router may print anything."""
+
 KERNEL_CIPHER_NAMES = {
     "aes-128-gcm": "rfc4106(gcm(aes))", "aes-256-gcm": "rfc4106(gcm(aes))",
     "chacha20-poly1305": "rfc7539esp(chacha20,poly1305)",
@@ -115,9 +118,8 @@ class Ipsec(StrongSwan[Options]):
 
     def _prepare_end(self, end: End) -> None:
         self._add_device(end, "type", "xfrm", "dev", end.wan_device, "if_id", str(IF_ID))
-        shown = end.host.ip("link", "show", "dev", end.wan_device).stdout
-        found = re.search(r"\bmtu (\d{3,5})\b", shown)
-        wan_mtu_bytes = int(found[1]) if found else ETHERNET_MTU_BYTES
+        shown_bytes = end.host.device_mtu_bytes(end.wan_device)
+        wan_mtu_bytes = shown_bytes if shown_bytes and shown_bytes in MTUS_BYTES else ETHERNET_MTU_BYTES
         mtu = max(inner for inner in range(wan_mtu_bytes) if self.outer_packet_bytes(inner) <= wan_mtu_bytes)
         end.host.ip("link", "set", self.device, "mtu", str(mtu))
 
