@@ -87,3 +87,10 @@ def cluster() -> Iterator[Cluster]:
             made.stop("immediate")
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    """A server for the tests of a module, which imports this fixture."""
+    with cluster() as made:
+        yield made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,13 @@ import pytest
 from tests.lab.awaiting import until
 from tests.lab.bench import TUNNELBENCH, namespaces
 from tests.lab.rack_workers import jobs, verb, worker
-from tests.postgresql import Cluster, cluster
+from tests.postgresql import Cluster, server
 from tests.unit.builders import make_run
 
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.store.store import Store
+
+__all__ = ["server"]
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
 
@@ -35,12 +36,6 @@ kind = "vxlan"
 [[tunnel]]
 kind = "gre"
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
 
 
 @pytest.fixture

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import NullPool, create_engine, text
-from tests.postgresql import Cluster, cluster
+from tests.postgresql import Cluster, server
 
 from tunnelbench import cli
 
+__all__ = ["PLAN", "execute", "plan", "server", "url", "verb"]
+
 PLAN = 'title = "One"\nrounds = 1\n[tcp]\nduration_s = 1\n[[tunnel]]\nkind = "gre"\n'
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine, text
 from starlette.testclient import TestClient
-from tests.postgresql import Cluster, cluster
+from tests.postgresql import Cluster, server
 from tests.unit.builders import make_run
 from tests.unit.report.hostile import HOSTILE
 from tests.unit.serve.conftest import ORIGIN, Serve
@@ -22,17 +22,13 @@ from tunnelbench.serve.access import Access
 from tunnelbench.serve.queue import opened_queue
 from tunnelbench.store.store import Store
 
+__all__ = ["server"]
+
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
 
 PLAN = 'title = "One"\nrounds = 1\n[tcp]\nduration_s = 1\n[[tunnel]]\nkind = "gre"\n'
 FORM = {"origin": ORIGIN}
 ANNA = {"x-remote-user": "anna"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
 
 
 @pytest.fixture

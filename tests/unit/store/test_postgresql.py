@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine, make_url, text
-from tests.postgresql import Cluster, cluster
+from tests.postgresql import Cluster, server
 from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_trial
 from tests.unit.store.test_format import add_operator, fail, name_operator
 
@@ -24,13 +24,9 @@ from tunnelbench.store import migrations, schema
 from tunnelbench.store.postgresql import Server
 from tunnelbench.store.store import Store
 
+__all__ = ["server"]
+
 ENDED_AT = "2025-03-14T10:00:00+00:00"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
 
 
 @contextmanager

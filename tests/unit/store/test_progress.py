@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from tests.postgresql import Cluster, cluster
+from tests.postgresql import Cluster, server
 from tests.unit.builders import make_run, make_spec, make_trial
 
 from tunnelbench.model.errors import StoreLost
 from tunnelbench.model.progress import MOST_RATES, RunProgress
 from tunnelbench.store.store import Store
+
+__all__ = ["server"]
 
 PROGRESS = RunProgress("2025-03-14T09:30:00+00:00", "round 1: vxlan", 3, 60.0, 1.5, 10.0, (1e6, 2e6), 0.5)
 
@@ -23,12 +24,6 @@ PROGRESS = RunProgress("2025-03-14T09:30:00+00:00", "round 1: vxlan", 3, 60.0, 1
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "results.sqlite"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
 
 
 @pytest.fixture(params=["file", "server"])
