@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.own_loop import in_own_loop
 from tests.unit.racks.queue_fixtures import execute, plan, server, url, verb
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
@@ -40,7 +40,7 @@ def look(url: str, *testbeds: str) -> None:
             worker = RackWorker(url, dict.fromkeys(testbeds, "netns"), lambda _text: None)
             await worker._make_due_jobs(app)
 
-    asyncio.run(once())
+    in_own_loop(once())
 
 
 @pytest.mark.parametrize(

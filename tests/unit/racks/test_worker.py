@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.own_loop import in_own_loop
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
 
@@ -28,7 +29,7 @@ def test_messages_after_a_line_without_end_are_read() -> None:
         messages.feed_eof()
         await RackWorker("", {}, said.append)._read(messages, lines)
 
-    asyncio.run(asyncio.wait_for(read(), 10))
+    in_own_loop(asyncio.wait_for(read(), 10))
     assert [*lines] == said == ["first", "last"]
 
 
@@ -49,5 +50,5 @@ def test_a_run_that_cannot_be_started_is_a_failure_with_its_reason(
     app = cast("Any", SimpleNamespace(connector=SimpleNamespace(execute_query_one_async=answer)))
     context = cast("Any", SimpleNamespace(job=SimpleNamespace(queue="attic")))
     with pytest.raises(JobFailed, match=r"the worker cannot start the run: .*runs"):
-        asyncio.run(RackWorker("", {"attic": "attic.toml"}, print)._run(app, context, 7, JOB))
+        in_own_loop(RackWorker("", {"attic": "attic.toml"}, print)._run(app, context, 7, JOB))
     assert (stored[-1]["job_id"], stored[-1]["failures"]) == (7, 1)

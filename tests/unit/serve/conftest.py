@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -28,13 +26,6 @@ HOST = "localhost:8710"
 ORIGIN = f"http://{HOST}"
 
 Serve = Callable[..., TestClient]
-R = TypeVar("R")
-
-
-def in_own_loop(work: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine in a thread: tests of a browser leave an event loop running in the main thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 @pytest.fixture

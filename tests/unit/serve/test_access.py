@@ -9,7 +9,8 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.testclient import TestClient
-from tests.unit.serve.conftest import HOST, ORIGIN, PASSWORD, Serve, in_own_loop
+from tests.own_loop import in_own_loop
+from tests.unit.serve.conftest import HOST, ORIGIN, PASSWORD, Serve
 
 from tunnelbench.serve import guard
 from tunnelbench.serve.access import COOKIE, MOST_SESSIONS, SESSION_S, Access, is_own_origin

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from starlette.requests import Request
+from tests.own_loop import in_own_loop
 from tests.unit.builders import make_records, make_run
 from tests.unit.report.hostile import HOSTILE
-from tests.unit.serve.conftest import Serve, in_own_loop
+from tests.unit.serve.conftest import Serve
 from tests.unit.store.test_progress import PROGRESS
 
 from tunnelbench.model.errors import CannotHere
