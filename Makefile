@@ -81,7 +81,7 @@ test-boards: install-dev ## prove tunnels through the virtual routers of all boa
 	@$(PYTHON) -m pytest tests/lab/boards.py tests/lab/fixed_speed.py
 
 test-builds: install-dev ## find a VPN program that is 5 % slower on the virtual router beside two busy CPUs, five times of five (about 40 minutes)
-	@$(PYTHON) -m pytest -s tests/lab/builds_in_pairs.py tests/lab/slower_builds_under_load.py
+	@$(PYTHON) -m pytest -s tests/lab/builds_under_load.py
 
 test-labgrid: install-dev ## let labgrid switch a virtual router off and on in mid-run (about 5 minutes); `make test` has a router of namespaces
 	@$(PYTHON) -m pytest tests/lab/labgrid_malta.py

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.postgresql import Cluster, cluster
 from tests.unit.builders import make_records, make_run
@@ -111,13 +111,18 @@ class Guest:
         page = context.new_page()
         page.set_default_timeout(WAIT_MS)
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on("console", self._note)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
         page.goto(address)
         if javascript:
             page.wait_for_selector("html[data-drawn]", state="attached", timeout=WAIT_MS)
         return page
+
+    def _note(self, message: ConsoleMessage) -> None:
+        """Keep a warning or an error. A remark is none, such as that a field has no autofocus: the test was faster."""
+        if message.type in {"warning", "error"}:
+            self.complaints.append(f"{message.type}: {message.text}")
 
     def leave(self) -> None:
         """Close all pages, before their server ends."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 COMPILER = "mipsel-linux-gnu-gcc"
 SOURCE = Path(__file__).with_name("slower_cipher.c")
 LIBRARY = "slower-cipher.so"
 INSTRUCTIONS_PER_TURN = 3
+SEGMENT_BYTES, ACK_BYTES = 1500, 52
+"""Lengths of the packets in the tunnel, with the headers of IP and TCP."""
 
 START = """\
 #!/bin/sh
@@ -33,3 +37,15 @@ def put_slower(folder: Path, name: str, instructions_per_byte: float) -> None:
 def _put(folder: Path, name: str, preload: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(START.format(preload=preload))
+
+
+def instructions_per_byte(results: Iterable[dict[str, Any]]) -> float:
+    """Return the router's instructions for each byte of the packets in the tunnel, acknowledgements included.
+
+    `results` are the TCP results of trials with the largest segments, as in `show --json`.
+    """
+    windows = [result["window"] for result in results]
+    instructions = sum(window["router_instructions"] for window in windows)
+    data_bytes = SEGMENT_BYTES * sum(window["data_packets"] for window in windows)
+    ack_bytes = ACK_BYTES * sum(window["ack_packets"] for window in windows)
+    return float(instructions / (data_bytes + ack_bytes))

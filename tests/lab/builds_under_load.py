@@ -2,7 +2,8 @@
 
 A build that is 5 % slower is found each time, and an equal build is a tie.
 
-`make test` leaves it out, because each comparison measures two runs on the virtual router; `make test-builds` runs it.
+`make test` leaves it out, because each comparison measures two runs on the virtual router; `make test-builds` runs it,
+and tests/lab/test_builds.py is a short version.
 Throughput and instructions per packet are compared, as in examples/plans/two-builds.toml.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 from tests.lab.bench import TUNNELBENCH
-from tests.lab.slower_build import put_slower, put_usual
+from tests.lab.slower_build import instructions_per_byte, put_slower, put_usual
 
 TIMES = int(os.environ.get("TUNNELBENCH_BUILDS", "5"))
 """Number of comparisons of each kind."""
@@ -29,7 +30,7 @@ SLOWER_BY = 0.05
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(TIMES * 600 + 600)]
 
 PLAN = """
-rounds = 8
+rounds = 7
 [tcp]
 payload_bytes = 1448
 direction = "out"
@@ -42,8 +43,6 @@ cipher = "AES-128-GCM"
 """
 BURNER = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 """Uses a CPU until the program that started it has ended."""
-SEGMENT_BYTES, ACK_BYTES = 1500, 52
-"""Lengths of the packets in the tunnel, with the headers of IP and TCP."""
 COMPARED = {"Mbit/s": "slower", "instructions/packet": "dearer"}
 """Verdict on each figure if B is the slower build."""
 
@@ -91,14 +90,6 @@ class Builds:
     def _rows(self, a: str, b: str) -> list[dict[str, Any]]:
         found = json.loads(self.tunnelbench("compare", a, b, "--json").stdout)["rows"]
         return [row for row in found if row["tunnel"] == "openvpn" and row["figure"] in COMPARED]
-
-
-def instructions_per_byte(trials: list[dict[str, Any]]) -> float:
-    """Return the router's instructions for each byte of the packets in the tunnel, acknowledgements included."""
-    instructions = sum(trial["window"]["router_instructions"] for trial in trials)
-    data_bytes = SEGMENT_BYTES * sum(trial["window"]["data_packets"] for trial in trials)
-    ack_bytes = ACK_BYTES * sum(trial["window"]["ack_packets"] for trial in trials)
-    return float(instructions / (data_bytes + ack_bytes))
 
 
 def test_a_slower_build_is_found_each_time_and_an_equal_build_is_a_tie(tmp_path: Path) -> None:
