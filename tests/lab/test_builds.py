@@ -49,9 +49,7 @@ def test_the_work_that_a_slower_build_adds_is_counted(tmp_path: Path) -> None:
     done = subprocess.run(
         [*argv, *(f"--set={each}" for each in settings)], check=False, capture_output=True, text=True, timeout=800
     )
-    assert done.returncode in {0, 3}, (
-        done.stderr
-    )  # 3: beside other tests each trial may be late
+    assert done.returncode in {0, 3}, done.stderr  # 3: beside other tests each trial may be late
     trials: dict[str, list[Any]] = {"usual": [], "slower": []}
     for trial in json.loads(done.stdout)["trials"]:
         if trial["tcp"] is not None and (found := trials.get(trial["spec"]["tunnel"]["name"])) is not None:

@@ -251,7 +251,7 @@ def _tunnel_legend(tunnels: Sequence[TunnelAnswer], ways: Sequence[DirectionAnsw
         "down: server to client." * any(tunnel.down != DirectionAnswer() for tunnel in tunnels),
         _sizes(tunnels),
         _repeats([tunnel.repeats for tunnel in tunnels if tunnel.has_figures]),
-        "≥: lower bound." * is_bound,
+        "≥: lower bound, because client and server were the limit." * is_bound,
         method or "CPU: % of one CPU for TCP, computed from that at full load.",
     ]
     return " ".join(filter(None, parts))
@@ -299,9 +299,9 @@ def udp_table(answers: Sequence[UdpAnswer], best: str | None) -> ScreenTable | N
     load = next((way.delay_load for way in every if way.delay_load), "")
     at = "idle" if load == "idle" else f"at {load} load"
     groups = (
-        (("thousand/s", "without loss"), ndr),
-        (("thousand/s", "0.5 % loss"), pdr),
-        (("thousand/s", "at full load"), lambda found: rate(found.carried_pps, found)),
+        (("thousand", "packets/s", "without loss"), ndr),
+        (("thousand", "packets/s,", "0.5 % loss"), pdr),
+        (("thousand", "packets/s", "at full load"), lambda found: rate(found.carried_pps, found)),
         (("Mbit/s,", f"{answers[0].large_payload_bytes} bytes"), _large_rate),
         (("loss in a", "longer trial"), _longer_loss),
         (("99 % of packets", "within, µs,", at), delay),
@@ -382,7 +382,7 @@ def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | Non
 
 SOAK_LEGEND = (
     "Mbit/s: payload of the packets that were sent. Packets that client or server dropped themselves do not count as "
-    "lost. Gaps: times without a measurement."
+    "lost. Router CPU: mean busy share of its CPUs. Gaps: times without a measurement."
 )
 
 
@@ -556,7 +556,7 @@ def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()
     groups = (
         (("µs a packet,", "any size"), fixed),
         (("and ns", "a byte"), per_byte),
-        (("thousand/s of", "IMIX, one CPU"), mix),
+        (("thousand", "packets/s of", "IMIX, one CPU"), mix),
     )
     cells = [_Cell(heading, way.label, of(way, text)) for heading, text in groups for way in Direction]
     rows = [(ScreenRow(model.tunnel.name, ()), model) for model in models]

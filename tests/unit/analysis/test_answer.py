@@ -163,7 +163,9 @@ def small_packets(rates: dict[str, tuple[float, ...]], *, limited: str = "") -> 
 def test_advice_names_the_tunnel_that_carries_more_small_packets() -> None:
     large = trials({SEALED: (6.0, 6.4), OTHER: (6.2, 6.6)}, Direction.OUT)
     said = answered([*large, *small_packets({SEALED: (10, 11), OTHER: (20, 21)})]).advice
-    assert said == ("openvpn AES-128-GCM carries the most small packets up: 33.7, wireguard-go 17.3 thousand/s.",)
+    assert said == (
+        "openvpn AES-128-GCM carries the most small packets up: 33.7, wireguard-go 17.3 thousand packets/s.",
+    )
     assert answered([*large, *small_packets({SEALED: (10, 20), OTHER: (19, 21)})]).advice == ()
     limited = answered([*large, *small_packets({SEALED: (10, 11), OTHER: (20, 21)}, limited=SEALED)])
     assert limited.advice == ()  # the testers limited the first, which may carry more
@@ -285,7 +287,7 @@ def test_at_most_four_warnings_each_have_a_command() -> None:
     found = answered(make_records()).warnings
     assert [warning.text for warning in found] == [
         "8 of 24 figures of Mbit/s and packets/s are lower bounds on 2 CPUs: client and server were the limit.",
-        "1 tunnel without figures: tinc BF-CBC, SHA-1 (refused).",
+        "Without figures: tinc BF-CBC, SHA-1 (refused).",
         "3 of 100 trials do not count: background load took CPU time (2) and the measurement failed (1).",
         "3 rounds cannot prove a small difference.",
     ]
@@ -358,7 +360,7 @@ def test_udp_is_answered_by_the_pdr_of_the_smallest_packets() -> None:
     assert found.recommended == OTHER
     assert found.verdict == (
         "openvpn AES-128-GCM is the only encrypted tunnel with figures of UDP.",
-        "With at most 0.5 % loss, openvpn AES-128-GCM carries 36.4 thousand/s up (UDP packets of 18 bytes).",
+        "With at most 0.5 % loss, openvpn AES-128-GCM carries 36.4 thousand packets/s up (UDP packets of 18 bytes).",
     )
     assert [each.name for each in found.udp] == [OTHER, "tinc BF-CBC, SHA-1", PLAIN, "none"]
     longer = found.udp[0].up.ndr_refutation
@@ -378,8 +380,8 @@ def test_a_soak_that_loses_more_refutes_the_rate_of_a_search() -> None:
 
     refuted = soaked(1000)
     assert refuted.verdict[1] == (
-        "openvpn AES-128-GCM carries less than 1.00 thousand/s up: a short search found 36.4 thousand/s, and a longer "
-        "trial at 1.00 thousand/s lost 0.900 %."
+        "openvpn AES-128-GCM carries less than 1.00 thousand packets/s up: a short search found 36.4 thousand packets/s, "
+        "and a longer trial at 1.00 thousand packets/s lost 0.900 %."
     )
     assert refuted.udp[0].up.pdr_refutation == LongerTrial(1000.0, 0.009)
     for pps in (40_000, 10_000):  # above the rate of the search, or with less than 0.5 % loss
@@ -420,7 +422,9 @@ def test_a_delay_of_the_baseline_above_that_of_a_tunnel_is_doubtful() -> None:
 
 def test_the_rate_of_large_packets_is_stated_in_mbps_as_well() -> None:
     large = [replace(each, spec=replace(each.spec, payload_bytes=1400)) for each in make_udp_records()]
-    assert "carries 36.6 thousand/s, or 410 Mbit/s, up (UDP packets of 1400 bytes)." in answered(large).verdict[1]
+    assert (
+        "carries 36.6 thousand packets/s, or 410 Mbit/s, up (UDP packets of 1400 bytes)." in answered(large).verdict[1]
+    )
 
 
 def test_a_doubtful_figure_of_a_rival_leaves_the_verdict_open() -> None:

@@ -95,8 +95,8 @@ def test_the_loss_of_a_udp_rate_is_stated_for_its_own_direction() -> None:
         and (record.spec.direction is Direction.OUT or record.spec.test is not Test.SEARCH)
     ]
     down, up = answered(records).verdict[-2:]
-    assert down == "At full load, openvpn AES-128-GCM carries 38.1 thousand/s down (UDP packets of 18 bytes)."
-    assert up.startswith("With at most 0.5 % loss, openvpn AES-128-GCM carries 36.4 thousand/s up")
+    assert down == "At full load, openvpn AES-128-GCM carries 38.1 thousand packets/s down (UDP packets of 18 bytes)."
+    assert up.startswith("With at most 0.5 % loss, openvpn AES-128-GCM carries 36.4 thousand packets/s up")
 
 
 def commands_of(found: Answer) -> list[str]:

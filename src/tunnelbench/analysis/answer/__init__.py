@@ -151,7 +151,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         recommended=names[0] or None if names else None,
         comparisons=compared or compared_udp,
         is_nearly_all_doubtful=doubt.is_nearly_everywhere,
-        scope=" ".join([*machine, *not_measured(found.run, found.records, tunnels, udp)]),
+        scope=" ".join([*machine, *not_measured(found.run, found.records, tunnels, udp, has_soaks=bool(found.soaks))]),
         tunnels=tunnels,
         udp=udp,
         warnings=warnings,
@@ -202,7 +202,7 @@ def _mixed_packets(models: Sequence[CostModel], eligible: Sequence[TunnelAnswer]
             found = [(way.label, model.predict(IMIX_FRAMES, way)) for way in model.directions]
             rates = [(f"{each.packets_per_s / 1e3:,.0f}", way) for way, each in found if each.packet_s.value > 0]
             if rates:
-                text = by_direction(rates, " thousand/s")
+                text = by_direction(rates, " thousand packets/s")
                 yield f"Computed for mixed sizes (IMIX): with {model.tunnel.name}, one CPU forwards {text}."
 
 
@@ -250,14 +250,15 @@ def _fastest(
             bound = _udp_rate(longer.bound_of(found.rate_pps), best.payload_bytes)
             yield (
                 f"{best.name} carries less than {bound} {way}: a short search found "
-                f"{thousands(found.rate_pps, is_lower_bound=False)} thousand/s, and a longer trial at "
-                f"{significant(longer.offered_pps / 1e3, 3)} thousand/s lost {percent_in_words(longer.loss_ratio)}."
+                f"{thousands(found.rate_pps, is_lower_bound=False)} thousand packets/s, and a longer trial at "
+                f"{significant(longer.offered_pps / 1e3, 3)} thousand packets/s lost "
+                f"{percent_in_words(longer.loss_ratio)}."
             )
 
 
 def _udp_rate(pps: Estimate, payload_bytes: int, *, is_lower_bound: bool = False) -> str:
     """Return a packet rate, and its payload in Mbit/s unless the packets are small or of mixed sizes."""
-    rate = f"{thousands(pps, is_lower_bound=is_lower_bound)} thousand/s"
+    rate = f"{thousands(pps, is_lower_bound=is_lower_bound)} thousand packets/s"
     if payload_bytes <= SMALL_PAYLOAD_BYTES:
         return rate
     return f"{rate}, or {mbps(pps.times(payload_bytes * 8), is_lower_bound=False)} Mbit/s,"

@@ -52,7 +52,7 @@ def _small_packets(tunnels: Sequence[TunnelAnswer]) -> Iterator[str]:
             much = "the most" if is_most else "more"
             rate = thousands(found.small_pps, is_lower_bound=found.is_small_lower_bound)
             other = thousands(own.small_pps, is_lower_bound=False)
-            yield f"{most.name} carries {much} small packets {way}: {rate}, {best.name} {other} thousand/s."
+            yield f"{most.name} carries {much} small packets {way}: {rate}, {best.name} {other} thousand packets/s."
 
 
 def _saving(cheap: TunnelAnswer, dear: TunnelAnswer) -> _Saving | None:

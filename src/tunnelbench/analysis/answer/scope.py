@@ -32,13 +32,18 @@ def machine_scope(run: RunRecord, tunnels: Sequence[TunnelAnswer], shown: ShownF
 
 
 def not_measured(
-    run: RunRecord, records: Sequence[TrialRecord], tunnels: Sequence[TunnelAnswer], udp: Sequence[UdpAnswer]
+    run: RunRecord,
+    records: Sequence[TrialRecord],
+    tunnels: Sequence[TunnelAnswer],
+    udp: Sequence[UdpAnswer],
+    *,
+    has_soaks: bool = False,
 ) -> Iterator[str]:
     """Yield sentences on what the choice of a tunnel needs and this run lacks, with the plan or command that has it."""
     every: list[TunnelAnswer | UdpAnswer] = [*tunnels, *udp]
     ways = {way for each in every for way in each.measured_directions}
     lacking = [f"traffic {way}" for way in ("down", "up") if ways and way not in ways]
-    if udp and all(each.mean_cpu_share is None for each in tunnels):
+    if (udp or has_soaks) and all(each.mean_cpu_share is None for each in tunnels):
         lacking.append(f"CPU time at {REFERENCES_MBPS[0]:g} Mbit/s of TCP")
     if lacking:
         yield f"Not measured: {joined(lacking)}; the plan {FIRST_PLAN} has that."

@@ -108,7 +108,7 @@ def _without_figures(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator
             if is_lacking and commands.has_plan(run) and commands.is_repeatable(run)
             else commands.every_figure(run)
         )
-        yield _Finding(f"{counted(len(missing), 'tunnel')} without figures: {words}.", help_with)
+        yield _Finding(f"Without figures: {words}.", help_with)
 
 
 def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
