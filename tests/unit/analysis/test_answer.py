@@ -380,8 +380,8 @@ def test_a_soak_that_loses_more_refutes_the_rate_of_a_search() -> None:
 
     refuted = soaked(1000)
     assert refuted.verdict[1] == (
-        "openvpn AES-128-GCM carries less than 1.00 thousand packets/s up: a short search found 36.4 thousand packets/s, "
-        "and a longer trial at 1.00 thousand packets/s lost 0.900 %."
+        "openvpn AES-128-GCM carries less than 1.00 thousand packets/s up: a short search found 36.4 thousand "
+        "packets/s, and a longer trial at 1.00 thousand packets/s lost 0.900 %."
     )
     assert refuted.udp[0].up.pdr_refutation == LongerTrial(1000.0, 0.009)
     for pps in (40_000, 10_000):  # above the rate of the search, or with less than 0.5 % loss
