@@ -283,6 +283,29 @@ def test_a_target_that_plaintext_alone_carries_is_not_answered_by_it() -> None:
     assert found.recommended is None
 
 
+@pytest.mark.parametrize(
+    ("options", "is_warned_of"),
+    [
+        ({"cipher": "BF-CBC", "auth": "none"}, True),
+        ({"cipher": "BF-CBC", "auth": "SHA1"}, False),
+        ({"cipher": "AES-128-GCM", "auth": "none"}, False),
+        ({}, False),
+    ],
+)
+def test_a_recommended_tunnel_without_a_digest_is_warned_of(options: dict[str, str], is_warned_of: bool) -> None:
+    records = [
+        replace(each, spec=replace(each.spec, tunnel=replace(each.spec.tunnel, options=options)))
+        if each.spec.tunnel.name == SEALED
+        else each
+        for each in make_records()
+    ]
+    found = answered(records)
+    warning = f"{SEALED} has no digest: an attacker can change its packets unnoticed."
+    assert found.recommended == SEALED
+    assert (found.verdict[1] == warning) is is_warned_of
+    assert (warning in found.verdict) is is_warned_of
+
+
 def test_at_most_four_warnings_each_have_a_command() -> None:
     found = answered(make_records()).warnings
     assert [warning.text for warning in found] == [

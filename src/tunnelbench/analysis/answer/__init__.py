@@ -33,7 +33,7 @@ from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
 from tunnelbench.analysis.clients import ClientsRow, clients_rows
 from tunnelbench.analysis.connections import ConnectionRow
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, NoModel, models_of_many_sizes
-from tunnelbench.analysis.encryption import is_encrypted
+from tunnelbench.analysis.encryption import is_encrypted, lacks_digest, states_encryption
 from tunnelbench.analysis.limits import Limit
 from tunnelbench.analysis.number_format import count_text, percent_in_words, significant
 from tunnelbench.analysis.packet_instructions import packet_instructions
@@ -143,6 +143,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         verdict.insert(1, doubt.sentence)
     cheapest, fastest = ([each.name for each in group] for group in (eligible, eligible_udp))
     names = [each.tunnel for each in targets[-1:]] or cheapest or fastest
+    verdict[1:1] = _unauthenticated(names[:1], found.records)
     warnings, helpful = answer_warnings(found.run, found.records, shown, doubt, is_shared=is_shared)
     has_figures = bool(shown.every or found.connection_rows or found.soaks or found.speeds)
     machine = [*machine_scope(found.run, tunnels, shown)] if is_shared and has_figures else []
@@ -158,6 +159,14 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         advice=short_advice(tunnels, allow_plaintext=allow_plaintext),
         next_commands=(*helpful, commands.every_figure(found.run), commands.charts(found.run)),
     )
+
+
+def _unauthenticated(names: Sequence[str | None], records: Sequence[TrialRecord]) -> Iterator[str]:
+    """Warn of a tunnel that encrypts and does not authenticate its packets."""
+    tunnels = {record.spec.tunnel.name: record.spec.tunnel for record in records}
+    for tunnel in (tunnels[name] for name in names if name in tunnels):
+        if states_encryption(tunnel.options) and lacks_digest(tunnel.options):
+            yield f"{tunnel.name} has no digest: an attacker can change its packets unnoticed."
 
 
 def _is_eligible(tunnel: TunnelAnswer | UdpAnswer, allow_plaintext: bool) -> bool:
