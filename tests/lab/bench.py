@@ -56,11 +56,11 @@ def make_testbed(
 
 
 def make_plan(*tunnels: TunnelSpec, **traffic: Any) -> Plan:
-    """Return a plan of one round with one trial of 1.5 s for each tunnel; `traffic` changes the traffic."""
+    """Return a plan of one round with one trial of 2 s for each tunnel; `traffic` changes the traffic."""
     usual: dict[str, Any] = {
         "payload_bytes": (1448,),
         "direction": (Direction.OUT,),
-        "duration_s": 1.5,
+        "duration_s": 2,
         "interval_s": 0.5,
     }
     return Plan("lab", "", tunnels, TcpTraffic(**{**usual, **traffic}), rounds=1)

@@ -1,6 +1,6 @@
 """A build of OpenVPN with a slower cipher path, on the virtual router: its planted work is found in the counts.
 
-Pairs of one round are too few for a verdict; tests/lab/builds_under_load.py has enough of them.
+One trial of each build is too little for a verdict; tests/lab/builds_under_load.py has enough of them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from tests.lab.slower_build import instructions_per_byte, put_slower, put_usual
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 PLAN = """
-rounds = 2
+rounds = 1
 [tcp]
 payload_bytes = 1448
 direction = "out"
@@ -32,8 +31,9 @@ name = "{name}"
 program = "/usr/sbin/openvpn-{name}"
 cipher = "AES-128-GCM"
 """
-PLANTED_PER_BYTE = 10.0
-"""Instructions that the slower build adds for each byte of the packets in the tunnel."""
+PLANTED_PER_BYTE = 40.0
+"""Instructions that the slower build adds for each byte of the packets in the tunnel: much more than the 3 to 9 by
+which one OpenVPN differs from second to second."""
 
 
 def test_the_work_that_a_slower_build_adds_is_counted(tmp_path: Path) -> None:
@@ -54,6 +54,5 @@ def test_the_work_that_a_slower_build_adds_is_counted(tmp_path: Path) -> None:
     for trial in json.loads(done.stdout)["trials"]:
         if trial["tcp"] is not None and (found := trials.get(trial["spec"]["tunnel"]["name"])) is not None:
             found.append(trial["tcp"])
-    usual, slower = ([instructions_per_byte([each]) for each in trials[name]] for name in ("usual", "slower"))
-    print(f"instructions per byte: usual {usual}, slower {slower}")
-    assert median(slower) - median(usual) == pytest.approx(PLANTED_PER_BYTE, rel=0.15)
+    usual, slower = instructions_per_byte(trials["usual"]), instructions_per_byte(trials["slower"])
+    assert slower - usual == pytest.approx(PLANTED_PER_BYTE, rel=0.3)
