@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from tunnelbench.analysis.audit.links import says_line_speed
-from tunnelbench.analysis.number_format import significant
 from tunnelbench.model.reference import Reference
 from tunnelbench.report.site.device_names import clock_of, device_key, known_cpu, known_facts
 from tunnelbench.report.site.gather import NOT_KNOWN, DeviceFacts, GatheredRun, Published, ResultMarks, published
 from tunnelbench.report.site.index import Result
-from tunnelbench.report.site.overview import FULL_PAYLOAD_BYTES, Best, as_published, is_comparable_row, order, rate_of
+from tunnelbench.report.site.overview import FULL_PAYLOAD_BYTES, Best, is_comparable_row, mbps_text, order, rate_of
 
 OWN_METHOD = "TunnelBench: TCP through the router between two testers"
 OWN_CLASS = "through-device"
@@ -237,11 +235,12 @@ def contradictions(references: Sequence[Reference]) -> list[str]:
 def _of_references(references: Sequence[Reference]) -> Iterator[tuple[RankedRow, Best]]:
     for reference in references:
         for row in published(reference):
-            marks = ResultMarks(reference.trials_per_row, says_line_speed(row.comment))
+            marks = ResultMarks(reference.trials_per_row, row.is_line_speed)
             found = rate_of(
                 row.result,
                 row.reference,
-                as_published,
+                row.mbps_text,
+                is_line_speed=row.is_line_speed,
                 is_comparable=is_comparable_row(row),
                 least_bytes=FULL_PAYLOAD_BYTES,
             )
@@ -261,7 +260,14 @@ def _of_runs(runs: Sequence[GatheredRun]) -> Iterator[tuple[RankedRow, Best]]:
         entry, known = run.entry, run.known
         origin = Origin(OWN_CLASS, OWN_METHOD, entry.started_at[:10], "own or imported run", entry.run_id)
         for result, marks in zip(entry.results, run.marks, strict=True):
-            found = rate_of(result, entry.title, significant, is_comparable=True, least_bytes=FULL_PAYLOAD_BYTES)
+            found = rate_of(
+                result,
+                entry.title,
+                mbps_text(result),
+                is_line_speed=marks.is_line_speed,
+                is_comparable=True,
+                least_bytes=FULL_PAYLOAD_BYTES,
+            )
             if found is not None and entry.device != NOT_KNOWN:
                 facts = DeviceFacts(known.price, known.watts)
                 yield _row(entry.device, result, found, marks, origin=origin, facts=facts, cpu=known.cpu), found
@@ -289,8 +295,6 @@ def _row(
     cpu: str | None,
 ) -> RankedRow:
     cpu = cpu or known_cpu(device)
-    is_lower_bound = bool(result.is_tester_limited) or marks.is_line_speed
-    text = found.text if result.is_tester_limited or not is_lower_bound else f"≥ {found.text}"
     return RankedRow(
         device=device,
         tunnel=result.kind,
@@ -301,8 +305,8 @@ def _row(
         direction=result.direction,
         payload_bytes=result.payload_bytes,
         throughput_mbps=result.throughput_bps / 1e6 if result.throughput_bps else 0.0,
-        text=text,
-        is_lower_bound=is_lower_bound,
+        text=found.text,
+        is_lower_bound=bool(result.is_tester_limited) or marks.is_line_speed,
         is_line_speed=marks.is_line_speed,
         trials=marks.repeats,
         lacks_digest=found.lacks_digest,

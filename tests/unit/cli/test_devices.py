@@ -110,6 +110,19 @@ def test_a_device_of_the_file_without_a_figure_is_named(type_in: CommandLine, ho
     assert {row["power_w"] for row in json.loads(result.stdout) if row["device"] == "PC Engines APU.1D"} == {6}
 
 
+def test_a_figure_has_all_digits_that_were_published(type_in: CommandLine, home: Path) -> None:
+    rows = json.loads(type_in("devices", "--json").stdout)
+    written = {
+        (row["device"], float(row["throughput_mbps"])): row["throughput_mbps"]
+        for name in shipped_names()
+        for row in read_reference(name).rows
+        if row.get("device") and row.get("throughput_mbps")
+    }
+    shown = {row["text"].removeprefix("≥ "): written[row["device"], row["throughput_mbps"]] for row in rows}
+    assert shown == {text: text for text in shown}
+    assert "29.0" in shown
+
+
 def test_plaintext_is_listed_only_if_allowed_and_marked(type_in: CommandLine, home: Path) -> None:
     assert json.loads(type_in("devices", "--tunnel", "gre", "--json").stdout) == []
     rows = json.loads(type_in("devices", "--tunnel", "gre", "--allow-plaintext", "--json").stdout)

@@ -35,6 +35,17 @@ def test_an_imported_result_is_listed_shown_and_ranked(type_in: CommandLine, hom
     assert (home.parent / "references").stat().st_mode & 0o777 == 0o700
 
 
+def test_an_imported_test_that_iperf3_paced_is_ranked_as_a_lower_bound(type_in: CommandLine, home: Path) -> None:
+    done = type_in("import", FILES / "iperf3-tcp-paced.json", *BOX, "--class", "through-device")
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(type_in("devices", "--tunnel", "wireguard", "--target-mbps", "100", "--json").stdout)
+    (row,) = (each for each in rows if each["device"] == "A box")
+    assert row["text"] == "≥ 20.930193"
+    assert "lower bound" in row["marks"]
+    assert row["reaches_target"] is None
+    assert "paced at 20 Mbit/s" in type_in("devices", "--tunnel", "wireguard", "--full", columns=250).stdout
+
+
 def test_an_imported_result_is_compared_with_a_run(type_in: CommandLine, store: Path) -> None:
     facts = ("--device", "A box", "--tunnel", "none", "--payload", "1448", "--class", "through-device")
     name = type_in("import", FLENT, *facts).stdout.strip()

@@ -16,12 +16,18 @@ DEFAULT_MTU_BYTES = 1500
 
 _RATE = re.compile(r"(\d{1,4}(?:\.\d+)?) ?([mg])(?:bits?(?:/s|ps)?|b/s|bps) ?(?:link|line|ethernet|lien|liaison|port)")
 _LINE_SPEED = re.compile(r"\b(?:line|wire)[ -]?(?:speed|rate)\b|\bvitesse (?:de )?(?:la )?ligne\b")
+_LOWER_BOUND = re.compile(r"\blower bound\b|\bpaced at\b")
 _MTU = re.compile(r"\bmtu ?(?:of |de |= ?|: ?)?(\d{3,5})\b")
 
 
 def says_line_speed(comment: str) -> bool:
     """Return True if a comment of a published table says that the link was the limit."""
     return bool(_LINE_SPEED.search(folded(comment)))
+
+
+def says_lower_bound(comment: str) -> bool:
+    """Return True if a comment of a published table says that the sender was the limit: `paced at 20 Mbit/s`."""
+    return bool(_LOWER_BOUND.search(folded(comment)))
 
 
 def headers_bytes(entry: AuditedRow) -> int:

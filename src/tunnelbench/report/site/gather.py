@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
+from tunnelbench.analysis.audit.links import says_line_speed, says_lower_bound
 from tunnelbench.analysis.encryption import states_encryption
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row
@@ -26,6 +27,7 @@ NOT_KNOWN = "device not known"
 
 LONGEST_DEVICE_NAME = 100
 LONGEST_COMMENT = 300
+_DECIMALS = re.compile(r"^[0-9]{1,12}\.([0-9]{1,9})$")
 TESTERS_ALONE = "direct"
 """Name of the tunnel in a published row without a router."""
 
@@ -84,7 +86,14 @@ class Published:
     reference: str
     comparability: Comparability
     result: Result
+    mbps_text: str = ""
+    """Throughput [Mbit/s] with the digits that were published; empty: not published."""
     comment: str = ""
+
+    @property
+    def is_line_speed(self) -> bool:
+        """True if the publication says that the link was the limit."""
+        return says_line_speed(self.comment)
 
 
 def gathered(found: Imported) -> GatheredRun:
@@ -184,7 +193,7 @@ def published(reference: Reference) -> list[Published]:
             continue
         cipher, digest = _text(row.get("cipher")), _text(row.get("auth"))
         payload = _figure(row.get("payload_bytes"))
-        direction = row.get("direction")
+        direction, comment = row.get("direction"), one_line(row.get("comment") or "")[:LONGEST_COMMENT]
         result = Result(
             tunnel=" ".join(word for word in (kind, cipher, digest) if word),
             kind=kind,
@@ -198,7 +207,7 @@ def published(reference: Reference) -> list[Published]:
             packets_per_s=packets,
             cpu_s_per_million_packets=None,
             share_of_baseline=None,
-            is_tester_limited=None,
+            is_tester_limited=True if says_lower_bound(comment) else None,
         )
         found.append(
             Published(
@@ -209,7 +218,8 @@ def published(reference: Reference) -> list[Published]:
                 reference=reference.name,
                 comparability=reference.comparability,
                 result=result,
-                comment=one_line(row.get("comment") or "")[:LONGEST_COMMENT],
+                mbps_text="" if rate is None else _with_digits(rate, row["throughput_mbps"]),
+                comment=comment,
             )
         )
     return found
@@ -227,6 +237,12 @@ def _text(value: Any) -> str | None:
 
 def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _with_digits(value: float, text: str) -> str:
+    """Return a figure with as many decimals as its text has."""
+    found = _DECIMALS.search(text)
+    return f"{value:.{len(found[1])}f}" if found else f"{value:.10g}"
 
 
 def _figure(text: str | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
@@ -107,28 +107,40 @@ def rates(
     runs: Sequence[GatheredRun], rows: Sequence[Published], least_bytes: int = 0
 ) -> Iterator[tuple[Result, Best]]:
     """Yield each throughput of TCP with payloads of `least_bytes` or more; a payload that is not stated is large."""
-    every: list[tuple[Result, bool, str, Callable[[float], str]]] = [
-        (result, not run.known.is_guest, run.entry.title, significant) for run in runs for result in run.entry.results
+    every: list[tuple[Result, str, str, bool, bool]] = [
+        (result, run.entry.title, mbps_text(result), marks.is_line_speed, not run.known.is_guest)
+        for run in runs
+        for result, marks in zip(run.entry.results, run.marks, strict=True)
     ]
-    every += [(row.result, is_comparable_row(row), row.reference, as_published) for row in rows]
-    for result, is_comparable, where, written in every:
-        best = rate_of(result, where, written, is_comparable=is_comparable, least_bytes=least_bytes)
+    every += [(row.result, row.reference, row.mbps_text, row.is_line_speed, is_comparable_row(row)) for row in rows]
+    for result, where, text, is_line_speed, is_comparable in every:
+        best = rate_of(
+            result, where, text, is_line_speed=is_line_speed, is_comparable=is_comparable, least_bytes=least_bytes
+        )
         if best is not None:
             yield result, best
 
 
 def rate_of(
-    result: Result, where: str, written: Callable[[float], str], *, is_comparable: bool, least_bytes: int
+    result: Result, where: str, text: str, *, is_line_speed: bool, is_comparable: bool, least_bytes: int
 ) -> Best | None:
-    """Return the throughput of a result; None if it has none of TCP, or its payload is below `least_bytes`."""
+    """Return the throughput of a result; None if it has none of TCP, or its payload is below `least_bytes`.
+
+    `text` is the throughput in Mbit/s.
+    """
     rate = result.throughput_bps
     if rate is None or result.test != "tcp" or (result.payload_bytes or FULL_PAYLOAD_BYTES) < least_bytes:
         return None
-    bound = "≥ " if result.is_tester_limited else ""
+    bound = "≥ " if result.is_tester_limited or is_line_speed else ""
     lacking = result.is_encrypted is True and lacks_digest(
         {"cipher": result.cipher or "", "digest": result.digest or ""}
     )
-    return Best(rate, bound + written(rate / 1e6), f"{result.tunnel}, {where}", is_comparable, lacking)
+    return Best(rate, bound + text, f"{result.tunnel}, {where}", is_comparable, lacking)
+
+
+def mbps_text(result: Result) -> str:
+    """Return the throughput of a result of a run [Mbit/s]."""
+    return significant((result.throughput_bps or 0.0) / 1e6)
 
 
 def is_comparable_row(row: Published) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 from jinja2 import Environment
 
 from tunnelbench import __version__
-from tunnelbench.analysis.audit.links import says_line_speed
 from tunnelbench.model.plan import direction_label, payload_text
 from tunnelbench.model.reference import Reference
 from tunnelbench.model.text import counted
@@ -209,10 +208,16 @@ class SiteRow:
 
 
 def _line_of_row(row: Published, date: str, trials: int | None) -> SiteRow:
-    marks = ResultMarks(trials, says_line_speed(row.comment))
+    marks = ResultMarks(trials, row.is_line_speed)
     href, kind = f"../references/{row.reference}.html", row.comparability.name
     line = _line(row.result, row.reference, href, kind, date, marks, row.comment)
-    figures = tuple(as_published(getattr(row.result, each.key), each.scale) for each in DEVICE_COLUMNS)
+    bound = "≥ " * bool(row.mbps_text and (row.result.is_tester_limited or row.is_line_speed))
+    figures = tuple(
+        bound + row.mbps_text
+        if each.key == "throughput_bps"
+        else as_published(getattr(row.result, each.key), each.scale)
+        for each in DEVICE_COLUMNS
+    )
     return replace(line, figures=figures)
 
 

@@ -124,6 +124,32 @@ def test_iperf3s_figures_are_those_of_the_receiver(name: str, directions: list[s
     assert (found.program, found.date) == ("iperf3 3.12", "2026-11-23")
 
 
+def test_a_paced_test_of_iperf3_that_kept_its_rate_is_a_lower_bound() -> None:
+    (row,) = result("iperf3-tcp-paced.json").rows
+    assert row["comment"] == "paced at 20 Mbit/s by iperf3 -b", "two streams of 10 Mbit/s each"
+    (known,) = published(reference(result("iperf3-tcp-paced.json")))
+    assert known.result.is_tester_limited
+    (udp,) = result("iperf3-udp-reverse.json").rows
+    assert udp["comment"] == "paced at 20 Mbit/s by iperf3 -b"
+    (free,) = published(reference(result("iperf3-tcp.json")))
+    assert free.result.is_tester_limited is None
+
+
+def test_a_paced_test_of_iperf3_that_stayed_below_its_rate_is_a_figure() -> None:
+    whole = json.loads(content("iperf3-tcp-paced.json"))
+    whole["start"]["test_start"]["target_bitrate"] = 20_000_000
+    (row,) = read_foreign(json.dumps(whole).encode(), "iperf3").rows
+    assert not row["comment"]
+
+
+@pytest.mark.parametrize("target", [None, "fast", True, -1, [], {}])
+def test_an_odd_target_of_iperf3_is_none(target: object) -> None:
+    whole = json.loads(content("iperf3-tcp-paced.json"))
+    whole["start"]["test_start"] |= {"target_bitrate": target, "num_streams": target}
+    (row,) = read_foreign(json.dumps(whole).encode(), "iperf3").rows
+    assert not row["comment"]
+
+
 @pytest.mark.parametrize(("reverse", "direction", "share"), [(1, "in", 1.0), (0, "out", 0.75)])
 def test_udp_of_an_older_iperf3_has_one_sum(reverse: int, direction: str, share: float) -> None:
     whole = json.loads(content("iperf3-udp-reverse.json"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -199,7 +200,7 @@ def test_two_devices_side_by_side_have_their_own_figures(pages: dict[str, str]) 
     figures = {tuple(each[:5]): each[5] for each in device["figures"]}
     assert figures["encrypted", "openvpn", "openvpn BF-CBC SHA1", "1448", "down"] == "17.9"
     assert figures["plain", "openvpn", "openvpn none none", "1448", "down"] == "42.8"
-    assert figures["unknown", "gre", "gre", "1448", "down"] == "92.7"
+    assert figures["unknown", "gre", "gre", "1448", "down"] == "≥ 92.7"
     assert device["facts"]["CPU"] == "Atheros AR9341 MIPS 74Kc 535 MHz"
     assert {each["page"] for each in data} <= pages.keys()
 
@@ -238,7 +239,7 @@ def test_what_was_taken_on_the_device_itself_is_marked_and_gives_way_to_what_was
     found = overviews(pages["index.html"])
     encrypted, plain = ({row[0]: row for row in rows} for rows in found.values())
     assert encrypted["Raspberry Pi Model B / BCM2835"][1] == "16.1*"
-    assert plain["TP-Link TL-WR841N v8"][1] == "94.2"
+    assert plain["TP-Link TL-WR841N v8"][1] == "≥ 94.2", "line speed"
 
 
 def test_a_device_has_what_is_given_of_it_and_says_what_is_not(pages: dict[str, str]) -> None:
@@ -251,6 +252,35 @@ def test_a_device_has_what_is_given_of_it_and_says_what_is_not(pages: dict[str, 
 def test_a_published_figure_has_no_digit_more_than_was_published(pages: dict[str, str]) -> None:
     rows = Page(pages[f"devices/{slug('TL-WR841N/ND v9')}.html"]).rows
     assert next(row[5] for row in rows[1:] if row[0].startswith("fastd null")) == "35.5"
+
+
+def test_a_published_figure_has_all_digits_that_were_published(pages: dict[str, str]) -> None:
+    rows = Page(pages[f"devices/{slug('TL-WDR3600 v1')}.html"]).rows
+    assert next(row[5] for row in rows[1:] if row[0] == "fastd salsa2012+umac") == "29.0"
+    assert '"29.0' in pages["compare.html"]
+
+
+def test_a_published_figure_at_line_speed_is_a_lower_bound_on_each_page(pages: dict[str, str]) -> None:
+    rows = Page(pages[f"devices/{slug('TP-Link TL-WR841N v8')}.html"]).rows
+    shown = [row for row in rows if row and row[0] == "none" and "94.2" in row[5]]
+    assert {row[5] for row in shown} == {"≥ 94.2"}
+    assert all("lower bound, line speed" in " ".join(row) for row in shown)
+    assert "≥ 94.2" in pages["index.html"]
+    data = json.loads(re.findall(r'id="devices-data">(.*?)</script>', pages["compare.html"])[0])
+    figures = {text for device in data if device["name"] == "TP-Link TL-WR841N v8" for *_, text, _ in device["figures"]}
+    assert "≥ 94.2" in figures
+    assert "94.2" not in figures
+
+
+def test_a_run_at_line_speed_is_a_lower_bound_in_the_overview() -> None:
+    run, records = with_board("Box 1")
+    at_line_speed = tuple(
+        replace(each, measurement=replace(each.tcp, physical_limit_bps=each.tcp.throughput_bps)) if each.tcp else each
+        for each in records
+    )
+    for kept, is_bound in ((records, False), (at_line_speed, True)):
+        cells = {row[0]: row[1] for row in overviews(site((run, kept))["index.html"])["plain"] if row}
+        assert cells["Box 1"].startswith("≥ ") is is_bound
 
 
 @pytest.mark.parametrize("name", shipped_names())

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tunnelbench.model.errors import WrongInput
+from tunnelbench.model.result import PACED_SHARE
 from tunnelbench.model.text import LONGEST_REASON, printable
 from tunnelbench.report.exchange.foreign.result import (
     ForeignResult,
@@ -46,13 +47,15 @@ def read(text: str) -> ForeignResult:
         )
     payload = payload_text(settings.get("blksize") if protocol == "udp" else start.get("tcp_mss_default"))
     streams = settings.get("num_streams")
+    target_mbps = _target_mbps(settings, start)
+    both = "both directions at the same time" if all(received.values()) else ""
     rows = [
         {
             "traffic": f"iperf3 {protocol}{f', streams: {streams}' if isinstance(streams, int) else ''}",
             "payload_bytes": payload,
             "direction": direction,
             "throughput_mbps": rate_text(_mbps(found), f"the throughput of direction {direction}"),
-            "comment": "both directions at the same time" if all(received.values()) else "",
+            "comment": "; ".join(filter(None, (both, _paced_comment(_mbps(found), target_mbps)))),
         }
         for direction, found in received.items()
         if found
@@ -79,6 +82,28 @@ def _received_of_sum(sums: Mapping[str, Any], *, is_sent: bool) -> Mapping[str, 
     if not is_sent or not isinstance(rate, int | float) or not isinstance(lost, int | float):
         return sums
     return {"bits_per_second": rate * (1 - lost / 100)}
+
+
+def _target_mbps(settings: Mapping[str, Any], start: Mapping[str, Any]) -> float:
+    """Return the rate that `-b` asks for in one direction [Mbit/s]; 0 if the test was not paced.
+
+    The option holds for each stream. Over UDP, iperf3 paces each test, by default at 1 Mbit/s.
+    """
+    target, streams = settings.get("target_bitrate", start.get("target_bitrate")), settings.get("num_streams")
+    if not isinstance(target, int | float) or isinstance(target, bool):
+        return 0.0
+    is_count = isinstance(streams, int) and not isinstance(streams, bool) and streams > 0
+    return target / 1e6 * (streams if is_count else 1)
+
+
+def _paced_comment(mbps: object, target_mbps: float) -> str:
+    """Return a remark if a test reached the rate that iperf3 was told to send: the path may carry more.
+
+    `says_lower_bound` recognises it.
+    """
+    if not isinstance(mbps, int | float) or not 0 < target_mbps * PACED_SHARE <= mbps:
+        return ""
+    return f"paced at {target_mbps:.6g} Mbit/s by iperf3 -b"
 
 
 def _mbps(sums: Mapping[str, Any]) -> object:
