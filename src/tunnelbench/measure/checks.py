@@ -334,11 +334,15 @@ def far_end(window: Window) -> str:
     return "" if share is None else f"the tunnel's far end {share:.0%}, "
 
 
+OWN_CPU = "the router had a CPU for itself"
+"""Reason of the check `router-cpu` if the router is a namespace."""
+
+
 def router_cpu(doubt: str, *, has_own_router: bool = False) -> Check:
     """Check that the router's busy time is the router's alone."""
     if doubt:
         return Check("router-cpu", Verdict.DOUBTFUL, doubt, rule=12)
-    alone = "the router is a machine of its own" if has_own_router else "the router had a CPU for itself"
+    alone = "the router is a machine of its own" if has_own_router else OWN_CPU
     return Check("router-cpu", Verdict.OK, alone, rule=12)
 
 

@@ -142,3 +142,6 @@ PC_X86_64_NO_AES = replace(
 )
 
 BOARDS = {board.name: board for board in (MALTA, VIRT_ARM64, VIRT_ARMHF, PC_X86_64, PC_X86_64_NO_AES, X86_64_PC)}
+
+EMULATED = "on a virtual router, emulated"
+"""The fact `guest` of a run on one of these boards."""

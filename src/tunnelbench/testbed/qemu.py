@@ -20,7 +20,7 @@ from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.programs import qemu_version
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec
-from tunnelbench.qemu.boards import BOARDS, Board
+from tunnelbench.qemu.boards import BOARDS, EMULATED, Board
 from tunnelbench.qemu.image import Image, cached_image
 from tunnelbench.qemu.instruction_profile import require_profile
 from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable, require_machine_programs
@@ -121,7 +121,7 @@ class QemuTestbed(LeasedTestbed):
         if self.spec.profile:
             require_profile(self.board.program)
         facts: dict[str, Any] = {
-            "guest": "on a virtual router, emulated",
+            "guest": EMULATED,
             "guest_board": self.board.title,
             "guest_kernel": image.kernel_version,
             "guest_package": image.packages[0],

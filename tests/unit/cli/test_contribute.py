@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli import contribute, contributed_files
+from tunnelbench.measure.checks import OWN_CPU
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.exchange import Imported, read
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
@@ -28,6 +30,9 @@ SAMPLE = Path(__file__).parent / "test_contribute" / "virtual-router.json"
 CONTENT = SAMPLE.read_bytes()
 RUN_ID = json.loads(CONTENT)["run"]["run_id"]
 DEVICE = "mips-p5600-on-a-malta-board-on-a-virtual-router-emulated"
+MIPS_ROUTER: dict[str, object] = {
+    "router_kernel": "6.6.110", "router_architecture": "mips", "router_cpus": 1, "router_memory_mib": 27,
+}  # fmt: skip
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -305,6 +310,69 @@ def short_trial(whole: dict[str, Any]) -> None:
     trial["ended_at"] = trial["started_at"]
 
 
+def named_as_a_router(whole: dict[str, Any]) -> None:
+    """Name the run of the virtual router as that of a real one, with all facts of that one."""
+    routed_by(whole, "TP-Link TL-WR841N v9")
+    whole["run"]["host_facts"] |= MIPS_ROUTER
+
+
+def named_as_a_router_in_namespaces(whole: dict[str, Any]) -> None:
+    named_as_a_router(whole)
+    for trial in whole["trials"]:
+        trial["tcp"]["window"] |= {"router_instructions": None, "router_clock_lost_s": None}
+        for check in trial["checks"]:
+            if check["name"] == "router-cpu":
+                check["reason"] = OWN_CPU
+
+
+def named_by_its_guest_board(whole: dict[str, Any]) -> None:
+    whole["run"]["host_facts"]["guest_board"] = "TP-Link TL-WR841N v9"
+
+
+def named_by_the_board_of_its_host(whole: dict[str, Any]) -> None:
+    facts = whole["run"]["host_facts"]
+    facts["board"] = "GL.iNet GL-MT6000"
+    del facts["guest"]
+
+
+def a_virtual_machine_over_ssh(whole: dict[str, Any]) -> None:
+    named_as_a_router(whole)
+    whole["run"]["host_facts"]["router_board"] = "QEMU Standard PC (Q35 + ICH9, 2009)"
+
+
+def a_pc_named_as_a_router(whole: dict[str, Any]) -> None:
+    named_as_a_router(whole)
+    whole["run"]["host_facts"] |= {"router_architecture": "x86_64", "router_cpus": 4}
+
+
+def a_pc_named_as_a_router_in_namespaces(whole: dict[str, Any]) -> None:
+    a_pc_named_as_a_router(whole)
+    for trial in whole["trials"]:
+        trial["tcp"]["window"] |= {"router_instructions": None, "router_clock_lost_s": None}
+
+
+def a_cpu_with_a_hypervisor(whole: dict[str, Any]) -> None:
+    named_as_a_router(whole)
+    whole["run"]["host_facts"]["router_virtual"] = "yes"
+
+
+def a_router_without_facts(whole: dict[str, Any]) -> None:
+    routed_by(whole, "TP-Link TL-WR841N v9")
+
+
+def three_times_as_fast(whole: dict[str, Any]) -> None:
+    for trial in whole["trials"]:
+        multiply(trial, 3)
+
+
+def three_times_as_fast_in_words(whole: dict[str, Any]) -> None:
+    """Multiply all figures of all trials, and the counts in the reasons of their checks."""
+    three_times_as_fast(whole)
+    for trial in whole["trials"]:
+        for check in trial["checks"]:
+            check["reason"] = re.sub(r"\d{3,}", lambda found: str(int(found[0]) * 3), check["reason"])
+
+
 HOSTILE: dict[str, tuple[Change, str]] = {
     "throughput above the line": (beyond_the_line, "line-limit: "),
     "a tunnel faster than none": (faster_than_no_tunnel, "share-of-baseline: Mbit/s"),
@@ -335,6 +403,42 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a tunnel named after another": (name_of_another_kind, "of kind openvpn is named WireGuard, after another kind"),
     "the proof of another tunnel": (proof_of_another_tunnel, "has the proof of another tunnel"),
     "another cipher than proven": (other_cipher, "name the cipher AES-256-GCM, and its proof is one of AES-128-GCM"),
+    "a virtual router named as a device": (
+        named_as_a_router,
+        "its router was not a machine of its own: trial 0 has the instructions or the clock of an emulated CPU; ",
+    ),
+    "namespaces named as a device": (
+        named_as_a_router_in_namespaces,
+        "its router was not a machine of its own: in trial 1 it was a namespace with CPUs of the testers' machine; ",
+    ),
+    "a virtual router with another board": (
+        named_by_its_guest_board,
+        "it is named TP-Link TL-WR841N v9, and its testbed has the board MIPS P5600 on a Malta board: ",
+    ),
+    "a virtual router named by its host": (named_by_the_board_of_its_host, "has the name of its own board alone"),
+    "a virtual machine behind SSH": (
+        a_virtual_machine_over_ssh,
+        "router_board is 'QEMU Standard PC (Q35 + ICH9, 2009)', which is a virtual machine; measure on ",
+    ),
+    "a PC named as a router": (
+        a_pc_named_as_a_router,
+        "its router has the architecture x86_64, and TP-Link TL-WR841N v9 has mips (24Kc) by OpenWrt, ",
+    ),
+    "more CPUs than the device has": (a_pc_named_as_a_router, "its router has 4 CPUs, and TP-Link TL-WR841N v9 has 1"),
+    "CPUs that were not observed": (
+        a_pc_named_as_a_router_in_namespaces,
+        "trial 1 has the time of 1 of its CPUs, and the router reports 4; ",
+    ),
+    "a hypervisor": (a_cpu_with_a_hypervisor, "its CPU reports a hypervisor; measure on the device itself"),
+    "a router without its facts": (a_router_without_facts, "it lacks the fact router_architecture, which each router "),
+    "all figures three times as high": (
+        three_times_as_fast,
+        "its check merged-frames states the count 2871, and the file has 8613",
+    ),
+    "all figures and words three times as high": (
+        three_times_as_fast_in_words,
+        "wireguard: all packet counts of its trials are multiples of 3: somebody multiplied them",
+    ),
     "a trial without time": (short_trial, "it lasted 0.0 s by its start and end, and its traffic"),
 }
 
@@ -491,14 +595,26 @@ def own_router(sample: Imported, **facts: str) -> RunRecord:
     kept = {key: value for key, value in sample.run.host_facts.items() if not key.startswith("guest")}
     return replace(
         sample.run, run_id=sample.original_id, status="done", notes=(), testbed_text='kind = "ssh"\n',
-        host_facts={**kept, "router_kernel": "6.6.110", **facts},
+        host_facts={**kept, **MIPS_ROUTER, **facts},
     )  # fmt: skip
+
+
+def own_records(sample: Imported) -> tuple[TrialRecord, ...]:
+    """The trials of the sample without the figures of a router of fixed speed, which withstands load of the testers."""
+    found = []
+    for record in sample.records:
+        tcp = record.tcp
+        assert tcp is not None
+        share = min(tcp.window.busiest_tester_share, 0.8)
+        window = replace(tcp.window, router_instructions=None, router_clock_lost_s=None, busiest_tester_share=share)
+        found.append(replace(record, measurement=replace(tcp, window=window, foreign_cpu_s=0.0)))
+    return tuple(found)
 
 
 def test_a_router_that_reports_no_board_is_named_by_its_owner(
     type_in: CommandLine, tmp_path: Path, sample: Imported
 ) -> None:
-    store = stored(tmp_path / "store.sqlite", own_router(sample), sample.records)
+    store = stored(tmp_path / "store.sqlite", own_router(sample), own_records(sample))
     words = ("contribute", "last", "--to", tmp_path, "--store", store)
     result = type_in(*words)
     assert result.exit_code == 1
@@ -511,7 +627,8 @@ def test_a_router_that_reports_no_board_is_named_by_its_owner(
 def test_a_router_that_reports_its_board_has_no_other_name(
     type_in: CommandLine, tmp_path: Path, sample: Imported
 ) -> None:
-    store = stored(tmp_path / "store.sqlite", own_router(sample, router_board="tplink,tl-wr841-v9"), sample.records)
+    router = own_router(sample, router_board="tplink,tl-wr841-v9")
+    store = stored(tmp_path / "store.sqlite", router, own_records(sample))
     words = ("contribute", "last", "--to", tmp_path, "--store", store)
     result = type_in(*words, "--device", "GL.iNet GL-MT6000")
     assert result.exit_code == 2

@@ -71,6 +71,12 @@ def test_it_says_what_a_small_router_is(router: Router, tmp_path: Path) -> None:
     }
 
 
+def test_it_says_that_a_machine_is_virtual(router: Router, tmp_path: Path) -> None:
+    for flags, said in (("fpu aes hypervisor", "yes"), ("fpu aes", None)):
+        files = {"/proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\n".encode(), "/proc/meminfo": b""}
+        assert facts_of(router, files, tmp_path / str(said)).get("virtual") == said
+
+
 def test_it_says_what_a_router_with_a_device_tree_is(router: Router, tmp_path: Path) -> None:
     files = {path: text.encode() for path, text in ARM_ROUTER.items()}
     assert facts_of(router, files, tmp_path / "arm") == {

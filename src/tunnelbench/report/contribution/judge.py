@@ -15,15 +15,15 @@ from tunnelbench.measure.checks import checks_of_stored
 from tunnelbench.measure.udp_checks import checks_of_stored_udp
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TunnelSpec
-from tunnelbench.model.result import IMPORTED, SIMULATED, Check, RunRecord, TrialRecord, Verdict
+from tunnelbench.model.result import IMPORTED, SIMULATED, Check, TrialRecord, Verdict
 from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
 from tunnelbench.model.toml_text import toml_values
+from tunnelbench.report.contribution.device import of_device
 from tunnelbench.report.contribution.names import of_names
 from tunnelbench.report.contribution.published import Highest, above_published
-from tunnelbench.report.contribution.redundancy import contradictions
+from tunnelbench.report.contribution.redundancy import common_factor, contradictions
 from tunnelbench.report.document import LEAST_ROUNDS
 from tunnelbench.report.exchange import Imported, export
-from tunnelbench.report.facts import OWN_ROUTER_KINDS, testbed_key
 
 LARGEST_FILE_BYTES = 16_000_000
 """Largest contributed file [bytes]; a trial takes 8 kB."""
@@ -45,13 +45,14 @@ def objections(found: Imported, encrypts: Encrypts, highest: Highest) -> list[st
     """Return the reasons why a run cannot be contributed, each as a sentence without a full stop; empty if it can."""
     reasons = [
         *_of_run(found),
-        *_of_device(found.run),
+        *of_device(found.run, found.records),
         *of_names(found.run, [record.spec.tunnel for record in found.records], found.own_notes),
         *_of_link(found),
         *_of_rounds(found),
         *_of_tunnels(found.records, encrypts),
         *(f"trial {record.spec.sequence}: {why}" for record in found.records for why in _of_trial(record)),
         *_of_repeats(found.records),
+        *_of_factors(found.records),
         *found.doubtful,
         *above_published(found, highest),
     ]
@@ -93,22 +94,6 @@ def _of_run(found: Imported) -> Iterator[str]:
         yield (
             f"background load ended {left_out} of {counted(len(found.records), 'trial')}: end other programs, and "
             "measure again"
-        )
-
-
-def _of_device(run: RunRecord) -> Iterator[str]:
-    """Yield why the device is not known: a router of its own must have a board, a virtual router its title."""
-    kind, facts = testbed_key(run, "kind"), run.host_facts
-    if kind in OWN_ROUTER_KINDS:
-        if not str(facts.get("router_board") or "").strip():
-            yield "it does not name its device: the board of the router is unknown"
-    elif kind == "qemu":
-        if "router_kernel" in facts or not str(facts.get("guest_board") or "").strip():
-            yield "it does not name its device: the board of the virtual router is unknown"
-    else:
-        yield (
-            "it does not name a device: its router is not a machine of its own (measure with `run --router`, or with "
-            "a testbed of kind ssh)"
         )
 
 
@@ -235,3 +220,14 @@ def _of_repeats(records: Sequence[TrialRecord]) -> Iterator[str]:
             same = min([first.setdefault(digest, number) for digest in figures_digests(record)])
             if same != number:
                 yield f"trials {same} and {number} have the same figures to the last digit: one is a copy"
+
+
+def _of_factors(records: Sequence[TrialRecord]) -> Iterator[str]:
+    """Yield each tunnel whose packet counts are all multiples of one number, because somebody multiplied them."""
+    by_tunnel: dict[str, list[TrialRecord]] = {}
+    for record in records:
+        if record.counts:
+            by_tunnel.setdefault(record.spec.tunnel.name, []).append(record)
+    for name, own in by_tunnel.items():
+        if (factor := common_factor(own)) > 1:
+            yield f"{name}: all packet counts of its trials are multiples of {factor}: somebody multiplied them"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from math import gcd
 
 from tunnelbench.model.plan import TrialSpec
-from tunnelbench.model.result import TcpMeasurement, TrialRecord
+from tunnelbench.model.result import Check, TcpMeasurement, TrialRecord
 from tunnelbench.model.udp import UdpCounts
 
 SERIES_TOLERANCE = 0.02
@@ -17,6 +19,30 @@ RATE_FACTOR = 1.5
 """Largest quotient of the rates of the window and of the whole trial; 1.04 was seen in trials of 2 s."""
 CLOCK_TOLERANCE_S = 2.0
 """Largest time by which a trial may be shorter by its own clock than the traffic in it [s]."""
+
+COMMON_FACTOR_CHANCE = 1e-6
+"""Largest probability with which counts have a factor in common by chance."""
+
+STATED: dict[str, tuple[re.Pattern[str], Callable[[TcpMeasurement], tuple[int, ...]]]] = {
+    "packet-rate": (re.compile(r"([0-9]+) data packets counted;"), lambda tcp: (tcp.counters.data_packets,)),
+    "acks": (
+        re.compile(r"([0-9]+) ACKs came back through the path for ([0-9]+) data packets"),
+        lambda tcp: (tcp.counters.ack_packets, tcp.counters.data_packets),
+    ),
+    "iperf3-figures": (re.compile(r"iperf3 reports ([0-9]+) bytes in "), lambda tcp: (tcp.bytes_received,)),
+    "outer-protocol-in-trial": (
+        re.compile(r"([0-9]+) of ([0-9]+) bytes on the WAN were "),
+        lambda tcp: (
+            tcp.counters.outer_expected_bytes,
+            tcp.counters.outer_expected_bytes + tcp.counters.outer_other_bytes,
+        ),
+    ),
+    "merged-frames": (
+        re.compile(r"router forwarded ([0-9]+) packets"),
+        lambda tcp: (tcp.counters.forwarded_packets,),
+    ),
+}
+"""Beginning of the reason of checks that name counts of the trial, and those counts."""
 
 
 def contradictions(record: TrialRecord) -> Iterator[str]:
@@ -29,8 +55,28 @@ def contradictions(record: TrialRecord) -> Iterator[str]:
         yield f"it lasted {lasted_s:.1f} s by its start and end, and its traffic {measured.bracket_s:.1f} s"
     if isinstance(measured, TcpMeasurement):
         yield from _of_tcp(measured)
+        yield from _of_reasons(record.checks, measured)
     elif measured.counts is not None:
         yield from _of_udp(measured.counts, record.spec, measured.bracket_s)
+
+
+def common_factor(records: Sequence[TrialRecord]) -> int:
+    """Return the factor that all packet counts of these TCP trials have in common; 1 if chance may explain it.
+
+    Of n independent counts, all are multiples of f with the probability f^-n. Figures that somebody multiplied by a
+    whole number always are.
+    """
+    counts = [
+        count
+        for record in records
+        if (tcp := record.tcp) is not None
+        for part, names in ((tcp.counters, ("data_packets", "ack_packets", "wan_packets")),
+                            (tcp.window, ("data_packets", "ack_packets")))
+        for name in names
+        if (count := getattr(part, name))
+    ]  # fmt: skip
+    factor = gcd(*counts)
+    return factor if factor > 1 and factor ** -len(counts) < COMMON_FACTOR_CHANCE else 1
 
 
 def _lasted_s(record: TrialRecord) -> float | None:
@@ -54,6 +100,20 @@ def _of_udp(counts: UdpCounts, spec: TrialSpec, bracket_s: float) -> Iterator[st
             yield f"{packets} packets of {spec.payload_bytes} bytes were {what}, and {payload_bytes} bytes"
         if took_s > bracket_s:
             yield f"packets were {what} for {took_s:.2f} s, and its traffic was observed for {bracket_s:.2f} s"
+
+
+def _of_reasons(checks: Sequence[Check], tcp: TcpMeasurement) -> Iterator[str]:
+    """Yield the first check whose reason names another count than the trial has."""
+    for check in checks:
+        pattern, counts_of = STATED.get(check.name, (None, None))
+        found = pattern.search(check.reason) if pattern else None
+        if found is None or counts_of is None:
+            continue
+        stated, counts = tuple(map(int, found.groups())), counts_of(tcp)
+        if stated != counts and not tcp.clients:
+            first, other = next((first, other) for first, other in zip(stated, counts, strict=True) if first != other)
+            yield f"its check {check.name} states the count {first}, and the file has {other} in its place"
+            return
 
 
 def _of_tcp(tcp: TcpMeasurement) -> Iterator[str]:
