@@ -238,6 +238,21 @@ class Predictor:
         factor, best = min(factors, default=(math.inf, None))
         return (best, factor) if best else None
 
+    def shared_devices(self, kind: str) -> tuple[int, int]:
+        """Return how many devices have a figure of an encrypted tunnel of a kind, and how many of them have another one.
+
+        The other figure is of a tunnel of another kind that was measured alike; the most common one counts.
+        """
+        wanted = [each for each in self.measurements if each.kind == kind and each.is_encrypted]
+        devices = {device for each in wanted for device in self._of_measurement[each]}
+        both = [
+            self._quotients(each, other).count
+            for each in wanted
+            for other in {other for device in self._of_measurement[each] for other in self._of_device[device]}
+            if other.kind != kind and other.method == each.method
+        ]
+        return len(devices), max(both, default=0)
+
     def _cpu(self, device: str) -> str:
         return self._facts.get(device, CpuFacts()).cpu
 

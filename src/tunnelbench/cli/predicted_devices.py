@@ -77,8 +77,10 @@ def informative(found: PredictedDevices, tunnel: str) -> Iterator[RenderableType
         )
     if not ordered:
         yield cell(
-            f"No other tunnel helps to predict {tunnel}: fewer than {FEWEST_DEVICES} devices have figures of both. "
-            f"Measure {tunnel} itself on the device, or on another one with the same CPU."
+            f"No other tunnel helps to predict {tunnel}: usable figures of {tunnel} come from "
+            f"{counted(found.with_tunnel, 'device')}, figures of {tunnel} and of another tunnel that were measured alike "
+            f"come from {found.with_both}, and {FEWEST_DEVICES} are needed. Measure {tunnel} itself on the device, or on "
+            "another one with the same CPU."
         )
 
 
@@ -89,6 +91,9 @@ def prediction_entry(measured: Sequence[object], found: PredictedDevices) -> dic
         "measured": measured,
         "predicted": [asdict(row) for row in found.rows],
         "not_known_devices": found.not_known,
+        "devices_with_tunnel": found.with_tunnel,
+        "devices_with_both": found.with_both,
+        "devices_with_both_needed": FEWEST_DEVICES,
         "confidence": PREDICTION_CONFIDENCE,
         "validation": {
             "figures": tried.figures,

@@ -55,6 +55,10 @@ class PredictedDevices:
     informative: tuple[tuple[MeasuredTunnel, MeasuredTunnel, float], ...]
     """Measurements of this kind of tunnel, each with that of another kind which gives the narrowest interval, and the
     factor of this interval."""
+    with_tunnel: int
+    """Number of devices with a figure of this kind that predictions may use."""
+    with_both: int
+    """Largest number of those that also have a figure of one tunnel of another kind, measured alike."""
 
 
 def predicted_devices(rows: Sequence[RankedRow], tunnel: str) -> PredictedDevices:
@@ -101,7 +105,9 @@ class Predictions:
         candidates = [(each, predictor.most_informative(each)) for each in wanted]
         informative = [(each, *other) for each, other in candidates if other]
         without = len(missing) - len({row.device for row in found})
-        return PredictedDevices(tuple(found), without, self.validation, tuple(informative))
+        return PredictedDevices(
+            tuple(found), without, self.validation, tuple(informative), *predictor.shared_devices(tunnel)
+        )
 
     def _of_device(self, key: str, wanted: Sequence[MeasuredTunnel]) -> Iterator[PredictedRow]:
         """Yield the prediction of the best variant in each direction."""

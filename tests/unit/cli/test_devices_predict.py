@@ -81,6 +81,22 @@ def test_the_output_says_how_predictions_were_tried_and_what_is_not_known(type_i
     assert "No device has a prediction." in nothing
 
 
+def test_a_tunnel_without_predictions_says_how_many_devices_are_lacking(type_in: CommandLine, home: Path) -> None:
+    words = ("devices", "--tunnel", "openvpn", "--target-mbps", "100", "--predict")
+    text = " ".join(type_in(*words).stdout.split())
+    assert "No device has a prediction." in text
+    assert (
+        "No other tunnel helps to predict openvpn: usable figures of openvpn come from 3 devices, figures of openvpn "
+        "and of another tunnel that were measured alike come from 1, and 3 are needed."
+    ) in text
+    found = json.loads(type_in(*words, "--json").stdout)
+    numbers = [found[f"devices_with_{name}"] for name in ("tunnel", "both", "both_needed")]
+    assert (numbers, found["predicted"]) == ([3, 1, 3], [])
+    page = " ".join(PAGE.read_text().split())
+    assert "three devices have a usable figure of an encrypted OpenVPN tunnel, one of them also has" in page
+    assert "and three with both are needed" in page
+
+
 def test_measure_says_what_would_tell_most(type_in: CommandLine, home: Path) -> None:
     text = " ".join(type_in("devices", "--tunnel", "wireguard", "--measure").stdout.split())
     assert "Measure wireguard itself on the device" in text

@@ -24,21 +24,21 @@ COMMON_FACTOR_CHANCE = 1e-6
 """Largest probability with which counts have a factor in common by chance."""
 
 STATED: dict[str, tuple[re.Pattern[str], Callable[[TcpMeasurement], tuple[int, ...]]]] = {
-    "packet-rate": (re.compile(r"([0-9]+) data packets counted;"), lambda tcp: (tcp.counters.data_packets,)),
+    "packet-rate": (re.compile(r"^([0-9]{1,18}) data packets counted;"), lambda tcp: (tcp.counters.data_packets,)),
     "acks": (
-        re.compile(r"([0-9]+) ACKs came back through the path for ([0-9]+) data packets"),
+        re.compile(r"^([0-9]{1,18}) ACKs came back through the path for ([0-9]{1,18}) data packets"),
         lambda tcp: (tcp.counters.ack_packets, tcp.counters.data_packets),
     ),
-    "iperf3-figures": (re.compile(r"iperf3 reports ([0-9]+) bytes in "), lambda tcp: (tcp.bytes_received,)),
+    "iperf3-figures": (re.compile(r"iperf3 reports ([0-9]{1,18}) bytes in "), lambda tcp: (tcp.bytes_received,)),
     "outer-protocol-in-trial": (
-        re.compile(r"([0-9]+) of ([0-9]+) bytes on the WAN were "),
+        re.compile(r"^([0-9]{1,18}) of ([0-9]{1,18}) bytes on the WAN were "),
         lambda tcp: (
             tcp.counters.outer_expected_bytes,
             tcp.counters.outer_expected_bytes + tcp.counters.outer_other_bytes,
         ),
     ),
     "merged-frames": (
-        re.compile(r"router forwarded ([0-9]+) packets"),
+        re.compile(r"router forwarded ([0-9]{1,18}) packets"),
         lambda tcp: (tcp.counters.forwarded_packets,),
     ),
 }

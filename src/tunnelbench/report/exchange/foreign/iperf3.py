@@ -97,7 +97,7 @@ def _target_mbps(settings: Mapping[str, Any], start: Mapping[str, Any]) -> float
 
 
 def _paced_comment(mbps: object, target_mbps: float) -> str:
-    """Return a remark if a test reached the rate that iperf3 was told to send: the path may carry more.
+    """Return a remark if a test reached the rate at which `-b` paced it: the path may carry more.
 
     `says_lower_bound` recognises it.
     """
