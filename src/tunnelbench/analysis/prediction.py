@@ -239,7 +239,7 @@ class Predictor:
         return (best, factor) if best else None
 
     def shared_devices(self, kind: str) -> tuple[int, int]:
-        """Return how many devices have a figure of an encrypted tunnel of a kind, and how many of them have another one.
+        """Return how many devices have a figure of an encrypted tunnel of a kind, and how many have another one, too.
 
         The other figure is of a tunnel of another kind that was measured alike; the most common one counts.
         """

@@ -78,9 +78,9 @@ def informative(found: PredictedDevices, tunnel: str) -> Iterator[RenderableType
     if not ordered:
         yield cell(
             f"No other tunnel helps to predict {tunnel}: usable figures of {tunnel} come from "
-            f"{counted(found.with_tunnel, 'device')}, figures of {tunnel} and of another tunnel that were measured alike "
-            f"come from {found.with_both}, and {FEWEST_DEVICES} are needed. Measure {tunnel} itself on the device, or on "
-            "another one with the same CPU."
+            f"{counted(found.with_tunnel, 'device')}, figures of {tunnel} and of another tunnel that were measured "
+            f"alike come from {found.with_both}, and {FEWEST_DEVICES} are needed. Measure {tunnel} itself on the "
+            "device, or on another one with the same CPU."
         )
 
 

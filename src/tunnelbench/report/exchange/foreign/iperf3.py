@@ -92,8 +92,8 @@ def _target_mbps(settings: Mapping[str, Any], start: Mapping[str, Any]) -> float
     target, streams = settings.get("target_bitrate", start.get("target_bitrate")), settings.get("num_streams")
     if not isinstance(target, int | float) or isinstance(target, bool):
         return 0.0
-    is_count = isinstance(streams, int) and not isinstance(streams, bool) and streams > 0
-    return target / 1e6 * (streams if is_count else 1)
+    is_count = isinstance(streams, int) and not isinstance(streams, bool)
+    return target / 1e6 * (streams if is_count and streams else 1)
 
 
 def _paced_comment(mbps: object, target_mbps: float) -> str:
