@@ -13,6 +13,7 @@ from tunnelbench.cli.common_options import emit, open_store, read_store_option
 from tunnelbench.cli.completion import run_names
 from tunnelbench.cli.contributed_files import changed_files, check_files, shipped_highest
 from tunnelbench.cli.export import say_left_out
+from tunnelbench.cli.plans import planned_trials
 from tunnelbench.cli.report import write_whole
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.trust import held_for_writing
@@ -89,7 +90,7 @@ def contribute(name: str, folder: Path, text_file: str | None, device: str | Non
     except WrongInput as error:
         message = f"run {run.run_id} cannot be contributed: {printable(error.message)}"
         raise WrongInput(message, "measure again; if you measured this run yourself, report a bug") from None
-    if reasons := objections(found, encrypts, shipped_highest()):
+    if reasons := objections(found, encrypts, shipped_highest(), planned_trials):
         say(f"run {run.run_id} cannot be contributed:")
         say_reasons(reasons)
         sys.exit(ExitCode.CHECK_FAILED)

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tunnelbench.cli.plans import planned_trials
 from tunnelbench.cli.run_files import file_content
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
@@ -121,7 +122,7 @@ def _of_file(path: Path, seen: dict[str, str], highest: Highest) -> list[str]:
     reasons = []
     if path.absolute().parts[-3:] != (RESULTS, *place.split("/")):
         reasons.append(f"it is in the wrong place: its run belongs to {RESULTS}/{place}")
-    reasons += [*names_left(found), *objections(found, encrypts, highest)]
+    reasons += [*names_left(found), *objections(found, encrypts, highest, planned_trials)]
     digests = [(record, figures_digests(record)) for record in found.records]
     copies = [
         (record, next(seen[key] for key in keys if key in seen)) for record, keys in digests if seen.keys() & keys

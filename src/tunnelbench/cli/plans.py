@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tunnelbench.model.plan import TrialSpec
+from tunnelbench.model.result import RunRecord
 from tunnelbench.model.testbed import TestbedSpec
-from tunnelbench.plan import LoadedPlan, read_plan
+from tunnelbench.plan import LoadedPlan, read_plan, stored_plan
 from tunnelbench.testbed import refused_in_plans
 from tunnelbench.tunnel import PLANNED, option_schemas, plan_entries
 
@@ -14,3 +16,9 @@ def load_plan(reference: str, overrides: Sequence[str] = (), testbed: TestbedSpe
     """Read a plan by its shipped name or its path, for a testbed if one is given. Raises as `read_plan`."""
     refused = refused_in_plans(testbed) if testbed else {}
     return read_plan(reference, option_schemas(), overrides, PLANNED, plan_entries(), refused=refused)
+
+
+def planned_trials(run: RunRecord) -> tuple[TrialSpec, ...]:
+    """Return all trials of the plan that is stored with a run, calibrations first. Raises as `read_plan`."""
+    plan = stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED).plan
+    return (*plan.calibrations(), *plan.trials())

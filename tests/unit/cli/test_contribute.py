@@ -373,7 +373,77 @@ def three_times_as_fast_in_words(whole: dict[str, Any]) -> None:
             check["reason"] = re.sub(r"\d{3,}", lambda found: str(int(found[0]) * 3), check["reason"])
 
 
+def keep(whole: dict[str, Any], kept: Callable[[dict[str, Any]], bool]) -> None:
+    """Leave out trials, and state that no others were planned."""
+    whole["trials"] = [trial for trial in whole["trials"] if kept(trial["spec"])]
+    whole["run"]["trials_planned"] = whole["run"]["trials_recorded"] = len(whole["trials"])
+
+
+def no_baseline(whole: dict[str, Any]) -> None:
+    keep(whole, lambda spec: spec["tunnel"]["kind"] not in {"none", "back-to-back"})
+
+
+def no_calibration(whole: dict[str, Any]) -> None:
+    keep(whole, lambda spec: spec["tunnel"]["kind"] != "back-to-back")
+
+
+def no_baseline_that_counts(whole: dict[str, Any]) -> None:
+    for trial in trials_of(whole, "none"):
+        trial["outcome"] = "void"
+
+
+def three_of_five_rounds(whole: dict[str, Any]) -> None:
+    """Keep three of the five trials of each row, as somebody does who chooses the fastest."""
+    keep(whole, lambda spec: spec["round"] not in {1, 4})
+
+
+def one_trial_dropped(whole: dict[str, Any]) -> None:
+    keep(whole, lambda spec: spec["sequence"] != 8)
+
+
+def more_trials_than_planned(whole: dict[str, Any]) -> None:
+    whole["run"]["plan_text"] = whole["run"]["plan_text"].replace("rounds = 5", "rounds = 4")
+    whole["run"]["trials_planned"] = 13
+
+
+def no_plan(whole: dict[str, Any]) -> None:
+    whole["run"]["plan_text"] = "rounds = "
+
+
+def other_direction(whole: dict[str, Any]) -> None:
+    for trial in whole["trials"]:
+        trial["spec"]["direction"] = "out"
+
+
+def name_that_is_not_planned(whole: dict[str, Any]) -> None:
+    for trial in trials_of(whole, "openvpn"):
+        trial["spec"]["tunnel"]["name"] = "OpenVPN, fast"
+
+
+def option_that_is_not_planned(whole: dict[str, Any]) -> None:
+    for trial in trials_of(whole, "openvpn"):
+        trial["spec"]["tunnel"]["options"]["transport"] = "tcp"
+
+
+def old_date(whole: dict[str, Any]) -> None:
+    text = json.dumps(whole).replace("2026-11-23T", "1999-11-23T")
+    whole |= json.loads(text)
+
+
 HOSTILE: dict[str, tuple[Change, str]] = {
+    "no trial without a tunnel": (no_baseline, "it lacks 6 of the 16 trials of its plan, such as trial 0, testers "),
+    "a figure without a baseline": (no_baseline, "wireguard, 1448 down: no trial without a tunnel counts, and the "),
+    "no trial of the testers": (no_calibration, "it lacks 1 of the 16 trials of its plan, such as trial 0, testers "),
+    "no baseline that counts": (no_baseline_that_counts, "1448 down: no trial without a tunnel counts, and the share"),
+    "three of five rounds": (three_of_five_rounds, "such as trial 1, no tunnel in round 1"),
+    "another number of planned trials": (three_of_five_rounds, "it states 10 planned trials, and its plan has 16"),
+    "one trial dropped": (one_trial_dropped, "it lacks 1 of the 16 trials of its plan, such as trial 8, wireguard in "),
+    "more trials than planned": (more_trials_than_planned, "its plan does not have 3 trials of it, such as trial 13"),
+    "a plan that is none": (no_plan, "its plan cannot be read: the stored plan first.toml:1:"),
+    "another direction": (other_direction, "such as trial 0: the direction is up, and the plan has down"),
+    "a name that is not planned": (name_that_is_not_planned, "trial 3: the tunnel is OpenVPN, fast, and the plan has"),
+    "another option than planned": (option_that_is_not_planned, "the option transport is tcp, and the plan has udp"),
+    "another date than in its id": (old_date, "its id has the date 2026-11-23, and it started on 1999-11-23"),
     "throughput above the line": (beyond_the_line, "line-limit: "),
     "a tunnel faster than none": (faster_than_no_tunnel, "share-of-baseline: Mbit/s"),
     "a verdict made milder": (

@@ -20,6 +20,7 @@ from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
 from tunnelbench.model.toml_text import toml_values
 from tunnelbench.report.contribution.device import of_device
 from tunnelbench.report.contribution.names import of_names
+from tunnelbench.report.contribution.planned import PlannedTrials, of_baseline, of_plan, of_start
 from tunnelbench.report.contribution.published import Highest, above_published
 from tunnelbench.report.contribution.redundancy import common_factor, contradictions
 from tunnelbench.report.document import LEAST_ROUNDS
@@ -41,10 +42,13 @@ Encrypts = Callable[[TunnelSpec], bool]
 """Returns True if a tunnel with these options has a cipher. Raises WrongInput if there is no such kind or option."""
 
 
-def objections(found: Imported, encrypts: Encrypts, highest: Highest) -> list[str]:
+def objections(found: Imported, encrypts: Encrypts, highest: Highest, planned_trials: PlannedTrials) -> list[str]:
     """Return the reasons why a run cannot be contributed, each as a sentence without a full stop; empty if it can."""
     reasons = [
         *_of_run(found),
+        *of_plan(found.run, found.records, planned_trials),
+        *of_baseline(found.records),
+        *of_start(found.run, found.original_id),
         *of_device(found.run, found.records),
         *of_names(found.run, [record.spec.tunnel for record in found.records], found.own_notes),
         *_of_link(found),
