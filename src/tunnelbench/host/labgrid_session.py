@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 import grpc
@@ -40,8 +42,56 @@ OTHER_SETTINGS = ("LG_ENV", "LG_PLACE", "PLACE", "LG_STATE", "STATE", "LG_INITIA
 """Environment variables by which labgrid-client would use another place, or first change the state of a device."""
 
 
+PLAIN_WORD = re.compile(r"([A-Za-z0-9_.:/\[][A-Za-z0-9_.:/@%+,=~\[\]-]*)?")
+"""Values that a resource may have: names, addresses, ports, paths. labgrid's drivers put them into a command that they
+split at blanks, or that a remote shell runs."""
+
+POWER_URL = re.compile(r"https?://([A-Za-z0-9_.:/@%+,=~\[\]?&#-]|\{index\}|\{value\})+")
+"""URL that a NetworkPowerPort may have as its host, with the fields that labgrid's `rest` and `simplerest` fill."""
+
+
 class LabgridOutcome(Exception):
     """An outcome that ends the program early; its argument is printed."""
+
+
+def unsafe_value(resource: ResourceEntry) -> str:
+    """Return a sentence about a value of a resource that could add options to a command; empty if it has none.
+
+    No driver uses the password of a NetworkService, so it may have any characters.
+    """
+    for key, value in {**resource.args, "extra": resource.extra}.items():
+        for text in texts_of(value):
+            is_url = (resource.cls, key) == ("NetworkPowerPort", "host") and POWER_URL.fullmatch(text)
+            is_unused = (resource.cls, key) == ("NetworkService", "password")
+            if not (PLAIN_WORD.fullmatch(text) or is_url or is_unused):
+                return f"{resource.cls} has the value {text[:60]!r}, and a command could take a part of it as an option"
+    return ""
+
+
+def texts_of(value: object) -> Iterator[str]:
+    """Yield the values in a value of a resource as texts."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from texts_of(each)
+    else:
+        yield str(value)
+
+
+labgrids_target_resources = client.ClientSession.get_target_resources
+
+
+def checked_target_resources(session: client.ClientSession, place: Place) -> dict[tuple[str, str], ResourceEntry]:
+    """Return a copy of a place's resources, which the coordinator cannot change any more, for labgrid's drivers.
+
+    Raises labgrid's UserError if a value could add options to a command.
+    """
+    found: dict[tuple[str, str], ResourceEntry] = deepcopy(labgrids_target_resources(session, place))
+    for resource in found.values():
+        if why := unsafe_value(resource):
+            raise client.UserError(why)
+    return found
 
 
 class PlaceSession:
@@ -99,26 +149,15 @@ class PlaceSession:
                     if is_there and self.place.hasmatch((exporter, group, resource.cls, name)):
                         yield resource
 
-    def require_plain_resources(self) -> None:
-        """Refuse resources with a value that a command, such as ssh, would take as an option."""
-        for resource in self.resources():
-            for value in (*resource.args.values(), *resource.extra.values()):
-                if isinstance(value, str) and value.startswith("-"):
-                    why = f"{resource.cls} has the value {value[:40]}, which a command would take as an option"
-                    raise LabgridOutcome({"state": "refused", "why": why})
-
     def network_service(self) -> Mapping[str, Any]:
         """Return the address in the only resource NetworkService that matches the place."""
-        self.require_plain_resources()
+        for resource in self.resources():
+            if why := unsafe_value(resource):
+                raise LabgridOutcome({"state": "refused", "why": why})
         found = [each.args for each in self.resources() if each.cls == "NetworkService"]
         if len(found) != 1:
             raise LabgridOutcome({"state": "services", "count": len(found)})
         return {"state": "acquired", **{key: found[0].get(key) for key in ("address", "username", "port")}}
-
-    def plain_power(self) -> Mapping[str, Any]:
-        """Return the outcome of a check of the resources before labgrid-client uses them."""
-        self.require_plain_resources()
-        return {"state": "plain"}
 
     async def holding(self) -> Mapping[str, Any]:
         """Return who has acquired the place, or for whom it is reserved."""
@@ -156,8 +195,6 @@ async def outcome_of(verb: str, coordinator: str, holder: str, place: str, wait_
     try:
         if verb == "acquire":
             return await at_place.acquire(float(wait_s))
-        if verb == "power":
-            return at_place.plain_power()
         return await (at_place.release() if verb == "release" else at_place.holding())
     except LabgridOutcome as outcome:
         found: Mapping[str, Any] = outcome.args[0]
@@ -179,10 +216,11 @@ def main() -> None:
     os.environ["LG_HOSTNAME"], os.environ["LG_USERNAME"] = holder.split("/", 1)
     for name in OTHER_SETTINGS:
         os.environ.pop(name, None)
-    outcome = asyncio.run(outcome_of(verb, coordinator, holder, place, *sys.argv[5:]))
-    if outcome["state"] == "plain":  # labgrid-client knows which driver belongs to which power switch
+    if verb == "power":  # labgrid-client knows which driver belongs to which power switch
+        client.ClientSession.get_target_resources = checked_target_resources
         sys.argv = ["labgrid-client", f"--coordinator={coordinator}", f"--place={place}", "power", "cycle"]
         client.main()  # it exits
+    outcome = asyncio.run(outcome_of(verb, coordinator, holder, place, *sys.argv[5:]))
     print(json.dumps(shortened(outcome)))  # noqa: T201
 
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from labgrid.remote.common import ResourceEntry
 from tests.labgrid_rack import ALICE, LabgridRack, labgrid_rack, service
 
 from tunnelbench.host import labgrid
 from tunnelbench.host.labgrid import PlaceHeld, PlaceHold, PlaceUnavailable, ServiceAddress
+from tunnelbench.host.labgrid_session import unsafe_value
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess, LabgridPlace, RouterSpec, TestbedSpec
@@ -37,6 +39,10 @@ GROUPS: dict[str, dict[str, Any]] = {
     "option": {"NetworkService": service("-oProxyCommand=reboot")},
     "option-user": {"NetworkService": service("192.168.1.1", username="-oProxyCommand=reboot")},
     "strange": {"NetworkService": service("a; reboot")},
+    "blank": {
+        "NetworkService": service("192.168.1.1"),
+        "power": {"cls": "NetworkPowerPort", "model": "apc", "host": "127.0.0.1 -Lf /tmp/log", "index": "1"},
+    },
     "escape": {"NetworkService": service("\x1b[2J192.168.1.1")},
 }
 LISTENED_ON_BY_NOBODY = "127.0.0.1:1"
@@ -113,10 +119,11 @@ def test_a_run_that_waits_gets_the_place_when_it_is_released(rack: LabgridRack, 
         ("router", "has no place router"),  # part of the name of another place
         ("none", "has 0 resources NetworkService, and a run needs exactly one"),
         ("two", "has 2 resources NetworkService, and a run needs exactly one"),
-        ("option", "refuses the place option: NetworkService has the value -oProxyCommand=reboot, which a command"),
-        ("option-user", "NetworkService has the value -oProxyCommand=reboot, which a command would take as an option"),
-        ("strange", r'has an unusable NetworkService: .*"a; reboot"'),
-        ("escape", r"has an unusable NetworkService: .*u001b\[2J192"),
+        ("option", "refuses the place option: NetworkService has the value '-oProxyCommand=reboot', and a command"),
+        ("option-user", "NetworkService has the value '-oProxyCommand=reboot', and a command could take a part"),
+        ("strange", "NetworkService has the value 'a; reboot', and a command could take a part of it as an option"),
+        ("escape", r"NetworkService has the value '\\x1b\[2J192"),
+        ("blank", "NetworkPowerPort has the value '127.0.0.1 -Lf /tmp/log', and a command could take a part of it"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_a_sentence(rack: LabgridRack, name: str, words: str) -> None:
@@ -181,6 +188,52 @@ def test_a_place_without_a_power_switch_is_a_sentence(rack: LabgridRack) -> None
             labgrid.power_cycle(hold)
     finally:
         labgrid.release(hold)
+
+
+def test_a_value_that_becomes_an_option_after_the_run_began_switches_nothing(rack: LabgridRack) -> None:
+    hold = labgrid.hold_for(LabgridPlace("blank", rack.coordinator), RUN)
+    rack.labgrid_client("-p", "blank", "acquire", user=hold.holder)
+    try:
+        with pytest.raises(PlaceUnavailable, match=r"NetworkPowerPort has the value '127\.0\.0\.1 -Lf /tmp"):
+            labgrid.power_cycle(hold)
+    finally:
+        labgrid.release(hold)
+
+
+def resource(cls: str, **params: object) -> ResourceEntry:
+    return ResourceEntry({"cls": cls, "params": params})
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a -b", "-b", "a\tb", "a\nb", "a;b", "$(b)", "a`b`", "'a'", "a|b", "a&b", "http://a/{index.__class__}", -1],
+)
+def test_a_value_that_a_command_could_split_is_refused_also_in_extra(value: object) -> None:
+    assert "could take a part of it as an option" in unsafe_value(resource("NetworkPowerPort", host=value))
+    nested = {"proxy": "lab", "others": [{"name": value}]}
+    assert "could take a part of it as an option" in unsafe_value(resource("NetworkPowerPort", host="a", extra=nested))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "pdu.example.net",
+        "192.0.2.1",
+        "2001:db8::1",
+        "[2001:db8::1]:80",
+        "fe80::1%eth0",
+        "http://user:pass@192.0.2.1:9999/relay/{index}/{value}",
+        "https://pdu/cm?a=1&cmnd=Power{index}%20{value}#x",
+    ],
+)
+def test_an_address_or_url_of_a_power_switch_is_accepted(host: str) -> None:
+    extra = {"proxy": "lab.example.net", "proxy_required": True}
+    found = resource("NetworkPowerPort", model="rest", host=host, index="1", port=80, level=None, extra=extra)
+    assert unsafe_value(found) == ""
+
+
+def test_a_password_that_no_driver_uses_may_have_any_characters() -> None:
+    assert unsafe_value(resource("NetworkService", address="a", username="", password="-o a b")) == ""
 
 
 def silent_router(rack: LabgridRack, name: str, folder: Path) -> SshTestbed:
