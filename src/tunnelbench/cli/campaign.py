@@ -12,12 +12,13 @@ from tunnelbench.analysis.campaign import campaign_rows
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import Side
 from tunnelbench.cli.command_log import log_options
-from tunnelbench.cli.common_options import emit, emit_json, json_option, open_store
+from tunnelbench.cli.common_options import emit, emit_json, error_text, json_option, open_store
 from tunnelbench.cli.layout import columns, drawn
 from tunnelbench.cli.plans import load_plan
 from tunnelbench.cli.queue_options import queue_option
 from tunnelbench.cli.report import chosen_format, format_options, write_sheet
 from tunnelbench.cli.run_lock import new_run_id
+from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.model.result import RunRecord
 from tunnelbench.plan.campaign import read_campaign
 from tunnelbench.report.campaign import (
@@ -107,11 +108,12 @@ def campaign_of(name: str, location: str, *, with_rows: bool = False) -> Campaig
     testbeds = tuple(dict.fromkeys(job.testbed for job in jobs))
     with open_store(location) as store:
         stored = {run.run_id: run for run in store.runs(only=[job.run_id for job in jobs])}
-        rows = campaign_rows(sides_of(store, jobs, stored), testbeds) if with_rows else ()
-    return Campaign(name, testbeds, tuple(campaign_run(job, stored.get(job.run_id)) for job in jobs), tuple(rows))
+        sides, unreadable = sides_of(store, jobs, stored) if with_rows else ({}, {})
+    runs = (campaign_run(job, stored.get(job.run_id), unreadable.get(job.run_id, "")) for job in jobs)
+    return Campaign(name, testbeds, tuple(runs), tuple(campaign_rows(sides, testbeds)))
 
 
-def campaign_run(job: QueuedJob, run: RunRecord | None) -> CampaignRun:
+def campaign_run(job: QueuedJob, run: RunRecord | None, unreadable: str = "") -> CampaignRun:
     """Return a job of a campaign with what the store knows of its run."""
     return CampaignRun(
         plan=job.plan,
@@ -123,16 +125,27 @@ def campaign_run(job: QueuedJob, run: RunRecord | None) -> CampaignRun:
         trials_planned=run.trials_planned if run else None,
         reason=job.reason,
         is_simulated=run is not None and run.is_simulated,
+        unreadable=unreadable,
     )
 
 
 def sides_of(
     store: Store, jobs: Iterable[QueuedJob], stored: dict[str, RunRecord]
-) -> dict[tuple[str, str], list[Side]]:
-    """Return the stored runs of each pair of plan and testbed as sides of a comparison."""
+) -> tuple[dict[tuple[str, str], list[Side]], dict[str, str]]:
+    """Return the stored runs of each pair of plan and testbed as sides of a comparison, and the errors of the others.
+
+    Workers can store values that lead to an error in a calculation. Such a run is left out; its id leads to its error.
+    """
     found: dict[tuple[str, str], list[Side]] = {}
+    unreadable: dict[str, str] = {}
     for job in jobs:
         if run := stored.get(job.run_id):
-            side = side_of_run(run, store.trials(run.run_id, with_raw=False))
-            found.setdefault((job.plan, job.testbed), []).append(side)
-    return found
+            place = (job.plan, job.testbed)
+            try:
+                side = side_of_run(run, store.trials(run.run_id, with_raw=False))
+                campaign_rows({place: [side]}, [job.testbed])  # its medians can be calculated, too
+            except UNREADABLE as error:
+                unreadable[run.run_id] = error_text(error)
+            else:
+                found.setdefault(place, []).append(side)
+    return found, unreadable

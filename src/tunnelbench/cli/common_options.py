@@ -61,11 +61,15 @@ def read_store_option(verb: Callable[..., None]) -> Callable[..., None]:
 
 def forged(store: str, error: Exception) -> CannotHere:
     """Return the error for a store, named in words, whose values lead to an error in a calculation."""
-    why = printable(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
     return CannotHere(
-        f"{store} holds values that no run has ({why})",
+        f"{store} holds values that no run has ({error_text(error)})",
         "ask its author for a file of tunnelbench export; if you measured the run yourself, report a bug",
     )
+
+
+def error_text(error: Exception) -> str:
+    """Return the kind and the message of an error in a calculation with stored values."""
+    return printable(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
 
 
 def emit(text: str, hint: str = "") -> None:

@@ -49,11 +49,13 @@ class CampaignRun:
     reason: str
     """Reason of the last failure; empty if there was none."""
     is_simulated: bool = False
+    unreadable: str = ""
+    """Error that a calculation with its values gives, so that the table does not have them; empty if there is none."""
 
     @property
     def is_whole(self) -> bool:
-        """True if the run has ended and has all its trials."""
-        return self.state == "done" and self.trials_recorded == self.trials_planned
+        """True if the run has ended and has all its trials, and their values can be read."""
+        return self.state == "done" and self.trials_recorded == self.trials_planned and not self.unreadable
 
     @property
     def name(self) -> str:
@@ -63,6 +65,8 @@ class CampaignRun:
     @property
     def why_missing(self) -> str:
         """Reason for which the run is not whole, in words."""
+        if self.unreadable:
+            return f"run {self.run_id} is left out: it holds values that no run has ({self.unreadable})"
         if self.state == "done":
             return f"ended with {self.trials_recorded} of {self.trials_planned} trials"
         begun = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,13 @@ def submitted(url: str) -> list[tuple[str, str, str]]:
     return [tuple(row) for row in execute(url, query)]
 
 
-def end_run(url: str, repetition: int, testbed: str, *, trials: int | None = None, **changes: Any) -> None:
-    """Store a simulated run of the plan `one`, whole or with some trials only, and end its job."""
+def end_run(
+    url: str, repetition: int, testbed: str, *, trials: int | None = None, window_s: float | None = None, **changes: Any
+) -> None:
+    """Store a simulated run of the plan `one`, whole or with some trials only, and end its job.
+
+    With `window_s`, its TCP trials have a window of this length, whatever they counted.
+    """
     where = "args->>'plan_name' = 'one.toml' AND args->>'repetition' = :number AND queue_name = :testbed"
     ((run_id,),) = execute(
         url,
@@ -50,6 +56,13 @@ def end_run(url: str, repetition: int, testbed: str, *, trials: int | None = Non
     specs = [*found.calibrations(), *found.trials()]
     model = SimulationModel(seed=len(testbed))
     records = [simulated_record(spec, model, run_id, 1, "2026-01-01T00:00:00+00:00") for spec in specs][:trials]
+    if window_s is not None:
+        records = [
+            replace(each, measurement=replace(each.tcp, window=replace(each.tcp.window, duration_s=window_s)))
+            if each.tcp
+            else each
+            for each in records
+        ]
     facts = {"host_facts": {"simulated": "yes"}, **changes}
     run = make_run(run_id=run_id, testbed_name=f"{testbed}.toml", trials_planned=len(specs), **facts)
     with Store.open(url) as store:
@@ -154,6 +167,22 @@ def test_a_simulated_testbed_is_never_compared_with_a_measured_one(url: str, cam
     assert {device["compared_with"] for row in found["rows"] for device in row["devices"]} == {""}
     text = verb("campaign", "report", "spring", "--store", url).stdout
     assert text.lstrip().startswith("SIMULATED ON attic: NOTHING WAS MEASURED THERE: Campaign spring")
+
+
+def test_a_run_with_impossible_values_is_left_out_and_named(url: str, campaign: str) -> None:
+    verb("campaign", "submit", campaign, "--store", url)
+    end_run(url, 1, "attic")
+    end_run(url, 2, "attic", window_s=0.0)
+    result = verb("campaign", "report", "spring", "--json", "--store", url)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert {len(device["values"]) for row in found["rows"] for device in row["devices"][:1]} == {1}
+    (bad,) = [run for run in found["missing"] if run["unreadable"]]
+    assert (bad["plan"], bad["testbed"], bad["repetition"]) == ("one.toml", "attic", 2)
+    text = verb("campaign", "report", "spring", "--store", url).stdout
+    assert f"run {bad['run_id']} is left out: it holds values that no run has (ZeroDivisionError" in " ".join(
+        text.split()
+    )
 
 
 def test_a_running_job_without_a_live_worker_is_stalled_and_its_testbed_named(url: str, campaign: str) -> None:
