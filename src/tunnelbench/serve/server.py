@@ -14,6 +14,7 @@ import uvicorn
 from tunnelbench.cli.common_options import is_server, is_store_missing
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.serve.access import Access
+from tunnelbench.serve.connection import Connection
 from tunnelbench.serve.queue import opened_queue
 from tunnelbench.serve.results import Results
 from tunnelbench.serve.site import Site
@@ -21,7 +22,7 @@ from tunnelbench.store.database import database_of
 from tunnelbench.store.postgresql import Server
 
 MOST_CONNECTIONS = 200
-"""Largest number of open connections; further requests get the status 503."""
+"""Largest number of open connections; if all of them have requests, further ones get the status 503."""
 LARGEST_HEAD_BYTES = 16384
 """Largest size of the first line and the headers of a request."""
 LOWEST_PRIORITY = 19
@@ -53,7 +54,7 @@ def serve(listener: socket.socket, location: Path | str, access: Access, say: Ca
         site = Site(results, queue, access, say)
         config = uvicorn.Config(
             site.app(),
-            http="h11", ws="none", loop="asyncio", lifespan="off", interface="asgi3",
+            http=Connection, ws="none", loop="asyncio", lifespan="off", interface="asgi3",
             log_config=None, access_log=False, server_header=False, proxy_headers=False,
             limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=LARGEST_HEAD_BYTES,
             timeout_keep_alive=10, timeout_graceful_shutdown=1,
