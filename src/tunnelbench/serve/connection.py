@@ -23,7 +23,7 @@ class Connection(H11Protocol):
     @property
     def is_idle(self) -> bool:
         """True if no request is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+        return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr] # None at first
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
         super().connection_made(transport)
