@@ -18,8 +18,12 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli import contribute, contributed_files
+from tunnelbench.cli.plans import load_plan
 from tunnelbench.measure.checks import OWN_CPU
 from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.plan import shipped_plans
+from tunnelbench.reference.devices import device_lines
+from tunnelbench.report.contribution.names import of_cipher, of_names
 from tunnelbench.report.exchange import Imported, read
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
 from tunnelbench.store.store import Store
@@ -430,7 +434,42 @@ def old_date(whole: dict[str, Any]) -> None:
     whole |= json.loads(text)
 
 
+def name_of_another_cipher(whole: dict[str, Any]) -> None:
+    """Name the tunnel after another cipher, in the plan and in the trials."""
+    whole["run"]["plan_text"] = whole["run"]["plan_text"].replace("OpenVPN {cipher}", "OpenVPN AES-256-GCM")
+    for trial in trials_of(whole, "openvpn"):
+        trial["spec"]["tunnel"]["name"] = "OpenVPN AES-256-GCM"
+
+
+def cyrillic_name(whole: dict[str, Any]) -> None:
+    for trial in trials_of(whole, "openvpn"):
+        trial["spec"]["tunnel"]["name"] = "Wir\u0435Guard"
+
+
+def cyrillic_board(whole: dict[str, Any]) -> None:
+    routed_by(whole, "GL.iNet GL-MT6\u041e00")
+
+
+def commands_in_board(whole: dict[str, Any]) -> None:
+    routed_by(whole, "@everyone fixes #1 | ::error::x")
+
+
+def board_in_a_known_folder(whole: dict[str, Any]) -> None:
+    routed_by(whole, "GL.iNet/GL MT6000")
+
+
 HOSTILE: dict[str, tuple[Change, str]] = {
+    "a tunnel named after another cipher": (
+        name_of_another_cipher,
+        "OpenVPN AES-256-GCM: its name states the cipher aes256gcm, and neither its options nor its proof have it",
+    ),
+    "a Cyrillic letter in a tunnel": (
+        cyrillic_name,
+        "has the character '\\u0435': only Latin letters, digits, spaces ",
+    ),
+    "a Cyrillic letter in a board": (cyrillic_board, "has the character '\\u041e': only Latin letters, digits, spaces"),
+    "commands in a board": (commands_in_board, "has the character '@': only Latin letters, digits, spaces and a few "),
+    "a board like a known one": (board_in_a_known_folder, "differs from 'GL.iNet GL-MT6000' in marks alone"),
     "no trial without a tunnel": (no_baseline, "it lacks 6 of the 16 trials of its plan, such as trial 0, testers "),
     "a figure without a baseline": (no_baseline, "wireguard, 1448 down: no trial without a tunnel counts, and the "),
     "no trial of the testers": (no_calibration, "it lacks 1 of the 16 trials of its plan, such as trial 0, testers "),
@@ -511,6 +550,15 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     ),
     "a trial without time": (short_trial, "it lasted 0.0 s by its start and end, and its traffic"),
 }
+
+
+def test_the_names_of_shipped_tunnels_and_devices_can_be_contributed(sample: Imported) -> None:
+    tunnels = [tunnel for name in shipped_plans() for tunnel in load_plan(name).plan.tunnels]
+    devices = {line.name for line in device_lines()}
+    assert len(tunnels) > 100
+    assert [why for tunnel in tunnels for why in of_cipher(tunnel, {})] == []
+    found = [why for name in devices for why in of_names(own_router(sample, router_board=name), tunnels, ())]
+    assert found == []
 
 
 @pytest.mark.parametrize("name", HOSTILE)

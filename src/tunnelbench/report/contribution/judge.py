@@ -19,7 +19,7 @@ from tunnelbench.model.result import IMPORTED, SIMULATED, Check, TrialRecord, Ve
 from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
 from tunnelbench.model.toml_text import toml_values
 from tunnelbench.report.contribution.device import of_device
-from tunnelbench.report.contribution.names import of_names
+from tunnelbench.report.contribution.names import of_cipher, of_names
 from tunnelbench.report.contribution.planned import PlannedTrials, of_baseline, of_plan, of_start
 from tunnelbench.report.contribution.published import Highest, above_published
 from tunnelbench.report.contribution.redundancy import common_factor, contradictions
@@ -158,7 +158,7 @@ def _of_tunnels(records: Sequence[TrialRecord], encrypts: Encrypts) -> Iterator[
         named = {check.name: check for check in proof.checks}
         if missing := [name for name in PROOF_CHECKS if name not in named]:
             yield f"{tunnel.name}: its proof lacks the check {missing[0]}"
-        yield from (f"{tunnel.name}: {why}" for why in _of_algorithms(tunnel, named))
+        yield from (f"{tunnel.name}: {why}" for why in (*_of_algorithms(tunnel, named), *of_cipher(tunnel, named)))
         for check in proof.checks:
             if check.verdict is Verdict.VOID:
                 yield f"{tunnel.name}: its proof is void: {check.name}: {check.reason}"
