@@ -96,6 +96,7 @@ def command(
         raise WrongInput(message, f"kinds with figures: {', '.join(known)}")
     found = ranked(RankingLimits(tunnel, target_mbps, max_price, max_watts, allow_plaintext))
     say_unknown(given, [row.device for row in ranked(RankingLimits(allows_plaintext=True)).rows], devices)
+    missing = unlisted(references, RankingLimits(tunnel, target_mbps, allows_plaintext=allow_plaintext))
     if predict or measure:
         predicted = predicted_devices(all_rows(runs, references), tunnel or "")
         if form == "json":
@@ -109,12 +110,11 @@ def command(
     elif form == "json":
         emit_json([row.for_programs() for row in found.rows])
     elif found.rows:
-        remarks = list(left_out(found))
+        remarks = [*left_out(found), *unlisted_sentences(missing)]
         (emit_long if full else emit)(drawn(*parts(found.rows, remarks)) if full else fitted(found.rows, remarks))
     else:
         anyhow = ranked(RankingLimits(tunnel, allows_plaintext=allow_plaintext)).rows
-        missing = unlisted(references, RankingLimits(tunnel, target_mbps))
-        lines = [*nothing_found(found, anyhow), *unlisted_sentences(missing, allow_plaintext=allow_plaintext)]
+        lines = [*nothing_found(found, anyhow), *unlisted_sentences(missing)]
         emit("".join(f"{line}\n" for line in lines))
 
 
@@ -152,14 +152,14 @@ def nothing_found(found: Ranking, anyhow: Sequence[RankedRow]) -> Sequence[str]:
     return [*map(printable, first), *left_out(found)]
 
 
-def unlisted_sentences(found: Unlisted, *, allow_plaintext: bool) -> Iterator[str]:
+def unlisted_sentences(found: Unlisted) -> Iterator[str]:
     """Yield sentences about published figures that no ranking lists, because their table does not state a fact."""
     if found.highest_mbps is not None:
         yield printable(
             f"Not listed: {counted(found.without_device, 'published figure')} without the name of a device, at most "
             f"{found.highest_mbps:.10g} Mbit/s ({found.highest_where})."
         )
-    if found.without_cipher and not allow_plaintext:
+    if found.without_cipher:
         yield (
             f"Not listed: {counted(found.without_cipher, 'published figure')} without the name of a cipher "
             "(add --allow-plaintext)."

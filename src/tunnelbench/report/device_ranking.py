@@ -183,9 +183,10 @@ class Unlisted:
     """Published figures of a tunnel that no ranking lists, because a fact is missing."""
 
     without_device: int
-    """Number of figures of encrypted tunnels through a device that is not named."""
+    """Number of figures of a device that is not named; those without a cipher among them."""
     without_cipher: int
-    """Number of figures of named devices that do not state a cipher."""
+    """Number of figures that do not state a cipher, unless such figures are allowed; those without a device among
+    them."""
     highest_mbps: float | None
     """Highest of the figures without a device [Mbit/s]."""
     highest_where: str
@@ -199,10 +200,10 @@ def unlisted(references: Sequence[Reference], wanted: RankingLimits) -> Unlisted
     for reference in references:
         rows = [{**row, "device": row.get("device") or _NO_DEVICE} for row in reference.rows]
         for row, _ in _of_references([replace(reference, rows=tuple(rows))]):
-            if row.tunnel != wanted.tunnel or row.throughput_mbps < (wanted.target_mbps or 0):
+            if wanted.tunnel not in {None, row.tunnel} or row.throughput_mbps < (wanted.target_mbps or 0):
                 continue
-            unknown += row.is_encrypted is None and row.device != _NO_DEVICE
-            if row.is_encrypted and row.device == _NO_DEVICE:
+            unknown += row.is_encrypted is None and not wanted.allows_plaintext
+            if row.device == _NO_DEVICE and (row.is_encrypted is not False or wanted.allows_plaintext):
                 without.append((row.throughput_mbps, f"{row.variant}, {row.where}, {row.comparability}"))
     highest = max(without, default=None)
     return Unlisted(len(without), unknown, highest and highest[0], highest[1] if highest else "")

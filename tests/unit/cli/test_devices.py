@@ -17,6 +17,7 @@ from tunnelbench.reference import read_reference, shipped_names
 from tunnelbench.reference.devices import NUMBERS, cpu_lines, device_lines
 from tunnelbench.report.device_ranking import RankingLimits, contradictions, rank
 from tunnelbench.report.site.device_names import clock_in_name, cpu_key, device_key, known_cpu, known_facts
+from tunnelbench.report.site.gather import published
 
 PAGE = Path(__file__).parents[3] / "docs" / "devices.md"
 SHIPPED = Path(__file__).parents[3] / "src" / "tunnelbench" / "data" / "references"
@@ -75,12 +76,35 @@ def test_a_target_that_no_device_reaches_names_the_fastest(type_in: CommandLine,
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
     assert "the fastest is PC Engines APU.1D: 76.3 Mbit/s" in text
-    assert "2 published figures without the name of a device, at most 900 Mbit/s (openvpn AES-256-GCM, " in text
-    assert "3 published figures without the name of a cipher (add --allow-plaintext)" in text
-    assert (
-        "cipher (add"
-        not in type_in("devices", "--tunnel", "openvpn", "--target-mbps", "900", "--allow-plaintext").stdout
-    )
+    assert "3 published figures without the name of a device, at most 2850 Mbit/s (openvpn, openvpn-2017, " in text
+    assert "4 published figures without the name of a cipher (add --allow-plaintext)" in text
+    page = " ".join(PAGE.read_text().split())
+    assert "Three published figures of OpenVPN name no device, and four no cipher; one of them names neither" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "without_device", "without_cipher"),
+    [
+        (("--tunnel", "openvpn"), 3, 4),
+        (("--tunnel", "openvpn", "--full"), 3, 4),
+        (("--tunnel", "openvpn", "--target-mbps", "700", "--full"), 2, 2),
+        (("--tunnel", "openvpn", "--allow-plaintext"), 3, 0),
+        (("--target-mbps", "50"), 3, 10),
+        (("--target-mbps", "100", "--allow-plaintext"), 3, 0),
+        (("--tunnel", "wireguard"), 0, 0),
+    ],
+)
+def test_the_output_counts_the_figures_that_it_cannot_list(
+    type_in: CommandLine, home: Path, words: tuple[str, ...], without_device: int, without_cipher: int
+) -> None:
+    text = " ".join(type_in("devices", *words).stdout.split())
+    counts = {
+        name: int(count)
+        for count, name in re.findall(
+            r"Not listed: (\d+) published figures without the name of a (device|cipher)", text
+        )
+    }
+    assert (counts.get("device", 0), counts.get("cipher", 0)) == (without_device, without_cipher)
 
 
 def test_a_number_with_a_comma_is_no_price_and_no_power() -> None:
@@ -242,9 +266,8 @@ def test_facts_of_a_device_come_with_their_source() -> None:
 
 
 def test_the_page_states_how_many_devices_have_facts() -> None:
-    devices = {device_key(row["device"]): row for name in shipped_names() for row in read_reference(name).rows
-               if row.get("device")}  # fmt: skip
-    known = sum("cores" in known_facts(row["device"], row.get("cpu")) for row in devices.values())
+    devices = {device_key(row.device): row for name in shipped_names() for row in published(read_reference(name))}
+    known = sum("cores" in known_facts(row.device, row.cpu) for row in devices.values())
     assert f"{known} of the {len(devices)} shipped devices have" in PAGE.read_text()
 
 
