@@ -16,6 +16,7 @@ from functools import cache
 from statistics import fmean, median
 
 from tunnelbench.analysis.least_squares import student_t_quantile
+from tunnelbench.model.text import counted
 
 PREDICTION_CONFIDENCE = 0.9
 """Probability with which the interval is meant to hold the figure."""
@@ -117,7 +118,7 @@ class Validation:
     """The result of leaving out each figure in turn, and predicting it from the others."""
 
     figures: int
-    """Number of figures that were left out."""
+    """Number of figures that were left out; each is the median of a device's figures of one tunnel and direction."""
     cases: tuple[LeftOutFigure, ...]
     """Those that had a prediction."""
 
@@ -125,6 +126,16 @@ class Validation:
         """Return the cases that were predicted from one basis."""
         kept = tuple(case for case in self.cases if case.prediction.basis is basis)
         return Validation(len(kept), kept)
+
+    @property
+    def tested(self) -> str:
+        """Sentences on what was left out, and on the kinds of tunnels whose predictions this tests."""
+        kinds = ", ".join(sorted({case.figure.measurement.kind for case in self.cases})) or "none"
+        return (
+            f"Tried on {counted(self.figures, 'published figure')} of encrypted tunnels, each the median of a device, "
+            "variant and direction: each was left out in turn and predicted from the others. "
+            f"Kinds of tunnels in this test: {kinds}."
+        )
 
     @property
     def covered(self) -> int:

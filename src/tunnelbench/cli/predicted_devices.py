@@ -61,8 +61,7 @@ def prediction_parts(found: PredictedDevices, target_mbps: float | None) -> Iter
     )
     tried, error = found.validation, found.validation.median_error
     yield cell(
-        f"Tried on {counted(tried.figures, 'published figure')} of encrypted tunnels: each was left out in turn and "
-        f"predicted from the others. {len(tried.cases)} had a prediction; the {INTERVAL} held {tried.covered} of them"
+        f"{tried.tested} {len(tried.cases)} had a prediction; the {INTERVAL} held {tried.covered} of them"
         f"{'' if error is None else f', and the median error was {percent_in_words(error)}'}."
     )
 
@@ -97,6 +96,7 @@ def prediction_entry(measured: Sequence[object], found: PredictedDevices) -> dic
         "confidence": PREDICTION_CONFIDENCE,
         "validation": {
             "figures": tried.figures,
+            "kinds": sorted({case.figure.measurement.kind for case in tried.cases}),
             "predicted": len(tried.cases),
             "covered": tried.covered,
             "median_error": tried.median_error,

@@ -72,12 +72,10 @@ class SiteRanking:
         error = (
             "" if found.median_error is None else f", and the median error was {percent_in_words(found.median_error)}"
         )
-        kinds = ", ".join(sorted({case.figure.measurement.kind for case in found.cases})) or "none"
         return (
-            f"Each of {found.figures} published figures of encrypted tunnels was left out in turn and predicted from "
-            f"the others. {len(found.cases)} had a prediction; the {PREDICTION_CONFIDENCE * 100:.0f} % interval held "
-            f"{found.covered} of them{error}. Kinds of tunnels in this test: {kinds}. A device is left out if the ends "
-            f"of its interval differ by more than a factor of {WIDEST_FACTOR:g}: its throughput is not known."
+            f"{found.tested} {len(found.cases)} had a prediction; the {PREDICTION_CONFIDENCE * 100:.0f} % interval "
+            f"held {found.covered} of them{error}. A device is left out if the ends of its interval differ by more than a "
+            f"factor of {WIDEST_FACTOR:g}: its throughput is not known."
         )
 
     def for_programs(self) -> Mapping[str, Any]:
