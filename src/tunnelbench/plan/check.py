@@ -67,7 +67,7 @@ def check_table(
     except ValidationError as error:
         for details in error.errors():
             path = details["loc"]
-            message = unknown_key(path, known) if details["type"] == "extra_forbidden" else _words(details)
+            message = unknown_key(path, known) if details["type"] == "extra_forbidden" else error_words(details)
             faults.add(path, message)
         return None
 
@@ -83,7 +83,7 @@ def check_options(
     try:
         model = schema.model_validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
-        return {}, _merged(Problem(details["loc"][:1], _words(details)) for details in error.errors())
+        return {}, _merged(Problem(details["loc"][:1], error_words(details)) for details in error.errors())
     values = model.model_dump(mode="json", include=set(schema.model_fields))
     return {key: value for key, value in values.items() if value is not None}, []
 
@@ -113,7 +113,7 @@ def _merged(problems: Iterable[Problem]) -> list[Problem]:
     return [Problem(path, "; or ".join(all_of_path)) for path, all_of_path in messages.items()]
 
 
-def _words(details: ErrorDetails) -> str:
+def error_words(details: ErrorDetails) -> str:
     """Return TunnelBench's message for one error that pydantic found."""
     kind, context, value = details["type"], details.get("ctx", {}), details["input"]
     if kind == "missing":

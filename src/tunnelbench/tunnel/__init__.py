@@ -103,7 +103,8 @@ def encrypts(spec: TunnelSpec) -> bool:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise WrongInput(f"its options are not those of the kind {spec.kind}: {place}: {first['msg']}") from None
+        why = "there is no such option" if first["type"] == "extra_forbidden" else "its value is not possible"
+        raise WrongInput(f"its options are not those of the kind {spec.kind}: {place}: {why}") from None
     return tunnel.is_encrypted
 
 

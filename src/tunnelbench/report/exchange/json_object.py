@@ -50,8 +50,8 @@ def _object(content: bytes, made: Callable[[list[tuple[str, Any]]], dict[str, An
         raise WrongInput("it is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise WrongInput(f"it is not JSON: line {error.lineno}: {error.msg}") from None
-    except ValueError as error:  # a number with thousands of digits
-        raise WrongInput(f"it contains an invalid number: {error}") from None
+    except ValueError:  # Python converts no number with thousands of digits
+        raise WrongInput("it contains an invalid number: it has too many digits") from None
     if not isinstance(whole, dict):
         raise WrongInput("it is JSON, but not an object, so it is no run")
     return whole

@@ -13,6 +13,7 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.result import IMPORTED, RunRecord, TrialRecord
 from tunnelbench.model.text import counted, printable
+from tunnelbench.plan.check import error_words
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.exchange.file import CHECKSUM, FORMAT, FORMAT_NUMBER, ExportedFile, FileTrial, checksum
 from tunnelbench.report.exchange.json_object import json_object
@@ -21,6 +22,15 @@ from tunnelbench.report.text import one_line
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 """Earliest accepted time: a machine without a battery-backed clock begins at 1970."""
+
+_WORDS = {
+    "unexpected_keyword_argument": "is not a field of an exported run",
+    "extra_forbidden": "is not a field of an exported run",
+    "missing_argument": "is missing",
+    "dataclass_type": "must be an object",
+    "dataclass_exact_type": "must be an object",
+}
+"""Messages for errors that plans do not have, by pydantic's name of the error."""
 
 EXPORT_HINT = "ask for the file again: tunnelbench export RUN -o FILE"
 
@@ -68,7 +78,8 @@ def read(content: bytes) -> Imported:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])[:200]
-        _refuse(f"{place}: {first['msg']}" if place else first["msg"])
+        words = _WORDS.get(first["type"]) or error_words(first)
+        _refuse(f"{place}: {words}" if place else words)
     records = _records(file)
     speeds = file.cipher_speeds
     _require_times(file.run, records)

@@ -74,8 +74,8 @@ class SiteRanking:
         )
         return (
             f"{found.tested} {len(found.cases)} had a prediction; the {PREDICTION_CONFIDENCE * 100:.0f} % interval "
-            f"held {found.covered} of them{error}. A device is left out if the ends of its interval differ by more than a "
-            f"factor of {WIDEST_FACTOR:g}: its throughput is not known."
+            f"held {found.covered} of them{error}. A device is left out if the ends of its interval differ by more "
+            f"than a factor of {WIDEST_FACTOR:g}: its throughput is not known."
         )
 
     def for_programs(self) -> Mapping[str, Any]:
