@@ -24,6 +24,7 @@ from tunnelbench.analysis.compare.comparison import compare
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import Side
 from tunnelbench.cli.details.run import run_text
+from tunnelbench.cli.plans import planned_trials
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.reference import read_reference
 from tunnelbench.report.compare import sheet
@@ -79,7 +80,7 @@ def use(found: Imported) -> None:
     pages = dict(other_pages([gathered(found)], [read_reference("wr841n-2014")], {}))
     if not page or not pages:
         raise AssertionError("a site has no pages")
-    objections(found, encrypts, highest_published([read_reference("wr841n-2014")]))
+    objections(found, encrypts, highest_published([read_reference("wr841n-2014")]), planned_trials)
     names_left(found)
     with suppress(WrongInput):
         body(found, file_of(run, found.original_id))

@@ -93,7 +93,7 @@ def _target_mbps(settings: Mapping[str, Any], start: Mapping[str, Any]) -> float
     if not isinstance(target, int | float) or isinstance(target, bool):
         return 0.0
     is_count = isinstance(streams, int) and not isinstance(streams, bool)
-    return target / 1e6 * (streams if is_count and streams else 1)
+    return target / 1e6 * (streams if is_count and streams > 0 else 1)
 
 
 def _paced_comment(mbps: object, target_mbps: float) -> str:
