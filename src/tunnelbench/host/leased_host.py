@@ -24,6 +24,8 @@ from tunnelbench.host.command import DEFAULT_TIMEOUT_S, Completed
 from tunnelbench.host.cpu_samples import RemoteSampler
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host, Sampler
+from tunnelbench.host.ip_add import existing, inverse, not_added
+from tunnelbench.host.kernel_file import set_noted
 from tunnelbench.host.ssh import LinkLost, SshHost
 from tunnelbench.host.ssh_programs import by_shell, in_shell
 from tunnelbench.model.errors import CannotHere
@@ -64,8 +66,19 @@ LEASE_NEEDED = (("lease", "extend"), ("lease", "release"))
 RUN_VARIABLE = "TUNNELBENCH_RUN"
 """Environment variable of every program started there: the lease's undo finds and ends programs by it."""
 
-CHANGE = 'printf "%s\\n" "$3" | sh "$1" undo add "$2" >/dev/null || exit 125; shift 3; exec "$@"'
-"""Shell script that first stores the undo command of a change on the machine, then makes the change."""
+CHANGE = """
+number=$(printf "%s\\n" "$3" | sh "$1" undo add "$2") || exit 125
+script=$1 folder=$2
+shift 3
+"$@" && exit
+status=$?
+sh "$script" undo drop "$folder" "$number" >&2
+exit "$status"
+"""
+"""Shell script that first stores the undo command of a change on the machine, then makes the change.
+
+It drops the undo command if the change fails: whatever is there then belongs to somebody else.
+"""
 
 NOT_NOTED = 125
 """Exit status of CHANGE if the undo command could not be stored."""
@@ -205,11 +218,14 @@ class LeasedHost(SshHost):
         piece = _undo_text(undo)
         if not undo or not self._has_lease or piece in self._noted:
             return super().run(argv, stdin=stdin, timeout_s=timeout_s, check=check)
+        if thing := existing(self, argv):
+            return not_added(argv, self, thing, check=check)
         self._noted.add(piece)
         change = in_shell(CHANGE, self.script, str(self.folder), piece, *argv)
         done = super().run(change, stdin=stdin, timeout_s=timeout_s, check=False)
-        if done.returncode == NOT_NOTED:
+        if done.returncode != 0:
             self._noted.discard(piece)
+        if done.returncode == NOT_NOTED:
             raise CannotHere(f"the {self.name} could not note how to undo a change: {done.stderr.strip()}")
         return self._finished(argv, done, check=check)
 
@@ -229,13 +245,7 @@ class LeasedHost(SshHost):
         self._call_script("undo", "add", str(self.folder), stdin=undo + "\n")
 
     def set_kernel_file(self, path: str, value: str) -> None:
-        if path not in self._noted:
-            self._noted.add(path)
-            was = self.read(path).strip()
-            if was == value:
-                return
-            self._note_undo(f"echo {shlex.quote(was)} >{shlex.quote(path)}; true")
-        self.run(["tee", path], stdin=value)
+        set_noted(self, path, value, self._noted, self._note_undo)
 
     def ip_batch(self, *lines: str) -> None:
         for line in lines:  # each has its own undo
@@ -262,24 +272,6 @@ def _is_fact(value: object) -> bool:
     if isinstance(value, str):
         return len(value) <= LONGEST_FACT
     return isinstance(value, int | float) and abs(value) < sys.maxsize  # NaN is not smaller, either
-
-
-def inverse(argv: Sequence[str]) -> list[str]:
-    """Return the command that undoes an `ip ... add`; empty for a command that leaves nothing behind."""
-    if argv[0] != "ip" or "add" not in argv[1:3]:
-        return []
-    what, rest = argv[1], list(argv[argv.index("add") + 1 :])
-    if what in ("link", "tunnel"):
-        named = rest[rest.index("name") + 1] if "name" in rest else next(iter(rest), "")
-        return ["ip", what, "del", named]
-    if what in ("tuntap", "rule", "addr", "address"):
-        return ["ip", what, "del", *rest]
-    if what == "route":
-        return ["ip", "route", "del", *rest[:1]]
-    if what == "l2tp" and "tunnel_id" in rest:
-        place = rest.index("tunnel_id")
-        return ["ip", "l2tp", "del", "tunnel", *rest[place : place + 2]]
-    return []
 
 
 def _undo_text(undo: Sequence[str]) -> str:

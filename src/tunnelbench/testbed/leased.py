@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.host import Host
-from tunnelbench.host.leased_host import LeasedHost, inverse
+from tunnelbench.host.ip_add import inverse
+from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from tunnelbench.host import radio
-from tunnelbench.host.command import DEFAULT_TIMEOUT_S, Completed
+from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed
 from tunnelbench.host.host import Host, LocalHost
+from tunnelbench.host.ip_add import existing, inverse, not_added
+from tunnelbench.host.kernel_file import set_noted
 from tunnelbench.host.labgrid import PlaceUnavailable
-from tunnelbench.host.leased_host import LeasedHost, inverse
+from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
@@ -47,11 +49,13 @@ NO_IW_NOTE = (
 
 
 class LocalTester(LocalHost):
-    """This machine as a tester in its own network; the journal gets the undo of each `ip ... add` first."""
+    """This machine as a tester in its own network; the journal gets the undo of each `ip ... add`, and the former value
+    of each file of the kernel, before the change."""
 
     def __init__(self, name: str, folder: Path, cpus: Sequence[int], journal: UndoJournal) -> None:
         super().__init__(name, folder, cpus)
         self._journal = journal
+        self._noted_files: set[str] = set()
 
     def attach(self, end: CableEnd) -> None:
         """Bring the tester's device up with its address."""
@@ -62,13 +66,25 @@ class LocalTester(LocalHost):
     def run(
         self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, check: bool = True
     ) -> Completed:
-        if undo := inverse(argv):
-            self._journal.note(undo)
-        return super().run(argv, stdin=stdin, timeout_s=timeout_s, check=check)
+        undo = inverse(argv)
+        if not undo or self._journal.has(undo):
+            return super().run(argv, stdin=stdin, timeout_s=timeout_s, check=check)
+        if thing := existing(self, argv):
+            return not_added(argv, self, thing, check=check)
+        self._journal.note(undo)
+        done = super().run(argv, stdin=stdin, timeout_s=timeout_s, check=False)
+        if done.returncode != 0:
+            self._journal.drop(undo)  # whatever is there belongs to somebody else
+            if check:
+                raise CommandFailed(argv, f"ended with status {done.returncode}", done.stderr or done.stdout)
+        return done
 
     def run_undoable(self, argv: Sequence[str], undo: Sequence[str], *, stdin: str = "") -> None:
         self._journal.note(undo)
         self.run(argv, stdin=stdin)
+
+    def set_kernel_file(self, path: str, value: str) -> None:
+        set_noted(self, path, value, self._noted_files, lambda undo: self._journal.note(["sh", "-c", undo]))
 
     def read(self, *paths: str) -> str:
         return "".join(Path(path).read_text() for path in paths)  # starts no process: it is called during trials

@@ -33,12 +33,25 @@ class UndoJournal:
 
         Each undo command must have no effect if there is nothing to undo.
         """
-        line = json.dumps([list(command) for command in undo])
+        line = _line(undo)
         if line in self._noted:
             return
         with self.path.open("a") as file:
             file.write(line + "\n")
         self._noted.add(line)
+
+    def has(self, *undo: UndoCommand) -> bool:
+        """Return True if this object has written these commands into the journal."""
+        return _line(undo) in self._noted
+
+    def drop(self, *undo: UndoCommand) -> None:
+        """Remove the commands of a change that was not made from the journal, in one step."""
+        line = _line(undo)
+        self._noted.discard(line)
+        kept = [each for each in self.path.read_text().splitlines(keepends=True) if each.rstrip("\n") != line]
+        draft = self.path.with_name(f"{JOURNAL_FILE}.new")
+        draft.write_text("".join(kept))
+        draft.replace(self.path)
 
     def entries(self) -> list[list[UndoCommand]]:
         """Return the undo commands of each change, the first change first.
@@ -64,3 +77,8 @@ class UndoJournal:
         self.path.unlink(missing_ok=True)
         self._noted.clear()
         return len(entries)
+
+
+def _line(undo: Sequence[UndoCommand]) -> str:
+    """Return the line of the journal for the commands that undo one change."""
+    return json.dumps([list(command) for command in undo])

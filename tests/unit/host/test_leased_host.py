@@ -9,7 +9,8 @@ import pytest
 
 from tunnelbench.host.command import Completed
 from tunnelbench.host.host import LocalHost
-from tunnelbench.host.leased_host import LeasedHost, inverse
+from tunnelbench.host.ip_add import inverse
+from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.ssh import SshHost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
