@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 
 from tunnelbench.host.host import Host
 
 
-def set_noted(host: Host, path: str, value: str, noted: set[str], note: Callable[[str], None]) -> None:
-    """Write a value into a kernel file, and first note the shell command that writes the former value back.
+def set_noted(host: Host, path: str, value: str, noted: set[str], note: Callable[[str, str], None]) -> None:
+    """Write a value into a kernel file, and first pass its path and its former value to `note`.
 
     `noted` has the files whose former value is noted already. A file that has the value is not written.
     """
@@ -17,6 +16,6 @@ def set_noted(host: Host, path: str, value: str, noted: set[str], note: Callable
         before = host.read(path).strip()
         if before == value:
             return
-        note(f"echo {shlex.quote(before)} >{shlex.quote(path)}; true")
+        note(path, before)
         noted.add(path)
     host.run(["tee", path], stdin=value)

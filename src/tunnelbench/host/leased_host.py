@@ -245,7 +245,10 @@ class LeasedHost(SshHost):
         self._call_script("undo", "add", str(self.folder), stdin=undo + "\n")
 
     def set_kernel_file(self, path: str, value: str) -> None:
-        set_noted(self, path, value, self._noted, self._note_undo)
+        set_noted(self, path, value, self._noted, self._note_former)
+
+    def _note_former(self, path: str, value: str) -> None:
+        self._note_undo(f"echo {shlex.quote(value)} >{shlex.quote(path)}; true")
 
     def ip_batch(self, *lines: str) -> None:
         for line in lines:  # each has its own undo

@@ -84,7 +84,7 @@ class LocalTester(LocalHost):
         self.run(argv, stdin=stdin)
 
     def set_kernel_file(self, path: str, value: str) -> None:
-        set_noted(self, path, value, self._noted_files, lambda undo: self._journal.note(["sh", "-c", undo]))
+        set_noted(self, path, value, self._noted_files, self._journal.note_file)
 
     def read(self, *paths: str) -> str:
         return "".join(Path(path).read_text() for path in paths)  # starts no process: it is called during trials

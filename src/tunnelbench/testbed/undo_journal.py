@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tunnelbench.host.command import run_command
@@ -16,6 +17,9 @@ JOURNAL_FILE = "changes"
 
 OWN_PID = "{pid}"
 """Placeholder in an undo command for the process that runs it: a device returns to that process's namespace."""
+
+WRITE_FILE = "{write}"
+"""First word of an undo command that is no program: it writes the third word into the file that the second names."""
 
 UndoCommand = Sequence[str]
 
@@ -39,6 +43,10 @@ class UndoJournal:
         with self.path.open("a") as file:
             file.write(line + "\n")
         self._noted.add(line)
+
+    def note_file(self, path: str, value: str) -> None:
+        """Note the value that a file of the kernel has before a change."""
+        self.note([WRITE_FILE, path, value])
 
     def has(self, *undo: UndoCommand) -> bool:
         """Return True if this object has written these commands into the journal."""
@@ -73,6 +81,10 @@ class UndoJournal:
         entries = self.entries()
         for commands in reversed(entries):
             for command in commands:
+                if command[0] == WRITE_FILE:
+                    with suppress(OSError):  # the device has gone
+                        Path(command[1]).write_text(command[2])
+                    continue
                 run_command([str(os.getpid()) if word == OWN_PID else word for word in command], check=False)
         self.path.unlink(missing_ok=True)
         self._noted.clear()

@@ -1,4 +1,4 @@
-"""What is on a host before a run stays there: real devices, addresses and routes in a network of the test's own."""
+"""Tests that a run leaves what a host has: real devices, addresses and routes in a network of the test's own."""
 
 from __future__ import annotations
 
