@@ -228,3 +228,35 @@ def test_a_router_that_nobody_described_is_found_drawn_and_written_down(untouche
     assert "add --yes" in done.stderr
     assert f"nic0 {LAN}.2/24 ─────  lan0 {LAN}.1/24  LAN: the client" in done.stdout
     assert untouched.tunnelbench("check", str(file)).returncode == 0
+
+
+OWNERS_PLAN = """
+rounds = 1
+[tcp]
+duration_s = 4
+payload_bytes = 1400
+direction = "out"
+[[tunnel]]
+kind = "none"
+inside = "ipv6"
+[[tunnel]]
+kind = "vxlan"
+"""
+
+
+def test_a_routers_own_vxlan_device_and_link_local_address_stay(untouched: Rig, store: str, tmp_path: Path) -> None:
+    disable = "/proc/sys/net/ipv6/conf/lan0/disable_ipv6"
+    was = untouched.on_router(f"cat {disable}; echo 0 >{disable}").strip()
+    untouched.on_router("ip link add vxlan0 type vxlan id 7 dstport 4789 dev lan0; ip addr add fe80::1/64 dev lan0")
+    try:
+        before = untouched.on_router("ip link show dev vxlan0")
+        words = ["run", plan(tmp_path, OWNERS_PLAN), "--on", str(untouched.testbed_file()), "--store", store, "--json"]
+        found = json.loads(untouched.tunnelbench(*words, check=False).stdout)
+        trials = {trial["spec"]["tunnel"]["kind"]: trial for trial in found["trials"]}
+        assert trials["none"]["outcome"] == "measured", trials["none"]["reason"]
+        assert trials["vxlan"]["outcome"] == "refused"
+        assert "the router has a network device vxlan0 already, which this run did not add" in trials["vxlan"]["reason"]
+        assert untouched.on_router("ip link show dev vxlan0") == before
+        assert "fe80::1/64" in untouched.on_router("ip addr show dev lan0")
+    finally:
+        untouched.on_router(f"ip link del vxlan0; ip addr del fe80::1/64 dev lan0; echo {was} >{disable}")
