@@ -92,8 +92,9 @@ def _target_mbps(settings: Mapping[str, Any], start: Mapping[str, Any]) -> float
     target, streams = settings.get("target_bitrate", start.get("target_bitrate")), settings.get("num_streams")
     if not isinstance(target, int | float) or isinstance(target, bool):
         return 0.0
-    is_count = isinstance(streams, int) and not isinstance(streams, bool)
-    return target / 1e6 * (streams if is_count and streams > 0 else 1)
+    if not isinstance(streams, int) or isinstance(streams, bool) or streams < 1:
+        streams = 1
+    return target / 1e6 * streams
 
 
 def _paced_comment(mbps: object, target_mbps: float) -> str:
