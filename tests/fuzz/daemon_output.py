@@ -29,6 +29,8 @@ from tests.unit.traffic import test_engine_series as engine_lines
 from tunnelbench.guest import protocol
 from tunnelbench.host import cpu_samples, labgrid, procfs, radio
 from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.ip_add import existing
+from tunnelbench.host.labgrid_session import unsafe_value
 from tunnelbench.host.ssh import SshHost
 from tunnelbench.measure import (
     capture,
@@ -56,6 +58,14 @@ from tunnelbench.tunnel import adapters, openvpn, tinc, versions
 from tunnelbench.tunnel.base import End, Ends
 
 Texts = list[str]
+
+ADDED = (
+    "addr add fe80::1/64 dev lan0",
+    "route add 192.0.2.0/24 via 192.0.2.1",
+    "l2tp add tunnel tunnel_id 42 peer_tunnel_id 42",
+    "link add vxlan0 type vxlan id 42",
+)
+"""Commands that add something to a host (`ip` stands before them)."""
 
 
 def host(texts: Texts, name: str = "router") -> HostileHost:
@@ -237,7 +247,22 @@ def of_labgrid(texts: Texts) -> None:
                 ask(hold)
 
 
+def of_labgrid_values(texts: Texts) -> None:
+    """Check the values of a resource, which the coordinator of labgrid names."""
+    with suppress(ValueError, RecursionError):
+        for key in ("args", "extra"):
+            values = {"args": {}, "extra": {}} | {key: json.loads(texts[0])}
+            if isinstance(values[key], dict):
+                unsafe_value(cast("Any", SimpleNamespace(cls="NetworkPowerPort", **values)))
+
+
 # A router behind SSH
+
+
+def of_ip_add(texts: Texts) -> None:
+    """Look for what a command would add."""
+    for words in ADDED:
+        existing(host(texts), ["ip", *words.split()])
 
 
 def router(texts: Texts) -> HostileRouter:
@@ -396,6 +421,8 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "tracker": of_tracker,
     "mtu": of_mtu,
     "labgrid": of_labgrid,
+    "labgrid-values": of_labgrid_values,
+    "ip-add": of_ip_add,
     "router-filter": of_router_filter,
     "queues": of_queues,
     "capture": of_capture,
@@ -537,6 +564,9 @@ def seeds_of_tools() -> Iterator[bytes]:
 def seeds_of_routers() -> Iterator[bytes]:
     service = {"state": "acquired", "address": "192.168.1.1", "username": "root", "port": 22}
     yield seed("labgrid", json.dumps(service), json.dumps({"state": "free"}), json.dumps({"state": "released"}))
+    yield seed("labgrid-values", json.dumps({"host": "192.0.2.1", "index": 3, "params": {"options": ["-v", None]}}))
+    yield seed("labgrid-values", json.dumps({"host": "http://192.0.2.1/{index}?set={value}"}))
+    yield seed("ip-add", "2: lan0    inet6 fe80::1/64 scope link\n", "fe80::1 dev lan0\n", "Tunnel 42, encap UDP\n")
     yield seed("router-script", json.dumps(LEASE))
     yield seed("router-script", "\x01tunnelbench-dut: the lease is taken")
     yield seed("router-facts", json.dumps({"kernel": "6.6", "cpus": 2, "memory_mib": 64}), "reno bbr cubic\n")
