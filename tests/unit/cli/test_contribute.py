@@ -18,13 +18,16 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli import contribute, contributed_files
-from tunnelbench.cli.plans import load_plan
+from tunnelbench.cli.plans import load_plan, planned_trials
 from tunnelbench.measure.checks import OWN_CPU
+from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.plan import shipped_plans
 from tunnelbench.reference.devices import device_lines
 from tunnelbench.report.contribution.names import of_cipher, of_names
+from tunnelbench.report.contribution.planned import of_plan
 from tunnelbench.report.exchange import Imported, read
+from tunnelbench.report.exchange.anonymise import Stripper
 from tunnelbench.report.exchange.file import CHECKSUM, checksum
 from tunnelbench.store.store import Store
 
@@ -559,6 +562,22 @@ def test_the_names_of_shipped_tunnels_and_devices_can_be_contributed(sample: Imp
     assert [why for tunnel in tunnels for why in of_cipher(tunnel, {})] == []
     found = [why for name in devices for why in of_names(own_router(sample, router_board=name), tunnels, ())]
     assert found == []
+
+
+@pytest.mark.parametrize("name", shipped_plans())
+def test_a_whole_run_of_a_shipped_plan_fits_its_plan_without_names(sample: Imported, name: str) -> None:
+    loaded = load_plan(name)
+    specs = (*loaded.plan.calibrations(), *loaded.plan.trials())
+    strip = Stripper().value
+    records = [
+        replace(
+            sample.records[0],
+            spec=replace(spec, tunnel=TunnelSpec(spec.tunnel.kind, *strip([spec.tunnel.name, spec.tunnel.options]))),
+        )
+        for spec in specs
+    ]
+    run = replace(sample.run, plan_name=name, plan_text=strip(loaded.text), trials_planned=len(specs))
+    assert list(of_plan(run, records, planned_trials)) == []
 
 
 @pytest.mark.parametrize("name", HOSTILE)

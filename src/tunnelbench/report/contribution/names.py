@@ -21,12 +21,12 @@ _KINDS = ("boringtun", "fastd", "ipsec", "nebula", "openconnect", "openvpn", "ti
 """Kinds of tunnels whose names stand for a protocol, and so should not be in the name of another kind."""
 
 _OTHER_CHARACTERS = {
-    "tunnel": re.compile(r"[^A-Za-z0-9 .,_/()+@-]|(?<![A-Za-z0-9])@"),
+    "tunnel": re.compile(r"[^A-Za-z0-9 .,_/()\[\]+@-]|(?<![A-Za-z0-9])@"),
     "device": re.compile(r"[^A-Za-z0-9 .,_/()+!&'-]"),
 }
 """Characters that no name of a tunnel or of a device needs. Letters of other alphabets look like Latin ones.
 
-fastd has a method null@l2tp; a word that begins with @ is a person on GitHub."""
+`export` writes [address] for an address. fastd has a method null@l2tp; a word that begins with @ is a person on GitHub."""
 _CIPHER = re.compile(r"aes(?:128|192|256)(?:gcm|cbc|ctr|ccm)?|chacha(?:20)?(?:poly(?:1305)?)?|bfcbc|blowfish|cast5|3des"
                      r"|desede|camellia(?:128|192|256)?|salsa20|speck")  # fmt: skip
 """Name of a cipher without its hyphens."""

@@ -54,7 +54,8 @@ _MAC = re.compile(
 )
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?!\.?\d)")
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f:.]{2,}+(?:/\d{1,3})?(?:%\w+)?(?![0-9A-Za-z:])")
-_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
+_MAIL = re.compile(r"(?<![\w.+-])(?!null@l2tp(?![\w.-]))[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
+"""Address of mail, or a user at a host. fastd has a method null@l2tp."""
 _HOME = re.compile(r"(?:/home|/Users|/export/home)/[^/\s\"':,;]+|(?<![\w/.])/root(?![\w-])|(?<!\S)~\w+(?=/)")
 _DOMAIN = re.compile(
     r"(?<![\w.@/-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+"
