@@ -26,7 +26,8 @@ _OTHER_CHARACTERS = {
 }
 """Characters that no name of a tunnel or of a device needs. Letters of other alphabets look like Latin ones.
 
-`export` writes [address] for an address. fastd has a method null@l2tp; a word that begins with @ is a person on GitHub."""
+`export` writes [address] for an address. fastd has a method null@l2tp. A word that begins with @ is a person on GitHub.
+"""
 _CIPHER = re.compile(r"aes(?:128|192|256)(?:gcm|cbc|ctr|ccm)?|chacha(?:20)?(?:poly(?:1305)?)?|bfcbc|blowfish|cast5|3des"
                      r"|desede|camellia(?:128|192|256)?|salsa20|speck")  # fmt: skip
 """Name of a cipher without its hyphens."""
