@@ -87,6 +87,9 @@ NOT_NOTED = 125
 class LeasedHost(SshHost):
     """An SshHost with a lease, which reserves the machine for one run. `take` starts the lease, `release` ends it."""
 
+    has_owner = True
+    """False if the run has made the machine: everything on it is the run's, and it need not look before a change."""
+
     def __init__(self, name: str, access: HostAccess, run_id: str, log_folder: Path, via: Host) -> None:
         folder = Path(f"{REMOTE_FOLDER_PREFIX}{run_id}-{secrets.token_hex(8)}")
         super().__init__(name, access, folder, log_folder, via)
@@ -218,7 +221,7 @@ class LeasedHost(SshHost):
         piece = _undo_text(undo)
         if not undo or not self._has_lease or piece in self._noted:
             return super().run(argv, stdin=stdin, timeout_s=timeout_s, check=check)
-        if thing := existing(self, argv):
+        if self.has_owner and (thing := existing(self, argv)):
             return not_added(argv, self, thing, check=check)
         self._noted.add(piece)
         change = in_shell(CHANGE, self.script, str(self.folder), piece, *argv)

@@ -35,12 +35,14 @@ RECEIVE_WINDOW_BYTES = 262144
 RECEIVE_BUFFERS = "4096 6291456 6291456"
 """Sizes of a tester's TCP buffer: least, default and most [bytes]. The default is the kernel's usual maximum."""
 
-
-SOCKET_BUFFER_BYTES = 4194304
-"""Size of the socket buffers of the virtual machines: enough for a receive window of the smallest segments."""
-SOCKET_BUFFER_FILES = tuple(
-    Path("/proc/sys/net/core") / name for name in ("rmem_max", "rmem_default", "wmem_max", "wmem_default")
-)
+SOCKET_BUFFERS_SCRIPT = """
+set -e
+for name in rmem_max rmem_default wmem_max wmem_default; do
+    echo 4194304 >"/proc/sys/net/core/$name"
+done
+"""
+"""Gives the sockets of a virtual machine buffers [bytes] for a receive window of the smallest segments. It is one
+command, because each one takes some tenths of a second on a slow router."""
 
 
 class QemuTestbed(LeasedTestbed):
@@ -204,8 +206,7 @@ class QemuTestbed(LeasedTestbed):
         the router or on the other end. After a loss, a connection of a few seconds left the router idle for up to 12 %
         of the time, and its throughput differed from trial to trial by as much.
         """
-        for file in SOCKET_BUFFER_FILES:
-            host.set_kernel_file(str(file), str(SOCKET_BUFFER_BYTES))
+        host.shell(SOCKET_BUFFERS_SCRIPT)
 
     def _set_up_tap(self, host: NamespaceHost, end: CableEnd) -> None:
         """Set up a tester's tap so that each frame holds one packet with a complete checksum."""

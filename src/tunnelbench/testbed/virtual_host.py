@@ -57,6 +57,8 @@ GUEST_METHOD = "ticks"
 class VirtualHost(LeasedHost):
     """A virtual machine as a host: the router, or the tunnel's far end."""
 
+    has_owner = False
+
     def __init__(
         self, name: str, access: HostAccess, run_id: str, log_folder: Path, via: Host, *, emulated_on: tuple[int, ...]
     ) -> None:
