@@ -38,6 +38,16 @@ interval_s = 0.5
 """
 """Head of a plan file with one trial of 1 s for each tunnel; `[[tunnel]]` tables follow."""
 
+TRIALS_OF_A_VIRTUAL_ROUTER = """
+rounds = 1
+[tcp]
+payload_bytes = 1448
+direction = "out"
+duration_s = 3
+interval_s = 0.5
+"""
+"""The same with a trial of 3 s, for an emulated router."""
+
 KERNEL_AND_USER_SPACE = """
 [[tunnel]]
 kind = "vxlan"

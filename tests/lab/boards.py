@@ -10,18 +10,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.lab.bench import TUNNELBENCH
+from tests.lab.bench import TRIALS_OF_A_VIRTUAL_ROUTER, TUNNELBENCH
 
 from tunnelbench.plan import read_testbed, shipped_testbeds
 from tunnelbench.testbed import KINDS
 
-PLAN = """
-rounds = 1
-[tcp]
-payload_bytes = 1448
-direction = "out"
-duration_s = 3
-interval_s = 0.5
+PLAN = (
+    TRIALS_OF_A_VIRTUAL_ROUTER
+    + """
 [[tunnel]]
 kind = "gre"
 [[tunnel]]
@@ -31,6 +27,7 @@ kind = "tinc"
 [[tunnel]]
 kind = "openvpn"
 """
+)
 TUNNELS = {"none", "gre", "wireguard", "tinc", "openvpn"}
 LIMIT_S = 900
 """Time limit for the build of two images and a run [s]; a quiet machine needs a quarter of it."""

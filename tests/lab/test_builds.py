@@ -11,19 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.bench import TUNNELBENCH
+from tests.lab.bench import TRIALS_OF_A_VIRTUAL_ROUTER, TUNNELBENCH
 from tests.lab.slower_build import instructions_per_byte, put_slower, put_usual
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
-PLAN = """
-rounds = 1
-[tcp]
-payload_bytes = 1448
-direction = "out"
-duration_s = 3
-interval_s = 0.5
-"""
 TUNNEL = """
 [[tunnel]]
 kind = "openvpn"
@@ -43,7 +35,7 @@ def test_the_work_that_a_slower_build_adds_is_counted(tmp_path: Path) -> None:
     for name in ("usual", "slower"):
         put_usual(gateway, f"openvpn-{name}")
     plan = tmp_path / "plan.toml"
-    plan.write_text(PLAN + "".join(TUNNEL.format(name=name) for name in ("usual", "slower")))
+    plan.write_text(TRIALS_OF_A_VIRTUAL_ROUTER + "".join(TUNNEL.format(name=name) for name in ("usual", "slower")))
     argv = [TUNNELBENCH, "run", str(plan), "--on", "malta", "--json", "--store", str(tmp_path / "store.sqlite")]
     settings = (f"programs={router}", f"far_programs={gateway}", "quiet_wait_s=0")
     done = subprocess.run(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.lab.awaiting import await_folder, await_machines
-from tests.lab.bench import TUNNELBENCH
+from tests.lab.bench import TRIALS_OF_A_VIRTUAL_ROUTER, TUNNELBENCH
 
 from tunnelbench.analysis.packet_instructions import packet_instructions
 from tunnelbench.cli.common_options import open_store
@@ -23,13 +23,9 @@ from tunnelbench.tunnel import virtual_router_packages
 
 pytestmark = pytest.mark.lab
 
-PLAN = """
-rounds = 1
-[tcp]
-payload_bytes = 1448
-direction = "out"
-duration_s = 3
-interval_s = 0.5
+PLAN = (
+    TRIALS_OF_A_VIRTUAL_ROUTER
+    + """
 [udp]
 payload_bytes = 18
 direction = "out"
@@ -42,6 +38,7 @@ cipher = "AES-128-CBC"
 [[tunnel]]
 kind = "vxlan"
 """
+)
 TESTBED = """
 kind = "qemu"
 board = "malta"

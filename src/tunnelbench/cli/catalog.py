@@ -23,7 +23,7 @@ def plans() -> Listing:
         {
             "name": plan.name,
             "title": plan.title,
-            "trials": len(plan.calibrations()) + len(plan.trials()),
+            "trials": len(plan.every_trial()),
             "expected_duration_s": plan.expected_duration_s(),
         }
         for plan in loaded
@@ -31,7 +31,7 @@ def plans() -> Listing:
     rows = [
         (
             plan.name,
-            len(plan.calibrations()) + len(plan.trials()),
+            len(plan.every_trial()),
             duration_text(plan.expected_duration_s()),
             plan.title,
         )

@@ -18,7 +18,11 @@ def load_plan(reference: str, overrides: Sequence[str] = (), testbed: TestbedSpe
     return read_plan(reference, option_schemas(), overrides, PLANNED, plan_entries(), refused=refused)
 
 
+def plan_of_run(run: RunRecord) -> LoadedPlan:
+    """Return the plan that is stored with a run. Raises as `read_plan`."""
+    return stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED)
+
+
 def planned_trials(run: RunRecord) -> tuple[TrialSpec, ...]:
     """Return all trials of the plan that is stored with a run, calibrations first. Raises as `read_plan`."""
-    plan = stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED).plan
-    return (*plan.calibrations(), *plan.trials())
+    return plan_of_run(run).plan.every_trial()

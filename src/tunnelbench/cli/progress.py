@@ -126,10 +126,10 @@ class Progress(Observer):
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.total = len(plan.calibrations()) + len(plan.trials())
+        specs = plan.every_trial()
+        self.total = len(specs)
         self.rounds = plan.rounds
         self.plan = plan
-        specs = (*plan.calibrations(), *plan.trials())
         trials_s = sum(plan.expected_trial_s(spec) for spec in specs)
         self._beside_share = plan.expected_duration_s() / trials_s if trials_s else 1.0
         """Expected duration of the run divided by that of its trials: the time in which tunnels come up is added."""

@@ -28,7 +28,7 @@ from tunnelbench.cli.common_options import (
 )
 from tunnelbench.cli.completion import plan_names, run_names, testbed_names
 from tunnelbench.cli.page_file import show_page
-from tunnelbench.cli.plans import load_plan
+from tunnelbench.cli.plans import load_plan, plan_of_run
 from tunnelbench.cli.progress import LiveView, PlainProgress, Progress
 from tunnelbench.cli.published_progress import PublishedProgress
 from tunnelbench.cli.run_lock import RUN_ID_PATTERN, STORE_NAME, left_runs, new_run_id, only_run_here
@@ -56,7 +56,6 @@ from tunnelbench.plan import (
     LoadedTestbed,
     override_target,
     read_testbed,
-    stored_plan,
     stored_testbed,
 )
 from tunnelbench.qemu.boards import BOARDS
@@ -68,7 +67,7 @@ from tunnelbench.testbed import KINDS, open_testbed
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.place import acquire_place
 from tunnelbench.traffic import engine
-from tunnelbench.tunnel import PLANNED, option_schemas, virtual_router_packages
+from tunnelbench.tunnel import virtual_router_packages
 
 
 def checked_run_id(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -275,7 +274,7 @@ def resumed_job(store: Store, reference: str, named: RunArguments, *, has_lock: 
         )
     if not testbed.testbed.is_simulated:
         refuse_change("machine", _as_lines(run.host_facts), _as_lines(machine_facts()))
-    plan = stored_plan(run.plan_name, run.plan_text, option_schemas(), PLANNED)
+    plan = plan_of_run(run)
     known = store.trials(run.run_id)
     return RunJob(run.run_id, plan, testbed, known, run.host_facts, named.accepts_versions)
 
@@ -456,7 +455,7 @@ def new_record(job: RunJob, testbed: Testbed, guest_facts: Mapping[str, Any]) ->
         testbed_name=job.testbed.testbed.name,
         testbed_text=job.testbed.text,
         host_facts=guest_facts if testbed.spec.is_simulated else {**machine_facts(), **guest_facts},
-        trials_planned=len(job.plan.plan.calibrations()) + len(job.plan.plan.trials()),
+        trials_planned=len(job.plan.plan.every_trial()),
         trials_recorded=0,
         tunnelbench_version=__version__,
         notes=testbed.notes,

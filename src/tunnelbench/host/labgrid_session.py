@@ -151,10 +151,11 @@ class PlaceSession:
 
     def network_service(self) -> Mapping[str, Any]:
         """Return the address in the only resource NetworkService that matches the place."""
-        for resource in self.resources():
+        resources = [*self.resources()]
+        for resource in resources:
             if why := unsafe_value(resource):
                 raise LabgridOutcome({"state": "refused", "why": why})
-        found = [each.args for each in self.resources() if each.cls == "NetworkService"]
+        found = [each.args for each in resources if each.cls == "NetworkService"]
         if len(found) != 1:
             raise LabgridOutcome({"state": "services", "count": len(found)})
         return {"state": "acquired", **{key: found[0].get(key) for key in ("address", "username", "port")}}

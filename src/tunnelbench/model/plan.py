@@ -379,6 +379,10 @@ class Plan:
             TrialSpec(position - len(wanted), 0, testers, *item) for position, item in enumerate(wanted, start=1)
         )
 
+    def every_trial(self) -> tuple[TrialSpec, ...]:
+        """Return all trials of a run, the calibrations first."""
+        return (*self.calibrations(), *self.trials())
+
     def expected_duration_s(self, missing: Collection[str] = ()) -> float:
         """Return about how long the trials take [s]; those of the tunnels with the names `missing` take no time."""
         trials = [spec for spec in self.trials() if spec.tunnel.name not in missing]

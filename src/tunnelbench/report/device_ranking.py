@@ -8,7 +8,15 @@ from dataclasses import asdict, dataclass, replace
 
 from tunnelbench.model.reference import Reference
 from tunnelbench.report.site.device_names import clock_of, device_key, known_cpu, known_facts
-from tunnelbench.report.site.gather import NOT_KNOWN, DeviceFacts, GatheredRun, Published, ResultMarks, published
+from tunnelbench.report.site.gather import (
+    NOT_KNOWN,
+    DeviceFacts,
+    GatheredRun,
+    Published,
+    ResultMarks,
+    is_lower_bound,
+    published,
+)
 from tunnelbench.report.site.index import Result
 from tunnelbench.report.site.overview import FULL_PAYLOAD_BYTES, Best, is_comparable_row, mbps_text, order, rate_of
 
@@ -307,7 +315,7 @@ def _row(
         payload_bytes=result.payload_bytes,
         throughput_mbps=result.throughput_bps / 1e6 if result.throughput_bps else 0.0,
         text=found.text,
-        is_lower_bound=bool(result.is_tester_limited) or marks.is_line_speed,
+        is_lower_bound=is_lower_bound(result, is_line_speed=marks.is_line_speed),
         is_line_speed=marks.is_line_speed,
         trials=marks.repeats,
         lacks_digest=found.lacks_digest,

@@ -45,7 +45,7 @@ def starts(plan: Plan, missing: Collection[str] = ()) -> Iterator[tuple[float, T
     The tunnels with the names `missing` cannot come up here, so their trials take no time.
     """
     now_s = 0.0
-    every = (*plan.calibrations(), *plan.trials())
+    every = plan.every_trial()
     for (round_number, name), block in groupby(every, key=lambda spec: (spec.round, spec.tunnel.name)):
         is_missing = name in missing
         now_s += BLOCK_OVERHEAD_S if round_number and not is_missing else 0.0

@@ -239,6 +239,11 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def is_lower_bound(result: Result, *, is_line_speed: bool) -> bool:
+    """Return True if the testers or the link were the limit of a throughput."""
+    return bool(result.is_tester_limited) or is_line_speed
+
+
 def _with_digits(value: float, text: str) -> str:
     """Return a figure with as many decimals as its text has."""
     found = _DECIMALS.search(text)

@@ -11,7 +11,7 @@ from tunnelbench.analysis.encryption import lacks_digest
 from tunnelbench.analysis.number_format import significant
 from tunnelbench.model.plan import BASELINE_KIND
 from tunnelbench.model.reference import Comparable
-from tunnelbench.report.site.gather import GatheredRun, Published
+from tunnelbench.report.site.gather import GatheredRun, Published, is_lower_bound
 from tunnelbench.report.site.index import Device, Result
 
 FULL_PAYLOAD_BYTES = 1000
@@ -131,7 +131,7 @@ def rate_of(
     rate = result.throughput_bps
     if rate is None or result.test != "tcp" or (result.payload_bytes or FULL_PAYLOAD_BYTES) < least_bytes:
         return None
-    bound = "≥ " if result.is_tester_limited or is_line_speed else ""
+    bound = "≥ " * is_lower_bound(result, is_line_speed=is_line_speed)
     lacking = result.is_encrypted is True and lacks_digest(
         {"cipher": result.cipher or "", "digest": result.digest or ""}
     )

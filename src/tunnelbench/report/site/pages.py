@@ -28,6 +28,7 @@ from tunnelbench.report.site.gather import (
     Published,
     ResultMarks,
     by_device,
+    is_lower_bound,
     published,
     slug,
 )
@@ -211,7 +212,7 @@ def _line_of_row(row: Published, date: str, trials: int | None) -> SiteRow:
     marks = ResultMarks(trials, row.is_line_speed)
     href, kind = f"../references/{row.reference}.html", row.comparability.name
     line = _line(row.result, row.reference, href, kind, date, marks, row.comment)
-    bound = "≥ " * bool(row.mbps_text and (row.result.is_tester_limited or row.is_line_speed))
+    bound = "≥ " * (bool(row.mbps_text) and is_lower_bound(row.result, is_line_speed=row.is_line_speed))
     figures = tuple(
         bound + row.mbps_text
         if each.key == "throughput_bps"
@@ -226,7 +227,7 @@ def _line(  # noqa: PLR0917 - the cells of a row, in their order
 ) -> SiteRow:
     limited = " (tester-limited)" if result.is_tester_limited else ""
     size = result.payload_bytes
-    words = ["lower bound"] * bool(result.is_tester_limited or marks.is_line_speed)
+    words = ["lower bound"] * is_lower_bound(result, is_line_speed=marks.is_line_speed)
     words += ["line speed"] * marks.is_line_speed + ["single measurement"] * is_single(marks.repeats, comment)
     texts = {each.key: each.printed(getattr(result, each.key)).median for each in DEVICE_COLUMNS}
     return SiteRow(
