@@ -14,9 +14,6 @@ from tests.lab.rig import Rig
 from tunnelbench.model.testbed import Link
 from tunnelbench.testbed.netns import NetnsTestbed
 
-BUSY_SLOW_START_S = 1.0
-"""`Testbed.slow_start_s` beside four other tests [s]: a program then starts late, and late is its first packet seen."""
-
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
@@ -55,7 +52,6 @@ def store(tmp_path: Path) -> str:
 def testbed(lab: None, short_path: Path) -> Iterator[NetnsTestbed]:
     """A testbed that is set up, with cables as fast as the machine."""
     with make_testbed(short_path / "run") as made:
-        made.slow_start_s = BUSY_SLOW_START_S
         yield made
 
 
