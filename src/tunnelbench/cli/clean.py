@@ -229,26 +229,26 @@ def store_of(run_id: str) -> str:
 def mark_as_killed(place: str, left: Sequence[str]) -> list[str]:
     """Mark runs as killed that a store lists as running although they have ended; returns their ids.
 
-    On a server, runs of other machines may still be running: only those are marked that this machine has left, or that
-    have no controller.
+    Simulated runs of this machine, and on a server runs of other machines, may still be running: they hold their lock.
     """
     if is_store_missing(place):
         return []
     try:
         with open_store(place, marks_killed=False) as store:
-            abandoned = store.mark_abandoned(now()) if is_server(place) else []
-            return abandoned + mark_left_runs(store, left)
+            return mark_left_runs(store, left)
     except UNREADABLE as error:  # `clean` removes the rest whatever a store holds
         raise forged("a store on a server" if is_server(place) else place, error) from error  # a URL has a password
 
 
 def mark_left_runs(store: Store, left: Sequence[str]) -> list[str]:
-    """Mark the running runs as killed that this machine measured; returns their ids. The caller has the run lock.
+    """Mark the running runs whose lock nobody holds as killed; returns their ids. The caller has the run lock.
 
-    `left` has the ids of the runs that have a folder on this machine; in a file, all runs are of this machine.
+    `left` has the ids of the runs that have a folder on this machine: a server may not have noticed their end yet.
     """
-    found = store.runs(only=left if is_server(store.name) else None)  # a server may have very many runs
-    stale = [run.run_id for run in found if run.status == RUNNING]
-    for run_id in stale:
-        store.end_run(run_id, "killed", now())
-    return stale
+    abandoned = store.mark_abandoned(now())
+    stale: list[str] = []
+    if is_server(store.name):
+        stale = [run.run_id for run in store.runs(only=left) if run.status == RUNNING]
+        for run_id in stale:
+            store.end_run(run_id, "killed", now())
+    return abandoned + stale

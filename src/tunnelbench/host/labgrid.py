@@ -7,14 +7,17 @@ is loaded here or runs during a trial.
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import os
 import re
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from tunnelbench.host.command import DIE_WITH_CONTROLLER, Completed, last_lines, run_command
@@ -28,6 +31,11 @@ OWN_PROGRAM = "tunnelbench.host.labgrid_session"
 DEFAULT_COORDINATOR = "127.0.0.1:20408"
 RUN_OF = "-tunnelbench-"
 """Text between the user and the id of the run in the name of a holder."""
+OWN_HOLDER = re.compile(
+    rf".*{RUN_OF}[A-Za-z0-9-]+\.(?P<machine>[0-9a-f]+|unknown)\.(?P<pid>[0-9]{{1,9}})\.(?P<start>[0-9]+)"
+)
+"""User in the name of a holder: user, run, machine, and number and start of the process."""
+MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
 LABGRID_LIMIT_S = 120.0
 """Longest time of a call without waiting for a place [s]; a slow machine needs seconds to load labgrid."""
@@ -69,7 +77,7 @@ class PlaceHold:
     place: str
     coordinator: str
     holder: str
-    """`MACHINE/USER`, as labgrid names the user of a place; the user's name contains the id of the run."""
+    """`MACHINE/USER`, as labgrid names the user of a place; the user's name contains run and process."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +92,39 @@ class ServiceAddress:
 def hold_for(place: LabgridPlace, run_id: str) -> PlaceHold:
     """Return the hold of a run on a place, which is not acquired yet.
 
-    Each run has its own name, so that a run cannot release what the same user has acquired by hand, or another run.
+    Each run has its own name, so that a run cannot release what the same user has acquired by hand, or another run. The
+    name ends with this machine and this process, so that `clean` can see if the process has ended.
     """
     user = os.environ.get("LG_USERNAME") or os.environ.get("SUDO_USER") or getpass.getuser()
     coordinator = place.coordinator or os.environ.get("LG_COORDINATOR") or DEFAULT_COORDINATOR
-    return PlaceHold(place.name, coordinator, f"{_machine()}/{_plain(user)}{RUN_OF}{run_id}")
+    process = f"{_machine_id()}.{os.getpid()}.{_start_of(os.getpid())}"
+    return PlaceHold(place.name, coordinator, f"{_machine()}/{_plain(user)}{RUN_OF}{run_id}.{process}")
 
 
-def is_of_this_machine(holder: str) -> bool:
-    """Return True if a holder is a run, or another verb, of TunnelBench on this machine."""
+def is_left_here(holder: str) -> bool:
+    """Return True if a holder is a run, or another verb, of TunnelBench on this machine whose process has ended."""
     machine, _, user = holder.partition("/")
-    return machine == _machine() and RUN_OF in user
+    found = OWN_HOLDER.fullmatch(user)
+    if not found or machine != _machine() or found["machine"] != _machine_id():
+        return False
+    return _start_of(int(found["pid"])) != found["start"]
+
+
+def _machine_id() -> str:
+    """Return a short hash of the id of this machine: host names may be the same. machine-id(5) asks to hash it."""
+    for path in MACHINE_ID_FILES:
+        with suppress(OSError):
+            return hashlib.sha256(b"tunnelbench" + path.read_bytes().strip()).hexdigest()[:12]
+    return "unknown"
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process began, in ticks since the start of the machine (proc(5), field 22); `ended` if it has."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return "ended"
+    return "ended" if fields[0] in "ZX" else fields[19]
 
 
 def _machine() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
+from tunnelbench.host.trust import require_trusted
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import cpio
 
@@ -28,7 +29,11 @@ done
 
 
 def read_programs(folder: str) -> Mapping[str, bytes]:
-    """Return the files of a folder by name. Raises CannotHere if it cannot be read, or holds anything else."""
+    """Return the files of a folder by name.
+
+    Raises CannotHere if it cannot be read, if it holds anything else, or if this is root and another user could change
+    a file: a program of somebody else would make the figures of the virtual machine.
+    """
     contents: dict[str, bytes] = {}
     try:
         for path in sorted(Path(folder).iterdir()):
@@ -37,6 +42,7 @@ def read_programs(folder: str) -> Mapping[str, bytes]:
                     f"the folder of programs {folder} contains {path.name!r}, which is no program",
                     "put only files there, named with letters, digits and . _ + -",
                 )
+            require_trusted(path, "the virtual machine's program")
             if sum(map(len, contents.values())) + path.stat().st_size > MOST_BYTES:
                 raise CannotHere(f"the programs in {folder} have more than {MOST_BYTES / 1e6:.0f} MB", "strip them")
             contents[path.name] = path.read_bytes()

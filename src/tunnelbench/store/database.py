@@ -49,9 +49,9 @@ class Database(Protocol):
         """
 
     def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
-        """Lock a run, so that no other machine measures it; returns the function that unlocks it.
+        """Lock a run, so that no other process measures it; returns the function that unlocks it.
 
-        Raises CannotHere if another machine holds the lock.
+        Raises CannotHere if another process holds the lock.
         """
 
     def is_abandoned(self, connection: Connection, run_id: str, started_at: str) -> bool:

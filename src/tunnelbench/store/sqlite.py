@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from tunnelbench.host.trust import require_own_companion, require_own_links, require_trusted_store
 from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
 from tunnelbench.model.text import printable
+from tunnelbench.store.file_lock import is_locked, lock_run
 from tunnelbench.store.location import make_private_folders
 from tunnelbench.store.schema import metadata
 
@@ -128,12 +129,12 @@ class SqliteDatabase:
             self._has_log = connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
     def hold(self, engine: Engine, run_id: str) -> Callable[[], None]:
-        """Do nothing: only this machine uses the file, and the machine's run lock keeps other runs away."""
-        return lambda: None
+        """Lock a file next to the store. The kernel frees the lock when the process ends, also after a kill."""
+        return lock_run(self.path, run_id)
 
     def is_abandoned(self, connection: Connection, run_id: str, started_at: str) -> bool:
-        """Return False: only the machine's run lock shows if a run of this machine has ended."""
-        return False
+        """Return True if no process of this machine, which alone uses the file, holds the lock of the run."""
+        return not is_locked(self.path, run_id)
 
     def lock_out_others(self, connection: Connection) -> None:
         """Do nothing: the transaction holds SQLite's only write lock since it began."""

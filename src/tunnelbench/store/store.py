@@ -174,10 +174,7 @@ class Store:
         self._set_status(run_id, RUNNING, None, self._database.patience_s, ANSWER_S)
 
     def mark_abandoned(self, ended_at: str) -> list[str]:
-        """Mark runs as killed if the database knows that the process that measured them has ended; return their ids.
-
-        A file does not know it: `tunnelbench clean` does, because it holds the run lock of the machine.
-        """
+        """Mark runs as killed if no process holds their lock any more; return their ids."""
         running = select(run.c.run_id, run.c.started_at).where(run.c.status == RUNNING)
         with self._transactions.reading() as connection:
             found = [(row.run_id, row.started_at) for row in connection.execute(running)]
@@ -357,7 +354,7 @@ class Store:
 
     @contextmanager
     def holding(self, run_id: str) -> Iterator[None]:
-        """Lock a run while the block measures it. Raises CannotHere if another machine measures it."""
+        """Lock a run while the block measures it. Raises CannotHere if another process measures it."""
         with self._database.explained():
             unlock = self._database.hold(self._transactions.engine, run_id)
         try:

@@ -85,7 +85,7 @@ def place_held(spec: TestbedSpec, run_id: str, folder: Path, *, adopts: bool = F
         yield spec
         return
     hold = labgrid.hold_for(spec.place, run_id)
-    if adopts and labgrid.is_of_this_machine(holder := labgrid.holder_of(hold)):
+    if adopts and labgrid.is_left_here(holder := labgrid.holder_of(hold)):
         hold = replace(hold, holder=holder)
     try:
         yield _acquired(spec, hold, folder, 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +35,7 @@ def begin(place: str, *run_ids: str) -> None:
             store.begin_run(make_run(run_id=run_id, started_at=started_at, status="running", ended_at=None))
 
 
-def test_runs_under_way_in_a_file_were_killed_for_nobody_else_measures_here(tmp_path: Path) -> None:
+def test_runs_under_way_in_a_file_were_killed_if_nobody_holds_their_lock(tmp_path: Path) -> None:
     place = str(tmp_path / "results.sqlite")
     begin(place, "a", "b")
     with Store.open(place) as store:
@@ -41,6 +43,66 @@ def test_runs_under_way_in_a_file_were_killed_for_nobody_else_measures_here(tmp_
     assert mark_as_killed(place, []) == ["a"]
     assert statuses(place) == {"a": "killed", "b": "done"}
     assert mark_as_killed(place, []) == []
+
+
+def test_a_live_run_of_a_file_is_not_marked_and_not_resumed_by_another_process(tmp_path: Path) -> None:
+    place = str(tmp_path / "results.sqlite")
+    begin(place, "a", "b")
+    with Store.open(place) as measuring, Store.open(place) as other, measuring.holding("a"):
+        assert mark_as_killed(place, []) == ["b"]
+        assert statuses(place) == {"a": "running", "b": "killed"}
+        with pytest.raises(CannotHere, match="another process measures run a"), other.holding("a"):
+            raise AssertionError("two processes measure one run")
+    assert mark_as_killed(place, []) == ["a"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["results.sqlite"]
+
+
+def test_the_lock_of_a_killed_run_is_free_and_its_file_is_deleted(tmp_path: Path) -> None:
+    place = str(tmp_path / "results.sqlite")
+    begin(place, "a")
+    code = (
+        "import os, sys; from tunnelbench.store.store import Store; store = Store.open(sys.argv[1]);"
+        "held = store.holding('a'); held.__enter__(); print('held', flush=True); sys.stdin.read()"
+    )
+    argv = [sys.executable, "-c", code, place]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        assert mark_as_killed(place, []) == []
+        process.kill()
+    assert mark_as_killed(place, []) == ["a"]
+    assert not (tmp_path / "results.sqlite-run-a").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "fifo", "folder"])
+def test_a_planted_lock_is_not_followed_and_keeps_no_run_from_being_marked(tmp_path: Path, kind: str) -> None:
+    (place := tmp_path / "store").mkdir()
+    store, precious = str(place / "results.sqlite"), tmp_path / "precious"
+    begin(store, "a")
+    precious.write_text("somebody's")
+    lock = place / "results.sqlite-run-a"
+    plant = {"link": lock.symlink_to, "hard link": lock.hardlink_to}.get(kind)
+    if plant:
+        plant(precious)
+    else:
+        (os.mkfifo if kind == "fifo" else os.mkdir)(lock)
+    with precious.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert mark_as_killed(store, []) == ["a"]
+    assert precious.read_text() == "somebody's"
+    assert lock.is_symlink() or lock.exists()
+    with Store.open(store) as opened, pytest.raises(CannotHere), opened.holding("a"):
+        raise AssertionError("the lock is not ours")
+
+
+def test_the_id_of_a_run_leads_to_no_other_folder(tmp_path: Path) -> None:
+    place = tmp_path / "store" / "results.sqlite"
+    begin(str(place), "/../../precious")
+    precious = tmp_path / "precious"
+    precious.write_text("somebody's")
+    (place.parent / "results.sqlite-run-").mkdir()
+    assert mark_as_killed(str(place), []) == ["/../../precious"]
+    assert precious.exists()
 
 
 def test_on_a_server_runs_that_other_machines_measure_stay_as_they_are() -> None:
@@ -62,10 +124,10 @@ def test_a_store_with_impossible_values_does_not_keep_clean_from_the_rest(
     place = str(tmp_path / "results.sqlite")
     begin(place, "a")
 
-    def with_no_number(_store: Store) -> None:
+    def with_no_number(_store: Store, _ended_at: str) -> None:
         raise TypeError("a text is no number")
 
-    monkeypatch.setattr(Store, "runs", with_no_number)
+    monkeypatch.setattr(Store, "mark_abandoned", with_no_number)
     with pytest.raises(CannotHere, match="holds values that no run has") as caught:
         mark_as_killed(place, ["a"])
     assert caught.value.message.startswith(place)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -290,18 +292,59 @@ def spec_with_place(rack: LabgridRack) -> TestbedSpec:
     return TestbedSpec("lab", "ssh", router=RouterSpec(HostAccess("")), place=of_rack)
 
 
+ENDED = ".999999999.1"
+"""Process in the name of a holder that is surely not there: Linux has no process of this number (PID_MAX_LIMIT)."""
+
+
+def with_process(hold: PlaceHold, process: str) -> PlaceHold:
+    """Return a hold of another process of this machine."""
+    return replace(hold, holder=hold.holder.rsplit(".", 2)[0] + process)
+
+
 def test_clean_releases_the_place_of_a_run_of_this_machine_that_left_no_folder(
     rack: LabgridRack, hold: PlaceHold, tmp_path: Path
 ) -> None:
-    labgrid.acquire(hold)
+    left = with_process(hold, ENDED)
+    labgrid.acquire(left)
     spec = spec_with_place(rack)
     with pytest.raises(PlaceHeld, match=RUN), place.place_held(spec, "doctor-abc", tmp_path / "doctor"):
         raise AssertionError("doctor takes over no place")
     with place.place_held(spec, "clean-abc", tmp_path / "clean", adopts=True) as held:
         assert held.router is not None
         assert held.router.access.host == "root@192.168.1.1"
-        assert rack.holder_of("router-2") == hold.holder  # nobody else can get it in between
+        assert rack.holder_of("router-2") == left.holder  # nobody else can get it in between
     assert rack.holder_of("router-2") == "None"
+
+
+def test_clean_takes_over_no_place_of_a_process_that_is_running(
+    rack: LabgridRack, hold: PlaceHold, tmp_path: Path
+) -> None:
+    spec = spec_with_place(rack)
+    with place.place_held(spec, "doctor-abcdef", tmp_path / "doctor"):
+        holder = rack.holder_of("router-2")
+        clean = place.place_held(spec, "clean-abc", tmp_path / "clean", adopts=True)
+        with pytest.raises(PlaceHeld, match="doctor-abcdef"), clean:
+            raise AssertionError("doctor is running")
+        assert rack.holder_of("router-2") == holder
+    assert rack.holder_of("router-2") == "None"
+
+
+def test_a_holder_is_left_here_if_its_process_on_this_machine_has_ended() -> None:
+    own = labgrid.hold_for(LabgridPlace("a"), RUN)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        start = labgrid._start_of(process.pid)
+        other = with_process(own, f".{process.pid}.{start}").holder
+        assert not labgrid.is_left_here(other)
+        assert labgrid.is_left_here(with_process(own, f".{process.pid}.1").holder)  # the number was given again
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert labgrid.is_left_here(other)  # a zombie
+    assert labgrid.is_left_here(other)
+    assert not labgrid.is_left_here(own.holder)
+    machine = labgrid._machine_id()
+    assert not labgrid.is_left_here(other.replace(f".{machine}.", ".0123456789ab."))
+    assert not labgrid.is_left_here(f"x{other}")
+    assert not labgrid.is_left_here(other.replace("-tunnelbench-", "-"))
 
 
 def test_clean_takes_over_no_place_of_another_machine(rack: LabgridRack, hold: PlaceHold, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -45,6 +46,16 @@ def test_a_folder_that_is_missing_or_too_large_is_refused(tmp_path: Path, monkey
     (tmp_path / "openvpn").write_bytes(b"code")
     with pytest.raises(CannotHere, match="more than 0 MB"):
         read_programs(str(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the rule is for root")
+def test_a_program_that_another_user_could_change_is_refused(tmp_path: Path) -> None:
+    (program := tmp_path / "openvpn").write_bytes(b"code")
+    os.chown(program, 65534, 65534)
+    with pytest.raises(CannotHere, match=f"{program} is not used, because this is root and"):
+        read_programs(str(tmp_path))
+    os.chown(program, 0, 0)
+    assert read_programs(str(tmp_path)) == {"openvpn": b"code"}
 
 
 def test_a_program_takes_the_place_of_its_namesake_even_if_installed_twice(tmp_path: Path) -> None:
