@@ -128,11 +128,12 @@ def _row_lines(row: ScreenRow, names: int, widths: dict[int, int], width: int) -
         _figure(cell).rjust(widths[place]) + (DOUBT_MARK if cell.endswith(DOUBT_MARK) else " ")
         for place, cell in enumerate(row.cells)
     ]
-    name = row.name
-    if len(name) > names:
+    name, figures = row.name, gap.join(cells)
+    blanks = len(figures) - len(figures.lstrip())  # a long name may reach into them
+    if len(name) > names + blanks:
         yield f"{INDENT}{name}", style
         name = ""
-    yield f"{INDENT}{name:<{names}}{COLUMN_GAP}{gap.join(cells)}".rstrip(), style
+    yield f"{INDENT}{name:<{names}}{COLUMN_GAP}{figures[max(0, len(name) - names) :]}".rstrip(), style
 
 
 def _figure(cell: str) -> str:

@@ -15,7 +15,14 @@ from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, V
 from tunnelbench.report.charts.answer import answer_charts
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.page_tables import page_tables
-from tunnelbench.report.screen_tables import MOST_SCREEN_ROWS, cost_table, screen_tables
+from tunnelbench.report.screen_tables import (
+    MOST_SCREEN_ROWS,
+    ScreenColumn,
+    ScreenRow,
+    ScreenTable,
+    cost_table,
+    screen_tables,
+)
 
 
 def many_tunnels(number: int) -> list[TrialRecord]:
@@ -154,3 +161,15 @@ def test_the_first_chart_marks_doubtful_figures() -> None:
     assert "?" in str(chart.spec)
     (clean,) = answer_charts(compose(make_run(), make_records()))
     assert "doubtful" not in clean.sentence
+
+
+@pytest.mark.parametrize("width", range(30, 40))
+def test_a_name_reaches_into_the_blanks_before_its_first_figure(width: int) -> None:
+    names = ("vxlan", "tinc AES-128-CBC, SHA-1")
+    columns = (ScreenColumn(("packets/s", "without loss"), "up"),)
+    table = ScreenTable("", columns, tuple(ScreenRow(name, ("46.7",)) for name in names), "")
+    found = [line for line, style in table.lines(width) if not style]
+    assert max(map(len, found)) <= width
+    # indent 2, gap 2 and figure 4: from 31 columns on, name and figure have room in one line
+    assert len(found) == (2 if width >= 31 else 3)
+    assert len({len(line) for line in found if line.endswith("46.7")}) == 1
