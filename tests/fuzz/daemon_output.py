@@ -45,7 +45,7 @@ from tunnelbench.measure import (
 from tunnelbench.model.errors import TrialFailed, UserError
 from tunnelbench.model.firewall import Firewall, RouterFilter
 from tunnelbench.model.plan import Direction
-from tunnelbench.model.testbed import HostAccess, RouterSpec, TestbedSpec
+from tunnelbench.model.testbed import HostAccess, LabgridPlace, RouterSpec, TestbedSpec
 from tunnelbench.model.text import without_keys
 from tunnelbench.report.render import render
 from tunnelbench.report.site.gather import device_name
@@ -245,6 +245,7 @@ def of_labgrid(texts: Texts) -> None:
         for ask in (labgrid.acquire, labgrid.holder_of, labgrid.release):
             with suppress(UserError):
                 ask(hold)
+    labgrid.is_left_here(texts[0])
 
 
 def of_labgrid_values(texts: Texts) -> None:
@@ -564,6 +565,7 @@ def seeds_of_tools() -> Iterator[bytes]:
 def seeds_of_routers() -> Iterator[bytes]:
     service = {"state": "acquired", "address": "192.168.1.1", "username": "root", "port": 22}
     yield seed("labgrid", json.dumps(service), json.dumps({"state": "free"}), json.dumps({"state": "released"}))
+    yield seed("labgrid", labgrid.hold_for(LabgridPlace("rack"), "run-1").holder)
     yield seed("labgrid-values", json.dumps({"host": "192.0.2.1", "index": 3, "params": {"options": ["-v", None]}}))
     yield seed("labgrid-values", json.dumps({"host": "http://192.0.2.1/{index}?set={value}"}))
     yield seed("ip-add", "2: lan0    inet6 fe80::1/64 scope link\n", "fe80::1 dev lan0\n", "Tunnel 42, encap UDP\n")

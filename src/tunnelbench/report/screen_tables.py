@@ -563,8 +563,8 @@ def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()
     rows = [(ScreenRow(model.tunnel.name, ()), model) for model in models]
     sizes = ", ".join(f"{times} of {frame_bytes}" for frame_bytes, times in IMIX_FRAMES)
     legend = (
-        "Router CPU time of a packet in this direction, without acknowledgements. <: not distinct from 0. IMIX is "
-        f"computed from it: of 12 frames {sizes} bytes."
+        "Router CPU time of a packet in this direction, without acknowledgements. <: upper bound; not distinct from 0. "
+        f"IMIX is computed from it: of 12 frames {sizes} bytes."
     )
     return _table("COST OF A PACKET", cells, rows, legend)
 

@@ -140,7 +140,7 @@ def test_the_verdict_says_where_a_direction_has_single_trials_only() -> None:
 def test_single_trials_are_no_proof() -> None:
     found = answered(trials({SEALED: (6.0,), OTHER: (12.0,)}))
     assert found.verdict[0] == (
-        "Of the 2 encrypted tunnels, wireguard-go probably takes the least CPU; one trial each is too few to tell."
+        "Of the 2 encrypted tunnels, wireguard-go takes the least CPU, but one trial each cannot prove it."
     )
     assert found.advice == ()
 

@@ -209,10 +209,12 @@ def _mixed_packets(models: Sequence[CostModel], eligible: Sequence[TunnelAnswer]
     for model in models:
         if eligible and model.tunnel.name == eligible[0].name:
             found = [(way.label, model.predict(IMIX_FRAMES, way)) for way in model.directions]
-            rates = [(f"{each.packets_per_s / 1e3:,.0f}", way) for way, each in found if each.packet_s.value > 0]
+            rates = [
+                (f"{float(f'{each.packets_per_s:.3g}'):,.0f}", way) for way, each in found if each.packet_s.value > 0
+            ]
             if rates:
-                text = by_direction(rates, " thousand packets/s")
-                yield f"Computed for mixed sizes (IMIX): with {model.tunnel.name}, one CPU forwards {text}."
+                text = by_direction(rates, " packets/s")
+                yield f"Computed for IMIX: one CPU forwards {text} with {model.tunnel.name}."
 
 
 def _limit(best: TunnelAnswer, found: AnswerInput) -> str:

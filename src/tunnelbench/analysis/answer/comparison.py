@@ -125,7 +125,7 @@ def claim(
     head = f"Of the {count} {kind}s, {name}"
     won = [each.direction for each in found if each.is_best]
     if found and all(each.untested and not (each.better or each.too_close) for each in found):
-        return f"{head} probably {does}; one trial each is too few to tell."
+        return f"{head} {does}, but one trial each cannot prove it."
     head += f" {does} for traffic {joined(won)}" if won else f" probably {does}"
     return "; ".join([head, *_not_won([each for each in found if not each.is_best], less, count)]) + "."
 
