@@ -557,7 +557,7 @@ def cost_table(models: Sequence[CostModel], tunnels: Sequence[TunnelAnswer] = ()
     groups = (
         (("µs a packet,", "any size"), fixed),
         (("and ns", "a byte"), per_byte),
-        (("thousand", "packets/s of", "IMIX, one CPU"), mix),
+        (("thousand/s of", "IMIX, one CPU"), mix),
     )
     cells = [_Cell(heading, way.label, of(way, text)) for heading, text in groups for way in Direction]
     rows = [(ScreenRow(model.tunnel.name, ()), model) for model in models]
