@@ -98,8 +98,10 @@ def measure(
     with on_cpus(testbed.local.cpus):
         sink = RunSink(ResultsInMemory(soaks=soaks), watcher or Watcher())
         for _ in range(TRIES):
-            runner = PlanRunner(RunRequest(plan, testbed), sink, check_soak)
             waiting = [trial for trial in plan.trials() if _was_starved(found.get(trial.sequence))]
+            if not waiting:
+                break
+            runner = PlanRunner(RunRequest(plan, testbed), sink, check_soak)
             found |= {record.spec.sequence: record for record in runner.measure_block(waiting)}
     return list(found.values())
 

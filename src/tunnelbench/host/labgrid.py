@@ -22,6 +22,7 @@ from typing import Any
 
 from tunnelbench.host.command import DIE_WITH_CONTROLLER, Completed, last_lines, run_command
 from tunnelbench.host.parsing import UNREADABLE, json_of
+from tunnelbench.host.procfs import stat_fields
 from tunnelbench.host.python_packages import LABGRID, install_hint
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import LabgridPlace
@@ -121,7 +122,7 @@ def _machine_id() -> str:
 def _start_of(pid: int) -> str:
     """Return when a process began, in ticks since the start of the machine (proc(5), field 22); `ended` if it has."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        fields = stat_fields(Path(f"/proc/{pid}/stat").read_text(errors="replace"))
     except OSError:
         return "ended"
     return "ended" if fields[0] in "ZX" else fields[19]

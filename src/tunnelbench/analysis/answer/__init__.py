@@ -210,7 +210,9 @@ def _mixed_packets(models: Sequence[CostModel], eligible: Sequence[TunnelAnswer]
         if eligible and model.tunnel.name == eligible[0].name:
             found = [(way.label, model.predict(IMIX_FRAMES, way)) for way in model.directions]
             rates = [
-                (f"{float(f'{each.packets_per_s:.3g}'):,.0f}", way) for way, each in found if each.packet_s.value > 0
+                (significant(each.packets_per_s, 3, thousands=True), way)
+                for way, each in found
+                if each.packet_s.value > 0
             ]
             if rates:
                 text = by_direction(rates, " packets/s")
