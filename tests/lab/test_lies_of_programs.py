@@ -97,6 +97,14 @@ def test_a_change_of_keys_in_a_timed_trial_is_noted(
     assert (found.verdict, words in found.reason) == (Verdict.NOTE, True), found
 
 
+def test_openvpn_without_a_cipher_does_not_change_its_keys_after_64_megabytes(bed: NetnsTestbed) -> None:
+    record = trial(bed, MidTrial(), TunnelSpec("openvpn", "OpenVPN", {"cipher": "none", "auth": "none"}), duration_s=4)
+    assert record.tcp is not None
+    assert record.tcp.bytes_received > 64 * 2**20
+    found = check(record, "rekeys")
+    assert found.verdict is Verdict.OK, found
+
+
 def test_tincs_control_connection_that_is_cut_makes_a_trial_void(bed: NetnsTestbed) -> None:
     cut = ["ss", "--kill", "--tcp", "--numeric", "state", "established", "( dport = :655 or sport = :655 )"]
     record = trial(bed, MidTrial(actions=[lambda: bed.router.run(cut)]), TunnelSpec("tinc", "tinc"))

@@ -296,6 +296,9 @@ class OpenVpn(ServerTunnel[Options]):
             # Unless they negotiate, both ends name only one cipher, so that there is nothing to fall back to.
             lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {options.offered[0]}"]
             lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
+            # Without this line, OpenVPN changes the keys every 64 MB if the cipher has blocks of 64 bits or is none. On
+            # a fast router, that happens in each second of a trial.
+            lines += [f"reneg-bytes {options.reneg_bytes or 0}"]
             if is_server and options.script_delay_ms is not None:
                 script = self._write(end, "verify.sh", SLOW_SCRIPT.format(delay_s=options.script_delay_ms / 1000))
                 lines += [f'tls-verify "/bin/sh {script}"']
@@ -312,7 +315,7 @@ class OpenVpn(ServerTunnel[Options]):
         if options.reneg_sec is not None:
             # Only the server begins: two ends that begin at about the same time make two handshakes of one.
             lines += [f"reneg-sec {options.reneg_sec if is_server else 0}"]
-        for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf", "reneg_bytes"):
+        for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf"):
             if (value := getattr(options, name)) is not None:
                 lines += [f"{name.replace('_', '-')} {value}"]
         return "\n".join(lines) + "\n"

@@ -74,7 +74,8 @@ class Options(ServerOptions):
         default=None,
         ge=0,
         le=2**62,
-        description="number of bytes between changes of keys; left out: OpenVPN's own default",
+        description="number of bytes between changes of keys; left out: keys do not change after a number of bytes. "
+        "OpenVPN's own default is 64 MB for ciphers with blocks of 64 bits and without a cipher",
     )
     script_delay_ms: int | None = Field(
         default=None,

@@ -285,6 +285,13 @@ def test_an_option_is_a_line_at_both_ends_and_absent_without_it(
 
 
 @pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize("cipher", ["BF-CBC", "none"])
+def test_keys_do_not_change_after_a_number_of_bytes_unless_the_plan_says_so(cipher: str, tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, cipher=cipher) as tunnel:
+        assert ["reneg-bytes 0" in lines(tunnel, end) for end in ("router", "server")] == [True, True]
+
+
+@pytest.mark.usefixtures("authority")
 @pytest.mark.parametrize(("dev", "second"), [("tun", "198.18.3.2"), ("tap", "255.255.255.0")])
 def test_a_tun_has_a_peer_and_a_tap_a_network(dev: str, second: str, tmp_path: Path) -> None:
     with make_tunnel(tmp_path, dev=dev) as tunnel:
