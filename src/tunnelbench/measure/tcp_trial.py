@@ -12,6 +12,7 @@ from typing import Any
 
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host
+from tunnelbench.host.receive_window import limited_receive_window
 from tunnelbench.measure.checks import TrialContext, check_trial
 from tunnelbench.measure.generator_checks import iperf3_figures, iperf3_settings
 from tunnelbench.measure.meter import Judged, Offered, TrafficMeter
@@ -107,6 +108,9 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
                 started_at_s.append(time.monotonic())
                 clients.append(_start_iperf3(stack, self.testbed.client, argv))
             programs |= _numbered("iperf3_client", clients)
+            if self.testbed.receive_window_bytes is not None:
+                pids = [daemon.pid for daemon in (*clients, *servers)]
+                stack.enter_context(limited_receive_window(pids, self.testbed.receive_window_bytes))
             monitor.accompany(clients[0], *clients[1:], *servers)
             for daemon in (*clients[1:], *servers):
                 daemon.wait(TAIL_S + self.traffic.result_bytes / PRINTED_BYTES_PER_S)

@@ -129,6 +129,9 @@ class Testbed(ABC):
     slow_start_s = SLOW_START_S
     """Longest time for the set-up of a test; more than SLOW_START_S if programs start slowly [s]."""
 
+    receive_window_bytes: int | None = None
+    """Limit of the receive window of the testers' TCP connections [bytes]; None for no limit."""
+
     def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
         self.spec = spec
         self.run_id = run_id

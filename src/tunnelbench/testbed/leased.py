@@ -37,8 +37,6 @@ class LeasedTestbed(Testbed):
     has_own_router = True
 
     router: LeasedHost
-    receive_window: tuple[str, ...] = ()
-    """Words of the testers' routes that limit the receive window of TCP; empty: no limit."""
 
     def __init__(self, spec: TestbedSpec, run_id: str, folder: Path) -> None:
         super().__init__(spec, run_id, folder)
@@ -125,9 +123,14 @@ class LeasedTestbed(Testbed):
         """Return the commands that make the target reachable, each with its host."""
         a = self.addresses
         return (
-            (self.client, ["ip", "route", "add", f"{a.target}/32", "via", a.router_lan, *self.receive_window]),
+            (self.client, ["ip", "route", "add", f"{a.target}/32", "via", a.router_lan, *self._window_of_route]),
             (self.server, ["ip", "addr", "add", f"{a.target}/32", "dev", "lo"]),
         )
+
+    @property
+    def _window_of_route(self) -> tuple[str, ...]:
+        """Words of a tester's route that limit the receive window of TCP connections from their start on."""
+        return ("window", str(self.receive_window_bytes)) if self.receive_window_bytes is not None else ()
 
     def take_down(self) -> None:
         try:

@@ -79,7 +79,7 @@ class QemuTestbed(LeasedTestbed):
         """True if QEMU runs before other programs: a router of fixed speed would lose time to them, and a slow gateway
         would be the limit instead. On a machine with one CPU, the testers must keep their part of it."""
         if spec.speed_mips is not None:
-            self.receive_window = ("window", str(RECEIVE_WINDOW_BYTES))
+            self.receive_window_bytes = RECEIVE_WINDOW_BYTES
         self.far: VirtualHost | None = None
         far_cpu = tester_cpus[-1]
         if spec.far_board and len(tester_cpus) > 1:  # the far end gets a CPU of its own
@@ -190,9 +190,9 @@ class QemuTestbed(LeasedTestbed):
         """Make the number of a tester's ACKs independent of the load of this machine (RFC 5681, section 4.2).
 
         A receiver that reads late sends fewer ACKs, because its window cannot move while unread data fill the buffer:
-        for the same row, there were 0.25 or 0.5 ACKs for each data packet, and the router carried up to a third more
-        or less. With a receive window (`receive_window`) far below the buffer's size, the window can always move, so
-        that the kernel sends the ACK at once. Linux 6.7 and later also join ACKs if a program is reading meanwhile.
+        for the same row, there were 0.05 to 0.5 ACKs for each data packet, and the router carried up to a third more
+        or less. With a receive window (`receive_window_bytes`) far below the buffer's size, the window can always move,
+        so that the kernel sends the ACK at once. Linux 6.7 and later also join ACKs if a program is reading meanwhile.
         """
         host.set_kernel_file("/proc/sys/net/ipv4/tcp_rmem", RECEIVE_BUFFERS)
         if Path("/proc/sys/net/ipv4/tcp_backlog_ack_defer").exists():
@@ -242,7 +242,7 @@ class QemuTestbed(LeasedTestbed):
             a = self.addresses
             self.far.set_kernel_file(IP_FORWARD, "1")
             self.far.ip("route", "add", f"{a.target}/32", "via", a.server_far)
-            self.server.ip("route", "replace", a.lan_network, "via", a.far_lan, *self.receive_window)
+            self.server.ip("route", "replace", a.lan_network, "via", a.far_lan, *self._window_of_route)
 
     def _cable_devices(self) -> Sequence[tuple[Host, str]]:
         beyond = [(self.far, self.server_device), (self.server, self.server_device)] if self.far else []

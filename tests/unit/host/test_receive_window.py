@@ -1,0 +1,70 @@
+"""The limit of the receive window of another program's TCP connections, with real connections on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tunnelbench.host import receive_window
+from tunnelbench.host.receive_window import limited_receive_window
+from tunnelbench.model.errors import TrialFailed
+
+WINDOW_BYTES = 65536
+SENT_BYTES = 4_000_000
+
+
+@pytest.fixture(name="connection")
+def make_connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A sender and a receiver of this process."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        closing(socket.create_connection(listener.getsockname())) as sender,
+        closing(listener.accept()[0]) as receiver,
+    ):
+        yield sender, receiver
+
+
+def window_after_transfer(sender: socket.socket, receiver: socket.socket) -> int:
+    """Return the limit of the receiver's window after a transfer in full segments [bytes]."""
+    sending = threading.Thread(target=sender.sendall, args=(bytes(SENT_BYTES),))
+    sending.start()
+    received = 0
+    while received < SENT_BYTES:
+        received += len(receiver.recv(65536))
+    sending.join()
+    time.sleep(5 * receive_window.POLL_S)
+    return receiver.getsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP)
+
+
+def test_the_window_is_limited_although_full_segments_arrive(connection: tuple[socket.socket, socket.socket]) -> None:
+    assert window_after_transfer(*connection) > 2 * WINDOW_BYTES
+    with limited_receive_window([os.getpid()], WINDOW_BYTES):
+        assert window_after_transfer(*connection) == WINDOW_BYTES
+
+
+def test_a_program_that_has_ended_is_left_out() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with limited_receive_window([ended.pid], WINDOW_BYTES):
+        time.sleep(5 * receive_window.POLL_S)
+
+
+def test_a_kernel_that_refuses_makes_the_trial_fail(
+    connection: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(process: int, number: int) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(receive_window, "_copied", refuse)
+    with (
+        pytest.raises(TrialFailed, match="cannot be limited: Operation not permitted"),
+        limited_receive_window([os.getpid()], WINDOW_BYTES),
+    ):
+        time.sleep(5 * receive_window.POLL_S)
