@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,13 +15,15 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.racks.queue import JobQueue, Submission
 
-FIELDS_OF_CRON = 5
+FIELDS_OF_CRON = ("minutes", "hours", "days", "months", "weekdays")
 LONGEST_CRON = 100
 
 ADD_SCHEDULE = """
 INSERT INTO tunnelbench_schedule
-    (cron, testbed, plan_name, plan_text, repetitions, priority, expected_s, deadline_s, next_due)
-VALUES (:cron, :testbed, :plan_name, :plan_text, :repetitions, :priority, :expected_s, :deadline_s, :next_due)
+    (cron, minutes, hours, days, months, weekdays,
+    testbed, plan_name, plan_text, repetitions, priority, expected_s, deadline_s, next_due)
+VALUES (:cron, :minutes, :hours, :days, :months, :weekdays,
+    :testbed, :plan_name, :plan_text, :repetitions, :priority, :expected_s, :deadline_s, :next_due)
 RETURNING schedule_id
 """
 SCHEDULES = """
@@ -30,9 +33,9 @@ FROM tunnelbench_schedule ORDER BY schedule_id
 REMOVE_SCHEDULE = "DELETE FROM tunnelbench_schedule WHERE schedule_id = :schedule_id RETURNING schedule_id"
 
 DUE_SCHEDULES = """
-SELECT schedule_id, cron, next_due FROM tunnelbench_schedule WHERE testbed = ANY(%(queues)s) AND next_due <= now()
+SELECT schedule_id, next_due FROM tunnelbench_schedule WHERE testbed = ANY(%(queues)s) AND next_due <= now()
 """
-TAKE_DUE = "SELECT tunnelbench_take_due(%(schedule_id)s, %(due)s, %(next)s) AS made"
+TAKE_DUE = "SELECT tunnelbench_take_due(%(schedule_id)s, %(due)s) AS made"
 """SQL of workers."""
 
 
@@ -52,24 +55,43 @@ class Schedule:
 
 def next_due(cron: str, after: datetime) -> datetime:
     """Return the first due time after a time. Raises WrongInput for a text that is no five fields of crontab(5)."""
+    cron_values(cron)
+    with _explained(cron):
+        found: datetime = croniter.croniter(cron, after.astimezone(UTC)).get_next(datetime)
+    return found
+
+
+def cron_values(cron: str) -> dict[str, list[int] | None]:
+    """Return the values of each field of a time of cron; None: all values. Raises WrongInput as `next_due` does."""
+    with _explained(cron):
+        lists, nth_weekdays = croniter.croniter.expand(cron)
+        if nth_weekdays:  # croniter takes more than crontab(5), such as the second Monday and the last day of a month
+            raise ValueError
+        return {
+            name: None if values == ["*"] else [int(value) for value in values]
+            for name, values in zip(FIELDS_OF_CRON, lists, strict=True)
+        }
+
+
+@contextmanager
+def _explained(cron: str) -> Iterator[None]:
     wrong = WrongInput(
         f"--every: {printable(cron)[:LONGEST_CRON]} is no time of cron",
         'write minute, hour, day, month and day of the week in UTC, such as "0 2 * * *" for each night at two',
     )
-    if len(cron) > LONGEST_CRON or len(cron.split()) != FIELDS_OF_CRON:
+    if len(cron) > LONGEST_CRON or len(cron.split()) != len(FIELDS_OF_CRON):
         raise wrong
     try:
-        found: datetime = croniter.croniter(cron, after.astimezone(UTC)).get_next(datetime)
+        yield
     except (croniter.CroniterError, ValueError, ArithmeticError):
         raise wrong from None
-    return found
 
 
 def add_schedules(queue: JobQueue, submission: Submission, cron: str) -> list[Schedule]:
     """Store a schedule for each testbed of a submission, all or none."""
     due = next_due(cron, datetime.now(UTC))
     names = ("plan_name", "plan_text", "repetitions", "priority", "expected_s", "deadline_s")
-    common: dict[str, Any] = {name: getattr(submission, name) for name in names}
+    common: dict[str, Any] = {name: getattr(submission, name) for name in names} | cron_values(cron)
     found = []
     with queue.writing() as connection:
         for testbed in submission.testbeds:

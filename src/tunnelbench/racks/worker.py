@@ -27,10 +27,10 @@ from psycopg_pool import PoolTimeout
 
 from tunnelbench.host.host import RUN_FOLDER, make_private
 from tunnelbench.host.preflight import marked_as_in_use
-from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.text import LONGEST_REASON, printable
 from tunnelbench.racks.queue import HEARTBEAT_LIMIT_S, MOST_JOB_FAILURES, TASK, connection_words, is_past
-from tunnelbench.racks.schedule import DUE_SCHEDULES, TAKE_DUE, next_due
+from tunnelbench.racks.schedule import DUE_SCHEDULES, TAKE_DUE
 from tunnelbench.store.postgresql import NETWORK_LIMITS
 
 R = TypeVar("R")
@@ -192,11 +192,7 @@ class RackWorker:
         Due times that passed while no worker served the testbed give one job together.
         """
         for row in await app.connector.execute_query_all_async(DUE_SCHEDULES, queues=list(self.testbeds)):
-            try:
-                following = next_due(row["cron"], datetime.now(UTC))
-            except WrongInput:  # another program has stored it
-                continue
-            values = {"schedule_id": row["schedule_id"], "due": row["next_due"], "next": following}
+            values = {"schedule_id": row["schedule_id"], "due": row["next_due"]}
             made = await app.connector.execute_query_one_async(TAKE_DUE, **values)
             if made["made"]:
                 self.say(f"schedule {row['schedule_id']}: its jobs of {row['next_due']:%Y-%m-%d %H:%M %Z} wait")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.racks.queue_fixtures import execute, plan, server, verb
 
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.racks.schedule import next_due
 from tunnelbench.store.store import Store
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
@@ -26,10 +28,10 @@ USERS = {"read": "rita", "submit": "anna", "work": "attic"}
 ADD_JOB = "INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('attic', 'tunnelbench.run')"
 ADD_SCHEDULE = (
     "INSERT INTO tunnelbench_schedule "
-    "(cron, testbed, plan_name, plan_text, repetitions, priority, expected_s, next_due) "
-    "VALUES ('0 2 * * *', 'attic', 'one', 'x', 1, 0, 1, '2020-01-01')"
+    "(cron, minutes, hours, testbed, plan_name, plan_text, repetitions, priority, expected_s, next_due) "
+    "VALUES ('0 2 * * *', '{0}', '{2}', 'attic', 'one', 'x', 1, 0, 1, '2020-01-01')"
 )
-TAKE_DUE = "SELECT tunnelbench_take_due(1, '2020-01-01', '2100-01-01')"
+TAKE_DUE = "SELECT tunnelbench_take_due(1, '2020-01-01')"
 ALLOWED = {
     "SELECT count(*) FROM run, trial, procrastinate_jobs, tunnelbench_schedule": {"read", "submit", "work"},
     ADD_JOB: {"submit"},
@@ -101,6 +103,17 @@ def test_a_worker_turns_a_due_time_into_the_jobs_of_the_schedule_only(roles: str
         found = connection.execute(text("SELECT queue_name, args->>'plan_name' FROM procrastinate_jobs WHERE id > 1"))
         assert made == [1, 0, 0]
         assert found.all() == [("attic", "one")]
+
+
+def test_a_rack_cannot_choose_when_a_schedule_is_due_next(roles: str) -> None:
+    with undone(as_user(roles, "work")) as connection:
+        assert connection.scalar(text(TAKE_DUE)) == 1
+        due = connection.scalar(text("SELECT next_due FROM tunnelbench_schedule"))
+        assert due == next_due("0 2 * * *", datetime.now(UTC))
+        arguments = connection.scalars(
+            text("SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname = 'tunnelbench_take_due'")
+        )
+        assert arguments.all() == ["_schedule_id bigint, _due timestamp with time zone"]
 
 
 @pytest.mark.parametrize("role", USERS)

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -56,13 +56,30 @@ def test_due_times_are_those_of_cron_in_utc(cron: str, expected: str) -> None:
     assert next_due(cron, datetime(2026, 2, 28, 12, tzinfo=UTC)).isoformat() == expected
 
 
-@pytest.mark.parametrize("cron", ["daily", "* * * *", "0 0 30 2 *", "99 2 * * *", "0 2 * * * *", "* " * 60])
+@pytest.mark.parametrize(
+    "cron", ["daily", "* * * *", "0 0 30 2 *", "99 2 * * *", "0 2 * * * *", "* " * 60, "0 0 l * *", "0 0 * * 1#2"]
+)
 def test_a_text_that_is_no_time_of_cron_is_refused(url: str, plan: str, cron: str) -> None:
     with pytest.raises(WrongInput, match="is no time of cron"):
         next_due(cron, datetime(2026, 2, 28, 12, tzinfo=UTC))
     refused = verb("submit", plan, "--on", "attic", "--every", cron, "--store", url)
     assert refused.exit_code == 2
     assert execute(url, "SELECT count(*) FROM tunnelbench_schedule") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "* * * * *", "0 2 * * *", "*/15 * * * *", "59 23 * * *", "30 6 * * 1", "0 0 29 2 *", "0 12 13 * fri",
+        "0 0 */1 * 7", "5-10/2 1,3 1-7 jan-mar mon-fri", "0 22-2 31 * *", "0 0 1 1 *",
+    ],
+)  # fmt: skip
+def test_the_database_finds_the_same_due_times_as_cron(url: str, plan: str, cron: str) -> None:
+    assert verb("submit", plan, "--on", "attic", "--every", cron, "--store", url).exit_code == 0
+    query = "SELECT tunnelbench_next_due(schedule, :after) FROM tunnelbench_schedule AS schedule"
+    for day in range(0, 1500, 47):
+        after = datetime(2095, 12, 31, 23, 59, 30, tzinfo=UTC) + timedelta(days=day, minutes=37 * day)
+        assert execute(url, query, after=after) == [(next_due(cron, after),)]
 
 
 def test_a_due_time_becomes_one_job_although_many_workers_look_at_once(url: str, plan: str) -> None:
