@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.router_script.conftest import Router
 
 # What a small router of 2014 shows of itself, as far as it matters here.
@@ -121,3 +122,15 @@ def test_it_says_what_this_machine_is(router: Router) -> None:
     assert found["kernel"] == os.uname().release
     assert found["architecture"] == os.uname().machine
     assert found["tmp_free_kib"] > 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
+def test_a_pipe_that_another_user_planted_does_not_hold_up_the_facts(router: Router, tmp_path: Path) -> None:
+    machine = tmp_path / "machine"
+    planted = machine / "tmp" / "sysinfo"
+    planted.mkdir(parents=True)
+    os.mkfifo(planted / "model")
+    os.chown(planted, 65534, 65534)
+    files = {path: text.encode() for path, text in SMALL_ROUTER.items() if not path.startswith("/tmp/")}
+    found = facts_of(router, files, machine)
+    assert (found["cpus"], "board" in found) == (1, False)
