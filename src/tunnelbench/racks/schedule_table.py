@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SCHEDULE_TABLE = (
+    # A worker cannot read a time that Python does not know, and a deadline that is no number ends its query.
     """
 CREATE TABLE tunnelbench_schedule (
     schedule_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -18,8 +19,8 @@ CREATE TABLE tunnelbench_schedule (
     repetitions integer NOT NULL CHECK (repetitions BETWEEN 1 AND 10000),
     priority integer NOT NULL,
     expected_s double precision NOT NULL,
-    deadline_s double precision,
-    next_due timestamptz NOT NULL
+    deadline_s double precision CHECK (deadline_s BETWEEN 0 AND 1e9),
+    next_due timestamptz NOT NULL CHECK (next_due BETWEEN '2000-01-01' AND '3000-01-01')
 )
 """,
     # The database computes due times, because a worker could name one that never comes, or thousands. A list of values

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 from tests.own_loop import in_own_loop
 from tests.unit.racks.queue_fixtures import execute, plan, server, url, verb
 
@@ -80,6 +81,15 @@ def test_the_database_finds_the_same_due_times_as_cron(url: str, plan: str, cron
     for day in range(0, 1500, 47):
         after = datetime(2095, 12, 31, 23, 59, 30, tzinfo=UTC) + timedelta(days=day, minutes=37 * day)
         assert execute(url, query, after=after) == [(next_due(cron, after),)]
+
+
+@pytest.mark.parametrize(
+    "change", ["next_due = '-infinity'", "next_due = 'infinity'", "next_due = '4000-01-01 BC'", "deadline_s = 'NaN'"]
+)
+def test_a_schedule_that_no_worker_can_read_is_refused(url: str, plan: str, change: str) -> None:
+    assert verb("submit", plan, "--on", "attic", "--every", "0 2 * * *", "--store", url).exit_code == 0
+    with pytest.raises(IntegrityError, match="check constraint"):
+        execute(url, f"UPDATE tunnelbench_schedule SET {change}")  # noqa: S608 - of constants
 
 
 def test_a_due_time_becomes_one_job_although_many_workers_look_at_once(url: str, plan: str) -> None:
