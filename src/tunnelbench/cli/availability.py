@@ -13,6 +13,7 @@ from tunnelbench.guest.kernel import cached_kernel
 from tunnelbench.host.host import Host
 from tunnelbench.host.preflight import PreflightResult, Status, Wanted, met
 from tunnelbench.host.trust import require_trusted
+from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.plan import OptionValue, TunnelSpec
 from tunnelbench.tunnel import PLANNED, adapter, adapters
 from tunnelbench.tunnel.requirements import Requirement
@@ -100,6 +101,15 @@ def require_trusted_programs(tunnels: Iterable[TunnelSpec]) -> None:
         for each in requirements(tunnel.kind, tunnel.options) if tunnel.kind not in PLANNED else ():
             if each.is_program and (path := which(each.name)):
                 require_trusted(path, f"the program of the tunnel {tunnel.name},")
+
+
+def distrust(program: str) -> str:
+    """Return why a run of root would refuse a program of this machine; empty if it would not."""
+    try:
+        require_trusted(which(program) or program, "the program")
+    except CannotHere as error:
+        return error.message
+    return ""
 
 
 def packages(tunnels: Iterable[TunnelSpec], source: Literal["debian", "crate"]) -> list[str]:

@@ -16,7 +16,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from tunnelbench.cli.availability import STARTED_BY_A_RUN, needs, requirements
+from tunnelbench.cli.availability import STARTED_BY_A_RUN, distrust, needs, requirements
 from tunnelbench.cli.command_log import log_options
 from tunnelbench.cli.common_options import emit_json, emit_long, json_option
 from tunnelbench.cli.completion import plan_names, testbed_names
@@ -196,7 +196,9 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
             status, use = Status.WARNING, f"{why}; the run leaves out what needs it, and --on {OTHER_KERNEL} has it"
         wanted = Wanted(requirement.name or requirement.what, use, requirement.remedy, status)
         is_named_by_plan = requirement.is_program and requirement.what not in usual
-        if requirement.starts_program or (is_named_by_plan and requirement.is_met(host)):
+        if is_named_by_plan and (fault := distrust(requirement.name)):
+            yield "programs", replace(wanted, remedy=fault).found(Status.MISSING)
+        elif requirement.starts_program or (is_named_by_plan and requirement.is_met(host)):
             yield "programs", wanted.found(Status.UNKNOWN, STARTED_BY_A_RUN)
         elif is_named_by_plan:
             yield "programs", wanted.found(status)

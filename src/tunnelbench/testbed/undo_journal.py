@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tunnelbench.host.command import run_command
 
@@ -41,7 +42,7 @@ class UndoJournal:
         if line in self._noted:
             return
         with self.path.open("a") as file:
-            file.write(line + "\n")
+            file.write(f"\n{line}\n")  # a full disk may have cut off the last line
         self._noted.add(line)
 
     def note_file(self, path: str, value: str) -> None:
@@ -64,16 +65,18 @@ class UndoJournal:
     def entries(self) -> list[list[UndoCommand]]:
         """Return the undo commands of each change, the first change first.
 
-        Ignores an incomplete last line: the change that it announces was not made.
+        Ignores a line that is cut off: the change that it announces was not made.
         """
         if not self.path.is_file():
             return []
         found = []
         for line in self.path.read_text(errors="replace").splitlines():
             try:
-                found.append(json.loads(line))
-            except ValueError:
-                break
+                commands = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if _is_list(commands, lambda each: _is_list(each, lambda word: isinstance(word, str))):
+                found.append(commands)
         return found
 
     def undo_all(self) -> int:
@@ -89,6 +92,11 @@ class UndoJournal:
         self.path.unlink(missing_ok=True)
         self._noted.clear()
         return len(entries)
+
+
+def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
+    """Return True for a list that is not empty, each element of which fits."""
+    return isinstance(value, list) and bool(value) and all(fits(each) for each in value)
 
 
 def _line(undo: Sequence[UndoCommand]) -> str:

@@ -210,7 +210,7 @@ def test_a_link_among_the_runs_is_deleted_and_its_target_stays(folder: Path, els
 
 @pytest.mark.lab
 @pytest.mark.parametrize("kind", ["fifo", "file", "store is a fifo", "store is a link", "bytes", "store of bytes",
-                                  "changes of bytes", "immense name"])  # fmt: skip
+                                  "changes of bytes", "changes that are none", "immense name"])  # fmt: skip
 def test_an_odd_entry_among_the_runs_is_deleted_like_others(folder: Path, elsewhere: Path, kind: str) -> None:
     run = folder / RUN_ID
     if kind in {"fifo", "file"}:
@@ -226,6 +226,8 @@ def test_an_odd_entry_among_the_runs_is_deleted_like_others(folder: Path, elsewh
             Path(os.fsdecode(bytes(folder) + b"/\xff")).mkdir()
         elif kind == "immense name":
             (run / ("n" * 255)).mkdir()
+        elif kind == "changes that are none":
+            (run / "changes").write_text('{"a": 1}\n[[1, 2]]\n[1]\n[[]]\n' + "[" * 100_000)
         else:
             (run / kind.split(maxsplit=1)[0]).write_bytes(b"/\xff\xfe\n")
     cleaned = clean(folder)

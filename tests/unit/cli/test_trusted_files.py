@@ -66,6 +66,17 @@ def test_doctor_starts_no_engine_that_another_user_could_change(program: Path, m
     assert not (program.parent / "started").exists()
 
 
+@only_root
+def test_doctor_names_a_program_that_a_run_would_refuse(
+    type_in: CommandLine, plan: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    os.chown(program, 65534, 65534)
+    found = type_in("doctor", plan)
+    assert found.exit_code == 3
+    assert "this is root and" in found.stdout
+
+
 def test_what_only_a_run_can_try_is_unknown(program: Path, tmp_path: Path) -> None:
     options = {"engine": "afalg", "program": str(program)}
     here = availability("openvpn", LocalHost("local", tmp_path, ()), options)
