@@ -10,7 +10,14 @@ from tunnelbench.analysis.summary import Row, RowKey, TunnelRow, group_trials, i
 from tunnelbench.model.plan import CALIBRATION_KIND, Test
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
-from tunnelbench.model.udp import UdpCounts, UdpMeasurement, frame_bytes, layer_1_bps, mean_payload_bytes
+from tunnelbench.model.udp import (
+    HandshakeCounts,
+    UdpCounts,
+    UdpMeasurement,
+    frame_bytes,
+    layer_1_bps,
+    mean_payload_bytes,
+)
 
 SMALL_PAYLOAD_BYTES = 100
 """Largest payload of a small packet [bytes]."""
@@ -38,11 +45,16 @@ class UdpFigures:
     """Longest delay in all trials [ns]."""
     delay_variation_p99_ns: Estimate | None
     path_lost_packets: Estimate | None
-    """Packets lost on the path in a trial of the test `rekey`."""
+    """Packets lost on the path in a trial of the tests `rekey` and `handshake`."""
     longest_gap_s: Estimate | None
-    """Longest time between two arrivals in a trial of the test `rekey` [s]."""
+    """Longest time between two arrivals in such a trial [s]."""
     rekeys: Estimate | None
-    """Changes of keys in such a trial."""
+    """Changes of keys in a trial of the test `rekey`."""
+    handshakes_per_s: Estimate | None
+    """Tunnels that other clients set up per second in a trial of the test `handshake`."""
+    handshake_p50_s: Estimate | None
+    handshake_max_s: Estimate | None
+    """Time from the start of such a tunnel to the answer to its first packet: median and longest [s]."""
     longest_burst_packets: Estimate | None
     curve: tuple[tuple[float, float], ...]
     """Offered load [packets/s] and loss ratio, in ascending order; points that the testers could not offer are left
@@ -113,6 +125,11 @@ def rekey_rows(rows: Sequence[UdpRow]) -> list[UdpRow]:
     return [row for row in rows if row.test is Test.REKEY and not row.is_calibration and row.figures]
 
 
+def handshake_rows(rows: Sequence[UdpRow]) -> list[UdpRow]:
+    """Return the rows of new tunnels that have figures."""
+    return [row for row in rows if row.test is Test.HANDSHAKE and not row.is_calibration and row.figures]
+
+
 def _row(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord], tcp_rows: Sequence[Row]) -> UdpRow:
     figures = _figures(records, baseline)
     return UdpRow(
@@ -130,7 +147,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
     if not trials:
         return None
     is_calibration = records[0].spec.tunnel.kind == CALIBRATION_KIND
-    is_rekey = records[0].spec.test is Test.REKEY
+    has_gap = records[0].spec.test in {Test.REKEY, Test.HANDSHAKE}
     timed = [trial.counts for trial in trials if trial.counts is not None]
     searches = [run for trial in trials for run in trial.searches]
 
@@ -139,6 +156,9 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
 
     def of_router(figure: Callable[[UdpMeasurement], float | None]) -> Estimate | None:
         return None if is_calibration else estimate_known(figure(trial) for trial in trials)
+
+    def of_handshakes(figure: Callable[[HandshakeCounts], float | None]) -> Estimate | None:
+        return estimate_known(figure(trial.handshakes) for trial in trials if trial.handshakes)
 
     longest_delays = [counts.delay.max_ns for counts in timed if counts.delay]
     rates, base = _rates(records), _rates(baseline)
@@ -157,9 +177,12 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         delay_p99_ns=of_timed(lambda counts: counts.delay.p99_ns if counts.delay else None),
         delay_max_ns=max(longest_delays, default=None),
         delay_variation_p99_ns=of_timed(lambda c: c.delay_variation.p99_ns if c.delay_variation else None),
-        path_lost_packets=of_timed(lambda counts: counts.path_lost_packets) if is_rekey else None,
-        longest_gap_s=of_timed(lambda counts: counts.longest_gap_s) if is_rekey else None,
+        path_lost_packets=of_timed(lambda counts: counts.path_lost_packets) if has_gap else None,
+        longest_gap_s=of_timed(lambda counts: counts.longest_gap_s) if has_gap else None,
         rekeys=of_router(lambda trial: trial.rekeys),
+        handshakes_per_s=of_handshakes(lambda counts: counts.per_s),
+        handshake_p50_s=of_handshakes(lambda counts: counts.setup_p50_s),
+        handshake_max_s=of_handshakes(lambda counts: counts.setup_max_s),
         longest_burst_packets=estimate_known(trial.longest_burst_packets for trial in trials),
         curve=tuple(sorted((point.intended_pps, point.loss_ratio) for point in points)),
         router_busy_share=of_router(lambda trial: trial.router_busy_share),

@@ -85,6 +85,8 @@ def udp_figures(udp: UdpMeasurement) -> str:
         parts.append(f"{counts.forwarding_rate_pps:.0f} packets/s, {counts.path_lost_packets} lost")
         if counts.delay:
             parts.append(f"delay {counts.delay.p50_ns / 1e3:.0f} µs, 99 % under {counts.delay.p99_ns / 1e3:.0f} µs")
+    if udp.handshakes and udp.handshakes.per_s:
+        parts.append(f"{udp.handshakes.per_s:.3g} new tunnels/s")
     if udp.points:
         parts.append(f"{len(udp.points)} loads")
     if udp.longest_burst_packets is not None:

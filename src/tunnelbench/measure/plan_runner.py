@@ -15,6 +15,7 @@ from tunnelbench.measure.clock_check import ClockWatch, now
 from tunnelbench.measure.connection_trial import ConnectionMeter
 from tunnelbench.measure.counters import install_outer_counters
 from tunnelbench.measure.cpu import cpus_here, wait_for_quiet
+from tunnelbench.measure.handshake_trial import HandshakeMeter
 from tunnelbench.measure.live_tunnel import LiveTunnel, tunnel_ends
 from tunnelbench.measure.meter import Meter, TrialFindings
 from tunnelbench.measure.proof import daemon_logs, prove, prove_reach, versions_of
@@ -312,6 +313,7 @@ def meters_of(request: RunRequest, sink: RunSink, judge_soak: JudgeSoak, on_seco
     if plan.udp:
         udp = UdpMeter(testbed, plan.udp, on_second)
         found |= {test: udp for test in Test if test not in (Test.TCP, Test.SOAK) and not test.is_of_connections}
+        found[Test.HANDSHAKE] = HandshakeMeter(testbed, plan.udp, on_second)
     if plan.connections:
         opened = ConnectionMeter(testbed, plan.connections, on_second)
         found |= dict.fromkeys((Test.CONNECT, Test.CONCURRENT), opened)

@@ -23,7 +23,7 @@ from tunnelbench.measure.checks import (
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.frames import udp_packet_bytes
-from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Test, TrialSpec
+from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, TESTS_AT_A_RATE, Test, TrialSpec
 from tunnelbench.model.result import CONTROL_PACKETS, FULL_CPU_SHARE, Check, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
 from tunnelbench.model.text import counted
@@ -92,10 +92,10 @@ def _common_checks(
 
 def _router_checks(spec: TrialSpec, udp: UdpMeasurement, testers_pps: float | None) -> list[Check]:
     """Return the checks of a UDP trial through a router that follow from its figures, but for the path's counters."""
-    found = [_tester(spec, udp, testers_pps)]
+    found = [*check_handshakes(udp)] or [_tester(spec, udp, testers_pps)]
     if udp.window is not None:
         # A latency trial is paced as well, but its delays depend on each wait.
-        is_paced = spec.load != FLAT_OUT and spec.test in {Test.RATE, Test.ECHO, Test.REKEY}
+        is_paced = spec.load != FLAT_OUT and spec.test in TESTS_AT_A_RATE
         found += router_clock(udp.window, is_paced=is_paced)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(physical_limit(udp.counts.forwarding_rate_pps, udp.physical_limit_pps, "packets/s"))
@@ -169,7 +169,7 @@ def check_packet_state(counts: UdpCounts) -> Check:
 
 def _gap(spec: TrialSpec, counts: UdpCounts) -> list[Check]:
     """Check that the path, and not the sender, made the longest gap between two arrivals; only for the test `rekey`."""
-    if spec.test is not Test.REKEY:
+    if spec.test not in {Test.REKEY, Test.HANDSHAKE}:
         return []
     if counts.longest_gap_s is None:
         return [Check("gap", Verdict.VOID, "fewer than two packets arrived, so there is no time between two", rule=8)]
@@ -177,6 +177,27 @@ def _gap(spec: TrialSpec, counts: UdpCounts) -> list[Check]:
     reason = f"{reason} {counts.stall_max_s * 1e3:.3g} ms"
     is_senders = counts.stall_max_s > max(counts.longest_gap_s * GAP_SHARE, SHORTEST_DELAY_S)
     return [Check("gap", Verdict.DOUBTFUL if is_senders else Verdict.OK, reason, rule=8)]
+
+
+def check_handshakes(udp: UdpMeasurement) -> tuple[Check, ...]:
+    """Check that clients have set up tunnels, and that the server, and not a tester, limited their number."""
+    counts, window = udp.handshakes, udp.window
+    if counts is None or window is None:  # a trial with which those with new tunnels are compared
+        return ()
+    reason = f"{counts.begun} tunnels were begun, {counts.finished} were up in time, and {counts.failed} failed"
+    failed = Verdict.NOTE if counts.failed else Verdict.OK
+    share, router = window.busiest_tester_share, udp.router_busy_share or 0.0
+    limited = share >= FULL_CPU_SHARE > router and not is_surely_the_limit(window)
+    limit = f"a tester's CPU was {share:.0%} busy, {far_end(window)}the router's {router:.0%}"
+    return (
+        Check("handshakes", Verdict.VOID if counts.per_s is None else failed, reason, rule=9),
+        Check(
+            "tester-limited",
+            Verdict.DOUBTFUL if limited else Verdict.OK,
+            f"{limit}: a tester was the limit" if limited else limit,
+            rule=6,
+        ),
+    )
 
 
 def check_delays(spec: TrialSpec, *, has_one_clock: bool) -> tuple[Check, ...]:

@@ -21,6 +21,8 @@ CALIBRATION_KIND = "back-to-back"
 
 CLIENTS_OPTION = "clients"
 """Option of the kinds of tunnels whose server can have several clients; `[clients]` of a plan sets it."""
+HANDSHAKES_OPTION = "handshakes"
+"""Option of the same kinds; `[handshake]` of a plan sets it."""
 MOST_CLIENTS = 32
 """Largest number of clients of one server."""
 
@@ -66,6 +68,8 @@ class Test(StrEnum):
     """UDP there and back at a given rate, or flat out."""
     REKEY = "rekey"
     """UDP one way at a given rate while the tunnel changes its keys: the longest gap between two arrivals."""
+    HANDSHAKE = "handshake"
+    """The same while other clients of the server set up their tunnels: tunnels per second, and time for each."""
     LOSS_CURVE = "loss-curve"
     """Loss against offered load."""
     BURST = "burst"
@@ -92,6 +96,9 @@ class Test(StrEnum):
         """True if each packet goes there and back."""
         return self in {Test.ECHO, Test.ECHO_SEARCH}
 
+
+TESTS_AT_A_RATE = frozenset({Test.RATE, Test.ECHO, Test.REKEY, Test.HANDSHAKE})
+"""Tests of UDP whose load is a rate of the plan."""
 
 FLAT_OUT = "flat-out"
 """The load of a trial in which the sender sends as fast as it can."""
@@ -166,8 +173,16 @@ class TunnelSpec:
     @property
     def clients(self) -> int | None:
         """Number of clients of the router's server; None: the tunnel has two fixed ends."""
-        clients = self.options.get(CLIENTS_OPTION)
-        return clients if isinstance(clients, int) and not isinstance(clients, bool) else None
+        return self._number(CLIENTS_OPTION)
+
+    @property
+    def handshakes(self) -> int:
+        """Number of further clients that set up their tunnels at the same time in a trial of the test `handshake`."""
+        return self._number(HANDSHAKES_OPTION) or 0
+
+    def _number(self, option: str) -> int | None:
+        value = self.options.get(option)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 LARGEST_RESULT_BYTES = 80_000_000
@@ -225,7 +240,8 @@ class UdpTraffic:
     tests: tuple[Test, ...] = (Test.SEARCH,)
     """Tests in the order in which they run: tests that need the PDR come after the search."""
     rate: tuple[str, ...] = (FLAT_OUT,)
-    """Loads of `rate`, `echo` and `rekey`: packets per second as a decimal number, or FLAT_OUT (not for `rekey`)."""
+    """Loads of `rate`, `echo`, `rekey` and `handshake`: packets per second as a decimal number, or FLAT_OUT (for `rate`
+    and `echo` only)."""
     duration_s: float = 10.0
     """Timed part of a trial outside a search [s]."""
     interval_s: float = 1.0
@@ -243,7 +259,7 @@ class UdpTraffic:
         """Return the loads of a test, one trial each."""
         if test is Test.LATENCY:
             return LATENCY_LOADS
-        return self.rate if test in {Test.RATE, Test.ECHO, Test.REKEY} else ("",)
+        return self.rate if test in TESTS_AT_A_RATE else ("",)
 
     def expected_duration_s(self, test: Test) -> float:
         """Return about how long one trial of a test takes [s]."""

@@ -151,6 +151,44 @@ class Burst:
 
 
 @dataclass(frozen=True)
+class ClientHandshakes:
+    """Tunnels that one client has set up in one trial, one after the other."""
+
+    finished: int
+    """Tunnels whose first packet was answered during the trial."""
+    finishing_s: float
+    """Time from the first to the last of these answers [s]."""
+
+
+@dataclass(frozen=True)
+class HandshakeCounts:
+    """Tunnels that the further clients of a server have set up in one trial, each again and again."""
+
+    begun: int
+    failed: int
+    """Tunnels that the server refused, or whose first packet had no answer in time."""
+    clients: tuple[ClientHandshakes, ...]
+    setup_p50_s: float | None = None
+    setup_max_s: float | None = None
+    """Time from the start of a tunnel to the answer to its first packet: median and longest [s]; None: unknown."""
+
+    @property
+    def finished(self) -> int:
+        """Tunnels whose first packet was answered."""
+        return sum(client.finished for client in self.clients)
+
+    @property
+    def per_s(self) -> float | None:
+        """Tunnels per second, the sum over the clients; None: no client finished two.
+
+        The tunnels of clients that begin together may finish together. So the time counts from each client's own first
+        one: from the first one of all, a group more than the time has room for would be counted.
+        """
+        several = [client for client in self.clients if client.finished > 1 and client.finishing_s]
+        return sum((client.finished - 1) / client.finishing_s for client in several) if several else None
+
+
+@dataclass(frozen=True)
 class UdpMeasurement:
     """The figures of one UDP trial; the kind of test decides which fields are present."""
 
@@ -172,6 +210,8 @@ class UdpMeasurement:
     """Counts of a trial of TCP connections, which the packet engine makes, too; None: a trial of UDP."""
     rekeys: int | None = None
     """Changes of keys that the tunnel reported during the timed trial; None: not asked for."""
+    handshakes: HandshakeCounts | None = None
+    """Tunnels that other clients set up during the timed trial; None: another test."""
     ping: Ping = field(default_factory=lambda: Ping(0, 0, None))
     physical_limit_pps: float | None = None
     """Largest rate of packets with this payload that the link can carry through this tunnel [packets/s]; None: the link

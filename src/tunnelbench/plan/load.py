@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import tomli_w
 
-from tunnelbench.model.plan import Plan
+from tunnelbench.model.plan import CLIENTS_OPTION, HANDSHAKES_OPTION, Plan
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.plan.check import check_table, unknown_key
 from tunnelbench.plan.errors import Faults, FileError, FileErrors
@@ -176,7 +176,10 @@ def _plan(
     file = check_table(PlanFile, {key: value for key, value in data.items() if key != "tunnel"}, PLAN_KEYS, faults)
     blocks = read_blocks(data.get("tunnel", []), schemas, known_kinds, faults)
     if file and file.clients:
-        blocks = with_clients(blocks, file.clients.count, schemas, faults)
+        blocks = with_clients(blocks, {CLIENTS_OPTION: file.clients.count}, "[clients]", schemas, faults)
+    if file and file.handshake:
+        values = {CLIENTS_OPTION: [1], HANDSHAKES_OPTION: file.handshake.parallel}
+        blocks = with_clients(blocks, values, "[handshake]", schemas, faults)
     factors: dict[KeyPath, int] = {}
     if file:
         factors[("rounds",)] = file.rounds
@@ -204,7 +207,9 @@ def _factors(file: PlanFile) -> dict[KeyPath, int]:
         counts[("tcp", "payload_bytes")] = len(tcp.payload_bytes) * len(tcp.direction)
     if udp:
         tests = sum(len(udp.loads(test)) for test in udp.tests)
-        counts[("udp", "payload_bytes")] = len(udp.payload_bytes) * len(udp.direction) * tests
+        counts[("udp" if file.udp else "handshake", "payload_bytes")] = (
+            len(udp.payload_bytes) * len(udp.direction) * tests
+        )
     if file.connections:
         opened = file.connections.traffic()
         counts["connections", "rate"] = sum(len(opened.loads(test)) for test in opened.tests)

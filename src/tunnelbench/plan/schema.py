@@ -127,6 +127,7 @@ UDP_TEST_ORDER = (
     Test.RATE,
     Test.ECHO,
     Test.REKEY,
+    Test.HANDSHAKE,
 )
 """Tests in the order in which they run."""
 
@@ -181,8 +182,13 @@ MOST_TIMED_PPS = 50_000
 """Highest rate at which a plan may time each packet [packets/s]."""
 
 
-def _is_timed(rate: str) -> bool:
-    return rate != FLAT_OUT and float(rate) <= MOST_TIMED_PPS
+def _require_timed(what: str, rates: list[str]) -> None:
+    """Raise ValueError if a rate is too high for `what`, which times each packet."""
+    if fast := [rate for rate in rates if rate == FLAT_OUT or float(rate) > MOST_TIMED_PPS]:
+        raise ValueError(
+            f"{what} times each packet: it needs rates of at most {MOST_TIMED_PPS:,} packets/s, such as rate = 1000, "
+            f"not {value_text(fast[0])}"
+        )
 
 
 class UdpTable(TomlTable):
@@ -214,11 +220,8 @@ class UdpTable(TomlTable):
             raise ValueError("payload_bytes and frame_bytes say the same thing: leave one of them out")
         if "latency" in self.test and "search" not in self.test:
             raise ValueError('the test "latency" takes shares of the PDR: add "search", which finds it')
-        if "rekey" in self.test and (fast := [rate for rate in self.rate if not _is_timed(rate)]):
-            raise ValueError(
-                f'the test "rekey" times each packet: it needs rates of at most {MOST_TIMED_PPS:,} packets/s, such as '
-                f"rate = 1000, not {value_text(fast[0])}"
-            )
+        if "rekey" in self.test:
+            _require_timed('the test "rekey"', self.rate)
         _require_held(max(self.duration_s, self.confirm_s), self.interval_s, ENGINE_READING_BYTES)
         if 0 < self.confirm_s < 1:
             raise ValueError(f"confirm_s must be 0 or at least 1, not {self.confirm_s:g}")
@@ -325,6 +328,26 @@ class ClientsTable(TomlTable):
     count: OneOrMore[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]]
 
 
+class HandshakeTable(TomlTable):
+    """`[handshake]`: clients of each server set up their tunnels while one client's UDP packets flow."""
+
+    parallel: OneOrMore[Annotated[int, Field(ge=0, le=MOST_CLIENTS)]] = [0, 4]
+    rate: OneOrMore[Annotated[str, PlainValidator(_offered_load)]] = ["100"]
+    payload_bytes: OneOrMore[UdpPayload] = [1200]
+    direction: Directions = [Direction.OUT]
+    duration_s: Annotated[float, Field(ge=1, le=3600)] = UdpTraffic.duration_s
+
+    @model_validator(mode="after")
+    def _is_timed(self) -> Self:
+        _require_timed("[handshake]", self.rate)
+        return self
+
+    def traffic(self) -> UdpTraffic:
+        return UdpTraffic(
+            tests=(Test.HANDSHAKE,), **{key: value for key, value in self.as_fields().items() if key != "parallel"}
+        )
+
+
 class CipherSpeedTable(TomlTable):
     """`[cipher_speed]`: the speed of the tunnels' ciphers and digests, measured before the trials."""
 
@@ -340,14 +363,17 @@ class PlanFile(TomlTable):
     udp: UdpTable | None = None
     soak: SoakTable | None = None
     clients: ClientsTable | None = None
+    handshake: HandshakeTable | None = None
     connections: ConnectionsTable | None = None
     cipher_speed: CipherSpeedTable | None = None
 
     @model_validator(mode="after")
     def _has_traffic_for_clients(self) -> Self:
-        others = [name for name in ("udp", "soak", "connections") if getattr(self, name)]
+        others = [name for name in ("udp", "soak", "connections", "handshake") if getattr(self, name)]
         if self.clients and others:
             raise ValueError(f"[clients] shares out TCP: leave [{others[0]}] out")
+        if self.handshake and self.udp:
+            raise ValueError("[handshake] has UDP traffic of its own: leave [udp] out")
         return self
 
     @model_validator(mode="after")
@@ -368,7 +394,7 @@ class PlanFile(TomlTable):
 
     def traffic(self) -> tuple[TcpTraffic | None, UdpTraffic | None]:
         """Return the TCP and UDP traffic; a plan without any traffic has TCP."""
-        udp = self.udp.traffic() if self.udp else None
+        udp = next((table.traffic() for table in (self.udp, self.handshake) if table), None)
         tcp = self.tcp or (None if udp or self.soak or self.connections else TcpTable())
         return tcp.traffic() if tcp else None, udp
 

@@ -16,6 +16,7 @@ from tunnelbench.model.plan import (
     BASELINE_KIND,
     BASELINE_NAME,
     CLIENTS_OPTION,
+    HANDSHAKES_OPTION,
     IMIX_NAME,
     IMIX_PAYLOAD_BYTES,
     Direction,
@@ -100,19 +101,23 @@ def check_size(blocks: Sequence[TunnelTable], other_factors: Mapping[KeyPath, in
 
 
 def with_clients(
-    blocks: Sequence[TunnelTable], count: Sequence[int], schemas: Schemas, faults: Faults
+    blocks: Sequence[TunnelTable],
+    values: Mapping[str, Sequence[int]],
+    table: str,
+    schemas: Schemas,
+    faults: Faults,
 ) -> list[TunnelTable]:
-    """Return the blocks of a plan with the numbers of clients of `[clients]` as values of an option.
+    """Return the blocks of a plan with the numbers of a `table`, such as `[clients]`, as values of options of a server.
 
     The baseline has no server, and stays as it is. Adds an error for each kind of tunnel that has no such option.
     """
     found = []
     for block in blocks:
         has_option = block.kind in schemas and CLIENTS_OPTION in schemas[block.kind].model_fields
-        choices = {**block.choices, CLIENTS_OPTION: block.choices.get(CLIENTS_OPTION, count)}
+        choices = {**block.choices, **{option: each for option, each in values.items() if option not in block.choices}}
         if not has_option and block.kind != BASELINE_KIND:
             able = ", ".join(sorted(kind for kind in schemas if CLIENTS_OPTION in schemas[kind].model_fields))
-            faults.add((*block.path, "kind"), f"{value_text(block.kind)} has one client only; [clients] needs {able}")
+            faults.add((*block.path, "kind"), f"{value_text(block.kind)} has one client only; {table} needs {able}")
         found.append(block._replace(choices=choices) if has_option else block)
     return found
 
@@ -269,8 +274,11 @@ def _with_conditions(name: str, template: str, options: Mapping[str, OptionValue
 
 def _with_number_of_clients(name: str, template: str, options: Mapping[str, OptionValue]) -> str:
     """Return a tunnel's name with its number of clients added, unless the plan's template contains it."""
-    clients = options.get(CLIENTS_OPTION)
-    if not isinstance(clients, int) or CLIENTS_OPTION in expand.PLACEHOLDER.findall(template):
+    used = expand.PLACEHOLDER.findall(template)
+    clients, handshakes = options.get(CLIENTS_OPTION), options.get(HANDSHAKES_OPTION)
+    if isinstance(handshakes, int):
+        return name if HANDSHAKES_OPTION in used else f"{name}, {counted(handshakes, 'handshake')} at once"
+    if not isinstance(clients, int) or CLIENTS_OPTION in used:
         return name
     return f"{name}, {counted(clients, 'client')}"
 

@@ -18,7 +18,7 @@ from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row
-from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpFigures, UdpRow, rekey_rows
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpFigures, UdpRow, handshake_rows, rekey_rows
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
 from tunnelbench.model.plan import FLAT_OUT, Direction, Test, payload_text
 from tunnelbench.model.text import counted
@@ -175,6 +175,7 @@ def screen_tables(document: Document) -> list[ScreenTable]:
         udp_table(answer.udp, answer.recommended),
         clients_table(clients_rows(document.rows, document.records)),
         rekey_table(rekey_rows(document.udp_rows)),
+        handshake_table(handshake_rows(document.udp_rows)),
         connections_table(document.connection_rows),
         instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),
@@ -469,22 +470,43 @@ def connections_table(rows: Sequence[ConnectionRow]) -> ScreenTable | None:
 
 def rekey_table(rows: Sequence[UdpRow]) -> ScreenTable | None:
     """Return the table of changes of keys: one line for each tunnel and direction, the baseline last."""
+    rekeys = ("rekeys", "in a trial"), lambda found: _counted(found.rekeys)
+    return _gap_table("CHANGE OF KEYS", "the tunnel changes its keys", rows, rekeys)
+
+
+def handshake_table(rows: Sequence[UdpRow]) -> ScreenTable | None:
+    """Return the table of new tunnels: one line for each tunnel and direction, the baseline last."""
+    rate = ("tunnels", "per s"), lambda found: "≥" * _is_bound(found) + _number(found.handshakes_per_s)
+    setup = ("set-up,", "ms"), lambda found: _number(found.handshake_p50_s, 1e3)
+    return _gap_table("NEW TUNNELS", "other clients set up their tunnels", rows, rate, setup)
+
+
+def _is_bound(found: UdpFigures) -> bool:
+    return found.is_tester_limited and found.handshakes_per_s is not None
+
+
+def _counted(value: Estimate | None) -> str:
+    return "" if value is None else count_text(value.median)
+
+
+def _number(value: Estimate | None, factor: float = 1.0) -> str:
+    return "" if value is None else significant(value.median * factor, 3, thousands=True)
+
+
+def _gap_table(
+    title: str, event: str, rows: Sequence[UdpRow], *more: tuple[tuple[str, ...], Callable[[UdpFigures], str]]
+) -> ScreenTable | None:
+    """Return a table of the gaps and losses that an event makes, with `more` columns."""
     rows = sorted(rows, key=lambda row: (group_place(row.is_encrypted, allow_plaintext=False), row.tunnel.is_baseline))
 
     def of(text: Callable[[UdpFigures], str]) -> Callable[[UdpRow], str]:
         return lambda row: _marked(text(row.figures), bool(row.doubts)) if row.figures else ""
 
-    def count(value: Estimate | None) -> str:
-        return "" if value is None else count_text(value.median)
-
-    def number(value: Estimate | None, factor: float = 1.0) -> str:
-        return "" if value is None else significant(value.median * factor, 3, thousands=True)
-
     cells: list[_Cell[UdpRow]] = [
-        _Cell(("longest", "gap, ms"), "", of(lambda found: number(found.longest_gap_s, 1e3))),
-        _Cell(("packets", "lost"), "", of(lambda found: count(found.path_lost_packets))),
-        _Cell(("99 % of packets", "within, µs"), "", of(lambda found: number(found.delay_p99_ns, 1e-3))),
-        _Cell(("rekeys", "in a trial"), "", of(lambda found: count(found.rekeys))),
+        _Cell(("longest", "gap, ms"), "", of(lambda found: _number(found.longest_gap_s, 1e3))),
+        _Cell(("packets", "lost"), "", of(lambda found: _counted(found.path_lost_packets))),
+        _Cell(("99 % of packets", "within, µs"), "", of(lambda found: _number(found.delay_p99_ns, 1e-3))),
+        *(_Cell(heading, "", of(text)) for heading, text in more),
     ]
     found = [
         (
@@ -498,11 +520,11 @@ def rekey_table(rows: Sequence[UdpRow]) -> ScreenTable | None:
     sizes = sorted({row.payload_bytes for row in rows})
     legend = (
         f"UDP at {joined(loads)} packets/s with {joined([payload_text(size) for size in sizes])} bytes of payload, "
-        f"while the tunnel changes its keys. Longest gap: between two arrivals. {repeats}"
+        f"while {event}. Longest gap: between two arrivals. {repeats}"
     )
     if any(row.doubts for row in rows):
         legend += " ?: doubtful."
-    return _table("CHANGE OF KEYS", cells, found, legend)
+    return _table(title, cells, found, legend)
 
 
 def soak_table(soaks: Sequence[SoakSummary]) -> ScreenTable | None:

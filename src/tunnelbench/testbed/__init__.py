@@ -21,13 +21,15 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
     if spec.is_simulated:
         reason = f"cannot run on testbed {spec.name}: a simulated testbed has a model of "
         no_model = dict.fromkeys(("udp", "soak", "cipher_speed"), f"{reason}TCP only")
-        return no_model | dict.fromkeys(("clients", "connections"), f"{reason}the throughput of one client only")
+        of_one = ("clients", "handshake", "connections")
+        return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only")
     refused = {}
     if spec.topology != ROAD_WARRIOR:
-        refused["clients"] = (
+        reason = (
             f"cannot run on testbed {spec.name}: its clients connect to the router, which needs topology = "
             f'"{ROAD_WARRIOR}"; the shipped testbed netns-{ROAD_WARRIOR} has it'
         )
+        refused = dict.fromkeys(("clients", "handshake"), reason)
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
         return refused
     where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'

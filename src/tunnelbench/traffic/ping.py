@@ -16,14 +16,18 @@ def command(
     interval_s: float = PING_INTERVAL_S,
     payload_bytes: int = 56,
     device: str = "",
+    deadline_s: int | None = None,
 ) -> list[str]:
     """Return the command for `count` pings, or for pings until it is interrupted; 1 s without an answer is a loss.
 
-    With `device`, the pings leave by this device, whatever the routes say.
+    With `device`, the pings leave by this device, whatever the routes say. With `deadline_s`, more pings follow until
+    `count` are answered, or until that time has passed.
     """
     counted = ["-c", str(count)] if count else []
     bound = ["-I", device] if device else []
-    return ["ping", "-n", "-q", "-i", f"{interval_s:g}", "-W", "1", "-s", str(payload_bytes), *bound, *counted, address]
+    ended = ["-w", str(deadline_s)] if deadline_s is not None else []
+    words = ["ping", "-n", "-q", "-i", f"{interval_s:g}", "-W", "1", "-s", str(payload_bytes)]
+    return [*words, *bound, *counted, *ended, address]
 
 
 def parse(text: str, *, interrupted: bool = False) -> Ping:

@@ -6,6 +6,9 @@ traffic address of its own. Programs select a client by its device (SO_BINDTODEV
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Self, TypeVar
 
@@ -31,6 +34,25 @@ class ServerOptions(TunnelOptions):
         le=MOST_CLIENTS,
         description="clients of one server, which is the router (topology road-warrior); left out: two fixed ends",
     )
+
+    handshakes: int | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_CLIENTS,
+        description="further clients that set up their tunnels again and again in a plan with [handshake]; needs "
+        "clients = 1",
+    )
+
+    @property
+    def all_clients(self) -> int:
+        """Number of clients that the server knows, those of the test `handshake` included."""
+        return (self.clients or 0) + (self.handshakes or 0)
+
+    @model_validator(mode="after")
+    def _handshakes_have_one_client(self) -> Self:
+        if self.handshakes is not None and self.clients != 1:
+            raise ValueError("handshakes needs clients = 1, whose traffic flows meanwhile")
+        return self
 
     @model_validator(mode="after")
     def _clients_send_ipv4(self) -> Self:
@@ -63,6 +85,19 @@ class ServerTunnel(Tunnel[OptionsT]):
     def traffic_address_of(self, client: int) -> str:
         """Return the address of a client's traffic."""
         return str(ip_address(self.ends.router.source) + client)
+
+    @abstractmethod
+    @contextmanager
+    def joined(self, number: int) -> Iterator[str]:
+        """Set up the tunnel of a further client, 1 to `handshakes`, from nothing, and take it down after the block.
+
+        Yields the client's device, through which packets can be sent. Raises TunnelRefused if it does not come up.
+        """
+
+    @property
+    def server_inner_address(self) -> str:
+        """Inner address of the server, which answers pings of all clients."""
+        return self.ends.server.inner_address
 
     def _route(self) -> None:
         """Add the routes. Without a chosen device, the client's machine takes the first client's."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tunnelbench.model.frames import TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BY
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel import certificates
-from tunnelbench.tunnel.base import End, Outer, equals, is_so, source_words
+from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, equals, is_so, source_words
 from tunnelbench.tunnel.clients import ServerTunnel
 from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
 from tunnelbench.tunnel.openvpn_packets import LEGACY_CIPHERS, Packets, is_aead
@@ -36,6 +37,9 @@ NETMASK = "255.255.255.0"
 
 CLIENTS_FOLDER = "clients"
 """Folder with a file of settings for each client of a server (`client-config-dir`)."""
+
+MANY_HANDSHAKES = "connect-freq-initial 100000 1"
+"""Lifts OpenVPN's limit of 100 new clients in ten seconds, which would be measured in place of the server's CPU."""
 
 STREAM_LENGTH_BYTES = 2
 """Length of the field before each record in TCP that holds the record's length."""
@@ -80,6 +84,8 @@ class OpenVpn(ServerTunnel[Options]):
         "`fragment`": "4 more, inside the cipher, in each piece",
         "TCP": "26 more",
     }
+    _further: dict[int, str]
+    """Configuration file of each client of the option `handshakes`, by its number from 1."""
     _agreed = ""
     """Cipher that the ends agreed on, by the router's log."""
     signs_of_restart = ("process restarting", "Inactivity timeout")
@@ -108,7 +114,7 @@ class OpenVpn(ServerTunnel[Options]):
 
     def devices_at(self, end: End) -> tuple[str, ...]:
         clients = self.options.clients or 1 if end is self.ends.router else 1
-        return tuple(f"tun{number}" for number in range(max(clients, self.options.processes)))
+        return tuple(map(self.device_of, range(max(clients, self.options.processes))))
 
     @property
     def cipher(self) -> str:
@@ -172,7 +178,7 @@ class OpenVpn(ServerTunnel[Options]):
 
     def _up(self) -> None:
         if self.options.clients:
-            self._up_with_clients(self.options.clients)
+            self._up_with_clients()
             return
         if self.options.mode == "tls":
             files = self._write_certificates()
@@ -205,10 +211,14 @@ class OpenVpn(ServerTunnel[Options]):
             agreed, _ = parse_data_channel(self.router_daemons[0].output())
             self._agreed = agreed if agreed in self.options.offered else ""
 
-    def _up_with_clients(self, clients: int) -> None:
-        """Start the server, then the clients; each has a certificate, and gets its address from the server."""
+    def _up_with_clients(self) -> None:
+        """Start the server, then the clients; each has a certificate, and gets its address from the server.
+
+        Further clients, of the option `handshakes`, have all that they need for a later start.
+        """
         caller, called = self.ends.router, self.ends.server
-        names = [f"client-{number + 1}" for number in range(clients)]
+        self._further = {}
+        names = [f"client-{number + 1}" for number in range(self.options.all_clients)]
         authority = certificates.new_authority(self.ends.local, [called.host.name, *names])
         wrap = self._new_static_key() if self.options.tls_wrap != "none" else ""
 
@@ -227,9 +237,15 @@ class OpenVpn(ServerTunnel[Options]):
             folder = Path(self._write(called, f"{CLIENTS_FOLDER}/{name}", pushed + behind)).parent
         server = self._start_one(called, self._config(called, caller, files_of(called, called.host.name), 0, folder), 0)
         self._await(server, "Initialization Sequence Completed")
+        # All files exist before a client starts: a file that all share must not change while one reads it.
+        files = [files_of(caller, name) for name in names]
         for number, name in enumerate(names):
-            self._keep_in_use(self.inner_address_of(number))
-            self._start_one(caller, self._config(caller, called, files_of(caller, name), number), number)
+            config = self._config(caller, called, files[number], number)
+            if number < (self.options.clients or 0):
+                self._keep_in_use(self.inner_address_of(number))
+                self._start_one(caller, config, number)
+            else:
+                self._further[number] = self._write(caller, f"{name}.conf", config)
         for daemon in self.router_daemons:
             self._await(daemon, "Initialization Sequence Completed")
         self._note_cipher()
@@ -244,6 +260,23 @@ class OpenVpn(ServerTunnel[Options]):
         """
         if self.options.mode == "tls":
             self._stack.callback(self.ends.server.host.start([*PING, address], name="ping").stop)
+
+    @contextmanager
+    def joined(self, number: int) -> Iterator[str]:
+        caller = self.ends.router
+        argv = [self.options.program, "--config", self._further[number]]
+        daemon = caller.host.start(argv, name=f"{Path(self.options.program).name}-{number + 1}")
+        try:
+            if not daemon.wait_for("Initialization Sequence Completed", PROGRAM_START_LIMIT_S):
+                raise TunnelRefused(first_complaint(daemon.output()) or f"client {number + 1}: {daemon.last_lines()}")
+            yield self.device_of(number)
+        finally:
+            daemon.stop()
+            daemon.log_path.unlink(missing_ok=True)  # a trial has hundreds
+
+    def device_of(self, number: int) -> str:
+        """Return the name of the device of a process or client, counted from 0."""
+        return f"tun{number}"
 
     def _start_one(self, end: End, text: str, number: int) -> Daemon:
         """Start one process; the first has the program's name, each other also its number."""
@@ -296,7 +329,7 @@ class OpenVpn(ServerTunnel[Options]):
             options.transport
         ]
         lines = [
-            f"dev {self.devices_at(end)[number]}",
+            f"dev {self.device_of(number)}",
             f"dev-type {options.dev}",
             f"proto {protocol}",
             *([f"local {here}", f"lport {port}"] if is_server else ["nobind", f"remote {there} {port}"]),
@@ -340,9 +373,10 @@ class OpenVpn(ServerTunnel[Options]):
         """Return the lines that give a process its inner address, or let the server give it."""
         if clients_folder:
             # fmt: off
-            return ["mode server", "topology subnet", f"ifconfig {end.inner_address} {NETMASK}",
-                    'push "topology subnet"', f"client-config-dir {clients_folder}", "ccd-exclusive"]
+            lines = ["mode server", "topology subnet", f"ifconfig {end.inner_address} {NETMASK}",
+                     'push "topology subnet"', f"client-config-dir {clients_folder}", "ccd-exclusive"]
             # fmt: on
+            return [*lines, MANY_HANDSHAKES] if self.options.handshakes and self.options.transport == "udp" else lines
         if self.options.clients:
             return []
         far = inner_address(other, number) if self.options.dev == "tun" else NETMASK

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sysconfig
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,6 +41,11 @@ SOCKET_LISTENS_S = 0.05
 ANY = {IpVersion.IPV4: "0.0.0.0/0", IpVersion.IPV6: "::/0"}
 """Network of all inner addresses, by IP version."""
 
+CLIENT_PAUSE_S = 0.021
+"""Pause from the answer to a handshake to the client's next one [s]. A server ignores the second of two that it handles
+within 20 ms, and the client repeats it after 5 s (INITIATIONS_PER_SECOND in drivers/net/wireguard/messages.h, and
+REKEY_TIMEOUT)."""
+
 HANDSHAKE_POLL_S = 10.0
 """Interval between two frequent queries for a new handshake [s]; each query starts a program."""
 
@@ -63,6 +69,8 @@ class WireGuardFamily(ServerTunnel[Options]):
     options_type = Options
     added_bytes = {"": "60, and padding to 16 that never exceeds the MTU"}
     listens_on_all_addresses = True
+    _peer: list[str]
+    """Words of `wg set` that name the server to a client."""
     _handshake = (0.0, 0.0)
     """The latest handshake at the last query, as `_handshake_at` returns it."""
     _asked_s = 0.0
@@ -91,7 +99,12 @@ class WireGuardFamily(ServerTunnel[Options]):
 
     def devices_at(self, end: End) -> tuple[str, ...]:
         others = range(1, (self.options.clients or 1) if end is self.ends.router else 1)
-        return (self.device_at(end), *(f"wg{end.host.name[0]}{number}-{self.ends.mark}" for number in others))
+        return (self.device_at(end), *map(self.device_of_client, others))
+
+    def device_of_client(self, client: int) -> str:
+        """Return the name of the device of a client, counted from 0."""
+        end = self.ends.router
+        return f"wg{end.host.name[0]}{client}-{self.ends.mark}" if client else self.device_at(end)
 
     def negotiated(self) -> tuple[Check, ...]:
         """Check that a handshake took place; there is nothing to negotiate, for the cipher is ChaCha20-Poly1305."""
@@ -148,7 +161,7 @@ class WireGuardFamily(ServerTunnel[Options]):
         """Set up the server, which learns each client's address at its first packet, and then the clients."""
         caller, called = self.ends.router, self.ends.server
         server_key, server_public = self._new_keys()
-        keys = [self._new_keys() for _ in self.client_devices]
+        keys = [self._new_keys() for _ in range(self.options.all_clients)]
         server = self.device_at(called)
         words = ["listen-port", str(self.options.port)]
         for client, (_, public) in enumerate(keys):
@@ -156,9 +169,23 @@ class WireGuardFamily(ServerTunnel[Options]):
             words += ["peer", public, "allowed-ips", allowed]
         self._set_up_device(called, server, server_key, called.inner_address, words)
         address = self._outer_socket(called, self.options.port)
-        for client, (device, (key, _)) in enumerate(zip(self.client_devices, keys, strict=True)):
-            words = ["peer", server_public, "allowed-ips", ANY[self.inside], "endpoint", address]
-            self._set_up_device(caller, device, key, self.inner_address_of(client), words)
+        self._peer = ["peer", server_public, "allowed-ips", ANY[self.inside], "endpoint", address]
+        for client, (key, _) in enumerate(keys):
+            device = self.device_of_client(client)
+            self._set_up_device(caller, device, key, self.inner_address_of(client), self._peer)
+            if device not in self.client_devices:
+                self.ends.prepare_device(caller.host, device)
+
+    @contextmanager
+    def joined(self, number: int) -> Iterator[str]:
+        """Forget the server and its keys, and name it again: the next packet makes a handshake.
+
+        The device of the client stays, because only a handshake costs the server anything.
+        """
+        device = self.device_of_client(number)
+        self.ends.router.host.run(["wg", "set", device, *self._peer[:2], "remove", *self._peer])
+        yield device
+        time.sleep(CLIENT_PAUSE_S)
 
     def _new_keys(self) -> tuple[str, str]:
         """Return a new private key and its public key."""

@@ -16,7 +16,7 @@ from tunnelbench.model.frames import IMIX, udp_limit_pps, wire_bytes
 from tunnelbench.model.plan import FLAT_OUT, Direction, Test, TrialSpec
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.model.search import SearchRun
-from tunnelbench.model.udp import UdpCounts, UdpMeasurement
+from tunnelbench.model.udp import ClientHandshakes, HandshakeCounts, UdpCounts, UdpMeasurement
 
 PACKETS = 10_000
 COUNTERS = PathCounters(
@@ -188,6 +188,25 @@ def test_a_calibration_is_not_held_to_a_router() -> None:
     }
     assert "offered" in found
     assert found.isdisjoint({"merged-frames", "router-cpu", "tester-limited"})
+
+
+@pytest.mark.parametrize(
+    ("finished", "failed", "tester_share", "handshakes", "limited"),
+    [
+        (5, 0, 0.5, Verdict.OK, Verdict.OK),
+        (5, 1, 0.5, Verdict.NOTE, Verdict.OK),
+        (1, 0, 0.5, Verdict.VOID, Verdict.OK),
+        (5, 0, 0.97, Verdict.OK, Verdict.DOUBTFUL),
+    ],
+)
+def test_new_tunnels_that_fail_or_that_a_tester_limits_are_named(
+    finished: int, failed: int, tester_share: float, handshakes: Verdict, limited: Verdict
+) -> None:
+    counts = HandshakeCounts(9, failed, (ClientHandshakes(finished, 4.0),))
+    window = replace(make_tcp().window, busiest_tester_share=tester_share)
+    found = verdicts(measured(handshakes=counts, window=window), spec_of(Test.HANDSHAKE))
+    assert (found["handshakes"].verdict, found["tester-limited"].verdict) == (handshakes, limited)
+    assert "handshakes" not in verdicts(measured(), spec_of(Test.HANDSHAKE))
 
 
 def test_fast_ethernet_carries_148809_of_the_smallest_frames() -> None:

@@ -26,7 +26,15 @@ from tunnelbench.model.result import (
     Verdict,
 )
 from tunnelbench.model.search import Classification, SearchPoint, SearchRun
-from tunnelbench.model.udp import Burst, Delays, UdpCounts, UdpInterval, UdpMeasurement
+from tunnelbench.model.udp import (
+    Burst,
+    ClientHandshakes,
+    Delays,
+    HandshakeCounts,
+    UdpCounts,
+    UdpInterval,
+    UdpMeasurement,
+)
 from tunnelbench.store.store import Store
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -79,6 +87,8 @@ UDP_PARTS = (
     Burst,
     TrackerReading,
     ConnectionCounts,
+    ClientHandshakes,
+    HandshakeCounts,
     UdpMeasurement,
 )
 for part in (

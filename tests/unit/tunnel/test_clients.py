@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.tunnel.fakes import commands, make_ends
 
+from tunnelbench.host.daemon import Daemon
 from tunnelbench.model.errors import TunnelUnavailable
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.tunnel import certificates, wireguard
@@ -52,6 +53,27 @@ def test_an_openvpn_server_pushes_the_address_of_each_client(tmp_path: Path) -> 
         assert "KEY" not in "".join(tunnel.configuration.values())
         assert len(list(tmp_path.rglob("*.key"))) == 3
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_no_file_of_the_clients_changes_after_one_of_them_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = road_warrior(tmp_path)
+    host, events = ends.router.host, list[str]()
+    write, start = host.write, host.start
+
+    def noted_write(name: str, content: str) -> Path:
+        events.append(name)
+        return write(name, content)
+
+    def noted_start(argv: Sequence[str], *, has_input: bool = False, name: str = "") -> Daemon:
+        events.append("start")
+        return start(argv, has_input=has_input, name=name)
+
+    monkeypatch.setattr(host, "write", noted_write)
+    monkeypatch.setattr(host, "start", noted_start)
+    with OpenVpn(Options(clients=3), ends):
+        assert "ca.crt" not in events[events.index("start") :]
 
 
 def test_each_client_has_a_device_and_an_address_and_the_server_a_route_to_it(tmp_path: Path) -> None:
@@ -105,3 +127,32 @@ def test_without_a_road_warrior_there_are_no_clients(tmp_path: Path) -> None:
         OpenVpn(Options(clients=1), make_ends(tmp_path)),
     ):
         pass
+
+
+def test_a_further_client_of_openvpn_starts_only_when_it_joins_and_leaves_no_log(tmp_path: Path) -> None:
+    ends = road_warrior(tmp_path)
+    with OpenVpn(Options(clients=1, handshakes=2), ends) as tunnel:
+        assert "connect-freq-initial 100000 1" in tunnel.configuration["server/openvpn.conf"].splitlines()
+        assert tunnel.client_devices == ("tun0",)
+        started = [argv for argv in commands(ends.router.host) if argv.startswith("openvpn --config")]
+        assert len(started) == 1
+        with tunnel.joined(2) as device:
+            assert device == "tun2"
+            last = commands(ends.router.host)[-1]
+            assert last == f"openvpn --config {tmp_path / 'router' / 'client-3.conf'}"
+        assert "dev tun2" in tunnel.configuration["router/client-3.conf"].splitlines()
+    with OpenVpn(Options(clients=1), road_warrior(tmp_path)) as tunnel:
+        assert "connect-freq-initial" not in tunnel.configuration["server/openvpn.conf"]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_further_client_of_wireguard_forgets_the_server_and_names_it_again(tmp_path: Path) -> None:
+    ends = road_warrior(tmp_path)
+    with WireGuardGo(wireguard.Options(clients=1, handshakes=1), ends) as tunnel:
+        assert tunnel.client_devices == ("wgr-abcdef",)
+        with tunnel.joined(1) as device:
+            assert device == "wgr1-abcdef"
+            assert commands(ends.router.host)[-1] == (
+                "wg set wgr1-abcdef peer KEY remove peer KEY allowed-ips 0.0.0.0/0 endpoint 198.18.2.2:51820"
+            )
+        assert "198.18.3.2/32,198.18.6.2/32" in tunnel.configuration["server/wgs-abcdef"]

@@ -40,7 +40,7 @@ from tunnelbench.analysis.packet_instructions import packet_instructions
 from tunnelbench.analysis.soak import SoakSummary, in_words
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, RowKey
-from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, rekey_rows
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, handshake_rows, rekey_rows
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
 from tunnelbench.model.plan import FLAT_OUT, Test
 from tunnelbench.model.result import RunRecord, TrialRecord
@@ -115,7 +115,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     A tunnel that does not encrypt is recommended only with `allow_plaintext`.
     """
     tunnels = tunnel_answers(found.rows, allow_plaintext=allow_plaintext)
-    of_rates = [row for row in found.udp_rows if row.test is not Test.REKEY]
+    of_rates = [row for row in found.udp_rows if row.test not in {Test.REKEY, Test.HANDSHAKE}]
     udp = udp_answers(of_rates, found.soaks, allow_plaintext=allow_plaintext)
     eligible = [each for each in tunnels if _is_eligible(each, allow_plaintext) and each.mean_cpu_share is not None]
     eligible_udp = [each for each in udp if _is_eligible(each, allow_plaintext) and each.mean_pps is not None]
@@ -135,6 +135,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         *_fewest_instructions(found.records),
         *_shared_out(clients_rows(found.rows, found.records)),
         *_shortest_gap(rekey_rows(found.udp_rows)),
+        *_most_handshakes(handshake_rows(found.udp_rows)),
         *_connections(found.connection_rows),
         *_soaked(found.soaks),
         *_fastest_cipher(() if tunnels or udp else found.speeds),
@@ -333,6 +334,18 @@ def _shortest_gap(rows: Sequence[UdpRow]) -> Iterator[str]:
     plain = [each.longest_gap_s.median for each in of_baseline if each.longest_gap_s]
     if plain:
         yield f"Without a tunnel, the longest gap between two packets is {significant(max(plain) * 1e3, 3)} ms."
+
+
+def _most_handshakes(rows: Sequence[UdpRow]) -> Iterator[str]:
+    """Yield a sentence on the most new tunnels per second of each kind of tunnel."""
+    most: dict[str, tuple[float, UdpRow]] = {}
+    for row in rows:
+        if row.figures and row.figures.handshakes_per_s:
+            rate = row.figures.handshakes_per_s.median
+            most[row.tunnel.kind] = max(most.get(row.tunnel.kind, (0.0, row)), (rate, row), key=lambda each: each[0])
+    for rate, row in most.values():
+        bound = "at least " * bool(row.figures and row.figures.is_tester_limited)
+        yield f"The server of {row.tunnel.name} sets up {bound}{significant(rate, 3)} tunnels per second."
 
 
 def _connections(rows: Sequence[ConnectionRow]) -> Iterator[str]:

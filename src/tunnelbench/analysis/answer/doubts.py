@@ -23,6 +23,7 @@ CHECKS_IN_WORDS = {
     "foreign-load": "background load took CPU time",
     "gap": "the sender was late itself",
     "guest-cpus": "the guest waited for CPU time",
+    "handshakes": "no client set up two tunnels",
     "iperf3-figures": "iperf3's figures disagree with the counts",
     "iperf3-settings": "iperf3 ran a different test",
     "merged-frames": "frames were merged",

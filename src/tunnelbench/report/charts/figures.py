@@ -89,6 +89,7 @@ UDP_TESTS = {
     Test.RATE: "one way",
     Test.ECHO: "there and back",
     Test.REKEY: "during changes of keys",
+    Test.HANDSHAKE: "during handshakes",
 }
 
 

@@ -1,0 +1,61 @@
+"""Tunnels that the clients of one server set up again and again, while the packets of another client flow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.lab.bench import make_testbed, measure, processes_of
+
+from tunnelbench.model.plan import Direction, Plan, Test, TunnelSpec, UdpTraffic
+from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.model.testbed import ROAD_WARRIOR
+from tunnelbench.model.udp import HandshakeCounts, UdpCounts
+
+pytestmark = pytest.mark.lab
+
+SCRIPT_S = 1.0
+"""Time for which each handshake blocks the server [s]; its own work for one takes some hundredths of a second."""
+
+
+def set_up(
+    tmp_path: Path, tunnel: TunnelSpec, duration_s: float, rate: str = "200"
+) -> tuple[TrialRecord, HandshakeCounts, UdpCounts]:
+    """Measure one trial, and check that nothing of it is left."""
+    udp = UdpTraffic((100,), (Direction.OUT,), (Test.HANDSHAKE,), (rate,), duration_s=duration_s)
+    with make_testbed(tmp_path, topology=ROAD_WARRIOR) as testbed:
+        (record,) = measure(testbed, Plan("lab", "", (tunnel,), None, 1, udp=udp))
+        devices = testbed.client.ip("-o", "link").stdout
+        assert "tun" not in devices
+        assert "wg" not in devices
+        assert processes_of(testbed) == []
+    assert record.outcome is Outcome.MEASURED, record.reason
+    assert {found.reason for found in record.checks if found.verdict is Verdict.VOID and found.rule != 12} == set()
+    assert record.udp is not None
+    assert record.udp.handshakes is not None
+    assert record.udp.counts is not None
+    return record, record.udp.handshakes, record.udp.counts
+
+
+@pytest.mark.alone
+def test_a_server_that_is_held_to_one_handshake_per_second_is_measured_as_one(tmp_path: Path) -> None:
+    options = {"clients": 1, "handshakes": 4, "script_delay_ms": round(SCRIPT_S * 1000)}
+    # At a higher rate, the packets that wait for the server fill its socket, and those of handshakes are lost.
+    _, handshakes, counts = set_up(tmp_path, TunnelSpec("openvpn", "held", options), 20.0, "20")
+    print(handshakes, counts.longest_gap_s, counts.loss_ratio)
+    assert handshakes.per_s == pytest.approx(1 / SCRIPT_S, rel=0.05)
+    assert handshakes.failed == 0
+    assert counts.longest_gap_s is not None
+    assert counts.longest_gap_s >= SCRIPT_S, "the server forwards nothing while its script runs"
+
+
+@pytest.mark.parametrize("kind", ["openvpn", "wireguard-go"])
+def test_each_client_sets_up_its_tunnel_again_and_again(kind: str, tmp_path: Path) -> None:
+    record, handshakes, counts = set_up(tmp_path, TunnelSpec(kind, kind, {"clients": 1, "handshakes": 2}), 5.0)
+    print(handshakes, [f"{c.name} {c.verdict} {c.reason}" for c in record.checks])
+    assert handshakes.finished > 2
+    assert handshakes.failed == 0
+    assert handshakes.setup_p50_s is not None
+    assert handshakes.setup_max_s is not None
+    assert 0 < handshakes.setup_p50_s <= handshakes.setup_max_s
+    assert counts.received_packets > 0

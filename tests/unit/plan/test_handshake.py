@@ -1,0 +1,70 @@
+"""`[handshake]` of a plan: expansion, names, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tunnelbench.model.plan import Direction, Plan, Test
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.plan import check_file, read_plan
+from tunnelbench.testbed import KINDS, refused_in_plans
+from tunnelbench.tunnel import option_schemas
+
+HANDSHAKE = '[handshake]\nparallel = [0, 4]\nrate = 200\n[[tunnel]]\nkind = "openvpn"\nname = "O"\n'
+
+
+def load(folder: Path, text: str) -> Plan:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    return read_plan(str(path), option_schemas()).plan
+
+
+def errors(folder: Path, text: str, topology: str = "road-warrior") -> list[str]:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    refused = refused_in_plans(TestbedSpec("lab", "netns", topology=topology))
+    found = check_file(str(path), option_schemas(), KINDS, refused=refused)
+    return [f"{error.line}: {error.key}: {error.message}" for error in found]
+
+
+def test_each_server_is_measured_with_each_number_of_handshakes(tmp_path: Path) -> None:
+    plan = load(tmp_path, HANDSHAKE)
+    assert [(tunnel.name, tunnel.clients, tunnel.handshakes) for tunnel in plan.tunnels] == [
+        ("no tunnel", None, 0),
+        ("O, 0 handshakes at once", 1, 0),
+        ("O, 4 handshakes at once", 1, 4),
+    ]
+    assert {(trial.test, trial.load, trial.direction, trial.payload_bytes) for trial in plan.trials()} == {
+        (Test.HANDSHAKE, "200", Direction.OUT, 1200)
+    }
+    assert plan.tcp is None
+
+
+def test_a_name_may_have_the_number_in_another_place(tmp_path: Path) -> None:
+    plan = load(tmp_path, HANDSHAKE.replace('"O"', '"{handshakes} times O"'))
+    assert [tunnel.name for tunnel in plan.tunnels[1:]] == ["0 times O", "4 times O"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HANDSHAKE.replace("openvpn", "vxlan"), '"vxlan" has one client only; [handshake] needs boringtun, openvpn'),
+        ("[udp]\n" + HANDSHAKE, "[handshake] has UDP traffic of its own: leave [udp] out"),
+        ("[clients]\ncount = 1\n" + HANDSHAKE, "[clients] shares out TCP: leave [handshake] out"),
+        (HANDSHAKE.replace("200", '"flat-out"'), "[handshake] times each packet: it needs rates of at most 50,000"),
+        (HANDSHAKE.replace("[0, 4]", "33"), "handshake.parallel"),
+        (HANDSHAKE + "clients = 2\n", "handshakes needs clients = 1, whose traffic flows meanwhile"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_the_reason(text: str, message: str, tmp_path: Path) -> None:
+    found = errors(tmp_path, text)
+    assert found
+    assert all(message in each for each in found), found
+
+
+def test_handshakes_are_refused_where_the_router_is_not_the_server(tmp_path: Path) -> None:
+    assert errors(tmp_path, HANDSHAKE) == []
+    (found,) = errors(tmp_path, HANDSHAKE, "router-server")
+    assert found.startswith("1: handshake: cannot run on testbed lab: its clients connect to the router, which needs")
