@@ -14,6 +14,7 @@ from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_se
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import IPV4_HEADER_BYTES, ethernet_bytes, tcp_packet_bytes, wire_bytes
+from tunnelbench.model.lines import Line
 from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
 from tunnelbench.model.result import (
     APPLICATION_LIMITED_SHARE,
@@ -326,6 +327,13 @@ def _has_full_cpu(window: Window) -> bool:
     """Return True if a CPU of the router was full: then the router was the limit, and TCP waited for it."""
     usages = window.router_by_cpu or (window.router_cpu,)
     return max(usage.busy_share for usage in usages) >= FULL_CPU_SHARE
+
+
+def check_line(line: Line, lacks: str) -> Check:
+    """Say which line carried the tunnel, and which of its properties the kernel could not give it (rule 17)."""
+    if lacks:
+        return Check("line", Verdict.NOTE, f"a line of {line.rates}; {lacks}", rule=17)
+    return Check("line", Verdict.OK, f"a line of {line.rates}, with {line.path}", rule=17)
 
 
 def far_end(window: Window) -> str:

@@ -55,6 +55,7 @@ class LiveTunnel:
         self.created = create(self.spec, tunnel_ends(self.testbed, keep=self.keep))
         try:
             forget_path_mtu(self.testbed)
+            self._stack.enter_context(self.testbed.on_line(self.spec.conditions.line))
             self._stack.enter_context(closed_ports(self.testbed, self.created))
             if self.created.inside is IpVersion.IPV6:
                 self._stack.enter_context(ipv6_paths(self.testbed, keep=self.keep))

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from tunnelbench.host import cgroup
 from tunnelbench.host.host import THIS_MACHINE
 from tunnelbench.measure.balance_checks import check_balance
-from tunnelbench.measure.checks import TrialContext, sharing
+from tunnelbench.measure.checks import TrialContext, check_line, sharing
 from tunnelbench.measure.counters import (
     Arrivals,
     arrivals,
@@ -189,6 +189,8 @@ class TrafficMeter(Meter, Generic[O]):
             spec.tunnel.packet_filter, filter_before, filter_after, counters, has_own_router=testbed.has_own_router
         )
         checks = (*checks, *balance, *filtered, *sharing(data_shares(before, after, path.place)), *offered.sampling)
+        if testbed.line:
+            checks = (*checks, check_line(testbed.line, testbed.line_lacks))
         read = {"counters_before": asdict(before), "counters_after": asdict(after)}
         if filter_before and filter_after and not spec.tunnel.packet_filter.is_empty:
             read |= {"firewall_before": asdict(filter_before), "firewall_after": asdict(filter_after)}
@@ -253,7 +255,7 @@ def router_cpu_doubt(testbed: Testbed, tunnel: Tunnel[Any]) -> str:
 
 def link_rate_mbps(testbed: Testbed, direction: Direction) -> float | None:
     """Return the rate of the testbed's link in a direction [Mbit/s]; None: the link has no rate limit."""
-    link = testbed.spec.link
+    link = testbed.link
     return link.rate_in_mbps if direction is Direction.IN else link.rate_out_mbps
 
 

@@ -1,4 +1,4 @@
-"""The conditions of a tunnel's trials that are options of every kind of tunnel: packet filter and IP versions."""
+"""The conditions of a tunnel's trials that are options of every kind of tunnel: packet filter, IP versions, line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tunnelbench.model.ip_versions import (
     IpVersion,
     version_of_option,
 )
+from tunnelbench.model.lines import LINE_OPTION, LINE_OPTIONS, LineName, line_of
 
-CONDITION_OPTIONS: Mapping[str, str | int] = {**FILTER_OPTIONS, **VERSION_OPTIONS}
+CONDITION_OPTIONS: Mapping[str, str | int] = {**FILTER_OPTIONS, **VERSION_OPTIONS, **LINE_OPTIONS}
 """The options of conditions, each with the value that a tunnel has without it."""
 
 
@@ -27,6 +28,8 @@ class Conditions:
     """IP version of the packets in the tunnel: that of the traffic."""
     outside: IpVersion = IpVersion.IPV4
     """IP version of the packets that carry the tunnel."""
+    line: LineName | None = None
+    """Line that carries the tunnel; None: the cable as the testbed has it."""
 
     @property
     def are_usual(self) -> bool:
@@ -36,11 +39,15 @@ class Conditions:
     def __str__(self) -> str:
         versions = {INSIDE_OPTION: self.inside, OUTSIDE_OPTION: self.outside}
         words = [f"{name}={version}" for name, version in versions.items() if version is not IpVersion.IPV4]
+        words += [f"{LINE_OPTION}={self.line}"] if self.line else []
         return " ".join([*([] if self.packet_filter.is_empty else [str(self.packet_filter)]), *words])
 
 
 def conditions_of(options: Mapping[str, object]) -> Conditions:
     """Return the conditions that a tunnel's options ask for; values that a plan cannot have count as not given."""
     return Conditions(
-        filter_of(options), version_of_option(options, INSIDE_OPTION), version_of_option(options, OUTSIDE_OPTION)
+        filter_of(options),
+        version_of_option(options, INSIDE_OPTION),
+        version_of_option(options, OUTSIDE_OPTION),
+        line_of(options),
     )

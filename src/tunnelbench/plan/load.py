@@ -223,6 +223,10 @@ def _refuse(data: Mapping[str, Any], refused: Mapping[str, str], faults: Faults)
     for table, reason in refused.items():
         if table in data:
             faults.add((table,), reason)
+        blocks = data.get("tunnel")
+        for number, block in enumerate(blocks if isinstance(blocks, list) else []):
+            if isinstance(block, Mapping) and table in block:
+                faults.add(("tunnel", number, table), reason)
 
 
 def _testbed(data: Mapping[str, Any], name: str, kinds: Kinds, faults: Faults) -> TestbedSpec | None:

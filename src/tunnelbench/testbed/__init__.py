@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tunnelbench.model.lines import LINE_OPTION
 from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
-from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.base import NO_LINES, Testbed
 from tunnelbench.testbed.netns import NetnsTestbed
 from tunnelbench.testbed.qemu import QemuTestbed
 from tunnelbench.testbed.simulated import SimulatedTestbed
@@ -17,12 +18,14 @@ KINDS: dict[str, type[Testbed]] = {
 
 
 def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
-    """Return, by their keys, the tables of plans that cannot run on a testbed, each with the reason."""
+    """Return, by their keys, the tables of plans and the options of tunnels that cannot run on a testbed, each with the
+    reason."""
     if spec.is_simulated:
         reason = f"cannot run on testbed {spec.name}: a simulated testbed has a model of "
         no_model = dict.fromkeys(("udp", "soak", "cipher_speed"), f"{reason}TCP only")
         of_one = ("clients", "handshake", "connections")
-        return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only")
+        no_line = {LINE_OPTION: f"{reason}cables without a line"}
+        return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only") | no_line
     refused = {}
     if spec.topology != ROAD_WARRIOR:
         reason = (
@@ -30,6 +33,8 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
             f'"{ROAD_WARRIOR}"; the shipped testbed netns-{ROAD_WARRIOR} has it'
         )
         refused = dict.fromkeys(("clients", "handshake"), reason)
+    if KINDS[spec.kind].on_line is Testbed.on_line:
+        refused[LINE_OPTION] = f"cannot be had on testbed {spec.name}: {NO_LINES}"
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
         return refused
     where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'

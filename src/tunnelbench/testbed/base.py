@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -15,9 +15,10 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.signals import undisturbed
-from tunnelbench.model.errors import KeptForDebugging
+from tunnelbench.model.errors import KeptForDebugging, TunnelUnavailable
 from tunnelbench.model.ip_versions import IpVersion
-from tunnelbench.model.testbed import ROAD_WARRIOR, KindSettings, TestbedSpec
+from tunnelbench.model.lines import Line, LineName
+from tunnelbench.model.testbed import ROAD_WARRIOR, KindSettings, Link, TestbedSpec
 from tunnelbench.testbed.discovery import CableEnds
 
 
@@ -60,6 +61,8 @@ class Addresses:
     server_far6: str = "2001:2:0:7::2"
     """Addresses and a network for what the IPv4 fields of the same names are for; set while the traffic is IPv6."""
 
+
+NO_LINES = 'a line needs cables that TunnelBench makes, as those of testbeds of kind "netns"'
 
 SLOW_START_S = 0.3
 """Longest time that a test may need from its start until its first packets are noticed [s]."""
@@ -125,6 +128,15 @@ class Testbed(ABC):
 
     cable_ends: CableEnds | None = None
     """Devices and addresses that `look` found; None before `look`, and for testbeds that make their own devices."""
+
+    has_lines = False
+    """True if `on_line` will be asked for a line, so that the testbed needs cables that it can shape; set before
+    `set_up`."""
+
+    line: Line | None = None
+    """The line that the cable of the tunnel is at the moment; None: the cable of the testbed file."""
+    line_lacks = ""
+    """Sentence on the properties of that line that this kernel cannot give it; empty: none."""
 
     slow_start_s = SLOW_START_S
     """Longest time for the set-up of a test; more than SLOW_START_S if programs start slowly [s]."""
@@ -229,6 +241,18 @@ class Testbed(ABC):
     def own_firewall(self) -> str:
         """Return the kind of a firewall that the router has without this run; empty: it has none."""
         return ""
+
+    def on_line(self, name: LineName | None) -> AbstractContextManager[None]:
+        """Make the cable of the tunnel a line while the block runs. Raises TunnelUnavailable if it cannot be one."""
+        if name is not None:
+            raise TunnelUnavailable(NO_LINES)
+        return nullcontext()
+
+    @property
+    def link(self) -> Link:
+        """The link of the testbed file, with the rates of the line that the cable of the tunnel is."""
+        line, link = self.line, self.spec.link
+        return replace(link, rate_in_mbps=line.rate_in_mbps, rate_out_mbps=line.rate_out_mbps) if line else link
 
     @abstractmethod
     def back_to_back(self) -> AbstractContextManager[BackToBack]:

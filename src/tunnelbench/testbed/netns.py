@@ -31,8 +31,9 @@ from tunnelbench.host.procfs import (
     with_children,
 )
 from tunnelbench.host.setup_watch import SetupWatch
-from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.errors import CannotHere, TunnelUnavailable
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, ETHERNET_MINIMUM_BYTES, ETHERNET_OVERHEAD_BYTES
+from tunnelbench.model.lines import LINES, Line, LineName
 from tunnelbench.model.testbed import KindSettings, TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.testbed import offloads
@@ -91,6 +92,7 @@ class NetnsTestbed(Testbed):
         self.server = self._namespace_host("server", tester_cpus)
         self._without_offloads: dict[tuple[str, str], None] = {}
         """Device and host name of each device whose offloads were switched off, in that order."""
+        self.cables: list[NamespaceHost] = []
         self._hosts: list[NamespaceHost] = [self.client, self.router, self.server]
         self._cable_queues: list[list[str]] = []
         """Queues of each cable as this testbed has made them."""
@@ -99,8 +101,8 @@ class NetnsTestbed(Testbed):
         if os.geteuid() != 0:
             raise CannotHere("network namespaces need root", "run it again as root, or with sudo")
         link = self.spec.link
-        self.cables = cables = []
-        if link.needs_cable:
+        self.cables = cables = list[NamespaceHost]()
+        if link.needs_cable or self.has_lines:
             self.cables = cables = [
                 self._namespace_host("cable-lan", self.client.cpus),
                 self._namespace_host("cable-wan", self.client.cpus),
@@ -161,31 +163,80 @@ class NetnsTestbed(Testbed):
             f"link set bridge mtu {link.mtu_bytes} up",
             *(f"link set {device} master bridge" for device in self.cable_devices),
         )
+        self._shape_both(cable)
+
+    def _shape_both(self, cable: NamespaceHost) -> None:
         near, far = self.cable_devices
-        self._shape(cable, far, link.rate_out_mbps)
-        self._shape(cable, near, link.rate_in_mbps)
+        self._shape(cable, far, self.spec.link.rate_out_mbps)
+        self._shape(cable, near, self.spec.link.rate_in_mbps)
+
+    @contextmanager
+    def on_line(self, name: LineName | None) -> Iterator[None]:
+        if name is None:
+            yield
+            return
+        if not self.cables:
+            raise TunnelUnavailable("this testbed was set up without cables that can be shaped")
+        number = 0 if self.is_road_warrior else 1
+        cable, line, before = self.cables[number], LINES[name], self._cable_queues[number]
+        near, far = self.cable_devices
+        self._unshape(cable)
+        try:
+            ways = ((far, line.rate_out_mbps), (near, line.rate_in_mbps))
+            has_netem = {self._make_line(cable, device, rate_mbps, line) for device, rate_mbps in ways} == {True}
+            self._cable_queues[number] = self._queues_of(cable)
+            self.line, self.line_lacks = line, "" if has_netem else f"this kernel has no sch_netem: without {line.path}"
+            yield
+        finally:
+            self.line, self.line_lacks, self._cable_queues[number] = None, "", before
+            self._unshape(cable)
+            self._shape_both(cable)
+
+    def _unshape(self, cable: NamespaceHost) -> None:
+        for device in self.cable_devices:
+            cable.run(["tc", "qdisc", "del", "dev", device, "root"], check=False)  # a cable without a rate has none
+
+    def _make_line(self, cable: NamespaceHost, device: str, rate_mbps: float, line: Line) -> bool:
+        """Shape one way of a line; return False if the kernel can give it no delay and no loss.
+
+        The delay comes before the rate, whose queue then has the usual 50 ms and does not grow with the delay.
+        """
+        if not line.needs_netem:
+            self._shape(cable, device, rate_mbps)
+            return True
+        # fmt: off
+        delayed = cable.run(["tc", "qdisc", "add", "dev", device, "root", "handle", "2:", "netem",
+                             "delay", f"{line.delay_ms:g}ms", "loss", f"{line.loss_percent:g}%",
+                             "limit", "100000"], check=False)
+        # fmt: on
+        has_netem = delayed.returncode == 0
+        self._limit_rate(cable, device, rate_mbps, ["parent", "2:1"] if has_netem else ["root"])
+        return has_netem
+
+    def _limit_rate(self, cable: NamespaceHost, device: str, rate_mbps: float, parent: Sequence[str]) -> None:
+        rate_bps = round(rate_mbps * 1e6)
+        # The bytes of one timer tick at high rates; two frames at low rates, to pace packets as Ethernet does.
+        burst_bytes = max(3100, round(rate_bps / 8 * 250e-6))
+        # fmt: off
+        cable.run(["tc", "qdisc", "add", "dev", device, *parent, "handle", "1:",
+                   "stab", "overhead", str(UNCOUNTED_BYTES), "mpu", str(ETHERNET_MINIMUM_BYTES),
+                   "tbf", "rate", f"{rate_bps}bit", "burst", str(burst_bytes), "latency", "50ms"])
+        # fmt: on
 
     def _shape(self, cable: NamespaceHost, device: str, rate_mbps: float | None) -> None:
-        # fmt: off
         if rate_mbps is not None:
-            rate_bps = round(rate_mbps * 1e6)
-            # The bytes of one timer tick at high rates; two frames at low rates, to pace packets as Ethernet does.
-            burst_bytes = max(3100, round(rate_bps / 8 * 250e-6))
-            cable.run(["tc", "qdisc", "add", "dev", device, "root", "handle", "1:",
-                       "stab", "overhead", str(UNCOUNTED_BYTES), "mpu", str(ETHERNET_MINIMUM_BYTES),
-                       "tbf", "rate", f"{rate_bps}bit", "burst", str(burst_bytes), "latency", "50ms"])
+            self._limit_rate(cable, device, rate_mbps, ["root"])
         if self.spec.link.delay_ms > 0:
             parent = ["parent", "1:"] if rate_mbps is not None else ["root"]
+            delay = ["netem", "delay", f"{self.spec.link.delay_ms}ms", "limit", "100000"]
             try:
-                cable.run(["tc", "qdisc", "add", "dev", device, *parent,
-                           "netem", "delay", f"{self.spec.link.delay_ms}ms", "limit", "100000"])
+                cable.run(["tc", "qdisc", "add", "dev", device, *parent, *delay])
             except CommandFailed:
                 raise CannotHere(
                     f"this kernel cannot delay packets (no sch_netem), and testbed {self.spec.name} asks for "
                     f"link.delay_ms = {self.spec.link.delay_ms:g}",
                     "run with --set link.delay_ms=0, or on a kernel that has sch_netem",
                 ) from None
-        # fmt: on
 
     def _address(self) -> None:
         a = self.addresses

@@ -22,6 +22,7 @@ from tunnelbench.model import frames
 from tunnelbench.model.errors import KeptForDebugging, TrialFailed, TunnelRefused
 from tunnelbench.model.firewall import MOST_RULES, Firewall
 from tunnelbench.model.ip_versions import INSIDE_OPTION, OUTSIDE_OPTION, SMALLEST_IPV6_MTU_BYTES, IpVersion, with_port
+from tunnelbench.model.lines import LineName
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.requirements import Requirement
@@ -58,6 +59,11 @@ class TunnelOptions(BaseModel):
         ge=0,
         le=MOST_RULES,
         description="rules of a packet filter that the router compares each forwarded packet with",
+    )
+
+    line: LineName | None = Field(
+        default=None,
+        description="line that carries the tunnel: its rates, delay and loss; left out: the testbed's cable",
     )
 
     inside: IpVersion | None = Field(

@@ -43,6 +43,7 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
     "rules": lambda record: record.spec.tunnel.packet_filter.rules,
     "inside": lambda record: record.spec.tunnel.conditions.inside.value,
     "outside": lambda record: _outside(record.spec.tunnel),
+    "line": lambda record: record.spec.tunnel.conditions.line,
     "options": lambda record: json.dumps(dict(record.spec.tunnel.options)),
     "payload_bytes": lambda record: record.spec.payload_bytes,
     "direction": lambda record: record.spec.direction.value,

@@ -1,0 +1,91 @@
+"""Lines by name: their rates on any kernel, and their delay and loss on a kernel that has sch_netem."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.lab.bench import TUNNELBENCH, check, make_plan, make_testbed, measure
+from tests.lab.test_guest import LIMIT_S
+from tests.lab.test_link import is_rate, usual_mbps
+from tests.quiet import Reading
+
+from tunnelbench.model.lines import LINES, LineName
+from tunnelbench.model.plan import Direction, TunnelSpec
+from tunnelbench.model.result import Outcome, Verdict
+from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER
+
+pytestmark = pytest.mark.lab
+
+SHARE_OF_TCP = 0.9415
+"""Payload of full frames with TCP's time stamps, as a share of the rate of Ethernet."""
+
+IN_GUEST = """
+rounds = 1
+[udp]
+payload_bytes = 100
+direction = "in"
+test = "rekey"
+rate = 500
+duration_s = 20
+[[tunnel]]
+kind = "none"
+name = "{line}"
+line = ["lte", "gigabit"]
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("topology", [ROUTER_SERVER, ROAD_WARRIOR])
+def test_a_line_has_its_rate_each_way_and_the_cable_comes_back(topology: str, tmp_path: Path) -> None:
+    before = Reading.now()
+    with_lines = make_testbed(tmp_path, topology=topology)
+    with_lines.has_lines = True
+    with with_lines as testbed:
+        queues = [testbed._queues_of(cable) for cable in testbed.cables]
+        tunnel = TunnelSpec("none", "line", {"line": "vdsl"})
+        plan = make_plan(tunnel, direction=(Direction.IN, Direction.OUT), duration_s=3, interval_s=0.25)
+        records = measure(testbed, plan)
+        assert [testbed._queues_of(cable) for cable in testbed.cables] == queues
+    line = LINES[LineName.VDSL]
+    rates = {Direction.IN: line.rate_in_mbps, Direction.OUT: line.rate_out_mbps}
+    for record in records:
+        assert record.outcome is Outcome.MEASURED, record.reason
+        expected = rates[record.spec.direction] * SHARE_OF_TCP
+        assert is_rate(usual_mbps(record), expected, 0.03, before), usual_mbps(record)
+        said = check(record, "line")
+        assert "50 Mbit/s down and 10 up" in said.reason
+        assert (said.verdict is Verdict.NOTE) == ("no sch_netem" in said.reason)
+        assert check(record, "path-setup").verdict is Verdict.OK
+        assert record.tcp is not None
+        assert record.tcp.physical_limit_bps == pytest.approx(expected * 1e6, rel=0.001)
+
+
+def test_without_cables_that_can_be_shaped_a_line_is_unavailable(tmp_path: Path) -> None:
+    with make_testbed(tmp_path) as testbed:
+        (record,) = measure(testbed, make_plan(TunnelSpec("none", "line", {"line": "adsl"})))
+    assert record.outcome is Outcome.UNAVAILABLE
+
+
+@pytest.mark.timeout(2 * LIMIT_S + 100)
+def test_a_kernel_with_netem_gives_a_line_its_delay_and_its_loss(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(IN_GUEST)
+    store = str(tmp_path / "results.sqlite")
+    argv = [TUNNELBENCH, "run", str(plan), "--on", "netns-debian", "--set", "quiet_wait_s=0", "--store", store]
+    done = subprocess.run([*argv, "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode in {0, 3}, done.stderr  # 3: on a machine that others use, no figure counts
+    trials = {trial["spec"]["tunnel"]["name"]: trial for trial in json.loads(done.stdout)["trials"]}
+    found = {name: trials[name]["udp"]["counts"] for name in ("lte", "gigabit")}
+    line = LINES[LineName.LTE]
+    print({name: (each["delay"], each["sent_packets"], each["received_packets"]) for name, each in found.items()})
+    longer_ms = (found["lte"]["delay"]["p50_ns"] - found["gigabit"]["delay"]["p50_ns"]) / 1e6
+    assert longer_ms == pytest.approx(line.delay_ms, abs=2)
+    sent = found["lte"]["sent_packets"]
+    lost = sent - found["lte"]["received_packets"]
+    assert sent * line.loss_percent / 100 * 0.2 <= lost <= sent * line.loss_percent / 100 * 3
+    (said,) = (each for each in trials["lte"]["checks"] if each["name"] == "line")
+    assert said["verdict"] == "ok"
+    assert "25 ms each way and 0.1 % loss" in said["reason"]

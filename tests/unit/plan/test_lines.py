@@ -1,0 +1,58 @@
+"""The option `line` of tunnels: expansion, names, and where it is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tunnelbench.model.lines import LineName
+from tunnelbench.model.plan import TunnelSpec
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.plan import check_file, read_plan
+from tunnelbench.testbed import KINDS, refused_in_plans
+from tunnelbench.tunnel import option_schemas
+
+PLAN = '[[tunnel]]\nkind = "none"\nname = "no tunnel, {line}"\nline = ["adsl", "gigabit"]\n'
+
+
+def tunnels(folder: Path, text: str) -> tuple[TunnelSpec, ...]:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    return read_plan(str(path), option_schemas()).plan.tunnels
+
+
+def errors(folder: Path, text: str, kind: str) -> list[str]:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    found = check_file(str(path), option_schemas(), KINDS, refused=refused_in_plans(TestbedSpec("lab", kind)))
+    return [f"{error.line}: {error.key}: {error.message}" for error in found]
+
+
+def test_each_line_makes_a_tunnel_that_is_not_the_baseline(tmp_path: Path) -> None:
+    found = tunnels(tmp_path, PLAN)
+    assert [(each.name, each.conditions.line, each.is_baseline) for each in found] == [
+        ("no tunnel", None, True),
+        ("no tunnel, adsl", LineName.ADSL, False),
+        ("no tunnel, gigabit", LineName.GIGABIT, False),
+    ]
+
+
+def test_a_name_shows_the_line(tmp_path: Path) -> None:
+    (_, found) = tunnels(tmp_path, '[[tunnel]]\nkind = "vxlan"\nname = "V"\nline = "lte"\n')
+    assert found.name == "V line=lte"
+
+
+def test_a_line_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    (found,) = errors(tmp_path, PLAN.replace("gigabit", "isdn"), "netns")
+    assert found.startswith("4: tunnel[1].line: ")
+    assert "adsl" in found
+
+
+@pytest.mark.parametrize("kind", ["ssh", "qemu"])
+def test_a_line_is_refused_where_the_cables_are_not_ours(kind: str, tmp_path: Path) -> None:
+    assert errors(tmp_path, PLAN, "netns") == []
+    (found,) = errors(tmp_path, PLAN, kind)
+    assert found.startswith(
+        "4: tunnel[1].line: cannot be had on testbed lab: a line needs cables that TunnelBench makes"
+    )
