@@ -23,7 +23,7 @@ def run_plan(request: RunRequest, sink: RunSink) -> None:
     if request.testbed.spec.is_simulated:
         simulate(request, sink)
         return
-    request.testbed.has_lines = any(tunnel.conditions.line for tunnel in request.plan.tunnels)
+    request.testbed.prepare_for([tunnel.conditions for tunnel in request.plan.tunnels])
     with on_cpus(request.testbed.local.cpus), request.testbed:
         if found := request.testbed.try_out():
             sink.observer.tried_out(found)

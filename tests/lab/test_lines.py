@@ -12,6 +12,7 @@ from tests.lab.test_guest import LIMIT_S
 from tests.lab.test_link import is_rate, usual_mbps
 from tests.quiet import Reading
 
+from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.lines import LINES, LineName
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Outcome, Verdict
@@ -42,7 +43,7 @@ line = ["lte", "gigabit"]
 def test_a_line_has_its_rate_each_way_and_the_cable_comes_back(topology: str, tmp_path: Path) -> None:
     before = Reading.now()
     with_lines = make_testbed(tmp_path, topology=topology)
-    with_lines.has_lines = True
+    with_lines.prepare_for([Conditions(line=LineName.VDSL)])
     with with_lines as testbed:
         queues = [testbed._queues_of(cable) for cable in testbed.cables]
         tunnel = TunnelSpec("none", "line", {"line": "vdsl"})

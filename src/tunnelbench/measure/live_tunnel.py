@@ -56,6 +56,7 @@ class LiveTunnel:
         try:
             forget_path_mtu(self.testbed)
             self._stack.enter_context(self.testbed.on_line(self.spec.conditions.line))
+            self._stack.enter_context(self.testbed.with_router_cpus(self.spec.conditions.cpus))
             self._stack.enter_context(closed_ports(self.testbed, self.created))
             if self.created.inside is IpVersion.IPV6:
                 self._stack.enter_context(ipv6_paths(self.testbed, keep=self.keep))

@@ -1,4 +1,4 @@
-"""The conditions of a tunnel's trials that are options of every kind of tunnel: packet filter, IP versions, line."""
+"""The conditions of a tunnel's trials that every kind of tunnel has as options: packet filter, IP versions, line, CPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from tunnelbench.model.ip_versions import (
 )
 from tunnelbench.model.lines import LINE_OPTION, LINE_OPTIONS, LineName, line_of
 
-CONDITION_OPTIONS: Mapping[str, str | int] = {**FILTER_OPTIONS, **VERSION_OPTIONS, **LINE_OPTIONS}
+CPUS_OPTION = "cpus"
+MOST_ROUTER_CPUS = 2
+"""Most CPUs that a plan may give the router."""
+
+CONDITION_OPTIONS: Mapping[str, str | int] = {**FILTER_OPTIONS, **VERSION_OPTIONS, **LINE_OPTIONS, CPUS_OPTION: 1}
 """The options of conditions, each with the value that a tunnel has without it."""
 
 
@@ -30,6 +34,8 @@ class Conditions:
     """IP version of the packets that carry the tunnel."""
     line: LineName | None = None
     """Line that carries the tunnel; None: the cable as the testbed has it."""
+    cpus: int = 1
+    """CPUs of the router."""
 
     @property
     def are_usual(self) -> bool:
@@ -40,6 +46,7 @@ class Conditions:
         versions = {INSIDE_OPTION: self.inside, OUTSIDE_OPTION: self.outside}
         words = [f"{name}={version}" for name, version in versions.items() if version is not IpVersion.IPV4]
         words += [f"{LINE_OPTION}={self.line}"] if self.line else []
+        words += [f"{CPUS_OPTION}={self.cpus}"] if self.cpus != 1 else []
         return " ".join([*([] if self.packet_filter.is_empty else [str(self.packet_filter)]), *words])
 
 
@@ -50,4 +57,10 @@ def conditions_of(options: Mapping[str, object]) -> Conditions:
         version_of_option(options, INSIDE_OPTION),
         version_of_option(options, OUTSIDE_OPTION),
         line_of(options),
+        _cpus_of(options),
     )
+
+
+def _cpus_of(options: Mapping[str, object]) -> int:
+    cpus = options.get(CPUS_OPTION)
+    return cpus if isinstance(cpus, int) and not isinstance(cpus, bool) else 1

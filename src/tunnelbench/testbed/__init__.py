@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from tunnelbench.model.conditions import CPUS_OPTION, MOST_ROUTER_CPUS
 from tunnelbench.model.lines import LINE_OPTION
 from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
-from tunnelbench.testbed.base import NO_LINES, Testbed
-from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.testbed.base import FIXED_CPUS, NO_LINES, Testbed
+from tunnelbench.testbed.netns import NetnsTestbed, too_few_cpus
 from tunnelbench.testbed.qemu import QemuTestbed
 from tunnelbench.testbed.simulated import SimulatedTestbed
 from tunnelbench.testbed.ssh import SshTestbed
@@ -24,7 +26,7 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         reason = f"cannot run on testbed {spec.name}: a simulated testbed has a model of "
         no_model = dict.fromkeys(("udp", "soak", "cipher_speed"), f"{reason}TCP only")
         of_one = ("clients", "handshake", "connections")
-        no_line = {LINE_OPTION: f"{reason}cables without a line"}
+        no_line = {LINE_OPTION: f"{reason}cables without a line", CPUS_OPTION: f"{reason}a router with one CPU"}
         return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only") | no_line
     refused = {}
     if spec.topology != ROAD_WARRIOR:
@@ -35,6 +37,10 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         refused = dict.fromkeys(("clients", "handshake"), reason)
     if KINDS[spec.kind].on_line is Testbed.on_line:
         refused[LINE_OPTION] = f"cannot be had on testbed {spec.name}: {NO_LINES}"
+    if KINDS[spec.kind].with_router_cpus is Testbed.with_router_cpus:
+        refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {FIXED_CPUS}"
+    elif too_few := too_few_cpus(MOST_ROUTER_CPUS, len(os.sched_getaffinity(0))):
+        refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {too_few}"
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
         return refused
     where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'

@@ -15,6 +15,7 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.signals import undisturbed
+from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.errors import KeptForDebugging, TunnelUnavailable
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.lines import Line, LineName
@@ -62,6 +63,7 @@ class Addresses:
     """Addresses and a network for what the IPv4 fields of the same names are for; set while the traffic is IPv6."""
 
 
+FIXED_CPUS = 'the CPUs of the router can be chosen on testbeds of kind "netns" only'
 NO_LINES = 'a line needs cables that TunnelBench makes, as those of testbeds of kind "netns"'
 
 SLOW_START_S = 0.3
@@ -128,10 +130,6 @@ class Testbed(ABC):
 
     cable_ends: CableEnds | None = None
     """Devices and addresses that `look` found; None before `look`, and for testbeds that make their own devices."""
-
-    has_lines = False
-    """True if `on_line` will be asked for a line, so that the testbed needs cables that it can shape; set before
-    `set_up`."""
 
     line: Line | None = None
     """The line that the cable of the tunnel is at the moment; None: the cable of the testbed file."""
@@ -241,6 +239,15 @@ class Testbed(ABC):
     def own_firewall(self) -> str:
         """Return the kind of a firewall that the router has without this run; empty: it has none."""
         return ""
+
+    def prepare_for(self, conditions: Collection[Conditions]) -> None:  # noqa: B027 # most testbeds have one way to be
+        """Learn the conditions of all tunnels of a plan before `set_up`. Raises CannotHere if they cannot be had."""
+
+    def with_router_cpus(self, count: int) -> AbstractContextManager[None]:
+        """Give the router so many CPUs while the block runs. Raises TunnelUnavailable if that cannot be."""
+        if count != 1:
+            raise TunnelUnavailable(FIXED_CPUS)
+        return nullcontext()
 
     def on_line(self, name: LineName | None) -> AbstractContextManager[None]:
         """Make the cable of the tunnel a line while the block runs. Raises TunnelUnavailable if it cannot be one."""

@@ -12,7 +12,7 @@ A cable is a namespace with a bridge and a shaper for each direction, so that sh
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from tunnelbench.host.procfs import (
     with_children,
 )
 from tunnelbench.host.setup_watch import SetupWatch
+from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.errors import CannotHere, TunnelUnavailable
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, ETHERNET_MINIMUM_BYTES, ETHERNET_OVERHEAD_BYTES
 from tunnelbench.model.lines import LINES, Line, LineName
@@ -67,6 +68,9 @@ USUAL_RULES = (
 OWN_TABLES = ("table inet tunnelbench", f"table ip {SEEN_TABLE}")
 """Starts of the lines in which nftables lists the tables of a run, which count packets and close ports."""
 
+FEWEST_TESTER_CPUS = 2
+"""Number of tester CPUs without which a router with several CPUs is not measured: the testers would be the limit."""
+
 ENOUGH_TESTER_CPUS = 3
 """Number of tester CPUs that is enough: one each for the client, the server and the tunnel's far end."""
 
@@ -90,6 +94,10 @@ class NetnsTestbed(Testbed):
         self.client = self._namespace_host("client", tester_cpus)
         self.router = self._namespace_host("router", (router_cpu,))
         self.server = self._namespace_host("server", tester_cpus)
+        self._has_lines = False
+        """True if a plan has lines, so that the cables must be of the kind that can be shaped."""
+        self._router_cpus: tuple[int, ...] = (router_cpu,)
+        """CPUs that no other host uses; the router has the first one, or all."""
         self._without_offloads: dict[tuple[str, str], None] = {}
         """Device and host name of each device whose offloads were switched off, in that order."""
         self.cables: list[NamespaceHost] = []
@@ -97,12 +105,40 @@ class NetnsTestbed(Testbed):
         self._cable_queues: list[list[str]] = []
         """Queues of each cable as this testbed has made them."""
 
+    def prepare_for(self, conditions: Collection[Conditions]) -> None:
+        self._has_lines = any(each.line for each in conditions)
+        more = max((each.cpus for each in conditions), default=1) - 1
+        if more:
+            testers = self.client.cpus
+            if too_few := too_few_cpus(more + 1, len(testers) + 1):
+                raise CannotHere(too_few)
+            self._router_cpus += testers[-more:]
+            for host in (self.local, self.client, self.server):
+                host.cpus = testers[:-more]
+
+    @contextmanager
+    def with_router_cpus(self, count: int) -> Iterator[None]:
+        if count > len(self._router_cpus):
+            raise TunnelUnavailable("this testbed was set up with one CPU for the router")
+        self._give_router(count)
+        try:
+            yield
+        finally:
+            self._give_router(1)
+
+    def _give_router(self, count: int) -> None:
+        if self._router_cpus[:count] == self.router.cpus:
+            return
+        self.router.cpus = self._router_cpus[:count]
+        for device in (self.lan_device, self.wan_device):
+            self._steer(self.router, device)
+
     def set_up(self) -> None:
         if os.geteuid() != 0:
             raise CannotHere("network namespaces need root", "run it again as root, or with sudo")
         link = self.spec.link
         self.cables = cables = list[NamespaceHost]()
-        if link.needs_cable or self.has_lines:
+        if link.needs_cable or self._has_lines:
             self.cables = cables = [
                 self._namespace_host("cable-lan", self.client.cpus),
                 self._namespace_host("cable-wan", self.client.cpus),
@@ -458,6 +494,14 @@ def share_cpus(available: Sequence[int], router_cpu: int | None) -> tuple[int, t
         )
         notes.append(crowded)
     return chosen, testers, tuple(notes)
+
+
+def too_few_cpus(router: int, available: int) -> str:
+    """Return the reason why a router cannot have so many CPUs; empty: it can. The testers need two of their own."""
+    needed = router + FEWEST_TESTER_CPUS
+    if available >= needed:
+        return ""
+    return f"{router} CPUs of the router need {needed} CPUs, two of them for the testers; this machine has {available}"
 
 
 def core_of(cpu: int) -> set[int]:

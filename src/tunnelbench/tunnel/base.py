@@ -19,6 +19,7 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.ipv6 import add_ipv6_address
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model import frames
+from tunnelbench.model.conditions import MOST_ROUTER_CPUS
 from tunnelbench.model.errors import KeptForDebugging, TrialFailed, TunnelRefused
 from tunnelbench.model.firewall import MOST_RULES, Firewall
 from tunnelbench.model.ip_versions import INSIDE_OPTION, OUTSIDE_OPTION, SMALLEST_IPV6_MTU_BYTES, IpVersion, with_port
@@ -66,6 +67,8 @@ class TunnelOptions(BaseModel):
         description="line that carries the tunnel: its rates, delay and loss; left out: the testbed's cable",
     )
 
+    cpus: int | None = Field(default=None, ge=1, le=MOST_ROUTER_CPUS, description="CPUs of the router; left out: 1")
+
     inside: IpVersion | None = Field(
         default=None, description="IP version of the traffic, and so of the packets in the tunnel; left out: ipv4"
     )
@@ -77,6 +80,11 @@ class TunnelOptions(BaseModel):
     @classmethod
     def _without_none(cls, firewall: Firewall | None) -> Firewall | None:
         return None if firewall is Firewall.NONE else firewall
+
+    @field_validator("cpus")
+    @classmethod
+    def _without_one(cls, cpus: int | None) -> int | None:
+        return None if cpus == 1 else cpus
 
     @field_validator("rules")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from hypothesis import given
@@ -333,10 +333,8 @@ def test_ports_are_open_again_after_a_tunnel_that_did_not_come_up(
     monkeypatch.setattr(tunnel, "_up", Mock(side_effect=TunnelRefused("no device")))
     monkeypatch.setattr(live_tunnel, "create", lambda *_: tunnel)
     monkeypatch.setattr(live_tunnel, "tunnel_ends", Mock())
-    with (
-        pytest.raises(TunnelRefused),
-        LiveTunnel(Mock(tunnel_cable=(server, "nic1")), TunnelSpec("vxlan", "vxlan", {})),
-    ):
+    testbed = MagicMock(tunnel_cable=(server, "nic1"))
+    with pytest.raises(TunnelRefused), LiveTunnel(testbed, TunnelSpec("vxlan", "vxlan", {})):
         pass
     assert REMOVE_GUARD in server.commands
 

@@ -1,0 +1,107 @@
+"""A router with one or two CPUs: which CPUs it gets, how packets are steered to them, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.tunnel.fakes import FakeHost
+
+from tunnelbench.model.conditions import Conditions
+from tunnelbench.model.errors import CannotHere, TunnelUnavailable
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.plan import check_file, read_plan
+from tunnelbench.testbed import KINDS, netns, refused_in_plans
+from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
+from tunnelbench.tunnel import option_schemas
+
+PLAN = '[[tunnel]]\nkind = "vxlan"\nname = "V, {cpus}"\ncpus = [1, 2]\n'
+
+
+@pytest.fixture
+def cpus(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Give this process so many CPUs, each a core of its own."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(request.param)))
+    monkeypatch.setattr(netns, "core_of", lambda cpu: {cpu})
+
+
+def lab_with(folder: Path) -> NetnsTestbed:
+    return NetnsTestbed(TestbedSpec("lab", "netns"), "20250314-092653-abcdef", folder)
+
+
+@pytest.mark.parametrize("cpus", [4], indirect=True)
+@pytest.mark.usefixtures("cpus")
+def test_a_second_cpu_is_taken_from_the_testers_for_the_whole_run(tmp_path: Path) -> None:
+    testbed = lab_with(tmp_path)
+    testbed.prepare_for([Conditions(), Conditions(cpus=2)])
+    assert (testbed.router.cpus, testbed.client.cpus, testbed.server.cpus, testbed.local.cpus) == (
+        (3,),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+    )
+    router = FakeHost("router", tmp_path)
+    router.cpus = testbed.router.cpus
+    testbed.router = router  # type: ignore[assignment]
+    masks: list[tuple[str, str]] = []
+    router.set_kernel_file = lambda path, value: masks.append((path, value))  # type: ignore[method-assign]
+    with testbed.with_router_cpus(1):
+        assert masks == []
+    with testbed.with_router_cpus(2):
+        assert sorted(router.cpus) == [2, 3]
+        assert masks == [(RPS_FILE.format(device), "c") for device in ("lan", "wan")]
+    assert router.cpus == (3,)
+    assert masks[2:] == [(RPS_FILE.format(device), "8") for device in ("lan", "wan")]
+
+
+@pytest.mark.parametrize("cpus", [4], indirect=True)
+@pytest.mark.usefixtures("cpus")
+def test_without_a_second_cpu_in_the_plan_the_testers_keep_theirs(tmp_path: Path) -> None:
+    testbed = lab_with(tmp_path)
+    testbed.prepare_for([Conditions()])
+    assert (testbed.router.cpus, testbed.client.cpus) == ((3,), (0, 1, 2))
+    with pytest.raises(TunnelUnavailable, match="one CPU for the router"), testbed.with_router_cpus(2):
+        pass
+
+
+@pytest.mark.parametrize("cpus", [3], indirect=True)
+@pytest.mark.usefixtures("cpus")
+def test_three_cpus_are_too_few(tmp_path: Path) -> None:
+    with pytest.raises(CannotHere, match="need 4 CPUs, two of them for the testers; this machine has 3"):
+        lab_with(tmp_path).prepare_for([Conditions(cpus=2)])
+
+
+def errors(folder: Path, kind: str, text: str = PLAN) -> list[str]:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    found = check_file(str(path), option_schemas(), KINDS, refused=refused_in_plans(TestbedSpec("lab", kind)))
+    return [f"{error.line}: {error.key}: {error.message}" for error in found]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "kind", "message"),
+    [
+        (4, "netns", ""),
+        (2, "netns", "cannot be chosen on testbed lab: 2 CPUs of the router need 4 CPUs, two of them for the testers"),
+        (4, "ssh", "cannot be chosen on testbed lab: the CPUs of the router can be chosen on testbeds of kind"),
+        (4, "qemu", "cannot be chosen on testbed lab: the CPUs of the router can be chosen on testbeds of kind"),
+    ],
+    indirect=["cpus"],
+)
+@pytest.mark.usefixtures("cpus")
+def test_check_says_where_the_cpus_of_a_router_cannot_be_chosen(kind: str, message: str, tmp_path: Path) -> None:
+    found = errors(tmp_path, kind)
+    assert len(found) == bool(message)
+    assert all(each.startswith(f"4: tunnel[1].cpus: {message}") for each in found), found
+
+
+def test_each_number_of_cpus_makes_a_tunnel(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    found = read_plan(str(path), option_schemas()).plan.tunnels[1:]
+    assert [(each.name, each.conditions.cpus, dict(each.options).get("cpus")) for each in found] == [
+        ("V, 1", 1, None),
+        ("V, 2", 2, 2),
+    ]
+    assert str(Conditions(cpus=2)) == "cpus=2"
