@@ -9,7 +9,7 @@ from tests.lab.bench import check, make_plan, make_testbed, measure, processes_o
 
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
-from tunnelbench.model.testbed import ROAD_WARRIOR
+from tunnelbench.model.testbed import GATEWAY_PAIR, ROAD_WARRIOR
 from tunnelbench.testbed.netns import NetnsTestbed
 
 pytestmark = pytest.mark.lab
@@ -52,3 +52,35 @@ def test_a_road_warrior_ends_the_tunnel_itself_and_the_router_is_under_test(kind
             assert (record.tcp.window.daemon_cpu_s is None) is (kind == "none")
             assert record.tcp.counters.forwarded_packets > record.tcp.counters.data_packets * 0.9
         assert processes_of(testbed) == []
+
+
+@pytest.mark.parametrize("kind", ["none", "vxlan", "openvpn"])
+def test_a_tunnel_between_two_gateways_ends_before_the_server(kind: str, tmp_path: Path) -> None:
+    with make_testbed(tmp_path, topology=GATEWAY_PAIR) as testbed:
+        assert testbed.far_host.name == "gateway"
+        (*records,) = measure(testbed, make_plan(TunnelSpec(kind, kind), payload_bytes=(1200,), direction=BOTH_WAYS))
+        for record in records:
+            require_proven(record)
+            assert {
+                found.reason for found in record.checks if found.verdict is Verdict.VOID and found.rule != 12
+            } == set()
+            assert check(record, "path-setup").verdict is Verdict.OK, check(record, "path-setup").reason
+            assert record.tcp is not None
+            has_cpu = not {*testbed.far_host.cpus} & {*testbed.client.cpus}
+            assert (record.tcp.window.far_end_busy_share is not None) is has_cpu
+            assert record.tcp.counters.forwarded_packets > record.tcp.counters.data_packets * 0.9
+            # The gateway forwards each packet, and the server sees none of the tunnel.
+            before, after = (
+                record.raw[name]["far"]["devices"]["far"] for name in ("counters_before", "counters_after")
+            )
+            carried = sum(after[way] - before[way] for way in ("rx_packets", "tx_packets"))
+            assert carried >= record.tcp.counters.data_packets + record.tcp.counters.ack_packets
+        assert "tun" not in testbed.server.ip("-o", "link").stdout
+        assert processes_of(testbed) == []
+
+
+def test_ipv6_goes_through_two_gateways_inside_and_outside(tmp_path: Path) -> None:
+    with make_testbed(tmp_path, topology=GATEWAY_PAIR) as testbed:
+        tunnel = TunnelSpec("openvpn", "six", {"inside": "ipv6", "outside": "ipv6"})
+        (record,) = measure(testbed, make_plan(tunnel, payload_bytes=(1200,)))
+        require_proven(record)

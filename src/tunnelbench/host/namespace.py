@@ -20,7 +20,7 @@ NAMESPACES = Path("/run/netns")
 NAMESPACE_PREFIX = "tb-"
 """Each namespace of a run is called tb-MARK-ROLE. MARK is the end of the run's id."""
 
-ROLES = ("client", "router", "server", "cable-lan", "cable-wan", "scratch")
+ROLES = ("client", "router", "gateway", "server", "cable-lan", "cable-wan", "scratch")
 
 ANCHOR = ("sleep", "infinity")
 """Command of the process that stays in a namespace."""

@@ -249,8 +249,11 @@ class TrialMonitor:
         far_share = None
         if self.testbed.has_own_far_end:
             far = self.testbed.far_host
-            first, last = sampled_inside(remote[far.machine].readings, before.clock_s, after.clock_s, far.name)
-            far_share = cpu.usage(first, last, far.cpus).busy_share
+            if far.machine in remote:
+                first, last = sampled_inside(remote[far.machine].readings, before.clock_s, after.clock_s, far.name)
+                far_share = cpu.usage(first, last, far.cpus).busy_share
+            elif not {*far.cpus} & {*testers}:  # else its share would be that of the testers, too
+                far_share = cpu.usage(before, after, far.cpus).busy_share
         intervals = router_intervals(self._times, router.cpus) if router.machine not in remote else ()
         router_by_cpu = [cpu.usage(before, after, [one]) for one in router.cpus if router.machine not in remote]
         if sampled := remote.get(router.machine):

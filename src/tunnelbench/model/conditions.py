@@ -1,4 +1,4 @@
-"""The conditions of a tunnel's trials that every kind of tunnel has as options: packet filter, IP versions, line, CPUs."""
+"""The conditions of a tunnel's trials that every tunnel has as options: packet filter, IP versions, line, CPUs."""
 
 from __future__ import annotations
 

@@ -104,11 +104,13 @@ DEBIAN_KERNEL = "debian"
 
 ROUTER_SERVER = "router-server"
 ROAD_WARRIOR = "road-warrior"
+GATEWAY_PAIR = "gateway-pair"
 TOPOLOGIES = {
     ROUTER_SERVER: "the tunnel joins router and server; the client behind the router is not an end of it",
     ROAD_WARRIOR: "the tunnel joins client and router, which is its server and forwards to the server without one",
+    GATEWAY_PAIR: "the tunnel joins the router and a gateway; client and server, behind them, are not ends of it",
 }
-"""Topologies by the machines that end the tunnel; the router is under test in both."""
+"""Topologies by the machines that end the tunnel; the router is under test in all."""
 
 
 SIMULATED_KIND = "simulated"

@@ -189,7 +189,7 @@ class TestbedFile(TomlTable):
     router_cpu: Annotated[int, Field(ge=0)] | None = TestbedSpec.router_cpu
     kernel: Annotated[str, AfterValidator(_kernel)] = TestbedSpec.kernel
     quiet_wait_s: Annotated[int, Field(ge=0, le=3600)] = TestbedSpec.quiet_wait_s
-    topology: Literal["router-server", "road-warrior"] = "router-server"
+    topology: Literal["router-server", "road-warrior", "gateway-pair"] = "router-server"
     link: LinkTable = LinkTable()
     board: BoardName | None = None
     far_board: BoardName | None = None

@@ -39,7 +39,7 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         refused[LINE_OPTION] = f"cannot be had on testbed {spec.name}: {NO_LINES}"
     if KINDS[spec.kind].with_router_cpus is Testbed.with_router_cpus:
         refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {FIXED_CPUS}"
-    elif too_few := too_few_cpus(MOST_ROUTER_CPUS, len(os.sched_getaffinity(0))):
+    elif too_few := too_few_cpus(MOST_ROUTER_CPUS, len(os.sched_getaffinity(0)), spec.topology):
         refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {too_few}"
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
         return refused

@@ -5,6 +5,7 @@ bound to it. Everything else, the far end of the tunnel and the cables included,
 
     client(lan) --- (lan)router(wan) --- (wan)server          a link without a rate
     client(lan) --- cable --- (lan)router(wan) --- cable --- (wan)server      a link with a rate or a delay
+    client(lan) --- (lan)router(wan) --- (wan)gateway(far) --- (far)server    a pair of gateways
 
 A cable is a namespace with a bridge and a shaper for each direction, so that shaping costs the router nothing.
 """
@@ -35,7 +36,7 @@ from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.errors import CannotHere, TunnelUnavailable
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, ETHERNET_MINIMUM_BYTES, ETHERNET_OVERHEAD_BYTES
 from tunnelbench.model.lines import LINES, Line, LineName
-from tunnelbench.model.testbed import KindSettings, TestbedSpec
+from tunnelbench.model.testbed import GATEWAY_PAIR, ROUTER_SERVER, KindSettings, TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.testbed import offloads
 from tunnelbench.testbed.base import BackToBack, Testbed
@@ -80,7 +81,7 @@ class NetnsTestbed(Testbed):
 
     kind = "netns"
     can_stay_up = True
-    veths = ("lan", "wan")
+    veths = ("lan", "wan", "far")
     settings = KindSettings({"router_cpu": (), "kernel": (), "topology": (), "link": ()}, has_soaks=True)
 
     client: NamespaceHost
@@ -101,16 +102,37 @@ class NetnsTestbed(Testbed):
         self._without_offloads: dict[tuple[str, str], None] = {}
         """Device and host name of each device whose offloads were switched off, in that order."""
         self.cables: list[NamespaceHost] = []
+        self.far: NamespaceHost | None = None
+        """The gateway at the far end of the tunnel; None: the server is the far end."""
+        if spec.topology == GATEWAY_PAIR:
+            self._add_gateway(tester_cpus)
         self._hosts: list[NamespaceHost] = [self.client, self.router, self.server]
         self._cable_queues: list[list[str]] = []
         """Queues of each cable as this testbed has made them."""
+
+    def _add_gateway(self, tester_cpus: tuple[int, ...]) -> None:
+        """Make the far end a gateway of its own; it takes a CPU from the testers if they have several."""
+        far_cpus = tester_cpus
+        if len(tester_cpus) > 1:
+            *others, last = tester_cpus
+            far_cpus = (last,)
+            for host in (self.local, self.client, self.server):
+                host.cpus = tuple(others)
+        else:
+            self.notes += ("the gateway at the far end shares the testers' CPU, so its own CPU time is unknown",)
+        self.far = self._namespace_host("gateway", far_cpus)
+
+    @property
+    def far_host(self) -> NamespaceHost:
+        return self.far or self.server
 
     def prepare_for(self, conditions: Collection[Conditions]) -> None:
         self._has_lines = any(each.line for each in conditions)
         more = max((each.cpus for each in conditions), default=1) - 1
         if more:
             testers = self.client.cpus
-            if too_few := too_few_cpus(more + 1, len(testers) + 1):
+            available = len({*self._router_cpus, *testers, *self.far_host.cpus})
+            if too_few := too_few_cpus(more + 1, available, self.spec.topology):
                 raise CannotHere(too_few)
             self._router_cpus += testers[-more:]
             for host in (self.local, self.client, self.server):
@@ -137,6 +159,8 @@ class NetnsTestbed(Testbed):
         if os.geteuid() != 0:
             raise CannotHere("network namespaces need root", "run it again as root, or with sudo")
         link = self.spec.link
+        if self.far:
+            self._hosts.append(self.far)
         self.cables = cables = list[NamespaceHost]()
         if link.needs_cable or self._has_lines:
             self.cables = cables = [
@@ -152,13 +176,15 @@ class NetnsTestbed(Testbed):
             self._connect(self.client, self.lan_device, cables[0], near)
             self._connect(cables[0], far, self.router, self.lan_device)
             self._connect(self.router, self.wan_device, cables[1], near)
-            self._connect(cables[1], far, self.server, self.wan_device)
+            self._connect(cables[1], far, self.far_host, self.wan_device)
             for cable in cables:
                 self._join(cable)
             self._cable_queues = [self._queues_of(cable) for cable in cables]
         else:
             self._connect(self.client, self.lan_device, self.router, self.lan_device)
-            self._connect(self.router, self.wan_device, self.server, self.wan_device)
+            self._connect(self.router, self.wan_device, self.far_host, self.wan_device)
+        if self.far:
+            self._connect(self.far, self.server_device, self.server, self.server_device)
         self._address()
 
     def _connect(self, left: NamespaceHost, left_device: str, right: NamespaceHost, right_device: str) -> None:
@@ -284,10 +310,14 @@ class NetnsTestbed(Testbed):
             f"addr add {a.router_lan}/24 dev {self.lan_device}",
             f"addr add {a.router_wan}/24 dev {self.wan_device}",
         )
-        self.server.ip_batch(
-            f"addr add {a.server_wan}/24 dev {self.wan_device}",
-            f"addr add {a.target}/32 dev lo",
-        )
+        self.far_host.ip("addr", "add", f"{a.server_wan}/24", "dev", self.wan_device)
+        self.server.ip("addr", "add", f"{a.target}/32", "dev", "lo")
+        if self.far:
+            self.far.ip("addr", "add", f"{a.far_lan}/24", "dev", self.server_device)
+            self.far.ip("route", "add", a.target, "via", a.server_far)
+            self.server.ip("addr", "add", f"{a.server_far}/24", "dev", self.server_device)
+            self.server.ip("route", "add", a.lan_network, "via", a.far_lan)
+            self.far.set_kernel_file("/proc/sys/net/ipv4/ip_forward", "1")
         if self.is_road_warrior:  # no tunnel joins router and server then
             self.client.ip("addr", "add", f"{a.client_inside}/32", "dev", "lo")
             self.router.ip("route", "add", a.target, "via", a.server_wan)
@@ -300,14 +330,19 @@ class NetnsTestbed(Testbed):
 
     def late_offloads(self) -> Mapping[str, Sequence[str]]:
         testers = (self.client, self.server)
-        cables = (self.lan_device, self.wan_device)
+        cables = (self.lan_device, self.wan_device, self.server_device)
         found = {}
-        for host in (self.client, self.router, self.server):
+        for host in self._namespaces:
             for device in self._prepared_devices(host):
                 left_on = offloads.late(host, device, with_checksums=host in testers and device in cables)
                 if left_on:
                     found[f"{device} on the {host.name}"] = left_on
         return found
+
+    @property
+    def _namespaces(self) -> list[NamespaceHost]:
+        """The hosts that the traffic passes, without the cables."""
+        return [self.client, self.router, *([self.far] if self.far else []), self.server]
 
     def _prepared_devices(self, host: NamespaceHost) -> list[str]:
         """Return the devices of a host whose offloads were switched off; not those of tunnels that are down again."""
@@ -316,7 +351,7 @@ class NetnsTestbed(Testbed):
 
     def misplaced(self, daemons: Sequence[Daemon], testers: Sequence[Daemon] = ()) -> Sequence[str]:
         found = []
-        for host in (self.client, self.router, self.server):
+        for host in self._namespaces:
             for device in self._prepared_devices(host):
                 try:
                     steered = set(parse_cpu_mask(host.read(RPS_FILE.format(device))))
@@ -352,7 +387,7 @@ class NetnsTestbed(Testbed):
     def altered(self) -> Sequence[str]:
         usual = {*USUAL_QUEUES, *_default_queue()}
         found = []
-        for host in (self.client, self.router, self.server):
+        for host in self._namespaces:
             queues = [line.split() for line in self._queues_of(host) if line.startswith("qdisc ")]
             found += [
                 f"the {host.name} has a queue {queue[1]} that the testbed has not made: {' '.join(queue[:5])}"
@@ -369,7 +404,7 @@ class NetnsTestbed(Testbed):
                 for table in tables
                 if not table.startswith(OWN_TABLES)
             ]
-        for host in (self.client, self.router, self.server):
+        for host in self._namespaces:
             if rules := [rule for rule in self._rules_of(host) if rule not in USUAL_RULES]:
                 count = f" and {len(rules) - 1} more" if len(rules) > 1 else ""
                 found.append(f"the {host.name} has a rule of routing that the testbed has not made: {rules[0]}{count}")
@@ -496,12 +531,14 @@ def share_cpus(available: Sequence[int], router_cpu: int | None) -> tuple[int, t
     return chosen, testers, tuple(notes)
 
 
-def too_few_cpus(router: int, available: int) -> str:
+def too_few_cpus(router: int, available: int, topology: str = ROUTER_SERVER) -> str:
     """Return the reason why a router cannot have so many CPUs; empty: it can. The testers need two of their own."""
-    needed = router + FEWEST_TESTER_CPUS
+    has_gateway = topology == GATEWAY_PAIR
+    needed = router + FEWEST_TESTER_CPUS + has_gateway
     if available >= needed:
         return ""
-    return f"{router} CPUs of the router need {needed} CPUs, two of them for the testers; this machine has {available}"
+    others = "two of them for the testers" + " and one for the gateway" * has_gateway
+    return f"{router} CPUs of the router need {needed} CPUs, {others}; this machine has {available}"
 
 
 def core_of(cpu: int) -> set[int]:

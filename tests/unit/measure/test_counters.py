@@ -200,7 +200,7 @@ def test_the_veths_of_a_testbed_are_known_where_its_packets_are_counted(topology
         lan_device="lan", wan_device="wan", is_road_warrior=topology == "road warrior",
         has_own_far_end=topology == "gateway", veths=NetnsTestbed.veths,
     )  # fmt: skip
-    assert set(place_of(testbed, make_tunnel("vxlan", {}), Direction.IN).veths) == {"lan", "wan"}
+    assert set(place_of(testbed, make_tunnel("vxlan", {}), Direction.IN).veths) == {"lan", "wan", "far"}
 
 
 def test_with_a_gateway_the_far_end_counts_the_wan_and_the_server_arrivals() -> None:

@@ -277,8 +277,8 @@ def test_a_name_that_is_not_shipped_gets_the_nearest_one(schemas: Schemas) -> No
     with pytest.raises(WrongInput, match=r'^no plan "quik" is shipped; did you mean quick') as caught:
         read_plan("quik", schemas)
     assert (
-        "Shipped are all, clients, connections, cost, family, firewall, handshake, instructions, lines, mtu, quick, "
-        "rekey, smp, soak, udp, userspace, wr841n" in caught.value.hint
+        "Shipped are all, clients, connections, cost, family, firewall, gateways, handshake, instructions, lines, mtu, "
+        "quick, rekey, smp, soak, udp, userspace, wr841n" in caught.value.hint
     )
 
 
@@ -340,6 +340,7 @@ def test_every_shipped_plan_loads() -> None:
         "cost",
         "family",
         "firewall",
+        "gateways",
         "handshake",
         "instructions",
         "lines",

@@ -66,7 +66,7 @@ def test_a_fault_of_a_flag_names_the_flag() -> None:
 
 def test_every_shipped_testbed_loads() -> None:
     virtual = ["malta", "pc-x86-64", "pc-x86-64-no-aes", "virt-arm64", "virt-armhf"]
-    of_namespaces = ["netns", "netns-100m", "netns-debian", "netns-road-warrior"]
+    of_namespaces = ["netns", "netns-100m", "netns-debian", "netns-gateways", "netns-road-warrior"]
     assert shipped_testbeds() == sorted([*virtual, *of_namespaces])
     assert read_testbed("netns", KINDS).testbed.link == Link()
     assert read_testbed("netns-100m", KINDS).testbed.link == Link(rate_out_mbps=100.0, rate_in_mbps=100.0)
@@ -75,6 +75,7 @@ def test_every_shipped_testbed_loads() -> None:
         testbed = read_testbed(name, KINDS).testbed
         assert (testbed.board, testbed.far_board, testbed.speed_mips) == (name, "x86-64", 125)
     assert read_testbed("netns-road-warrior", KINDS).testbed.topology == "road-warrior"
+    assert read_testbed("netns-gateways", KINDS).testbed.topology == "gateway-pair"
     for name in shipped_testbeds():
         assert read_testbed(name, KINDS).testbed.name == name
 

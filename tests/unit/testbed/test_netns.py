@@ -16,7 +16,7 @@ from tests.unit.tunnel.fakes import FakeHost, commands
 from tunnelbench.host.host import LocalHost
 from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import ROAD_WARRIOR, ROUTER_SERVER, TOPOLOGIES, Link, TestbedSpec
+from tunnelbench.model.testbed import GATEWAY_PAIR, ROAD_WARRIOR, ROUTER_SERVER, TOPOLOGIES, Link, TestbedSpec
 from tunnelbench.testbed import KINDS, netns, open_testbed
 from tunnelbench.testbed.base import BackToBack, Testbed
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed, core_of, foreign_policies, share_cpus
@@ -285,7 +285,11 @@ def test_the_topology_names_the_tunnels_cable_and_the_source_of_client_traffic()
         testbed = NetnsTestbed(TestbedSpec("mine", "netns", topology=topology), RUN_ID, Path("/nowhere"))
         tester, device = testbed.tunnel_cable
         found[topology] = (tester.name, device, testbed.client_address)
-    assert found == {ROUTER_SERVER: ("server", "wan", "198.18.1.2"), ROAD_WARRIOR: ("client", "lan", "198.18.6.1")}
+    assert found == {
+        ROUTER_SERVER: ("server", "wan", "198.18.1.2"),
+        ROAD_WARRIOR: ("client", "lan", "198.18.6.1"),
+        GATEWAY_PAIR: ("gateway", "wan", "198.18.1.2"),
+    }
 
 
 def test_each_host_is_closed_although_another_one_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.unit.tunnel.fakes import FakeHost
 
 from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.errors import CannotHere, TunnelUnavailable
-from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.model.testbed import GATEWAY_PAIR, TestbedSpec
 from tunnelbench.plan import check_file, read_plan
 from tunnelbench.testbed import KINDS, netns, refused_in_plans
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
@@ -70,6 +71,22 @@ def test_without_a_second_cpu_in_the_plan_the_testers_keep_theirs(tmp_path: Path
 def test_three_cpus_are_too_few(tmp_path: Path) -> None:
     with pytest.raises(CannotHere, match="need 4 CPUs, two of them for the testers; this machine has 3"):
         lab_with(tmp_path).prepare_for([Conditions(cpus=2)])
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gateway", "testers"), [(5, (3,), (0, 1, 2)), (3, (1,), (0,)), (2, (0,), (0,))], indirect=["cpus"]
+)
+@pytest.mark.usefixtures("cpus")
+def test_a_gateway_gets_a_cpu_of_its_own_if_there_are_three(
+    gateway: tuple[int, ...], testers: tuple[int, ...], tmp_path: Path
+) -> None:
+    testbed = NetnsTestbed(TestbedSpec("lab", "netns", topology=GATEWAY_PAIR), "20250314-092653-abcdef", tmp_path)
+    assert (testbed.far_host.name, testbed.far_host.cpus) == ("gateway", gateway)
+    assert testbed.client.cpus == testbed.server.cpus == testbed.local.cpus == testers
+    is_shared = gateway == testers
+    assert any("its own CPU time is unknown" in note for note in testbed.notes) is is_shared
+    with pytest.raises(CannotHere, match=r"5 CPUs, .* one for the gateway") if len(testers) < 3 else nullcontext():
+        testbed.prepare_for([Conditions(cpus=2)])
 
 
 def errors(folder: Path, kind: str, text: str = PLAN) -> list[str]:
