@@ -277,8 +277,9 @@ class NetnsTestbed(Testbed):
 
     def _limit_rate(self, cable: NamespaceHost, device: str, rate_mbps: float, parent: Sequence[str]) -> None:
         rate_bps = round(rate_mbps * 1e6)
-        # The bytes of one timer tick at high rates; two frames at low rates, to pace packets as Ethernet does.
-        burst_bytes = max(3100, round(rate_bps / 8 * 250e-6))
+        # The bytes of one timer tick at high rates; two frames at low rates, to pace packets as Ethernet does. A frame
+        # that is longer than the burst is dropped.
+        burst_bytes = max(2 * (self.spec.link.mtu_bytes + 50), round(rate_bps / 8 * 250e-6))
         # fmt: off
         cable.run(["tc", "qdisc", "add", "dev", device, *parent, "handle", "1:",
                    "stab", "overhead", str(UNCOUNTED_BYTES), "mpu", str(ETHERNET_MINIMUM_BYTES),

@@ -321,3 +321,16 @@ src 0.0.0.0/0 dst 0.0.0.0/0
 def test_policies_of_tunnels_and_of_sockets_are_not_foreign() -> None:
     assert foreign_policies(POLICIES) == ["src 203.0.113.0/24 dst 203.0.113.0/24"]
     assert foreign_policies("") == []
+
+
+@pytest.mark.parametrize(
+    ("mtu_bytes", "rate_mbps", "burst_bytes"), [(1500, 10, 3100), (9000, 10, 18100), (1500, 1000, 31250)]
+)
+def test_the_burst_of_a_cable_holds_two_frames(
+    mtu_bytes: int, rate_mbps: float, burst_bytes: int, tmp_path: Path
+) -> None:
+    spec = TestbedSpec("netns", "netns", link=Link(rate_in_mbps=rate_mbps, mtu_bytes=mtu_bytes))
+    cable = FakeHost("cable-wan", tmp_path)
+    NetnsTestbed(spec, RUN_ID, tmp_path)._limit_rate(cable, "near", rate_mbps, ["root"])  # type: ignore[arg-type]
+    (found,) = commands(cable)
+    assert f"burst {burst_bytes} " in found
