@@ -77,14 +77,17 @@ def submit(file: str, location: str, *, as_json: bool) -> None:
 @json_option
 @queue_option
 def status(name: str, location: str, *, as_json: bool) -> None:
-    """Report how far campaign NAME is, and name each run that is missing with its reason."""
+    """Report how far campaign NAME is, and name each run that is missing or gives no value, with its reason."""
     found = campaign_of(name, location)
     if as_json:
         emit_json(campaign_data(found))
         return
-    rows = [(run.plan, run.testbed, str(run.repetition), run.run_id, run.why_missing) for run in found.missing]
+    rows = [
+        (run.plan, run.testbed, str(run.repetition), run.run_id, run.why_missing)
+        for run in (*found.missing, *found.without_figure)
+    ]
     head = "".join(f"{line}\n" for line in (campaign_title(found), *campaign_summary(found)))
-    table = drawn(columns(rows, ("plan", "testbed", "repetition", "run", "missing because"), numbers=(2,)))
+    table = drawn(columns(rows, ("plan", "testbed", "repetition", "run", "remark"), numbers=(2,)))
     emit(head + (f"\n{table}" if rows else ""))
 
 

@@ -47,7 +47,7 @@ from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.measure.version_watch import ACCEPT
 from tunnelbench.model.errors import CannotHere, ExitCode, KeptForDebugging, StoreLost, UserError, WrongInput
 from tunnelbench.model.plan import CALIBRATION_KIND, Plan
-from tunnelbench.model.result import RUNNING, RunRecord, TrialRecord
+from tunnelbench.model.result import NO_VALID_FIGURE, RUNNING, RunRecord, TrialRecord
 from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN
 from tunnelbench.model.testbed import DEBIAN_KERNEL, HOST_KERNEL, TestbedSpec
 from tunnelbench.model.text import counted, printable
@@ -145,7 +145,7 @@ def command(
     if opens_page:
         show_page(run.run_id, render(run, records, "html", speeds=speeds, soaks=soaks))
     if not any(record.counts and record.spec.tunnel.kind != CALIBRATION_KIND for record in records):
-        say("tunnelbench: no trial gave a valid figure; the warnings above give the reasons")
+        say(f"tunnelbench: {NO_VALID_FIGURE}; the warnings above give the reasons")
         sys.exit(ExitCode.CANNOT)
 
 

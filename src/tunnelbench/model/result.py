@@ -363,6 +363,9 @@ SIMULATED = "simulated"
 RUNNING = "running"
 """Status of a run that a process is measuring, or was measuring when the process was killed."""
 
+NO_VALID_FIGURE = "no trial gave a valid figure"
+"""Beginning of the message of a run of which all trials are stored and none counts, and the remark of its job."""
+
 IMPORTED = "imported"
 """Status of a run that was measured on another machine and imported."""
 

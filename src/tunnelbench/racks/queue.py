@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS tunnelbench_job_failure (
     reason text NOT NULL
 )
 """
-"""SQL that makes the table of failures. Procrastinate does not store why a job failed."""
+"""SQL that makes the table of failures and remarks. Procrastinate does not store why a job failed."""
 
 LONGEST_EXPECTED_S = 1e10
 """Longest duration of a run that is believed [s]."""
@@ -142,7 +142,7 @@ class QueuedJob:
     """Expected duration of the whole run [s]."""
     failures: int
     reason: str
-    """Reason of the last failure; empty if there was none."""
+    """Reason of the last failure, or NO_VALID_FIGURE if the job is done and none of its trials counts; else empty."""
     deadline: str = ""
     """Time from which the job is not begun any more: UTC, ISO 8601; empty: it has none."""
     campaign: str = ""

@@ -27,7 +27,8 @@ from psycopg_pool import PoolTimeout
 
 from tunnelbench.host.host import RUN_FOLDER, make_private
 from tunnelbench.host.preflight import marked_as_in_use
-from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.errors import CannotHere, ExitCode
+from tunnelbench.model.result import NO_VALID_FIGURE
 from tunnelbench.model.text import LONGEST_REASON, printable
 from tunnelbench.racks.queue import HEARTBEAT_LIMIT_S, MOST_JOB_FAILURES, TASK, connection_words, is_past
 from tunnelbench.racks.schedule import DUE_SCHEDULES, TAKE_DUE
@@ -59,9 +60,10 @@ first, to which another user may be able to write."""
 DIE_WITH_WORKER = ("setpriv", "--pdeathsig", "TERM", "--")
 """Start of a command that the kernel ends with SIGTERM, so that it puts the router back, if the worker dies."""
 
-ADD_FAILURE = """
+STORE_REASON = """
 INSERT INTO tunnelbench_job_failure (job_id, failures, reason) VALUES (%(job_id)s, %(failures)s, %(reason)s)
-ON CONFLICT (job_id) DO UPDATE SET failures = tunnelbench_job_failure.failures + 1, reason = excluded.reason
+ON CONFLICT (job_id) DO UPDATE
+SET failures = tunnelbench_job_failure.failures + excluded.failures, reason = excluded.reason
 RETURNING failures
 """
 HAS_RUN = "SELECT count(*) AS found FROM run WHERE run_id = %(run_id)s"
@@ -235,17 +237,28 @@ class RackWorker:
             place = getattr(error, "filename", None)
             why = printable(f"{place}: {error.strerror}" if place and isinstance(error, OSError) else str(error))
             await self._fail(app, job_id, f"the worker cannot start the run: {why}"[:LONGEST_REASON])
-        if code == 0:
+        reason = failure_reason(code, lines)
+        if code == ExitCode.DONE:
             self.say(f"job {job_id}: done")
-            return
-        await self._fail(app, job_id, failure_reason(code, lines))
+        elif code == ExitCode.CANNOT and reason.startswith(NO_VALID_FIGURE):
+            # Each trial is stored, so that another attempt would measure nothing.
+            await self._store_reason(app, job_id, NO_VALID_FIGURE, failures=0)
+            self.say(f"job {job_id}: done, but {NO_VALID_FIGURE}")
+        else:
+            await self._fail(app, job_id, reason)
 
     async def _fail(self, app: App, job_id: int, reason: str, failures: int = 1) -> None:
-        """Store a failure with its reason, and raise JobFailed. `failures` is its number if it is the first."""
+        """Store a failure with its reason, and raise JobFailed. It counts as `failures` of them."""
+        number = min(await self._store_reason(app, job_id, reason, failures), MOST_JOB_FAILURES)
+        self.say(f"job {job_id}: failure {number} of {MOST_JOB_FAILURES}: {reason}")
+        raise JobFailed(number, reason)
+
+    @staticmethod
+    async def _store_reason(app: App, job_id: int, reason: str, failures: int) -> int:
+        """Store a reason and add a number of failures; returns the number of all failures of the job."""
         values = {"job_id": job_id, "reason": reason, "failures": failures}
-        row = await app.connector.execute_query_one_async(ADD_FAILURE, **values)
-        self.say(f"job {job_id}: failure {row['failures']} of {MOST_JOB_FAILURES}: {reason}")
-        raise JobFailed(row["failures"], reason)
+        row = await app.connector.execute_query_one_async(STORE_REASON, **values)
+        return int(row["failures"])
 
     async def _measure(self, context: JobContext, words: list[str]) -> tuple[int, deque[str]]:
         """Run the verb `run` in a process of its own; returns its exit code and its last messages."""

@@ -12,6 +12,7 @@ from tunnelbench.analysis.compare.comparison import ALPHA, SMALLEST, TESTED_FROM
 from tunnelbench.analysis.number_format import significant, with_range
 from tunnelbench.model.json_types import plain
 from tunnelbench.model.plan import direction_label
+from tunnelbench.model.result import NO_VALID_FIGURE
 from tunnelbench.model.text import are, counted
 from tunnelbench.report.facts import SIMULATED_IN_CAPITALS
 from tunnelbench.report.sections import Section
@@ -27,6 +28,7 @@ COMPARED = (
     f" the medians differ by {SMALLEST:.0%} or more. higher, lower: the spreads are apart, "
     "but there are too few runs to exclude chance."
 )
+WITHOUT_FIGURE = "Runs without a valid figure"
 MOST_DEVICE_COLUMNS = 6
 """Largest number of testbeds that are columns of the table; more testbeds are rows."""
 
@@ -47,7 +49,7 @@ class CampaignRun:
     trials_planned: int | None
     """Number of trials of the plan; None: the run has not begun."""
     reason: str
-    """Reason of the last failure; empty if there was none."""
+    """Reason of the last failure, or NO_VALID_FIGURE if the run is whole and none of its trials counts; else empty."""
     is_simulated: bool = False
     unreadable: str = ""
     """Error that a calculation with its values gives, so that the table does not have them; empty if there is none."""
@@ -58,13 +60,20 @@ class CampaignRun:
         return self.state == "done" and self.trials_recorded == self.trials_planned and not self.unreadable
 
     @property
+    def is_without_figure(self) -> bool:
+        """True if the run is whole and none of its trials counts, so that it gives no value."""
+        return self.is_whole and self.reason == NO_VALID_FIGURE
+
+    @property
     def name(self) -> str:
         """Plan, testbed and repetition in words."""
         return f"{self.plan} on {self.testbed}, repetition {self.repetition}"
 
     @property
     def why_missing(self) -> str:
-        """Reason for which the run is not whole, in words."""
+        """Reason for which the run is not whole, or gives no value, in words."""
+        if self.is_without_figure:
+            return f"{self.reason}: tunnelbench show {self.run_id}"
         if self.unreadable:
             return f"run {self.run_id} is left out: it holds values that no run has ({self.unreadable})"
         if self.state == "done":
@@ -87,6 +96,10 @@ class Campaign:
     @property
     def missing(self) -> list[CampaignRun]:
         return [run for run in self.runs if not run.is_whole]
+
+    @property
+    def without_figure(self) -> list[CampaignRun]:
+        return [run for run in self.runs if run.is_without_figure]
 
     @property
     def states(self) -> dict[str, int]:
@@ -122,6 +135,8 @@ def campaign_summary(found: Campaign) -> Iterator[str]:
     whole = len(found.runs) - len(found.missing)
     states = ", ".join(f"{number} {state}" for state, number in sorted(found.states.items()))
     yield f"{whole} of {counted(len(found.runs), 'run')} {are(whole)} whole; jobs: {states}."
+    if void := len(found.without_figure):
+        yield f"Of {void} of them, {NO_VALID_FIGURE}."
     if silent := found.silent_testbeds:
         yield f"No run of {', '.join(silent)} has begun: is a worker for it running?"
     if stalled := found.stalled_testbeds:
@@ -146,6 +161,7 @@ def campaign_sheet(found: Campaign) -> Sheet:
             for section in (
                 Section(VERDICT, tuple(_verdicts(found.rows))),
                 Section("Missing runs", tuple(f"{run.name}: {run.why_missing}" for run in missing)),
+                Section(WITHOUT_FIGURE, tuple(f"{run.name}: {run.why_missing}" for run in found.without_figure)),
                 Section("How to read it", (MEDIANS, COMPARED, MARKS) if found.rows else ()),
             )
             if section.items
@@ -165,6 +181,7 @@ def campaign_data(found: Campaign) -> dict[str, Any]:
         "silent_testbeds": found.silent_testbeds,
         "stalled_testbeds": found.stalled_testbeds,
         "runs": [{**plain(run), "is_whole": run.is_whole} for run in found.runs],
+        "without_figure": [run.run_id for run in found.without_figure],
         "missing": [{**plain(run), "why": run.why_missing} for run in found.missing],
         "rows": plain(found.rows),
     }

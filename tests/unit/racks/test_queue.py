@@ -155,6 +155,26 @@ def test_a_job_that_was_moved_from_another_testbed_is_not_run(url: str, plan: st
     assert (job["state"], "was not submitted for the testbed netns" in job["reason"]) == ("failed", True)
 
 
+def run_that_ends_with(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let the worker of this process start a script in place of each run."""
+    from tunnelbench.racks import worker
+
+    monkeypatch.setattr(worker, "START", ("-c", f"import pathlib, sys\n{script}"))
+
+
+def test_a_job_of_which_no_trial_counts_is_done_with_a_remark(
+    url: str, plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verb("submit", plan, "--on", "netns", "--store", url)
+    message = "tunnelbench: no trial gave a valid figure; the warnings above give the reasons"
+    run_that_ends_with(monkeypatch, f"sys.exit(sys.stderr.write({message!r}) and 3)")
+    worked = verb("worker", "--testbed", "netns", "--until-empty", "--store", url)
+    assert (worked.exit_code, "failure" in worked.stderr) == (0, False), worked.stderr
+    (job,) = listed(url)
+    assert (job["state"], job["failures"], job["reason"]) == ("done", 0, "no trial gave a valid figure")
+    assert "no trial gave a valid figure" in verb("jobs", "--all", "--store", url).stdout
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="the rule is for root")
 def test_a_worker_of_root_serves_no_testbed_that_another_user_could_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
