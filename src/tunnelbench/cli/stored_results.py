@@ -13,7 +13,7 @@ from tunnelbench.cli.stderr_messages import report_error, say
 from tunnelbench.host.signals import AskedToEnd, undisturbed
 from tunnelbench.measure.clock_check import now
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.errors import CannotHere, KeptForDebugging, StoreLost, UserError
+from tunnelbench.model.errors import CannotHere, KeptForDebugging, StoreAway, StoreAwayAtEnd, StoreLost, UserError
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.text import are, counted
 from tunnelbench.report.exchange import export
@@ -97,7 +97,8 @@ class StoredResults:
         elif failed and not unread:
             raise failed
         if failed and unread:
-            raise StoreLost(unread.message, unread.hint)
+            kind = StoreAwayAtEnd if isinstance(unread, StoreAway) else StoreLost
+            raise kind(unread.message, unread.hint)
 
     def _rescued(self, error: StoreLost) -> StoreLost:
         """Write the records to a recovery file, and return the error with the name of the file.
@@ -117,11 +118,11 @@ class StoredResults:
                     file.write(content)
                 number = len(self.trials)
                 what = f"{counted(number, 'trial')} {are(number)}"
-                return StoreLost(
+                return type(error)(
                     f"{error.message}; the run has ended, and its {what} in {path}",
                     f"tunnelbench import {path} stores them; {error.hint}",
                 )
-        return StoreLost(f"{error.message}; a recovery file could not be written", error.hint)
+        return type(error)(f"{error.message}; a recovery file could not be written", error.hint)
 
 
 def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException) -> None:

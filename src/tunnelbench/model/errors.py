@@ -16,6 +16,8 @@ class ExitCode(IntEnum):
     CHECK_FAILED = 1
     WRONG_INPUT = 2
     CANNOT = 3
+    STORE_AWAY = 75
+    """EX_TEMPFAIL of sysexits.h: the same command may succeed later."""
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -43,6 +45,16 @@ class CannotHere(UserError):
 
 class StoreLost(CannotHere):
     """The store is damaged, or was deleted, moved or replaced while it was open: stored results may not be in it."""
+
+
+class StoreAway(CannotHere):
+    """The store does not answer, such as a server that starts, hangs or cannot be reached: it may answer later."""
+
+    exit_code = ExitCode.STORE_AWAY
+
+
+class StoreAwayAtEnd(StoreAway, StoreLost):
+    """The store did not answer when a run ended: results may not be in it."""
 
 
 class TunnelUnavailable(CannotHere):

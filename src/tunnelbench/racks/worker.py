@@ -42,6 +42,8 @@ STALLED_S = HEARTBEAT_LIMIT_S
 """Age of the last heartbeat from which a worker counts as gone [s]."""
 POLL_S = 2.0
 """Time between two looks for new jobs, and for jobs to be cancelled [s]."""
+AWAY_RETRY_S = 5
+"""Wait before a job whose run did not reach the database is tried again [s]."""
 RETRY_S = 30
 """Wait before a failed job is tried again [s]. Other jobs of its testbed wait, too."""
 DATABASE_PATIENCE_S = 600.0
@@ -81,12 +83,21 @@ class JobFailed(Exception):
         self.failures = failures
 
 
+class DatabaseAway(Exception):
+    """The run of a job ended because the database did not answer."""
+
+
 class LimitedFailures(BaseRetryStrategy):
-    """Try a failed job again until it has failed MOST_JOB_FAILURES times; a worker that is stopped is no failure."""
+    """Try a failed job again until it has failed MOST_JOB_FAILURES times.
+
+    A worker that is stopped is no failure, and neither is a database that is away.
+    """
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, asyncio.CancelledError):
             return RetryDecision(retry_in={"seconds": 0})
+        if isinstance(exception, DatabaseAway):
+            return RetryDecision(retry_in={"seconds": AWAY_RETRY_S})
         if isinstance(exception, JobFailed) and exception.failures < MOST_JOB_FAILURES:
             return RetryDecision(retry_in={"seconds": RETRY_S})
         return None
@@ -244,6 +255,10 @@ class RackWorker:
             # Each trial is stored, so that another attempt would measure nothing.
             await self._store_reason(app, job_id, NO_VALID_FIGURE, failures=0)
             self.say(f"job {job_id}: done, but {NO_VALID_FIGURE}")
+        elif code == ExitCode.STORE_AWAY:
+            await self._store_reason(app, job_id, reason, failures=0)
+            self.say(f"job {job_id}: waits again, because the database did not answer")
+            raise DatabaseAway(reason)
         else:
             await self._fail(app, job_id, reason)
 
@@ -341,7 +356,7 @@ def failure_reason(code: int, lines: deque[str]) -> str:
 
 def is_news(record: logging.LogRecord) -> bool:
     """Return False for a message of Procrastinate about a failed run, which the worker itself has reported."""
-    return not (record.exc_info and isinstance(record.exc_info[1], JobFailed))
+    return not (record.exc_info and isinstance(record.exc_info[1], (JobFailed, DatabaseAway)))
 
 
 def run_worker(worker: RackWorker, *, until_empty: bool = False) -> None:

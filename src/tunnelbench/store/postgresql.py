@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, t
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
-from tunnelbench.model.errors import CannotHere, StoreLost, UserError, WrongInput
+from tunnelbench.model.errors import CannotHere, StoreAway, StoreLost, UserError, WrongInput
 from tunnelbench.model.text import LONGEST_REASON, printable
 
 CONNECT_TIMEOUT_S = 10
@@ -184,15 +184,16 @@ class Server:
             if state.startswith(beginning):
                 kind = StoreLost if beginning in _SIGNS_OF_LOSS else CannotHere
                 return kind(f"{self.name}: {why}", hint=hint)
+        if self.is_away(error):
+            return StoreAway(f"{self.name}: {why}", hint=_HINT_IF_AWAY)
         if isinstance(error, OperationalError) or not state:  # an error without an SQLSTATE comes from libpq
-            return CannotHere(
-                f"{self.name}: {why}", hint="check that the server is up, and that user and password are right"
-            )
+            return CannotHere(f"{self.name}: {why}", hint=_HINT_IF_AWAY)
         if isinstance(error, IntegrityError):
             return None  # callers know what it means
         return CannotHere(f"{self.name}: {why}", _NO_STORE_THERE)
 
 
+_HINT_IF_AWAY = "check that the server is up, and that user and password are right"
 _HINTS = {
     "42501": "give this user the right: GRANT ALL ON SCHEMA public, and on its tables",
     "25006": "the database is read-only: name the server that takes writes",

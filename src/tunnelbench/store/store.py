@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Select, Table, func, insert, literal,
 from sqlalchemy.exc import IntegrityError
 
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.errors import CannotHere, StoreLost, WrongInput
+from tunnelbench.model.errors import StoreAway, StoreLost, WrongInput
 from tunnelbench.model.result import IMPORTED, RUNNING, RunRecord, TrialRecord, TunnelProof
 from tunnelbench.model.text import are, counted, printable
 from tunnelbench.store import migrations, rows
@@ -213,7 +213,7 @@ class Store:
         try:
             within(answer_s, read)
         except TimeoutError:
-            raise CannotHere(f"{self.name}: no answer for {answer_s:.0f} s") from None
+            raise StoreAway(f"{self.name}: no answer for {answer_s:.0f} s") from None
 
     # Reading
 

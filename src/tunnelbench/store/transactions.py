@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, Select
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
-from tunnelbench.model.errors import CannotHere, StoreLost
+from tunnelbench.model.errors import StoreAway, StoreLost
 from tunnelbench.store.checksum import CHECKSUM_COLUMN, is_intact
 from tunnelbench.store.database import Database
 
@@ -53,7 +53,7 @@ class Transactions:
                 try:
                     return within(answer_s, attempt)
                 except TimeoutError:
-                    raise CannotHere(
+                    raise StoreAway(
                         f"{self.database.name}: no answer for {answer_s:.0f} s",
                         hint="look for a process that locks the database, or for a server that hangs",
                     ) from None

@@ -12,14 +12,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.postgresql import Cluster, server
 from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli.stored_results import StoredResults
 from tunnelbench.host.signals import AskedToEnd
-from tunnelbench.model.errors import CannotHere, StoreLost
+from tunnelbench.model.errors import CannotHere, ExitCode, StoreAwayAtEnd, StoreLost
 from tunnelbench.model.result import TrialRecord
+from tunnelbench.store.postgresql import Server
 from tunnelbench.store.store import Store
+
+__all__ = ["server"]
 
 RUN_ID = "20250314-092653-a1b2c3"
 
@@ -186,3 +190,29 @@ def test_a_run_that_ends_by_itself_or_fails_has_its_status(tmp_path: Path) -> No
                 pass
             found.append(store.run(RUN_ID).status)
     assert found == ["done", "interrupted", "failed"]
+
+
+def test_a_server_that_is_away_when_a_run_ends_may_answer_later(
+    server: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Server, "patience_s", 0.0)
+    monkeypatch.setattr("tunnelbench.store.store.END_PATIENCE_S", 0.0)
+    url = server.new_database()
+    first, second = make_records()[:2]
+
+    def measure_until_the_server_stops(store: Store) -> None:
+        with StoredResults(store, store.run(RUN_ID)) as results:
+            results.add_trial(first)
+            server.stop("immediate")
+            results.add_trial(second)
+
+    with Store.open(url) as store:
+        store.begin_run(make_run(run_id=RUN_ID, status="running", ended_at=None))
+        try:
+            with pytest.raises(StoreAwayAtEnd) as caught:
+                measure_until_the_server_stops(store)
+        finally:
+            server.start()
+    assert caught.value.exit_code == ExitCode.STORE_AWAY
+    assert "its 2 trials are in " in caught.value.message

@@ -175,6 +175,39 @@ def test_a_job_of_which_no_trial_counts_is_done_with_a_remark(
     assert "no trial gave a valid figure" in verb("jobs", "--all", "--store", url).stdout
 
 
+def test_a_database_that_does_not_answer_is_no_failure_of_the_job(
+    url: str, plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tunnelbench.racks import worker
+
+    monkeypatch.setattr(worker, "AWAY_RETRY_S", 0)
+    verb("submit", plan, "--on", "netns", "--store", url)
+    mark = tmp_path / "attempts"
+    run_that_ends_with(
+        monkeypatch,
+        f"with pathlib.Path({str(mark)!r}).open('a') as stream: print(file=stream)\n"
+        f"attempts = pathlib.Path({str(mark)!r}).read_text().count(chr(10))\n"
+        "sys.exit(0 if attempts > 4 else sys.stderr.write('tunnelbench: starting up') and 75)",
+    )
+    worked = verb("worker", "--testbed", "netns", "--until-empty", "--store", url)
+    assert (worked.exit_code, worked.stderr.count("waits again"), "Traceback" in worked.stderr) == (0, 4, False)
+    (job,) = listed(url)
+    assert (job["state"], job["failures"], job["reason"]) == ("done", 0, "starting up")
+
+
+def test_a_run_without_its_database_ends_with_the_code_for_a_later_attempt(
+    server: Cluster, url: str, plan: str, tmp_path: Path
+) -> None:
+    rack = tmp_path / "rack.toml"
+    rack.write_text('kind = "simulated"\n[simulation]\nseed = 1\n')
+    server.stop()
+    try:
+        refused = verb("run", plan, "--on", str(rack), "--store", url)
+    finally:
+        server.start()
+    assert (refused.exit_code, "check that the server is up" in refused.stderr) == (75, True)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="the rule is for root")
 def test_a_worker_of_root_serves_no_testbed_that_another_user_could_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
