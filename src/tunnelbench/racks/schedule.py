@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import croniter  # Procrastinate depends on it
+import croniter
 from sqlalchemy import text
 
 from tunnelbench.model.errors import WrongInput

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.unit.test_repository import imported_modules
 
 from tunnelbench.host import python_packages
 from tunnelbench.host.python_packages import CHARTS, GUEST, LABGRID, POSTGRESQL, RACKS, SERVE, install_hint
@@ -28,6 +30,29 @@ def test_the_packages_are_those_of_the_extras() -> None:
         "serve": SERVE[0],
     }
     assert [wanted.partition(">=")[0] for wanted in extras["serve"]] == list(SERVE)
+
+
+def test_the_extra_racks_alone_brings_what_the_package_racks_imports() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    always, racks = (
+        {name for each in wanted for name in distributions(each)}
+        for wanted in (project["dependencies"], project["optional-dependencies"]["racks"])
+    )
+    imported = {
+        module.partition(".")[0]
+        for path in (ROOT / "src" / "tunnelbench" / "racks").glob("*.py")
+        for module in imported_modules(path.read_text())
+    }
+    found = {name.replace("_", "-") for name in imported - sys.stdlib_module_names - {"tunnelbench"}}
+    assert "croniter" in found
+    assert found <= always | racks
+    assert not racks & always
+
+
+def distributions(requirement: str) -> list[str]:
+    """Return the name of a required package, and those of its extras with that name in front: `psycopg-pool`."""
+    name, _, extras = re.split("[<>=!]", requirement)[0].rstrip("]").partition("[")
+    return [name, *(f"{name}-{extra}" for extra in extras.split(",") if extra)]
 
 
 def test_where_there_is_pip_it_is_the_pip_of_the_same_environment(
