@@ -381,8 +381,9 @@ def simulate(job: RunJob, store: Store, progress: Progress) -> None:
             store.resume_run(job.run_id)
         run = store.run(job.run_id)
         request = RunRequest(job.plan.plan, testbed, job.known)
-        with StoredResults(store, run, [*job.known]) as results, progress.showing():
-            run_plan(request, RunSink(results, progress))
+        observer = PublishedProgress(progress, store.progress(job.run_id))
+        with StoredResults(store, run, [*job.known]) as results, progress.showing(), observer.publishing():
+            run_plan(request, RunSink(results, observer))
 
 
 def measure_locked(

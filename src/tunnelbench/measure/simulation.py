@@ -7,10 +7,11 @@ record has the check `simulated`, which makes it doubtful, so that no report sho
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from random import Random
 
 from tunnelbench.measure.clock_check import now
-from tunnelbench.measure.request import RunRequest, RunSink
+from tunnelbench.measure.request import Observer, RunRequest, RunSink
 from tunnelbench.model.counters import CpuUsage, PathCounters, Ping, Window
 from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
 from tunnelbench.model.result import SIMULATED, Check, Interval, Outcome, TcpMeasurement, TrialRecord, Verdict
@@ -19,6 +20,8 @@ from tunnelbench.model.testbed import SimulationModel
 FULL_SEGMENT_BYTES = 1448
 HEADER_BYTES = 66
 """Bytes of a frame around its TCP payload: Ethernet 14, IPv4 20, TCP with time stamps 32."""
+REPORT_INTERVAL_S = 1.0
+"""Time between two reports of the figures of a trial that is running [s]."""
 SPREAD = 0.02
 """Standard deviation of the trials of one row, as a share of their mean."""
 
@@ -29,10 +32,19 @@ def simulate(request: RunRequest, sink: RunSink) -> None:
     model = testbed.spec.simulation
     for spec in request.missing([*plan.calibrations(), *plan.trials()]):
         sink.observer.trial_starts(spec)
-        started_at = now()
-        time.sleep(model.trial_s)
         duration_s = plan.tcp.duration_s if plan.tcp else 1
-        sink.keep(simulated_record(spec, model, testbed.run_id, duration_s, started_at))
+        record = simulated_record(spec, model, testbed.run_id, duration_s, now())
+        let_pass(model.trial_s, record, sink.observer)
+        sink.keep(replace(record, ended_at=now()))
+
+
+def let_pass(trial_s: float, record: TrialRecord, observer: Observer) -> None:
+    """Sleep for the time of a trial, and report its figures each second, as those of a measured trial are reported."""
+    end_s = time.monotonic() + trial_s
+    while (left_s := end_s - time.monotonic()) > 0:
+        time.sleep(min(left_s, REPORT_INTERVAL_S))
+        if tcp := record.tcp:
+            observer.second_passed(tcp.counters.data_bytes * 8 / tcp.duration_s, tcp.router_busy_share)
 
 
 def simulated_record(

@@ -6,16 +6,20 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import pytest
 from tests.unit.builders import make_plan, make_spec, make_trial
+from tests.unit.cli.conftest import CommandLine
 
 from tunnelbench.cli import published_progress
 from tunnelbench.cli.progress import Progress
 from tunnelbench.cli.published_progress import PublishedProgress
+from tunnelbench.measure import simulation
 from tunnelbench.model.progress import MOST_RATES, RunProgress
 from tunnelbench.store.progress import ProgressTable
+from tunnelbench.store.store import Store
 
 
 @dataclass
@@ -122,3 +126,23 @@ def test_a_store_that_hangs_holds_the_run_up_for_a_second_at_most(monkeypatch: p
         publisher.trial_starts(make_spec(1))
     assert not release.is_set()
     release.set()
+
+
+def test_a_simulated_run_publishes_its_progress_as_a_measured_one(
+    tmp_path: Path, type_in: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulation, "REPORT_INTERVAL_S", 0.02)
+    (tmp_path / "rack.toml").write_text('kind = "simulated"\n[simulation]\nseed = 1\ntrial_s = 0.5\n')
+    (tmp_path / "plan.toml").write_text(
+        'rounds = 1\n[tcp]\nduration_s = 1\ndirection = "out"\n[[tunnel]]\nkind = "gre"\n'
+    )
+    path = tmp_path / "store.sqlite"
+    done = type_in("run", tmp_path / "plan.toml", "--on", tmp_path / "rack.toml", "--store", path)
+    assert done.exit_code == 0, done.stderr
+    with Store.open(path) as store:
+        (run,) = store.runs()
+        found = store.progress(run.run_id).read()
+    assert found
+    assert (found.trials_done > 0, found.activity.startswith("round 1: ")) == (True, True)
+    assert found.rates_bps
+    assert found.router_busy_share
