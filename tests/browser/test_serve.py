@@ -294,7 +294,7 @@ def verbs(url: str, *lines: list[str]) -> None:
         subprocess.run([sys.executable, "-c", CODE, *words, "--store", url], check=True, capture_output=True)
 
 
-def test_a_signed_in_user_cancels_a_job(visit: Guest, postgresql: Cluster) -> None:
+def test_a_signed_in_user_cancels_a_job_and_resubmits_it(visit: Guest, postgresql: Cluster) -> None:
     url = postgresql.new_database()
     verbs(url, ["jobs", "--setup"], ["submit", "quick", "--on", "attic,cellar"])
     with served("--store", url, **{PASSWORD_VARIABLE: PASSWORD}) as (_, address):
@@ -311,6 +311,8 @@ def test_a_signed_in_user_cancels_a_job(visit: Guest, postgresql: Cluster) -> No
         page.get_by_role("button", name="Cancel job 1").press("Enter")
         ended = page.get_by_role("region", name="Jobs that have ended")
         expect(ended.get_by_role("row", name="1 cancelled")).to_be_visible()
+        page.get_by_role("button", name="Resubmit job 1").press("Enter")
+        expect(page.get_by_role("button", name="Cancel job 1")).to_be_visible()
         expect(page.get_by_role("button", name="Cancel job 2")).to_be_visible()
         page.wait_for_selector("html[data-drawn]", state="attached")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

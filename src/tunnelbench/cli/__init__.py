@@ -286,7 +286,7 @@ def fill_missing_streams() -> None:
         Verb("list", short_help="List plans, testbeds, tunnels, references or runs."),
         Verb("man", short_help="Write the manual pages into a folder."),
         Verb("report", short_help="Write a run's results as a table, a page, CSV or JSON."),
-        Verb("retry", short_help="Let a failed job of a rack wait again."),
+        Verb("retry", short_help="Let a failed or cancelled job of a rack wait again."),
         Verb("run", short_help="Measure a plan on a testbed, and print the table."),
         Verb("schema", short_help="Write the JSON Schema of a JSON output."),
         Verb("serve", short_help="Show runs and racks in a browser while they are measured."),

@@ -1,4 +1,4 @@
-"""`tunnelbench retry`: let a failed job wait again."""
+"""`tunnelbench retry`: let a failed or cancelled job wait again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tunnelbench.cli.stderr_messages import say
 @log_options
 @queue_option
 def command(job_id: int, location: str) -> None:
-    """Let JOB, which has failed three times, wait again. It continues its run, and measures no trial twice."""
+    """Let JOB, which has failed three times or was cancelled, wait again.
+
+    It continues its run, and measures no trial twice.
+    """
     from tunnelbench.racks.queue import JobQueue  # noqa: PLC0415 - only the verbs for jobs need Procrastinate
 
     with JobQueue.open(location) as queue:

@@ -109,10 +109,24 @@ HAS_CAMPAIGN = "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE args->>'camp
 CAMPAIGN_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('campaign ' || :campaign, 0))"
 """SQL that lets a campaign of each name be submitted once."""
 
+WAIT_AGAIN = """
+UPDATE procrastinate_jobs SET status = 'todo', attempts = attempts + 1, scheduled_at = now(), abort_requested = false
+WHERE id = :job_id AND status IN ('failed', 'cancelled', 'aborted')
+"""
+"""SQL that lets an ended job wait again. The function of Procrastinate takes failed jobs only, and none of those that
+were to be cancelled."""
 WITHOUT_DEADLINE = """
 UPDATE procrastinate_jobs SET args = args - 'deadline' WHERE id = :job_id AND jsonb_typeof(args) = 'object'
 """
 """SQL that lets a job begin at any time. Another program may have stored no object, from which `-` takes no key."""
+SUBMIT_AGAIN = """
+INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, args)
+SELECT queue_name, task_name, priority, lock,
+    (args - ARRAY['deadline', 'campaign', 'repetition']) || jsonb_build_object('run_id', CAST(:run_id AS text))
+FROM procrastinate_jobs WHERE id = :job_id AND jsonb_typeof(args) = 'object'
+RETURNING id
+"""
+"""SQL that submits a job again for a new run. A campaign keeps the run that it has."""
 
 STATES = {
     "todo": "waiting",
@@ -348,15 +362,32 @@ class JobQueue:
             connection.execute(text("SELECT procrastinate_cancel_job_v1(:job_id, true, false)"), arguments)
 
     def retry(self, job_id: int) -> None:
-        """Let a failed job wait again, with no failure counted and without a deadline. Raises WrongInput."""
+        """Let a failed or cancelled job wait again, with no failure counted and without a deadline. Raises WrongInput.
+
+        It continues its run.
+        """
         job = self._job(job_id)
-        if job.state != "failed":
-            raise WrongInput(f"job {job_id} is {job.state}: only a failed job can be retried")
+        if job.state not in {"failed", "cancelled"}:
+            raise WrongInput(f"job {job_id} is {job.state}: only a failed or cancelled job can be retried")
         with self.writing() as connection:
             arguments = {"job_id": job_id}
             connection.execute(text("DELETE FROM tunnelbench_job_failure WHERE job_id = :job_id"), arguments)
-            connection.execute(text("SELECT procrastinate_retry_job_v2(:job_id, now(), NULL, NULL, NULL)"), arguments)
+            connection.execute(text(WAIT_AGAIN), arguments)
             connection.execute(text(WITHOUT_DEADLINE), arguments)
+
+    def resubmit(self, job_id: int, new_run_id: Callable[[], str]) -> int:
+        """Let a failed or cancelled job wait again, or submit a job that is done as a new one. Raises WrongInput.
+
+        Returns the id of the job that waits. A new job has a new run, no deadline and no campaign.
+        """
+        if self._job(job_id).state != "done":
+            self.retry(job_id)
+            return job_id
+        with self.writing() as connection:
+            made = connection.scalar(text(SUBMIT_AGAIN), {"job_id": job_id, "run_id": new_run_id()})
+        if made is None:
+            raise WrongInput(f"job {job_id} was not submitted by TunnelBench", "submit a plan: tunnelbench submit")
+        return int(made)
 
     def _job(self, job_id: int) -> QueuedJob:
         found = self._read(WITH_ID, job_id=job_id)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_ACTIVE, MOST_ENDED = 500, 50
 """Largest number of jobs on the page: those that wait, run or rest after failures, and the newest of the others."""
 WAITING_STATES = ("waiting", "expired")
+RESUBMITTED = ("failed", "cancelled", "done")
+"""States of jobs that a user can submit again."""
 ACTIVE = (*WAITING_STATES, "running", "stalled", "stopping")
 
 
@@ -129,5 +131,5 @@ def _job_line(entry: Mapping[str, Any]) -> JobLine:
         run_id=entry["run_id"] if entry["trials"] else "",
         reason=one_line(entry["reason"]),
         can_be_cancelled=entry["state"] in ACTIVE and entry["state"] != "stopping",
-        can_be_resubmitted=entry["state"] == "failed",
+        can_be_resubmitted=entry["state"] in RESUBMITTED,
     )

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, ExceptionHandler
 
 from tunnelbench import __version__
+from tunnelbench.cli.run_lock import new_run_id
 from tunnelbench.model.errors import UserError, WrongInput
 from tunnelbench.model.reference import Reference
 from tunnelbench.reference import read_reference, reference_names
@@ -185,14 +186,18 @@ class Site:
         return _drawn("racks-part", view=queue_view(self.queue, self.results), user=user)
 
     async def change_job(self, request: Request) -> Response:
-        """Cancel a job, or let a failed job wait again; only for a signed-in user, from a form of this server."""
+        """Cancel a job, or submit an ended one again; only for a signed-in user, from a form of this server."""
         user = await self._require_user(request)
         job_id, verb = request.path_params["job"], request.path_params["verb"]
         if self.queue is None or verb not in CHANGES:
             raise HTTPException(404, "There is no such page.")
-        change = self.queue.cancel if verb == "cancel" else self.queue.retry
-        await self._read(partial(change, job_id))
-        self.say(f"tunnelbench: job {job_id} was {CHANGES[verb]} by {user.name}")
+        waiting = job_id
+        if verb == "cancel":
+            await self._read(partial(self.queue.cancel, job_id))
+        else:
+            waiting = await self._read(partial(self.queue.resubmit, job_id, new_run_id))
+        as_job = f" as job {waiting}" if waiting != job_id else ""
+        self.say(f"tunnelbench: job {job_id} was {CHANGES[verb]}{as_job} by {user.name}")
         return RedirectResponse("/racks", 303)
 
     async def _require_user(self, request: Request) -> User:

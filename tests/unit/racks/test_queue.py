@@ -111,13 +111,24 @@ def test_a_waiting_job_is_cancelled_once(url: str, plan: str) -> None:
 
 def test_only_a_failed_job_is_retried_and_its_failures_are_forgotten(url: str, plan: str) -> None:
     verb("submit", plan, "--on", "attic", "--store", url)
-    assert "only a failed job" in verb("retry", "1", "--store", url).stderr
+    assert "only a failed or cancelled job" in verb("retry", "1", "--store", url).stderr
     execute(url, "UPDATE procrastinate_jobs SET status = 'doing'")
     execute(url, "UPDATE procrastinate_jobs SET status = 'failed'")
     execute(url, "INSERT INTO tunnelbench_job_failure VALUES (1, 3, 'the router does not answer')")
     assert [(job["state"], job["reason"]) for job in listed(url)] == [("failed", "the router does not answer")]
     assert verb("retry", "1", "--store", url).exit_code == 0
     assert [(job["state"], job["failures"]) for job in listed(url)] == [("waiting", 0)]
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "aborted"])
+def test_a_job_that_was_to_be_cancelled_can_be_retried(url: str, plan: str, status: str) -> None:
+    verb("submit", plan, "--on", "attic", "--store", url)
+    before = listed(url)
+    execute(url, "UPDATE procrastinate_jobs SET status = 'doing', abort_requested = true")
+    execute(url, f"UPDATE procrastinate_jobs SET status = '{status}'")  # noqa: S608
+    result = verb("retry", "1", "--store", url)
+    assert result.exit_code == 0, result.output
+    assert listed(url) == before
 
 
 def test_a_job_of_another_program_with_odd_values_is_listed_all_the_same(url: str, plan: str) -> None:

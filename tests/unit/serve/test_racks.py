@@ -18,6 +18,7 @@ from tests.unit.report.hostile import HOSTILE
 from tests.unit.serve.conftest import ORIGIN, Serve
 
 from tunnelbench import cli
+from tunnelbench.cli.run_lock import RUN_ID_PATTERN
 from tunnelbench.serve.access import Access
 from tunnelbench.serve.queue import opened_queue
 from tunnelbench.store.store import Store
@@ -120,13 +121,48 @@ def test_a_signed_in_user_cancels_and_resubmits(of_anna: TestClient, url: str) -
     assert (found[1], found[2], found[3][0]) == (("todo", False), ("doing", True), "cancelled")
 
 
-@pytest.mark.parametrize("data", [{}, {"token": "wrong"}, {"Token": "x"}])
-def test_without_the_right_token_nothing_changes(of_anna: TestClient, url: str, data: dict[str, str]) -> None:
+def test_a_cancelled_job_continues_its_run_and_a_done_one_is_submitted_again(of_anna: TestClient, url: str) -> None:
+    extra = '{"deadline": "2026-01-01T00:00:00+00:00", "campaign": "spring", "repetition": 1}'
+    execute(url, "UPDATE procrastinate_jobs SET args = args || CAST(:extra AS jsonb)", extra=extra)
+    execute(url, "UPDATE procrastinate_jobs SET status = 'succeeded' WHERE id = 2")
+    execute(url, "UPDATE procrastinate_jobs SET status = 'cancelled' WHERE id = 3")
+    query = "SELECT id, status::text, queue_name, lock, args FROM procrastinate_jobs ORDER BY id"
+    before = {row[0]: row for row in execute(url, query)}
+    assert re.findall(r'<button id="resubmit-(\d)"', of_anna.get("/racks").text) == ["1", "3", "2"]
+    for job in (2, 3):
+        answer = of_anna.post(f"/jobs/{job}/resubmit", data={"token": token(of_anna)}, headers=FORM)
+        assert answer.status_code == 303, answer.text
+    found = {row[0]: row for row in execute(url, query)}
+    assert [(job, found[job][1]) for job in found] == [(1, "failed"), (2, "succeeded"), (3, "todo"), (4, "todo")]
+    assert found[3][4]["run_id"] == before[3][4]["run_id"]
+    assert found[4][2:4] == before[2][2:4] == ("cellar", "testbed cellar")
+    kept = {"plan_name", "plan_text", "testbed", "expected_s"}
+    assert found[4][4].keys() == {*kept, "run_id"}
+    assert {name: found[4][4][name] for name in kept} == {name: before[2][4][name] for name in kept}
+    assert RUN_ID_PATTERN.fullmatch(found[4][4]["run_id"])
+    assert found[4][4]["run_id"] != before[2][4]["run_id"]
+
+
+def test_a_done_job_of_another_program_is_not_submitted_again(of_anna: TestClient, url: str) -> None:
+    execute(url, "UPDATE procrastinate_jobs SET status = 'succeeded', args = '[]' WHERE id = 2")
     before = states(url)
-    assert of_anna.post("/jobs/3/cancel", data={**data, "a": "b"}, headers=FORM).status_code == 403
-    assert of_anna.post("/jobs/3/cancel", data={"token": token(of_anna)}).status_code == 403  # no Origin
+    answer = of_anna.post("/jobs/2/resubmit", data={"token": token(of_anna)}, headers=FORM)
+    assert (answer.status_code, "was not submitted by TunnelBench" in answer.text) == (404, True)
+    assert states(url) == before
+
+
+@pytest.mark.parametrize("verb", ["cancel", "resubmit"])
+@pytest.mark.parametrize("data", [{}, {"token": "wrong"}, {"Token": "x"}])
+def test_without_the_right_token_nothing_changes(
+    of_anna: TestClient, url: str, data: dict[str, str], verb: str
+) -> None:
+    if verb == "resubmit":
+        execute(url, "UPDATE procrastinate_jobs SET status = 'succeeded' WHERE id = 3")
+    before = states(url)
+    assert of_anna.post(f"/jobs/3/{verb}", data={**data, "a": "b"}, headers=FORM).status_code == 403
+    assert of_anna.post(f"/jobs/3/{verb}", data={"token": token(of_anna)}).status_code == 403  # no Origin
     other = {"origin": "http://evil.example"}
-    assert of_anna.post("/jobs/3/cancel", data={"token": token(of_anna)}, headers=other).status_code == 403
+    assert of_anna.post(f"/jobs/3/{verb}", data={"token": token(of_anna)}, headers=other).status_code == 403
     assert states(url) == before
 
 
