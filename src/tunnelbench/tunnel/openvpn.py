@@ -180,17 +180,7 @@ class OpenVpn(ServerTunnel[Options]):
         if self.options.clients:
             self._up_with_clients()
             return
-        if self.options.mode == "tls":
-            files = self._write_certificates()
-            if self.options.tls_wrap != "none":
-                text = self._new_static_key()
-                for end, _ in self.ends:
-                    files[end.host.name][self.options.tls_wrap] = self._write(end, "wrap.key", text, secret=True)
-        else:
-            text = self._new_static_key()
-            files = {
-                end.host.name: {"secret": self._write(end, "static.key", text, secret=True)} for end, _ in self.ends
-            }
+        files = self._write_keys()
         # The server starts first: a client that finds no server waits seconds before it tries again.
         for end, other in reversed(list(self.ends)):
             for number in range(self.options.processes):
@@ -209,6 +199,18 @@ class OpenVpn(ServerTunnel[Options]):
             for number in range(self.options.processes):
                 self._keep_in_use(self.ends.router, inner_address(self.ends.server, number))
         self._note_cipher()
+
+    def _write_keys(self) -> dict[str, dict[str, str]]:
+        """Write the files with certificates and keys; returns their paths by the host and the option of OpenVPN."""
+        if self.options.mode == "tls":
+            files = self._write_certificates()
+            if self.options.tls_wrap != "none":
+                text = self._new_static_key()
+                for end, _ in self.ends:
+                    files[end.host.name][self.options.tls_wrap] = self._write(end, "wrap.key", text, secret=True)
+            return files
+        text = self._new_static_key()
+        return {end.host.name: {"secret": self._write(end, "static.key", text, secret=True)} for end, _ in self.ends}
 
     def _note_cipher(self) -> None:
         if self.options.cipher == NEGOTIATED:
@@ -251,7 +253,7 @@ class OpenVpn(ServerTunnel[Options]):
                 self._further[number] = self._write(caller, f"{name}.conf", config)
         for number, daemon in enumerate(self.router_daemons):
             self._await(daemon, "Initialization Sequence Completed")
-            self._keep_in_use(caller, called.inner_address, "-I", self.device_of(number))
+            self._keep_in_use(caller, "-I", self.device_of(number), called.inner_address)
         self._note_cipher()
 
     def _keep_in_use(self, end: End, *destination: str) -> None:
