@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.algorithms import NO_ALGORITHM
 from tunnelbench.analysis.compare.sides import Side, SideRow
-from tunnelbench.model.conditions import conditions_of
 from tunnelbench.model.plan import Test
 
 PAYLOADS_ALIKE = 0.02
@@ -28,10 +27,10 @@ def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
     """Return the pairs in the order of `a`, and the rows of each side without a counterpart.
 
     Rows of two runs match by kind and options of the tunnel, then by its name, then by its kind if one of that kind
-    remains on each side; payload and direction are those asked for. Rows with different packet filters on the router,
-    or with different IP versions, never match. If the user names one tunnel on each side, their rows match by payload,
-    direction and test only. Rows of a published result match by all settings that both sides state, so one row may have
-    several counterparts.
+    remains on each side; payload and direction are those asked for. Rows with different conditions, such as packet
+    filters on the router or IP versions, or with different numbers of clients never match. If the user names one tunnel
+    on each side, their rows match by payload, direction and test only. Rows of a published result match by all settings
+    that both sides state, so one row may have several counterparts.
     """
     if a.comparability is None and b.comparability is None:
         pairs = _one_to_one(a.rows, b.rows, any_kind=bool(a.tunnel and b.tunnel))
@@ -53,8 +52,8 @@ def match(a: Side, b: Side) -> tuple[list[Pair], list[SideRow], list[SideRow]]:
 def _one_to_one(rows: Sequence[SideRow], others: Sequence[SideRow], *, any_kind: bool) -> list[Pair]:
     keys: list[Callable[[SideRow], Hashable]] = [
         lambda row: (row.kind, tuple(sorted((key, str(value)) for key, value in row.options.items())), row.place),
-        lambda row: (row.kind, row.name, conditions_of(row.options), row.place),
-        lambda row: (row.kind, conditions_of(row.options), row.place),
+        lambda row: (row.kind, row.name, row.conditions, row.place),
+        lambda row: (row.kind, row.conditions, row.place),
         *([lambda row: row.place] if any_kind else []),
     ]
     partners: dict[int, SideRow] = {}
@@ -96,7 +95,7 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
         return None
     if one.test and other.test and one.test != other.test:
         return None
-    if conditions_of(one.options) != conditions_of(other.options):
+    if one.conditions != other.conditions:
         return None
     if one.direction and other.direction and one.direction != other.direction and not _goes_both_ways(one):
         return None

@@ -8,7 +8,6 @@ from itertools import permutations
 
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow
 from tunnelbench.analysis.statistics import median
-from tunnelbench.model.conditions import conditions_of
 
 EXPECTATION = (
     "no tunnel is fastest, followed by IPIP, GRE, PPP over L2TPv2 and programs in user space. A program is faster "
@@ -59,7 +58,7 @@ def is_lighter(one: SideRow, other: SideRow, weights: Mapping[str, int]) -> bool
     """Return True if `one` does part of the work that `other` does for a packet, and nothing else."""
     if one.kind not in weights or other.kind not in weights:
         return False
-    if conditions_of(one.options) != conditions_of(other.options):
+    if one.conditions != other.conditions:
         return False
     if one.kind == other.kind:
         return _work(one) < _work(other)

@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from tunnelbench.analysis.algorithms import NO_ALGORITHM, algorithms_of
-from tunnelbench.model.plan import direction_label
+from tunnelbench.model.conditions import Conditions, conditions_of
+from tunnelbench.model.plan import CLIENTS_OPTION, HANDSHAKES_OPTION, direction_label
 from tunnelbench.model.reference import Comparability
 from tunnelbench.model.result import SIMULATED
 
@@ -88,6 +89,11 @@ class SideRow:
     """Instructions of a router of fixed speed for one data packet with its ACKs: median of the TCP trials."""
     clock_lost_share: float | None = None
     """Largest share of a trial that the clock of a router of fixed speed lost; None: any other router."""
+
+    @property
+    def conditions(self) -> tuple[Conditions, object, object]:
+        """Conditions of the trials and numbers of clients; rows are comparable if they are equal."""
+        return conditions_of(self.options), self.options.get(CLIENTS_OPTION), self.options.get(HANDSHAKES_OPTION)
 
     @property
     def place(self) -> tuple[int | None, str, str]:

@@ -308,6 +308,15 @@ def test_rows_with_another_packet_filter_are_kept_apart() -> None:
     assert compare(filtered, same).rows[0].pair.unlike == ("cipher: none against BF-CBC",)
 
 
+@pytest.mark.parametrize("other", [{"clients": 5}, {"clients": 1, "handshakes": 8}])
+def test_rows_with_other_clients_are_kept_apart(other: dict[str, int]) -> None:
+    alone = side_of_run(*with_options("a", "x", "openvpn", cipher="none", clients=1))
+    several = side_of_run(*with_options("b", "x", "openvpn", cipher="none", **other))
+    found = compare(alone, several)
+    assert found.rows == ()
+    assert (len(found.only_in_a), len(found.only_in_b)) == (1, 1)
+
+
 def test_a_published_result_is_not_compared_with_a_filtered_row() -> None:
     options = {"cipher": "BF-CBC", "auth": "SHA1", "transport": "udp", "firewall": "stateful-nat"}
     filtered = side_of_run(*with_options("a", "OpenVPN", "openvpn", **options))
