@@ -50,9 +50,6 @@ X86_64 = Requirement(
     fix="leave aes_instructions out, or use an x86-64 machine",
 )
 
-PING = ["ping", "-q", "-i", "0.95", "-s", "24"]
-"""Command that sends a packet as long as an ACK through a tunnel at least once in each second of the clock."""
-
 SLOW_SCRIPT = """\
 # OpenVPN calls this for each certificate of the chain; the client's own has depth 0.
 [ "$1" = 0 ] && sleep {delay_s:g}
@@ -189,15 +186,10 @@ class OpenVpn(ServerTunnel[Options]):
                     self._await(
                         daemon, "link local" if self.options.transport == "udp" else "Listening for incoming TCP"
                     )
-                    if not self.ends.is_server_under_test:
-                        self._keep_in_use(end, inner_address(other, number))
         # With a static key there is no handshake, and OpenVPN reports "Initialization" only at the peer's first packet.
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
         for daemon in self.daemons:
             self._await(daemon, ready)
-        if self.ends.is_server_under_test:
-            for number in range(self.options.processes):
-                self._keep_in_use(self.ends.router, inner_address(self.ends.server, number))
         self._note_cipher()
 
     def _write_keys(self) -> dict[str, dict[str, str]]:
@@ -251,22 +243,9 @@ class OpenVpn(ServerTunnel[Options]):
                 self._start_one(caller, config, number)
             else:
                 self._further[number] = self._write(caller, f"{name}.conf", config)
-        for number, daemon in enumerate(self.router_daemons):
+        for daemon in self.router_daemons:
             self._await(daemon, "Initialization Sequence Completed")
-            self._keep_in_use(caller, "-I", self.device_of(number), called.inner_address)
         self._note_cipher()
-
-    def _keep_in_use(self, end: End, *destination: str) -> None:
-        """Let the end that is not under test ping the other one for as long as the tunnel is up.
-
-        While a packet leaves it in each second or the next, OpenVPN 2.6 works on the TLS session for each packet: on an
-        emulated MIPS CPU, it executes 5,000 to 13,500 instructions more. Without the pings, it comes to this after up
-        to 15 s of traffic, so that a trial would depend on the time since the last traffic (`check_tls` in forward.c
-        and `tls_process` in ssl.c: a packet that waits to be sent is taken for one of the control channel). The pings
-        begin with the handshake, after which OpenVPN is in this state for 2 s.
-        """
-        if self.options.mode == "tls":
-            self._stack.callback(end.host.start([*PING, *destination], name="ping").stop)
 
     @contextmanager
     def joined(self, number: int) -> Iterator[str]:

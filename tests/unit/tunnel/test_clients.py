@@ -88,8 +88,6 @@ def test_each_client_has_a_device_and_an_address_and_the_server_a_route_to_it(tm
         assert "ip addr add 198.18.6.1/32 dev tun0" not in asked, "it is the testbed's"
         assert "ip route add 198.18.6.2 via 198.18.3.2 dev tun0" in commands(ends.server.host)
         assert tunnel.outer.ports == 1
-        pings = [command for command in asked if command.startswith("ping ")]
-        assert pings == [f"ping -q -i 0.95 -s 24 -I tun{number} {ends.server.inner_address}" for number in range(2)]
 
 
 def test_a_wireguard_server_has_a_peer_for_each_client_and_learns_its_address(tmp_path: Path) -> None:

@@ -292,15 +292,6 @@ def test_keys_do_not_change_after_a_number_of_bytes_unless_the_plan_says_so(ciph
 
 
 @pytest.mark.usefixtures("authority")
-@pytest.mark.parametrize(("options", "pinged"), [({}, 1), ({"processes": 2}, 2)])
-def test_the_far_end_pings_through_each_tls_tunnel(options: dict[str, Any], pinged: int, tmp_path: Path) -> None:
-    with make_tunnel(tmp_path, **options) as tunnel:
-        found = [command for command in commands(tunnel.ends.server.host) if command.startswith("ping ")]
-        assert found == [f"ping -q -i 0.95 -s 24 198.18.3.{2 * number + 1}" for number in range(pinged)]
-        assert not [command for command in commands(tunnel.ends.router.host) if command.startswith("ping ")]
-
-
-@pytest.mark.usefixtures("authority")
 @pytest.mark.parametrize(("dev", "second"), [("tun", "198.18.3.2"), ("tap", "255.255.255.0")])
 def test_a_tun_has_a_peer_and_a_tap_a_network(dev: str, second: str, tmp_path: Path) -> None:
     with make_tunnel(tmp_path, dev=dev) as tunnel:
