@@ -110,6 +110,8 @@ class Host(ABC):
     """Command that opens a shell on the host, for a user to examine it; empty if the host is not a namespace."""
     is_remote: bool = False
     """True if each command on the host goes over SSH."""
+    has_own_clock: bool = False
+    """True if the host's clock serves this run only, so that it may be set."""
 
     def __init__(self, name: str, folder: Path, cpus: Sequence[int]) -> None:
         self.name = name

@@ -218,6 +218,7 @@ class PlanRunner:
     def _measure_and_prove(self, spec: TrialSpec, live: LiveTunnel) -> TrialFindings:
         """Measure a trial, and repeat the proof of its tunnel after it. A soak may have brought up another tunnel."""
         with self.steps.measured(Step.MEASURE):
+            live.tunnel.before_trial()
             found = self.meters[spec.test].measure(spec, live)
         with self.steps.measured(Step.PROOF_AFTER):
             check = prove_again(self.testbed, live.tunnel, is_soak=spec.test is Test.SOAK)

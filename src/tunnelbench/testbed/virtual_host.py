@@ -58,6 +58,7 @@ class VirtualHost(LeasedHost):
     """A virtual machine as a host: the router, or the tunnel's far end."""
 
     has_owner = False
+    has_own_clock = True
 
     def __init__(
         self, name: str, access: HostAccess, run_id: str, log_folder: Path, via: Host, *, emulated_on: tuple[int, ...]

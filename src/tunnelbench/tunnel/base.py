@@ -450,6 +450,9 @@ class Tunnel(ABC, Generic[OptionsT]):
     def settle(self) -> None:
         """Wait until a tunnel that answers pings is in its final state; most kinds of tunnels need no such wait."""
 
+    def before_trial(self) -> None:
+        """Bring the programs into the same state before each trial; most kinds of tunnels have one state."""
+
     @classmethod
     def left_files(cls, mark: str) -> Iterable[Path]:
         """Return files that a killed run leaves outside its own folder, by the run's mark."""

@@ -292,6 +292,31 @@ def test_keys_do_not_change_after_a_number_of_bytes_unless_the_plan_says_so(ciph
 
 
 @pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize("has_own_clock", [True, False])
+def test_before_a_trial_only_a_clock_of_the_run_is_set(has_own_clock: bool, tmp_path: Path) -> None:
+    with make_tunnel(tmp_path) as tunnel:
+        host = tunnel.ends.router.host
+        host.has_own_clock = has_own_clock
+        before = len(commands(host))
+        tunnel.before_trial()
+        found = commands(host)[before:]
+        pids = [str(daemon.pid) for daemon in tunnel.router_daemons]
+        assert [command.split()[-2:] for command in found] == ([["16", *pids]] if has_own_clock else [])
+
+
+def test_a_static_key_has_no_tls_session_to_look_at_before_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OpenVpn, "_new_static_key", lambda self: "key")
+    with make_tunnel(tmp_path, **STATIC, cipher="AES-128-CBC") as tunnel:
+        host = tunnel.ends.router.host
+        host.has_own_clock = True
+        before = len(commands(host))
+        tunnel.before_trial()
+        assert commands(host)[before:] == []
+
+
+@pytest.mark.usefixtures("authority")
 @pytest.mark.parametrize(("dev", "second"), [("tun", "198.18.3.2"), ("tap", "255.255.255.0")])
 def test_a_tun_has_a_peer_and_a_tap_a_network(dev: str, second: str, tmp_path: Path) -> None:
     with make_tunnel(tmp_path, dev=dev) as tunnel:
