@@ -307,7 +307,7 @@ def test_before_a_trial_only_a_clock_of_the_run_is_set(has_own_clock: bool, tmp_
 def test_a_static_key_has_no_tls_session_to_look_at_before_a_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(OpenVpn, "_new_static_key", lambda self: "key")
+    monkeypatch.setattr(OpenVpn, "_new_static_key", lambda _: "key")
     with make_tunnel(tmp_path, **STATIC, cipher="AES-128-CBC") as tunnel:
         host = tunnel.ends.router.host
         host.has_own_clock = True
