@@ -153,8 +153,10 @@ def command(
 
 def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     """Write files into a folder, which is created if it does not exist. Raises CannotHere if that fails."""
+    is_new = False
     try:
         with held_for_writing(folder) as place:
+            is_new = not place.exists()
             place.mkdir(exist_ok=True)
     except FileExistsError:
         raise WrongInput(f"{printable(str(folder))} is not a folder", "name another folder with -o") from None
@@ -163,8 +165,14 @@ def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
         raise CannotHere(
             f"the folder {printable(str(folder))} cannot be created: {why}", "name another folder with -o"
         ) from None
-    for name, content in contents:
-        write_whole(folder / name, content)
+    try:
+        for name, content in contents:
+            write_whole(folder / name, content)
+    except CannotHere:
+        if is_new:
+            with suppress(OSError), held_for_writing(folder) as place:
+                place.rmdir()  # unless a file was written
+        raise
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

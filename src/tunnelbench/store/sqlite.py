@@ -271,15 +271,22 @@ def _make_file(path: Path) -> None:
 
     SQLite keeps the mode in the file, so that opening a store of another format later changes no byte.
     """
+    is_new = True
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         if path.stat().st_size > 0:
             return
+        is_new = False
     _require_own_companions(path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = OFF")  # a rollback journal would be taken for another person's
-        connection.execute("PRAGMA journal_mode = WAL")
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = OFF")  # a rollback journal would be taken for another person's
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()  # an error of the disk comes after the first row
+    except sqlite3.Error:
+        if is_new and path.stat().st_size == 0:  # on a full disk: an empty file would be taken for a damaged store
+            path.unlink()
+        raise
 
 
 def _refuse_programs(connection: sqlite3.Connection, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
 from tests.unit.report.hostile import hostile_run
 
+from tunnelbench.cli.report import write_files
+from tunnelbench.model.errors import CannotHere
 from tunnelbench.report.formats import format_names
 from tunnelbench.report.render import render
 
@@ -155,3 +158,14 @@ def test_output_into_a_current_folder_that_was_deleted_is_a_users_error(
     result = type_in("report", "last", "--store", store, "--format", "html", "-o", "page.html")
     assert result.exit_code == 3
     assert "page.html cannot be written: there is no folder" in result.stderr
+
+
+def test_a_folder_of_charts_that_cannot_be_written_does_not_stay(tmp_path: Path) -> None:
+    def refused() -> Iterator[tuple[str, bytes]]:
+        yield "no/such/folder.svg", b""
+
+    (tmp_path / "old").mkdir()
+    for name in ("new", "old"):
+        with pytest.raises(CannotHere):
+            write_files(tmp_path / name, refused())
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]

@@ -280,6 +280,7 @@ def test_a_limit_of_the_size_of_files_is_reported_with_the_way_out(path: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "raise the limit of the size of files (ulimit -f)" in caught.value.hint
     assert "raise the limit of the size of files (ulimit -f)" in caught_new.value.hint
+    assert not path.with_name("new.sqlite").exists()  # an empty file would be taken for a damaged store
 
 
 def test_a_store_that_another_process_locks_is_reported_after_a_bounded_wait(
