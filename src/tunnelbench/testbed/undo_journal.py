@@ -75,7 +75,7 @@ class UndoJournal:
                 commands = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if _is_list(commands, lambda each: _is_list(each, lambda word: isinstance(word, str))):
+            if _is_list(commands, _is_command):
                 found.append(commands)
         return found
 
@@ -97,6 +97,12 @@ class UndoJournal:
 def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
     """Return True for a list that is not empty, each element of which fits."""
     return isinstance(value, list) and bool(value) and all(fits(each) for each in value)
+
+
+def _is_command(value: Any) -> bool:
+    """Return True for an undo command, with the two words that follow WRITE_FILE."""
+    is_words = _is_list(value, lambda word: isinstance(word, str) and "\0" not in word)
+    return is_words and (value[0] != WRITE_FILE or len(value) == len((WRITE_FILE, "path", "value")))
 
 
 def _line(undo: Sequence[UndoCommand]) -> str:

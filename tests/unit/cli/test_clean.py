@@ -227,7 +227,9 @@ def test_an_odd_entry_among_the_runs_is_deleted_like_others(folder: Path, elsewh
         elif kind == "immense name":
             (run / ("n" * 255)).mkdir()
         elif kind == "changes that are none":
-            (run / "changes").write_text('{"a": 1}\n[[1, 2]]\n[1]\n[[]]\n' + "[" * 100_000)
+            (run / "changes").write_text(
+                '{"a": 1}\n[[1, 2]]\n[1]\n[[]]\n[["{write}"]]\n[["a\\u0000"]]\n' + "[" * 100_000
+            )
         else:
             (run / kind.split(maxsplit=1)[0]).write_bytes(b"/\xff\xfe\n")
     cleaned = clean(folder)
