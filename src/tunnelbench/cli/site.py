@@ -9,11 +9,11 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from hashlib import file_digest
+from hashlib import sha256
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,10 +23,20 @@ import click
 from tunnelbench.cli.common_options import emit
 from tunnelbench.cli.report import KEPT_PERMISSIONS
 from tunnelbench.cli.run_files import exported_content, read_exported
+from tunnelbench.cli.site_record import (
+    Drawn,
+    SiteRecord,
+    basis_of,
+    digest,
+    read_record,
+    settled,
+    write_record,
+)
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.input_files import read_regular
 from tunnelbench.host.trust import held_for_writing, require_trusted_folder
 from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
+from tunnelbench.model.reference import Reference
 from tunnelbench.model.text import counted, printable
 from tunnelbench.reference import read_reference, reference_names, shipped_names
 from tunnelbench.report.site.gather import DeviceFacts, GatheredRun, gathered
@@ -63,18 +73,11 @@ def command(folder: str, files: tuple[str, ...], devices: str | None, *, no_impo
         raise WrongInput("a site cannot be made from standard input (-)", "write the exported run into a file")
     given = {} if devices is None else read_devices(devices)
     target = Path(folder)
-    files = tuple(runs_in(files))
-    with replaced(target) as draft:
-        drawn = draw_runs(draft, sorted(set(files)))
-        runs = [each for each in drawn if isinstance(each, GatheredRun)]
-        skipped = [each for each in drawn if isinstance(each, str)]
-        if files and not runs:
-            raise WrongInput(skipped[0], "no file is a run; nothing was changed")
-        twice = len(runs) - len({run.entry.run_id for run in runs})
-        runs = list({run.entry.run_id: run for run in runs}.values())
-        references = [read_reference(name) for name in (shipped_names if no_imported else reference_names)()]
-        for name, text in other_pages(runs, references, given):
-            write(draft, name, text.encode())
+    references = [read_reference(name) for name in (shipped_names if no_imported else reference_names)()]
+    drawn = make_site(target, sorted(set(runs_in(files))), references, given)
+    skipped = [each for each in drawn.values() if isinstance(each, str)]
+    runs = runs_of(drawn)
+    twice = len(drawn) - len(skipped) - len(runs)
     for name in sorted(given.keys() - {run.entry.device for run in runs}):
         say(f"{printable(str(devices))} names the device {printable(name)}, but no run was measured on it")
     for each in skipped:
@@ -86,6 +89,41 @@ def command(folder: str, files: tuple[str, ...], devices: str | None, *, no_impo
     emit(f"{target / 'index.html'}\n")
     if skipped:
         sys.exit(ExitCode.CHECK_FAILED)
+
+
+def make_site(
+    target: Path, files: Sequence[str], references: Sequence[Reference], given: Mapping[str, DeviceFacts]
+) -> dict[str, Drawn]:
+    """Make a site, or those of its files anew that would change; returns what was drawn from each input."""
+    basis = basis_of(references, given)
+    record = read_record(target, basis)
+    inputs = settled(files)
+    known = record.unchanged(inputs)
+    with explained(target):
+        if known.keys() == set(files) == record.inputs.keys() and record.is_whole(target):
+            require_own(target, target, record)
+            return known
+        with replaced(target, record) as draft:
+            kept = {file: each for file, each in known.items() if isinstance(each, str) or draft.has(each)}
+            missing = [file for file in files if file not in kept]
+            found = kept | dict(zip(missing, draw_runs(draft.folder, missing), strict=True))
+            drawn = {file: found[file] for file in files}
+            runs = runs_of(drawn)
+            if files and not runs:
+                raise WrongInput(str(drawn[files[0]]), "no file is a run; nothing was changed")
+            for each in kept.values():
+                if isinstance(each, GatheredRun):
+                    draft.keep(each.entry.page)
+                    draft.keep(each.entry.data)
+            for name, text in other_pages(runs, references, given):
+                draft.put(name, text.encode())
+    write_record(target, basis, inputs, drawn, draft.digests)
+    return drawn
+
+
+def runs_of(drawn: Mapping[str, Drawn]) -> list[GatheredRun]:
+    """Return the runs, and a run that is in several files once."""
+    return list({each.entry.run_id: each for each in drawn.values() if isinstance(each, GatheredRun)}.values())
 
 
 def runs_in(files: Sequence[str]) -> Iterator[str]:
@@ -154,13 +192,54 @@ def write(draft: Path, name: str, content: bytes) -> None:
     path.write_bytes(content)
 
 
+class Draft:
+    """A site that is being made: its files are new, or are taken from the site that it replaces."""
+
+    def __init__(self, folder: Path, old: Path, record: SiteRecord) -> None:
+        self.folder = folder
+        self.digests: dict[str, str] = {}
+        """Digests of the files that were taken over; in the end, those of all files."""
+        self._old = old
+        self._record = record
+
+    def has(self, run: GatheredRun) -> bool:
+        """Return True if the old site has the files of a run."""
+        return all(self._record.is_intact(name, self._old / name) for name in (run.entry.page, run.entry.data))
+
+    def keep(self, name: str) -> None:
+        """Take an intact file from the old site. Two inputs with the same run have the same page."""
+        if name in self.digests:
+            return
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        try:
+            path.hardlink_to(self._old / name)
+        except OSError:  # the file system has no hard links, or an input with the same run was new
+            shutil.copyfile(self._old / name, path)
+        self.digests[name] = self._record.files[name].digest
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file, or take it from the old site if it is there with the same content."""
+        is_there = self._record.is_intact(name, self._old / name)
+        if is_there and self._record.files[name].digest == sha256(content).hexdigest():
+            self.keep(name)
+        else:
+            write(self.folder, name, content)
+
+
 @contextmanager
-def replaced(target: Path) -> Iterator[Path]:
+def replaced(target: Path, record: SiteRecord) -> Iterator[Draft]:
     """Make a new folder, which replaces the target if the block succeeds and is deleted if it fails."""
+    with held_for_writing(target) as place:
+        require_trusted_folder(target.absolute(), "the folder", "name another folder; nothing was changed")
+        yield from _replaced(place, target, record)
+
+
+@contextmanager
+def explained(target: Path) -> Iterator[None]:
+    """Turn errors of the file system inside the block into CannotHere or WrongInput."""
     try:
-        with held_for_writing(target) as place:
-            require_trusted_folder(target.absolute(), "the folder", "name another folder; nothing was changed")
-            yield from _replaced(place, target)
+        yield
     except OSError as error:
         raise _cannot(target, error) from None
     except RecursionError:
@@ -168,17 +247,20 @@ def replaced(target: Path) -> Iterator[Path]:
         raise WrongInput(f"{printable(str(target))} has too many folders inside each other", hint) from None
 
 
-def _replaced(place: Path, target: Path) -> Iterator[Path]:
+def _replaced(place: Path, target: Path, record: SiteRecord) -> Iterator[Draft]:
     """Do the work of `replaced`; `place` is a path of the target that another user cannot redirect with a link."""
-    require_own(place, target)
+    require_own(place, target, record)
     draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     old = draft.with_name(f"{draft.name}.old")
     try:
-        yield draft
-        entries = sorted(f"{path.relative_to(draft)} {digest(path)}\n" for path in draft.rglob("*") if path.is_file())
-        write(draft, LIST, "".join(entries).encode())
+        made = Draft(draft, place, record)
+        yield made
+        names = {str(path.relative_to(draft)) for path in draft.rglob("*") if path.is_file()}
+        made.digests.update((name, digest(draft / name)) for name in names - made.digests.keys())
+        write(draft, LIST, "".join(sorted(f"{name} {each}\n" for name, each in made.digests.items())).encode())
+        made.digests[LIST] = digest(draft / LIST)
         draft.chmod(place.stat().st_mode & KEPT_PERMISSIONS if place.exists() else 0o755)
-        require_own(place, target)  # again: another program may have written there meanwhile
+        require_own(place, target, record)  # again: another program may have written there meanwhile
         if place.exists():
             place.rename(old)
         try:
@@ -193,10 +275,10 @@ def _replaced(place: Path, target: Path) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def require_own(place: Path, target: Path) -> None:
+def require_own(place: Path, target: Path, record: SiteRecord) -> None:
     """Raise WrongInput if a place is not a folder, or contains files that are not part of a site.
 
-    `target` is its name for messages.
+    `target` is its name for messages. Files that are unchanged by its record are not read.
     """
     if not place.exists():
         return
@@ -204,7 +286,9 @@ def require_own(place: Path, target: Path) -> None:
         raise WrongInput(f"{printable(str(target))} is not a folder", "name an empty folder, or a new one")
     own = listed_files(place / LIST)
     paths = {str(path.relative_to(place)): path for path in place.rglob("*") if path.is_symlink() or not path.is_dir()}
-    foreign = sorted(name for name, path in paths.items() if name not in own or own[name] not in ("", digest(path)))
+    foreign = sorted(
+        name for name, path in paths.items() if name not in own or own[name] not in ("", record.digest(name, path))
+    )
     if foreign:
         named = ", ".join(printable(name) for name in foreign[:FOREIGN_NAMED])
         more = f" and {len(foreign) - FOREIGN_NAMED} more" if len(foreign) > FOREIGN_NAMED else ""
@@ -223,14 +307,6 @@ def listed_files(path: Path) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     entries = dict(line.rpartition(" ")[::2] for line in lines)
     return {name: found for name, found in entries.items() if PAGE_NAMES.fullmatch(name) and found} | {LIST: ""}
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a regular file; `-`, which no list has, for anything else."""
-    if path.is_symlink() or not path.is_file():
-        return "-"
-    with path.open("rb") as stream:
-        return file_digest(stream, "sha256").hexdigest()
 
 
 def _cannot(target: Path, error: OSError) -> CannotHere:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.builders import make_records, make_run
 from tests.unit.cli.conftest import CommandLine
 
-from tunnelbench.cli import site
+from tunnelbench.cli import site, site_record
 from tunnelbench.cli.site import LIST
 from tunnelbench.report.exchange import export
 
@@ -29,6 +29,11 @@ def files(tmp_path: Path) -> list[Path]:
         path.write_text(export(run, make_records(1)[:16]).text, encoding="utf-8")
         found.append(path)
     return found
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -50,6 +55,97 @@ def test_the_same_files_give_the_same_site_in_place_of_the_old_one(
     assert type_in("site", folder, files[0]).exit_code == 0
     assert len([name for name in content(folder) if name.startswith("runs/")]) == 2
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".site")] == []
+
+
+def drawn_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of each file whose page is made, in this process."""
+    found: list[str] = []
+    draw = site.draw_run
+
+    def noted(draft: Path, file: str) -> site_record.Drawn:
+        found.append(Path(file).name)
+        return draw(draft, file)
+
+    monkeypatch.setattr(site, "draw_run", noted)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    return found
+
+
+def inodes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_ino for path in (folder, *folder.rglob("*"))}
+
+
+def test_a_site_is_made_anew_only_where_something_has_changed(
+    type_in: CommandLine, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_record, "SETTLED_NS", 0)
+    folder, singles = tmp_path / "site", files[:8]
+    drawn = drawn_by(monkeypatch)
+    first = type_in("site", folder, *singles)
+    before = inodes(folder)
+    assert len(drawn) == 8
+    drawn.clear()
+    again = type_in("site", folder, *singles)
+    assert (again.stdout, again.stderr) == (first.stdout, first.stderr)
+    assert (drawn, inodes(folder)) == ([], before)
+    other = make_run(run_id="run 3", plan_title="Another title", trials_recorded=16)
+    singles[3].write_text(export(other, make_records(1)[:16]).text, encoding="utf-8")
+    assert type_in("site", folder, *singles).exit_code == 0
+    assert drawn == [singles[3].name]
+    after = inodes(folder)
+    changed = {name for name, inode in after.items() if inode != before.get(name) and (folder / name).is_file()}
+    assert sorted(Path(name).suffix for name in changed if name.startswith("runs/")) == [".html", ".json"]
+    assert {"index.html", "index.json", LIST} <= changed
+    unchanged = {"methodology.html", "assets/charts.js", "references/openvpn-2017.html"}
+    assert not unchanged & changed
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another-cache"))
+    assert type_in("site", tmp_path / "fresh", *singles).exit_code == 0
+    assert content(tmp_path / "fresh") == content(folder)
+
+
+def test_a_file_less_or_another_program_is_a_change_of_a_site(
+    type_in: CommandLine, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_record, "SETTLED_NS", 0)
+    drawn = drawn_by(monkeypatch)
+    assert type_in("site", tmp_path / "site", *files[:3]).exit_code == 0
+    drawn.clear()
+    assert "2 runs" in type_in("site", tmp_path / "site", *files[:2]).stderr
+    assert drawn == []
+    assert len([name for name in content(tmp_path / "site") if name.startswith("runs/")]) == 4
+    monkeypatch.setattr(site_record, "__version__", "another")
+    assert type_in("site", tmp_path / "site", *files[:2]).exit_code == 0
+    assert drawn == [file.name for file in files[:2]]
+
+
+def test_a_page_that_somebody_has_put_into_a_site_with_its_list_is_made_anew(
+    type_in: CommandLine, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_record, "SETTLED_NS", 0)
+    folder = tmp_path / "site"
+    assert type_in("site", folder, files[0]).exit_code == 0
+    before = content(folder)
+    page = next(folder.glob("runs/*.html"))
+    old = sha256(page.read_bytes()).hexdigest()
+    page.write_text("<script>planted", encoding="utf-8")
+    listed = (folder / LIST).read_text().replace(old, sha256(page.read_bytes()).hexdigest())
+    (folder / LIST).write_text(listed)
+    assert type_in("site", folder, files[0]).exit_code == 0
+    assert content(folder) == before
+
+
+def test_a_second_file_with_a_run_of_the_site_changes_no_page(
+    type_in: CommandLine, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_record, "SETTLED_NS", 0)
+    drawn = drawn_by(monkeypatch)
+    folder, twins = tmp_path / "site", files[8:]
+    assert type_in("site", folder, twins[0]).exit_code == 0
+    before = content(folder)
+    for expected in ([twins[1].name], []):
+        drawn.clear()
+        assert "another file has the same run: 1 file" in type_in("site", folder, *twins).stderr
+        assert (drawn, content(folder)) == (expected, before)
 
 
 def test_the_processes_of_a_site_take_no_python_modules_from_the_current_folder(

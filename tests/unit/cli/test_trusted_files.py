@@ -18,6 +18,7 @@ from tunnelbench.cli import report, run, site
 from tunnelbench.cli.availability import availability
 from tunnelbench.cli.doctor import packet_engine
 from tunnelbench.cli.plans import load_plan
+from tunnelbench.cli.site_record import SiteRecord
 from tunnelbench.host.host import LocalHost
 from tunnelbench.host.ssh import SshHost
 from tunnelbench.model.errors import CannotHere
@@ -295,8 +296,8 @@ def test_a_folder_that_becomes_a_link_at_the_last_moment_leads_no_site_elsewhere
         return str(make(**options))
 
     monkeypatch.setattr(tempfile, "mkdtemp", make_later)
-    with site.replaced(tmp_path / "folder" / "site") as draft:
-        site.write(draft, "index.html", b"new")
+    with site.replaced(tmp_path / "folder" / "site", SiteRecord()) as draft:
+        site.write(draft.folder, "index.html", b"new")
     assert not list((tmp_path / "precious" / "site").iterdir())
     assert (moved[0] / "site" / "index.html").read_text() == "new"
 
