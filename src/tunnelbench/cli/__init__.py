@@ -44,7 +44,7 @@ NO_THREAD = "can't start new thread"
 
 EXIT_CODES = (
     "Exit status: 0 done; 1 a check or comparison failed; 2 wrong input; 3 not possible here, or nothing was measured; "
-    "75 the store does not answer now; 130 Ctrl-C; 143 SIGTERM."
+    "75 the store does not answer: try again later; 130 Ctrl-C; 143 SIGTERM."
 )
 
 

@@ -25,7 +25,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.reference import Reference
 from tunnelbench.report.site.gather import DeviceFacts, GatheredRun
 
-FOLDER = "sites"
+RECORDS = "sites"
 """Folder of the cache with a record for each site."""
 LARGEST_RECORD_BYTES = 1_000_000_000
 SETTLED_NS = 1_000_000_000
@@ -161,4 +161,4 @@ def _known_files(target: Path, digests: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def _place(cache_root: Path, target: Path) -> Path:
-    return cache_root / FOLDER / f"{sha256(str(target.absolute()).encode(errors='surrogateescape')).hexdigest()}.json"
+    return cache_root / RECORDS / f"{sha256(str(target.absolute()).encode(errors='surrogateescape')).hexdigest()}.json"
