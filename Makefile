@@ -75,7 +75,7 @@ fuzz: install-dev ## fuzz each target for FUZZ_SECONDS (an hour together); `make
 	exit $$failed
 
 test-debian-kernel: install-dev ## test in guests what a kernel may lack: tunnels (`make test` has 2), radios, guests that are killed (about 15 minutes)
-	@TUNNELBENCH_GUEST_TUNNELS=all $(PYTHON) -m pytest tests/lab/debian_kernel.py tests/lab/test_guest.py
+	@TUNNELBENCH_GUEST_TUNNELS=all $(PYTHON) -m pytest tests/lab/debian_kernel.py tests/lab/netem_lines.py tests/lab/test_guest.py
 
 test-boards: install-dev ## prove tunnels through the virtual routers of all boards, and count a known number of instructions (about 20 minutes)
 	@$(PYTHON) -m pytest tests/lab/boards.py tests/lab/fixed_speed.py

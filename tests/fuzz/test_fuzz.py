@@ -41,10 +41,12 @@ OWN_TEXT_FUNCTIONS = {
                        "stat_fields", "_own_cpu_s", "allowed_cpus", "parse_cpu_mask", "parse_softnet"},
     "qemu/instruction_profile.py": {"compile_plugin"},  # reads the version of QEMU of this machine
     "host/programs.py": {"qemu_version"},  # reads QEMU of this machine
+    "host/receive_window.py": {"_sockets"},  # reads the kernel's numbers of descriptors
     "host/ssh.py": {"_as_user"},
     "host/ssh_programs.py": {"pid"},
     "measure/checks.py": {"_sender"},  # converts a figure
     "measure/connection_trial.py": {"load_of", "offer"},  # convert figures of the plan
+    "measure/handshake_trial.py": {"_traffic"},  # converts a figure of the plan
     "measure/simulation.py": {"simulated_tcp"},  # converts a figure
     "measure/tcp_trial.py": {"judge", "offer"},  # convert figures of the plan
     "testbed/place.py": {"release_place"},  # reads a file that TunnelBench wrote

