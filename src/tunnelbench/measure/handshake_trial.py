@@ -26,7 +26,7 @@ from tunnelbench.tunnel.clients import ServerTunnel
 FIRST_PING_LIMIT_S = 10
 """Longest wait for an answer to the first packet of a tunnel [s]."""
 
-PING_INTERVAL_S = 0.1
+PING_AGAIN_S = 0.1
 """Time between two first packets, until one is answered [s]."""
 
 NOT_COMPARABLE = ("copies", "router-losses", "sent-count", "packet-count", "path-setup")
@@ -114,7 +114,7 @@ def set_up_once(tunnel: Tunnel[Any], number: int) -> float | None:
     try:
         with tunnel.joined(number) as device:
             # fmt: off
-            argv = ping.command(tunnel.server_inner_address, count=1, interval_s=PING_INTERVAL_S, device=device,
+            argv = ping.command(tunnel.server_inner_address, count=1, interval_s=PING_AGAIN_S, device=device,
                                 deadline_s=FIRST_PING_LIMIT_S)
             # fmt: on
             host = tunnel.ends.router.host
