@@ -69,6 +69,9 @@ USUAL_RULES = (
 OWN_TABLES = ("table inet tunnelbench", f"table ip {SEEN_TABLE}")
 """Starts of the lines in which nftables lists the tables of a run, which count packets and close ports."""
 
+SIZE_TABLE = ["stab", "overhead", str(UNCOUNTED_BYTES), "mpu", str(ETHERNET_MINIMUM_BYTES)]
+"""Words of tc-stab(8) that let a shaper count the bytes of a frame on Ethernet."""
+
 FEWEST_TESTER_CPUS = 2
 """Number of tester CPUs without which a router with several CPUs is not measured: the testers would be the limit."""
 
@@ -267,7 +270,7 @@ class NetnsTestbed(Testbed):
             self._shape(cable, device, rate_mbps)
             return True
         # fmt: off
-        delayed = cable.run(["tc", "qdisc", "add", "dev", device, "root", "handle", "2:", "netem",
+        delayed = cable.run(["tc", "qdisc", "add", "dev", device, "root", "handle", "2:", *SIZE_TABLE, "netem",
                              "delay", f"{line.delay_ms:g}ms", "loss", f"{line.loss_percent:g}%",
                              "limit", "100000"], check=False)
         # fmt: on
@@ -280,9 +283,9 @@ class NetnsTestbed(Testbed):
         # The bytes of one timer tick at high rates; two frames at low rates, to pace packets as Ethernet does. A frame
         # that is longer than the burst is dropped.
         burst_bytes = max(2 * (self.spec.link.mtu_bytes + 50), round(rate_bps / 8 * 250e-6))
+        table = SIZE_TABLE if parent == ["root"] else []  # the kernel takes it at the root only
         # fmt: off
-        cable.run(["tc", "qdisc", "add", "dev", device, *parent, "handle", "1:",
-                   "stab", "overhead", str(UNCOUNTED_BYTES), "mpu", str(ETHERNET_MINIMUM_BYTES),
+        cable.run(["tc", "qdisc", "add", "dev", device, *parent, "handle", "1:", *table,
                    "tbf", "rate", f"{rate_bps}bit", "burst", str(burst_bytes), "latency", "50ms"])
         # fmt: on
 
