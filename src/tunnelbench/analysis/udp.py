@@ -120,14 +120,9 @@ def _is_udp(test: Test) -> bool:
     return test not in {Test.TCP, Test.SOAK} and not test.is_of_connections
 
 
-def rekey_rows(rows: Sequence[UdpRow]) -> list[UdpRow]:
-    """Return the rows of changes of keys that have figures."""
-    return [row for row in rows if row.test is Test.REKEY and not row.is_calibration and row.figures]
-
-
-def handshake_rows(rows: Sequence[UdpRow]) -> list[UdpRow]:
-    """Return the rows of new tunnels that have figures."""
-    return [row for row in rows if row.test is Test.HANDSHAKE and not row.is_calibration and row.figures]
+def rows_of(test: Test, rows: Sequence[UdpRow]) -> list[UdpRow]:
+    """Return the rows of a test that have figures, without the calibration."""
+    return [row for row in rows if row.test is test and not row.is_calibration and row.figures]
 
 
 def _row(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord], tcp_rows: Sequence[Row]) -> UdpRow:
@@ -147,7 +142,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
     if not trials:
         return None
     is_calibration = records[0].spec.tunnel.kind == CALIBRATION_KIND
-    has_gap = records[0].spec.test in {Test.REKEY, Test.HANDSHAKE}
+    has_gap = records[0].spec.test.is_of_gaps
     timed = [trial.counts for trial in trials if trial.counts is not None]
     searches = [run for trial in trials for run in trial.searches]
 

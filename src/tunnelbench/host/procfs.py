@@ -282,14 +282,24 @@ def _inode(path: str) -> int:
         return 0
 
 
+def open_files(pid: int) -> dict[int, str]:
+    """Return what each descriptor of a process of this machine is, such as `socket:[4711]`; empty if it has ended.
+
+    Raises OSError if this is not allowed.
+    """
+    found = {}
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it was closed
+                found[int(entry.name)] = str(entry.readlink())
+    return found
+
+
 def _sockets(pid: int) -> str:
     """Return the bound sockets of a process of this machine, as ` with udp port 655`; empty if it has none."""
-    held = set()
     found = set()
     with suppress(OSError):  # it has ended
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):  # it was closed
-                held.add(str(entry.readlink()))
+        held = set(open_files(pid).values())
         for protocol in ("udp", "tcp"):
             for line in Path(f"/proc/{pid}/net/{protocol}").read_text().splitlines()[1:]:
                 fields = line.split()

@@ -8,9 +8,9 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
+from tunnelbench.host.procfs import open_files
 from tunnelbench.model.errors import TrialFailed
 
 LIMIT_AGAIN_S = 0.01
@@ -61,7 +61,9 @@ def _limit(pid: int, window_bytes: int) -> None:
     except ProcessLookupError:
         return
     try:
-        for number in _sockets(pid):
+        for number, what in open_files(pid).items():
+            if not what.startswith("socket:"):
+                continue
             try:
                 copy = socket.socket(fileno=_copied(process, number))
             except OSError as error:
@@ -73,17 +75,6 @@ def _limit(pid: int, window_bytes: int) -> None:
                     copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, window_bytes)
     finally:
         os.close(process)
-
-
-def _sockets(pid: int) -> list[int]:
-    """Return the descriptors of a program that are sockets."""
-    found = []
-    with suppress(FileNotFoundError, ProcessLookupError):
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(FileNotFoundError, ProcessLookupError):
-                if str(entry.readlink()).startswith("socket:"):
-                    found.append(int(entry.name))
-    return found
 
 
 def _copied(process: int, number: int) -> int:

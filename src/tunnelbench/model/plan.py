@@ -87,6 +87,11 @@ class Test(StrEnum):
         return self in {Test.SEARCH, Test.ECHO_SEARCH}
 
     @property
+    def is_of_gaps(self) -> bool:
+        """True if the test is for the longest gap that an event makes between two packets."""
+        return self in {Test.REKEY, Test.HANDSHAKE}
+
+    @property
     def is_of_connections(self) -> bool:
         """True if the packet engine opens TCP connections."""
         return self in {Test.CONNECT, Test.CONCURRENT}

@@ -18,7 +18,7 @@ from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row
-from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpFigures, UdpRow, handshake_rows, rekey_rows
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpFigures, UdpRow, rows_of
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
 from tunnelbench.model.plan import FLAT_OUT, Direction, Test, payload_text
 from tunnelbench.model.text import counted
@@ -174,8 +174,8 @@ def screen_tables(document: Document) -> list[ScreenTable]:
         tunnel_table(answer.tunnels, answer.recommended),
         udp_table(answer.udp, answer.recommended),
         clients_table(clients_rows(document.rows, document.records)),
-        rekey_table(rekey_rows(document.udp_rows)),
-        handshake_table(handshake_rows(document.udp_rows)),
+        rekey_table(rows_of(Test.REKEY, document.udp_rows)),
+        handshake_table(rows_of(Test.HANDSHAKE, document.udp_rows)),
         connections_table(document.connection_rows),
         instructions_table(document.instructions),
         soak_table([report.summary for report in document.soaks]),

@@ -63,6 +63,8 @@ class Addresses:
     """Addresses and a network for what the IPv4 fields of the same names are for; set while the traffic is IPv6."""
 
 
+IP_FORWARD = "/proc/sys/net/ipv4/ip_forward"
+
 FIXED_CPUS = 'the CPUs of the router can be chosen on testbeds of kind "netns" only'
 NO_LINES = 'a line needs cables that TunnelBench makes, as those of testbeds of kind "netns"'
 

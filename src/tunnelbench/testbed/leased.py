@@ -21,14 +21,12 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.model.text import printable
 from tunnelbench.testbed import firewall, offloads
-from tunnelbench.testbed.base import BackToBack, Testbed
+from tunnelbench.testbed.base import IP_FORWARD, BackToBack, Testbed
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
 from tunnelbench.testbed.undo_journal import UndoJournal
 
 RECONNECT_LIMIT_S = 300.0
 """Longest wait for a host that was lost [s]: a router's reboot takes one to three minutes."""
-
-IP_FORWARD = "/proc/sys/net/ipv4/ip_forward"
 
 
 class LeasedTestbed(Testbed):

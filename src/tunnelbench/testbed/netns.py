@@ -39,7 +39,7 @@ from tunnelbench.model.lines import LINES, Line, LineName
 from tunnelbench.model.testbed import GATEWAY_PAIR, ROUTER_SERVER, KindSettings, TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.testbed import offloads
-from tunnelbench.testbed.base import BackToBack, Testbed
+from tunnelbench.testbed.base import IP_FORWARD, BackToBack, Testbed
 from tunnelbench.testbed.router_filter import SEEN_TABLE, other_rules
 
 UNCOUNTED_BYTES = ETHERNET_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES
@@ -321,12 +321,12 @@ class NetnsTestbed(Testbed):
             self.far.ip("route", "add", a.target, "via", a.server_far)
             self.server.ip("addr", "add", f"{a.server_far}/24", "dev", self.server_device)
             self.server.ip("route", "add", a.lan_network, "via", a.far_lan)
-            self.far.set_kernel_file("/proc/sys/net/ipv4/ip_forward", "1")
+            self.far.set_kernel_file(IP_FORWARD, "1")
         if self.is_road_warrior:  # no tunnel joins router and server then
             self.client.ip("addr", "add", f"{a.client_inside}/32", "dev", "lo")
             self.router.ip("route", "add", a.target, "via", a.server_wan)
             self.server.ip("route", "add", a.inside_network, "via", a.router_wan)
-        self.router.set_kernel_file("/proc/sys/net/ipv4/ip_forward", "1")
+        self.router.set_kernel_file(IP_FORWARD, "1")
 
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
         self._set_offloads_off(host, device)

@@ -26,8 +26,9 @@ from tunnelbench.qemu.instruction_profile import require_profile
 from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable, require_machine_programs
 from tunnelbench.qemu.programs import INSTALL_SCRIPT, programs_text, read_programs
 from tunnelbench.qemu.taps import open_tap
+from tunnelbench.testbed.base import IP_FORWARD
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
-from tunnelbench.testbed.leased import IP_FORWARD, LeasedTestbed
+from tunnelbench.testbed.leased import LeasedTestbed
 from tunnelbench.testbed.netns import share_cpus
 from tunnelbench.testbed.virtual_host import CATCH_UP_LIMIT_S, VirtualHost
 

@@ -395,6 +395,11 @@ class Tunnel(ABC, Generic[OptionsT]):
         return self.router_daemons if self.ends.is_server_under_test else self.server_daemons
 
     @property
+    def end_under_test(self) -> End:
+        """End of the tunnel that is the router that is measured."""
+        return self.ends.server if self.ends.is_server_under_test else self.ends.router
+
+    @property
     def far_end(self) -> End:
         """End of the tunnel that is not under test."""
         return self.ends.router if self.ends.is_server_under_test else self.ends.server

@@ -265,10 +265,10 @@ class OpenVpn(ServerTunnel[Options]):
         (`check_tls` in forward.c, `tls_process` in ssl.c), which takes 5,000 to 13,500 more instructions. A trial that
         is shorter than TLS_REFRESH_S has none of that now, and of others each fifth had some.
         """
-        end = self.ends.server if self.ends.is_server_under_test else self.ends.router
-        if self.options.mode == "tls" and end.host.has_own_clock:
+        host = self.end_under_test.host
+        if self.options.mode == "tls" and host.has_own_clock:
             pids = [str(daemon.pid) for daemon in self.daemons_under_test]
-            end.host.run(in_shell(LOOK_AT_TLS, str(TLS_REFRESH_S + 1), *pids))
+            host.run(in_shell(LOOK_AT_TLS, str(TLS_REFRESH_S + 1), *pids))
 
     @contextmanager
     def joined(self, number: int) -> Iterator[str]:

@@ -5,27 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.plan.texts import errors_of, plan_of
 
 from tunnelbench.model.testbed import TestbedSpec
-from tunnelbench.plan import check_file, read_plan
-from tunnelbench.testbed import KINDS, refused_in_plans
-from tunnelbench.tunnel import option_schemas
 
 CLIENTS = "[clients]\ncount = [1, 2, 5]\n"
 
 
 def names(folder: Path, text: str) -> list[tuple[str, int | None]]:
-    path = folder / "plan.toml"
-    path.write_text(text)
-    return [(tunnel.name, tunnel.clients) for tunnel in read_plan(str(path), option_schemas()).plan.tunnels]
+    return [(tunnel.name, tunnel.clients) for tunnel in plan_of(folder, text).tunnels]
 
 
 def errors(folder: Path, text: str, topology: str = "road-warrior") -> list[str]:
-    path = folder / "plan.toml"
-    path.write_text(text)
-    refused = refused_in_plans(TestbedSpec("lab", "netns", topology=topology))
-    found = check_file(str(path), option_schemas(), KINDS, refused=refused)
-    return [f"{error.line}: {error.key}: {error.message}" for error in found]
+    return errors_of(folder, text, TestbedSpec("lab", "netns", topology=topology))
 
 
 def test_each_tunnel_is_measured_with_each_number_of_clients_and_the_baseline_once(tmp_path: Path) -> None:

@@ -5,23 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.plan.texts import plan_of
 
-from tunnelbench.model.plan import Direction, Plan, Test
-from tunnelbench.plan import check_file, read_plan
+from tunnelbench.model.plan import Direction, Test
+from tunnelbench.plan import check_file
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import option_schemas
 
 TUNNEL = '[[tunnel]]\nkind = "vxlan"\n'
 
 
-def load(folder: Path, text: str) -> Plan:
-    path = folder / "plan.toml"
-    path.write_text(text)
-    return read_plan(str(path), option_schemas()).plan
-
-
 def test_each_rate_and_the_number_of_open_ones_are_trials_of_each_tunnel(tmp_path: Path) -> None:
-    plan = load(tmp_path, f'rounds = 1\n[connections]\nrate = [100, "flat-out"]\nmost = 500\n{TUNNEL}')
+    plan = plan_of(tmp_path, f'rounds = 1\n[connections]\nrate = [100, "flat-out"]\nmost = 500\n{TUNNEL}')
     assert plan.tcp is None
     own = [(spec.test, spec.load, spec.direction) for spec in plan.trials() if spec.tunnel.kind == "vxlan"]
     assert own == [
@@ -35,7 +30,7 @@ def test_each_rate_and_the_number_of_open_ones_are_trials_of_each_tunnel(tmp_pat
 
 def test_tcp_and_udp_may_be_measured_in_the_same_plan(tmp_path: Path) -> None:
     text = f'rounds = 1\n[tcp]\npayload_bytes = 1448\ndirection = "in"\n[connections]\ntest = "concurrent"\n{TUNNEL}'
-    plan = load(tmp_path, text)
+    plan = plan_of(tmp_path, text)
     assert [spec.test for spec in plan.trials()] == [Test.TCP, Test.CONCURRENT] * 2
     assert plan.expected_duration_s() > 2 * (10_000 / 2000)
 

@@ -5,18 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.plan.texts import plan_of
 
 from tunnelbench.model.firewall import Firewall, RouterFilter, filter_of
-from tunnelbench.model.plan import Plan
 from tunnelbench.plan import check_file, read_plan
 from tunnelbench.testbed import KINDS
 from tunnelbench.tunnel import adapters, option_schemas
-
-
-def load(tmp_path: Path, text: str) -> Plan:
-    path = tmp_path / "plan.toml"
-    path.write_text(text)
-    return read_plan(str(path), option_schemas()).plan
 
 
 def errors(tmp_path: Path, text: str) -> list[str]:
@@ -27,7 +21,7 @@ def errors(tmp_path: Path, text: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", sorted(adapters()))
 def test_every_tunnel_has_each_filter(kind: str, tmp_path: Path) -> None:
-    plan = load(tmp_path, f'[[tunnel]]\nkind = "{kind}"\nfirewall = ["none", "stateful", "stateful-nat"]\n')
+    plan = plan_of(tmp_path, f'[[tunnel]]\nkind = "{kind}"\nfirewall = ["none", "stateful", "stateful-nat"]\n')
     own = [tunnel for tunnel in plan.tunnels if tunnel.kind == kind]
     assert [tunnel.packet_filter.firewall for tunnel in own] == [*Firewall]
     named = "no tunnel" if kind == "none" else kind
@@ -38,21 +32,21 @@ def test_every_tunnel_has_each_filter(kind: str, tmp_path: Path) -> None:
 
 
 def test_values_that_change_nothing_are_not_options(tmp_path: Path) -> None:
-    plan = load(tmp_path, '[[tunnel]]\nkind = "vxlan"\nname = "V"\nfirewall = "none"\nrules = 0\n')
+    plan = plan_of(tmp_path, '[[tunnel]]\nkind = "vxlan"\nname = "V"\nfirewall = "none"\nrules = 0\n')
     assert not plan.tunnels[1].options.keys() & {"firewall", "rules"}
     assert plan.tunnels[1].name == "V"
 
 
 def test_a_filter_is_in_the_name_even_where_the_plan_does_not_ask_for_it(tmp_path: Path) -> None:
     block = '[[tunnel]]\nkind = "vxlan"\nname = "{name}"\nfirewall = ["none", "stateful-nat"]\nrules = [0, 7]\n'
-    names = [tunnel.name for tunnel in load(tmp_path, block.replace("{name}", "V")).tunnels[1:]]
+    names = [tunnel.name for tunnel in plan_of(tmp_path, block.replace("{name}", "V")).tunnels[1:]]
     assert names == ["V", "V rules=7", "V firewall=stateful-nat", "V firewall=stateful-nat rules=7"]
-    names = [tunnel.name for tunnel in load(tmp_path, block.replace("{name}", "V {firewall}")).tunnels[1:]]
+    names = [tunnel.name for tunnel in plan_of(tmp_path, block.replace("{name}", "V {firewall}")).tunnels[1:]]
     assert names == ["V none", "V none rules=7", "V stateful-nat", "V stateful-nat rules=7"]
 
 
 def test_forwarding_with_a_filter_is_neither_the_baseline_nor_a_tunnel(tmp_path: Path) -> None:
-    plan = load(tmp_path, '[[tunnel]]\nkind = "none"\nfirewall = "stateful"\n')
+    plan = plan_of(tmp_path, '[[tunnel]]\nkind = "none"\nfirewall = "stateful"\n')
     assert [(each.name, each.is_baseline, each.has_tunnel) for each in plan.tunnels] == [
         ("no tunnel", True, False),
         ("no tunnel firewall=stateful", False, False),

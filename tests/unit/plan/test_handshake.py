@@ -5,32 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.plan.texts import errors_of, plan_of
 
-from tunnelbench.model.plan import Direction, Plan, Test
+from tunnelbench.model.plan import Direction, Test
 from tunnelbench.model.testbed import TestbedSpec
-from tunnelbench.plan import check_file, read_plan
-from tunnelbench.testbed import KINDS, refused_in_plans
-from tunnelbench.tunnel import option_schemas
 
 HANDSHAKE = '[handshake]\nparallel = [0, 4]\nrate = 200\n[[tunnel]]\nkind = "openvpn"\nname = "O"\n'
 
 
-def load(folder: Path, text: str) -> Plan:
-    path = folder / "plan.toml"
-    path.write_text(text)
-    return read_plan(str(path), option_schemas()).plan
-
-
 def errors(folder: Path, text: str, topology: str = "road-warrior") -> list[str]:
-    path = folder / "plan.toml"
-    path.write_text(text)
-    refused = refused_in_plans(TestbedSpec("lab", "netns", topology=topology))
-    found = check_file(str(path), option_schemas(), KINDS, refused=refused)
-    return [f"{error.line}: {error.key}: {error.message}" for error in found]
+    return errors_of(folder, text, TestbedSpec("lab", "netns", topology=topology))
 
 
 def test_each_server_is_measured_with_each_number_of_handshakes(tmp_path: Path) -> None:
-    plan = load(tmp_path, HANDSHAKE)
+    plan = plan_of(tmp_path, HANDSHAKE)
     assert [(tunnel.name, tunnel.clients, tunnel.handshakes) for tunnel in plan.tunnels] == [
         ("no tunnel", None, 0),
         ("O, 0 handshakes at once", 1, 0),
@@ -43,7 +31,7 @@ def test_each_server_is_measured_with_each_number_of_handshakes(tmp_path: Path) 
 
 
 def test_a_name_may_have_the_number_in_another_place(tmp_path: Path) -> None:
-    plan = load(tmp_path, HANDSHAKE.replace('"O"', '"{handshakes} times O"'))
+    plan = plan_of(tmp_path, HANDSHAKE.replace('"O"', '"{handshakes} times O"'))
     assert [tunnel.name for tunnel in plan.tunnels[1:]] == ["0 times O", "4 times O"]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.plan.test_filters import errors, load
+from tests.unit.plan.test_filters import errors
+from tests.unit.plan.texts import plan_of
 
 from tunnelbench.model.conditions import Conditions, conditions_of
 from tunnelbench.model.ip_versions import IpVersion, with_port
@@ -26,7 +27,7 @@ def test_a_tunnel_has_both_versions_or_check_gives_the_reason(kind: str, option:
         assert errors(tmp_path, text) == [f'tunnel[1].{option}: "ipv6" is not possible: {reason}']
         assert option == "inside" or kind not in CARRIED_BY_IPV6
         return
-    own = [tunnel for tunnel in load(tmp_path, text).tunnels if tunnel.kind == kind]
+    own = [tunnel for tunnel in plan_of(tmp_path, text).tunnels if tunnel.kind == kind]
     assert [getattr(tunnel.conditions, option) for tunnel in own] == [*IpVersion]
     named = "no tunnel" if kind == "none" else kind
     assert [tunnel.name for tunnel in own] == [f"{named} {option}={version}" for version in IpVersion]
@@ -34,21 +35,21 @@ def test_a_tunnel_has_both_versions_or_check_gives_the_reason(kind: str, option:
 
 def test_the_usual_version_is_no_option_of_its_own(tmp_path: Path) -> None:
     block = '[[tunnel]]\nkind = "{}"\nname = "T"\ninside = "ipv4"\noutside = "ipv4"\n'
-    assert not load(tmp_path, block.format("vxlan")).tunnels[1].options.keys() & {"inside", "outside"}
+    assert not plan_of(tmp_path, block.format("vxlan")).tunnels[1].options.keys() & {"inside", "outside"}
     # Runs of earlier versions have stored this option of OpenVPN.
-    assert load(tmp_path, block.format("openvpn")).tunnels[1].options["outside"] == "ipv4"
+    assert plan_of(tmp_path, block.format("openvpn")).tunnels[1].options["outside"] == "ipv4"
 
 
 def test_an_ip_version_is_in_the_name_even_where_the_plan_does_not_ask_for_it(tmp_path: Path) -> None:
     block = '[[tunnel]]\nkind = "vxlan"\nname = "{name}"\ninside = ["ipv4", "ipv6"]\noutside = ["ipv4", "ipv6"]\n'
-    names = [tunnel.name for tunnel in load(tmp_path, block.replace("{name}", "V")).tunnels[1:]]
+    names = [tunnel.name for tunnel in plan_of(tmp_path, block.replace("{name}", "V")).tunnels[1:]]
     assert names == ["V", "V outside=ipv6", "V inside=ipv6", "V inside=ipv6 outside=ipv6"]
-    names = [tunnel.name for tunnel in load(tmp_path, block.replace("{name}", "V in {outside}")).tunnels[1:]]
+    names = [tunnel.name for tunnel in plan_of(tmp_path, block.replace("{name}", "V in {outside}")).tunnels[1:]]
     assert names == ["V in ipv4", "V in ipv6", "V in ipv4 inside=ipv6", "V in ipv6 inside=ipv6"]
 
 
 def test_forwarding_of_ipv6_is_neither_the_baseline_nor_a_tunnel(tmp_path: Path) -> None:
-    plan = load(tmp_path, '[[tunnel]]\nkind = "none"\ninside = "ipv6"\n')
+    plan = plan_of(tmp_path, '[[tunnel]]\nkind = "none"\ninside = "ipv6"\n')
     assert [(each.name, each.is_baseline, each.has_tunnel) for each in plan.tunnels] == [
         ("no tunnel", True, False),
         ("no tunnel inside=ipv6", False, False),

@@ -5,28 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.plan.texts import errors_of, plan_of
 
 from tunnelbench.model.lines import LineName
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.testbed import TestbedSpec
-from tunnelbench.plan import check_file, read_plan
-from tunnelbench.testbed import KINDS, refused_in_plans
-from tunnelbench.tunnel import option_schemas
 
 PLAN = '[[tunnel]]\nkind = "none"\nname = "no tunnel, {line}"\nline = ["adsl", "gigabit"]\n'
 
 
 def tunnels(folder: Path, text: str) -> tuple[TunnelSpec, ...]:
-    path = folder / "plan.toml"
-    path.write_text(text)
-    return read_plan(str(path), option_schemas()).plan.tunnels
+    return plan_of(folder, text).tunnels
 
 
 def errors(folder: Path, text: str, kind: str) -> list[str]:
-    path = folder / "plan.toml"
-    path.write_text(text)
-    found = check_file(str(path), option_schemas(), KINDS, refused=refused_in_plans(TestbedSpec("lab", kind)))
-    return [f"{error.line}: {error.key}: {error.message}" for error in found]
+    return errors_of(folder, text, TestbedSpec("lab", kind))
 
 
 def test_each_line_makes_a_tunnel_that_is_not_the_baseline(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.plan.test_filters import errors, load
+from tests.unit.plan.test_filters import errors
+from tests.unit.plan.texts import plan_of
 
 from tunnelbench.plan import read_plan
 from tunnelbench.tunnel import adapters, option_schemas
@@ -21,7 +22,7 @@ def test_every_tunnel_has_an_mtu_that_expands_as_any_list(kind: str, tmp_path: P
         (error,) = errors(tmp_path, text)
         assert error.startswith("tunnel[1].mtu: unknown key")
         return
-    own = [tunnel for tunnel in load(tmp_path, text).tunnels if tunnel.kind == kind]
+    own = [tunnel for tunnel in plan_of(tmp_path, text).tunnels if tunnel.kind == kind]
     assert [tunnel.options["mtu"] for tunnel in own] == [1280, 1400]
     assert [tunnel.name for tunnel in own] == [f"{kind} mtu=1280", f"{kind} mtu=1400"]
 

@@ -40,7 +40,7 @@ from tunnelbench.analysis.packet_instructions import packet_instructions
 from tunnelbench.analysis.soak import SoakSummary, in_words
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, RowKey
-from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, handshake_rows, rekey_rows
+from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, rows_of
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
 from tunnelbench.model.plan import FLAT_OUT, Test
 from tunnelbench.model.result import RunRecord, TrialRecord
@@ -115,7 +115,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     A tunnel that does not encrypt is recommended only with `allow_plaintext`.
     """
     tunnels = tunnel_answers(found.rows, allow_plaintext=allow_plaintext)
-    of_rates = [row for row in found.udp_rows if row.test not in {Test.REKEY, Test.HANDSHAKE}]
+    of_rates = [row for row in found.udp_rows if not row.test.is_of_gaps]
     udp = udp_answers(of_rates, found.soaks, allow_plaintext=allow_plaintext)
     eligible = [each for each in tunnels if _is_eligible(each, allow_plaintext) and each.mean_cpu_share is not None]
     eligible_udp = [each for each in udp if _is_eligible(each, allow_plaintext) and each.mean_pps is not None]
@@ -134,8 +134,8 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         *_fastest(eligible_udp, udp, compared_udp, allow_plaintext),
         *_fewest_instructions(found.records),
         *_shared_out(clients_rows(found.rows, found.records)),
-        *_shortest_gap(rekey_rows(found.udp_rows)),
-        *_most_handshakes(handshake_rows(found.udp_rows)),
+        *_shortest_gap(rows_of(Test.REKEY, found.udp_rows)),
+        *_most_handshakes(rows_of(Test.HANDSHAKE, found.udp_rows)),
         *_connections(found.connection_rows),
         *_soaked(found.soaks),
         *_fastest_cipher(() if tunnels or udp else found.speeds),

@@ -86,6 +86,13 @@ def _delay(percentile: str, title: str, **more: Any) -> Figure:
     )
 
 
+def _milliseconds(key: str, title: str, path: str, **more: Any) -> Figure:
+    """Return the figure of a time of a trial that few tests have [s]; tables print it in milliseconds."""
+    return of_rows(
+        key, title, unit="ms", of_trial=read(path), is_stored=True, is_optional=True, scale=1e3, digits=3, **more
+    )
+
+
 UDP = (
     _rate(
         "frame_bytes",
@@ -169,16 +176,11 @@ UDP = (
         of_trial=read("counts.delay_variation.p99_ns"),
         is_stored=True,
     ),
-    of_rows(
+    _milliseconds(
         "longest_gap_s",
         "Longest gap",
-        unit="ms",
+        "counts.longest_gap_s",
         help="Longest gap: between two arrivals in one trial.",
-        of_trial=read("counts.longest_gap_s"),
-        is_stored=True,
-        is_optional=True,
-        scale=1e3,
-        digits=3,
     ),
     _stored("longest_gap_start_s"),
     of_rows(
@@ -198,27 +200,13 @@ UDP = (
         is_optional=True,
         digits=3,
     ),
-    of_rows(
+    _milliseconds(
         "handshake_p50_s",
         "Set-up 50 %",
-        unit="ms",
+        "handshakes.setup_p50_s",
         help="Set-up: of such a tunnel, from its start to the answer to its first packet.",
-        of_trial=read("handshakes.setup_p50_s"),
-        is_stored=True,
-        is_optional=True,
-        scale=1e3,
-        digits=3,
     ),
-    of_rows(
-        "handshake_max_s",
-        "Set-up worst",
-        unit="ms",
-        of_trial=read("handshakes.setup_max_s"),
-        is_stored=True,
-        is_optional=True,
-        scale=1e3,
-        digits=3,
-    ),
+    _milliseconds("handshake_max_s", "Set-up worst", "handshakes.setup_max_s"),
     of_rows(
         "ndr_pps",
         help="Highest load that a search carried without loss; the median of several searches.",
