@@ -57,7 +57,7 @@ install-dev: ## install what the tests need, too
 test-kills: install-dev ## kill a run at 200 random moments (about 30 minutes); `make test` does 4
 	@TUNNELBENCH_KILLS=200 $(PYTHON) -m pytest tests/lab/test_kills.py
 
-test-interrupts: install-dev ## send 1,000 signals at random moments of doctor, run and clean (an hour or more); `make test` sends 6
+test-interrupts: install-dev ## send 1,000 signals at random moments of doctor, run and clean (an hour or more); `make test` sends 3
 	@TUNNELBENCH_INTERRUPTS=1000 PYTHON=$(PYTHON) $(PYTHON) -m pytest -rP -p no:tests.quiet --tx '$(WORKERS)*popen//python=tests/apart' --dist load tests/lab/test_interrupts.py
 
 test-damage: install-dev ## flip every bit of a store and cut it at every byte (about 3 hours); `make test` takes a sample

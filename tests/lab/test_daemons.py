@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.bench import NO_TUNNEL, check, make_plan, measure, open_tunnel, pids_of, processes_of, void_checks
+from tests.lab.lies import MidTrial
 from tests.watcher import Watcher
 
 from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
@@ -19,6 +20,7 @@ from tunnelbench.model.result import Outcome, TrialRecord
 from tunnelbench.testbed.netns import NetnsTestbed
 from tunnelbench.tunnel.base import End, Tunnel
 from tunnelbench.tunnel.none import NoTunnel
+from tunnelbench.tunnel.wireguard import CONTROL_SOCKETS
 
 pytestmark = pytest.mark.lab
 
@@ -92,6 +94,31 @@ def test_an_iperf3_that_is_killed_is_reported_with_its_host_and_the_signal(testb
     assert first.outcome is Outcome.VOID
     assert first.reason.startswith(f"iperf3 on the {end} was killed by SIGKILL; ")
     assert second.outcome is Outcome.MEASURED, second.reason
+
+
+def test_a_program_that_is_killed_in_its_last_trial_leaves_no_control_socket(testbed: NetnsTestbed) -> None:
+    once = Once(testbed, "router", "wireguard-go", signal.SIGKILL, 1.0)
+    plan = make_plan(TunnelSpec("wireguard-go", "WireGuard"), duration_s=2)
+    (record,) = measure(testbed, plan, Watcher(once))
+    assert once.hit
+    assert record.outcome is Outcome.VOID
+    assert record.reason.startswith("wireguard-go on the router ended during the trial; last: ")
+    assert list(CONTROL_SOCKETS.glob(f"*{testbed.mark}*")) == []
+
+
+def test_a_trial_continues_if_the_processes_in_its_namespaces_are_killed(testbed: NetnsTestbed) -> None:
+    """A sleeping process in each namespace gives access to its counters."""
+    killed: list[int] = []
+
+    def kill() -> None:
+        for host in (testbed.client, testbed.router, testbed.server):
+            for pid in pids_of(host.namespace, "sleep"):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+    (record,) = measure(testbed, make_plan(NO_TUNNEL, duration_s=3), MidTrial(actions=[kill]))
+    assert len(killed) >= 3
+    assert record.outcome is Outcome.MEASURED, record.reason
 
 
 def test_readings_of_megabytes_are_read_whole(testbed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, Verdict
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
 from tunnelbench.traffic import iperf3
+from tunnelbench.tunnel.ssh import Ssh
 
 pytestmark = pytest.mark.lab
 
@@ -33,6 +34,14 @@ AWAY = """\
 # An OpenVPN whose process on the router is no child of the run.
 case "$1 $2" in
 "--config "*/router/*) setsid --fork openvpn "$@"; exec sleep 600 ;;
+esac
+exec openvpn "$@"
+"""
+WHOLE = """\
+#!/bin/sh
+# An OpenVPN that forbids fragments: the kernel refuses each packet that does not fit into the device (EMSGSIZE).
+case "$1" in
+--config) exec openvpn "$@" --mtu-disc yes ;;
 esac
 exec openvpn "$@"
 """
@@ -81,17 +90,34 @@ def renew_wireguard(bed: NetnsTestbed) -> None:
     bed.router.run(["wg", "set", device, "peer", peer, "allowed-ips", "0.0.0.0/0", "endpoint", endpoint])
 
 
+def change_keys_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let OpenSSH change its keys after 8 MB: with ChaCha20-Poly1305, it does so after 1 GiB."""
+    usual = Ssh._client_command
+
+    def command(tunnel: Ssh, key: str, known_hosts: str) -> list[str]:
+        *words, destination = usual(tunnel, key, known_hosts)
+        return [*words, "-o", "RekeyLimit=8M", destination]
+
+    monkeypatch.setattr(Ssh, "_client_command", command)
+
+
 @pytest.mark.parametrize(
     ("tunnel", "action", "words"),
     [
         (TunnelSpec("openvpn", "OpenVPN", {"reneg_sec": 1}), lambda _: None, "Control Channel: TLS"),
         (TunnelSpec("wireguard-go", "WireGuard"), renew_wireguard, "handshake at"),
+        (TunnelSpec("ssh", "SSH"), lambda _: None, "rekeying out"),
     ],
     ids=lambda value: value.kind if isinstance(value, TunnelSpec) else "",
 )
 def test_a_change_of_keys_in_a_timed_trial_is_noted(
-    bed: NetnsTestbed, tunnel: TunnelSpec, action: Callable[[NetnsTestbed], None], words: str
+    bed: NetnsTestbed,
+    monkeypatch: pytest.MonkeyPatch,
+    tunnel: TunnelSpec,
+    action: Callable[[NetnsTestbed], None],
+    words: str,
 ) -> None:
+    change_keys_often(monkeypatch)
     record = trial(bed, MidTrial(actions=[lambda: action(bed)]), tunnel, duration_s=3)
     found = check(record, "rekeys")
     assert (found.verdict, words in found.reason) == (Verdict.NOTE, True), found
@@ -233,6 +259,22 @@ def test_a_hole_for_large_packets_is_reported_with_the_bytes_that_arrived(bed: N
     assert "(MTU)" in record.reason
 
 
+def test_a_daemon_whose_packets_do_not_fit_is_quoted(tmp_path: Path, bed: NetnsTestbed) -> None:
+    program = tmp_path / "openvpn-whole"
+    program.write_text(WHOLE)
+    program.chmod(0o755)
+    tunnel = TunnelSpec("openvpn", "OpenVPN", {**OPENVPN, "program": str(program)})
+
+    def plant(_: TrialSpec) -> None:
+        bed.router.run(["ip", "link", "set", bed.router_wan_device, "mtu", "1000"])
+
+    with script(bed.router, "true", f"ip link set {bed.router_wan_device} mtu 1500"):
+        record = trial(bed, Watcher(plant), tunnel, outcome=Outcome.VOID)
+    assert "iperf3 received 0 bytes" in record.reason, record.reason
+    assert "; openvpn-whole on the router: " in record.reason
+    assert "Message too long" in record.reason
+
+
 def test_a_program_that_left_the_run_is_named_with_its_socket(tmp_path: Path, bed: NetnsTestbed) -> None:
     program = tmp_path / "openvpn-away"
     program.write_text(AWAY)
@@ -247,11 +289,12 @@ def test_a_program_that_left_the_run_is_named_with_its_socket(tmp_path: Path, be
     assert "openvpn in the router's network with udp port " in found.reason
 
 
-def test_a_burner_that_proc_does_not_show_makes_a_trial_void(tmp_path: Path, bed: NetnsTestbed) -> None:
+@pytest.mark.parametrize("end", ["router", "client"])
+def test_a_burner_that_proc_does_not_show_makes_a_trial_void(tmp_path: Path, bed: NetnsTestbed, end: str) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
-    (router_cpu,) = bed.router.cpus
-    burn = ["taskset", "-c", str(router_cpu), sys.executable, "-c", "while True: pass"]
+    cpu = {"router": bed.router, "client": bed.client}[end].cpus[0]
+    burn = ["taskset", "-c", str(cpu), sys.executable, "-c", "while True: pass"]
     inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     words = ["run", str(plan), "--set", "quiet_wait_s=0", "--store", str(tmp_path / "store.sqlite"), "--json"]
     with subprocess.Popen(burn) as burner:

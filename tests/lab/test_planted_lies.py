@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 
 import pytest
 from tests.lab.bench import NO_TUNNEL, check, measure
@@ -21,8 +21,8 @@ from tests.watcher import Watcher
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.host.inside import call_inside
-from tunnelbench.model.plan import Direction, Plan, SoakTraffic, TunnelSpec
-from tunnelbench.model.result import Outcome, Verdict
+from tunnelbench.model.plan import Direction, Plan, SoakTraffic, TrialSpec, TunnelSpec
+from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
 
 pytestmark = pytest.mark.lab
@@ -171,6 +171,21 @@ def sends_acks_beside_the_path(bed: NetnsTestbed) -> AbstractContextManager[None
     return by_the_plain_route(bed.router, bed.addresses.target, bed.addresses.server_wan)
 
 
+def planted_trial(
+    bed: NetnsTestbed,
+    plant: Callable[[NetnsTestbed], AbstractContextManager[object]],
+    tunnel: TunnelSpec = VXLAN,
+    way: Direction = Direction.OUT,
+) -> TrialRecord:
+    """Measure one trial at whose start, after the proof, a lie is planted."""
+    with ExitStack() as stack:
+
+        def at_trial(_: TrialSpec) -> None:
+            stack.enter_context(plant(bed))
+
+        return trial(bed, Watcher(at_trial), tunnel, way)
+
+
 LOST = (("router-losses", Verdict.DOUBTFUL, "vanished in it"), ("retransmits", Verdict.DOUBTFUL, "without a counter"))
 CLASSIFIED = (
     ("path-setup", Verdict.DOUBTFUL, "queue clsact"),
@@ -202,21 +217,11 @@ CLASSIFIED = (
 )
 def test_a_lie_on_the_path_is_found(
     bed: NetnsTestbed,
-    plant: Callable[[NetnsTestbed], AbstractContextManager[None]],
+    plant: Callable[[NetnsTestbed], AbstractContextManager[object]],
     way: Direction,
     expected: Sequence[tuple[str, Verdict, str]],
 ) -> None:
-    planted: list[AbstractContextManager[None]] = []
-
-    def at_trial(_: object) -> None:
-        planted.append(plant(bed))
-        planted[-1].__enter__()
-
-    try:
-        record = trial(bed, Watcher(at_trial), way=way)
-    finally:
-        for each in planted:
-            each.__exit__(None, None, None)
+    record = planted_trial(bed, plant, way=way)
     for name, verdict, words in expected:
         found = check(record, name)
         assert (found.verdict, words in found.reason) == (verdict, True), found
@@ -280,6 +285,19 @@ def test_traffic_against_the_direction_of_the_data_is_found(fast_ethernet: Netns
             each.stop()
     found = check(record, "other-traffic")
     assert (found.verdict, "carried other traffic" in found.reason) == (Verdict.DOUBTFUL, True), found
+
+
+def doubles_frames_on_the_cable(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    """The router sends each frame once, and two of it arrive at the far end."""
+    near, far = bed.cable_devices
+    chain = f'type filter hook ingress device "{near}" priority 0; dup to "{far}";'
+    plant = f"nft 'table netdev lie {{ chain lie {{ {chain} }}; }}'"
+    return script(bed.cables[1], plant, "nft delete table netdev lie")
+
+
+def test_frames_that_are_doubled_behind_the_router_are_found(fast_ethernet: NetnsTestbed) -> None:
+    found = check(planted_trial(fast_ethernet, doubles_frames_on_the_cable), "copies")
+    assert (found.verdict, found.reason.endswith("packets were copied")) == (Verdict.DOUBTFUL, True), found
 
 
 def test_a_cable_whose_rate_changes_is_found(fast_ethernet: NetnsTestbed) -> None:

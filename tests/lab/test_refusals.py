@@ -64,6 +64,13 @@ class LeakingOpenVpn(OpenVpn):
         return (Check("cipher", Verdict.OK, "all is well", rule=3),)
 
 
+class CompressingOpenVpn(OpenVpn):
+    """OpenVPN that compresses packets although its plan asks for none."""
+
+    def _config(self, *arguments: Any) -> str:
+        return f"{super()._config(*arguments)}allow-compression yes\ncompress lz4\n"
+
+
 class DetouredVxlan(Vxlan):
     """VXLAN that is up while the router still sends over the plain WAN."""
 
@@ -100,6 +107,14 @@ def test_a_tunnel_that_sends_in_the_clear_is_refused_by_the_pattern(testbed: Net
         "payload-pattern",
         "outer-length",
     }
+
+
+@pytest.mark.parametrize("kind", [CompressingOpenVpn], indirect=True)
+def test_a_tunnel_that_compresses_is_refused_with_the_lengths_that_were_seen(testbed: NetnsTestbed, kind: str) -> None:
+    record = refused(testbed, TunnelSpec(kind, "compressing", {"cipher": "AES-128-GCM"}))
+    assert re.search(r"the packets on udp port 1194 have at most \d+ bytes, and those of the pings", record.reason)
+    assert "the tunnel compresses them, or they travel elsewhere" in record.reason
+    assert "no data was seen" not in record.reason
 
 
 @pytest.mark.parametrize("kind", [DetouredVxlan], indirect=True)

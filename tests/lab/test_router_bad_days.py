@@ -15,10 +15,15 @@ from tests.lab.awaiting import await_traffic, until
 from tests.lab.rig import BESIDE, LAN, TRIALS, Rig, other_laptop, outcomes, plan, router, start, trials_in
 
 from tunnelbench.host.ssh import LinkLost
+from tunnelbench.model.errors import CannotHere
 
 pytestmark = pytest.mark.lab
 
 NOBODY = 65534
+
+
+CLEAN_ALL = "cp /tmp/tunnelbench-dut-*/tunnelbench-dut /tmp/dut; sh /tmp/dut clean --all; rm /tmp/dut"
+"""Ends a lease as its watchdog does."""
 
 
 def test_a_lease_that_has_ended_is_a_host_that_was_lost_and_can_be_taken_anew(untouched: Rig, tmp_path: Path) -> None:
@@ -27,12 +32,25 @@ def test_a_lease_that_has_ended_is_a_host_that_was_lost_and_can_be_taken_anew(un
         host.hold(10)
         held = host.lease()["left_s"]
         assert 30 < held <= 40
-        # As its watchdog does, too late for this controller.
-        untouched.on_router("cp /tmp/tunnelbench-dut-*/tunnelbench-dut /tmp/dut; sh /tmp/dut clean --all; rm /tmp/dut")
+        untouched.on_router(CLEAN_ALL)  # too late for this controller
         with pytest.raises(LinkLost, match=r"the lease of the router, .*, has ended"):
             host.hold(10)
         host.take()
         host.hold(10)
+
+
+def test_a_controller_that_was_away_does_not_end_the_lease_of_another(untouched: Rig, tmp_path: Path) -> None:
+    with router(untouched, tmp_path / "a") as first, router(untouched, tmp_path / "b") as second:
+        first.take()
+        untouched.on_router(CLEAN_ALL)
+        second.take()
+        second.ip("route", "add", "198.18.4.1/32", "via", f"{rigs.WAN}.2")
+        with pytest.raises(CannotHere, match="test-b uses this router for another"):
+            first.take()
+        second.hold(10)
+        assert second.lease()["owner"] == second.owner
+        assert "198.18.4.1 via" in untouched.on_router("ip route")
+        assert untouched.on_router("ls -d /tmp/tunnelbench-dut-*").split() == [str(second.folder)]
 
 
 def test_a_run_whose_controller_was_killed_is_resumed_over_ssh(untouched: Rig, store: str, tmp_path: Path) -> None:

@@ -97,16 +97,16 @@ def test_frames_that_hold_several_packets_make_a_trial_void(
 
 
 @contextmanager
-def background_load(folder: Path) -> Iterator[None]:
-    """Run a process that only uses CPU time and is no descendant of the test."""
+def background_load(folder: Path, work: str = "pass") -> Iterator[None]:
+    """Run a process that does this work again and again, and is no descendant of the test; `pass` uses CPU time."""
     pid_path = folder / "load.pid"
     burn = (
-        "import os, sys, time\n"
+        "import os, subprocess, sys, time\n"
         "if os.fork(): os._exit(0)\n"
         "os.setsid()\n"
         "open(sys.argv[1], 'w').write(f'{os.getpid()}\\n')\n"
         "end = time.monotonic() + 30\n"
-        "while time.monotonic() < end: pass\n"
+        f"while time.monotonic() < end: {work}\n"
     )
     subprocess.run([sys.executable, "-c", burn, pid_path], check=True)
     while not pid_path.exists() or not pid_path.read_text().endswith("\n"):
@@ -129,3 +129,13 @@ def test_strangers_on_our_cpus_are_waited_for_and_then_make_a_trial_void(lab: No
     assert "python" in found.reason
     assert not beside.counts
     assert watcher.waits_s[0] == pytest.approx(1, abs=0.5)
+
+
+@pytest.mark.alone
+def test_a_parent_is_not_blamed_for_the_cpu_time_of_its_children(lab: None, tmp_path: Path) -> None:
+    child = "subprocess.run([sys.executable, '-c', 'sum(range(3_000_000))'])"
+    with make_testbed(tmp_path / "run", quiet_wait_s=0) as testbed, background_load(tmp_path, child):
+        (beside,) = measure(testbed, make_plan(NO_TUNNEL))
+    found = check(beside, "foreign-load")
+    assert found.verdict is Verdict.VOID
+    assert "ended children of python" in found.reason

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from unittest.mock import Mock
+
 import pytest
 from tests.conftest import KERNEL_FEATURE
 from tests.lab.bench import check, make_plan, measure, open_tunnel, processes_of, secret_files
-from tests.unit.tunnel.cases import tunnel_cases
+from tests.unit.tunnel.cases import make_tunnel, tunnel_cases
 
+from tunnelbench.host.inside import call_inside
+from tunnelbench.measure.counters import closed_ports
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.plan import read_plan
@@ -84,3 +89,34 @@ def test_wireguard_of_the_kernel_is_proven_where_there_is_one(testbed: NetnsTest
         pytest.skip(f"{KERNEL_FEATURE} no wireguard module")
     (record,) = measure(testbed, make_plan(TunnelSpec("wireguard", "WireGuard")))
     require_measured(record)
+
+
+@pytest.mark.parametrize(("cable", "answer"), [("wan", b"there"), ("another", b"")])
+def test_a_port_on_all_addresses_is_closed_for_other_devices_than_the_cable(
+    testbed: NetnsTestbed, cable: str, answer: bytes
+) -> None:
+    """The far end is a host that need not be in a namespace; packets arrive by its device `wan`."""
+    server = Mock(wraps=testbed.server, namespace="")
+    tunnel = make_tunnel("n2n", {})
+    address = (testbed.addresses.server_wan, tunnel.open_ports[0])
+
+    def bound() -> socket.socket:
+        receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        receiver.settimeout(1)
+        receiver.bind(("0.0.0.0", address[1]))  # noqa: S104 # as edge and supernode are
+        return receiver
+
+    def received(sender: socket.socket, receiver: socket.socket) -> bytes:
+        sender.sendto(b"there", address)
+        try:
+            return receiver.recv(10)
+        except TimeoutError:
+            return b""
+
+    with (
+        call_inside(testbed.server.namespace, bound) as receiver,
+        call_inside(testbed.router.namespace, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sender,
+    ):
+        with closed_ports(Mock(tunnel_cable=(server, cable)), tunnel):
+            assert received(sender, receiver) == answer
+        assert received(sender, receiver) == b"there"

@@ -110,15 +110,21 @@ class LeasedHost(SshHost):
         """Take the lease of a connected host, and first undo the changes that an earlier lease of this run, or a lease
         whose controller has ended, has left.
 
-        Raises CannotHere if another controller has the lease, which stays as it is.
+        Raises CannotHere if another controller has the lease, which stays as it is. No file of this run stays there.
         """
+        self._has_lease = False
         self._bring_script()
         lease = self.lease()
         if lease["state"] == "stale" or lease.get("owner") == self.owner:
             log.warning("undoing the changes that %s left on the %s", lease.get("owner", "an earlier run"), self.name)
             self._call_script("clean", lease["folder"], timeout_s=CLEAN_LIMIT_S)
             self._bring_script()
-        self._call_script("lease", "take", str(self.folder), self.owner, str(FIRST_LEASE_S))
+        try:
+            self._call_script("lease", "take", str(self.folder), self.owner, str(FIRST_LEASE_S))
+        except CannotHere:
+            with suppress(CannotHere):
+                self._call_script("clean", str(self.folder), timeout_s=CLEAN_LIMIT_S)
+            raise
         self._has_lease = True
         self._noted.clear()
         ours = f"for f in $(grep -ls {RUN_VARIABLE}={self.folder.name} /proc/[0-9]*/environ); do f=${{f#/proc/}}; "

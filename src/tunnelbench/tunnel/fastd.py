@@ -71,6 +71,7 @@ class Fastd(Tunnel[Options]):
         '`mode = "tap"`': "14 more",
     }
     signs_of_restart = ("disestablished", "resetting peer", "timed out")
+    signs_of_rekey = ("new session with",)
     device = "fastd0"
     needs = (tun_device(), program("fastd", openwrt="fastd"), key_maker("openssl"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from typing import Literal
 
 from pydantic import Field
@@ -82,7 +83,7 @@ class L2tpV3(KernelTunnel[Options]):
         return (equals("encapsulation", self.options.encapsulation, found[1] if found else "none"),)
 
     def _up(self) -> None:
-        options = self.options
+        options, cookie = self.options, secrets.token_hex(COOKIE_BYTES)
         for end, other in self.ends:
             words = ["encap", options.encapsulation]
             if options.encapsulation == "udp":
@@ -91,7 +92,7 @@ class L2tpV3(KernelTunnel[Options]):
             end.host.ip("l2tp", "add", "tunnel", "tunnel_id", TUNNEL_ID, "peer_tunnel_id", TUNNEL_ID, *words,
                         "local", self._outer_address(end), "remote", self._outer_address(other))
             self._stack.callback(end.host.run, ["ip", "l2tp", "del", "tunnel", "tunnel_id", TUNNEL_ID], check=False)
-            words = ["cookie", "7a7b7c7d", "peer_cookie", "7a7b7c7d"] if options.cookie else []
+            words = ["cookie", cookie, "peer_cookie", cookie] if options.cookie else []
             end.host.ip("l2tp", "add", "session", "name", self.device, "tunnel_id", TUNNEL_ID,
                         "session_id", SESSION_ID, "peer_session_id", SESSION_ID, *words,
                         "l2spec_type", "default" if options.sublayer else "none")

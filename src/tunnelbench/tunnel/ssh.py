@@ -55,7 +55,8 @@ PLAN_ENTRY = {"name": "SSH AES-128-GCM", "cipher": "aes128-gcm"}
 class Ssh(Tunnel[Options]):
     """Plan entry: `kind = "ssh"`, `cipher = "aes128-gcm"`.
 
-    The tunnel is TCP in TCP: a lost outer packet stalls all inner connections.
+    The tunnel is TCP in TCP: a lost outer packet stalls all inner connections. With ChaCha20-Poly1305, OpenSSH changes
+    the keys after each GiB in one direction (RFC 4344, section 3.2).
     """
 
     kind = "ssh"
@@ -69,6 +70,7 @@ class Ssh(Tunnel[Options]):
         "CTR with SHA-1 / SHA-256 / SHA-512 (ETM)": "76 / 88 / 120, and 18 padded with the packet to 16",
     }
     signs_of_restart = ("Connection closed", "Broken pipe", "Timeout, server")
+    signs_of_rekey = ("rekeying out",)
     needs = (
         tun_device(),
         # `doctor` asks a program for its version by --version, which ssh-keygen and sshd do not know.

@@ -255,6 +255,22 @@ def test_a_mount_among_the_files_of_a_run_is_named_and_the_rest_is_cleaned(folde
 
 
 @pytest.mark.lab
+def test_sockets_of_killed_programs_of_a_run_are_deleted_and_others_stay(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets = tmp_path / "wireguard"
+    sockets.mkdir()
+    monkeypatch.setattr("tunnelbench.tunnel.wireguard.CONTROL_SOCKETS", sockets)
+    for name in ("wgr-abcdef.sock", "wgs-abcdef.sock", "wgr-012345.sock", "wg0.sock"):
+        (sockets / name).touch()
+    (folder / RUN_ID).mkdir()
+    cleaned = clean(folder)
+    assert (cleaned.exit_code, cleaned.exception) == (0, None), cleaned.stderr
+    assert f"run {RUN_ID}: removed file {sockets}/wgr-abcdef.sock\n" in cleaned.stdout
+    assert {entry.name for entry in sockets.iterdir()} == {"wgr-012345.sock", "wg0.sock"}
+
+
+@pytest.mark.lab
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
 def test_a_lock_that_is_no_file_is_refused_in_a_sentence(folder: Path, elsewhere: Path, kind: str) -> None:
     lock = folder / "lock"

@@ -110,6 +110,20 @@ def test_a_run_refuses_files_that_others_could_write(
 
 
 @only_root
+def test_a_run_of_root_starts_no_program_that_another_user_could_change(
+    type_in: CommandLine, plan: Path, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    for module in ("clean", "run_lock", "run"):
+        monkeypatch.setattr(f"tunnelbench.cli.{module}.RUN_FOLDER", tmp_path / "runs")
+    program.chmod(0o757)
+    result = type_in("run", plan, "--store", tmp_path / "results.sqlite")
+    assert result.exit_code == 3
+    assert f"every user can write to {program}" in result.stderr
+    assert [path.name for path in program.parent.iterdir()] == ["openvpn"]
+
+
+@only_root
 def test_an_ssh_config_that_others_could_write_is_not_used(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host *\n    ProxyCommand touch /tmp/started\n")

@@ -66,7 +66,7 @@ class FakeMachine(LeasedHost):
             self.noted.append(stdin)
         if words[:2] == ("lease", "take") and self.found["state"] != "free":
             raise CannotHere("another controller uses this router")
-        if words[0] == "clean":
+        if words[0] == "clean" and words[1] == self.found.get("folder"):
             self.found = {"state": "free"}
         return json.dumps(self.found) if words == ("lease", "show") else ""
 
@@ -79,7 +79,8 @@ def test_taking_the_lease_again_does_not_end_that_of_another_controller(tmp_path
     host.found = {"state": "held", "owner": "bert@other, run r2", "folder": "/tmp/tunnelbench-dut-r2"}
     with pytest.raises(CannotHere):
         host.take()
-    assert host.cleaned() == []
+    assert host.cleaned() == [("clean", str(host.folder))], "its own files, which hold no lease"
+    assert host.lease()["state"] == "held"
 
 
 @pytest.mark.parametrize("state", ["stale", "held"])

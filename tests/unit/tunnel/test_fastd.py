@@ -98,6 +98,12 @@ def test_a_session_that_comes_up_is_none(log: str) -> None:
     assert not any(sign in log for sign in Fastd.signs_of_restart)
 
 
+@pytest.mark.parametrize("log", LOGS.values())
+def test_a_refreshed_session_is_a_rekey(log: str) -> None:
+    """fastd reports a session with new keys by the same line as the first one."""
+    assert sum(sign in line for line in log.splitlines() for sign in Fastd.signs_of_rekey) == 1
+
+
 def test_secrets_are_deleted_and_never_kept_with_the_results(tmp_path: Path) -> None:
     def answer(argv: Sequence[str]) -> str:
         return "SECRET" if "--generate-key" in argv else "PUBLIC" if "--show-key" in argv else LOGS["fastd-22/null.log"]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from tests.unit.tunnel.cases import TunnelCase, make_tunnel
+from tests.unit.tunnel.fakes import commands, make_ends
+
+from tunnelbench.tunnel.l2tpv3 import L2tpV3, Options
 
 TUNNELS = (
     TunnelCase(
@@ -35,3 +41,14 @@ TUNNELS = (
 def test_a_device_counts_what_was_seen() -> None:
     # Seen on Linux 6.1: frames of 154 bytes for a packet of 128.
     assert make_tunnel("l2tpv3", {}).counted_bytes(128) == 154
+
+
+def test_the_cookie_is_one_for_both_ends_and_a_new_one_for_each_tunnel(tmp_path: Path) -> None:
+    found = []
+    for _ in range(2):
+        with L2tpV3(Options(cookie=True), make_ends(tmp_path)) as tunnel:
+            ran = [line for end, _ in tunnel.ends for line in commands(end.host) if "add session" in line]
+        (pair,) = {tuple(re.findall(r"cookie ([0-9a-f]{8}) ", line)) for line in ran}
+        assert pair[0] == pair[1]
+        found.append(pair[0])
+    assert found[0] != found[1]

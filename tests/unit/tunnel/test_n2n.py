@@ -88,6 +88,15 @@ def test_the_key_is_one_for_both_ends_deleted_and_in_no_command(tmp_path: Path) 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_community_and_key_are_new_for_each_tunnel(tmp_path: Path) -> None:
+    found = []
+    for _ in range(2):
+        with make_tunnel(tmp_path):
+            (words,) = {path.read_text() for path in tmp_path.rglob("n2n.key")}
+            found += [line.split(" ", 1)[1] for line in words.splitlines()]
+    assert len({*found}) == 4
+
+
 def test_another_version_than_the_first_is_distinguished(tmp_path: Path) -> None:
     with pytest.raises(
         TunnelUnavailable, match=r"n2n on the router has version 3.1.1; TunnelBench supports version 1 only"

@@ -107,3 +107,12 @@ def test_secrets_are_deleted_and_never_kept_with_the_results(tmp_path: Path) -> 
 @pytest.mark.parametrize("log", LOGS.values())
 def test_a_connection_that_comes_up_is_no_restart(log: str) -> None:
     assert not any(sign in log for sign in Ssh.signs_of_restart)
+
+
+REKEY = "debug1: ssh_set_newkeys: rekeying out, input 55 bytes 6 blocks, output 1073741824 bytes 134217728 blocks"
+
+
+@pytest.mark.parametrize("log", LOGS.values())
+def test_the_first_keys_of_a_connection_are_no_rekey_and_later_ones_are(log: str) -> None:
+    assert not any(sign in log for sign in Ssh.signs_of_rekey)
+    assert any(sign in REKEY for sign in Ssh.signs_of_rekey)
