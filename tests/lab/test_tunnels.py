@@ -95,7 +95,7 @@ def test_wireguard_of_the_kernel_is_proven_where_there_is_one(testbed: NetnsTest
 def test_a_port_on_all_addresses_is_closed_for_other_devices_than_the_cable(
     testbed: NetnsTestbed, cable: str, answer: bytes
 ) -> None:
-    """The far end is a host that need not be in a namespace; packets arrive by its device `wan`."""
+    """Only a far end outside of a namespace gets the rule. All packets of this test arrive by the device `wan`."""
     server = Mock(wraps=testbed.server, namespace="")
     tunnel = make_tunnel("n2n", {})
     address = (testbed.addresses.server_wan, tunnel.open_ports[0])
@@ -103,7 +103,7 @@ def test_a_port_on_all_addresses_is_closed_for_other_devices_than_the_cable(
     def bound() -> socket.socket:
         receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         receiver.settimeout(1)
-        receiver.bind(("0.0.0.0", address[1]))  # noqa: S104 # as edge and supernode are
+        receiver.bind(address)
         return receiver
 
     def received(sender: socket.socket, receiver: socket.socket) -> bytes:
