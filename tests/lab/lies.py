@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from tests.lab.bench import make_plan, measure
 from tests.watcher import Watcher
 
 from tunnelbench.host.host import Host
-from tunnelbench.model.plan import Direction, TunnelSpec
+from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Outcome, TrialRecord
 from tunnelbench.model.soak import Soak, SoakChunk, SoakPart
 from tunnelbench.testbed.netns import NetnsTestbed
@@ -32,6 +32,23 @@ def trial(
     (record,) = measure(bed, plan, watcher)
     assert record.outcome is outcome, record.reason
     return record
+
+
+def planted_trial(
+    bed: NetnsTestbed,
+    plant: Callable[[NetnsTestbed], AbstractContextManager[object]],
+    tunnel: TunnelSpec = VXLAN,
+    way: Direction = Direction.OUT,
+    *,
+    outcome: Outcome = Outcome.MEASURED,
+) -> TrialRecord:
+    """Measure one trial at whose start, after the proof, a lie is planted; it must end with this outcome."""
+    with ExitStack() as stack:
+
+        def at_trial(_: TrialSpec) -> None:
+            stack.enter_context(plant(bed))
+
+        return trial(bed, Watcher(at_trial), tunnel, way, outcome=outcome)
 
 
 @contextmanager

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from tests.lab import scrambler
 from tests.lab.bench import NO_TUNNEL, SHORT_TRIALS, TUNNELBENCH, check, pids_of, void_checks
-from tests.lab.lies import MidTrial, script, trial
+from tests.lab.lies import MidTrial, planted_trial, script, trial
 from tests.watcher import Watcher
 
 from tunnelbench.measure.counters import TABLE
 from tunnelbench.measure.cpu import HIDDEN
-from tunnelbench.model.plan import Direction, TrialSpec, TunnelSpec
+from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Outcome, Verdict
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
 from tunnelbench.traffic import iperf3
@@ -46,6 +46,13 @@ esac
 exec openvpn "$@"
 """
 PLAN = f'{SHORT_TRIALS}[[tunnel]]\nkind = "none"\n'
+
+
+def openvpn_as(program: Path, text: str) -> TunnelSpec:
+    """Return a tunnel of OpenVPN with a script of this text as its program."""
+    program.write_text(text)
+    program.chmod(0o755)
+    return TunnelSpec("openvpn", "OpenVPN", {**OPENVPN, "program": str(program)})
 
 
 def test_a_sending_program_that_offers_too_little_is_found(bed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,38 +256,28 @@ def test_counters_that_are_reset_in_mid_trial_make_it_void(bed: NetnsTestbed) ->
 
 def test_a_hole_for_large_packets_is_reported_with_the_bytes_that_arrived(bed: NetnsTestbed) -> None:
     hole = "type filter hook input priority -300; udp dport 4789 meta length > 1000 drop;"
-
-    def plant(_: TrialSpec) -> None:
-        bed.server.run(["nft", f"table ip lie {{ chain lie {{ {hole} }}; }}"])
-
-    with script(bed.server, "true", "nft delete table ip lie"):
-        record = trial(bed, Watcher(plant), outcome=Outcome.VOID)
+    plant = f"nft 'table ip lie {{ chain lie {{ {hole} }}; }}'"
+    record = planted_trial(bed, lambda bed: script(bed.server, plant, "nft delete table ip lie"), outcome=Outcome.VOID)
     assert "iperf3 received 0 bytes" in record.reason, record.reason
     assert "(MTU)" in record.reason
 
 
 def test_a_daemon_whose_packets_do_not_fit_is_quoted(tmp_path: Path, bed: NetnsTestbed) -> None:
-    program = tmp_path / "openvpn-whole"
-    program.write_text(WHOLE)
-    program.chmod(0o755)
-    tunnel = TunnelSpec("openvpn", "OpenVPN", {**OPENVPN, "program": str(program)})
-
-    def plant(_: TrialSpec) -> None:
-        bed.router.run(["ip", "link", "set", bed.router_wan_device, "mtu", "1000"])
-
-    with script(bed.router, "true", f"ip link set {bed.router_wan_device} mtu 1500"):
-        record = trial(bed, Watcher(plant), tunnel, outcome=Outcome.VOID)
+    set_mtu = f"ip link set {bed.router_wan_device} mtu"
+    record = planted_trial(
+        bed,
+        lambda bed: script(bed.router, f"{set_mtu} 1000", f"{set_mtu} 1500"),
+        openvpn_as(tmp_path / "openvpn-whole", WHOLE),
+        outcome=Outcome.VOID,
+    )
     assert "iperf3 received 0 bytes" in record.reason, record.reason
     assert "; openvpn-whole on the router: " in record.reason
     assert "Message too long" in record.reason
 
 
 def test_a_program_that_left_the_run_is_named_with_its_socket(tmp_path: Path, bed: NetnsTestbed) -> None:
-    program = tmp_path / "openvpn-away"
-    program.write_text(AWAY)
-    program.chmod(0o755)
     try:
-        record = trial(bed, Watcher(), TunnelSpec("openvpn", "OpenVPN", {**OPENVPN, "program": str(program)}))
+        record = trial(bed, Watcher(), openvpn_as(tmp_path / "openvpn-away", AWAY))
     finally:
         for pid in pids_of(bed.router.namespace, "openvpn"):
             os.kill(pid, signal.SIGKILL)

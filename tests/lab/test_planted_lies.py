@@ -10,19 +10,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import pytest
 from tests.lab.bench import NO_TUNNEL, check, measure
 from tests.lab.bpf_program import attach, load_passing_program
-from tests.lab.lies import VXLAN, MidTrial, OneSoak, script, trial
+from tests.lab.lies import VXLAN, MidTrial, OneSoak, planted_trial, script, trial
 from tests.watcher import Watcher
 
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import Host
 from tunnelbench.host.inside import call_inside
-from tunnelbench.model.plan import Direction, Plan, SoakTraffic, TrialSpec, TunnelSpec
-from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.model.plan import Direction, Plan, SoakTraffic, TunnelSpec
+from tunnelbench.model.result import Outcome, Verdict
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
 
 pytestmark = pytest.mark.lab
@@ -169,21 +169,6 @@ def sends_acks_outside(bed: NetnsTestbed) -> AbstractContextManager[None]:
 def sends_acks_beside_the_path(bed: NetnsTestbed) -> AbstractContextManager[None]:
     """The router sends the client's ACKs to the server by the plain route."""
     return by_the_plain_route(bed.router, bed.addresses.target, bed.addresses.server_wan)
-
-
-def planted_trial(
-    bed: NetnsTestbed,
-    plant: Callable[[NetnsTestbed], AbstractContextManager[object]],
-    tunnel: TunnelSpec = VXLAN,
-    way: Direction = Direction.OUT,
-) -> TrialRecord:
-    """Measure one trial at whose start, after the proof, a lie is planted."""
-    with ExitStack() as stack:
-
-        def at_trial(_: TrialSpec) -> None:
-            stack.enter_context(plant(bed))
-
-        return trial(bed, Watcher(at_trial), tunnel, way)
 
 
 LOST = (("router-losses", Verdict.DOUBTFUL, "vanished in it"), ("retransmits", Verdict.DOUBTFUL, "without a counter"))
