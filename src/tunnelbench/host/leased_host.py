@@ -123,6 +123,7 @@ class LeasedHost(SshHost):
             self._call_script("lease", "take", str(self.folder), self.owner, str(FIRST_LEASE_S))
         except CannotHere:
             with suppress(CannotHere):
+                # Not `forget`: if only the answer was lost, the folder has the lease, which ends as well.
                 self._call_script("clean", str(self.folder), timeout_s=CLEAN_LIMIT_S)
             raise
         self._has_lease = True
