@@ -195,6 +195,7 @@ def tight_group() -> Iterator[Path]:
     group.rmdir()
 
 
+@pytest.mark.alone
 def test_a_generator_that_gets_a_cpu_quota_in_mid_trial_is_found(bed: NetnsTestbed, tight_group: Path) -> None:
     def limit() -> None:
         for pid in pids_of(bed.server.namespace, "iperf3"):
@@ -286,6 +287,7 @@ def test_a_program_that_left_the_run_is_named_with_its_socket(tmp_path: Path, be
     assert "openvpn in the router's network with udp port " in found.reason
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("end", ["router", "client"])
 def test_a_burner_that_proc_does_not_show_makes_a_trial_void(tmp_path: Path, bed: NetnsTestbed, end: str) -> None:
     plan = tmp_path / "plan.toml"
