@@ -113,6 +113,16 @@ def test_a_far_end_that_dies_gives_no_figure(testbed: NetnsTestbed) -> None:
     assert set(caught.value.raw) == {"load", "engine_far_end", "engine_sender"}
 
 
+def test_a_sender_that_prints_nothing_is_reported_with_its_status(
+    testbed: NetnsTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with plain_path(testbed) as exchanger:
+        usual = exchanger.commands
+        monkeypatch.setattr(exchanger, "commands", lambda load: (usual(load)[0], ["false"]))
+        with pytest.raises(TrialFailed, match="the engine's sender ended with status 1 and printed nothing"):
+            exchanger.exchange(SenderLoad("18", 1.0, 1000.0))
+
+
 def test_a_far_end_that_does_not_come_up_is_reported_in_its_words(testbed: NetnsTestbed) -> None:
     with plain_path(testbed) as exchanger:
         testbed.server.ip("addr", "del", f"{testbed.addresses.target}/32", "dev", "lo")

@@ -94,9 +94,8 @@ class Daemon:
         with suppress(ChildProcessError):  # another thread has waited for it first
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         self._ended_at_s = time.monotonic()
-        status = self.process.wait()
-        words = f"status {status}" if status >= 0 else f"signal {-status}"
-        note("# %s: %s, process %d: %s, %.3f s", self.host_name, self.name, pid, words,
+        self.process.wait()
+        note("# %s: %s, process %d: %s, %.3f s", self.host_name, self.name, pid, self.ending,
                  self._ended_at_s - self._started_s)  # fmt: skip
 
     @property
@@ -139,6 +138,14 @@ class Daemon:
         if self.killed_by == signal.SIGXFSZ.name:
             return f"it was ended because it printed more than {FILE_LIMIT_BYTES / 1e6:.0f} MB"
         return last_lines(self.output(4096), count)
+
+    @property
+    def ending(self) -> str:
+        """How the daemon ended, such as `status 1` or `signal 9`; empty if it runs."""
+        status = self.process.poll()
+        if status is None:
+            return ""
+        return f"status {status}" if status >= 0 else f"signal {-status}"
 
     @property
     def killed_by(self) -> str:

@@ -124,6 +124,8 @@ class Exchanger:
                 accompany(sender)
             elif not sender.wait((load.duration_s or 0.0) + engine.LATE_S + EXCHANGE_GRACE_S):
                 raise TrialFailed(f"the engine's sender did not end {EXCHANGE_GRACE_S:g} s after its time")
+            if not sender.log_size_bytes:
+                raise TrialFailed(f"the engine's sender ended with {sender.ending} and printed nothing")
             if not load.is_echo:
                 wait_for_the_rest(far, sender, is_search=is_search)
             self.path.require_daemons()
