@@ -45,8 +45,8 @@ cipher = "AES-128-GCM"
 BURNER = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 """Uses a CPU until the program that started it has ended."""
 COMPARED = {"Mbit/s": {"slower"}, "instructions/packet": {"dearer", "tie"}}
-"""Verdicts on each figure that are right if B is the slower build. Beside other work, the testers send a fifth more ACKs
-in some trials, so that fewer instructions fall to a packet: one such trial of seven is enough for a tie."""
+"""Verdicts on each figure that are right if B is the slower build. Beside other work, some trials have more ACKs, so that
+fewer instructions fall to a packet: one such trial of seven is enough for a tie."""
 
 
 @pytest.fixture(scope="module", autouse=True)

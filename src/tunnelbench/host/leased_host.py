@@ -47,7 +47,6 @@ A random part follows the run and the role: no other user of the machine can mak
 LEASE_MARGIN_S = 30
 """Time that is added to each extension of a lease [s]."""
 
-FIRST_LEASE_S = 120
 CLEAN_LIMIT_S = 120.0
 """Time limit for undoing all changes [s]; each undo command has 20 s."""
 
@@ -90,6 +89,12 @@ class LeasedHost(SshHost):
     has_owner = True
     """False if the run has made the machine: everything on it is the run's, and it need not look before a change."""
 
+    first_lease_s = 120
+    """Length of a new lease [s]."""
+
+    script_environment: tuple[str, ...] = ()
+    """Beginning of a command that starts the script with other settings."""
+
     def __init__(self, name: str, access: HostAccess, run_id: str, log_folder: Path, via: Host) -> None:
         folder = Path(f"{REMOTE_FOLDER_PREFIX}{run_id}-{secrets.token_hex(8)}")
         super().__init__(name, access, folder, log_folder, via)
@@ -120,7 +125,7 @@ class LeasedHost(SshHost):
             self._call_script("clean", lease["folder"], timeout_s=CLEAN_LIMIT_S)
             self._bring_script()
         try:
-            self._call_script("lease", "take", str(self.folder), self.owner, str(FIRST_LEASE_S))
+            self._call_script("lease", "take", str(self.folder), self.owner, str(self.first_lease_s))
         except CannotHere:
             with suppress(CannotHere):
                 # Not `forget`: if only the answer was lost, the folder has the lease, which ends as well.
@@ -204,7 +209,8 @@ class LeasedHost(SshHost):
 
     def _call_script(self, *words: str, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """Run the script and return its output. Raises CannotHere with its message, LinkLost if the lease has ended."""
-        done = self.run(by_shell(self.script, *words), stdin=stdin, timeout_s=timeout_s, check=False)
+        argv = [*self.script_environment, *by_shell(self.script, *words)]
+        done = self.run(argv, stdin=stdin, timeout_s=timeout_s, check=False)
         if done.returncode == 0:
             return done.stdout
         lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.ssh import SshHost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
+from tunnelbench.testbed.virtual_host import UNWATCHED_S, VirtualHost
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,27 @@ def test_only_the_folder_of_the_old_lease_is_cleaned(tmp_path: Path, state: str)
     host.found = {"state": state, "owner": owner, "folder": "/tmp/tunnelbench-dut-old"}
     host.take()
     assert host.cleaned() == [("clean", "/tmp/tunnelbench-dut-old")]
+
+
+def test_the_watchdog_of_a_virtual_machine_sleeps_through_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(_: LeasedHost, argv: Sequence[str], **_how: object) -> Completed:
+        ran.append(list(argv))
+        return Completed(tuple(argv), 0, '{"state": "free"}', "")
+
+    monkeypatch.setattr(LeasedHost, "run", run)
+    monkeypatch.setattr(LeasedHost, "_bring_script", lambda host: setattr(host, "script", "/tmp/script"))
+    for kind, seconds in ((LeasedHost, 120), (VirtualHost, UNWATCHED_S)):
+        extra = {"emulated_on": (0,)} if kind is VirtualHost else {}
+        host = kind("router", HostAccess("root@r"), "r1", tmp_path, LocalHost("local", tmp_path, ()), **extra)
+        host.take()
+        (taken,) = (argv for argv in ran if "take" in argv)
+        assert taken[-1] == str(seconds)
+        assert (taken[:2] == ["env", f"TUNNELBENCH_DUT_NAP_LIMIT_S={UNWATCHED_S}"]) == (kind is VirtualHost)
+        ran.clear()
 
 
 def test_the_folder_on_the_machine_has_a_name_that_cannot_be_guessed(tmp_path: Path) -> None:

@@ -79,6 +79,20 @@ def test_a_lease_that_is_extended_does_not_end(router: Router) -> None:
     assert router.lease()["state"] == "held"
 
 
+def test_a_lease_that_becomes_shorter_ends_when_its_watchdog_looks_again(router: Router) -> None:
+    router.environment["TUNNELBENCH_DUT_NAP_LIMIT_S"] = "1"
+    router.take()
+    router.ok("lease", "extend", router.folder, "anna@laptop", 1)
+    assert eventually(lambda: router.lease() == {"state": "free"})
+
+
+def test_a_watchdog_sleeps_to_the_end_of_the_lease_if_its_naps_may_be_longer(router: Router) -> None:
+    router.environment["TUNNELBENCH_DUT_NAP_LIMIT_S"] = "1000"
+    router.take(77)
+    ends = ("sleep 77", "sleep 76")
+    assert eventually(lambda: any(line.strip().endswith(ends) for line in router.processes().values()))
+
+
 def test_a_killed_watchdog_makes_the_lease_stale_and_an_extension_restarts_it(router: Router) -> None:
     router.take()
     assert eventually(lambda: len(router.processes()) == 2), "the watchdog and its sleep"
