@@ -45,7 +45,7 @@ cipher = "AES-128-GCM"
 BURNER = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 """Uses a CPU until the program that started it has ended."""
 COMPARED = {"Mbit/s": {"slower"}, "instructions/packet": {"dearer", "tie"}}
-"""Verdicts on each figure that are right if B is the slower build. Beside other work, some trials have more ACKs, so that
+"""Right verdicts on each figure if B is the slower build. Beside other work, some trials have more ACKs, so that
 fewer instructions fall to a packet: one such trial of seven is enough for a tie."""
 
 

@@ -46,8 +46,8 @@ CATCH_UP_LIMIT_S = 30.0
 """Time limit for a virtual machine's clock to catch up before a trial [s]."""
 
 UNWATCHED_S = 86_400
-"""Time for which the watchdog of a lease sleeps on a virtual machine [s], which ends with its run in any case. Each time
-that the watchdog looks at the lease takes a MIPS CPU 8 million instructions, as much as 700 packets."""
+"""Time for which the watchdog of a lease sleeps on a virtual machine [s], which ends with its run in any case. A look
+at the lease takes a MIPS CPU 8 million instructions, as many as 700 packets."""
 
 BUSY_FOR_A_SECOND = ("timeout", "1", "sh", "-c", "while :; do :; done")
 
