@@ -54,7 +54,7 @@ from tunnelbench.testbed.base import Addresses, Testbed
 from tunnelbench.testbed.discovery import CableEnd
 from tunnelbench.testbed.router_filter import other_rules
 from tunnelbench.traffic import connections, engine, engine_series, iperf3, openssl_speed, ping
-from tunnelbench.tunnel import adapters, openvpn, tinc, versions
+from tunnelbench.tunnel import adapters, openvpn_output, tinc, versions
 from tunnelbench.tunnel.base import End, Ends
 
 Texts = list[str]
@@ -165,7 +165,7 @@ def of_tracker(texts: Texts) -> None:
 
 
 def of_mtu(texts: Texts) -> None:
-    finite(host(texts).device_mtu_bytes("eth0"))
+    finite(host(texts).device_mtu_bytes("eth0"), host(texts).device_queue_packets("eth0"))
 
 
 def of_router_filter(texts: Texts) -> None:
@@ -385,10 +385,12 @@ def of_tunnel(kind: str, texts: Texts) -> None:
 
 
 def of_openvpn_log(texts: Texts) -> None:
-    if not all(openvpn.parse_data_channel(texts[0])):
+    if not all(openvpn_output.parse_data_channel(texts[0])):
         raise AssertionError("a cipher or digest is empty")
-    openvpn.parse_engine(texts[0])
-    openvpn.first_complaint(texts[0])
+    openvpn_output.parse_engine(texts[0])
+    openvpn_output.parse_compression(texts[0])
+    openvpn_output.parse_library(texts[0])
+    openvpn_output.first_complaint(texts[0])
 
 
 def of_tinc_nodes(texts: Texts) -> None:
@@ -535,7 +537,7 @@ def seeds_of_tools() -> Iterator[bytes]:
     host = devices, SNMP6
     yield seed("path", json.dumps(NFT), *host, *host, json.dumps(TC), *host, *host, json.dumps(TC), devices)
     yield seed("tracker", "7\n262144\n")
-    yield seed("mtu", "5: eth0: <UP> mtu 1500 qdisc noqueue")
+    yield seed("mtu", "5: eth0: <UP> mtu 1500 qdisc noqueue state UP mode DEFAULT group default qlen 1000")
     yield seed("router-filter", "7\n", FILTER, FILTER, FILTER)
     yield seed("queues", json.dumps(TC))
     packets = [b"\x45" + bytes(range(60)), b"\x60" + bytes(5) + b"\x2c" + bytes(range(60)), bytes(64)]

@@ -217,6 +217,11 @@ class Host(ABC):
         found = re.search(r"\bmtu (\d{1,9})\b", self.ip("link", "show", "dev", device).stdout)
         return int(found[1]) if found else None
 
+    def device_queue_packets(self, device: str) -> int | None:
+        """Return the length of a device's queue as `ip` prints it [packets]; None if it cannot be read."""
+        found = re.search(r"\bqlen (\d{1,9})\b", self.ip("link", "show", "dev", device).stdout)
+        return int(found[1]) if found else None
+
     def ip_batch(self, *lines: str) -> None:
         """Run several `ip` commands on the host in one process; the first that fails ends it."""
         self.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,9 @@ SETTLE_TIMEOUT_S."""
 ICMP_HEADER_BYTES = 8
 PATTERN_PAYLOADS_BYTES = (211, 600)
 """Payload sizes of the pings [bytes]; two sizes show both a wrong header and a wrong padding."""
+SHORT_PAYLOADS_BYTES = (24, 37)
+"""Payload sizes of additional pings through a tunnel that compresses long packets only [bytes]: their outer packets
+have the same length whatever the pings contain."""
 PINGS_PER_SIZE = 3
 
 
@@ -114,7 +118,8 @@ def _prove_packets(testbed: Testbed, tunnel: Tunnel[Any]) -> list[Check]:
     checks: list[Check] = []
     for device in tunnel.client_devices or ("",):
         for _ in attempts():
-            checks = judge_packets(gather(testbed, inside=tunnel.inside, device=device), tunnel)
+            evidence = gather(testbed, proof_payloads_bytes(tunnel), inside=tunnel.inside, device=device)
+            checks = judge_packets(evidence, tunnel)
             if not reasons_of_void(tuple(checks)):
                 break
         else:
@@ -180,6 +185,11 @@ class Evidence:
     inner_packet_bytes: tuple[int, ...]
 
 
+def proof_payloads_bytes(tunnel: Tunnel[Any]) -> tuple[int, ...]:
+    """Return the payload sizes of the pings that prove a tunnel [bytes]."""
+    return (*(SHORT_PAYLOADS_BYTES if tunnel.longest_uncompressed_bytes else ()), *PATTERN_PAYLOADS_BYTES)
+
+
 def gather(
     testbed: Testbed,
     payloads_bytes: Sequence[int] = PATTERN_PAYLOADS_BYTES,
@@ -208,12 +218,15 @@ def gather(
     return Evidence(tuple(capture.packets), pattern, answered, inner)
 
 
-def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
-    """Return the checks of the captured packets, without I/O."""
+def judge_packets(evidence: Evidence, tunnel: Tunnel[Any], *, is_after_trial: bool = False) -> list[Check]:
+    """Return the checks of the captured packets, without I/O.
+
+    After a trial, a tunnel that pauses its compression may have stopped it.
+    """
     outer = tunnel.outer
     expected = [packet for packet in evidence.packets if matches(packet, outer)]
     others = [packet for packet in evidence.packets if not matches(packet, outer)]
-    smallest_inner = min(evidence.inner_packet_bytes)
+    smallest_inner = min(size for size in evidence.inner_packet_bytes if size > tunnel.longest_uncompressed_bytes)
     crossings = 2 * evidence.answered
     pieces = [tunnel.outer_packets_bytes(inner) for inner in evidence.inner_packet_bytes]
     wanted = sorted({length for lengths in pieces for length in lengths})
@@ -250,9 +263,12 @@ def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
     found = sorted({packet.length_bytes for packet in carried})
     aim, counted = f"should make outer packets of {_join(wanted)} bytes", ""
     if tunnel.compresses:
-        # A pattern that repeats itself shrinks below what any of the packets was.
-        agrees = bool(found) and found[-1] < smallest_inner and len(carried) >= crossings
-        aim = f"and a repeated pattern should make outer packets below {smallest_inner} bytes"
+        limit_bytes = tunnel.outer_packet_bytes(smallest_inner)
+        short = [tunnel.outer_packet_bytes(size) for size in evidence.inner_packet_bytes if size < smallest_inner]
+        aim = f"and a repeated pattern should make outer packets below {limit_bytes} bytes"
+        aim += f", and the short ones packets of {_join(short)} bytes" if short else ""
+        may_stay = set(wanted) if is_after_trial and tunnel.pauses_compression else set()
+        agrees = _has_compressed(evidence, carried, limit_bytes, short, may_stay)
     elif tunnel.has_exact_outer_packets:
         # As many pings of each size were sent.
         due = crossings * sum(map(len, pieces)) // len(pieces)
@@ -271,6 +287,21 @@ def judge_packets(evidence: Evidence, tunnel: Tunnel[Any]) -> list[Check]:
         )
     )
     return checks
+
+
+def _has_compressed(
+    evidence: Evidence, carried: Sequence[Packet], limit_bytes: int, short: Sequence[int], may_stay: Collection[int]
+) -> bool:
+    """Return True if a tunnel that compresses made what it should of the pings.
+
+    A pattern that repeats itself shrinks, so that all outer packets are shorter than `limit_bytes`, or have a length of
+    `may_stay`. The packets of the lengths in `short` are those of short pings, whose content the tunnel sends as it is.
+    """
+    lengths = Counter(packet.length_bytes for packet in carried)
+    crossings = 2 * evidence.answered
+    has_shrunk = all(length < limit_bytes or length in may_stay for length in lengths)
+    has_short = all(lengths[length] >= crossings // len(evidence.inner_packet_bytes) for length in short)
+    return len(carried) >= crossings > 0 and has_shrunk and has_short
 
 
 def matches(packet: Packet, outer: Outer) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tunnelbench.host.command import CommandFailed
-from tunnelbench.measure.proof import PATTERN_PAYLOADS_BYTES, attempts, gather, judge_packets
+from tunnelbench.measure.proof import attempts, gather, judge_packets, proof_payloads_bytes
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.result import Check, Verdict, reasons_of_void
 from tunnelbench.testbed.base import Testbed
@@ -30,16 +30,17 @@ def prove_again(testbed: Testbed, tunnel: Tunnel[Any], *, is_soak: bool = False)
 
 
 def _repeat(testbed: Testbed, tunnel: Tunnel[Any]) -> tuple[Verdict, str]:
-    pieces = 0
+    pieces, sizes = 0, proof_payloads_bytes(tunnel)
     if tunnel.has_exact_outer_packets:
-        pieces = max(len(tunnel.outer_packets_bytes(size)) for size in PATTERN_PAYLOADS_BYTES)
+        pieces = max(len(tunnel.outer_packets_bytes(size)) for size in sizes)
     unproven = list(tunnel.client_devices or ("",))
     for _ in attempts():
         while unproven:
             if tunnel.has_died:
                 return Verdict.DOUBTFUL, "the proof could not be repeated after the trial: the tunnel has ended"
-            evidence = gather(testbed, pings=1, packets_per_ping=2 * pieces, inside=tunnel.inside, device=unproven[0])
-            wrong = reasons_of_void((*judge_packets(evidence, tunnel), *tunnel.negotiated()))
+            device, version = unproven[0], tunnel.inside
+            evidence = gather(testbed, sizes, 1, packets_per_ping=2 * pieces, inside=version, device=device)
+            wrong = reasons_of_void((*judge_packets(evidence, tunnel, is_after_trial=True), *tunnel.negotiated()))
             if wrong or not evidence.answered:
                 break
             unproven.pop(0)

@@ -296,6 +296,7 @@ class SoakSegment:
                 payload_bytes,
                 str(tunnel.outer),
                 exact=False,
+                may_shrink=tunnel.shrinks_data,
             ),
             _at_most_doubtful(check_offered(spec, counts)),
             check_receiver(counts),

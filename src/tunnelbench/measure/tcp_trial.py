@@ -99,6 +99,7 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
                     load,
                     port=port,
                     device=device,
+                    content=path.content,
                 )
                 for port, device in zip(ports, devices, strict=True)
             ]
@@ -209,7 +210,9 @@ def warm_up(testbed: Testbed, tunnel: Tunnel[Any], traffic: TcpTraffic, device: 
     for direction in traffic.direction:
         with ExitStack() as stack:
             _start_server(stack, testbed, target, traffic, port)
-            argv = iperf3.client_command(target, traffic, max(traffic.payload_bytes), direction, device=device)
+            argv = iperf3.client_command(
+                target, traffic, max(traffic.payload_bytes), direction, device=device, content=tunnel.content
+            )
             position = argv.index("--time")
             argv[position : position + 2] = ["--bytes", WARM_UP_BYTES]
             _start_iperf3(stack, testbed.client, argv).wait(WARM_UP_LIMIT_S)

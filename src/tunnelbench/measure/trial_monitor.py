@@ -16,6 +16,7 @@ from tunnelbench.host.host import CpuReading
 from tunnelbench.measure import cpu
 from tunnelbench.measure.checks import check_sampling
 from tunnelbench.measure.counters import Arrivals, CountingPoints, place_of, read_arrivals
+from tunnelbench.model.conditions import Content
 from tunnelbench.model.counters import CpuInterval, Window
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.plan import Direction
@@ -89,6 +90,8 @@ class TrafficPath:
     """Name of the host at the tunnel's other end."""
     client_devices: Sequence[str] = ()
     """Devices of the clients, if the tunnel's server has several: each makes a part of the traffic."""
+    content: Content = Content.RANDOM
+    """Data of the traffic."""
 
     def require_daemons(self) -> None:
         """Raise TrialFailed if a daemon of the tunnel has ended or was stopped; the message names all ended daemons."""
@@ -124,8 +127,15 @@ def path_through(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) ->
     """Return the path of a trial through a tunnel that is up."""
     place = place_of(testbed, tunnel, direction)
     ends = testbed.traffic_ends(tunnel.inside)
-    far_end = tunnel.far_end.host.name
-    return TrafficPath(*ends, place, tunnel.daemons_under_test, tunnel.far_daemons, far_end, tunnel.client_devices)
+    return TrafficPath(
+        *ends,
+        place,
+        tunnel.daemons_under_test,
+        tunnel.far_daemons,
+        tunnel.far_end.host.name,
+        tunnel.client_devices,
+        tunnel.content,
+    )
 
 
 class TrialMonitor:

@@ -72,7 +72,7 @@ class Exchanger:
         far, near = (self.programs[host.machine] for host in (self.receiver, self.sender))
         return (
             engine.far_end_command(far, there, session, load, has_one_clock=self.has_one_clock),
-            engine.sender_command(near, there, session, load, source=here),
+            engine.sender_command(near, there, session, load, source=here, content=self.path.content),
         )
 
     def exchange(

@@ -1,9 +1,10 @@
-"""The conditions of a tunnel's trials that every tunnel has as options: packet filter, IP versions, line, CPUs."""
+"""The conditions of trials, which are options of every tunnel: packet filter, IP versions, line, CPUs and data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from tunnelbench.model.firewall import FILTER_OPTIONS, RouterFilter, filter_of
 from tunnelbench.model.ip_versions import (
@@ -19,7 +20,20 @@ CPUS_OPTION = "cpus"
 MOST_ROUTER_CPUS = 2
 """Most CPUs that a plan may give the router."""
 
-CONDITION_OPTIONS: Mapping[str, str | int] = {**FILTER_OPTIONS, **VERSION_OPTIONS, **LINE_OPTIONS, CPUS_OPTION: 1}
+CONTENT_OPTION = "content"
+
+
+class Content(StrEnum):
+    """The data of the traffic."""
+
+    RANDOM = "random"
+    REPEATING = "repeating"
+    """The digits 0 to 9 again and again for TCP, and zeros for UDP."""
+
+
+CONDITION_OPTIONS: Mapping[str, str | int] = {
+    **FILTER_OPTIONS, **VERSION_OPTIONS, **LINE_OPTIONS, CPUS_OPTION: 1, CONTENT_OPTION: Content.RANDOM.value,
+}  # fmt: skip
 """The options of conditions, each with the value that a tunnel has without it."""
 
 
@@ -36,6 +50,8 @@ class Conditions:
     """Line that carries the tunnel; None: the cable as the testbed has it."""
     cpus: int = 1
     """CPUs of the router."""
+    content: Content = Content.RANDOM
+    """Data of the traffic."""
 
     @property
     def are_usual(self) -> bool:
@@ -47,6 +63,7 @@ class Conditions:
         words = [f"{name}={version}" for name, version in versions.items() if version is not IpVersion.IPV4]
         words += [f"{LINE_OPTION}={self.line}"] if self.line else []
         words += [f"{CPUS_OPTION}={self.cpus}"] if self.cpus != 1 else []
+        words += [f"{CONTENT_OPTION}={self.content}"] if self.content is not Content.RANDOM else []
         return " ".join([*([] if self.packet_filter.is_empty else [str(self.packet_filter)]), *words])
 
 
@@ -58,6 +75,7 @@ def conditions_of(options: Mapping[str, object]) -> Conditions:
         version_of_option(options, OUTSIDE_OPTION),
         line_of(options),
         _cpus_of(options),
+        Content.REPEATING if options.get(CONTENT_OPTION) == Content.REPEATING else Content.RANDOM,
     )
 
 

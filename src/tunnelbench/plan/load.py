@@ -22,6 +22,7 @@ from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
 from tunnelbench.plan.testbed_schema import TESTBED_KEYS, Kinds, TestbedFile, setting_faults
 from tunnelbench.plan.tunnels import (
     Schemas,
+    check_content,
     check_filters,
     check_size,
     check_versions,
@@ -191,6 +192,7 @@ def _plan(
         return None
     check_filters(blocks, file, faults)
     check_versions(blocks, file, faults)
+    check_content(blocks, file, faults)
     tcp, udp = file.traffic()
     seconds = file.cipher_speed.seconds if file.cipher_speed else None
     soak = file.soak.traffic() if file.soak else None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from tunnelbench.model.conditions import CONDITION_OPTIONS, conditions_of
+from tunnelbench.model.conditions import CONDITION_OPTIONS, CONTENT_OPTION, Content, conditions_of
 from tunnelbench.model.firewall import FILTER_OPTIONS, filter_of
 from tunnelbench.model.ip_versions import INSIDE_OPTION, IpVersion
 from tunnelbench.model.plan import (
@@ -165,6 +165,16 @@ def check_versions(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults
         for key, reason in sizes.items():
             message = f'"{IpVersion.IPV6}" cannot have the sizes of {key}: {reason}; give udp.payload_bytes in bytes'
             faults.add(place, message)
+
+
+def check_content(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
+    """Add an error for each tunnel with repeating data if the plan opens connections, which carry a few bytes only."""
+    for block in blocks if file.connections else ():
+        values = block.choices.get(CONTENT_OPTION, ())
+        if Content.REPEATING in values:
+            place = (*block.path, CONTENT_OPTION)
+            place = (*place, values.index(Content.REPEATING)) if len(values) > 1 else place
+            faults.add(place, f'"{Content.REPEATING}" is for TCP and UDP with data: leave [connections] out')
 
 
 def _read_block(

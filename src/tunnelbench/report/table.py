@@ -16,7 +16,7 @@ from tunnelbench.report.figures import AnyRow, Figure, FigureText, TableRow, tab
 from tunnelbench.report.text import one_line
 from tunnelbench.report.udp_comments import udp_comments
 
-PROGRAM_TITLES = {"openssl": "OpenSSL"}
+PROGRAM_TITLES = {"openssl": "OpenSSL", "mbedtls": "mbed TLS"}
 """Names of programs that differ from the key of their version."""
 
 CAPTIONS = {

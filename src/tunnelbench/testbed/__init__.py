@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tunnelbench.model.conditions import CPUS_OPTION, MOST_ROUTER_CPUS
+from tunnelbench.model.conditions import CONTENT_OPTION, CPUS_OPTION, MOST_ROUTER_CPUS
 from tunnelbench.model.lines import LINE_OPTION
 from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
 from tunnelbench.testbed.base import FIXED_CPUS, NO_LINES, Testbed
@@ -26,8 +26,12 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         reason = f"cannot run on testbed {spec.name}: a simulated testbed has a model of "
         no_model = dict.fromkeys(("udp", "soak", "cipher_speed"), f"{reason}TCP only")
         of_one = ("clients", "handshake", "connections")
-        no_line = {LINE_OPTION: f"{reason}cables without a line", CPUS_OPTION: f"{reason}a router with one CPU"}
-        return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only") | no_line
+        usual = {
+            LINE_OPTION: f"{reason}cables without a line",
+            CPUS_OPTION: f"{reason}a router with one CPU",
+            CONTENT_OPTION: f"{reason}data that no tunnel compresses",
+        }
+        return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only") | usual
     refused = {}
     if spec.topology != ROAD_WARRIOR:
         reason = (

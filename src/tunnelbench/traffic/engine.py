@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tunnelbench.host.parsing import UNREADABLE, count, number
+from tunnelbench.model.conditions import Content
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.ip_versions import with_port
 from tunnelbench.model.text import counted
@@ -92,8 +93,10 @@ def far_end_command(
     return [*argv, *_ways(load), *(["--wait", "block"] if load.sleeps else [])]
 
 
-def sender_command(program: str, address: str, session: str, load: SenderLoad, *, source: str) -> list[str]:
-    """Return the command of the sender of one trial; `source` is its own address."""
+def sender_command(
+    program: str, address: str, session: str, load: SenderLoad, *, source: str, content: Content = Content.RANDOM
+) -> list[str]:
+    """Return the command of the sender of one trial; `source` is its own address. Repeating content is zeros."""
     # fmt: off
     argv = [program, "send", "--target", with_port(address, load.port), "--bind", source, "--session", session,
             "--payload-bytes", load.sizes, "--interval-s", f"{load.interval_s:g}"]
@@ -109,6 +112,8 @@ def sender_command(program: str, address: str, session: str, load: SenderLoad, *
         argv += ["--duration-s", f"{load.duration_s:g}"]
     if load.is_echo:
         argv += ["--echo", "--timeout-s", f"{LATE_S:g}"]
+    if content is Content.REPEATING:
+        argv += ["--content", "zeros"]
     return [*argv, *_ways(load)]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tunnelbench.model.conditions import Content
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import TCP_TIMESTAMPS_BYTES
 from tunnelbench.model.plan import Direction, TcpTraffic
@@ -40,20 +41,24 @@ def client_command(
     *,
     port: int = IPERF3_PORT,
     device: str = "",
+    content: Content = Content.RANDOM,
 ) -> list[str]:
     """Return the command of a client; it sets the payload through the MSS, which includes the TCP time stamps.
 
     `load` is the rate of all streams together [Mbit/s]; empty: as fast as TCP can. With `device`, the connections leave
-    by this device, whatever the routes say.
+    by this device, whatever the routes say. iperf3 sends a random block of WRITE_BYTES again and again, so that no
+    packet can be compressed, or the data of `content`.
     """
     paced = ["--bitrate", str(_stream_bps(traffic, load))] if load else []
     bound = ["--bind-dev", device] if device else []
+    repeated = ["--repeating-payload"] if content is Content.REPEATING else []
     # fmt: off
     return ["iperf3", "--client", address, "--port", str(port), *bound, "--json",
             "--time", str(traffic.duration_s), "--interval", f"{traffic.interval_s:g}",
             "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--length", str(WRITE_BYTES),
             "--parallel", str(traffic.streams),
-            "--congestion", traffic.congestion_control, *paced, *(["--reverse"] if direction is Direction.IN else [])]
+            "--congestion", traffic.congestion_control, *paced, *repeated,
+            *(["--reverse"] if direction is Direction.IN else [])]
     # fmt: on
 
 

@@ -19,7 +19,7 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.ipv6 import add_ipv6_address
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model import frames
-from tunnelbench.model.conditions import MOST_ROUTER_CPUS
+from tunnelbench.model.conditions import MOST_ROUTER_CPUS, Content
 from tunnelbench.model.errors import KeptForDebugging, TrialFailed, TunnelRefused
 from tunnelbench.model.firewall import MOST_RULES, Firewall
 from tunnelbench.model.ip_versions import INSIDE_OPTION, OUTSIDE_OPTION, SMALLEST_IPV6_MTU_BYTES, IpVersion, with_port
@@ -69,6 +69,11 @@ class TunnelOptions(BaseModel):
 
     cpus: int | None = Field(default=None, ge=1, le=MOST_ROUTER_CPUS, description="CPUs of the router; left out: 1")
 
+    content: Content | None = Field(
+        default=None,
+        description="data of the traffic: random, which cannot be compressed, or repeating, which can; left out: random",
+    )
+
     inside: IpVersion | None = Field(
         default=None, description="IP version of the traffic, and so of the packets in the tunnel; left out: ipv4"
     )
@@ -85,6 +90,11 @@ class TunnelOptions(BaseModel):
     @classmethod
     def _without_one(cls, cpus: int | None) -> int | None:
         return None if cpus == 1 else cpus
+
+    @field_validator("content")
+    @classmethod
+    def _without_random(cls, content: Content | None) -> Content | None:
+        return None if content is Content.RANDOM else content
 
     @field_validator("rules")
     @classmethod
@@ -309,6 +319,16 @@ class Tunnel(ABC, Generic[OptionsT]):
         return self.options.outside or IpVersion.IPV4
 
     @property
+    def content(self) -> Content:
+        """Data of the traffic through the tunnel."""
+        return self.options.content or Content.RANDOM
+
+    @property
+    def shrinks_data(self) -> bool:
+        """True if the tunnel compresses, and the data of its traffic can be compressed."""
+        return self.compresses and self.content is Content.REPEATING
+
+    @property
     @abstractmethod
     def hides_payload(self) -> bool:
         """True if the payload cannot be read on the WAN."""
@@ -349,6 +369,17 @@ class Tunnel(ABC, Generic[OptionsT]):
     def compresses(self) -> bool:
         """True if the length of an outer packet depends on the content; `outer_packet_bytes` then gives the length of
         content that cannot be compressed."""
+        return False
+
+    @property
+    def longest_uncompressed_bytes(self) -> int:
+        """Length of the longest inner packet that a tunnel which compresses sends as it is, whatever its content
+        [bytes]; 0: there is none."""
+        return 0
+
+    @property
+    def pauses_compression(self) -> bool:
+        """True if a tunnel that compresses stops for a while after data that it could not compress."""
         return False
 
     def wire_bytes(self, inner_packet_bytes: int, mtu_bytes: int) -> float:

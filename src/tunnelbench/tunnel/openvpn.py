@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -10,18 +11,26 @@ from pathlib import Path
 
 from tunnelbench.host.cpu_features import AES_MASK_X86
 from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.host import Host
 from tunnelbench.host.ssh_programs import in_shell
 from tunnelbench.model.errors import TunnelRefused
-from tunnelbench.model.frames import TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BYTES
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, equals, is_so, source_words
 from tunnelbench.tunnel.clients import ServerTunnel
 from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
+from tunnelbench.tunnel.openvpn_output import (
+    first_complaint,
+    parse_compression,
+    parse_data_channel,
+    parse_engine,
+    parse_library,
+)
 from tunnelbench.tunnel.openvpn_packets import LEGACY_CIPHERS, Packets, is_aead
 from tunnelbench.tunnel.requirements import Requirement, ipv6, key_maker, program, tun_device
-from tunnelbench.tunnel.versions import UNKNOWN, version_of
+from tunnelbench.tunnel.versions import UNKNOWN
 
 PORT = 1194
 
@@ -44,6 +53,23 @@ MANY_HANDSHAKES = "connect-freq-initial 100000 1"
 
 STREAM_LENGTH_BYTES = 2
 """Length of the field before each record in TCP that holds the record's length."""
+
+OF_SOME_VERSIONS = (
+    "disable-dco", "connect-freq-initial",  # from 2.6 on
+    "data-ciphers", "data-ciphers-fallback", "allow-compression",  # from 2.5 on
+    "ncp-disable", "ncp-ciphers",  # 2.4 and 2.5; 2.6 has another name for the second one
+)  # fmt: skip
+"""Options that not every version from 2.4 on knows. OpenVPN ignores those that it does not know
+(ignore-unknown-option), so that nothing needs to ask the program for its version before it runs."""
+
+STATIC_KEY_BYTES = 256
+STATIC_KEY_LINE_DIGITS = 32
+
+SHORTEST_COMPRESSED_BYTES = 100
+"""Length from which on OpenVPN tries to compress a packet, or a frame of a tap (COMPRESS_THRESHOLD in comp.h)."""
+
+LIBRARY_TITLES: Mapping[str, str] = {"openssl": "OpenSSL", "mbedtls": "mbed TLS"}
+"""Names of crypto libraries, by their key in the versions of a tunnel."""
 
 X86_64 = Requirement(
     "a CPU of x86-64",
@@ -73,7 +99,8 @@ PLAN_ENTRY = {"name": "OpenVPN AES-128-GCM", "cipher": "AES-128-GCM"}
 class OpenVpn(ServerTunnel[Options]):
     """Plan entry: `kind = "openvpn"`, `cipher = "AES-128-CBC"`, `auth = "SHA1"`.
 
-    The kernel's data channel (DCO) is always switched off: this is the program in user space.
+    The kernel's data channel (DCO) is always switched off: this is the program in user space. The configuration is one
+    that the versions from 2.4 on read.
     """
 
     kind = "openvpn"
@@ -90,6 +117,7 @@ class OpenVpn(ServerTunnel[Options]):
         "static key": "4 less before the cipher, 4 more inside it",
         '`dev = "tap"`': "14 more, inside the cipher",
         "`fragment`": "4 more, inside the cipher, in each piece",
+        "`comp_lzo`, `compress` except `lz4-v2` and `stub-v2`, random content": "1 more, inside the cipher",
         "TCP": "26 more",
     }
     _further: dict[int, str]
@@ -105,12 +133,16 @@ class OpenVpn(ServerTunnel[Options]):
         needs += [] if options.aes_instructions else [X86_64]
         needs += [ipv6()] if IpVersion.IPV6 in {options.inside, options.outside} else []
         needs += [_engines(options.program)] if options.engine is not None else []
+        if options.library or not options.aes_instructions:
+            needs += [_built_with(options.library or "openssl", options.program)]
         return tuple(needs)
 
     @classmethod
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         if options.cipher == NEGOTIATED:
             return ()  # unknown before the tunnel is up
+        if options.library not in {None, "openssl"}:
+            return ()  # OpenSSL measures its own
         names = [options.cipher] if is_aead(options.cipher) else [options.cipher, options.auth]
         if not options.aes_instructions:  # the cipher on its own is measured with these instructions
             names = [name for name in names if not name.startswith("AES-")]
@@ -133,28 +165,57 @@ class OpenVpn(ServerTunnel[Options]):
     def hides_payload(self) -> bool:
         return self.options.cipher != "none"
 
+    @property
+    def compresses(self) -> bool:
+        return self.options.algorithm != "none"
+
+    @property
+    def longest_uncompressed_bytes(self) -> int:
+        header_bytes = ETHERNET_HEADER_BYTES if self.options.dev == "tap" else 0
+        return SHORTEST_COMPRESSED_BYTES - 1 - header_bytes if self.compresses else 0
+
+    @property
+    def pauses_compression(self) -> bool:
+        return self.options.comp_lzo == "adaptive"
+
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         """Return the length of the outer packet; with `fragment` the longest piece's."""
         return max(self.outer_packets_bytes(inner_packet_bytes))
 
     def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
         options = self.options
-        packets = Packets(self.cipher, options.auth, options.mode == "tls", options.dev == "tap", options.fragment)
+        packets = Packets(
+            self.cipher,
+            options.auth,
+            options.mode == "tls",
+            options.dev == "tap",
+            options.fragment,
+            options.framing_bytes,
+        )
         is_tcp = options.transport == "tcp"
         transport_bytes = TIMESTAMPED_TCP_HEADER_BYTES + STREAM_LENGTH_BYTES if is_tcp else UDP_HEADER_BYTES
         head_bytes = self.outer.ip_header_bytes + transport_bytes
         return tuple(head_bytes + record for record in packets.records_bytes(inner_packet_bytes))
 
     def versions(self, end: End) -> Mapping[str, str]:
-        argv = [self.options.program, "--version"]
-        return {
-            "openvpn": version_of(end.host, argv, r"^OpenVPN (\S+)"),
-            "openssl": version_of(end.host, argv, r"library versions: OpenSSL (\S+?),? "),
-        }
+        text = _version_text(end.host, self.options.program)
+        found = re.search(r"^OpenVPN (\S+)", text)
+        library, version = parse_library(text)
+        return {"openvpn": found[1] if found else UNKNOWN, library: version}
 
     def negotiated(self) -> tuple[Check, ...]:
-        """Compare the data channel in the router's log (verb 4) with what was asked for."""
-        return tuple(check for daemon in self.router_daemons for check in self._negotiated_by(daemon))
+        """Compare the data channel in the router's log (verb 4), and the devices, with what was asked for."""
+        of_daemons = (check for daemon in self.router_daemons for check in self._negotiated_by(daemon))
+        return (*of_daemons, *self._queues())
+
+    def _queues(self) -> Iterator[Check]:
+        """Check the length of the queue of each device."""
+        wanted = self.options.txqueuelen
+        for end, _ in self.ends if wanted is not None else ():
+            for device in self.devices_at(end):
+                found = end.host.device_queue_packets(device)
+                reason = f"asked for {wanted} packets; the queue of {device} on the {end.host.name} takes {found}"
+                yield is_so("txqueuelen", found == wanted, reason)
 
     def _negotiated_by(self, daemon: Daemon) -> tuple[Check, ...]:
         cipher, auth = parse_data_channel(daemon.output())
@@ -167,6 +228,7 @@ class OpenVpn(ServerTunnel[Options]):
         if not is_aead(self.cipher):
             checks.append(equals("digest", self.options.auth, auth))
         checks += self._loaded(daemon)
+        checks += self._settings(daemon)
         if not self.options.aes_instructions:
             environment = self.ends.router.host.read_machine(f"/proc/{daemon.pid}/environ")
             found = AES_MASK_X86 if AES_MASK_X86 in environment.split("\0") else "all instructions"
@@ -182,6 +244,16 @@ class OpenVpn(ServerTunnel[Options]):
             if name not in BUILT_IN_PROVIDERS:
                 mapped = self.ends.router.host.read_machine(f"/proc/{daemon.pid}/maps")
                 checks.append(equals("provider", name, name if f"/{name}.so" in mapped else "not loaded"))
+        return checks
+
+    def _settings(self, daemon: Daemon) -> list[Check]:
+        """Check settings that a version of OpenVPN may ignore, by its log."""
+        checks = []
+        if self.options.fast_io:
+            found = "on" if "fast_io = ENABLED" in daemon.output() else "off"
+            checks.append(equals("fast-io", "on", found))
+        if self.compresses:
+            checks.append(equals("compression", self.options.algorithm, parse_compression(daemon.output())))
         return checks
 
     def _up(self) -> None:
@@ -208,11 +280,11 @@ class OpenVpn(ServerTunnel[Options]):
         if self.options.mode == "tls":
             files = self._write_certificates()
             if self.options.tls_wrap != "none":
-                text = self._new_static_key()
+                text = new_static_key()
                 for end, _ in self.ends:
                     files[end.host.name][self.options.tls_wrap] = self._write(end, "wrap.key", text, secret=True)
             return files
-        text = self._new_static_key()
+        text = new_static_key()
         return {end.host.name: {"secret": self._write(end, "static.key", text, secret=True)} for end, _ in self.ends}
 
     def _note_cipher(self) -> None:
@@ -229,7 +301,7 @@ class OpenVpn(ServerTunnel[Options]):
         self._further = {}
         names = [f"client-{number + 1}" for number in range(self.options.all_clients)]
         authority = certificates.new_authority(self.ends.local, [called.host.name, *names])
-        wrap = self._new_static_key() if self.options.tls_wrap != "none" else ""
+        wrap = new_static_key() if self.options.tls_wrap != "none" else ""
 
         def files_of(end: End, name: str) -> dict[str, str]:
             issued = authority.issued[name]
@@ -318,13 +390,6 @@ class OpenVpn(ServerTunnel[Options]):
         except TunnelRefused as error:
             raise TunnelRefused(first_complaint(daemon.output()) or error.message) from None
 
-    def _new_static_key(self) -> str:
-        key = self.ends.local.folder / "static.key"
-        self.ends.local.run([self.options.program, "--genkey", "secret", str(key)])
-        text = key.read_text()
-        key.unlink()
-        return text
-
     def _config(
         self, end: End, other: End, files: Mapping[str, str], number: int = 0, clients_folder: Path | None = None
     ) -> str:
@@ -338,6 +403,8 @@ class OpenVpn(ServerTunnel[Options]):
             options.transport
         ]
         lines = [
+            # A version that does not know one of these options would end.
+            f"ignore-unknown-option {' '.join(OF_SOME_VERSIONS)}",
             f"dev {self.device_of(number)}",
             f"dev-type {options.dev}",
             f"proto {protocol}",
@@ -348,35 +415,52 @@ class OpenVpn(ServerTunnel[Options]):
             "disable-dco",
             f"script-security {1 if options.script_delay_ms is None else 2}",
             "verb 4",
+            *(self._tls(end, is_server=is_server) if options.mode == "tls" else [f"cipher {options.cipher}"]),
+            *self._library(),
         ]
-        if options.mode == "tls":
-            lines += ["tls-server", "dh none"] if is_server else ["client" if options.clients else "tls-client"]
-            # Unless they negotiate, both ends name only one cipher, so that there is nothing to fall back to.
-            lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {options.offered[0]}"]
-            lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
-            # Without this line, OpenVPN changes the keys every 64 MB if the cipher has blocks of 64 bits or is none. On
-            # a fast router, that happens in each second of a trial.
-            lines += [f"reneg-bytes {options.reneg_bytes or 0}"]
-            if is_server and options.script_delay_ms is not None:
-                script = self._write(end, "verify.sh", SLOW_SCRIPT.format(delay_s=options.script_delay_ms / 1000))
-                lines += [f'tls-verify "/bin/sh {script}"']
-        else:
-            lines += [f"cipher {options.cipher}"]
-        if options.providers:
-            lines += ["providers " + " ".join(options.providers.split(":"))]
-        elif LEGACY_CIPHERS & set(options.offered):
-            lines += ["providers legacy default"]
-        if options.engine:
-            lines += [f"engine {options.engine}"]
         if options.tls_wrap == "tls-auth":
             lines += [f"key-direction {0 if is_server else 1}"]
         if options.reneg_sec is not None:
             # Only the server begins: two ends that begin at about the same time make two handshakes of one.
             lines += [f"reneg-sec {options.reneg_sec if is_server else 0}"]
-        for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf"):
+        if options.compress or options.comp_lzo:
+            # Without this line, OpenVPN 2.5 and 2.6 decompress only.
+            lines += ["allow-compression yes"]
+        if options.fast_io:
+            lines += ["fast-io"]
+        for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf", "txqueuelen", "compress", "comp_lzo"):
             if (value := getattr(options, name)) is not None:
                 lines += [f"{name.replace('_', '-')} {value}"]
         return "\n".join(lines) + "\n"
+
+    def _tls(self, end: End, *, is_server: bool) -> list[str]:
+        """Return the lines of TLS: its roles, the ciphers that it may agree on, and the changes of keys."""
+        options, first = self.options, self.options.offered[0]
+        lines = ["tls-server", "dh none"] if is_server else ["client" if options.clients else "tls-client"]
+        # Unless they negotiate, both ends name only one cipher, so that there is nothing to fall back to. OpenVPN 2.4
+        # has neither of the first two options: there, `cipher` names it, and two ends without clients never negotiate.
+        lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {first}", f"cipher {first}"]
+        lines += [f"ncp-ciphers {':'.join(options.offered)}"] if options.cipher == NEGOTIATED else ["ncp-disable"]
+        lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]
+        # Without this line, OpenVPN changes the keys every 64 MB if the cipher has blocks of 64 bits or is none. On
+        # a fast router, that happens in each second of a trial.
+        lines += [f"reneg-bytes {options.reneg_bytes or 0}"]
+        if is_server and options.script_delay_ms is not None:
+            script = self._write(end, "verify.sh", SLOW_SCRIPT.format(delay_s=options.script_delay_ms / 1000))
+            lines += [f'tls-verify "/bin/sh {script}"']
+        return lines
+
+    def _library(self) -> list[str]:
+        """Return the lines on the crypto library."""
+        options, lines = self.options, []
+        if options.providers:
+            lines += ["providers " + " ".join(options.providers.split(":"))]
+        elif LEGACY_CIPHERS & set(options.offered):
+            # OpenVPN 2.4 and 2.5 have no such option, and OpenSSL 1.1 has these ciphers without it.
+            lines += ["ignore-unknown-option providers", "providers legacy default"]
+        if options.engine:
+            lines += [f"engine {options.engine}"]
+        return lines
 
     def _addressing(self, end: End, other: End, number: int, clients_folder: Path | None) -> list[str]:
         """Return the lines that give a process its inner address, or let the server give it."""
@@ -397,6 +481,21 @@ def inner_address(end: End, number: int) -> str:
     return str(ip_address(end.inner_address) + 2 * number)
 
 
+def _version_text(host: Host, name: str) -> str:
+    completed = host.run([name, "--version"], check=False)  # its exit status is 1
+    return completed.stdout + completed.stderr
+
+
+def _built_with(library: str, name: str) -> Requirement:
+    """Return the requirement of a program that was built with a crypto library."""
+    return Requirement(
+        f"{LIBRARY_TITLES[library]} in {name}",
+        lambda host: parse_library(_version_text(host, name))[0] == library,
+        fix=f"an OpenVPN built with {LIBRARY_TITLES[library]}, as program",
+        starts_program=True,
+    )
+
+
 def _engines(name: str) -> Requirement:
     """Return the requirement of OpenSSL engines; without them, as in Debian's build, OpenVPN only logs a warning."""
     return Requirement(
@@ -407,30 +506,8 @@ def _engines(name: str) -> Requirement:
     )
 
 
-def parse_data_channel(log: str) -> tuple[str, str]:
-    """Return the cipher and the digest with which OpenVPN 2.4 to 2.6 sends, by its log; `unknown` if it has none.
-
-    The log reports a cipher or digest of none by a warning (2.4, 2.5) or by name (2.6).
-    """
-    cipher = re.findall(r"Outgoing (?:Data Channel|Static Key Encryption): Cipher '([^']+)' initialized", log)
-    auth = re.findall(r"Outgoing (?:Data Channel|Static Key Encryption): Using \d+ bit message hash '([^']+)'", log)
-    summary = re.findall(r"Data Channel: (?:using negotiated )?cipher '([^']+)'(?:, auth '([^']+)')?", log)
-    no_cipher = ["none"] if "'--cipher none' was specified" in log else []
-    no_auth = ["none"] if "'--auth none' was specified" in log else []
-    ciphers = cipher or no_cipher or [name for name, _ in summary]
-    auths = auth or no_auth or [name for _, name in summary if name]
-    return (ciphers or [UNKNOWN])[-1], (auths or [UNKNOWN])[-1]
-
-
-def parse_engine(log: str) -> str:
-    """Return the engine that OpenVPN has set up, by its log; `none` if it has none."""
-    found = re.findall(r"Initializing OpenSSL support for engine '([^']+)'", log)
-    return found[-1] if found else "none"
-
-
-def first_complaint(log: str) -> str:
-    """Return a sentence with the line of a log that says why OpenVPN ended; empty if there is none."""
-    for line in log.splitlines():
-        if any(words in line for words in ("Options error:", "ERROR", "Cannot", "unsupported", "not supported")):
-            return f"openvpn gave up: {line.strip()}"
-    return ""
+def new_static_key() -> str:
+    """Return a new static key, as `openvpn --genkey` writes it; the words of that command differ between versions."""
+    digits = secrets.token_hex(STATIC_KEY_BYTES)
+    lines = [digits[at : at + STATIC_KEY_LINE_DIGITS] for at in range(0, len(digits), STATIC_KEY_LINE_DIGITS)]
+    return "\n".join(["-----BEGIN OpenVPN Static key V1-----", *lines, "-----END OpenVPN Static key V1-----", ""])

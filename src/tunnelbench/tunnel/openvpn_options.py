@@ -21,6 +21,15 @@ Cipher = Literal[
 ]  # fmt: skip
 
 
+Library = Literal["openssl", "mbedtls"]
+
+FRAMING_BYTES = {"lzo": 1, "lz4": 1, "lz4-v2": 0, "stub": 1, "stub-v2": 0}
+"""Bytes that a packet which is not compressed gets, by the value of `compress` (lzo.c, comp-lz4.c, compstub.c)."""
+
+COMP_LZO_FRAMING_BYTES = 1
+"""The same with `comp-lzo`, whatever its value."""
+
+
 class Options(ServerOptions):
     ipv4_only_inside = ipv4_only_outside = ""
 
@@ -95,6 +104,28 @@ class Options(ServerOptions):
         description="OpenSSL providers to load, with colons between them, as legacy:default; left out: the default "
         "one, and the legacy one for ciphers that need it",
     )
+    fast_io: bool | None = Field(
+        default=None,
+        description="OpenVPN writes without asking first whether the socket or device takes data (fast-io); needs "
+        "transport = udp",
+    )
+    txqueuelen: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="length of the queue of the tunnel's device [packets], from which OpenVPN reads; left out: the "
+        "system's, and 100 with OpenVPN 2.4",
+    )
+    compress: Literal["lzo", "lz4", "lz4-v2", "stub", "stub-v2"] | None = Field(
+        default=None,
+        description="compression of the packets (compress); the two stubs compress nothing and keep the room for it; "
+        "left out: none. See also content",
+    )
+    comp_lzo: Literal["yes", "adaptive", "no"] | None = Field(
+        default=None,
+        description="the same by the older option comp-lzo: always, while the data compress well, or never; left out: "
+        "none",
+    )
     processes: int = Field(
         default=1,
         ge=1,
@@ -103,11 +134,32 @@ class Options(ServerOptions):
         "(ECMP), so that some idle if tcp.streams is lower",
     )
     program: str = Field(default="openvpn", description="name or path of the program at both ends")
+    library: Library | None = Field(
+        default=None,
+        description="crypto library that the program must have been built with; left out: any",
+    )
 
     @property
     def offered(self) -> tuple[str, ...]:
         """Ciphers that both ends offer."""
         return tuple(self.data_ciphers.split(":")) if self.data_ciphers else (self.cipher,)
+
+    @property
+    def algorithm(self) -> str:
+        """Algorithm of compression, as `compress` names it; `none` if packets are not compressed."""
+        if self.comp_lzo in {"yes", "adaptive"}:
+            return "lzo"
+        return self.compress if self.compress in {"lzo", "lz4", "lz4-v2"} else "none"
+
+    @property
+    def framing_bytes(self) -> int:
+        """Bytes that compression adds to a packet which is not compressed."""
+        return FRAMING_BYTES[self.compress] if self.compress else COMP_LZO_FRAMING_BYTES * bool(self.comp_lzo)
+
+    @field_validator("fast_io")
+    @classmethod
+    def _without_false(cls, value: bool | None) -> bool | None:
+        return value or None  # runs of earlier versions have stored no such option
 
     @field_validator("data_ciphers")
     @classmethod
@@ -143,6 +195,17 @@ class Options(ServerOptions):
     def _suits_clients(self) -> Self:
         if self.clients and (self.mode, self.dev, self.processes) != ("tls", "tun", 1):
             raise ValueError('clients of one server need mode = "tls", dev = "tun" and one process')
+        return self
+
+    @model_validator(mode="after")
+    def _suits_library_transport_and_compression(self) -> Self:
+        of_openssl = {"engine": self.engine, "providers": self.providers, "aes_instructions": not self.aes_instructions}
+        if self.library == "mbedtls" and (given := [name for name, value in of_openssl.items() if value]):
+            raise ValueError(f'{given[0]} is a setting of OpenSSL; leave it out, or set library = "openssl"')
+        if self.fast_io and self.transport == "tcp":
+            raise ValueError('fast_io is for UDP only, and OpenVPN ignores it with TCP; set transport = "udp"')
+        if self.compress and self.comp_lzo:
+            raise ValueError("compress and comp_lzo are two names of one setting; leave one of them out")
         return self
 
     @model_validator(mode="after")

@@ -43,11 +43,13 @@ class Packets:
     is_tap: bool
     fragment: int | None
     """Length of the largest datagram [bytes]; None: nothing is split."""
+    framing_bytes: int = 0
+    """Bytes that compression adds to a packet which is not compressed, before it is split."""
 
     def records_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
-        """Return the lengths of the records of an inner IP packet [bytes], without the UDP header or the length field
-        in TCP."""
-        plain = inner_packet_bytes + (ETHERNET_HEADER_BYTES if self.is_tap else 0)
+        """Return the lengths of the records of an inner IP packet that is not compressed [bytes], without the UDP
+        header or the length field in TCP."""
+        plain = inner_packet_bytes + (ETHERNET_HEADER_BYTES if self.is_tap else 0) + self.framing_bytes
         if self.fragment is None:
             return (self._sealed_bytes(plain),)
         pieces = fragments(plain, self._largest_piece_bytes(self.fragment))

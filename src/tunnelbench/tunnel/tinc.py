@@ -91,8 +91,8 @@ class Options(DeviceMtuOptions):
         default=0,
         ge=0,
         le=11,
-        description="0 none, 1 to 9 zlib's levels, 10 and 11 LZO's fast and best; the traffic of a trial is random and "
-        "does not shrink, so that only the cost of the attempt is measured",
+        description="0 none, 1 to 9 zlib's levels, 10 and 11 LZO's fast and best; only data with content = repeating "
+        "shrink",
     )
     key_expire_s: int | None = Field(
         default=None, ge=1, le=604_800, description="interval between changes of keys [s]; left out: 3600"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.builders import make_spec, make_tcp
 
-from tunnelbench.measure.checks import TrialContext, check_trial, kept_alive, sharing
+from tunnelbench.measure.checks import TrialContext, check_trial, checks_of_stored, kept_alive, sharing
 from tunnelbench.measure.setup_checks import softirq
 from tunnelbench.model.counters import CpuUsage, Ping
 from tunnelbench.model.result import Check, Interval, Sender, TcpMeasurement, Verdict
@@ -217,6 +217,22 @@ def test_data_beside_the_tunnel_make_a_trial_void(more: int, verdict: Verdict) -
 def test_a_tunnel_that_carried_less_than_arrived_makes_a_trial_void(share: float, verdict: Verdict) -> None:
     tcp = counted(outer_expected_bytes=round(CLEAN.bytes_received * share) - EXPECTED_BYTES)
     assert checks(tcp)["outer-protocol-in-trial"].verdict is verdict
+
+
+def test_data_that_may_have_shrunk_are_held_to_their_packets() -> None:
+    tcp = counted(outer_expected_bytes=round(CLEAN.bytes_received * 0.1) - EXPECTED_BYTES)
+    assert checks(tcp, may_shrink=True)["outer-protocol-in-trial"].verdict is OK
+    few = replace(tcp, counters=replace(tcp.counters, wan_packets=round(CARRIED * 0.979)))
+    assert checks(few, may_shrink=True)["outer-protocol-in-trial"].verdict is VOID
+
+
+@pytest.mark.parametrize(("content", "verdict"), [("random", VOID), ("repeating", OK)])
+def test_stored_data_may_have_shrunk_only_if_they_could(content: str, verdict: Verdict) -> None:
+    tcp = counted(outer_expected_bytes=round(CLEAN.bytes_received * 0.1) - EXPECTED_BYTES)
+    spec = make_spec()
+    spec = replace(spec, tunnel=replace(spec.tunnel, options={**spec.tunnel.options, "content": content}))
+    found = {check.name: check.verdict for check in checks_of_stored(spec, tcp)}
+    assert found["outer-protocol-in-trial"] is verdict
 
 
 @pytest.mark.parametrize(("share", "exact", "verdict"), [(0.981, True, OK), (0.979, True, VOID), (0.1, False, OK)])

@@ -9,7 +9,16 @@ import pytest
 from tests.unit.measure.pcap import ipv4, packet
 
 from tunnelbench.measure.capture import Packet, parse_ipv4
-from tunnelbench.measure.proof import Evidence, describe, judge_packets, matches
+from tunnelbench.measure.proof import (
+    ICMP_HEADER_BYTES,
+    PATTERN_PAYLOADS_BYTES,
+    SHORT_PAYLOADS_BYTES,
+    Evidence,
+    describe,
+    judge_packets,
+    matches,
+    proof_payloads_bytes,
+)
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import Outer, Tunnel
@@ -29,6 +38,8 @@ class Claimed:
     has_exact_outer_packets: bool = True
     splits: bool = False
     compresses: bool = False
+    longest_uncompressed_bytes: int = 0
+    pauses_compression: bool = False
     inside: IpVersion = IpVersion.IPV4
     client_devices: tuple[str, ...] = ()
 
@@ -57,9 +68,17 @@ def later_fragment() -> Packet:
     return parse_ipv4(ipv4("udp", bytes(318), offset=42))
 
 
-def judge(packets: list[Packet], answered: int = 6, **claims: Any) -> dict[str, Check]:
-    evidence = Evidence(tuple(packets), PATTERN, answered, INNER_BYTES)
-    checks = judge_packets(evidence, cast("Tunnel[Any]", Claimed(**claims)))
+def judge(
+    packets: list[Packet],
+    answered: int = 6,
+    *,
+    sizes: tuple[int, ...] = INNER_BYTES,
+    is_after_trial: bool = False,
+    **claims: Any,
+) -> dict[str, Check]:
+    evidence = Evidence(tuple(packets), PATTERN, answered, sizes)
+    tunnel = cast("Tunnel[Any]", Claimed(**claims))
+    checks = judge_packets(evidence, tunnel, is_after_trial=is_after_trial)
     return {check.name: check for check in checks}
 
 
@@ -146,10 +165,50 @@ def test_a_compressing_tunnel_is_proven_by_packets_shorter_than_their_payload() 
     checks = judge(shrunk, compresses=True)
     assert void(checks) == set()
     assert checks["outer-length"].reason == (
-        "inner packets of 239, 628 bytes and a repeated pattern should make outer packets below 239 bytes; seen: 150"
+        "inner packets of 239, 628 bytes and a repeated pattern should make outer packets below 289 bytes; seen: 150"
     )
     assert void(judge(shrunk[1:], compresses=True)) == {"outer-length"}
     assert void(judge(pings(), compresses=True)) == {"outer-length"}
+
+
+SHORT_BYTES = (52, 65)
+LZO: dict[str, Any] = {"compresses": True, "longest_uncompressed_bytes": 99, "sizes": (*SHORT_BYTES, *INNER_BYTES)}
+
+
+def compressed(*, with_short: bool = True, long_bytes: int = 150) -> list[Packet]:
+    """Three short pings of each size, which are not compressed, and three long ones of each size."""
+    short = [seen for size in SHORT_BYTES for _ in range(3) for seen in crossing(size)]
+    long = [packet("udp", long_bytes, (50000, PORT)) for _ in pings()]
+    return [*(short if with_short else long), *long]
+
+
+def test_a_tunnel_that_compresses_long_packets_only_is_held_to_the_length_of_short_ones() -> None:
+    checks = judge(compressed(), 12, **LZO)
+    assert void(checks) == set()
+    assert checks["outer-length"].reason == (
+        "inner packets of 52, 65, 239, 628 bytes and a repeated pattern should make outer packets below 289 bytes, and "
+        "the short ones packets of 102, 115 bytes; seen: 102, 115, 150"
+    )
+    assert void(judge(compressed(with_short=False), 12, **LZO)) == {"outer-length"}
+    assert void(judge(compressed(long_bytes=289), 12, **LZO)) == {"outer-length"}
+    assert void(judge(compressed()[1:], 12, **LZO)) == {"outer-length"}
+
+
+def test_a_tunnel_that_pauses_its_compression_may_have_stopped_it_after_a_trial() -> None:
+    as_they_are = [*compressed()[:12], *pings()]
+    for pauses, is_after_trial, is_void in ((True, True, False), (True, False, True), (False, True, True)):
+        found = judge(as_they_are, 12, pauses_compression=pauses, is_after_trial=is_after_trial, **LZO)
+        assert void(found) == ({"outer-length"} if is_void else set())
+    other = [*compressed()[:12], *(packet("udp", 300, (50000, PORT)) for _ in pings())]
+    assert void(judge(other, 12, pauses_compression=True, is_after_trial=True, **LZO)) == {"outer-length"}
+
+
+def test_short_pings_are_sent_only_where_they_are_not_compressed() -> None:
+    assert proof_payloads_bytes(cast("Tunnel[Any]", Claimed())) == PATTERN_PAYLOADS_BYTES
+    compresses = cast("Tunnel[Any]", Claimed(compresses=True, longest_uncompressed_bytes=85))
+    assert proof_payloads_bytes(compresses) == (*SHORT_PAYLOADS_BYTES, *PATTERN_PAYLOADS_BYTES)
+    # Over IPv6, with the longest header, none is compressed.
+    assert max(SHORT_PAYLOADS_BYTES) + ICMP_HEADER_BYTES + IpVersion.IPV6.header_bytes <= 85
 
 
 def test_a_tunnel_is_held_to_the_ip_version_of_its_packets() -> None:

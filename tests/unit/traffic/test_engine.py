@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.output.samples import sample, samples
 
+from tunnelbench.model.conditions import Content
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.udp import UdpCounts
 from tunnelbench.traffic import engine
@@ -170,6 +171,12 @@ def test_the_command_lines_of_a_rate_one_way() -> None:
         "engine send --target 198.18.4.1:5202 --bind 198.18.1.2 --session aa --payload-bytes imix --interval-s 0.5 "
         "--rate-pps 12345.678 --duration-s 2.5"
     )
+
+
+def test_repeating_data_are_zeros() -> None:
+    load = SenderLoad("18", 1.0)
+    argv = sender_command("engine", "198.18.4.1", "aa", load, source="198.18.1.2", content=Content.REPEATING)
+    assert argv[-2:] == ["--content", "zeros"]
 
 
 def test_a_receiver_with_a_clock_of_its_own_is_asked_for_no_age_of_a_packet() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.output.samples import sample, samples
 
+from tunnelbench.model.conditions import Content
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import LARGEST_RESULT_BYTES, Direction, TcpTraffic
 from tunnelbench.model.result import Interval
@@ -192,6 +193,12 @@ def test_the_payload_is_set_through_the_mss_with_room_for_time_stamps() -> None:
 def test_in_is_iperf3s_reverse_mode() -> None:
     assert "--reverse" in client_command("198.18.4.1", TcpTraffic(), 76, Direction.IN)
     assert "--reverse" not in client_command("198.18.4.1", TcpTraffic(), 76, Direction.OUT)
+
+
+def test_the_data_are_random_unless_the_plan_says_otherwise() -> None:
+    argv = client_command("198.18.4.1", TcpTraffic(), 76, Direction.OUT, content=Content.REPEATING)
+    assert "--repeating-payload" in argv
+    assert "--repeating-payload" not in client_command("198.18.4.1", TcpTraffic(), 76, Direction.OUT)
 
 
 def test_the_server_serves_one_test_on_one_address() -> None:

@@ -23,8 +23,15 @@ from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel import certificates, create
 from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.certificates import Authority, Issued
-from tunnelbench.tunnel.openvpn import OpenVpn, first_complaint, parse_data_channel, parse_engine
+from tunnelbench.tunnel.openvpn import OF_SOME_VERSIONS, OpenVpn, new_static_key
 from tunnelbench.tunnel.openvpn_options import Cipher, Options
+from tunnelbench.tunnel.openvpn_output import (
+    first_complaint,
+    parse_compression,
+    parse_data_channel,
+    parse_engine,
+    parse_library,
+)
 from tunnelbench.tunnel.openvpn_packets import CIPHER_BLOCK_BYTES, DIGEST_BYTES, fragments
 
 LOGS = samples("openvpn-*/*-*.log")
@@ -84,10 +91,17 @@ TUNNELS = (
             (STATIC | CBC_NONE, 300),
             (STATIC | TAP | CBC_SHA1, 336),
             (GCM | {"outside": "ipv6"}, 311),
+            (GCM | {"compress": "lzo"}, 292),
+            (GCM | {"compress": "lz4"}, 292),
+            (GCM | {"compress": "lz4-v2"}, 291),
+            (GCM | {"compress": "stub"}, 292),
+            (GCM | {"compress": "stub-v2"}, 291),
+            (GCM | {"comp_lzo": "no"}, 292),
         ),
         seen=(
             ({}, "udp port 1194, exact, hidden"),
             ({"cipher": "none"}, "udp port 1194, exact, readable"),
+            ({"cipher": "none", "comp_lzo": "yes"}, "udp port 1194, exact, readable"),
             (TLS_TCP, "tcp port 1194, a stream, hidden"),
         ),
         refused=(
@@ -104,8 +118,19 @@ TUNNELS = (
             {"sndbuf": 2047},
             {"rcvbuf": 16_777_217},
             {"reneg_sec": -1},
+            {"txqueuelen": 0},
+            {"txqueuelen": 100_001},
+            {"compress": "migrate"},
+            {"comp_lzo": True},
+            {"library": "gnutls"},
+            {"content": "zeros"},
         ),
-        accepted=({"mssfix": 0, "tun_mtu": 576}, {"mssfix": 65535, "tun_mtu": 9000}),
+        accepted=(
+            {"mssfix": 0, "tun_mtu": 576},
+            {"mssfix": 65535, "tun_mtu": 9000},
+            {"txqueuelen": 1},
+            {"txqueuelen": 100_000},
+        ),
         exact=(
             {},
             {"cipher": "AES-128-CBC", "auth": "SHA256", "fragment": 500},
@@ -113,6 +138,8 @@ TUNNELS = (
             {"cipher": "CHACHA20-POLY1305", "transport": "tcp", "dev": "tap", "outside": "ipv6"},
             {"cipher": "negotiated", "data_ciphers": "CHACHA20-POLY1305:AES-256-GCM", "fragment": 401},
             {"tls_wrap": "tls-crypt", "aes_instructions": False, "sndbuf": 262144, "providers": "legacy:default"},
+            {"compress": "stub", "fast_io": True, "txqueuelen": 321, "fragment": 500},
+            {"comp_lzo": "no", "dev": "tap", "library": "openssl"},
             *IP_VERSIONS,
         ),
         measured=(
@@ -254,7 +281,13 @@ def test_both_ends_know_one_cipher_only(tmp_path: Path) -> None:
     with make_tunnel(tmp_path, cipher="AES-128-CBC", auth="SHA256") as tunnel:
         for end in ("router", "server"):
             found = {line for line in lines(tunnel, end) if line.startswith(("data-ciphers", "auth", "cipher"))}
-            assert found == {"data-ciphers AES-128-CBC", "data-ciphers-fallback AES-128-CBC", "auth SHA256"}
+            assert found == {
+                "data-ciphers AES-128-CBC",
+                "data-ciphers-fallback AES-128-CBC",
+                "cipher AES-128-CBC",
+                "auth SHA256",
+            }
+            assert "ncp-disable" in lines(tunnel, end)
 
 
 @pytest.mark.usefixtures("authority")
@@ -272,6 +305,11 @@ def test_both_ends_know_one_cipher_only(tmp_path: Path) -> None:
         ({"reneg_sec": 0}, "reneg-sec 0"),
         ({"reneg_bytes": 1000000}, "reneg-bytes 1000000"),
         ({"fragment": 1300}, "fragment 1300"),
+        ({"txqueuelen": 321}, "txqueuelen 321"),
+        ({"fast_io": True}, "fast-io"),
+        ({"compress": "lz4-v2"}, "compress lz4-v2"),
+        ({"compress": "lzo"}, "allow-compression yes"),
+        ({"comp_lzo": "adaptive"}, "comp-lzo adaptive"),
         ({"engine": "afalg"}, "engine afalg"),
         ({"providers": "legacy:default"}, "providers legacy default"),
     ],
@@ -304,10 +342,7 @@ def test_before_a_trial_only_a_clock_of_the_run_is_set(has_own_clock: bool, tmp_
         assert [command.split()[-2:] for command in found] == ([["16", *pids]] if has_own_clock else [])
 
 
-def test_a_static_key_has_no_tls_session_to_look_at_before_a_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(OpenVpn, "_new_static_key", lambda _: "key")
+def test_a_static_key_has_no_tls_session_to_look_at_before_a_trial(tmp_path: Path) -> None:
     with make_tunnel(tmp_path, **STATIC, cipher="AES-128-CBC") as tunnel:
         host = tunnel.ends.router.host
         host.has_own_clock = True
@@ -351,18 +386,16 @@ def test_a_daemon_that_gives_up_is_refused_with_its_own_words_and_leaves_nothing
 @pytest.mark.parametrize("wrap", ["tls-auth", "tls-crypt"])
 def test_the_key_around_the_control_channel_is_at_both_ends_and_gone_with_the_tunnel(wrap: str, tmp_path: Path) -> None:
     tunnel = make_tunnel(tmp_path, tls_wrap=wrap)
-    key = tmp_path / "local" / "static.key"
-    key.parent.mkdir()
-    key.write_text("SECRET")  # as `openvpn --genkey` would
     with tunnel:
         directions = []
+        key = (tmp_path / "router" / "wrap.key").read_text()
+        assert (tmp_path / "server" / "wrap.key").read_text() == key
         for end in ("router", "server"):
             assert f"{wrap} {tmp_path / end / 'wrap.key'}" in lines(tunnel, end)
             assert (tmp_path / end / "wrap.key").stat().st_mode & 0o777 == 0o600
             directions += [line for line in lines(tunnel, end) if line.startswith("key-direction")]
         assert directions == (["key-direction 1", "key-direction 0"] if wrap == "tls-auth" else [])
-        assert not key.exists()
-        assert "SECRET" not in "".join(tunnel.configuration.values())
+        assert key.splitlines()[1] not in "".join(tunnel.configuration.values())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -438,6 +471,11 @@ def test_the_cipher_that_the_ends_agreed_on_is_read_back_and_counts(
         ({"cipher": "negotiated", "data_ciphers": ""}, "no cipher ''"),
         (OFFER | {"mode": "static-key"}, "allows no negotiation"),
         ({"fragment": 1000, "transport": "tcp"}, "splits UDP datagrams"),
+        ({"fast_io": True, "transport": "tcp"}, "fast_io is for UDP only"),
+        ({"compress": "lzo", "comp_lzo": "yes"}, "two names of one setting"),
+        ({"library": "mbedtls", "engine": "afalg"}, "engine is a setting of OpenSSL"),
+        ({"library": "mbedtls", "providers": "legacy:default"}, "providers is a setting of OpenSSL"),
+        ({"library": "mbedtls", "aes_instructions": False}, "aes_instructions is a setting of OpenSSL"),
         ({"engine": "/tmp/mine.so"}, "must be a name"),
         ({"engine": "afalg\nup id"}, "must be a name"),
         ({"providers": "legacy default"}, "colons between"),
@@ -500,6 +538,101 @@ def test_openvpn_prints_the_version_of_its_library_too(tmp_path: Path) -> None:
     ends = make_ends(tmp_path, lambda _: sample("openvpn-2.6.14/version.txt"))
     tunnel = OpenVpn(Options(), ends)
     assert tunnel.versions(ends.server) == {"openvpn": "2.6.14", "openssl": "3.0.19"}
+
+
+@pytest.mark.parametrize(
+    ("text", "library"),
+    [
+        ("library versions: OpenSSL 3.0.19 27 Jan 2026, LZO 2.10\n", ("openssl", "3.0.19")),
+        ("library versions: OpenSSL 1.1.1n  15 Mar 2022, LZO 2.10\n", ("openssl", "1.1.1n")),
+        ("library versions: mbed TLS 2.28.3, LZO 2.10\n", ("mbedtls", "2.28.3")),
+        ("library versions: LibreSSL 3.8.2, LZO 2.10\n", ("libressl", "3.8.2")),
+        ("OpenVPN 2.6.14\n", ("openssl", "unknown")),
+    ],
+)
+def test_the_crypto_library_is_named_as_it_is(text: str, library: tuple[str, str], tmp_path: Path) -> None:
+    assert parse_library(text) == library
+    tunnel = OpenVpn(Options(), make_ends(tmp_path, lambda _: f"OpenVPN 2.6.14 [SSL]\n{text}"))
+    assert tunnel.versions(tunnel.ends.router) == {"openvpn": "2.6.14", library[0]: library[1]}
+
+
+def test_a_program_with_another_library_is_reported_before_it_starts(tmp_path: Path) -> None:
+    mbedtls, openssl = (f"library versions: {each}, LZO 2.10" for each in ("mbed TLS 2.28.3", "OpenSSL 3.0.19 27 Jan"))
+    for options, missing, present in (
+        ({"library": "mbedtls"}, openssl, mbedtls),
+        ({"library": "openssl"}, mbedtls, openssl),
+        ({"aes_instructions": False}, mbedtls, openssl),
+    ):
+        spec = TunnelSpec("openvpn", "library", options)
+        create(spec, make_ends(tmp_path, lambda _, text=present: "x86_64" if _[0] == "uname" else text))
+        name = "mbed TLS" if missing == openssl else "OpenSSL"
+        with pytest.raises(TunnelUnavailable, match=f"{name} in openvpn is missing"):
+            create(spec, make_ends(tmp_path, lambda _, text=missing: "x86_64" if _[0] == "uname" else text))
+    assert OpenVpn.algorithms(Options(library="mbedtls")) == ()
+
+
+@pytest.mark.usefixtures("authority")
+def test_a_version_ignores_the_options_that_it_does_not_know(tmp_path: Path) -> None:
+    with make_tunnel(tmp_path, cipher="BF-CBC", compress="lzo") as tunnel:
+        for end in ("router", "server"):
+            first, *others = lines(tunnel, end)
+            assert first == f"ignore-unknown-option {' '.join(OF_SOME_VERSIONS)}"
+            position = others.index("providers legacy default")
+            assert others[position - 1] == "ignore-unknown-option providers"
+    with make_tunnel(tmp_path, providers="legacy") as tunnel:  # a program without providers must end
+        assert "ignore-unknown-option providers" not in lines(tunnel, "router")
+
+
+def test_a_static_key_has_the_form_that_openvpn_reads() -> None:
+    first, *body, last = new_static_key().splitlines()
+    assert (first, last) == ("-----BEGIN OpenVPN Static key V1-----", "-----END OpenVPN Static key V1-----")
+    assert len(bytes.fromhex("".join(body))) == 256
+    assert {len(line) for line in body} == {32}
+    assert new_static_key() != new_static_key()
+
+
+@pytest.mark.parametrize(
+    ("options", "log", "verdict", "reason"),
+    [
+        ({"fast_io": True}, "  fast_io = ENABLED\n", Verdict.OK, "asked for on, in use: on"),
+        ({"fast_io": True}, "  fast_io = DISABLED\n", Verdict.VOID, "asked for on, in use: off"),
+        ({"compress": "lzo"}, "LZO compression initializing\n", Verdict.OK, "asked for lzo, in use: lzo"),
+        ({"comp_lzo": "yes"}, "LZ4 compression initializing\n", Verdict.VOID, "asked for lzo, in use: lz4"),
+        ({"compress": "lz4-v2"}, "LZ4v2 compression initializing\n", Verdict.OK, "asked for lz4-v2, in use: lz4-v2"),
+        ({"compress": "lz4"}, "", Verdict.VOID, "asked for lz4, in use: none"),
+    ],
+)
+def test_a_setting_that_openvpn_may_ignore_is_read_from_its_log(
+    options: dict[str, Any], log: str, verdict: Verdict, reason: str, tmp_path: Path
+) -> None:
+    tunnel = make_tunnel(tmp_path, **options)
+    tunnel.router_daemons = [FakeDaemon(log).as_daemon]
+    check = tunnel.negotiated()[-1]
+    assert (check.verdict, check.reason) == (verdict, reason)
+
+
+def test_stubs_compress_nothing_and_comp_lzo_may_pause(tmp_path: Path) -> None:
+    assert parse_compression("Data Channel: cipher'AES'\n") == "none"
+    for options, found in (
+        ({}, (False, 0, False)),
+        ({"compress": "stub"}, (False, 0, False)),
+        ({"comp_lzo": "no"}, (False, 0, False)),
+        ({"compress": "lz4"}, (True, 99, False)),
+        ({"compress": "lz4", "dev": "tap"}, (True, 85, False)),
+        ({"comp_lzo": "yes"}, (True, 99, False)),
+        ({"comp_lzo": "adaptive"}, (True, 99, True)),
+    ):
+        tunnel = make_tunnel(tmp_path, **options)
+        assert (tunnel.compresses, tunnel.longest_uncompressed_bytes, tunnel.pauses_compression) == found
+
+
+def test_the_length_of_the_queue_is_read_back_from_the_devices_of_both_ends(tmp_path: Path) -> None:
+    shown = "7: tun0: <UP> mtu 1500 qdisc fq_codel state UNKNOWN mode DEFAULT group default qlen 321\n"
+    for wanted, verdict in ((321, Verdict.OK), (322, Verdict.VOID)):
+        tunnel = OpenVpn(Options(txqueuelen=wanted), make_ends(tmp_path, lambda _: shown))
+        checks = tunnel.negotiated()
+        assert [check.verdict for check in checks] == [verdict, verdict]
+        assert checks[1].reason == f"asked for {wanted} packets; the queue of tun0 on the server takes 321"
 
 
 @pytest.mark.parametrize("cipher", ["AES-128-GCM", "AES-256-GCM", "CHACHA20-POLY1305"])

@@ -45,6 +45,7 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
     "outside": lambda record: _outside(record.spec.tunnel),
     "line": lambda record: record.spec.tunnel.conditions.line,
     "cpus": lambda record: record.spec.tunnel.conditions.cpus,
+    "content": lambda record: record.spec.tunnel.conditions.content.value,
     "options": lambda record: json.dumps(dict(record.spec.tunnel.options)),
     "payload_bytes": lambda record: record.spec.payload_bytes,
     "direction": lambda record: record.spec.direction.value,

@@ -1,0 +1,101 @@
+"""Settings of OpenVPN whose effect is known: compression, the queue of the device, fast-io, the crypto library."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.lab.bench import check, make_plan, measure, open_tunnel
+from tests.lab.test_overhead import DATAGRAMS, SEND_RANDOM
+
+from tunnelbench.measure.capture import capture_ip
+from tunnelbench.measure.proof import prove_reach
+from tunnelbench.model.plan import Direction, TunnelSpec
+from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.run import on_cpus
+from tunnelbench.testbed.netns import NetnsTestbed
+
+pytestmark = pytest.mark.lab
+
+COMPRESSIONS = ({"compress": "lzo"}, {"compress": "lz4"}, {"compress": "lz4-v2"}, {"comp_lzo": "adaptive"})
+RANDOM, REPEATING = {"content": "random"}, {"content": "repeating"}
+
+
+def trial(testbed: NetnsTestbed, direction: Direction = Direction.OUT, **options: Any) -> TrialRecord:
+    (record,) = measure(testbed, make_plan(TunnelSpec("openvpn", "OpenVPN", options), direction=(direction,)))
+    assert record.outcome is Outcome.MEASURED, record.reason
+    assert check(record, "outer-protocol-in-trial").verdict is Verdict.OK
+    assert check(record, "proof-after").verdict is Verdict.OK, check(record, "proof-after").reason
+    return record
+
+
+def outer_share(record: TrialRecord) -> float:
+    """Return the bytes on the WAN as a share of those of the arrived inner packets with data."""
+    assert record.tcp is not None
+    return record.tcp.counters.outer_expected_bytes / record.tcp.counters.data_bytes
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS, ids=lambda each: "-".join(each.values()))
+@pytest.mark.parametrize("direction", [*Direction])
+def test_compression_shortens_repeating_data_and_not_random_ones(
+    testbed: NetnsTestbed, compression: dict[str, str], direction: Direction
+) -> None:
+    assert outer_share(trial(testbed, direction, **compression, **REPEATING)) < 0.4
+    assert outer_share(trial(testbed, direction, **compression, **RANDOM)) > 1
+
+
+@pytest.mark.parametrize("stub", [{}, {"compress": "stub"}, {"comp_lzo": "no"}])
+def test_without_compression_repeating_data_are_as_long_as_others(testbed: NetnsTestbed, stub: dict[str, str]) -> None:
+    assert outer_share(trial(testbed, **stub, **REPEATING)) > 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compress": "lzo"},
+        {"compress": "lz4", "cipher": "AES-128-CBC", "auth": "SHA256"},
+        {"compress": "lz4-v2", "cipher": "none", "auth": "none"},
+        {"comp_lzo": "yes", "dev": "tap"},
+        {"compress": "lzo", "fragment": 500},
+    ],
+    ids=str,
+)
+def test_a_packet_of_random_content_is_as_long_as_the_adapter_says(
+    testbed: NetnsTestbed, options: dict[str, Any]
+) -> None:
+    sizes = (500, 777, 1100)
+    with on_cpus(testbed.local.cpus), open_tunnel(testbed, TunnelSpec("openvpn", "o", options)) as tunnel:
+        prove_reach(testbed)
+        with capture_ip(testbed.server, testbed.wan_device) as capture:
+            for size in sizes:
+                send = SEND_RANDOM.format(size=size, target=testbed.addresses.target)
+                testbed.client.run([sys.executable, "-c", send])
+            time.sleep(0.2)
+        found = Counter(packet.length_bytes for packet in capture.packets)
+        expected = Counter(length for size in sizes for length in tunnel.outer_packets_bytes(28 + size))
+        assert {length: found[length] for length in expected} == {
+            length: count * DATAGRAMS for length, count in expected.items()
+        }
+
+
+@pytest.mark.parametrize("fast_io", [True, False])
+def test_the_queue_of_the_device_and_fast_io_are_those_of_the_plan(testbed: NetnsTestbed, fast_io: bool) -> None:
+    record = trial(testbed, txqueuelen=321, fast_io=fast_io)
+    assert record.proof is not None
+    names = [each.name for each in record.proof.checks]
+    assert (names.count("txqueuelen"), names.count("fast-io")) == (2, fast_io)
+    with on_cpus(testbed.local.cpus), open_tunnel(testbed, TunnelSpec("openvpn", "o", {"txqueuelen": 77})) as tunnel:
+        for end, _ in tunnel.ends:
+            assert " qlen 77" in end.host.ip("link", "show", "dev", tunnel.device_at(end)).stdout
+
+
+def test_a_program_with_another_crypto_library_is_unavailable(testbed: NetnsTestbed) -> None:
+    (record,) = measure(testbed, make_plan(TunnelSpec("openvpn", "mbed", {"library": "mbedtls"})))
+    assert record.outcome is Outcome.UNAVAILABLE
+    assert "mbed TLS in openvpn is missing (an OpenVPN built with mbed TLS, as program)" in record.reason
+    named = trial(testbed, library="openssl")
+    assert named.proof is not None
+    assert "router.openssl" in named.proof.versions
