@@ -1,20 +1,24 @@
-"""Settings of OpenVPN whose effect is known: compression, the queue of the device, fast-io, the crypto library."""
+"""Settings of OpenVPN whose effect is known: compression, queue of the device, fast-io, crypto library, bridge."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.bench import check, make_plan, measure, open_tunnel
+from tests.lab.bench import NO_TUNNEL, check, make_plan, make_testbed, measure, open_tunnel
 from tests.lab.test_overhead import DATAGRAMS, SEND_RANDOM
 
 from tunnelbench.measure.capture import capture_ip
+from tunnelbench.measure.counters import read_host
+from tunnelbench.measure.live_tunnel import LiveTunnel
 from tunnelbench.measure.proof import prove_reach
 from tunnelbench.model.plan import Direction, TunnelSpec
-from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.model.result import CONTROL_PACKETS, Outcome, TrialRecord, Verdict
+from tunnelbench.model.testbed import GATEWAY_PAIR, ROUTER_SERVER
 from tunnelbench.run import on_cpus
 from tunnelbench.testbed.netns import NetnsTestbed
 
@@ -99,3 +103,28 @@ def test_a_program_with_another_crypto_library_is_unavailable(testbed: NetnsTest
     named = trial(testbed, library="openssl")
     assert named.proof is not None
     assert "router.openssl" in named.proof.versions
+
+
+TAP = {"dev": "tap", "cipher": "AES-128-GCM"}
+
+
+@pytest.mark.parametrize("topology", [ROUTER_SERVER, GATEWAY_PAIR])
+@pytest.mark.parametrize("bridged", [True, False])
+def test_a_bridged_tap_is_no_hop_and_a_routed_one_is(bridged: bool, topology: str, short_path: Path, lab: None) -> None:
+    with make_testbed(short_path / "run", topology=topology) as testbed:
+        spec = TunnelSpec("openvpn", "tap", {**TAP, "bridged": bridged})
+        with on_cpus(testbed.local.cpus), LiveTunnel(testbed, spec):
+            prove_reach(testbed)
+            answer = testbed.client.run(["ping", "-c", "1", testbed.addresses.target]).stdout
+        hops = (not bridged) + (topology == GATEWAY_PAIR)
+        assert f"ttl={64 - hops} " in answer
+        routed_before = read_host(testbed.router).snmp["Ip.ForwDatagrams"]
+        for direction in Direction:
+            record = trial(testbed, direction, **TAP, bridged=bridged)
+            assert record.tcp is not None
+            counters = record.tcp.counters
+            assert counters.forwarded_packets >= counters.data_packets + counters.ack_packets - CONTROL_PACKETS
+        routed = read_host(testbed.router).snmp["Ip.ForwDatagrams"] - routed_before
+        assert (routed < 500) == bridged
+        (baseline,) = measure(testbed, make_plan(NO_TUNNEL))  # the LAN is as it was
+        assert baseline.outcome is Outcome.MEASURED, baseline.reason

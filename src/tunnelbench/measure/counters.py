@@ -318,6 +318,8 @@ class CountingPoints:
     """Tunnel devices of the far end; empty unless the far end is a separate machine."""
     veths: Collection[str] = ()
     """Devices that are ends of veth pairs, as in `Testbed.veths`."""
+    bridge_port: str = ""
+    """The tunnel's device at the router, if a bridge joins it with the LAN; the router then routes no packets."""
 
 
 def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> CountingPoints:
@@ -327,10 +329,9 @@ def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> Cou
     if testbed.is_road_warrior:
         has_pings = lan in devices
         return CountingPoints(direction, devices, (wan,), lan, is_lan=True, has_pings=has_pings, veths=testbed.veths)
-    if testbed.has_own_far_end:
-        server = (testbed.server_device,)
-        return CountingPoints(direction, (lan,), server, wan, far_devices=devices, veths=testbed.veths)
-    return CountingPoints(direction, (lan,), devices, wan, veths=testbed.veths)
+    server, far = ((testbed.server_device,), devices) if testbed.has_own_far_end else (devices, ())
+    port = tunnel.device_at(tunnel.end_under_test) if tunnel.is_bridged else ""
+    return CountingPoints(direction, (lan,), server, wan, far_devices=far, veths=testbed.veths, bridge_port=port)
 
 
 def direct_place(link: BackToBack, direction: Direction) -> CountingPoints:
@@ -356,7 +357,7 @@ def path_counters(before: Snapshot, after: Snapshot, place: CountingPoints) -> P
     direct = direct_counters(*ends, place, (before.far, after.far) if before.far and after.far else None)
     return replace(
         direct,
-        forwarded_packets=_both(FORWARDED, before.router, after.router),
+        forwarded_packets=_forwarded(before.router, after.router, place.bridge_port),
         **_outer(before, after),
         **_fragments(before, after, place),
         fragments_created=direct.fragments_created + _on(FRAGMENTS_CREATED, before, after, "client", "router"),
@@ -366,6 +367,12 @@ def path_counters(before: Snapshot, after: Snapshot, place: CountingPoints) -> P
         + after.link_unsent_packets
         - before.link_unsent_packets,
     )
+
+
+def _forwarded(before: HostCounters, after: HostCounters, bridge_port: str) -> int:
+    """Return the packets that the router forwarded: by IP, or with a bridge those through its port that IP did not."""
+    by_ip = _both(FORWARDED, before, after)
+    return _frames(after, bridge_port) - _frames(before, bridge_port) - by_ip if bridge_port else by_ip
 
 
 def _on(names: tuple[str, str], before: Snapshot, after: Snapshot, *hosts: str) -> int:

@@ -63,6 +63,9 @@ class LiveTunnel:
             wanted = self.spec.packet_filter
             self.filter_table = self._stack.enter_context(installed_filter(self.testbed, wanted, keep=self.keep))
             self.tunnel = self._stack.enter_context(self.created)
+            if self.tunnel.is_bridged:
+                ends = (self.tunnel.end_under_test, self.tunnel.far_end)
+                self._stack.enter_context(self.testbed.bridged(*map(self.tunnel.device_at, ends)))
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise

@@ -23,6 +23,8 @@ CLIENTS_OPTION = "clients"
 """Option of the kinds of tunnels whose server can have several clients; `[clients]` of a plan sets it."""
 HANDSHAKES_OPTION = "handshakes"
 """Option of the same kinds; `[handshake]` of a plan sets it."""
+BRIDGED_OPTION = "bridged"
+"""Option of the kinds of tunnels that the router can join with its LAN by a bridge."""
 MOST_CLIENTS = 32
 """Largest number of clients of one server."""
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tunnelbench.model.conditions import CONTENT_OPTION, CPUS_OPTION, MOST_ROUTER_CPUS
 from tunnelbench.model.lines import LINE_OPTION
+from tunnelbench.model.plan import BRIDGED_OPTION
 from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
-from tunnelbench.testbed.base import FIXED_CPUS, NO_LINES, Testbed
+from tunnelbench.testbed.base import FIXED_CPUS, NO_BRIDGE, NO_BRIDGE_TO_LAN, NO_LINES, Testbed
 from tunnelbench.testbed.netns import NetnsTestbed, too_few_cpus
 from tunnelbench.testbed.qemu import QemuTestbed
 from tunnelbench.testbed.simulated import SimulatedTestbed
@@ -30,6 +31,7 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
             LINE_OPTION: f"{reason}cables without a line",
             CPUS_OPTION: f"{reason}a router with one CPU",
             CONTENT_OPTION: f"{reason}data that no tunnel compresses",
+            BRIDGED_OPTION: f"{reason}a router that routes",
         }
         return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only") | usual
     refused = {}
@@ -45,6 +47,10 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {FIXED_CPUS}"
     elif too_few := too_few_cpus(MOST_ROUTER_CPUS, len(os.sched_getaffinity(0)), spec.topology):
         refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {too_few}"
+    if KINDS[spec.kind].bridged is Testbed.bridged:
+        refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE}"
+    elif spec.topology == ROAD_WARRIOR:
+        refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE_TO_LAN}"
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
         return refused
     where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'

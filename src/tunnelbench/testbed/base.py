@@ -67,6 +67,8 @@ IP_FORWARD = "/proc/sys/net/ipv4/ip_forward"
 
 FIXED_CPUS = 'the CPUs of the router can be chosen on testbeds of kind "netns" only'
 NO_LINES = 'a line needs cables that TunnelBench makes, as those of testbeds of kind "netns"'
+NO_BRIDGE = 'the router and its neighbours must be namespaces, as those of testbeds of kind "netns"'
+NO_BRIDGE_TO_LAN = "the tunnel of this topology is on the LAN, so that a bridge cannot join the two"
 
 SLOW_START_S = 0.3
 """Longest time that a test may need from its start until its first packets are noticed [s]."""
@@ -256,6 +258,14 @@ class Testbed(ABC):
         if name is not None:
             raise TunnelUnavailable(NO_LINES)
         return nullcontext()
+
+    def bridged(self, router_device: str, far_device: str) -> AbstractContextManager[None]:
+        """Join the router's LAN and a tunnel by a bridge while the block runs; client and far end then exchange frames.
+
+        `router_device` and `far_device` are the tunnel's devices at the router and at the far end. Raises
+        TunnelUnavailable if that cannot be.
+        """
+        raise TunnelUnavailable(f"bridged cannot be had: {NO_BRIDGE}")
 
     @property
     def link(self) -> Link:

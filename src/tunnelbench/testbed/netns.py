@@ -39,7 +39,7 @@ from tunnelbench.model.lines import LINES, Line, LineName
 from tunnelbench.model.testbed import GATEWAY_PAIR, ROUTER_SERVER, KindSettings, TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.testbed import offloads
-from tunnelbench.testbed.base import IP_FORWARD, BackToBack, Testbed
+from tunnelbench.testbed.base import IP_FORWARD, NO_BRIDGE_TO_LAN, BackToBack, Testbed
 from tunnelbench.testbed.router_filter import SEEN_TABLE, other_rules
 
 UNCOUNTED_BYTES = ETHERNET_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES
@@ -71,6 +71,9 @@ OWN_TABLES = ("table inet tunnelbench", f"table ip {SEEN_TABLE}")
 
 SIZE_TABLE = ["stab", "overhead", str(UNCOUNTED_BYTES), "mpu", str(ETHERNET_MINIMUM_BYTES)]
 """Words of tc-stab(8) that let a shaper count the bytes of a frame on Ethernet."""
+
+ROUTER_BRIDGE = "bridge"
+"""Device of the router that joins its LAN and a tunnel."""
 
 FEWEST_TESTER_CPUS = 2
 """Number of tester CPUs without which a router with several CPUs is not measured: the testers would be the limit."""
@@ -256,6 +259,33 @@ class NetnsTestbed(Testbed):
             self.line, self.line_lacks, self._cable_queues[number] = None, "", before
             self._unshape(cable)
             self._shape_both(cable)
+
+    @contextmanager
+    def bridged(self, router_device: str, far_device: str) -> Iterator[None]:
+        if self.is_road_warrior:
+            raise TunnelUnavailable(f"bridged cannot be had: {NO_BRIDGE_TO_LAN}")
+        a, lan = self.addresses, self.lan_device
+        ways = (
+            (self.client, [a.target, "via", a.server_inner, "dev", lan, "onlink"]),
+            (self.far_host, [a.client_lan, "dev", far_device]),
+        )
+        with ExitStack() as stack:
+            # The router's address gets another hardware address, and loses it again.
+            stack.callback(self.client.run, ["ip", "neigh", "flush", "dev", lan], check=False)
+            stack.callback(self.router.run, ["ip", "addr", "replace", f"{a.router_lan}/24", "dev", lan], check=False)
+            stack.callback(self.router.run, ["ip", "link", "del", ROUTER_BRIDGE], check=False)
+            self.router.ip_batch(
+                f"link add {ROUTER_BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+                *(f"link set {device} master {ROUTER_BRIDGE}" for device in (lan, router_device)),
+                f"addr del {a.router_lan}/24 dev {lan}",
+                f"addr add {a.router_lan}/24 dev {ROUTER_BRIDGE}",
+                f"link set {ROUTER_BRIDGE} up",
+            )
+            self.client.run(["ip", "neigh", "flush", "dev", lan])
+            for host, way in ways:
+                host.ip("route", "add", *way)
+                stack.callback(host.run, ["ip", "route", "del", *way], check=False)
+            yield
 
     def _unshape(self, cable: NamespaceHost) -> None:
         for device in self.cable_devices:

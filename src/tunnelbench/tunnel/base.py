@@ -71,7 +71,7 @@ class TunnelOptions(BaseModel):
 
     content: Content | None = Field(
         default=None,
-        description="data of the traffic: random, which cannot be compressed, or repeating, which can; left out: random",
+        description="data of the traffic: random, which cannot be compressed, or repeating; left out: random",
     )
 
     inside: IpVersion | None = Field(
@@ -482,6 +482,12 @@ class Tunnel(ABC, Generic[OptionsT]):
     def client_devices(self) -> tuple[str, ...]:
         """Names of the clients' devices, if the tunnel's server has clients in place of one fixed peer; else empty."""
         return ()
+
+    @property
+    def is_bridged(self) -> bool:
+        """True if a bridge of the router joins its LAN and the tunnel's device, so that it forwards frames and does not
+        route packets."""
+        return False
 
     def settle(self) -> None:
         """Wait until a tunnel that answers pings is in its final state; most kinds of tunnels need no such wait."""

@@ -157,6 +157,10 @@ class OpenVpn(ServerTunnel[Options]):
         return tuple(map(self.device_of, range(max(clients, self.options.processes))))
 
     @property
+    def is_bridged(self) -> bool:
+        return bool(self.options.bridged)
+
+    @property
     def cipher(self) -> str:
         """Cipher of the data channel; if the ends negotiate it, the one in use, and before that the first offered."""
         return self._agreed or self.options.offered[0]

@@ -116,6 +116,10 @@ class Options(ServerOptions):
         description="length of the queue of the tunnel's device [packets], from which OpenVPN reads; left out: the "
         "system's, and 100 with OpenVPN 2.4",
     )
+    bridged: bool | None = Field(
+        default=None,
+        description="with dev = tap: a bridge of the router joins its LAN and the tunnel; left out: the router routes",
+    )
     compress: Literal["lzo", "lz4", "lz4-v2", "stub", "stub-v2"] | None = Field(
         default=None,
         description="compression of the packets (compress); the two stubs compress nothing and keep the room for it; "
@@ -156,7 +160,7 @@ class Options(ServerOptions):
         """Bytes that compression adds to a packet which is not compressed."""
         return FRAMING_BYTES[self.compress] if self.compress else COMP_LZO_FRAMING_BYTES * bool(self.comp_lzo)
 
-    @field_validator("fast_io")
+    @field_validator("fast_io", "bridged")
     @classmethod
     def _without_false(cls, value: bool | None) -> bool | None:
         return value or None  # runs of earlier versions have stored no such option
@@ -206,6 +210,18 @@ class Options(ServerOptions):
             raise ValueError('fast_io is for UDP only, and OpenVPN ignores it with TCP; set transport = "udp"')
         if self.compress and self.comp_lzo:
             raise ValueError("compress and comp_lzo are two names of one setting; leave one of them out")
+        return self
+
+    @model_validator(mode="after")
+    def _suits_a_bridge(self) -> Self:
+        if not self.bridged:
+            return self
+        if self.dev != "tap":
+            raise ValueError('a bridge forwards Ethernet frames; set dev = "tap"')
+        if self.inside is IpVersion.IPV6:
+            raise ValueError('a bridge is set up for IPv4 packets only; leave bridged out, or set inside = "ipv4"')
+        if self.firewall or self.rules:
+            raise ValueError("a bridge forwards frames past firewall and rules; leave them out")
         return self
 
     @model_validator(mode="after")

@@ -108,6 +108,14 @@ def test_the_counters_of_a_trial_are_what_changed() -> None:
     assert found.dropped_packets == 2 * (1 + 2 + 3 + 4)
 
 
+def test_a_bridge_forwards_what_its_port_carries_and_ip_does_not_forward() -> None:
+    for by_ip, forwarded in ((0, 1500), (1500, 0)):
+        router = host({"lan": device(), "wan": device(), "tap0": device(1000, 0, 500)}, Ip_ForwDatagrams=by_ip)
+        before = replace(NOTHING, router=host({"lan": device(), "wan": device(), "tap0": device()}))
+        found = path_counters(before, replace(before, router=router), replace(IN, bridge_port="tap0"))
+        assert found.forwarded_packets == forwarded
+
+
 def with_fragments(far: HostCounters | None = None, inner: int = 0, outer: int = 0) -> Snapshot:
     """Return readings after a trial in which the kernels of client, router and server got 10, 200 and 3000 fragments.
 
