@@ -1,4 +1,4 @@
-"""What OpenVPN prints: its log and its version."""
+"""Parsers of OpenVPN's log and of the output of `openvpn --version`."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def compressed(*, with_short: bool = True, long_bytes: int = 150) -> list[Packet
     return [*(short if with_short else long), *long]
 
 
-def test_a_tunnel_that_compresses_long_packets_only_is_held_to_the_length_of_short_ones() -> None:
+def test_a_tunnel_that_compresses_long_packets_is_held_to_the_length_of_short_ones() -> None:
     checks = judge(compressed(), 12, **LZO)
     assert void(checks) == set()
     assert checks["outer-length"].reason == (
