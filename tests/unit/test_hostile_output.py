@@ -18,7 +18,7 @@ from tunnelbench.model.counters import Ping
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.traffic import iperf3, ping
-from tunnelbench.tunnel.openvpn import first_complaint, parse_data_channel
+from tunnelbench.tunnel.openvpn_output import first_complaint, parse_data_channel
 from tunnelbench.tunnel.tinc import parse_node
 
 unhurried = settings(deadline=None)

@@ -16,7 +16,7 @@ RUN_ID = "20250314-092653-abcdef"
 PLAN = '[[tunnel]]\nkind = "openvpn"\nname = "bridged"\ndev = "tap"\nbridged = true\n'
 
 
-def testbed_of(folder: Path, topology: str) -> tuple[NetnsTestbed, FakeHost, FakeHost, FakeHost]:
+def bed_of(folder: Path, topology: str) -> tuple[NetnsTestbed, FakeHost, FakeHost, FakeHost]:
     """Return a testbed whose hosts run nothing: client, router and far end."""
     made = NetnsTestbed(TestbedSpec("lab", "netns", topology=topology), RUN_ID, folder)
     client, router, far = (FakeHost(name, folder / name) for name in ("client", "router", "far"))
@@ -34,7 +34,7 @@ def routes(host: FakeHost, verb: str) -> list[str]:
 
 @pytest.mark.parametrize("topology", [ROUTER_SERVER, GATEWAY_PAIR])
 def test_a_bridge_takes_the_address_of_the_lan_and_gives_it_back(topology: str, tmp_path: Path) -> None:
-    testbed, client, router, far = testbed_of(tmp_path, topology)
+    testbed, client, router, far = bed_of(tmp_path, topology)
     to_target, to_client = "198.18.4.1 via 198.18.3.2 dev lan onlink", "198.18.1.2 dev tap0"
     with testbed.bridged("tun0", "tap0"):
         assert (routes(client, "add"), routes(far, "add")) == ([to_target], [to_client])
@@ -49,7 +49,7 @@ def test_a_bridge_takes_the_address_of_the_lan_and_gives_it_back(topology: str, 
 
 
 def test_a_bridge_cannot_join_a_tunnel_on_the_lan_with_the_lan(tmp_path: Path) -> None:
-    testbed, *_ = testbed_of(tmp_path, ROAD_WARRIOR)
+    testbed, *_ = bed_of(tmp_path, ROAD_WARRIOR)
     with pytest.raises(TunnelUnavailable, match="topology is on the LAN"), testbed.bridged("tun0", "tap0"):
         pass
 

@@ -142,7 +142,7 @@ def test_a_further_client_of_openvpn_starts_only_when_it_joins_and_leaves_no_log
             assert last == f"openvpn --config {tmp_path / 'router' / 'client-3.conf'}"
         assert "dev tun2" in tunnel.configuration["router/client-3.conf"].splitlines()
     with OpenVpn(Options(clients=1), road_warrior(tmp_path)) as tunnel:
-        assert "connect-freq-initial" not in tunnel.configuration["server/openvpn.conf"]
+        assert "\nconnect-freq-initial" not in tunnel.configuration["server/openvpn.conf"]
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

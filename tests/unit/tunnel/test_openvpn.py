@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -560,6 +561,11 @@ def test_the_crypto_library_is_named_as_it_is(text: str, library: tuple[str, str
     assert tunnel.versions(tunnel.ends.router) == {"openvpn": "2.6.14", library[0]: library[1]}
 
 
+def prints(version: str) -> Callable[[Sequence[str]], str]:
+    """Return the answers of a machine of x86-64 whose OpenVPN prints a version."""
+    return lambda argv: "x86_64" if argv[0] == "uname" else version
+
+
 def test_a_program_with_another_library_is_reported_before_it_starts(tmp_path: Path) -> None:
     mbedtls, openssl = (f"library versions: {each}, LZO 2.10" for each in ("mbed TLS 2.28.3", "OpenSSL 3.0.19 27 Jan"))
     for options, missing, present in (
@@ -568,10 +574,10 @@ def test_a_program_with_another_library_is_reported_before_it_starts(tmp_path: P
         ({"aes_instructions": False}, mbedtls, openssl),
     ):
         spec = TunnelSpec("openvpn", "library", options)
-        create(spec, make_ends(tmp_path, lambda _, text=present: "x86_64" if _[0] == "uname" else text))
+        create(spec, make_ends(tmp_path, prints(present)))
         name = "mbed TLS" if missing == openssl else "OpenSSL"
         with pytest.raises(TunnelUnavailable, match=f"{name} in openvpn is missing"):
-            create(spec, make_ends(tmp_path, lambda _, text=missing: "x86_64" if _[0] == "uname" else text))
+            create(spec, make_ends(tmp_path, prints(missing)))
     assert OpenVpn.algorithms(Options(library="mbedtls")) == ()
 
 
