@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lab import old_openvpn
 from tests.lab.bench import NO_TUNNEL, check, make_plan, make_testbed, measure, open_tunnel
 from tests.lab.test_overhead import DATAGRAMS, SEND_RANDOM
 
@@ -18,7 +19,7 @@ from tunnelbench.measure.live_tunnel import LiveTunnel
 from tunnelbench.measure.proof import prove_reach
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import CONTROL_PACKETS, Outcome, TrialRecord, Verdict
-from tunnelbench.model.testbed import GATEWAY_PAIR, ROUTER_SERVER
+from tunnelbench.model.testbed import GATEWAY_PAIR, ROAD_WARRIOR, ROUTER_SERVER
 from tunnelbench.run import on_cpus
 from tunnelbench.testbed.netns import NetnsTestbed
 
@@ -102,6 +103,39 @@ def test_a_program_with_another_crypto_library_is_unavailable(testbed: NetnsTest
     named = trial(testbed, library="openssl")
     assert named.proof is not None
     assert "router.openssl" in named.proof.versions
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"cipher": "AES-128-CBC", "auth": "SHA256"},
+        {"cipher": "BF-CBC"},
+        {"cipher": "none", "auth": "none"},
+        {"cipher": "negotiated"},
+        {"mode": "static-key", "cipher": "AES-256-CBC"},
+        {"tls_wrap": "tls-crypt", "transport": "tcp"},
+        {"compress": "lz4-v2", "content": "repeating"},
+        {"comp_lzo": "adaptive"},
+        {"fast_io": True, "txqueuelen": 200},
+        {"fragment": 600},
+        {"dev": "tap", "bridged": True},
+    ],
+    ids=str,
+)
+def test_openvpn_2_5_carries_the_same_plans(testbed: NetnsTestbed, options: dict[str, Any]) -> None:
+    record = trial(testbed, program=str(old_openvpn.PROGRAM), **options)
+    assert record.proof is not None
+    versions = record.proof.versions
+    assert versions["router.openvpn"].startswith("2.5."), versions
+    assert versions["router.openssl"].startswith("1.1.1"), versions
+
+
+def test_several_clients_of_a_server_of_openvpn_2_5(short_path: Path, lab: None) -> None:
+    with make_testbed(short_path / "run", topology=ROAD_WARRIOR) as testbed:
+        record = trial(testbed, program=str(old_openvpn.PROGRAM), clients=2)
+        assert record.tcp is not None
+        assert len(record.tcp.clients) == 2
 
 
 TAP = {"dev": "tap", "cipher": "AES-128-GCM"}

@@ -1,4 +1,5 @@
-"""Fetches Debian's packages for another architecture. apt uses separate lists, so that this machine's do not change."""
+"""Fetches Debian's packages for another architecture or release. apt uses separate lists, so that this machine's do not
+change."""
 
 from __future__ import annotations
 
@@ -35,6 +36,7 @@ class Archive:
 
     architecture: str
     folder: Path
+    suite: str = SUITE
 
     def refresh(self) -> None:
         """Fetch the lists, which apt checks against Debian's keys. Raises CannotHere if that fails."""
@@ -42,7 +44,7 @@ class Archive:
             raise CannotHere(f"{KEYRING} is missing: packages cannot be verified", f"install {KEYRING_PACKAGE}")
         for name in ("lists/partial", "archives/partial"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        source = f"deb [arch={self.architecture} signed-by={KEYRING}] {MIRROR} {SUITE} main\n"
+        source = f"deb [arch={self.architecture} signed-by={KEYRING}] {MIRROR} {self.suite} main\n"
         (self.folder / "sources.list").write_text(source)
         (self.folder / "status").write_text("".join(map(self._assumed, ASSUMED)))
         # Without this option apt only warns, and uses an old list, if it cannot reach the mirror.
