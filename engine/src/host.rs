@@ -22,6 +22,20 @@ pub fn kernel() -> Option<String> {
 pub struct UdpErrors {
     pub receive_buffer: u64,
     pub checksum: u64,
+    /// Packets that were not delivered for any reason, the two above included.
+    all: u64,
+}
+
+/// Return how many packets of UDP with a right checksum this network namespace has not delivered, over IPv4 and IPv6:
+/// mostly because a socket's buffer was full.
+pub fn undelivered_packets() -> Option<u64> {
+    let of = |ipv6| {
+        let errors = UdpErrors::read(ipv6)?;
+        // The kernel counts a wrong checksum just before it counts the packet as undelivered.
+        Some(errors.all.saturating_sub(errors.checksum))
+    };
+    // A kernel without IPv6 has no such counters.
+    Some(of(false)? + of(true).unwrap_or(0))
 }
 
 impl UdpErrors {
@@ -45,6 +59,7 @@ fn parse_snmp(text: &str) -> Option<UdpErrors> {
     Some(UdpErrors {
         receive_buffer: value("RcvbufErrors")?,
         checksum: value("InCsumErrors")?,
+        all: value("InErrors")?,
     })
 }
 
@@ -57,6 +72,7 @@ fn parse_snmp6(text: &str) -> Option<UdpErrors> {
     Some(UdpErrors {
         receive_buffer: value("Udp6RcvbufErrors")?,
         checksum: value("Udp6InCsumErrors")?,
+        all: value("Udp6InErrors")?,
     })
 }
 
@@ -66,21 +82,24 @@ mod tests {
 
     #[test]
     fn errors_are_found_by_their_names() {
-        let text = "Tcp: A RcvbufErrors\nTcp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors SndbufErrors InCsumErrors\nUdp: 9 1 7 3 4\n\
-                    UdpLite: InDatagrams\nUdpLite: 0\n";
+        let text = "Tcp: A RcvbufErrors\nTcp: 1 2\nUdp: InDatagrams NoPorts InErrors RcvbufErrors SndbufErrors InCsumErrors\n\
+                    Udp: 9 1 12 7 3 4\nUdpLite: InDatagrams\nUdpLite: 0\n";
         assert_eq!(
             parse_snmp(text),
             Some(UdpErrors {
                 receive_buffer: 7,
-                checksum: 4
+                checksum: 4,
+                all: 12
             })
         );
-        let text = "Udp6InDatagrams                 \t9\nUdp6RcvbufErrors                \t7\nUdp6InCsumErrors  \t4\n";
+        let text = "Udp6InDatagrams                 \t9\nUdp6InErrors   \t12\nUdp6RcvbufErrors                \t7\n\
+                    Udp6InCsumErrors  \t4\n";
         assert_eq!(
             parse_snmp6(text),
             Some(UdpErrors {
                 receive_buffer: 7,
-                checksum: 4
+                checksum: 4,
+                all: 12
             })
         );
     }
@@ -88,6 +107,7 @@ mod tests {
     #[test]
     fn this_kernel_counts_udp_errors() {
         assert!(UdpErrors::read(false).is_some());
+        assert!(undelivered_packets().is_some());
         assert!(clock_id().is_some_and(|id| id.len() > 36));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
 use crate::command_line::{IoPath, TimestampSource, WaitMode};
+use crate::host::undelivered_packets;
 use crate::io::{self, BATCH_MAX, Inbox};
 use crate::packet::{FLOWS_MAX, Header, wrap_ns};
 
@@ -93,6 +94,11 @@ pub struct PacketReader {
     wait: WaitMode,
     last_packet_ns: u64,
     dropped_seen: Vec<Option<u32>>,
+    /// Drops of the sockets by the kernel's count, which holds some packets with a wrong checksum.
+    kernel_drops: u64,
+    /// Packets with a right checksum that the namespace had not delivered before.
+    undelivered_before: Option<u64>,
+    /// Packets that the sockets dropped because their buffer was full.
     pub dropped_packets: u64,
     /// Errors of sent packets that ICMP reported, by name.
     pub errors: BTreeMap<String, u64>,
@@ -123,7 +129,10 @@ impl PacketReader {
             clock: ArrivalClock::new(stamps),
             wait,
             last_packet_ns: io::now_ns(),
+            // Read first, so that no drop of the sockets is missing in it later.
+            undelivered_before: undelivered_packets(),
             dropped_seen: sockets.iter().map(|socket| io::dropped_packets(socket)).collect(),
+            kernel_drops: 0,
             dropped_packets: 0,
             errors: BTreeMap::new(),
         }
@@ -165,9 +174,19 @@ impl PacketReader {
         for (seen, socket) in self.dropped_seen.iter_mut().zip(sockets) {
             let now = io::dropped_packets(socket);
             if let (Some(before), Some(after)) = (*seen, now) {
-                self.dropped_packets += u64::from(after.wrapping_sub(before));
+                self.kernel_drops += u64::from(after.wrapping_sub(before));
             }
             *seen = now;
+        }
+        // Linux checks the checksum of up to 68 bytes of payload before it looks for the socket, and that of longer
+        // packets when the program reads them, where it counts a drop of the socket as well (net/ipv4/udp.c,
+        // udp4_csum_init and udp_recvmsg).
+        if self.kernel_drops > self.dropped_packets {
+            let undelivered = undelivered_packets().zip(self.undelivered_before);
+            let most = undelivered.map_or(u64::MAX, |(now, before)| now.saturating_sub(before));
+            // The kernel's two counters change one after the other, but a count of an interval is never below 0.
+            let dropped = self.kernel_drops.min(most);
+            self.dropped_packets = self.dropped_packets.max(dropped);
         }
     }
 

@@ -98,6 +98,34 @@ def test_a_flood_of_strangers_changes_no_count(testbed: NetnsTestbed) -> None:
     assert counts.duplicated_packets == counts.corrupted_packets == counts.path_lost_packets == 0
 
 
+def test_a_wrong_checksum_is_no_drop_of_a_testers_socket(testbed: NetnsTestbed) -> None:
+    # Raw sockets take the UDP header as it is; the kernel checks packets of up to 68 bytes of payload before others.
+    target, port = testbed.addresses.target, engine.ENGINE_PORT
+    wrong = (
+        "import socket, struct, time\n"
+        "sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)\n"
+        "for _ in range(100):\n"
+        "    for payload in (bytes(18), bytes(1000)):\n"
+        f"        header = struct.pack('!4H', 9, {port}, 8 + len(payload), 1)\n"
+        f"        sender.sendto(header + payload, ('{target}', 0))\n"
+        "    time.sleep(0.005)\n"
+    )
+
+    def send(sender: Daemon) -> None:
+        testbed.client.run([sys.executable, "-c", wrong])
+        sender.wait(10)
+
+    def checksum_errors() -> int:
+        return parse_snmp(testbed.server.read("/proc/net/snmp"))["Udp.InCsumErrors"]
+
+    with plain_path(testbed) as exchanger:
+        before = checksum_errors()
+        counts = exchanger.exchange(SenderLoad("18", 2.0, 1000.0), send)
+        assert checksum_errors() - before == 200
+    assert counts.tester_dropped_packets == counts.corrupted_packets == counts.foreign_packets == 0
+    assert counts.received_packets == counts.sent_packets
+
+
 def test_a_far_end_that_dies_gives_no_figure(testbed: NetnsTestbed) -> None:
     def kill(sender: Daemon) -> None:
         until(lambda: parse_snmp(testbed.server.read("/proc/net/snmp"))["Udp.InDatagrams"] > 100, "100 packets")
