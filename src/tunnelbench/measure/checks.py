@@ -12,7 +12,7 @@ from statistics import median
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_setup, softirq, throttled
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
-from tunnelbench.model.conditions import Content
+from tunnelbench.model.conditions import WINDOW_OPTION, can_shrink
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import IPV4_HEADER_BYTES, ethernet_bytes, tcp_packet_bytes, wire_bytes
 from tunnelbench.model.lines import Line
@@ -128,7 +128,7 @@ def check_trial(
         largest = context.counted_bytes(tcp_packet_bytes(tcp.mss_bytes, context.inner_header_bytes))
     return (
         *path_checks(tcp.counters, tcp.bytes_received, f"one segment makes {largest}", largest, context),
-        _tester(tcp, testers_bps),
+        _tester(tcp, testers_bps, spec.tunnel.conditions.window_bytes),
         *router_clock(tcp.window, is_paced=bool(spec.load)),
         *common,
         _line(tcp),
@@ -146,7 +146,7 @@ def checks_of_stored(spec: TrialSpec, tcp: TcpMeasurement) -> tuple[Check, ...]:
     common = _common_checks(spec, tcp, {}, is_calibration=is_calibration)
     if is_calibration:
         return common
-    carried = tcp.counters.data_packets + tcp.counters.ack_packets
+    given, carried = spec.tunnel.conditions, tcp.counters.data_packets + tcp.counters.ack_packets
     return (
         outer_protocol(
             tcp.counters,
@@ -154,11 +154,11 @@ def checks_of_stored(spec: TrialSpec, tcp: TcpMeasurement) -> tuple[Check, ...]:
             tcp.bytes_received,
             "as expected",
             exact=False,
-            may_shrink=spec.tunnel.conditions.content is Content.REPEATING,
+            may_shrink=can_shrink(given.content, given.write_bytes),
         ),
         fragments(tcp.counters, carried),
         drops(tcp.counters, carried),
-        _tester(tcp, None),
+        _tester(tcp, None, given.window_bytes),
         *router_clock(tcp.window, is_paced=bool(spec.load)),
         *common,
         _line(tcp),
@@ -175,7 +175,7 @@ def _common_checks(
         foreign_load(tcp.foreign_cpu_s, tcp.bracket_s, foreign, is_harmless=is_harmless),
         steal(tcp.window),
         _payload(spec, tcp),
-        _packet_rate(tcp),
+        _packet_rate(tcp, spec.tunnel.conditions.write_bytes),
         _acks(tcp, CALIBRATION_LEAST_ACK_SHARE if is_calibration else LEAST_ACK_SHARE),
         _stalls(tcp),
         _sender(tcp, spec),
@@ -318,8 +318,8 @@ def drops(counters: PathCounters, carried_packets: int) -> Check:
     return Check("drops", Verdict.NOTE if many else Verdict.OK, reason, rule=9)
 
 
-def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
-    """Check that the router, and not a tester, limited the throughput."""
+def _tester(tcp: TcpMeasurement, testers_bps: float | None, window_bytes: int) -> Check:
+    """Check that the router, and not a tester, limited the throughput; socket buffers that the plan sets may do so."""
     share = tcp.window.busiest_tester_share
     reason = f"a tester's CPU was {share:.0%} busy, {far_end(tcp.window)}the router's {tcp.router_busy_share:.0%}"
     limited = share >= FULL_CPU_SHARE
@@ -331,7 +331,10 @@ def _tester(tcp: TcpMeasurement, testers_bps: float | None) -> Check:
     if buffers and (waited := max(buffers.values())) >= BUFFER_LIMITED_SHARE and not _has_full_cpu(tcp.window):
         name = max(buffers, key=lambda each: buffers[each])
         reason += f"; the {name} limited the sender {waited:.0%} of the time"
-        limited = True
+        if window_bytes:
+            reason += f", as the plan has {WINDOW_OPTION} = {window_bytes}"
+        else:
+            limited = True
     limited = limited and not is_surely_the_limit(tcp.window)
     if limited:
         reason += ": the testers were the limit"
@@ -410,15 +413,16 @@ def _payload(spec: TrialSpec, tcp: TcpMeasurement) -> Check:
     return Check("payload", Verdict.OK if tcp.mss_bytes == spec.payload_bytes else Verdict.NOTE, reason, rule=15)
 
 
-def _packet_rate(tcp: TcpMeasurement) -> Check:
+def _packet_rate(tcp: TcpMeasurement, write_bytes: int) -> Check:
     """Compare the packets counted on the interface with those that the payload takes."""
-    if (bounds := tcp.data_packet_bounds) is None:
+    if (bounds := tcp.data_packet_bounds(write_bytes)) is None:
         return Check(
             "packet-rate", Verdict.DOUBTFUL, "the packet count was not checked: the trial has no throughput", rule=16
         )
     counted, least = tcp.counters.data_packets, bounds[0]
     reason = f"{counted} data packets counted; the payload needs at least {least:.0f} (ratio {counted / least:.3f})"
-    return Check("packet-rate", Verdict.OK if tcp.has_possible_packets else Verdict.DOUBTFUL, reason, rule=16)
+    verdict = Verdict.OK if tcp.has_possible_packets(write_bytes) else Verdict.DOUBTFUL
+    return Check("packet-rate", verdict, reason, rule=16)
 
 
 def _acks(tcp: TcpMeasurement, least_share: float) -> Check:

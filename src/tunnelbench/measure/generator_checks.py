@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tunnelbench.model.conditions import USUAL_WRITE_BYTES, least_filled_share
 from tunnelbench.model.result import CONTROL_PACKETS, Check, TcpMeasurement, Verdict
 from tunnelbench.model.text import printable
+from tunnelbench.traffic.iperf3 import BUFFER_LIMITS, BUFFERS_IN_USE
 
-ALWAYS_REPORTED = frozenset({"protocol", "num_streams", "duration", "reverse", "connections"})
-"""Settings that every version of iperf3 reports at both ends."""
+ALWAYS_REPORTED = frozenset({"protocol", "num_streams", "duration", "reverse", "connections", *BUFFERS_IN_USE})
+"""Settings that both ends must report if the plan asks for them; some versions of iperf3 lack others."""
 SHORTEST_TEST_SHARE = 0.95
 """Smallest share of the planned duration that iperf3 may report as the duration of its test."""
 LEAST_RECEIVED_SHARE = 0.95
 """Smallest share of the payload that arrived during iperf3's time which iperf3 must report as received."""
 
 
-def iperf3_figures(tcp: TcpMeasurement, planned_s: float) -> Check:
+def iperf3_figures(tcp: TcpMeasurement, planned_s: float, write_bytes: int = USUAL_WRITE_BYTES) -> Check:
     """Check the two figures that the throughput is made of: the time and the bytes that iperf3's receiver reports.
 
     The test lasted at least the planned time, and was inside the bracket. The packets that arrived in the bracket and
     were not sent again carried the payload. Packets that arrived after iperf3's clock had stopped did not come at a
     higher rate than before, so their share of all packets is at most the share of that time in the bracket.
+    Segments are at least as full as writes of `write_bytes` make them.
     """
     wrong = []
     if not planned_s * SHORTEST_TEST_SHARE <= tcp.duration_s <= tcp.bracket_s:
@@ -34,7 +37,8 @@ def iperf3_figures(tcp: TcpMeasurement, planned_s: float) -> Check:
     if tcp.mss_bytes and arrived > 0:
         share = tcp.bytes_received / (arrived * tcp.mss_bytes)
         reason += f"; {share:.1%} of what arrived in that time"
-        if share < min(1.0, tcp.duration_s / tcp.bracket_s) * LEAST_RECEIVED_SHARE:
+        least = LEAST_RECEIVED_SHARE * least_filled_share(write_bytes, tcp.mss_bytes)
+        if share < min(1.0, tcp.duration_s / tcp.bracket_s) * least:
             wrong.append("it reports too few bytes")
     if wrong:
         reason += ": " + ", and ".join(wrong)
@@ -54,5 +58,7 @@ def iperf3_settings(planned: Mapping[str, Any], reported: Mapping[str, Mapping[s
     ]
     if wrong:
         reason = f"iperf3 ran a different test than the plan asks for: {printable(', '.join(wrong))}"
+        if any(name in reason for name in BUFFERS_IN_USE):
+            reason += f". {BUFFER_LIMITS}"
         return Check("iperf3-settings", Verdict.VOID, reason, rule=16)
     return Check("iperf3-settings", Verdict.OK, "both ends of iperf3 report the settings of the plan", rule=16)

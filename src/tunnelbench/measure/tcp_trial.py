@@ -100,6 +100,8 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
                     port=port,
                     device=device,
                     content=path.content,
+                    window_bytes=spec.tunnel.conditions.window_bytes,
+                    write_bytes=spec.tunnel.conditions.write_bytes,
                 )
                 for port, device in zip(ports, devices, strict=True)
             ]
@@ -168,9 +170,18 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
         )
         checks = check_trial(spec, tcp, context, self._testers_bps.get((spec.payload_bytes, spec.direction)))
         load = spec.load and f"{float(spec.load) / max(1, len(offered.clients)):.9g}"
-        planned = iperf3.planned_settings(self.traffic, spec.payload_bytes, spec.direction, load)
+        sizes = spec.tunnel.conditions
+        planned = iperf3.planned_settings(
+            self.traffic,
+            spec.payload_bytes,
+            spec.direction,
+            load,
+            window_bytes=sizes.window_bytes,
+            write_bytes=sizes.write_bytes,
+        )
         settings = iperf3_settings(planned, offered.result.settings)
-        return tcp, (*checks, iperf3_figures(tcp, self.traffic.duration_s), settings)
+        figures = iperf3_figures(tcp, self.traffic.duration_s, sizes.write_bytes)
+        return tcp, (*checks, figures, settings)
 
 
 def _numbered(name: str, daemons: Sequence[Daemon]) -> dict[str, Daemon]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tunnelbench.model.conditions import USUAL_WRITE_BYTES, least_filled_share
 from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.toml_text import toml_values
@@ -221,22 +222,22 @@ class TcpMeasurement:
         """Data packets per second."""
         return self.window.data_packets / self.window.duration_s
 
-    @property
-    def data_packet_bounds(self) -> tuple[float, float] | None:
-        """Least and largest number of data packets that the payload takes (rule 16); None: the trial has no throughput.
+    def data_packet_bounds(self, write_bytes: int = USUAL_WRITE_BYTES) -> tuple[float, float] | None:
+        """Return the least and the largest number of data packets that the payload takes (rule 16).
 
-        The counters include packets that arrive after iperf3's clock has stopped. So the count lies between the packets
-        that the receiver read and those that the sender sent, retransmissions included.
+        None: the trial has no throughput. The counters include packets that arrive after iperf3's clock has stopped.
+        So the count lies between the packets that the receiver read and those that the sender sent, retransmissions
+        included. Segments are at least as full as writes of `write_bytes` make them.
         """
         if not self.mss_bytes or not self.bytes_received:
             return None
-        most = max(self.bytes_sent, self.bytes_received) / self.mss_bytes + (self.retransmits or 0)
+        full = max(self.bytes_sent, self.bytes_received) / self.mss_bytes
+        most = full / least_filled_share(write_bytes, self.mss_bytes) + (self.retransmits or 0)
         return self.bytes_received / self.mss_bytes, most
 
-    @property
-    def has_possible_packets(self) -> bool:
-        """True if the counted data packets are within `data_packet_bounds`, or there are no bounds (rule 16)."""
-        if (bounds := self.data_packet_bounds) is None:
+    def has_possible_packets(self, write_bytes: int = USUAL_WRITE_BYTES) -> bool:
+        """Return True if the counted data packets are within `data_packet_bounds`, or there are no bounds (rule 16)."""
+        if (bounds := self.data_packet_bounds(write_bytes)) is None:
             return True
         least, most = bounds
         packets = self.counters.data_packets

@@ -25,10 +25,12 @@ from tunnelbench.plan.tunnels import (
     check_content,
     check_filters,
     check_size,
+    check_tcp_options,
     check_versions,
     expand_blocks,
     read_blocks,
     with_clients,
+    with_tcp_options,
 )
 
 NO_KINDS: Mapping[str, str] = MappingProxyType({})
@@ -176,6 +178,9 @@ def _plan(
         return None
     file = check_table(PlanFile, {key: value for key, value in data.items() if key != "tunnel"}, PLAN_KEYS, faults)
     blocks = read_blocks(data.get("tunnel", []), schemas, known_kinds, faults)
+    if file:
+        check_tcp_options(blocks, file, faults)
+        blocks = with_tcp_options(blocks, file)
     if file and file.clients:
         blocks = with_clients(blocks, {CLIENTS_OPTION: file.clients.count}, "[clients]", schemas, faults)
     if file and file.handshake:
@@ -222,9 +227,12 @@ def _factors(file: PlanFile) -> dict[KeyPath, int]:
 
 
 def _refuse(data: Mapping[str, Any], refused: Mapping[str, str], faults: Faults) -> None:
+    tcp = data.get("tcp")
     for table, reason in refused.items():
         if table in data:
             faults.add((table,), reason)
+        if isinstance(tcp, Mapping) and table in tcp:
+            faults.add(("tcp", table), reason)
         blocks = data.get("tunnel")
         for number, block in enumerate(blocks if isinstance(blocks, list) else []):
             if isinstance(block, Mapping) and table in block:

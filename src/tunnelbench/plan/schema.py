@@ -8,6 +8,14 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, model_validator
 
+from tunnelbench.model.conditions import (
+    LARGEST_WINDOW_BYTES,
+    LARGEST_WRITE_BYTES,
+    TCP_OPTIONS,
+    WINDOW_OPTION,
+    WRITE_OPTION,
+    require_window,
+)
 from tunnelbench.model.frames import UDP_FRAME_OVERHEAD_BYTES
 from tunnelbench.model.plan import (
     ENGINE_READING_BYTES,
@@ -98,8 +106,12 @@ SLOWEST_MBPS, FASTEST_MBPS = 0.1, 400_000
 """Smallest and largest rate at which a plan may pace TCP [Mbit/s]."""
 
 
+WindowBytes = Annotated[int, Field(ge=0, le=LARGEST_WINDOW_BYTES), AfterValidator(require_window)]
+WriteBytes = Annotated[int, Field(ge=1, le=LARGEST_WRITE_BYTES)]
+
+
 class TcpTable(TomlTable):
-    """`[tcp]`; the fields are those of TcpTraffic."""
+    """`[tcp]`; the fields are those of TcpTraffic, and those of TCP_OPTIONS, which are options of the tunnels."""
 
     payload_bytes: OneOrMore[TcpPayload] = list(TcpTraffic.payload_bytes)
     direction: Directions = list(TcpTraffic.direction)
@@ -108,6 +120,8 @@ class TcpTable(TomlTable):
     streams: Annotated[int, Field(ge=1, le=128)] = TcpTraffic.streams
     congestion_control: Annotated[str, AfterValidator(_algorithm)] = TcpTraffic.congestion_control
     rate_mbps: OneOrMore[Annotated[str, PlainValidator(_rate_mbps)]] = list(TcpTraffic.rate_mbps)
+    window_bytes: OneOrMore[WindowBytes] | None = None
+    write_bytes: OneOrMore[WriteBytes] | None = None
 
     @model_validator(mode="after")
     def _is_held(self) -> Self:
@@ -115,7 +129,12 @@ class TcpTable(TomlTable):
         return self
 
     def traffic(self) -> TcpTraffic:
-        return TcpTraffic(**self.as_fields())
+        return TcpTraffic(**{key: value for key, value in self.as_fields().items() if key not in TCP_OPTIONS})
+
+    def options_of_tunnels(self) -> dict[str, list[int]]:
+        """Return the values of the options that the table gives to each tunnel of the plan."""
+        given = {WINDOW_OPTION: self.window_bytes, WRITE_OPTION: self.write_bytes}
+        return {option: values for option, values in given.items() if values is not None}
 
 
 UDP_TEST_ORDER = (

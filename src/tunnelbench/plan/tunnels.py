@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from tunnelbench.model.conditions import CONDITION_OPTIONS, CONTENT_OPTION, Content, conditions_of
+from tunnelbench.model.conditions import CONDITION_OPTIONS, CONTENT_OPTION, TCP_OPTIONS, Content, conditions_of
 from tunnelbench.model.firewall import FILTER_OPTIONS, filter_of
 from tunnelbench.model.ip_versions import INSIDE_OPTION, IpVersion
 from tunnelbench.model.plan import (
@@ -122,6 +122,23 @@ def with_clients(
     return found
 
 
+def with_tcp_options(blocks: Sequence[TunnelTable], file: PlanFile) -> list[TunnelTable]:
+    """Return the blocks of a plan with the values that `[tcp]` gives to options of every tunnel.
+
+    A block that has such an option keeps its own values. A baseline that the plan does not name has none of them.
+    """
+    given = file.tcp.options_of_tunnels() if file.tcp else {}
+    return [
+        block._replace(
+            choices={
+                **block.choices,
+                **{option: values for option, values in given.items() if option not in block.choices},
+            }
+        )
+        for block in blocks
+    ]
+
+
 def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
     """Add an error for each packet filter that blocks the plan's traffic, or that no check can prove to be at work
     (soaks)."""
@@ -175,6 +192,25 @@ def check_content(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
             place = (*block.path, CONTENT_OPTION)
             place = (*place, values.index(Content.REPEATING)) if len(values) > 1 else place
             faults.add(place, f'"{Content.REPEATING}" is for TCP and UDP with data: leave [connections] out')
+
+
+def check_tcp_options(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
+    """Add an error for each size of iperf3's buffers and writes if the plan has other traffic, which has none."""
+    others = [name for name in ("udp", "soak", "connections", "handshake") if getattr(file, name)]
+    tables: list[tuple[KeyPath, Mapping[str, Sequence[OptionValue]]]] = [
+        (("tcp",), file.tcp.options_of_tunnels() if file.tcp else {}),
+        *((block.path, block.choices) for block in blocks),
+    ]
+    sizes: list[tuple[KeyPath, int]] = [
+        ((*path, option, number) if len(choices[option]) > 1 else (*path, option), value)
+        for path, choices in tables
+        for option in TCP_OPTIONS
+        if option in choices
+        for number, value in enumerate(choices[option])
+        if isinstance(value, int) and value != TCP_OPTIONS[option]
+    ]
+    for place, value in sizes if others else ():
+        faults.add(place, f"{value_text(value)} is for the TCP of iperf3 only: leave [{others[0]}] out")
 
 
 def _read_block(

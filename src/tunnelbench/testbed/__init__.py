@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tunnelbench.model.conditions import CONTENT_OPTION, CPUS_OPTION, MOST_ROUTER_CPUS
+from tunnelbench.model.conditions import CONTENT_OPTION, CPUS_OPTION, MOST_ROUTER_CPUS, TCP_OPTIONS, WINDOW_OPTION
 from tunnelbench.model.lines import LINE_OPTION
 from tunnelbench.model.plan import BRIDGED_OPTION
 from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
-from tunnelbench.testbed.base import FIXED_CPUS, NO_BRIDGE, NO_BRIDGE_TO_LAN, NO_LINES, Testbed
+from tunnelbench.testbed.base import FIXED_CPUS, FIXED_WINDOW, NO_BRIDGE, NO_BRIDGE_TO_LAN, NO_LINES, Testbed
 from tunnelbench.testbed.netns import NetnsTestbed, too_few_cpus
 from tunnelbench.testbed.qemu import QemuTestbed
 from tunnelbench.testbed.simulated import SimulatedTestbed
@@ -32,6 +32,7 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
             CPUS_OPTION: f"{reason}a router with one CPU",
             CONTENT_OPTION: f"{reason}data that no tunnel compresses",
             BRIDGED_OPTION: f"{reason}a router that routes",
+            **dict.fromkeys(TCP_OPTIONS, f"{reason}the usual buffers and writes of iperf3"),
         }
         return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only") | usual
     refused = {}
@@ -51,6 +52,8 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE}"
     elif spec.topology == ROAD_WARRIOR:
         refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE_TO_LAN}"
+    if spec.speed_mips is not None:
+        refused[WINDOW_OPTION] = f"cannot be chosen on testbed {spec.name}: {FIXED_WINDOW}"
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:
         return refused
     where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tunnelbench.model.conditions import Content
+from tunnelbench.model.conditions import USUAL_WRITE_BYTES, Content
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import TCP_TIMESTAMPS_BYTES
 from tunnelbench.model.plan import Direction, TcpTraffic
@@ -20,8 +20,14 @@ from tunnelbench.model.result import Interval
 
 IPERF3_PORT = 5201
 
-WRITE_BYTES = 131_072
-"""Data that iperf3 hands to the kernel at a time [bytes]; it is iperf3's default for TCP."""
+BUFFERS_IN_USE = ("sndbuf_actual", "rcvbuf_actual")
+"""Names by which iperf3 reports the sizes of the socket buffers that the kernel gave it."""
+BUFFERS_REFUSED = "socket buffer size"
+"""Words of iperf3 if the kernel gives it smaller socket buffers than it asks for (IESETBUF, IESETBUF2)."""
+BUFFER_LIMITS = (
+    "Linux limits window_bytes by net.core.wmem_max and net.core.rmem_max of each tester: raise them with sysctl, or "
+    "take a smaller value"
+)
 
 
 def server_command(address: str, interval_s: float, port: int = IPERF3_PORT) -> list[str]:
@@ -42,35 +48,49 @@ def client_command(
     port: int = IPERF3_PORT,
     device: str = "",
     content: Content = Content.RANDOM,
+    window_bytes: int = 0,
+    write_bytes: int = USUAL_WRITE_BYTES,
 ) -> list[str]:
     """Return the command of a client; it sets the payload through the MSS, which includes the TCP time stamps.
 
     `load` is the rate of all streams together [Mbit/s]; empty: as fast as TCP can. With `device`, the connections leave
-    by this device, whatever the routes say. iperf3 sends a random block of WRITE_BYTES again and again, so that no
-    packet can be compressed, or the data of `content`.
+    by this device, whatever the routes say. iperf3 sends a random block of `write_bytes` again and again, so that no
+    packet can be compressed, or the data of `content`. Both ends get socket buffers of `window_bytes`; 0: the system's.
     """
     paced = ["--bitrate", str(_stream_bps(traffic, load))] if load else []
     bound = ["--bind-dev", device] if device else []
     repeated = ["--repeating-payload"] if content is Content.REPEATING else []
+    buffered = ["--window", str(window_bytes)] if window_bytes else []
     # fmt: off
     return ["iperf3", "--client", address, "--port", str(port), *bound, "--json",
             "--time", str(traffic.duration_s), "--interval", f"{traffic.interval_s:g}",
-            "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--length", str(WRITE_BYTES),
+            "--set-mss", str(payload_bytes + TCP_TIMESTAMPS_BYTES), "--length", str(write_bytes),
             "--parallel", str(traffic.streams),
-            "--congestion", traffic.congestion_control, *paced, *repeated,
+            "--congestion", traffic.congestion_control, *paced, *repeated, *buffered,
             *(["--reverse"] if direction is Direction.IN else [])]
     # fmt: on
 
 
-def planned_settings(traffic: TcpTraffic, payload_bytes: int, direction: Direction, load: str = "") -> dict[str, Any]:
-    """Return the settings with which both ends must report the test of `client_command`, by iperf3's names."""
+def planned_settings(
+    traffic: TcpTraffic,
+    payload_bytes: int,
+    direction: Direction,
+    load: str = "",
+    *,
+    window_bytes: int = 0,
+    write_bytes: int = USUAL_WRITE_BYTES,
+) -> dict[str, Any]:
+    """Return the settings with which both ends must report the test of `client_command`, by iperf3's names.
+
+    Linux doubles the size that a program asks for, for its own use (SO_SNDBUF, socket(7)).
+    """
     return {
         "protocol": "TCP",
         "num_streams": traffic.streams,
         "duration": traffic.duration_s,
         "reverse": int(direction is Direction.IN),
         "bidir": 0,
-        "blksize": WRITE_BYTES,
+        "blksize": write_bytes,
         "omit": 0,
         "bytes": 0,
         "blocks": 0,
@@ -79,6 +99,8 @@ def planned_settings(traffic: TcpTraffic, payload_bytes: int, direction: Directi
         "sender_tcp_congestion": traffic.congestion_control,
         "receiver_tcp_congestion": traffic.congestion_control,
         "connections": traffic.streams,
+        "sock_bufsize": window_bytes,
+        **({name: 2 * window_bytes for name in BUFFERS_IN_USE} if window_bytes else {}),
     }
 
 
@@ -196,8 +218,11 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that one end reports, without those that its version does not have."""
     start, end = document["start"], document["end"]
     found = {**start["test_start"], "connections": len(start["connected"])}
-    parts = (("tcp_mss", start), ("sender_tcp_congestion", end), ("receiver_tcp_congestion", end))
-    return found | {name: part[name] for name, part in parts if name in part}
+    parts = {
+        **dict.fromkeys(("tcp_mss", "sock_bufsize", *BUFFERS_IN_USE), start),
+        **dict.fromkeys(("sender_tcp_congestion", "receiver_tcp_congestion"), end),
+    }
+    return found | {name: part[name] for name, part in parts.items() if name in part}
 
 
 def _load(end: str, text: str) -> Mapping[str, Any]:
@@ -210,7 +235,9 @@ def _load(end: str, text: str) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise TrialFailed(f"iperf3's {end} printed no JSON object")
     if "error" in document:
-        raise TrialFailed(f"iperf3's {end} says: {str(document['error'])[:200]}")
+        said = str(document["error"])[:200]
+        hint = f"; {BUFFER_LIMITS}" if BUFFERS_REFUSED in said else ""
+        raise TrialFailed(f"iperf3's {end} says: {said}{hint}")
     return document
 
 

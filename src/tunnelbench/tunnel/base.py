@@ -19,7 +19,15 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.ipv6 import add_ipv6_address
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.model import frames
-from tunnelbench.model.conditions import MOST_ROUTER_CPUS, Content
+from tunnelbench.model.conditions import (
+    LARGEST_WINDOW_BYTES,
+    LARGEST_WRITE_BYTES,
+    MOST_ROUTER_CPUS,
+    USUAL_WRITE_BYTES,
+    Content,
+    can_shrink,
+    require_window,
+)
 from tunnelbench.model.errors import KeptForDebugging, TrialFailed, TunnelRefused
 from tunnelbench.model.firewall import MOST_RULES, Firewall
 from tunnelbench.model.ip_versions import INSIDE_OPTION, OUTSIDE_OPTION, SMALLEST_IPV6_MTU_BYTES, IpVersion, with_port
@@ -74,6 +82,19 @@ class TunnelOptions(BaseModel):
         description="data of the traffic: random, which cannot be compressed, or repeating; left out: random",
     )
 
+    window_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        le=LARGEST_WINDOW_BYTES,
+        description="size of the socket buffers of iperf3 at both ends [bytes]; 0 or left out: the system's",
+    )
+    write_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        le=LARGEST_WRITE_BYTES,
+        description=f"data that iperf3 hands to the kernel at a time [bytes]; left out: {USUAL_WRITE_BYTES}",
+    )
+
     inside: IpVersion | None = Field(
         default=None, description="IP version of the traffic, and so of the packets in the tunnel; left out: ipv4"
     )
@@ -95,6 +116,16 @@ class TunnelOptions(BaseModel):
     @classmethod
     def _without_random(cls, content: Content | None) -> Content | None:
         return None if content is Content.RANDOM else content
+
+    @field_validator("window_bytes")
+    @classmethod
+    def _without_the_systems(cls, window_bytes: int | None) -> int | None:
+        return require_window(window_bytes) if window_bytes else None
+
+    @field_validator("write_bytes")
+    @classmethod
+    def _without_the_usual(cls, write_bytes: int | None) -> int | None:
+        return None if write_bytes == USUAL_WRITE_BYTES else write_bytes
 
     @field_validator("rules")
     @classmethod
@@ -326,7 +357,7 @@ class Tunnel(ABC, Generic[OptionsT]):
     @property
     def shrinks_data(self) -> bool:
         """True if the tunnel compresses, and the data of its traffic can be compressed."""
-        return self.compresses and self.content is Content.REPEATING
+        return self.compresses and can_shrink(self.content, self.options.write_bytes or USUAL_WRITE_BYTES)
 
     @property
     @abstractmethod

@@ -52,7 +52,7 @@ def test_the_figures_of_a_simulated_trial_agree_with_each_other() -> None:
     for spec in PLAN.trials():
         found = simulated_record(spec, SimulationModel(), "a", 2, "").tcp
         assert found is not None
-        assert found.has_possible_packets
+        assert found.has_possible_packets()
         assert 0 < found.router_busy_share <= 1
         names = {check.name for check in checks_of_stored(spec, found) if check.verdict is Verdict.VOID}
         assert not names

@@ -12,6 +12,7 @@ from tunnelbench.analysis.audit.rows import AuditedRow, Size
 from tunnelbench.analysis.audit.rules import apply_rules
 from tunnelbench.analysis.summary import Figures, Row
 from tunnelbench.model.cipher_speed import CipherSpeed
+from tunnelbench.model.plan import TrialSpec
 from tunnelbench.model.result import OVER_LIMIT_TOLERANCE, RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.search import SearchPoint
 from tunnelbench.model.udp import UdpMeasurement
@@ -111,12 +112,13 @@ def _impossible_times(measured: TcpMeasurement | UdpMeasurement) -> str:
 def doubtful_figures(records: Sequence[TrialRecord], rows: Sequence[Row]) -> tuple[str, ...]:
     """Return sentences on trials that break rule 16 or 17, and on medians that break a rule of the audit."""
     counted = [(record, record.tcp) for record in records if record.counts and record.tcp is not None]
-    found = [f"trial {record.spec.sequence}: {each}" for record, tcp in counted for each in _of_trial(tcp)]
+    found = [f"trial {record.spec.sequence}: {each}" for record, tcp in counted for each in _of_trial(record.spec, tcp)]
     return (*found, *_of_table(rows))
 
 
-def _of_trial(tcp: TcpMeasurement) -> Iterator[str]:
-    if (bounds := tcp.data_packet_bounds) and not tcp.has_possible_packets:
+def _of_trial(spec: TrialSpec, tcp: TcpMeasurement) -> Iterator[str]:
+    write_bytes = spec.tunnel.conditions.write_bytes
+    if (bounds := tcp.data_packet_bounds(write_bytes)) and not tcp.has_possible_packets(write_bytes):
         yield f"packet-rate: {tcp.counters.data_packets} packets counted, but the payload needs {bounds[0]:.0f}"
     limit_bps = tcp.physical_limit_bps
     if limit_bps is not None and tcp.throughput_bps > limit_bps * (1 + OVER_LIMIT_TOLERANCE):

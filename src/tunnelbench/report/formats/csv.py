@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tunnelbench.analysis.summary import trial_class
-from tunnelbench.model.plan import BASELINE_KIND, CALIBRATION_KIND, TunnelSpec
+from tunnelbench.model.plan import BASELINE_KIND, CALIBRATION_KIND, Test, TunnelSpec
 from tunnelbench.model.result import Outcome, RunRecord, TrialRecord
 from tunnelbench.report.document import Document, Style
 from tunnelbench.report.figures import csv_figures
@@ -46,6 +46,8 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
     "line": lambda record: record.spec.tunnel.conditions.line,
     "cpus": lambda record: record.spec.tunnel.conditions.cpus,
     "content": lambda record: record.spec.tunnel.conditions.content.value,
+    "window_bytes": lambda record: _of_tcp(record, record.spec.tunnel.conditions.window_bytes),
+    "write_bytes": lambda record: _of_tcp(record, record.spec.tunnel.conditions.write_bytes),
     "options": lambda record: json.dumps(dict(record.spec.tunnel.options)),
     "payload_bytes": lambda record: record.spec.payload_bytes,
     "direction": lambda record: record.spec.direction.value,
@@ -67,6 +69,11 @@ OF_TRIAL: Mapping[str, Callable[[TrialRecord], CsvValue]] = {
     ),
     "inner_mtu_bytes": lambda record: record.proof.inner_mtu_bytes if record.proof else None,
 }
+
+
+def _of_tcp(record: TrialRecord, size_bytes: int) -> int | None:
+    """Return a size of iperf3 [bytes]; None if the trial is not of TCP."""
+    return size_bytes if record.spec.test is Test.TCP else None
 
 
 def _outside(tunnel: TunnelSpec) -> str | None:
