@@ -128,15 +128,11 @@ def with_tcp_options(blocks: Sequence[TunnelTable], file: PlanFile) -> list[Tunn
     A block that has such an option keeps its own values. A baseline that the plan does not name has none of them.
     """
     given = file.tcp.options_of_tunnels() if file.tcp else {}
-    return [
-        block._replace(
-            choices={
-                **block.choices,
-                **{option: values for option, values in given.items() if option not in block.choices},
-            }
-        )
-        for block in blocks
-    ]
+    found = []
+    for block in blocks:
+        missing = {option: values for option, values in given.items() if option not in block.choices}
+        found.append(block._replace(choices={**block.choices, **missing}))
+    return found
 
 
 def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:

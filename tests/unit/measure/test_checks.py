@@ -64,6 +64,14 @@ def counted(**changes: int) -> TcpMeasurement:
     )
 
 
+def stored_check(name: str, tcp: TcpMeasurement, **options: int) -> Check:
+    """Return one check of a trial through a tunnel with these options."""
+    spec = make_spec()
+    spec = replace(spec, tunnel=replace(spec.tunnel, options=options))
+    (found,) = (check for check in checks_of_stored(spec, tcp) if check.name == name)
+    return found
+
+
 def test_a_tunnel_that_began_anew_makes_a_trial_void() -> None:
     check = checks(CLEAN, restart="openvpn on the router: SIGUSR1[soft] received, process restarting\x1b")["restart"]
     assert check.verdict is VOID
@@ -235,6 +243,12 @@ def test_stored_data_may_have_shrunk_only_if_they_could(content: str, verdict: V
     assert found["outer-protocol-in-trial"] is verdict
 
 
+@pytest.mark.parametrize(("write_bytes", "verdict"), [(9000, VOID), (8999, OK)])
+def test_a_short_block_that_a_packet_has_twice_may_shrink(write_bytes: int, verdict: Verdict) -> None:
+    tcp = counted(outer_expected_bytes=round(CLEAN.bytes_received * 0.1) - EXPECTED_BYTES)
+    assert stored_check("outer-protocol-in-trial", tcp, write_bytes=write_bytes).verdict is verdict
+
+
 @pytest.mark.parametrize(("share", "exact", "verdict"), [(0.981, True, OK), (0.979, True, VOID), (0.1, False, OK)])
 def test_fewer_outer_packets_than_inner_ones_are_for_streams_only(share: float, exact: bool, verdict: Verdict) -> None:
     tcp = counted(wan_packets=round(CARRIED * share) - CLEAN.counters.wan_packets)
@@ -321,6 +335,17 @@ def test_a_socket_buffer_of_a_tester_was_the_limit_unless_the_router_was_full(
     check = checks(replace(CLEAN, sender=sender, window=window))["tester-limited"]
     assert check.verdict is verdict, check.reason
     assert ("limited the sender" in check.reason) is (verdict is DOUBTFUL)
+
+
+def test_a_buffer_that_the_plan_sets_is_no_fault_of_the_testers() -> None:
+    sender = Sender(busy_s=5.0, receiver_window_s=4.5, send_buffer_s=0.0, rtt_ms=0.4)
+    router = replace(CLEAN.window.router_cpu, idle_s=4)
+    tcp = replace(CLEAN, sender=sender, window=replace(CLEAN.window, router_cpu=router, router_by_cpu=(router,)))
+    found = stored_check("tester-limited", tcp), stored_check("tester-limited", tcp, window_bytes=65_536)
+    assert [check.verdict for check in found] == [DOUBTFUL, OK]
+    limited = "the receiver's window limited the sender 90% of the time"
+    assert found[0].reason.endswith(f"{limited}: the testers were the limit")
+    assert found[1].reason.endswith(f"{limited}, as the plan has window_bytes = 65536")
 
 
 # rule 12
@@ -416,6 +441,13 @@ def test_without_throughput_there_is_nothing_to_compare_packets_with(tcp: TcpMea
 
 def test_a_receiver_that_counts_more_than_was_sent_is_believed() -> None:
     assert checks(replace(CLEAN, bytes_sent=0, retransmits=None))["packet-rate"].verdict is OK
+
+
+@pytest.mark.parametrize(("more", "verdict"), [(0.1, OK), (0.25, DOUBTFUL)])
+def test_writes_that_do_not_fill_their_last_segment_make_more_packets(more: float, verdict: Verdict) -> None:
+    tcp = counted(data_packets=round(CLEAN.counters.data_packets * more))
+    assert stored_check("packet-rate", tcp, write_bytes=8192).verdict is verdict
+    assert stored_check("packet-rate", tcp).verdict is DOUBTFUL
 
 
 @pytest.mark.parametrize(("acks", "verdict"), [(PACKETS // 1000 + 1, OK), (PACKETS // 1000 - 1, VOID), (0, VOID)])

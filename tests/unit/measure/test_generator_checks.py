@@ -38,6 +38,14 @@ def test_the_bytes_that_iperf3_reports_are_those_that_arrived_in_its_time(share:
     assert check.reason.endswith("it reports too few bytes") is (verdict is DOUBTFUL)
 
 
+@pytest.mark.parametrize(("share", "verdict"), [(0.8, OK), (0.78, DOUBTFUL)])
+def test_writes_that_do_not_fill_their_last_segment_make_more_packets(share: float, verdict: Verdict) -> None:
+    arrived = PACKETS - (CLEAN.retransmits or 0) - CONTROL_PACKETS
+    tcp = replace(CLEAN, bytes_received=round(arrived * 1448 * share))
+    assert iperf3_figures(tcp, 10, 8192).verdict is verdict
+    assert iperf3_figures(tcp, 10).verdict is DOUBTFUL
+
+
 def test_both_figures_may_be_wrong() -> None:
     wrong = replace(CLEAN, duration_s=20.0, bytes_received=CLEAN.bytes_received // 3)
     assert iperf3_figures(wrong, 10).reason.endswith(": its time is wrong, and it reports too few bytes")
@@ -105,6 +113,46 @@ def test_another_congestion_control_is_void() -> None:
 
 def test_a_pace_that_the_plan_asks_for_must_be_reported() -> None:
     assert settings_of(Direction.OUT, {}, load="50").verdict is Verdict.VOID
+
+
+def with_buffers(text: str, window_bytes: int, actual_bytes: int) -> str:
+    """Return the output of one end with other sizes of its socket buffers."""
+    document = json.loads(text)
+    document["start"] |= {
+        "sock_bufsize": window_bytes,
+        "sndbuf_actual": actual_bytes,
+        "rcvbuf_actual": actual_bytes,
+    }
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("window_bytes", "actual_bytes", "verdict"),
+    [(65_536, 131_072, OK), (65_536, 98_304, Verdict.VOID), (0, 131_072, Verdict.VOID)],
+)
+def test_both_ends_must_have_the_buffers_of_the_plan(window_bytes: int, actual_bytes: int, verdict: Verdict) -> None:
+    client, server = (sample(f"iperf3-3.12/out-{end}.json") for end in ("client", "server"))
+    result = parse(client, with_buffers(server, window_bytes, actual_bytes), Direction.OUT)
+    planned = planned_settings(TcpTraffic(duration_s=2), 1448, Direction.OUT, window_bytes=65_536)
+    reported = {"server": result.settings["server"]}
+    check = iperf3_settings(planned, reported)
+    assert check.verdict is verdict, check.reason
+    assert ("net.core.rmem_max" in check.reason) is (actual_bytes != 131_072), check.reason
+    assert iperf3_settings(planned, result.settings).verdict is Verdict.VOID  # the client has those of the system
+
+
+def test_a_version_that_reports_no_buffers_cannot_prove_those_of_the_plan() -> None:
+    planned = planned_settings(TcpTraffic(), 1448, Direction.OUT, window_bytes=65_536)
+    found = {name: value for name, value in planned.items() if name != "rcvbuf_actual"}
+    assert iperf3_settings(planned, {"client": planned}).verdict is OK
+    assert "rcvbuf_actual unknown on the client (planned: 131072)" in iperf3_settings(planned, {"client": found}).reason
+
+
+def test_writes_of_another_size_are_void_if_the_plan_does_not_ask_for_them() -> None:
+    planned = planned_settings(TcpTraffic(), 1448, Direction.OUT, write_bytes=8192)
+    assert planned["blksize"] == 8192
+    assert iperf3_settings(planned, {"client": planned}).verdict is OK
+    assert iperf3_settings(planned, {"client": {**planned, "blksize": 131_072}}).verdict is Verdict.VOID
 
 
 def test_a_setting_that_every_version_reports_must_be_there() -> None:

@@ -26,7 +26,7 @@ def test_every_tunnel_has_a_window_and_a_size_of_writes(kind: str, tmp_path: Pat
     own = [tunnel for tunnel in plan_of(tmp_path, BLOCK.format(kind=kind)).tunnels if tunnel.kind == kind]
     assert [sizes_of(tunnel.conditions) for tunnel in own] == SIZES
     named = "no tunnel" if kind == "none" else kind
-    assert [tunnel.name for tunnel in own] == [f"{named} window_bytes={size} write_bytes={part}" for size, part in SIZES]
+    assert [tunnel.name for tunnel in own] == [f"{named} window_bytes={window} write_bytes={w}" for window, w in SIZES]
 
 
 def test_the_usual_sizes_are_no_options_and_others_are_in_the_name(tmp_path: Path) -> None:
@@ -36,7 +36,8 @@ def test_the_usual_sizes_are_no_options_and_others_are_in_the_name(tmp_path: Pat
     assert not usual.options.keys() & {"window_bytes", "write_bytes"}
     assert (other.options["window_bytes"], other.options["write_bytes"]) == (65_536, 8192)
     named = plan_of(tmp_path, text.replace('"V"', '"V, {window_bytes}"')).tunnels[1:]
-    assert [tunnel.name for tunnel in named] == ["V, 0", "V, 0 write_bytes=8192", "V, 65536", "V, 65536 write_bytes=8192"]
+    names = ["V, 0", "V, 0 write_bytes=8192", "V, 65536", "V, 65536 write_bytes=8192"]
+    assert [tunnel.name for tunnel in named] == names
 
 
 def test_the_values_of_tcp_are_those_of_each_tunnel_without_its_own(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.builders import make_records, make_run, make_spec, make_trial
 from tests.unit.report.hostile import hostile_run
+from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.report.formats.csv import csv_text, harmless
@@ -49,6 +50,14 @@ def test_the_ip_versions_have_columns_even_where_the_plan_asks_for_none() -> Non
     rows = read(make_run(), tuple(map(make_trial, specs)))
     found = [(row["inside"], row["outside"]) for row in rows]
     assert found == [("ipv6", ""), ("ipv4", "ipv4"), ("ipv6", "ipv6")]
+
+
+def test_a_trial_of_tcp_has_the_sizes_of_iperf3_and_other_trials_have_none() -> None:
+    spec = make_spec()
+    sized = replace(spec, tunnel=replace(spec.tunnel, options={"window_bytes": 65_536, "write_bytes": 8192}))
+    rows = read(make_run(), (make_trial(spec), make_trial(sized), make_udp_records()[-1]))
+    found = [(row["window_bytes"], row["write_bytes"]) for row in rows]
+    assert found == [("0", "131072"), ("65536", "8192"), ("", "")]
 
 
 def test_lines_end_as_rfc_4180_says() -> None:

@@ -201,6 +201,19 @@ def test_the_data_are_random_unless_the_plan_says_otherwise() -> None:
     assert "--repeating-payload" not in client_command("198.18.4.1", TcpTraffic(), 76, Direction.OUT)
 
 
+def test_the_sizes_of_buffers_and_writes_are_those_of_the_plan() -> None:
+    argv = client_command("198.18.4.1", TcpTraffic(), 76, Direction.IN, window_bytes=65_536, write_bytes=8192)
+    assert argv[argv.index("--window") + 1] == "65536"
+    assert argv[argv.index("--length") + 1] == "8192"
+    assert "--window" not in client_command("198.18.4.1", TcpTraffic(), 76, Direction.IN)
+
+
+def test_buffers_that_the_kernel_does_not_give_are_reported_with_its_limits() -> None:
+    refused = json.dumps({"start": {}, "error": "error - socket buffer size not set correctly"})
+    with pytest.raises(TrialFailed, match=r"not set correctly; Linux limits window_bytes by net\.core\.wmem_max and"):
+        parse(refused, "{}", Direction.OUT)
+
+
 def test_the_server_serves_one_test_on_one_address() -> None:
     assert " ".join(server_command("198.18.4.1", 1.0)) == (
         "iperf3 --server --one-off --json --interval 1 --bind 198.18.4.1 --port 5201"

@@ -636,6 +636,16 @@ def test_stubs_compress_nothing_and_comp_lzo_may_pause(tmp_path: Path) -> None:
         assert (tunnel.compresses, tunnel.longest_uncompressed_bytes, tunnel.pauses_compression) == found
 
 
+@pytest.mark.parametrize(
+    ("data", "shrink"), [({}, False), ({"content": "repeating"}, True), ({"write_bytes": 1000}, True)]
+)
+def test_data_that_a_packet_repeats_shrink_in_a_tunnel_that_compresses(
+    data: dict[str, Any], shrink: bool, tmp_path: Path
+) -> None:
+    assert make_tunnel(tmp_path, compress="lzo", **data).shrinks_data is shrink
+    assert not make_tunnel(tmp_path, **data).shrinks_data
+
+
 def test_the_length_of_the_queue_is_read_back_from_the_devices_of_both_ends(tmp_path: Path) -> None:
     shown = "7: tun0: <UP> mtu 1500 qdisc fq_codel state UNKNOWN mode DEFAULT group default qlen 321\n"
     for wanted, verdict in ((321, Verdict.OK), (322, Verdict.VOID)):

@@ -317,6 +317,15 @@ def test_rows_with_other_clients_are_kept_apart(other: dict[str, int]) -> None:
     assert (len(found.only_in_a), len(found.only_in_b)) == (1, 1)
 
 
+@pytest.mark.parametrize("sizes", [{"window_bytes": 65_536}, {"write_bytes": 8192}])
+def test_rows_with_other_sizes_of_iperf3_are_kept_apart(sizes: dict[str, int]) -> None:
+    usual = side_of_run(*with_options("a", "x", "openvpn", cipher="none"))
+    other = side_of_run(*with_options("b", "x", "openvpn", cipher="none", **sizes))
+    assert compare(usual, other).rows == ()
+    same = side_of_run(*with_options("c", "x", "openvpn", cipher="none", **sizes))
+    assert len(compare(other, same).rows) == 1
+
+
 def test_a_published_result_is_not_compared_with_a_filtered_row() -> None:
     options = {"cipher": "BF-CBC", "auth": "SHA1", "transport": "udp", "firewall": "stateful-nat"}
     filtered = side_of_run(*with_options("a", "OpenVPN", "openvpn", **options))
