@@ -32,7 +32,7 @@ SMALLEST_WINDOW_BYTES = 4096
 """Smallest size of socket buffers that a plan may ask for [bytes]. Linux doubles it, and no send buffer is below 4608
 (SOCK_MIN_SNDBUF, include/net/sock.h)."""
 LARGEST_WINDOW_BYTES = 256 * 1024 * 1024
-"""Largest size of socket buffers that a plan may ask for [bytes]; iperf3 takes no more than twice of it."""
+"""Largest size of socket buffers that a plan may ask for [bytes]; iperf3 takes up to twice this size."""
 TCP_OPTIONS: Mapping[str, int] = {WINDOW_OPTION: 0, WRITE_OPTION: USUAL_WRITE_BYTES}
 """The options of iperf3's sizes, each with the value that a tunnel has without it; a window of 0 is the system's."""
 
