@@ -8,9 +8,9 @@ from typing import Any
 from tunnelbench.model.conditions import USUAL_WRITE_BYTES, least_filled_share
 from tunnelbench.model.result import CONTROL_PACKETS, Check, TcpMeasurement, Verdict
 from tunnelbench.model.text import printable
-from tunnelbench.traffic.iperf3 import BUFFER_LIMITS, BUFFERS_IN_USE
+from tunnelbench.traffic.iperf3 import ACTUAL_BUFFERS, BUFFER_LIMITS
 
-ALWAYS_REPORTED = frozenset({"protocol", "num_streams", "duration", "reverse", "connections", *BUFFERS_IN_USE})
+ALWAYS_REPORTED = frozenset({"protocol", "num_streams", "duration", "reverse", "connections", *ACTUAL_BUFFERS})
 """Settings that both ends must report if the plan asks for them; some versions of iperf3 lack others."""
 SHORTEST_TEST_SHARE = 0.95
 """Smallest share of the planned duration that iperf3 may report as the duration of its test."""
@@ -58,7 +58,7 @@ def iperf3_settings(planned: Mapping[str, Any], reported: Mapping[str, Mapping[s
     ]
     if wrong:
         reason = f"iperf3 ran a different test than the plan asks for: {printable(', '.join(wrong))}"
-        if any(name in reason for name in BUFFERS_IN_USE):
+        if any(name in reason for name in ACTUAL_BUFFERS):
             reason += f". {BUFFER_LIMITS}"
         return Check("iperf3-settings", Verdict.VOID, reason, rule=16)
     return Check("iperf3-settings", Verdict.OK, "both ends of iperf3 report the settings of the plan", rule=16)

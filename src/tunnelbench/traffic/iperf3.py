@@ -20,9 +20,9 @@ from tunnelbench.model.result import Interval
 
 IPERF3_PORT = 5201
 
-BUFFERS_IN_USE = ("sndbuf_actual", "rcvbuf_actual")
+ACTUAL_BUFFERS = ("sndbuf_actual", "rcvbuf_actual")
 """Names by which iperf3 reports the sizes of the socket buffers that the kernel gave it."""
-BUFFERS_REFUSED = "socket buffer size"
+REFUSED_BUFFERS = "socket buffer size"
 """Words of iperf3 if the kernel gives it smaller socket buffers than it asks for (IESETBUF, IESETBUF2)."""
 BUFFER_LIMITS = (
     "Linux limits window_bytes by net.core.wmem_max and net.core.rmem_max of each tester: raise them with sysctl, or "
@@ -100,7 +100,7 @@ def planned_settings(
         "receiver_tcp_congestion": traffic.congestion_control,
         "connections": traffic.streams,
         "sock_bufsize": window_bytes,
-        **({name: 2 * window_bytes for name in BUFFERS_IN_USE} if window_bytes else {}),
+        **(dict.fromkeys(ACTUAL_BUFFERS, 2 * window_bytes) if window_bytes else {}),
     }
 
 
@@ -219,7 +219,7 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
     start, end = document["start"], document["end"]
     found = {**start["test_start"], "connections": len(start["connected"])}
     parts = {
-        **dict.fromkeys(("tcp_mss", "sock_bufsize", *BUFFERS_IN_USE), start),
+        **dict.fromkeys(("tcp_mss", "sock_bufsize", *ACTUAL_BUFFERS), start),
         **dict.fromkeys(("sender_tcp_congestion", "receiver_tcp_congestion"), end),
     }
     return found | {name: part[name] for name, part in parts.items() if name in part}
@@ -236,7 +236,7 @@ def _load(end: str, text: str) -> Mapping[str, Any]:
         raise TrialFailed(f"iperf3's {end} printed no JSON object")
     if "error" in document:
         said = str(document["error"])[:200]
-        hint = f"; {BUFFER_LIMITS}" if BUFFERS_REFUSED in said else ""
+        hint = f"; {BUFFER_LIMITS}" if REFUSED_BUFFERS in said else ""
         raise TrialFailed(f"iperf3's {end} says: {said}{hint}")
     return document
 
