@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle, islice
 
 import pytest
 from tests.unit.builders import make_records, make_run
@@ -15,6 +16,7 @@ from tunnelbench.report.render import render
 from tunnelbench.report.screen_tables import MOST_SCREEN_ROWS
 
 LARGEST_PAGE_BYTES = 8_000_000
+LARGEST_LIST_BYTES = 2_000_000
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +29,23 @@ def records() -> tuple[TrialRecord, ...]:
             tunnel = replace(record.spec.tunnel, name=f"{record.spec.tunnel.name}-{len(found) // 4}")
             found.append(replace(record, spec=replace(record.spec, sequence=len(found) + 1, tunnel=tunnel)))
     return tuple(found)
+
+
+@pytest.fixture(scope="module")
+def long_run() -> tuple[TrialRecord, ...]:
+    """Return 20,000 trials of a few rows, as a run of many rounds has."""
+    base = [record for record in make_records(1) if record.spec.round]
+    return tuple(
+        replace(record, spec=replace(record.spec, sequence=number + 1, round=1 + number // len(base)))
+        for number, record in enumerate(islice(cycle(base), 20_000))
+    )
+
+
+def test_the_page_and_the_list_of_a_run_with_many_rounds_are_bounded(long_run: tuple[TrialRecord, ...]) -> None:
+    text = "".join(run_text(make_run(), long_run))
+    assert text.count("\nTrial ") == MOST_SHOWN_TRIALS
+    assert len(text) < LARGEST_LIST_BYTES
+    assert len(render(make_run(), long_run, "html")) < LARGEST_PAGE_BYTES
 
 
 def test_show_draws_a_bounded_number_of_trials_and_says_how_to_see_others(records: tuple[TrialRecord, ...]) -> None:
