@@ -1,6 +1,6 @@
 """OpenVPN 2.5 of Debian 11, with those of its libraries that Debian 12 does not have. It is not installed.
 
-    python -m tests.lab.old_openvpn     # fetches it into .cache; `make install-dev` does this
+python -m tests.lab.old_openvpn     # fetches it into .cache; `make install-dev` does this
 """
 
 from __future__ import annotations
