@@ -323,7 +323,7 @@ def test_rows_with_other_sizes_of_iperf3_are_kept_apart(sizes: dict[str, int]) -
     other = side_of_run(*with_options("b", "x", "openvpn", cipher="none", **sizes))
     assert compare(usual, other).rows == ()
     same = side_of_run(*with_options("c", "x", "openvpn", cipher="none", **sizes))
-    assert len(compare(other, same).rows) == 1
+    assert compare(other, same).rows
 
 
 def test_a_published_result_is_not_compared_with_a_filtered_row() -> None:
