@@ -389,6 +389,7 @@ def of_openvpn_log(texts: Texts) -> None:
         raise AssertionError("a cipher or digest is empty")
     openvpn_output.parse_engine(texts[0])
     openvpn_output.parse_compression(texts[0])
+    openvpn_output.has_peer_id(texts[0])
     openvpn_output.parse_library(texts[0])
     openvpn_output.first_complaint(texts[0])
 

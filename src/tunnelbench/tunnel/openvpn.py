@@ -23,6 +23,7 @@ from tunnelbench.tunnel.clients import ServerTunnel
 from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
 from tunnelbench.tunnel.openvpn_output import (
     first_complaint,
+    has_peer_id,
     parse_compression,
     parse_data_channel,
     parse_engine,
@@ -114,6 +115,7 @@ class OpenVpn(ServerTunnel[Options]):
         "TLS, GCM and ChaCha20-Poly1305": "52",
         "TLS, CBC": "32 and the digest, a block, and 4 padded with the packet to the block by at least 1",
         "TLS, no cipher": "36 and the digest",
+        "TLS, OpenVPN 2.4 and 2.5 without `clients`": "3 less, before the cipher",
         "static key": "4 less before the cipher, 4 more inside it",
         '`dev = "tap"`': "14 more, inside the cipher",
         "`fragment`": "4 more, inside the cipher, in each piece",
@@ -123,6 +125,7 @@ class OpenVpn(ServerTunnel[Options]):
     _further: dict[int, str]
     """Configuration file of each client of the option `handshakes`, by its number from 1."""
     _agreed = ""
+    _has_peer_id = True
     """Cipher that the ends agreed on, by the router's log."""
     signs_of_restart = ("process restarting", "Inactivity timeout")
     signs_of_rekey = ("Control Channel: TLS",)
@@ -192,6 +195,7 @@ class OpenVpn(ServerTunnel[Options]):
             self.cipher,
             options.auth,
             options.mode == "tls",
+            self._has_peer_id,
             options.dev == "tap",
             options.fragment,
             options.framing_bytes,
@@ -277,7 +281,7 @@ class OpenVpn(ServerTunnel[Options]):
         ready = "Initialization Sequence Completed" if self.options.mode == "tls" else "link remote"
         for daemon in self.daemons:
             self._await(daemon, ready)
-        self._note_cipher()
+        self._note_agreement()
 
     def _write_keys(self) -> dict[str, dict[str, str]]:
         """Write the files with certificates and keys; returns their paths by the host and the option of OpenVPN."""
@@ -291,9 +295,12 @@ class OpenVpn(ServerTunnel[Options]):
         text = new_static_key()
         return {end.host.name: {"secret": self._write(end, "static.key", text, secret=True)} for end, _ in self.ends}
 
-    def _note_cipher(self) -> None:
+    def _note_agreement(self) -> None:
+        """Read what the ends have agreed about their packets, by the router's log."""
+        log = self.router_daemons[0].output()
+        self._has_peer_id = bool(self.options.clients) or has_peer_id(log)
         if self.options.cipher == NEGOTIATED:
-            agreed, _ = parse_data_channel(self.router_daemons[0].output())
+            agreed, _ = parse_data_channel(log)
             self._agreed = agreed if agreed in self.options.offered else ""
 
     def _up_with_clients(self) -> None:
@@ -332,7 +339,7 @@ class OpenVpn(ServerTunnel[Options]):
                 self._further[number] = self._write(caller, f"{name}.conf", config)
         for daemon in self.router_daemons:
             self._await(daemon, "Initialization Sequence Completed")
-        self._note_cipher()
+        self._note_agreement()
 
     def before_trial(self) -> None:
         """Let OpenVPN on a virtual router look at its TLS session while nothing waits to be sent.
@@ -442,7 +449,7 @@ class OpenVpn(ServerTunnel[Options]):
         options, first = self.options, self.options.offered[0]
         lines = ["tls-server", "dh none"] if is_server else ["client" if options.clients else "tls-client"]
         # Unless they negotiate, both ends name only one cipher, so that there is nothing to fall back to. OpenVPN 2.4
-        # has neither of the first two options: there, `cipher` names it, and two ends without clients never negotiate.
+        # has neither of the first two options: there, `cipher` names it. Two fixed ends negotiate from 2.6 on.
         lines += [f"data-ciphers {':'.join(options.offered)}", f"data-ciphers-fallback {first}", f"cipher {first}"]
         lines += [f"ncp-ciphers {':'.join(options.offered)}"] if options.cipher == NEGOTIATED else ["ncp-disable"]
         lines += ["remote-cert-tls client" if is_server else "remote-cert-tls server"]

@@ -25,6 +25,11 @@ def parse_data_channel(log: str) -> tuple[str, str]:
     return (ciphers or [UNKNOWN])[-1], (auths or [UNKNOWN])[-1]
 
 
+def has_peer_id(log: str) -> bool:
+    """Return True if OpenVPN has agreed with another fixed end to send a peer id with each packet (2.6), by its log."""
+    return "DATA_v2=1, peer-id" in log
+
+
 def parse_compression(log: str) -> str:
     """Return the algorithm of compression that OpenVPN has set up, by its log; `none` if it has none."""
     found = re.findall(r"\b(LZO|LZ4v2|LZ4) compression initializing", log)

@@ -18,8 +18,11 @@ DIGEST_BYTES = {"none": 0, "MD5": 16, "SHA1": 20, "SHA224": 28, "SHA256": 32, "S
 LEGACY_CIPHERS = {"BF-CBC", "CAST5-CBC"}
 """Ciphers that OpenSSL 3 keeps in its legacy provider."""
 
-OPCODE_AND_PEER_ID_BYTES = 4
-"""Length of opcode and peer id (P_DATA_V2); packets with a static key have neither."""
+OPCODE_BYTES = 1
+"""Length of the opcode; packets with a static key have none."""
+
+PEER_ID_BYTES = 3
+"""Length of the peer id (P_DATA_V2). Two fixed ends agree on it from OpenVPN 2.6 on; a server tells its clients."""
 
 PACKET_ID_BYTES = 4
 STATIC_KEY_PACKET_ID_BYTES = 8
@@ -40,6 +43,8 @@ class Packets:
     auth: str
     is_tls: bool
     """True with TLS, False with a static key."""
+    has_peer_id: bool
+    """True if packets contain the peer id; without TLS they never do."""
     is_tap: bool
     fragment: int | None
     """Length of the largest datagram [bytes]; None: nothing is split."""
@@ -57,7 +62,7 @@ class Packets:
 
     @property
     def _opcode_bytes(self) -> int:
-        return OPCODE_AND_PEER_ID_BYTES if self.is_tls else 0
+        return OPCODE_BYTES + PEER_ID_BYTES * self.has_peer_id if self.is_tls else 0
 
     @property
     def _packet_id_bytes(self) -> int:

@@ -28,6 +28,7 @@ from tunnelbench.tunnel.openvpn import OF_SOME_VERSIONS, OpenVpn, new_static_key
 from tunnelbench.tunnel.openvpn_options import Cipher, Options
 from tunnelbench.tunnel.openvpn_output import (
     first_complaint,
+    has_peer_id,
     parse_compression,
     parse_data_channel,
     parse_engine,
@@ -203,6 +204,11 @@ def test_a_tunnel_that_uses_something_else_is_void(
     tunnel = make_tunnel(tmp_path, **asked)
     tunnel.router_daemons = [FakeDaemon(sample(f"openvpn-2.6.14/{log}.log")).as_daemon]
     assert [check.reason for check in tunnel.negotiated() if check.verdict is Verdict.VOID] == [reason]
+
+
+@pytest.mark.parametrize("log", good_logs())
+def test_two_ends_with_tls_agree_on_a_peer_id_in_2_6(log: str) -> None:
+    assert has_peer_id(LOGS[log]) == name_of(log).startswith("tls")
 
 
 def test_after_a_new_handshake_the_latest_cipher_counts() -> None:
