@@ -141,7 +141,7 @@ class Daemon:
 
     @property
     def ending(self) -> str:
-        """How the daemon ended, such as `status 1` or `signal 9`; empty if it runs."""
+        """Exit status or signal with which the daemon ended, such as `status 1` or `signal 9`; empty if it runs."""
         status = self.process.poll()
         if status is None:
             return ""

@@ -22,7 +22,7 @@ OPCODE_BYTES = 1
 """Length of the opcode; packets with a static key have none."""
 
 PEER_ID_BYTES = 3
-"""Length of the peer id (P_DATA_V2). Two fixed ends agree on it from OpenVPN 2.6 on; a server tells its clients."""
+"""Length of the peer id (P_DATA_V2). Two fixed ends agree on it from OpenVPN 2.6 on; a server gives its clients one."""
 
 PACKET_ID_BYTES = 4
 STATIC_KEY_PACKET_ID_BYTES = 8
