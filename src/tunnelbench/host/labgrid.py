@@ -144,7 +144,8 @@ def acquire(hold: PlaceHold, wait_s: int = 0) -> ServiceAddress:
     found = _call(hold, "acquire", str(wait_s), limit_s=wait_s + LABGRID_LIMIT_S)
     _require_success(hold, found)
     user, host, port = found.get("username"), found.get("address"), found.get("port")
-    is_usable = isinstance(host, str) and SSH_ADDRESS.fullmatch(host) and isinstance(port, int) and 0 < port < 65536
+    is_port = isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65536
+    is_usable = isinstance(host, str) and SSH_ADDRESS.fullmatch(host) and is_port
     if found["state"] != "acquired" or not is_usable or (user and not SSH_USER.fullmatch(str(user))):
         raise PlaceUnavailable(
             f"the place {hold.place} of labgrid has an unusable NetworkService: {printable(json.dumps(found)[:200])}",
