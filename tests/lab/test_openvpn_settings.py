@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,8 @@ from typing import Any
 import pytest
 from tests.lab import old_openvpn
 from tests.lab.bench import NO_TUNNEL, check, make_plan, make_testbed, measure, open_tunnel
-from tests.lab.test_overhead import DATAGRAMS, SEND_RANDOM
+from tests.lab.test_overhead import DATAGRAMS, lengths_of_random_packets
 
-from tunnelbench.measure.capture import capture_ip
 from tunnelbench.measure.counters import read_host
 from tunnelbench.measure.live_tunnel import LiveTunnel
 from tunnelbench.measure.proof import prove_reach
@@ -73,12 +70,7 @@ def test_a_packet_of_random_content_is_as_long_as_the_adapter_says(
     sizes = (500, 777, 1100)
     with on_cpus(testbed.local.cpus), open_tunnel(testbed, TunnelSpec("openvpn", "o", options)) as tunnel:
         prove_reach(testbed)
-        with capture_ip(testbed.server, testbed.wan_device) as capture:
-            for size in sizes:
-                send = SEND_RANDOM.format(size=size, target=testbed.addresses.target)
-                testbed.client.run([sys.executable, "-c", send])
-            time.sleep(0.2)
-        found = Counter(packet.length_bytes for packet in capture.packets)
+        found = lengths_of_random_packets(testbed, sizes)
         expected = Counter(length for size in sizes for length in tunnel.outer_packets_bytes(28 + size))
         assert {length: found[length] for length in expected} == {
             length: count * DATAGRAMS for length, count in expected.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -58,15 +59,20 @@ def test_random_content_grows_by_what_zlib_or_lzo_adds_to_it(testbed: NetnsTestb
         prove_reach(testbed)
         await_mtu(tunnel, 1200)
         assert {check.reason for check in tunnel.negotiated() if check.verdict is not Verdict.OK} == set()
-        with capture_ip(testbed.server, testbed.wan_device) as capture:
-            for size in sizes:
-                send = SEND_RANDOM.format(size=size, target=testbed.addresses.target)
-                testbed.client.run([sys.executable, "-c", send])
-            time.sleep(0.2)
-        found = Counter(packet.length_bytes for packet in capture.packets)
+        found = lengths_of_random_packets(testbed, sizes)
         expected = [tunnel.outer_packet_bytes(28 + size) for size in sizes]
         # More than that, if probes of tinc have the same length.
         assert min(found[length] for length in expected) >= DATAGRAMS, (expected, found)
+
+
+def lengths_of_random_packets(testbed: NetnsTestbed, sizes: Sequence[int]) -> Counter[int]:
+    """Send datagrams of random content, DATAGRAMS of each payload size [bytes], and count the outer lengths [bytes]."""
+    with capture_ip(testbed.server, testbed.wan_device) as capture:
+        for size in sizes:
+            send = SEND_RANDOM.format(size=size, target=testbed.addresses.target)
+            testbed.client.run([sys.executable, "-c", send])
+        time.sleep(0.2)
+    return Counter(packet.length_bytes for packet in capture.packets)
 
 
 def await_mtu(tunnel: Tunnel[Any], least_bytes: int) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import cycle, islice
 from random import Random
 
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, MASKED, PLAIN, CipherSpeed
@@ -208,6 +209,15 @@ def make_records(rounds: int = 3) -> tuple[TrialRecord, ...]:
     ]
     trials = [_record(spec, NATURES[spec.tunnel.name], proofs.get(spec.tunnel.name), noise) for spec in plan.trials()]
     return (*testers_alone, *trials)
+
+
+def make_long_run(trials: int) -> tuple[TrialRecord, ...]:
+    """Return that many trials of a few rows, as a run of many rounds has."""
+    base = [record for record in make_records(1) if record.spec.round]
+    return tuple(
+        replace(record, spec=replace(record.spec, sequence=number + 1, round=1 + number // len(base)))
+        for number, record in enumerate(islice(cycle(base), trials))
+    )
 
 
 def _record(spec: TrialSpec, nature: Nature, proof: TunnelProof | None, noise: Random) -> TrialRecord:

@@ -214,12 +214,14 @@ class Host(ABC):
 
     def device_mtu_bytes(self, device: str) -> int | None:
         """Return the MTU of a device as `ip` prints it [bytes]; None if it cannot be read."""
-        found = re.search(r"\bmtu (\d{1,9})\b", self.ip("link", "show", "dev", device).stdout)
-        return int(found[1]) if found else None
+        return self._number_of_device(device, "mtu")
 
     def device_queue_packets(self, device: str) -> int | None:
         """Return the length of a device's queue as `ip` prints it [packets]; None if it cannot be read."""
-        found = re.search(r"\bqlen (\d{1,9})\b", self.ip("link", "show", "dev", device).stdout)
+        return self._number_of_device(device, "qlen")
+
+    def _number_of_device(self, device: str, name: str) -> int | None:
+        found = re.search(rf"\b{name} (\d{{1,9}})\b", self.ip("link", "show", "dev", device).stdout)
         return int(found[1]) if found else None
 
     def ip_batch(self, *lines: str) -> None:

@@ -12,6 +12,8 @@ KEY_WORD = re.compile(
 
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 """Placeholder for a space at which a text must not be broken into lines."""
+PROGRAM_TITLES = {"openssl": "OpenSSL", "mbedtls": "mbed TLS"}
+"""Names of programs and libraries that differ from the key of their version."""
 LONGEST_REASON = 300
 """Longest reason of an error [characters]; a longer one, which may come from another program, is cut."""
 

@@ -114,11 +114,10 @@ def with_clients(
     found = []
     for block in blocks:
         has_option = block.kind in schemas and CLIENTS_OPTION in schemas[block.kind].model_fields
-        choices = {**block.choices, **{option: each for option, each in values.items() if option not in block.choices}}
         if not has_option and block.kind != BASELINE_KIND:
             able = ", ".join(sorted(kind for kind in schemas if CLIENTS_OPTION in schemas[kind].model_fields))
             faults.add((*block.path, "kind"), f"{value_text(block.kind)} has one client only; {table} needs {able}")
-        found.append(block._replace(choices=choices) if has_option else block)
+        found.append(_with_missing(block, values) if has_option else block)
     return found
 
 
@@ -128,11 +127,18 @@ def with_tcp_options(blocks: Sequence[TunnelTable], file: PlanFile) -> list[Tunn
     A block that has such an option keeps its own values. A baseline that the plan does not name has none of them.
     """
     given = file.tcp.options_of_tunnels() if file.tcp else {}
-    found = []
-    for block in blocks:
-        missing = {option: values for option, values in given.items() if option not in block.choices}
-        found.append(block._replace(choices={**block.choices, **missing}))
-    return found
+    return [_with_missing(block, given) for block in blocks]
+
+
+def _with_missing(block: TunnelTable, given: Mapping[str, Sequence[int]]) -> TunnelTable:
+    """Return a block with the values of the options that it does not have."""
+    missing = {option: values for option, values in given.items() if option not in block.choices}
+    return block._replace(choices={**block.choices, **missing})
+
+
+def _place_of_value(path: KeyPath, option: str, values: Sequence[OptionValue], number: int) -> KeyPath:
+    """Return the position of one value of an option in the file; a value that is alone has that of its option."""
+    return (*path, option, number) if len(values) > 1 else (*path, option)
 
 
 def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
@@ -150,10 +156,8 @@ def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
             faults.add((*block.path, filters[0][0]), "a plan with [soak] cannot have it: no check of soaks proves it")
         for option, number, each in filters:
             if each.firewall.has_nat and udp and Direction.IN in udp.direction:
-                place = (*block.path, option)
-                is_list = len(block.choices[option]) > 1
                 faults.add(
-                    (*place, number) if is_list else place,
+                    _place_of_value(block.path, option, block.choices[option], number),
                     f'"{each.firewall}" cannot carry UDP that the server begins, for the server does not know the'
                     ' client\'s address: set udp.direction = "out"',
                 )
@@ -172,9 +176,7 @@ def check_versions(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults
         versions = block.choices.get(INSIDE_OPTION, ())
         if IpVersion.IPV6 not in versions:
             continue
-        place = (*block.path, INSIDE_OPTION)
-        if len(versions) > 1:
-            place = (*place, versions.index(IpVersion.IPV6))
+        place = _place_of_value(block.path, INSIDE_OPTION, versions, versions.index(IpVersion.IPV6))
         for key, reason in sizes.items():
             message = f'"{IpVersion.IPV6}" cannot have the sizes of {key}: {reason}; give udp.payload_bytes in bytes'
             faults.add(place, message)
@@ -185,8 +187,7 @@ def check_content(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
     for block in blocks if file.connections else ():
         values = block.choices.get(CONTENT_OPTION, ())
         if Content.REPEATING in values:
-            place = (*block.path, CONTENT_OPTION)
-            place = (*place, values.index(Content.REPEATING)) if len(values) > 1 else place
+            place = _place_of_value(block.path, CONTENT_OPTION, values, values.index(Content.REPEATING))
             faults.add(place, f'"{Content.REPEATING}" is for TCP and UDP with data: leave [connections] out')
 
 
@@ -198,7 +199,7 @@ def check_tcp_options(blocks: Sequence[TunnelTable], file: PlanFile, faults: Fau
         *((block.path, block.choices) for block in blocks),
     ]
     sizes: list[tuple[KeyPath, int]] = [
-        ((*path, option, number) if len(choices[option]) > 1 else (*path, option), value)
+        (_place_of_value(path, option, choices[option], number), value)
         for path, choices in tables
         for option in TCP_OPTIONS
         if option in choices
@@ -332,11 +333,9 @@ def _note(problem: Problem, block: TunnelTable, given: Mapping[str, OptionValue]
             faults.add((*block.path, *problem.path), problem.message)
         return
     option = str(problem.path[0])
-    place = (*block.path, option)
     values = block.choices[option]
-    if len(values) > 1:
-        place = (*place, next(number for number, value in enumerate(values) if value is given[option]))
-    faults.add(place, problem.message)
+    number = next(number for number, value in enumerate(values) if value is given[option])
+    faults.add(_place_of_value(block.path, option, values, number), problem.message)
 
 
 def _check_names(tunnels: Sequence[tuple[TunnelTable, TunnelSpec]], faults: Faults) -> None:

@@ -12,12 +12,10 @@ from tunnelbench.analysis.summary import Row, joined_versions, trials_by_row
 from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.model.plan import paced_text, payload_text
 from tunnelbench.model.result import GENERATORS, TrialRecord
+from tunnelbench.model.text import PROGRAM_TITLES
 from tunnelbench.report.figures import AnyRow, Figure, FigureText, TableRow, table_figures
 from tunnelbench.report.text import one_line
 from tunnelbench.report.udp_comments import udp_comments
-
-PROGRAM_TITLES = {"openssl": "OpenSSL", "mbedtls": "mbed TLS"}
-"""Names of programs that differ from the key of their version."""
 
 CAPTIONS = {
     "tcp": "TCP: medians of the trials that count",

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from tunnelbench.host.cpu_features import AES_MASK_X86
 from tunnelbench.host.daemon import Daemon
-from tunnelbench.host.host import Host
 from tunnelbench.host.ssh_programs import in_shell
 from tunnelbench.model.errors import TunnelRefused
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, TIMESTAMPED_TCP_HEADER_BYTES, UDP_HEADER_BYTES
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
+from tunnelbench.model.text import PROGRAM_TITLES
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, equals, is_so, source_words
 from tunnelbench.tunnel.clients import ServerTunnel
@@ -31,7 +31,7 @@ from tunnelbench.tunnel.openvpn_output import (
 )
 from tunnelbench.tunnel.openvpn_packets import LEGACY_CIPHERS, Packets, is_aead
 from tunnelbench.tunnel.requirements import Requirement, ipv6, key_maker, program, tun_device
-from tunnelbench.tunnel.versions import UNKNOWN
+from tunnelbench.tunnel.versions import UNKNOWN, printed_by
 
 PORT = 1194
 
@@ -68,9 +68,6 @@ STATIC_KEY_LINE_DIGITS = 32
 
 SHORTEST_COMPRESSED_BYTES = 100
 """Length from which on OpenVPN tries to compress a packet, or a frame of a tap (COMPRESS_THRESHOLD in comp.h)."""
-
-LIBRARY_TITLES: Mapping[str, str] = {"openssl": "OpenSSL", "mbedtls": "mbed TLS"}
-"""Names of crypto libraries, by their key in the versions of a tunnel."""
 
 X86_64 = Requirement(
     "a CPU of x86-64",
@@ -125,8 +122,9 @@ class OpenVpn(ServerTunnel[Options]):
     _further: dict[int, str]
     """Configuration file of each client of the option `handshakes`, by its number from 1."""
     _agreed = ""
-    _has_peer_id = True
     """Cipher that the ends agreed on, by the router's log."""
+    _has_peer_id = True
+    """True if data packets contain a peer id, by the router's log; a tunnel that is not up counts as one of 2.6."""
     signs_of_restart = ("process restarting", "Inactivity timeout")
     signs_of_rekey = ("Control Channel: TLS",)
 
@@ -206,7 +204,7 @@ class OpenVpn(ServerTunnel[Options]):
         return tuple(head_bytes + record for record in packets.records_bytes(inner_packet_bytes))
 
     def versions(self, end: End) -> Mapping[str, str]:
-        text = _version_text(end.host, self.options.program)
+        text = printed_by(end.host, [self.options.program, "--version"])
         found = re.search(r"^OpenVPN (\S+)", text)
         library, version = parse_library(text)
         return {"openvpn": found[1] if found else UNKNOWN, library: version}
@@ -492,17 +490,12 @@ def inner_address(end: End, number: int) -> str:
     return str(ip_address(end.inner_address) + 2 * number)
 
 
-def _version_text(host: Host, name: str) -> str:
-    completed = host.run([name, "--version"], check=False)  # its exit status is 1
-    return completed.stdout + completed.stderr
-
-
 def _built_with(library: str, name: str) -> Requirement:
     """Return the requirement of a program that was built with a crypto library."""
     return Requirement(
-        f"{LIBRARY_TITLES[library]} in {name}",
-        lambda host: parse_library(_version_text(host, name))[0] == library,
-        fix=f"an OpenVPN built with {LIBRARY_TITLES[library]}, as program",
+        f"{PROGRAM_TITLES[library]} in {name}",
+        lambda host: parse_library(printed_by(host, [name, "--version"]))[0] == library,
+        fix=f"an OpenVPN built with {PROGRAM_TITLES[library]}, as program",
         starts_program=True,
     )
 

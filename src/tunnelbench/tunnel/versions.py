@@ -16,13 +16,15 @@ def kernel_version(host: Host) -> Mapping[str, str]:
 
 
 def version_of(host: Host, argv: Sequence[str], pattern: str) -> str:
-    """Return the match of the first group of `pattern` in a program's output; `unknown` if there is none.
-
-    The exit status does not matter: `openvpn --version` ends with 1.
-    """
-    completed = host.run(argv, check=False)
-    match = re.search(pattern, completed.stdout + completed.stderr)
+    """Return the match of the first group of `pattern` in a program's output; `unknown` if there is none."""
+    match = re.search(pattern, printed_by(host, argv))
     return match[1] if match else UNKNOWN
+
+
+def printed_by(host: Host, argv: Sequence[str]) -> str:
+    """Return a program's output. Its exit status does not matter: `openvpn --version` ends with 1."""
+    completed = host.run(argv, check=False)
+    return completed.stdout + completed.stderr
 
 
 def openssl_version(host: Host) -> str:

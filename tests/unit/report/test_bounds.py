@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import cycle, islice
 
 import pytest
-from tests.unit.builders import make_records, make_run
+from tests.unit.builders import make_long_run, make_records, make_run
 
 from tunnelbench.cli.details.run import MOST_SHOWN_TRIALS, run_text
 from tunnelbench.model.result import TrialRecord, Verdict
@@ -33,12 +32,7 @@ def records() -> tuple[TrialRecord, ...]:
 
 @pytest.fixture(scope="module")
 def long_run() -> tuple[TrialRecord, ...]:
-    """Return 20,000 trials of a few rows, as a run of many rounds has."""
-    base = [record for record in make_records(1) if record.spec.round]
-    return tuple(
-        replace(record, spec=replace(record.spec, sequence=number + 1, round=1 + number // len(base)))
-        for number, record in enumerate(islice(cycle(base), 20_000))
-    )
+    return make_long_run(20_000)
 
 
 def test_the_page_and_the_list_of_a_run_with_many_rounds_are_bounded(long_run: tuple[TrialRecord, ...]) -> None:

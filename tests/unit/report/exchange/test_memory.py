@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.builders import make_records, make_run
+from tests.unit.builders import make_long_run, make_run
 
 from tunnelbench.report.exchange import export
 from tunnelbench.report.exchange.json_object import LARGEST_BYTES, MOST_VALUES
@@ -58,12 +57,7 @@ def test_the_densest_json_within_the_bounds_takes_a_bounded_memory(kind: str, tm
 
 
 def test_a_run_takes_a_bounded_multiple_of_its_file(tmp_path: Path) -> None:
-    base = [record for record in make_records(1) if record.spec.round]
-    records = [
-        replace(record, spec=replace(record.spec, sequence=number * len(base) + place, round=number + 1))
-        for number in range(2000 // len(base))
-        for place, record in enumerate(base, start=1)
-    ]
+    records = make_long_run(2000)
     path = tmp_path / "run.json"
     path.write_text(export(make_run(trials_recorded=len(records)), records).text)
     assert memory_bytes(path) < path.stat().st_size * MOST_MEMORY_PER_BYTE
