@@ -39,7 +39,7 @@ from tunnelbench.report.render import render, render_sheet
 from tunnelbench.report.site.gather import gathered
 from tunnelbench.report.site.pages import other_pages, run_page
 from tunnelbench.store.store import Store
-from tunnelbench.tunnel import encrypts, weights
+from tunnelbench.tunnel import compresses, encrypts, weights
 
 COMPARED_AS = ("csv", "json")
 """Formats of a comparison here; the target `tables` draws it in every format."""
@@ -80,7 +80,8 @@ def use(found: Imported) -> None:
     pages = dict(other_pages([gathered(found)], [read_reference("wr841n-2014")], {}))
     if not page or not pages:
         raise AssertionError("a site has no pages")
-    objections(found, encrypts, highest_published([read_reference("wr841n-2014")]), planned_trials)
+    highest = highest_published([read_reference("wr841n-2014")])
+    objections(found, encrypts, compresses, highest, planned_trials)
     names_left(found)
     with suppress(WrongInput):
         body(found, file_of(run, found.original_id))

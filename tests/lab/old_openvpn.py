@@ -12,13 +12,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tunnelbench.model.errors import UserError
-from tunnelbench.qemu.packages import Archive
+from tunnelbench.qemu.packages import MIRROR, Archive
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".cache" / "openvpn-2.5"
 PROGRAM = FOLDER / "openvpn-2.5"
 """Shell script that starts the program with its libraries."""
 SUITE = "bullseye"
+MIRRORS = (MIRROR, "http://archive.debian.org/debian")
+"""Servers that may have the packages: Debian moves its old releases to the second one."""
 FILES = {
     "openvpn": ("usr/sbin/openvpn",),
     "libssl1.1": ("usr/lib/*/libssl.so.1.1", "usr/lib/*/libcrypto.so.1.1"),
@@ -32,13 +34,21 @@ LD_LIBRARY_PATH={folder} exec {folder}/openvpn "$@"
 
 
 def fetch() -> None:
-    """Fetch the program into its folder, unless it is there. Raises UserError if Debian's archive cannot be reached."""
+    """Fetch the program into its folder, unless it is there. Raises UserError if no mirror has its packages."""
     if PROGRAM.exists():
         return
+    first, second = MIRRORS
+    try:
+        _fetch_from(first)
+    except UserError:
+        _fetch_from(second)
+
+
+def _fetch_from(mirror: str) -> None:
     FOLDER.parent.mkdir(exist_ok=True)
     architecture = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True, text=True).stdout
     with TemporaryDirectory(dir=FOLDER.parent) as folder:
-        archive = Archive(architecture.strip(), Path(folder) / "apt", SUITE)
+        archive = Archive(architecture.strip(), Path(folder) / "apt", SUITE, mirror)
         archive.refresh()
         new = Path(folder) / "new"
         new.mkdir(mode=0o755)

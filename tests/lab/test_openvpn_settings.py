@@ -97,6 +97,10 @@ def test_a_program_with_another_crypto_library_is_unavailable(testbed: NetnsTest
     assert "router.openssl" in named.proof.versions
 
 
+has_old_openvpn = pytest.mark.skipif(not old_openvpn.PROGRAM.exists(), reason="OpenVPN 2.5 could not be fetched")
+
+
+@has_old_openvpn
 @pytest.mark.parametrize(
     "options",
     [
@@ -121,6 +125,7 @@ def test_openvpn_2_5_carries_the_same_plans(testbed: NetnsTestbed, options: dict
     assert versions["router.openssl"].startswith("1.1.1"), versions
 
 
+@has_old_openvpn
 def test_several_clients_of_a_server_of_openvpn_2_5(short_path: Path, lab: None) -> None:
     with make_testbed(short_path / "run", topology=ROAD_WARRIOR) as testbed:
         record = trial(testbed, program=str(old_openvpn.PROGRAM), clients=2)

@@ -9,6 +9,7 @@ from tunnelbench.analysis.cost_components import is_router_speed
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.summary import Row
 from tunnelbench.model.cipher_speed import MASKED, PLAIN, CipherSpeed
+from tunnelbench.model.conditions import can_shrink
 from tunnelbench.model.frames import tcp_packet_bytes
 from tunnelbench.model.result import Verdict
 
@@ -98,6 +99,9 @@ def _share_of_packet(speeds: Sequence[CipherSpeed], rows: Sequence[Row]) -> list
         largest = max((other.payload_bytes for other in rows if other.tunnel == row.tunnel), default=0)
         cost = row.figures.cpu_s_per_million_packets if row.figures else None
         if not used or cost is None or row.figures is None or row.payload_bytes != largest:
+            continue
+        conditions = row.tunnel.conditions
+        if can_shrink(conditions.content, conditions.write_bytes):  # a tunnel that compresses encrypts fewer bytes
             continue
         payload = row.figures.payload_bytes.median if row.figures.payload_bytes else row.payload_bytes
         size = tcp_packet_bytes(round(payload), row.tunnel.conditions.inside.header_bytes)

@@ -25,7 +25,7 @@ from tunnelbench.report.contribution.place import RESULTS, file_of
 from tunnelbench.report.contribution.pull_request import body, title
 from tunnelbench.report.exchange import export, read
 from tunnelbench.report.site.gather import LONGEST_DEVICE_NAME
-from tunnelbench.tunnel import encrypts
+from tunnelbench.tunnel import compresses, encrypts
 
 TEXT_FILE = "pull-request.md"
 
@@ -90,7 +90,7 @@ def contribute(name: str, folder: Path, text_file: str | None, device: str | Non
     except WrongInput as error:
         message = f"run {run.run_id} cannot be contributed: {printable(error.message)}"
         raise WrongInput(message, "measure again; if you measured this run yourself, report a bug") from None
-    if reasons := objections(found, encrypts, shipped_highest(), planned_trials):
+    if reasons := objections(found, encrypts, compresses, shipped_highest(), planned_trials):
         say(f"run {run.run_id} cannot be contributed:")
         say_reasons(reasons)
         sys.exit(ExitCode.CHECK_FAILED)

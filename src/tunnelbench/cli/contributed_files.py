@@ -16,7 +16,7 @@ from tunnelbench.report.contribution.judge import LARGEST_FILE_BYTES, figures_di
 from tunnelbench.report.contribution.place import READ_ME, RESULTS, file_of
 from tunnelbench.report.contribution.published import Highest, highest_published
 from tunnelbench.report.exchange import read
-from tunnelbench.tunnel import encrypts
+from tunnelbench.tunnel import compresses, encrypts
 
 MOST_FILES = 20_000
 """Largest number of files and folders that are checked at once."""
@@ -122,7 +122,7 @@ def _of_file(path: Path, seen: dict[str, str], highest: Highest) -> list[str]:
     reasons = []
     if path.absolute().parts[-3:] != (RESULTS, *place.split("/")):
         reasons.append(f"it is in the wrong place: its run belongs to {RESULTS}/{place}")
-    reasons += [*names_left(found), *objections(found, encrypts, highest, planned_trials)]
+    reasons += [*names_left(found), *objections(found, encrypts, compresses, highest, planned_trials)]
     digests = [(record, figures_digests(record)) for record in found.records]
     copies = [
         (record, next(seen[key] for key in keys if key in seen)) for record, keys in digests if seen.keys() & keys

@@ -12,9 +12,16 @@ from statistics import median
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.measure.setup_checks import offloads_off, path_setup, router_setup, softirq, throttled
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
-from tunnelbench.model.conditions import WINDOW_OPTION, can_shrink
+from tunnelbench.model.conditions import WINDOW_OPTION, Compression, can_shrink
 from tunnelbench.model.counters import PathCounters, Ping, Window
-from tunnelbench.model.frames import IPV4_HEADER_BYTES, ethernet_bytes, tcp_packet_bytes, wire_bytes
+from tunnelbench.model.frames import (
+    ETHERNET_HEADER_BYTES,
+    IPV4_HEADER_BYTES,
+    TCP_HEADER_BYTES,
+    ethernet_bytes,
+    tcp_packet_bytes,
+    wire_bytes,
+)
 from tunnelbench.model.lines import Line
 from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
 from tunnelbench.model.result import (
@@ -42,6 +49,8 @@ ASTRAY_PACKETS_LIMIT_SHARE = 0.001
 one ACK for hundreds of data packets; at least LEAST_ACK_SHARE of the packets are ACKs, which must not bypass it."""
 OUTER_LEAST_SHARE = 0.98
 """Smallest share of the payload, and of the inner packets, that the WAN counters must show inside the tunnel."""
+SHORTEST_SHRUNK_BYTES = 128
+"""Smallest mean length of inner packets that a compression must make shorter; headers fill most of a shorter one."""
 FRAGMENT_NOTE_SHARE = 0.001
 DROP_NOTE_SHARE = 0.01
 TESTER_THROUGHPUT_LIMIT_SHARE = 0.9
@@ -107,8 +116,8 @@ class TrialContext:
     """Length of the IP header of the packets in the tunnel [bytes]."""
     link_mbps: float | None = None
     """Rate of the link [Mbit/s]; None: the link has no limit, or the tunnel compresses."""
-    may_shrink: bool = False
-    """True if the tunnel compresses, and the data of the trial can be compressed."""
+    compression: Compression | None = None
+    """Effect of the tunnel on the lengths of the data; None: they stay as long as they are."""
 
     @property
     def foreign_cpu_s(self) -> float:
@@ -136,8 +145,8 @@ def check_trial(
     )
 
 
-def checks_of_stored(spec: TrialSpec, tcp: TcpMeasurement) -> tuple[Check, ...]:
-    """Return the checks of a TCP trial that follow from its stored figures alone.
+def checks_of_stored(spec: TrialSpec, tcp: TcpMeasurement, *, compresses: bool) -> tuple[Check, ...]:
+    """Return the checks of a TCP trial that follow from its stored figures alone. `compresses` is the tunnel's.
 
     Their names are those of `check_trial`, which knows more of the trial: a verdict of that function is never milder,
     except by a change of its rules since.
@@ -147,6 +156,7 @@ def checks_of_stored(spec: TrialSpec, tcp: TcpMeasurement) -> tuple[Check, ...]:
     if is_calibration:
         return common
     given, carried = spec.tunnel.conditions, tcp.counters.data_packets + tcp.counters.ack_packets
+    may_shrink = compresses and can_shrink(given.content, given.write_bytes)
     return (
         outer_protocol(
             tcp.counters,
@@ -154,7 +164,7 @@ def checks_of_stored(spec: TrialSpec, tcp: TcpMeasurement) -> tuple[Check, ...]:
             tcp.bytes_received,
             "as expected",
             exact=False,
-            may_shrink=can_shrink(given.content, given.write_bytes),
+            compression=Compression() if may_shrink else None,
         ),
         fragments(tcp.counters, carried),
         drops(tcp.counters, carried),
@@ -199,7 +209,7 @@ def path_checks(
             payload_bytes,
             context.outer,
             exact=context.exact_outer_packets,
-            may_shrink=context.may_shrink,
+            compression=context.compression,
         ),
         fragments(counters, carried),
         drops(counters, carried),
@@ -255,11 +265,12 @@ def outer_protocol(
     outer: str,
     *,
     exact: bool,
-    may_shrink: bool = False,
+    compression: Compression | None = None,
 ) -> Check:
     """Check that the data stayed inside the tunnel for the whole trial. `bytes_received` is payload.
 
-    Data that the tunnel may have compressed (`may_shrink`) are held to their number of packets only.
+    Data that the tunnel may have compressed are held to their number of packets only; those that it must have
+    compressed took fewer bytes than they take without compression.
     """
     total_bytes = counters.outer_expected_bytes + counters.outer_other_bytes
     reason = f"{counters.outer_expected_bytes} of {total_bytes} bytes on the WAN were {outer}"
@@ -268,12 +279,31 @@ def outer_protocol(
     if other > (other + counters.outer_expected_packets) * ASTRAY_PACKETS_LIMIT_SHARE + CONTROL_PACKETS:
         astray = True
         reason += f", and {other} of {other + counters.outer_expected_packets} packets were not"
-    too_few_bytes = not may_shrink and counters.outer_expected_bytes < bytes_received * OUTER_LEAST_SHARE
+    too_few_bytes = compression is None and counters.outer_expected_bytes < bytes_received * OUTER_LEAST_SHARE
+    uncompressed_bytes = _uncompressed_bytes(counters, compression) if compression else None
+    stayed_long = (
+        uncompressed_bytes is not None and counters.outer_expected_bytes > uncompressed_bytes * OUTER_LEAST_SHARE
+    )
+    if stayed_long:
+        reason += f", and its packets take {uncompressed_bytes} without compression"
     too_few_packets = exact and counters.wan_packets < carried_packets * OUTER_LEAST_SHARE
-    if astray or too_few_bytes or too_few_packets:
+    if astray or too_few_bytes or too_few_packets or stayed_long:
         reason += f" ({counters.wan_packets} frames for {carried_packets} inner packets)"
         return Check("outer-protocol-in-trial", Verdict.VOID, reason, rule=3)
     return Check("outer-protocol-in-trial", Verdict.OK, reason, rule=3)
+
+
+def _uncompressed_bytes(counters: PathCounters, compression: Compression) -> int | None:
+    """Return the bytes that the packets of a trial take at least outside the tunnel without compression; None if
+    nothing is known of them."""
+    if compression.uncompressed_bytes is None or not counters.data_packets:
+        return None
+    inner_bytes = counters.data_bytes // counters.data_packets - ETHERNET_HEADER_BYTES
+    if inner_bytes < max(compression.longest_uncompressed_bytes + 1, SHORTEST_SHRUNK_BYTES):
+        return None
+    shortest_ack_bytes = IPV4_HEADER_BYTES + TCP_HEADER_BYTES
+    data_bytes = counters.data_packets * compression.uncompressed_bytes(inner_bytes)
+    return data_bytes + counters.ack_packets * compression.uncompressed_bytes(shortest_ack_bytes)
 
 
 def sharing(data_packets: Mapping[str, int]) -> tuple[Check, ...]:

@@ -16,7 +16,7 @@ from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import Direction
 from tunnelbench.testbed.base import BackToBack, Testbed
-from tunnelbench.tunnel.base import FAILURES, Outer, Tunnel
+from tunnelbench.tunnel.base import Outer, Tunnel, undone_unless_kept
 
 TABLE = "tunnelbench"
 GUARD_TABLE = "tunnelbench-guard"
@@ -175,13 +175,9 @@ def closed_ports(testbed: Testbed, tunnel: Tunnel[Any]) -> Iterator[None]:
     """
     undo = ["nft", "delete", "table", "inet", GUARD_TABLE]
     host.run_undoable(["nft", "-f", "-"], undo, stdin=ruleset)
-    try:
+    with undone_unless_kept(tunnel.ends.keep) as stack:
+        stack.callback(host.run, undo, check=False)
         yield
-    except BaseException as error:
-        if not (tunnel.ends.keep and isinstance(error, FAILURES)):
-            host.run(undo, check=False)
-        raise
-    host.run(undo, check=False)
 
 
 def read_path(testbed: Testbed) -> Snapshot:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tunnelbench.model.conditions import USUAL_WRITE_BYTES, least_filled_share
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, TCP_HEADERS_BYTES
 from tunnelbench.model.result import CONTROL_PACKETS, Check, TcpMeasurement, Verdict
 from tunnelbench.model.text import printable
 from tunnelbench.traffic.iperf3 import ACTUAL_BUFFERS, BUFFER_LIMITS
@@ -18,13 +19,23 @@ LEAST_RECEIVED_SHARE = 0.95
 """Smallest share of the payload that arrived during iperf3's time which iperf3 must report as received."""
 
 
-def iperf3_figures(tcp: TcpMeasurement, planned_s: float, write_bytes: int = USUAL_WRITE_BYTES) -> Check:
+FULL_HEADERS_BYTES = ETHERNET_HEADER_BYTES + TCP_HEADERS_BYTES
+"""Bytes that a network device counts for a packet of TCP over IPv4 in addition to its payload."""
+
+
+def iperf3_figures(
+    tcp: TcpMeasurement,
+    planned_s: float,
+    write_bytes: int = USUAL_WRITE_BYTES,
+    headers_bytes: int = FULL_HEADERS_BYTES,
+) -> Check:
     """Check the two figures that the throughput is made of: the time and the bytes that iperf3's receiver reports.
 
     The test lasted at least the planned time, and was inside the bracket. The packets that arrived in the bracket and
     were not sent again carried the payload. Packets that arrived after iperf3's clock had stopped did not come at a
     higher rate than before, so their share of all packets is at most the share of that time in the bracket.
-    Segments are at least as full as writes of `write_bytes` make them.
+    Segments are at least as full as writes of `write_bytes` make them, and as the bytes say that the device counted:
+    at most `headers_bytes` of a packet are no payload.
     """
     wrong = []
     if not planned_s * SHORTEST_TEST_SHARE <= tcp.duration_s <= tcp.bracket_s:
@@ -33,12 +44,14 @@ def iperf3_figures(tcp: TcpMeasurement, planned_s: float, write_bytes: int = USU
         f"iperf3 reports {tcp.bytes_received} bytes in {tcp.duration_s:.2f} s; its test was planned for "
         f"{planned_s:g} s, and started and ended within {tcp.bracket_s:.2f} s"
     )
-    arrived = tcp.counters.data_packets - (tcp.retransmits or 0) - CONTROL_PACKETS
-    if tcp.mss_bytes and arrived > 0:
-        share = tcp.bytes_received / (arrived * tcp.mss_bytes)
+    mss_bytes, packets = tcp.mss_bytes or 0, tcp.counters.data_packets
+    twice_bytes = ((tcp.retransmits or 0) + CONTROL_PACKETS) * mss_bytes
+    by_writes = packets * mss_bytes * least_filled_share(write_bytes, mss_bytes)
+    arrived_bytes = max(by_writes, tcp.counters.data_bytes - packets * headers_bytes) - twice_bytes
+    if mss_bytes and arrived_bytes > 0:
+        share = tcp.bytes_received / arrived_bytes
         reason += f"; {share:.1%} of what arrived in that time"
-        least = LEAST_RECEIVED_SHARE * least_filled_share(write_bytes, tcp.mss_bytes)
-        if share < min(1.0, tcp.duration_s / tcp.bracket_s) * least:
+        if share < min(1.0, tcp.duration_s / tcp.bracket_s) * LEAST_RECEIVED_SHARE:
             wrong.append("it reports too few bytes")
     if wrong:
         reason += ": " + ", and ".join(wrong)

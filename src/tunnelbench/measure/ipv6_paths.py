@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from tunnelbench.host.ipv6 import FORWARDING, add_ipv6_address, add_route, set_for_block
 from tunnelbench.model.errors import TunnelUnavailable
 from tunnelbench.testbed.base import Testbed
-from tunnelbench.tunnel.base import FAILURES
+from tunnelbench.tunnel.base import undone_unless_kept
 
 
 @contextmanager
@@ -25,15 +25,9 @@ def ipv6_paths(testbed: Testbed, *, keep: bool = False) -> Iterator[None]:
     for host in testbed.hosts:
         if not host.has_ipv6:
             raise TunnelUnavailable(f"the kernel of the {host.name} has no IPv6")
-    stack = ExitStack()
-    try:
+    with undone_unless_kept(keep) as stack:
         _set_up(testbed, stack)
         yield
-    except BaseException as error:
-        if not (keep and isinstance(error, FAILURES)):
-            stack.close()
-        raise
-    stack.close()
 
 
 def _set_up(testbed: Testbed, stack: ExitStack) -> None:

@@ -16,7 +16,7 @@ from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
-from tunnelbench.tunnel.base import End, Ends, Tunnel
+from tunnelbench.tunnel.base import End, Ends, Tunnel, undone_unless_kept
 
 
 class LiveTunnel:
@@ -55,8 +55,9 @@ class LiveTunnel:
         self.created = create(self.spec, tunnel_ends(self.testbed, keep=self.keep))
         try:
             forget_path_mtu(self.testbed)
-            self._stack.enter_context(self.testbed.on_line(self.spec.conditions.line))
-            self._stack.enter_context(self.testbed.with_router_cpus(self.spec.conditions.cpus))
+            undo = self._stack.enter_context(undone_unless_kept(self.keep))
+            self.testbed.use_line(self.spec.conditions.line, undo)
+            self.testbed.use_router_cpus(self.spec.conditions.cpus, undo)
             self._stack.enter_context(closed_ports(self.testbed, self.created))
             if self.created.inside is IpVersion.IPV6:
                 self._stack.enter_context(ipv6_paths(self.testbed, keep=self.keep))
@@ -65,7 +66,9 @@ class LiveTunnel:
             self.tunnel = self._stack.enter_context(self.created)
             if self.tunnel.is_bridged:
                 ends = (self.tunnel.end_under_test, self.tunnel.far_end)
-                self._stack.enter_context(self.testbed.bridged(*map(self.tunnel.device_at, ends)))
+                undo = self._stack.enter_context(undone_unless_kept(self.keep))
+                router_device, far_device = map(self.tunnel.device_at, ends)
+                self.testbed.use_bridge(router_device, far_device, undo)
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise

@@ -166,7 +166,7 @@ class TrafficMeter(Meter, Generic[O]):
             wire_bytes=tunnel.wire_bytes,
             inner_header_bytes=tunnel.inside.header_bytes,
             link_mbps=None if tunnel.compresses else link_rate_mbps(testbed, spec.direction),
-            may_shrink=tunnel.shrinks_data,
+            compression=tunnel.compression,
         )
         counters = without(path_counters(before, after, path.place), beside)
         figures, checks = self.judge(spec, offered, counters, context)

@@ -29,7 +29,7 @@ from tunnelbench.testbed.router_filter import (
     ruleset,
     seen_ruleset,
 )
-from tunnelbench.tunnel.base import FAILURES
+from tunnelbench.tunnel.base import undone_unless_kept
 
 FILTER_CHECK = "firewall"
 
@@ -72,15 +72,11 @@ def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = Fal
         if testbed.has_own_far_end:  # the server is not at the end of the tunnel then
             for address in (a.router_inner, a.router_wan):
                 server.ip("route", "replace", f"{address}/32", "via", a.far_lan)
-    try:
+    with undone_unless_kept(keep) as stack:
         for host, table, text in added:
+            stack.callback(host.run, _undo(table), check=False)
             _add(host, table, text, wanted)
         yield _listed(router, FILTER_TABLE) or ""
-    except BaseException as error:
-        if not (keep and isinstance(error, FAILURES)):
-            _remove(added)
-        raise
-    _remove(added)
 
 
 def _add(host: Host, table: str, text: str, wanted: RouterFilter) -> None:
@@ -93,11 +89,6 @@ def _add(host: Host, table: str, text: str, wanted: RouterFilter) -> None:
 
 def _undo(table: str) -> list[str]:
     return ["nft", "delete", "table", "ip", table]
-
-
-def _remove(added: list[tuple[Host, str, str]]) -> None:
-    for host, table, _ in added:
-        host.run(_undo(table), check=False)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from tunnelbench.measure.trial_monitor import OnSecond
 from tunnelbench.measure.udp_checks import check_offered, check_packet_state, check_receiver
 from tunnelbench.measure.udp_exchange import END_LIMIT_S, READY_LIMIT_S, Exchanger, does_not_listen, end_far_end
 from tunnelbench.model.errors import CannotHere, TrialFailed
+from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, UDP_HEADERS_BYTES
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.model.soak import (
     CHUNK_READINGS,
@@ -287,8 +288,9 @@ class SoakSegment:
         """Return the checks of the whole part, made from the packets that the engine counted."""
         tunnel, spec = self.path.live.tunnel, self.soak.spec
         received = counts.received_packets + (counts.reached_packets or 0)
-        counters = outer_counters(before, after)
         payload_bytes = round(received * mean_payload_bytes(spec.payload_bytes))
+        frames_bytes = payload_bytes + received * (ETHERNET_HEADER_BYTES + UDP_HEADERS_BYTES)
+        counters = replace(outer_counters(before, after), data_packets=received, data_bytes=frames_bytes)
         return (
             outer_protocol(
                 counters,
@@ -296,7 +298,7 @@ class SoakSegment:
                 payload_bytes,
                 str(tunnel.outer),
                 exact=False,
-                may_shrink=tunnel.shrinks_data,
+                compression=tunnel.compression,
             ),
             _at_most_doubtful(check_offered(spec, counts)),
             check_receiver(counts),

@@ -19,7 +19,7 @@ from tunnelbench.measure.meter import Judged, Offered, TrafficMeter
 from tunnelbench.measure.trial_monitor import OnSecond, TrafficPath, TrialMonitor, keeping_output
 from tunnelbench.model.counters import PathCounters, Window
 from tunnelbench.model.errors import CannotHere, TrialFailed
-from tunnelbench.model.frames import tcp_limit_bps
+from tunnelbench.model.frames import tcp_limit_bps, tcp_packet_bytes
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TcpTraffic, TrialSpec
 from tunnelbench.model.result import ClientCounts, Sender, TcpMeasurement, TrialRecord
 from tunnelbench.testbed.base import Testbed
@@ -180,7 +180,8 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
             write_bytes=sizes.write_bytes,
         )
         settings = iperf3_settings(planned, offered.result.settings)
-        figures = iperf3_figures(tcp, self.traffic.duration_s, sizes.write_bytes)
+        counted_bytes = context.counted_bytes(tcp_packet_bytes(spec.payload_bytes, context.inner_header_bytes))
+        figures = iperf3_figures(tcp, self.traffic.duration_s, sizes.write_bytes, counted_bytes - spec.payload_bytes)
         return tcp, (*checks, figures, settings)
 
 

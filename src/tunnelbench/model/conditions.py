@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -71,6 +71,17 @@ def can_shrink(content: Content, write_bytes: int) -> bool:
     iperf3 writes one block again and again, so that a packet has a short block more than once.
     """
     return content is Content.REPEATING or write_bytes < LONGEST_PACKET_BYTES
+
+
+@dataclass(frozen=True)
+class Compression:
+    """Effect of a tunnel that compresses on the lengths of data that can be compressed."""
+
+    uncompressed_bytes: Callable[[int], int] | None = None
+    """Function from the length of an inner packet to the fewest bytes that it takes outside without compression; None:
+    the data need not shrink."""
+    longest_uncompressed_bytes: int = 0
+    """Length of the longest inner packet that the tunnel sends as it is [bytes]."""
 
 
 CONDITION_OPTIONS: Mapping[str, str | int] = {

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import tomli_w
 
-from tunnelbench.model.plan import CLIENTS_OPTION, HANDSHAKES_OPTION, Plan
+from tunnelbench.model.conditions import CONDITION_OPTIONS
+from tunnelbench.model.plan import BRIDGED_OPTION, CLIENTS_OPTION, HANDSHAKES_OPTION, Plan
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.plan.check import check_table, unknown_key
 from tunnelbench.plan.errors import Faults, FileError, FileErrors
@@ -227,16 +228,24 @@ def _factors(file: PlanFile) -> dict[KeyPath, int]:
 
 
 def _refuse(data: Mapping[str, Any], refused: Mapping[str, str], faults: Faults) -> None:
-    tcp = data.get("tcp")
-    for table, reason in refused.items():
-        if table in data:
-            faults.add((table,), reason)
-        if isinstance(tcp, Mapping) and table in tcp:
-            faults.add(("tcp", table), reason)
-        blocks = data.get("tunnel")
-        for number, block in enumerate(blocks if isinstance(blocks, list) else []):
-            if isinstance(block, Mapping) and table in block:
-                faults.add(("tunnel", number, table), reason)
+    """Add an error for each table and option that a testbed refuses and that changes something."""
+    blocks = data.get("tunnel")
+    places: list[tuple[KeyPath, Any]] = [((), data), (("tcp",), data.get("tcp"))]
+    places += [(("tunnel", number), block) for number, block in enumerate(blocks if isinstance(blocks, list) else [])]
+    for key, reason in refused.items():
+        for path, table in places:
+            if isinstance(table, Mapping) and key in table and _changes(key, table[key]):
+                faults.add((*path, key), reason)
+
+
+USUAL_VALUES: Mapping[str, object] = {**CONDITION_OPTIONS, BRIDGED_OPTION: False}
+"""Options that a testbed may refuse, each with the value that a tunnel has without it."""
+
+
+def _changes(key: str, value: object) -> bool:
+    """Return True if a key of a plan has another value than the one that is used without the key."""
+    values = value if isinstance(value, list) else [value]
+    return key not in USUAL_VALUES or any(each != USUAL_VALUES[key] for each in values)
 
 
 def _testbed(data: Mapping[str, Any], name: str, kinds: Kinds, faults: Faults) -> TestbedSpec | None:

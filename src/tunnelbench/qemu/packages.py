@@ -37,6 +37,7 @@ class Archive:
     architecture: str
     folder: Path
     suite: str = SUITE
+    mirror: str = MIRROR
 
     def refresh(self) -> None:
         """Fetch the lists, which apt checks against Debian's keys. Raises CannotHere if that fails."""
@@ -44,7 +45,7 @@ class Archive:
             raise CannotHere(f"{KEYRING} is missing: packages cannot be verified", f"install {KEYRING_PACKAGE}")
         for name in ("lists/partial", "archives/partial"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        source = f"deb [arch={self.architecture} signed-by={KEYRING}] {MIRROR} {self.suite} main\n"
+        source = f"deb [arch={self.architecture} signed-by={KEYRING}] {self.mirror} {self.suite} main\n"
         (self.folder / "sources.list").write_text(source)
         (self.folder / "status").write_text("".join(map(self._assumed, ASSUMED)))
         # Without this option apt only warns, and uses an old list, if it cannot reach the mirror.
@@ -94,5 +95,5 @@ class Archive:
         except CommandFailed as error:
             raise CannotHere(
                 f"Debian's packages for {self.architecture} cannot be fetched: {last_lines(error.output, 1)}",
-                f"connect to a network that reaches {MIRROR}; fetched files are kept for the next attempt",
+                f"connect to a network that reaches {self.mirror}; fetched files are kept for the next attempt",
             ) from None

@@ -42,13 +42,13 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
             f'"{ROAD_WARRIOR}"; the shipped testbed netns-{ROAD_WARRIOR} has it'
         )
         refused = dict.fromkeys(("clients", "handshake"), reason)
-    if KINDS[spec.kind].on_line is Testbed.on_line:
+    if KINDS[spec.kind].use_line is Testbed.use_line:
         refused[LINE_OPTION] = f"cannot be had on testbed {spec.name}: {NO_LINES}"
-    if KINDS[spec.kind].with_router_cpus is Testbed.with_router_cpus:
+    if KINDS[spec.kind].use_router_cpus is Testbed.use_router_cpus:
         refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {FIXED_CPUS}"
     elif too_few := too_few_cpus(MOST_ROUTER_CPUS, len(os.sched_getaffinity(0)), spec.topology):
         refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {too_few}"
-    if KINDS[spec.kind].bridged is Testbed.bridged:
+    if KINDS[spec.kind].use_bridge is Testbed.use_bridge:
         refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE}"
     elif spec.topology == ROAD_WARRIOR:
         refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE_TO_LAN}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -248,20 +248,18 @@ class Testbed(ABC):
     def prepare_for(self, conditions: Collection[Conditions]) -> None:  # noqa: B027 # most testbeds have one way to be
         """Learn the conditions of all tunnels of a plan before `set_up`. Raises CannotHere if they cannot be had."""
 
-    def with_router_cpus(self, count: int) -> AbstractContextManager[None]:
-        """Give the router so many CPUs while the block runs. Raises TunnelUnavailable if that cannot be."""
+    def use_router_cpus(self, count: int, undo: ExitStack) -> None:
+        """Give the router so many CPUs until `undo` closes. Raises TunnelUnavailable if that cannot be."""
         if count != 1:
             raise TunnelUnavailable(FIXED_CPUS)
-        return nullcontext()
 
-    def on_line(self, name: LineName | None) -> AbstractContextManager[None]:
-        """Make the cable of the tunnel a line while the block runs. Raises TunnelUnavailable if it cannot be one."""
+    def use_line(self, name: LineName | None, undo: ExitStack) -> None:
+        """Make the cable of the tunnel a line until `undo` closes. Raises TunnelUnavailable if it cannot be one."""
         if name is not None:
             raise TunnelUnavailable(NO_LINES)
-        return nullcontext()
 
-    def bridged(self, router_device: str, far_device: str) -> AbstractContextManager[None]:
-        """Join the router's LAN and a tunnel by a bridge while the block runs; client and far end then exchange frames.
+    def use_bridge(self, router_device: str, far_device: str, undo: ExitStack) -> None:
+        """Join the router's LAN and a tunnel by a bridge until `undo` closes; client and far end exchange frames then.
 
         `router_device` and `far_device` are the tunnel's devices at the router and at the far end. Raises
         TunnelUnavailable if that cannot be.

@@ -75,6 +75,12 @@ SIZE_TABLE = ["stab", "overhead", str(UNCOUNTED_BYTES), "mpu", str(ETHERNET_MINI
 ROUTER_BRIDGE = "bridge"
 """Device of the router that joins its LAN and a tunnel."""
 
+BRIDGE_FILTER_FILES = tuple(
+    f"/proc/sys/net/bridge/bridge-nf-call-{name}" for name in ("iptables", "ip6tables", "arptables")
+)
+"""Files that let a bridge pass its frames through the rules for packets. A kernel has them where the module
+br_netfilter is loaded, for Docker for example; each network namespace has its own values, and begins with 1."""
+
 FEWEST_TESTER_CPUS = 2
 """Number of tester CPUs without which a router with several CPUs is not measured: the testers would be the limit."""
 
@@ -144,15 +150,11 @@ class NetnsTestbed(Testbed):
             for host in (self.local, self.client, self.server):
                 host.cpus = testers[:-more]
 
-    @contextmanager
-    def with_router_cpus(self, count: int) -> Iterator[None]:
+    def use_router_cpus(self, count: int, undo: ExitStack) -> None:
         if count > len(self._router_cpus):
             raise TunnelUnavailable("this testbed was set up with one CPU for the router")
+        undo.callback(self._give_router, 1)
         self._give_router(count)
-        try:
-            yield
-        finally:
-            self._give_router(1)
 
     def _give_router(self, count: int) -> None:
         if self._router_cpus[:count] == self.router.cpus:
@@ -238,30 +240,28 @@ class NetnsTestbed(Testbed):
         self._shape(cable, far, self.spec.link.rate_out_mbps)
         self._shape(cable, near, self.spec.link.rate_in_mbps)
 
-    @contextmanager
-    def on_line(self, name: LineName | None) -> Iterator[None]:
+    def use_line(self, name: LineName | None, undo: ExitStack) -> None:
         if name is None:
-            yield
             return
         if not self.cables:
             raise TunnelUnavailable("this testbed was set up without cables that can be shaped")
         number = 0 if self.is_road_warrior else 1
-        cable, line, before = self.cables[number], LINES[name], self._cable_queues[number]
+        cable, line = self.cables[number], LINES[name]
         near, far = self.cable_devices
+        undo.callback(self._end_line, number, self._cable_queues[number])
         self._unshape(cable)
-        try:
-            ways = ((far, line.rate_out_mbps), (near, line.rate_in_mbps))
-            has_netem = {self._make_line(cable, device, rate_mbps, line) for device, rate_mbps in ways} == {True}
-            self._cable_queues[number] = self._queues_of(cable)
-            self.line, self.line_lacks = line, "" if has_netem else f"this kernel has no sch_netem: without {line.path}"
-            yield
-        finally:
-            self.line, self.line_lacks, self._cable_queues[number] = None, "", before
-            self._unshape(cable)
-            self._shape_both(cable)
+        ways = ((far, line.rate_out_mbps), (near, line.rate_in_mbps))
+        has_netem = {self._make_line(cable, device, rate_mbps, line) for device, rate_mbps in ways} == {True}
+        self._cable_queues[number] = self._queues_of(cable)
+        self.line, self.line_lacks = line, "" if has_netem else f"this kernel has no sch_netem: without {line.path}"
 
-    @contextmanager
-    def bridged(self, router_device: str, far_device: str) -> Iterator[None]:
+    def _end_line(self, number: int, queues: list[str]) -> None:
+        """Give a cable its usual shape again, with these queues."""
+        self.line, self.line_lacks, self._cable_queues[number] = None, "", queues
+        self._unshape(self.cables[number])
+        self._shape_both(self.cables[number])
+
+    def use_bridge(self, router_device: str, far_device: str, undo: ExitStack) -> None:
         if self.is_road_warrior:
             raise TunnelUnavailable(f"bridged cannot be had: {NO_BRIDGE_TO_LAN}")
         a, lan = self.addresses, self.lan_device
@@ -269,23 +269,24 @@ class NetnsTestbed(Testbed):
             (self.client, [a.target, "via", a.server_inner, "dev", lan, "onlink"]),
             (self.far_host, [a.client_lan, "dev", far_device]),
         )
-        with ExitStack() as stack:
-            # The router's address gets another hardware address, and loses it again.
-            stack.callback(self.client.run, ["ip", "neigh", "flush", "dev", lan], check=False)
-            stack.callback(self.router.run, ["ip", "addr", "replace", f"{a.router_lan}/24", "dev", lan], check=False)
-            stack.callback(self.router.run, ["ip", "link", "del", ROUTER_BRIDGE], check=False)
-            self.router.ip_batch(
-                f"link add {ROUTER_BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
-                *(f"link set {device} master {ROUTER_BRIDGE}" for device in (lan, router_device)),
-                f"addr del {a.router_lan}/24 dev {lan}",
-                f"addr add {a.router_lan}/24 dev {ROUTER_BRIDGE}",
-                f"link set {ROUTER_BRIDGE} up",
-            )
-            self.client.run(["ip", "neigh", "flush", "dev", lan])
-            for host, way in ways:
-                host.ip("route", "add", *way)
-                stack.callback(host.run, ["ip", "route", "del", *way], check=False)
-            yield
+        # The router's address gets another hardware address, and loses it again.
+        undo.callback(self.client.run, ["ip", "neigh", "flush", "dev", lan], check=False)
+        undo.callback(self.router.run, ["ip", "addr", "replace", f"{a.router_lan}/24", "dev", lan], check=False)
+        undo.callback(self.router.run, ["ip", "link", "del", ROUTER_BRIDGE], check=False)
+        self.router.ip_batch(
+            f"link add {ROUTER_BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+            *(f"link set {device} master {ROUTER_BRIDGE}" for device in (lan, router_device)),
+            f"addr del {a.router_lan}/24 dev {lan}",
+            f"addr add {a.router_lan}/24 dev {ROUTER_BRIDGE}",
+            f"link set {ROUTER_BRIDGE} up",
+        )
+        for path in BRIDGE_FILTER_FILES:
+            if self.router.has_path(path):
+                self.router.set_kernel_file(path, "0")
+        self.client.run(["ip", "neigh", "flush", "dev", lan])
+        for host, way in ways:
+            host.ip("route", "add", *way)
+            undo.callback(host.run, ["ip", "route", "del", *way], check=False)
 
     def _unshape(self, cable: NamespaceHost) -> None:
         for device in self.cable_devices:

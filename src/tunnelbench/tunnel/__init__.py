@@ -96,8 +96,18 @@ def encrypts(spec: TunnelSpec) -> bool:
 
     Raises WrongInput if there is no such kind, or no such option.
     """
+    return _without_ends(spec).is_encrypted
+
+
+def compresses(spec: TunnelSpec) -> bool:
+    """Return True if a tunnel with these options compresses, by its adapter. Raises WrongInput as `encrypts`."""
+    return _without_ends(spec).compresses
+
+
+def _without_ends(spec: TunnelSpec) -> Tunnel[Any]:
+    """Return a tunnel that may only be asked what follows from its options. Raises WrongInput as `encrypts`."""
     kind = adapter(spec.kind)
-    tunnel = object.__new__(kind)  # without its ends: the options alone decide
+    tunnel = object.__new__(kind)
     try:
         tunnel.options = kind.options_type.model_validate(dict(spec.options))
     except ValidationError as error:
@@ -105,7 +115,7 @@ def encrypts(spec: TunnelSpec) -> bool:
         place = ".".join(map(str, first["loc"]))
         why = "there is no such option" if first["type"] == "extra_forbidden" else "its value is not possible"
         raise WrongInput(f"its options are not those of the kind {spec.kind}: {place}: {why}") from None
-    return tunnel.is_encrypted
+    return tunnel
 
 
 def create(spec: TunnelSpec, ends: Ends) -> Tunnel[Any]:

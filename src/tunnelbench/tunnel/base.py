@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from tunnelbench.model.conditions import (
     LARGEST_WRITE_BYTES,
     MOST_ROUTER_CPUS,
     USUAL_WRITE_BYTES,
+    Compression,
     Content,
     can_shrink,
     require_window,
@@ -43,6 +44,20 @@ machine."""
 
 FAILURES = (CommandFailed, KeptForDebugging, TrialFailed, TunnelRefused)
 """Errors after which a user may want to examine the tunnel; not an interrupt."""
+
+
+@contextmanager
+def undone_unless_kept(keep: bool) -> Iterator[ExitStack]:
+    """Yield a stack that closes after the block; with `keep`, it stays open after a failure, for a user to examine what
+    was set up."""
+    stack = ExitStack()
+    try:
+        yield stack
+    except BaseException as error:
+        if not (keep and isinstance(error, FAILURES)):
+            stack.close()
+        raise
+    stack.close()
 
 
 class TunnelOptions(BaseModel):
@@ -355,9 +370,18 @@ class Tunnel(ABC, Generic[OptionsT]):
         return self.options.content or Content.RANDOM
 
     @property
-    def shrinks_data(self) -> bool:
-        """True if the tunnel compresses, and the data of its traffic can be compressed."""
-        return self.compresses and can_shrink(self.content, self.options.write_bytes or USUAL_WRITE_BYTES)
+    def compression(self) -> Compression | None:
+        """Effect of the tunnel on the lengths of the data of its traffic; None: they stay as long as they are."""
+        if not self.compresses or not can_shrink(self.content, self.options.write_bytes or USUAL_WRITE_BYTES):
+            return None
+        if self.content is not Content.REPEATING:
+            return Compression()
+        return Compression(self._uncompressed_bytes, self.longest_uncompressed_bytes)
+
+    def _uncompressed_bytes(self, inner_packet_bytes: int) -> int:
+        # A stream puts several packets into one outer packet, and then takes fewer bytes for headers.
+        is_exact = self.has_exact_packets_under_load
+        return sum(self.outer_packets_bytes(inner_packet_bytes)) if is_exact else inner_packet_bytes
 
     @property
     @abstractmethod

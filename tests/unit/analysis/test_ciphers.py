@@ -60,6 +60,13 @@ def test_the_time_of_a_cipher_is_compared_with_the_cost_of_a_packet() -> None:
     assert said[0].startswith("openvpn AES-128-GCM, 1448 down: aes-128-gcm alone takes 1.77 µs for a full packet;")
 
 
+def test_the_cost_of_a_packet_whose_data_may_shrink_is_compared_with_no_cipher() -> None:
+    rows = summarise(make_records())
+    options = {"content": "repeating"}
+    shrinking = [replace(row, tunnel=replace(row.tunnel, options={**row.tunnel.options, **options})) for row in rows]
+    assert not any("alone takes" in each for each in cipher_remarks(make_speeds(), shrinking))
+
+
 def test_waits_and_doubtful_speeds_are_reported() -> None:
     check = Check("foreign-load", Verdict.DOUBTFUL, "other processes took 7.0% of a CPU (x 0.42 s)", 12)
     first, second, _ = make_speeds()

@@ -10,6 +10,7 @@ from tests.unit.builders import make_spec, make_tcp
 
 from tunnelbench.measure.checks import TrialContext, check_trial, checks_of_stored, kept_alive, sharing
 from tunnelbench.measure.setup_checks import softirq
+from tunnelbench.model.conditions import Compression
 from tunnelbench.model.counters import CpuUsage, Ping
 from tunnelbench.model.result import Check, Interval, Sender, TcpMeasurement, Verdict
 
@@ -64,11 +65,11 @@ def counted(**changes: int) -> TcpMeasurement:
     )
 
 
-def stored_check(name: str, tcp: TcpMeasurement, **options: int) -> Check:
+def stored_check(name: str, tcp: TcpMeasurement, *, compresses: bool = False, **options: int | str) -> Check:
     """Return one check of a trial through a tunnel with these options."""
     spec = make_spec()
     spec = replace(spec, tunnel=replace(spec.tunnel, options=options))
-    (found,) = (check for check in checks_of_stored(spec, tcp) if check.name == name)
+    (found,) = (check for check in checks_of_stored(spec, tcp, compresses=compresses) if check.name == name)
     return found
 
 
@@ -229,24 +230,52 @@ def test_a_tunnel_that_carried_less_than_arrived_makes_a_trial_void(share: float
 
 def test_data_that_may_have_shrunk_are_held_to_their_packets() -> None:
     tcp = counted(outer_expected_bytes=round(CLEAN.bytes_received * 0.1) - EXPECTED_BYTES)
-    assert checks(tcp, may_shrink=True)["outer-protocol-in-trial"].verdict is OK
+    assert checks(tcp, compression=Compression())["outer-protocol-in-trial"].verdict is OK
     few = replace(tcp, counters=replace(tcp.counters, wan_packets=round(CARRIED * 0.979)))
-    assert checks(few, may_shrink=True)["outer-protocol-in-trial"].verdict is VOID
+    assert checks(few, compression=Compression())["outer-protocol-in-trial"].verdict is VOID
 
 
-@pytest.mark.parametrize(("content", "verdict"), [("random", VOID), ("repeating", OK)])
-def test_stored_data_may_have_shrunk_only_if_they_could(content: str, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("share", "longest_bytes", "verdict"), [(0.979, 99, OK), (0.981, 99, VOID), (1.1, 99, VOID), (1.1, 1500, OK)]
+)
+def test_data_that_must_have_shrunk_took_fewer_bytes_than_without_compression(
+    share: float, longest_bytes: int, verdict: Verdict
+) -> None:
+    outer = Compression(lambda inner_bytes: inner_bytes + 50, longest_bytes)
+    counters = CLEAN.counters
+    inner_bytes = counters.data_bytes // counters.data_packets - 14
+    uncompressed_bytes = counters.data_packets * (inner_bytes + 50) + counters.ack_packets * (40 + 50)
+    tcp = counted(outer_expected_bytes=round(uncompressed_bytes * share) - EXPECTED_BYTES)
+    check = checks(tcp, compression=outer)["outer-protocol-in-trial"]
+    assert check.verdict is verdict
+    assert (f"and its packets take {uncompressed_bytes} without compression" in check.reason) == (verdict is VOID)
+
+
+def test_short_packets_need_not_shrink() -> None:
+    counters = CLEAN.counters
+    for inner_bytes, verdict in ((127, OK), (128, VOID)):
+        tcp = counted(data_bytes=counters.data_packets * (inner_bytes + 14) - counters.data_bytes)
+        found = checks(tcp, compression=Compression(lambda inner: inner))
+        assert found["outer-protocol-in-trial"].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("compresses", "options", "verdict"),
+    [
+        (True, {"content": "random"}, VOID),
+        (True, {"content": "repeating"}, OK),
+        (True, {"write_bytes": 9000}, VOID),
+        (True, {"write_bytes": 8999}, OK),
+        (False, {"content": "repeating"}, VOID),
+        (False, {"write_bytes": 1000}, VOID),
+    ],
+)
+def test_stored_data_may_have_shrunk_only_if_they_could(
+    compresses: bool, options: dict[str, int | str], verdict: Verdict
+) -> None:
     tcp = counted(outer_expected_bytes=round(CLEAN.bytes_received * 0.1) - EXPECTED_BYTES)
-    spec = make_spec()
-    spec = replace(spec, tunnel=replace(spec.tunnel, options={**spec.tunnel.options, "content": content}))
-    found = {check.name: check.verdict for check in checks_of_stored(spec, tcp)}
-    assert found["outer-protocol-in-trial"] is verdict
-
-
-@pytest.mark.parametrize(("write_bytes", "verdict"), [(9000, VOID), (8999, OK)])
-def test_a_short_block_that_a_packet_has_twice_may_shrink(write_bytes: int, verdict: Verdict) -> None:
-    tcp = counted(outer_expected_bytes=round(CLEAN.bytes_received * 0.1) - EXPECTED_BYTES)
-    assert stored_check("outer-protocol-in-trial", tcp, write_bytes=write_bytes).verdict is verdict
+    found = stored_check("outer-protocol-in-trial", tcp, compresses=compresses, **options)
+    assert found.verdict is verdict
 
 
 @pytest.mark.parametrize(("share", "exact", "verdict"), [(0.981, True, OK), (0.979, True, VOID), (0.1, False, OK)])

@@ -38,10 +38,22 @@ def test_the_bytes_that_iperf3_reports_are_those_that_arrived_in_its_time(share:
     assert check.reason.endswith("it reports too few bytes") is (verdict is DOUBTFUL)
 
 
+@pytest.mark.parametrize(("share", "verdict"), [(1.0, OK), (0.93, DOUBTFUL)])
+@pytest.mark.parametrize("headers_bytes", [66, 98])
+def test_segments_that_short_writes_do_not_fill_carry_what_their_bytes_say(
+    headers_bytes: int, share: float, verdict: Verdict
+) -> None:
+    counters = replace(CLEAN.counters, data_bytes=PACKETS * (headers_bytes + 700))
+    tcp = replace(CLEAN, counters=counters, bytes_received=round(PACKETS * 700 * share))
+    assert iperf3_figures(tcp, 10, 200, headers_bytes).verdict is verdict
+    assert iperf3_figures(tcp, 10).verdict is DOUBTFUL
+
+
 @pytest.mark.parametrize(("share", "verdict"), [(0.8, OK), (0.78, DOUBTFUL)])
-def test_writes_that_do_not_fill_their_last_segment_make_more_packets(share: float, verdict: Verdict) -> None:
+def test_a_device_that_counts_no_headers_leaves_the_bound_of_the_writes(share: float, verdict: Verdict) -> None:
     arrived = PACKETS - (CLEAN.retransmits or 0) - CONTROL_PACKETS
-    tcp = replace(CLEAN, bytes_received=round(arrived * 1448 * share))
+    counters = replace(CLEAN.counters, data_bytes=0)
+    tcp = replace(CLEAN, counters=counters, bytes_received=round(arrived * 1448 * share))
     assert iperf3_figures(tcp, 10, 8192).verdict is verdict
     assert iperf3_figures(tcp, 10).verdict is DOUBTFUL
 
@@ -52,7 +64,8 @@ def test_both_figures_may_be_wrong() -> None:
 
 
 def test_segments_that_were_sent_again_are_not_expected_twice() -> None:
-    counters = replace(CLEAN.counters, data_packets=round(PACKETS * 1.5))
+    counters = CLEAN.counters
+    counters = replace(counters, data_packets=round(PACKETS * 1.5), data_bytes=round(counters.data_bytes * 1.5))
     assert iperf3_figures(replace(CLEAN, counters=counters), 10).verdict is DOUBTFUL
     assert iperf3_figures(replace(CLEAN, counters=counters, retransmits=PACKETS // 2), 10).verdict is OK
 

@@ -19,6 +19,7 @@ from tunnelbench.measure.proof import (
     matches,
     proof_payloads_bytes,
 )
+from tunnelbench.model.conditions import Content
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import Outer, Tunnel
@@ -40,6 +41,7 @@ class Claimed:
     compresses: bool = False
     longest_uncompressed_bytes: int = 0
     pauses_compression: bool = False
+    content: Content = Content.RANDOM
     inside: IpVersion = IpVersion.IPV4
     client_devices: tuple[str, ...] = ()
 
@@ -199,6 +201,8 @@ def test_a_tunnel_that_pauses_its_compression_may_have_stopped_it_after_a_trial(
     for pauses, is_after_trial, is_void in ((True, True, False), (True, False, True), (False, True, True)):
         found = judge(as_they_are, 12, pauses_compression=pauses, is_after_trial=is_after_trial, **LZO)
         assert void(found) == ({"outer-length"} if is_void else set())
+    found = judge(as_they_are, 12, pauses_compression=True, is_after_trial=True, content=Content.REPEATING, **LZO)
+    assert void(found) == {"outer-length"}
     other = [*compressed()[:12], *(packet("udp", 300, (50000, PORT)) for _ in pings())]
     assert void(judge(other, 12, pauses_compression=True, is_after_trial=True, **LZO)) == {"outer-length"}
 

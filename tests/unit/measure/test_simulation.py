@@ -54,7 +54,9 @@ def test_the_figures_of_a_simulated_trial_agree_with_each_other() -> None:
         assert found is not None
         assert found.has_possible_packets()
         assert 0 < found.router_busy_share <= 1
-        names = {check.name for check in checks_of_stored(spec, found) if check.verdict is Verdict.VOID}
+        names = {
+            check.name for check in checks_of_stored(spec, found, compresses=False) if check.verdict is Verdict.VOID
+        }
         assert not names
 
 

@@ -93,6 +93,13 @@ def test_a_watchdog_sleeps_to_the_end_of_the_lease_if_its_naps_may_be_longer(rou
     assert eventually(lambda: any(line.strip().endswith(ends) for line in router.processes().values()))
 
 
+@pytest.mark.parametrize("nap_limit_s", ["0", "010", "-1", "ten", "5m", "1; reboot", "99999999"])
+def test_naps_of_a_length_that_is_no_number_are_30_s(nap_limit_s: str, router: Router) -> None:
+    router.environment["TUNNELBENCH_DUT_NAP_LIMIT_S"] = nap_limit_s
+    router.take(77)
+    assert eventually(lambda: any(line.strip().endswith("sleep 30") for line in router.processes().values()))
+
+
 def test_a_killed_watchdog_makes_the_lease_stale_and_an_extension_restarts_it(router: Router) -> None:
     router.take()
     assert eventually(lambda: len(router.processes()) == 2), "the watchdog and its sleep"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def routes(host: FakeHost, verb: str) -> list[str]:
 def test_a_bridge_takes_the_address_of_the_lan_and_gives_it_back(topology: str, tmp_path: Path) -> None:
     testbed, client, router, far = bed_of(tmp_path, topology)
     to_target, to_client = "198.18.4.1 via 198.18.3.2 dev lan onlink", "198.18.1.2 dev tap0"
-    with testbed.bridged("tun0", "tap0"):
+    with ExitStack() as undo:
+        testbed.use_bridge("tun0", "tap0", undo)
         assert (routes(client, "add"), routes(far, "add")) == ([to_target], [to_client])
         assert ["ip", "-batch", "-"] in router.commands
         assert routes(client, "del") == routes(far, "del") == []
@@ -50,8 +52,19 @@ def test_a_bridge_takes_the_address_of_the_lan_and_gives_it_back(topology: str, 
 
 def test_a_bridge_cannot_join_a_tunnel_on_the_lan_with_the_lan(tmp_path: Path) -> None:
     testbed, *_ = bed_of(tmp_path, ROAD_WARRIOR)
-    with pytest.raises(TunnelUnavailable, match="topology is on the LAN"), testbed.bridged("tun0", "tap0"):
-        pass
+    with pytest.raises(TunnelUnavailable, match="topology is on the LAN"):
+        testbed.use_bridge("tun0", "tap0", ExitStack())
+
+
+@pytest.mark.parametrize("has_module", [True, False])
+def test_frames_do_not_pass_the_rules_of_packets(has_module: bool, tmp_path: Path) -> None:
+    testbed, _, router, _ = bed_of(tmp_path, ROUTER_SERVER)
+    router.has_path = lambda path: has_module and path.startswith("/proc/sys/net/bridge/")  # type: ignore[method-assign]
+    written: list[tuple[str, str]] = []
+    router.set_kernel_file = lambda path, value: written.append((path, value))  # type: ignore[method-assign]
+    testbed.use_bridge("tun0", "tap0", ExitStack())
+    files = ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables")
+    assert written == ([(f"/proc/sys/net/bridge/{file}", "0") for file in files] if has_module else [])
 
 
 @pytest.mark.parametrize(
@@ -71,6 +84,24 @@ def test_check_says_where_a_bridge_cannot_be_had(spec: TestbedSpec, message: str
         return
     (error,) = found
     assert error.startswith(f"5: tunnel[1].bridged: cannot be had on testbed lab: {message}")
+
+
+@pytest.mark.parametrize(
+    ("spec", "option", "usual", "other"),
+    [
+        (TestbedSpec("lab", "ssh"), "bridged", "false", "[false, true]"),
+        (TestbedSpec("lab", "ssh"), "cpus", "1", "[1, 2]"),
+        (TestbedSpec("lab", "qemu", speed_mips=125), "window_bytes", "[0]", "65536"),
+        (TestbedSpec("lab", "simulated"), "content", '"random"', '"repeating"'),
+        (TestbedSpec("lab", "simulated"), "write_bytes", "131072", "1000"),
+    ],
+)
+def test_a_value_that_changes_nothing_is_refused_nowhere(
+    spec: TestbedSpec, option: str, usual: str, other: str, tmp_path: Path
+) -> None:
+    plan = PLAN.replace("bridged = true", f"{option} = {{}}").replace('"bridged"', '"row"')
+    assert errors_of(tmp_path, plan.format(usual), spec) == []
+    assert any(option in error and "lab" in error for error in errors_of(tmp_path, plan.format(other), spec))
 
 
 def test_a_row_that_is_not_bridged_has_no_option_for_it(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
@@ -47,9 +47,11 @@ def test_a_second_cpu_is_taken_from_the_testers_for_the_whole_run(tmp_path: Path
     testbed.router = router  # type: ignore[assignment]
     masks: list[tuple[str, str]] = []
     router.set_kernel_file = lambda path, value: masks.append((path, value))  # type: ignore[method-assign]
-    with testbed.with_router_cpus(1):
+    with ExitStack() as undo:
+        testbed.use_router_cpus(1, undo)
         assert masks == []
-    with testbed.with_router_cpus(2):
+    with ExitStack() as undo:
+        testbed.use_router_cpus(2, undo)
         assert sorted(router.cpus) == [2, 3]
         assert masks == [(RPS_FILE.format(device), "c") for device in ("lan", "wan")]
     assert router.cpus == (3,)
@@ -62,8 +64,8 @@ def test_without_a_second_cpu_in_the_plan_the_testers_keep_theirs(tmp_path: Path
     testbed = lab_with(tmp_path)
     testbed.prepare_for([Conditions()])
     assert (testbed.router.cpus, testbed.client.cpus) == ((3,), (0, 1, 2))
-    with pytest.raises(TunnelUnavailable, match="one CPU for the router"), testbed.with_router_cpus(2):
-        pass
+    with pytest.raises(TunnelUnavailable, match="one CPU for the router"):
+        testbed.use_router_cpus(2, ExitStack())
 
 
 @pytest.mark.parametrize("cpus", [3], indirect=True)

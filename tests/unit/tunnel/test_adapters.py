@@ -19,7 +19,16 @@ from tunnelbench.host.host import Host
 from tunnelbench.model.errors import TunnelRefused, TunnelUnavailable, WrongInput
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import Verdict
-from tunnelbench.tunnel import PLANNED, adapter, adapters, create, encrypts, plan_entries, virtual_router_packages
+from tunnelbench.tunnel import (
+    PLANNED,
+    adapter,
+    adapters,
+    compresses,
+    create,
+    encrypts,
+    plan_entries,
+    virtual_router_packages,
+)
 from tunnelbench.tunnel.base import End, Outer, Tunnel, equals
 from tunnelbench.tunnel.none import Options
 from tunnelbench.tunnel.requirements import Requirement, tun_device
@@ -74,7 +83,8 @@ def test_a_kind_that_does_not_exist_is_refused_with_those_that_do() -> None:
 def test_options_alone_say_if_a_tunnel_encrypts(kind: str, tmp_path: Path) -> None:
     for options, _ in tunnel_cases()[kind].seen:
         tunnel = adapter(kind)(adapter(kind).options_type.model_validate(options), make_ends(tmp_path))
-        assert encrypts(TunnelSpec(kind, kind, options)) == tunnel.is_encrypted
+        spec = TunnelSpec(kind, kind, options)
+        assert (encrypts(spec), compresses(spec)) == (tunnel.is_encrypted, tunnel.compresses)
 
 
 def test_options_that_a_kind_does_not_have_are_a_sentence() -> None:

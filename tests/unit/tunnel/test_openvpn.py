@@ -642,14 +642,24 @@ def test_stubs_compress_nothing_and_comp_lzo_may_pause(tmp_path: Path) -> None:
         assert (tunnel.compresses, tunnel.longest_uncompressed_bytes, tunnel.pauses_compression) == found
 
 
-@pytest.mark.parametrize(
-    ("data", "shrink"), [({}, False), ({"content": "repeating"}, True), ({"write_bytes": 1000}, True)]
-)
-def test_data_that_a_packet_repeats_shrink_in_a_tunnel_that_compresses(
-    data: dict[str, Any], shrink: bool, tmp_path: Path
+@pytest.mark.parametrize("data", [{"content": "repeating"}, {"write_bytes": 1000}])
+def test_data_that_a_packet_repeats_shrink_in_a_tunnel_that_compresses(data: dict[str, Any], tmp_path: Path) -> None:
+    assert make_tunnel(tmp_path, compress="lzo").compression is None
+    assert make_tunnel(tmp_path, **data).compression is None
+    found = make_tunnel(tmp_path, compress="lzo", **data).compression
+    assert found is not None
+    assert (found.uncompressed_bytes is None) == ("write_bytes" in data)
+
+
+@pytest.mark.parametrize(("transport", "outer_bytes"), [("udp", 1053), ("tcp", 1000)])
+def test_data_that_must_shrink_are_compared_with_what_they_take_at_least(
+    transport: str, outer_bytes: int, tmp_path: Path
 ) -> None:
-    assert make_tunnel(tmp_path, compress="lzo", **data).shrinks_data is shrink
-    assert not make_tunnel(tmp_path, **data).shrinks_data
+    tunnel = make_tunnel(tmp_path, compress="lzo", content="repeating", transport=transport)
+    assert tunnel.compression is not None
+    assert tunnel.compression.uncompressed_bytes is not None
+    assert tunnel.compression.longest_uncompressed_bytes == 99
+    assert tunnel.compression.uncompressed_bytes(1000) == outer_bytes
 
 
 def test_the_length_of_the_queue_is_read_back_from_the_devices_of_both_ends(tmp_path: Path) -> None:

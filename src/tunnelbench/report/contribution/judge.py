@@ -38,12 +38,17 @@ ALGORITHM_CHECKS = {"cipher": ("cipher",), "digest": ("digest", "auth"), "method
 ASKED_FOR = re.compile(r"asked for (\S+), in use: ")
 """Beginning of the reason of such a check (`tunnel.base.equals`)."""
 
-Encrypts = Callable[[TunnelSpec], bool]
-"""Returns True if a tunnel with these options has a cipher. Raises WrongInput if there is no such kind or option."""
+OfOptions = Callable[[TunnelSpec], bool]
+"""Answers a question about a tunnel by its options. Raises WrongInput if there is no such kind or option."""
 
 
-def objections(found: Imported, encrypts: Encrypts, highest: Highest, planned_trials: PlannedTrials) -> list[str]:
-    """Return the reasons why a run cannot be contributed, each as a sentence without a full stop; empty if it can."""
+def objections(
+    found: Imported, encrypts: OfOptions, compresses: OfOptions, highest: Highest, planned_trials: PlannedTrials
+) -> list[str]:
+    """Return the reasons why a run cannot be contributed, each as a sentence without a full stop; empty if it can.
+
+    `encrypts` and `compresses` return True for a tunnel with a cipher, and for one with compression.
+    """
     reasons = [
         *_of_run(found),
         *of_plan(found.run, found.records, planned_trials),
@@ -54,7 +59,7 @@ def objections(found: Imported, encrypts: Encrypts, highest: Highest, planned_tr
         *_of_link(found),
         *_of_rounds(found),
         *_of_tunnels(found.records, encrypts),
-        *(f"trial {record.spec.sequence}: {why}" for record in found.records for why in _of_trial(record)),
+        *(f"trial {record.spec.sequence}: {why}" for record in found.records for why in _of_trial(record, compresses)),
         *_of_repeats(found.records),
         *_of_factors(found.records),
         *found.doubtful,
@@ -140,7 +145,7 @@ def _of_rounds(found: Imported) -> Iterator[str]:
         )
 
 
-def _of_tunnels(records: Sequence[TrialRecord], encrypts: Encrypts) -> Iterator[str]:
+def _of_tunnels(records: Sequence[TrialRecord], encrypts: OfOptions) -> Iterator[str]:
     """Yield what is wrong with tunnels and their proofs."""
     seen: list[tuple[TunnelSpec, object]] = []
     for record in records:
@@ -185,14 +190,16 @@ def _plain(algorithm: str) -> str:
     return algorithm.lower().replace("-", "").replace("_", "")
 
 
-def _of_trial(record: TrialRecord) -> Iterator[str]:
+def _of_trial(record: TrialRecord, compresses: OfOptions) -> Iterator[str]:
     """Yield what contradicts the class of a trial that counts."""
     if not record.counts:
         return
     yield from contradictions(record)
     stated: dict[str, Check] = {check.name: check for check in record.checks}
     try:
-        recomputed = _recomputed(record)
+        recomputed = _recomputed(record, compresses)
+    except WrongInput:
+        return  # `_of_tunnels` names what is wrong with the options
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # of measured figures, each can be computed
         yield f"no check can be computed of its figures: {error}"
         return
@@ -206,10 +213,13 @@ def _of_trial(record: TrialRecord) -> Iterator[str]:
             )
 
 
-def _recomputed(record: TrialRecord) -> tuple[Check, ...]:
+def _recomputed(record: TrialRecord, compresses: OfOptions) -> tuple[Check, ...]:
     """Return the checks of a trial that follow from its figures."""
     if record.tcp is not None:
-        return checks_of_stored(record.spec, record.tcp)
+        is_calibration = record.spec.tunnel.kind == CALIBRATION_KIND
+        return checks_of_stored(
+            record.spec, record.tcp, compresses=not is_calibration and compresses(record.spec.tunnel)
+        )
     if record.udp is not None and record.spec.test is not Test.SOAK and not record.spec.test.is_of_connections:
         return checks_of_stored_udp(record.spec, record.udp)
     return ()

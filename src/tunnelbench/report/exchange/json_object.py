@@ -72,6 +72,8 @@ def _require_plain(whole: Mapping[str, Any]) -> None:
             elif kind is str:
                 if len(value) > LONGEST_TEXT:
                     raise WrongInput(f"a text in it has more than {LONGEST_TEXT} characters")
+                if "\0" in value:
+                    raise WrongInput("a text in it holds a NUL byte")
             elif value is not None and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
                 raise WrongInput("a number in it is too large")
         level = below

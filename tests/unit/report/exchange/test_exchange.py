@@ -187,6 +187,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "infinite": (b'{"format": "tunnelbench-run", "x": 1e999}', "too large: 1e999"),
     "many digits": (b'{"format": "tunnelbench-run", "x": ' + b"9" * 5000 + b"}", "number: it has too many digits"),
     "more than a store holds": (changed(spoil("run", "trials_planned", to=2**70)), "a number in it is too large"),
+    "a NUL byte": (changed(spoil("run", "tunnelbench_version", to="0.1.0\0")), "a text in it holds a NUL byte"),
     "a long text": (changed(spoil("run", "plan_text", to="x" * 1_000_001)), "more than 1000000 characters"),
     "changed": (changed(spoil("run", "plan_title", to="better"), sealed=False), "its checksum does not match"),
     "a wrong type": (changed(spoil("trial", "tcp", "bytes_received", to="many")),
