@@ -13,7 +13,17 @@ import pytest
 
 from tunnelbench.qemu.boards import BOARDS, MALTA, VIRT_ARM64, X86_64_PC, Board
 from tunnelbench.qemu.image import Image
-from tunnelbench.qemu.machine import HIGHEST_NICE, Boot, Nic, cable, left_machines, read_threads, run_first
+from tunnelbench.qemu.machine import (
+    DEVICES_NICE,
+    HIGHEST_NICE,
+    Boot,
+    Nic,
+    cable,
+    left_machines,
+    read_threads,
+    run_devices_second,
+    run_first,
+)
 
 ROOT = Path(__file__).parents[3]
 IMAGE = Image(Path("/cache/malta"), "6.1.0-1", ("linux-image-6.1.0-1 6.1",))
@@ -121,3 +131,23 @@ def test_a_machine_that_goes_first_has_the_highest_nice_value_for_its_session_to
         assert nice == HIGHEST_NICE
         assert session in {None, str(HIGHEST_NICE)}
     run_first(process.pid)  # it has ended, which is no error
+
+
+def test_the_devices_of_a_machine_that_goes_first_come_after_its_cpu() -> None:
+    program = "import threading; input(); threading.Thread(target=input).start(); print(flush=True)"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        run_first(process.pid)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        run_devices_second(process.pid)
+        threads = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
+        nice_of = {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+        process.stdin.write(b"\n")
+    assert len(nice_of) == 2
+    if os.geteuid() == 0:
+        assert nice_of.pop(process.pid) == DEVICES_NICE
+        assert set(nice_of.values()) == {HIGHEST_NICE}
+    run_devices_second(process.pid)  # it has ended, which is no error
