@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.daemon import STOP_GRACE_S, Daemon
 from tunnelbench.model.errors import CannotHere
 
@@ -88,19 +89,22 @@ class SshDaemon(Daemon):
         self.pid_path = str(host.folder / f"{log_path.stem}.pid")
         self.has_input = has_input
         self._pid: int | None = None
+        self._program = tuple(argv)
         command = host.command(in_shell(STAY_WITH_INPUT if has_input else STAY, self.pid_path, *argv))
         super().__init__(command, log_path, name, has_input=True, host=host.name)
 
     @property
     def pid(self) -> int:
-        """The process number on that host. Raises CannotHere if the program does not start."""
+        """The process number on that host. Raises CommandFailed if the program does not start, and a tunnel that needs
+        it is then not measured."""
         deadline = time.monotonic() + PID_LIMIT_S
         while self._pid is None:
             text = self.host.run(["cat", self.pid_path], check=False).stdout.strip()
             if PROCESS_NUMBER.fullmatch(text):
                 self._pid = int(text)
             elif not self.is_running or time.monotonic() > deadline:
-                raise CannotHere(f"{self.name} does not start on the {self.host.name}: {self.last_line()}")
+                reason = self.ending or f"no process number in {PID_LIMIT_S:g} s"
+                raise CommandFailed(self._program, f"does not start on the {self.host.name} ({reason})", self.output())
         return self._pid
 
     @property

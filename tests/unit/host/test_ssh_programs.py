@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tunnelbench.host.command import Completed
+from tunnelbench.host.command import CommandFailed, Completed
 from tunnelbench.host.host import LocalHost
 from tunnelbench.host.ssh import SshHost
 from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, SshDaemon, in_shell
-from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
 
 NOBODY = 65534
@@ -91,5 +90,5 @@ def test_a_process_number_that_is_none_is_a_sentence(tmp_path: Path, printed: st
     daemon = SshDaemon(host, ["vpn"], tmp_path / "0001-vpn.log", "vpn", has_input=True)
     daemon.close_input()
     daemon.process.wait()
-    with pytest.raises(CannotHere, match="vpn does not start on the router"):
+    with pytest.raises(CommandFailed, match=r"`vpn` does not start on the router \(status 0\): no output"):
         _ = daemon.pid
