@@ -14,18 +14,39 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from lab import RECEIVER_CPU, SENDER_CPU, TARGET, Lab, engine_path, lab, run, wait_for_udp
-from one_way import PEERS, PORT, Delivery, last_line, listen, ours, send, session
+from one_way import (
+    PORT,
+    Delivery,
+    gso_pair,
+    iperf2,
+    iperf3,
+    iperf3_gsro,
+    last_line,
+    listen,
+    nuttcp,
+    ours,
+    send,
+    session,
+    trafgen,
+)
 from table import Row, print_table, spread
 
 PACKAGES = {"iperf3": "iperf3", "iperf": "iperf", "nuttcp": "nuttcp", "trafgen": "netsniff-ng", "sockperf": "sockperf"}
 RATE_TARGETS = {"iperf3": 4.0, "iperf2": 4.0, "nuttcp": 4.0, "trafgen": 3.0}
+IPERF3_SOURCE = "https://github.com/esnet/iperf"
+"""Source of the version of iperf3 that has the option --gsro, which Debian's does not have."""
+MERGED_RATE_TARGETS = {"iperf3 --gsro": 1.2, "GSO/GRO pair": 0.9}
+MERGED_COST_TARGETS = {"iperf3 --gsro": 0.6}
+BUILD_LIMIT_S = 300.0
+"""Longest time of a step that builds a peer [s]."""
 
 
 PARTS = ("one", "three", "echo", "rtt", "pace", "binary", "limited", "free")
@@ -41,14 +62,51 @@ def install_peers() -> None:
                        stdout=subprocess.DEVNULL, env=environment)  # fmt: skip
 
 
-def one_way_rows(hops: int, rounds: int, duration_s: float) -> list[Row]:
-    """Return rows of the highest rate one way; all programs run in turn."""
+def build_pair(folder: Path) -> str:
+    """Compile gso_pair.c, and return the path of the program."""
+    program = str(folder / "gso_pair")
+    run("cc", "-O2", "-o", program, str(Path(__file__).parent / "gso_pair.c"))
+    return program
+
+
+def find_gsro(folder: Path) -> str | None:
+    """Return the path of an iperf3 that has --gsro: IPERF3_GSRO, or one that is built from its source.
+
+    None if it cannot be had; the reason is printed.
+    """
+    if program := os.environ.get("IPERF3_GSRO"):
+        return program
+    source = folder / "iperf3"
+    steps = (
+        ("git", "clone", "--quiet", "--depth", "1", IPERF3_SOURCE, str(source)),
+        ("sh", "-c", 'cd "$1" && ./configure --quiet --disable-shared && make --silent', "sh", str(source)),
+    )
+    try:
+        for step in steps:
+            subprocess.run(step, check=True, capture_output=True, timeout=BUILD_LIMIT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"iperf3 with --gsro is missing ({error}); IPERF3_GSRO can name one", file=sys.stderr)
+        return None
+    return str(source / "src" / "iperf3")
+
+
+def one_way_rows(hops: int, rounds: int, duration_s: float, pair: str, gsro: str | None) -> list[Row]:
+    """Return rows of the highest rate one way; all programs run in turn.
+
+    The receiver's device merges packets for the programs that take merged ones, and not for the others.
+    """
     trials: dict[str, list[Delivery]] = defaultdict(list)
-    with lab(hops) as where:
+    with lab(hops) as where, lab(hops, merges=True) as merging:
         for _ in range(rounds):
             trials["ours"].append(ours(where, duration_s))
-            for name, peer in PEERS.items():
-                trials[name].append(peer(where, duration_s))
+            trials["iperf3"].append(iperf3(where, duration_s))
+            trials["iperf2"].append(iperf2(where, duration_s))
+            trials["nuttcp"].append(nuttcp(where, duration_s))
+            trials["trafgen"].append(trafgen(where, duration_s, pair))
+            trials["ours, merged"].append(ours(merging, duration_s))
+            trials["GSO/GRO pair"].append(gso_pair(merging, duration_s, pair))
+            if gsro:
+                trials["iperf3 --gsro"].append(iperf3_gsro(merging, duration_s, gsro))
     print(f"\n{hops} hop(s), {rounds} rounds of {duration_s:g} s", file=sys.stderr)
     for name, of_name in trials.items():
         rate, cpu = (trial.pps for trial in of_name), (trial.cpu_s_per_million for trial in of_name)
@@ -70,6 +128,31 @@ def one_way_rows(hops: int, rounds: int, duration_s: float) -> list[Row]:
     cost, other_cost = (spread(costs[name], digits=2) for name in ("ours", "iperf3"))
     figure = f"{hops} hop(s): CPU s per million delivered, against iperf3"
     rows.append(Row(figure, cost, other_cost, f"{ratio:.3f}", "<= 0.25", ratio <= 0.25))
+    return rows + merged_rows(f"{hops} hop(s), merged", trials)
+
+
+def merged_rows(path: str, trials: Mapping[str, list[Delivery]]) -> list[Row]:
+    """Return rows that compare the programs whose receivers take merged packets."""
+    mine = trials["ours, merged"]
+    rate, cost = [trial.pps for trial in mine], [trial.cpu_s_per_million for trial in mine]
+    lost = [100 * (1 - trial.packets / trial.sent_packets) for trial in mine if trial.sent_packets]
+    rows = [Row(f"{path}: lost %", spread(lost, digits=3), "", "", "0", max(lost) == 0)]
+    for name, target in MERGED_RATE_TARGETS.items():
+        if name not in trials:
+            rows.append(Row(f"{path}: kpps against {name}", spread(rate, 1e3), "missing", "", f">= {target:g}", None))
+            continue
+        other = [trial.pps for trial in trials[name]]
+        ratio = statistics.median(rate) / statistics.median(other)
+        figure, met = f"{path}: kpps against {name}", ratio >= target
+        rows.append(Row(figure, spread(rate, 1e3), spread(other, 1e3), f"{ratio:.2f}", f">= {target:g}", met))
+        other_cost = [trial.cpu_s_per_million for trial in trials[name]]
+        ratio = statistics.median(cost) / statistics.median(other_cost)
+        most = MERGED_COST_TARGETS.get(name)
+        figure = f"{path}: CPU s per million against {name}"
+        texts = spread(cost, digits=2), spread(other_cost, digits=2)
+        most_text = "" if most is None else f"<= {most:g}"
+        is_low = None if most is None else ratio <= most
+        rows.append(Row(figure, *texts, f"{ratio:.2f}", most_text, is_low))
     return rows
 
 
@@ -187,17 +270,21 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))
     install_peers()
     rounds, duration_s = options.rounds, options.duration_s
-    parts: dict[str, Callable[[], list[Row]]] = {
-        "one": lambda: one_way_rows(1, rounds, duration_s),
-        "three": lambda: one_way_rows(3, rounds, duration_s),
-        "echo": lambda: echo_rows(rounds, duration_s),
-        "rtt": lambda: rtt_rows(rounds, duration_s),
-        "pace": lambda: pace_rows(rounds, duration_s),
-        "binary": binary_rows,
-        "limited": lambda: search_rows("limited", options.searches),
-        "free": lambda: search_rows("free", options.searches),
-    }
-    rows = [row for name in options.only or parts for row in parts[name]()]
+    wanted = options.only or PARTS
+    with tempfile.TemporaryDirectory() as folder:
+        pair = build_pair(Path(folder))
+        gsro = find_gsro(Path(folder)) if {"one", "three"} & set(wanted) else None
+        parts: dict[str, Callable[[], list[Row]]] = {
+            "one": lambda: one_way_rows(1, rounds, duration_s, pair, gsro),
+            "three": lambda: one_way_rows(3, rounds, duration_s, pair, gsro),
+            "echo": lambda: echo_rows(rounds, duration_s),
+            "rtt": lambda: rtt_rows(rounds, duration_s),
+            "pace": lambda: pace_rows(rounds, duration_s),
+            "binary": binary_rows,
+            "limited": lambda: search_rows("limited", options.searches),
+            "free": lambda: search_rows("free", options.searches),
+        }
+        rows = [row for name in wanted for row in parts[name]()]
     print_table(rows)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,10 +82,17 @@ class Lab:
     """Namespace of the first router, or of the receiver if there is no router."""
     gateway_mac: str
     """MAC address of the sender's next hop."""
+    merging_threads: tuple[int, ...] = ()
+    """Kernel threads that merge the packets which arrive at the receiver."""
 
     def start(self, end: str, cpu: int, *command: str, quiet: bool = False) -> Running:
         """Start a program at an end."""
         return Running(end, cpu, command, quiet)
+
+    def merging_cpu_s(self) -> float:
+        """Return the CPU time of the threads that merge packets so far [s]."""
+        texts = (Path(f"/proc/{thread}/schedstat").read_text() for thread in self.merging_threads)
+        return sum(int(text.split()[0]) for text in texts) / 1e9
 
     def datagrams(self) -> int:
         """Return the number of UDP datagrams that sockets of the receiver have received."""
@@ -112,10 +119,36 @@ def _remove(name: str) -> None:
     run("ip", "netns", "delete", name)
 
 
+def _merging_threads() -> set[int]:
+    """Return the kernel threads that poll the receiver's device, by their numbers; `_merge` starts them."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):  # the process has ended
+            if path.read_text().startswith("napi/r9-"):
+                found.add(int(path.parent.name))
+    return found
+
+
+def _merge(receiver: str) -> tuple[int, ...]:
+    """Let the receiver's device merge packets (GRO), on the receiver's CPU and not on the sender's."""
+    before = _merging_threads()
+    inside = ("ip", "netns", "exec", receiver)
+    run(*inside, "ethtool", "-K", "r9", "gro", "on")
+    run(*inside, "sh", "-c", "echo 1 > /sys/class/net/r9/threaded")
+    threads = tuple(_merging_threads() - before)
+    for thread in threads:
+        os.sched_setaffinity(thread, {RECEIVER_CPU})
+    return threads
+
+
 @contextmanager
-def lab(hops: int) -> Iterator[Lab]:
-    """Set up `hops` links in a row, and remove everything at the end of the block."""
-    names = [f"tbbench{os.getpid()}-{index}" for index in range(hops + 1)]
+def lab(hops: int, *, merges: bool = False) -> Iterator[Lab]:
+    """Set up `hops` links in a row, and remove everything at the end of the block.
+
+    With `merges`, the receiver's device merges packets for sockets that ask for it.
+    """
+    kind = "merging" if merges else "plain"
+    names = [f"tbbench{os.getpid()}-{kind}-{index}" for index in range(hops + 1)]
     # The last link is 10.199.9.0/24: the receiver has the same address with any number of hops.
     numbers = [*range(1, hops), 9]
     with ExitStack() as stack:
@@ -136,7 +169,8 @@ def lab(hops: int) -> Iterator[Lab]:
         run("ip", "netns", "exec", names[0], "ping", "-c", "3", "-i", "0.2", "-w", "5", TARGET)
         next_hop = run("ip", "netns", "exec", names[1], "cat", f"/sys/class/net/r{numbers[0]}/address").strip()
         source = f"10.199.{numbers[0]}.1"
-        yield Lab(names[0], names[-1], f"l{numbers[0]}", source, names[1], next_hop)
+        threads = _merge(names[-1]) if merges else ()
+        yield Lab(names[0], names[-1], f"l{numbers[0]}", source, names[1], next_hop, threads)
 
 
 def wait_for_udp(namespace: str, port: int, timeout_s: float = 5.0) -> None:

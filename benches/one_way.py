@@ -7,7 +7,6 @@ import secrets
 import signal
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +68,7 @@ def ours(lab: Lab, duration_s: float) -> Delivery:
     """Send with the engine as fast as possible."""
     token = ("--session", session())
     receiver = listen(lab, "receive", *token)
+    merging_before_s = lab.merging_cpu_s()
     sending = send(lab, duration_s, *token, "--flat-out")
     time.sleep(0.2)
     receiving = receiver.finish()
@@ -76,7 +76,7 @@ def ours(lab: Lab, duration_s: float) -> Delivery:
     return Delivery(
         received["received_packets"],
         (sent["last_send_ns"] - sent["first_send_ns"]) / 1e9,
-        sending.cpu_s + receiving.cpu_s,
+        sending.cpu_s + receiving.cpu_s + lab.merging_cpu_s() - merging_before_s,
         sent["sent_packets"],
         received["socket_dropped_packets"],
     )
@@ -107,14 +107,41 @@ def iperf2(lab: Lab, duration_s: float) -> Delivery:
     return _between(lab, duration_s, server, client, tcp=False)
 
 
+def iperf3_gsro(lab: Lab, duration_s: float, program: str) -> Delivery:
+    """Run a version of iperf3 that uses GSO and GRO; its server counts the packets."""
+    receiver = lab.start(lab.receiver, RECEIVER_CPU, program, "-s", "-1", "-p", str(PORT), "--json")
+    wait_for_tcp(lab.receiver, PORT)
+    merging_before_s = lab.merging_cpu_s()
+    load = ("-u", "-l", str(PAYLOAD_BYTES), "-b", "0", "-t", f"{duration_s:.0f}", "--gsro")
+    sent = lab.start(lab.sender, SENDER_CPU, program, "-c", TARGET, "-p", str(PORT), *load).finish()
+    received = receiver.finish()
+    merging_s = lab.merging_cpu_s() - merging_before_s
+    total = json.loads(received.output)["end"]["sum"]
+    packets = total["packets"] - total["lost_packets"]
+    return Delivery(packets, duration_s, sent.cpu_s + received.cpu_s + merging_s, total["packets"])
+
+
+def gso_pair(lab: Lab, duration_s: float, program: str) -> Delivery:
+    """Run the sender and the receiver of gso_pair.c."""
+    receiver = lab.start(lab.receiver, RECEIVER_CPU, program, "receive", TARGET, str(PORT))
+    wait_for_udp(lab.receiver, PORT)
+    merging_before_s = lab.merging_cpu_s()
+    load = (TARGET, str(PORT), str(PAYLOAD_BYTES), str(duration_s))
+    sent = lab.start(lab.sender, SENDER_CPU, program, "send", *load).finish()
+    time.sleep(0.2)
+    received = receiver.finish()
+    cpu_s = sent.cpu_s + received.cpu_s + lab.merging_cpu_s() - merging_before_s
+    return Delivery(int(received.output), duration_s, cpu_s, int(sent.output))
+
+
 def nuttcp(lab: Lab, duration_s: float) -> Delivery:
     server = ("nuttcp", "-S", "--nofork", f"-P{PORT}")
     client = ("nuttcp", f"-P{PORT}", "-u", f"-l{PAYLOAD_BYTES}", "-Ru", f"-T{duration_s:.0f}", TARGET)
     return _between(lab, duration_s, server, client, tcp=True)
 
 
-def trafgen(lab: Lab, duration_s: float) -> Delivery:
-    """Run a generator that has no receiver. The engine receives its packets; the engine's CPU time is not counted."""
+def trafgen(lab: Lab, duration_s: float, counter: str) -> Delivery:
+    """Run a generator that has no receiver; the receiver of gso_pair.c counts its packets."""
     header = (
         f"{{ eth(da={lab.gateway_mac}), ipv4(saddr={lab.source}, daddr={TARGET}, ttl=64, df), "
         f"udp(sport=5302, dport={PORT}), fill(0x41, {PAYLOAD_BYTES}) }}\n"
@@ -122,7 +149,8 @@ def trafgen(lab: Lab, duration_s: float) -> Delivery:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "packet"
         config.write_text(header)
-        sink = listen(lab, "receive", "--session", session(), "--silence-s", "0")
+        receiver = lab.start(lab.receiver, RECEIVER_CPU, counter, "receive", TARGET, str(PORT))
+        wait_for_udp(lab.receiver, PORT)
         before = lab.datagrams()
         command = ("trafgen", "--dev", lab.sender_device, "--conf", str(config), "--cpus", "1", "--no-sock-mem")
         generator = lab.start(lab.sender, SENDER_CPU, *command, quiet=True)
@@ -132,14 +160,6 @@ def trafgen(lab: Lab, duration_s: float) -> Delivery:
         last, last_s = lab.datagrams(), time.monotonic()
         cpu_s = generator.finish(signal.SIGINT).cpu_s
         whole = lab.datagrams() - before
-        sink.finish()
+        cpu_s += receiver.finish().cpu_s
     packets = last - first
     return Delivery(packets, last_s - first_s, cpu_s * packets / max(whole, 1))
-
-
-PEERS: dict[str, Callable[[Lab, float], Delivery]] = {
-    "iperf3": iperf3,
-    "iperf2": iperf2,
-    "nuttcp": nuttcp,
-    "trafgen": trafgen,
-}

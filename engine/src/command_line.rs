@@ -52,7 +52,10 @@ pub enum WaitMode {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum IoPath {
+    /// The kernel cuts what is sent into packets, and merges packets that are received.
     Gso,
+    /// The kernel merges packets that are received.
+    Gro,
     Mmsg,
     Plain,
 }
@@ -100,6 +103,14 @@ impl CommonArguments {
         let default = if self.latency { WaitMode::Spin } else { WaitMode::Nap };
         self.wait.unwrap_or(default)
     }
+
+    /// Refuse a path that only receives.
+    fn check_sending(&self) -> Result<(), String> {
+        if self.path == Some(IoPath::Gro) {
+            return Err("--path gro only receives; a verb that sends takes gso, mmsg or plain".to_owned());
+        }
+        Ok(())
+    }
 }
 
 #[derive(Args, Clone, Debug)]
@@ -137,7 +148,7 @@ impl ReceiveArguments {
 
     fn check(&mut self) -> Result<(), String> {
         if self.common.path == Some(IoPath::Gso) {
-            return Err("--path gso only sends; receive takes mmsg or plain".to_owned());
+            return Err("--path gso only sends; receive takes gro, mmsg or plain".to_owned());
         }
         Ok(())
     }
@@ -229,6 +240,7 @@ impl SendArguments {
     }
 
     fn check(&mut self) -> Result<(), String> {
+        self.common.check_sending()?;
         let load = self.load();
         let common = &mut self.common;
         if let OfferedLoad::Window(packets) = load {
@@ -336,7 +348,7 @@ pub fn parse() -> Command {
     let mut command = CommandLine::parse().command;
     let checked = match &mut command {
         Command::Receive(arguments) => arguments.check(),
-        Command::Reflect(_) => Ok(()),
+        Command::Reflect(arguments) => arguments.common.check_sending(),
         Command::Send(arguments) => arguments.check(),
         Command::Accept(_) => Ok(()),
         Command::Connect(arguments) => arguments.check(),

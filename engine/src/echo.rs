@@ -27,14 +27,7 @@ impl Echo {
         let ipv6 = arguments.target.is_ipv6();
         let delays = || common.latency.then(DurationHistogram::new);
         Echo {
-            reader: PacketReader::new(
-                false,
-                capabilities.stamps,
-                capabilities.path,
-                common.wait_mode(),
-                common.latency,
-                sockets,
-            ),
+            reader: PacketReader::new(common, capabilities, false, sockets),
             counter: ArrivalCounter::new(filter, Some(arguments.timeout_ns), common.latency, ipv6),
             in_flight: InFlight::new(arguments.timeout_ns),
             rtt: delays(),
@@ -47,7 +40,7 @@ impl Echo {
         let mut is_more = false;
         for socket in sockets {
             let count = self.reader.take(socket);
-            is_more |= self.reader.is_full(count);
+            is_more |= self.reader.inbox.is_full();
             for index in 0..count {
                 let Some(received) = self.counter.count(&self.reader, index) else {
                     continue;

@@ -52,22 +52,22 @@ pub fn listen(
     silence_ns: u64,
 ) -> EndReason {
     let end_reason = loop {
-        let count = listener.take();
+        listener.take();
         while listener.reader().clock.now_ns() >= interval_end_ns(listener, common) {
             listener.close_interval(interval_end_ns(listener, common));
         }
         if let Some(reason) = ended(listener, common, silence_ns) {
             break reason;
         }
-        if !listener.reader().is_full(count) {
+        if !listener.reader().inbox.is_full() {
             let until_ns = interval_end_ns(listener, common);
             listener.reader().wait(&[socket], until_ns);
         }
     };
     let until_ns = now_ns() + DRAIN_NS;
     loop {
-        let count = listener.take();
-        if !listener.reader().is_full(count) || now_ns() >= until_ns {
+        listener.take();
+        if !listener.reader().inbox.is_full() || now_ns() >= until_ns {
             return end_reason;
         }
     }

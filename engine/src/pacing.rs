@@ -36,6 +36,11 @@ impl CatchUp {
     }
 }
 
+/// Delay of a call that sends, below which the time between packets is not corrected [ns], and the same as a share of
+/// that time. Shorter delays occur in most calls, and to make up for all of them would cost more than 1 % of the rate.
+const CALL_DELAY_NS: f64 = 1_000.0;
+const CALL_DELAY_SHARE: f64 = 0.01;
+
 const NS_PER_S: u128 = 1_000_000_000;
 
 /// A packet rate in millionths of a packet per second, so that the schedule is exact over weeks.
@@ -84,6 +89,8 @@ pub struct Schedule {
     credit: f64,
     credit_max: f64,
     looked_ns: u64,
+    /// Usual time from the release of packets to the end of the call that sends them, with `CatchUp::Even` [ns].
+    usual_call_ns: f64,
 }
 
 impl Schedule {
@@ -97,6 +104,7 @@ impl Schedule {
             credit: 1.0,
             credit_max: catch_up.credit_max(rate),
             looked_ns: start_ns,
+            usual_call_ns: f64::INFINITY,
         }
     }
 
@@ -135,6 +143,30 @@ impl Schedule {
         self.done += packets;
         self.credit -= packets as f64;
         self.next_due_ns = self.start_ns + self.rate.due_ns(self.done);
+    }
+
+    /// Return true if `called` is to be called after each call that sends.
+    pub fn watches_calls(&self) -> bool {
+        self.catch_up == CatchUp::Even
+    }
+
+    /// Record that the packets which `release` has let go had all left at `end_ns`.
+    ///
+    /// If that takes unusually long, its packets may have left late. With `CatchUp::Even`, the next ones keep their
+    /// distance from the latest time at which they can have left.
+    pub fn called(&mut self, end_ns: u64) {
+        let took_ns = end_ns.saturating_sub(self.looked_ns) as f64;
+        let delay_ns = (took_ns - self.usual_call_ns).max(0.0);
+        if delay_ns > CALL_DELAY_NS.max(self.rate.interval_ns() * CALL_DELAY_SHARE) {
+            self.looked_ns += delay_ns as u64;
+        }
+        // A long call counts as twice the usual one at most, so that an interruption hardly changes what is usual.
+        let usual_ns = took_ns.min(2.0 * self.usual_call_ns);
+        if usual_ns < self.usual_call_ns {
+            self.usual_call_ns = usual_ns;
+        } else {
+            self.usual_call_ns += (usual_ns - self.usual_call_ns) / 64.0;
+        }
     }
 
     /// Return how many packets are due within `elapsed_ns` from the start, the end of that time excluded.
@@ -281,6 +313,37 @@ mod tests {
         // 1.06 ms were lost, and 0.5 % of the time after them is made up for.
         let missing_ns = (schedule.intended(100_000_000) - sent.len() as u64) * interval_ns;
         assert!((400_000..800_000).contains(&missing_ns), "{missing_ns} ns");
+    }
+
+    #[test]
+    fn even_packets_keep_their_distance_from_a_packet_that_its_call_delayed() {
+        let (interval_ns, call_ns) = (24_000u64, 3_000u64);
+        for (catch_up, gap_ns) in [(CatchUp::Even, interval_ns), (CatchUp::Fast, interval_ns / 2)] {
+            let mut schedule = Schedule::new(rate(1e9 / interval_ns as f64), catch_up, 0);
+            let (mut now_ns, mut left, mut number) = (0, Vec::new(), 0);
+            while left.len() < 200 {
+                if schedule.release(now_ns) == 0 {
+                    now_ns += 100;
+                    continue;
+                }
+                // An interruption of 1 ms, before the packet has left.
+                let delay_ns = if number == 100 { 1_000_000 } else { 0 };
+                let end_ns = now_ns + call_ns + delay_ns;
+                schedule.advance(1);
+                if schedule.watches_calls() {
+                    schedule.called(end_ns);
+                }
+                left.push(end_ns);
+                (now_ns, number) = (end_ns, number + 1);
+            }
+            let after_ns = left[101] - left[100];
+            let expected_ns = if catch_up == CatchUp::Even {
+                gap_ns * 99 / 100..=gap_ns * 101 / 100
+            } else {
+                0..=gap_ns
+            };
+            assert!(expected_ns.contains(&after_ns), "{catch_up:?}: {after_ns} ns");
+        }
     }
 
     #[test]

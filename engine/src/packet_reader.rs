@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
-use crate::command_line::{IoPath, TimestampSource, WaitMode};
+use crate::command_line::{CommonArguments, IoPath, TimestampSource, WaitMode};
 use crate::host::undelivered_packets;
-use crate::io::{self, BATCH_MAX, Inbox};
+use crate::io::{self, Inbox, InboxOptions};
 use crate::packet::{FLOWS_MAX, Header, wrap_ns};
+use crate::socket::SocketCapabilities;
 
 /// Intended length of a nap [ns]. The kernel makes it 100-200 us.
 const NAP_NS: u64 = 100_000;
@@ -106,27 +107,22 @@ pub struct PacketReader {
 
 impl PacketReader {
     pub fn new(
-        sources: bool,
-        stamps: Option<TimestampSource>,
-        path: IoPath,
-        wait: WaitMode,
-        is_single: bool,
+        common: &CommonArguments,
+        capabilities: &SocketCapabilities,
+        wants_sources: bool,
         sockets: &[&UdpSocket],
     ) -> PacketReader {
-        // A receiver that spins for single packets processes each packet before it asks for the next.
-        let limit = if is_single && wait == WaitMode::Spin {
-            1
-        } else {
-            BATCH_MAX
-        };
+        let wait = common.wait_mode();
         PacketReader {
-            inbox: Inbox::new(
-                limit,
-                sources,
-                stamps == Some(TimestampSource::Kernel),
-                path == IoPath::Plain,
-            ),
-            clock: ArrivalClock::new(stamps),
+            inbox: Inbox::new(InboxOptions {
+                // A receiver that spins for single packets processes each packet before it asks for the next.
+                is_single: common.latency && wait == WaitMode::Spin,
+                wants_sources,
+                wants_timestamps: capabilities.stamps == Some(TimestampSource::Kernel),
+                takes_merged: capabilities.takes_merged,
+                one_by_one: capabilities.path == IoPath::Plain,
+            }),
+            clock: ArrivalClock::new(capabilities.stamps),
             wait,
             last_packet_ns: io::now_ns(),
             // Read first, so that no drop of the sockets is missing in it later.
@@ -138,11 +134,6 @@ impl PacketReader {
         }
     }
 
-    /// Return true if a batch had the largest size, so that more packets may be waiting.
-    pub fn is_full(&self, count: usize) -> bool {
-        count == self.inbox.limit()
-    }
-
     /// Read the packets that are waiting, at most one batch. Returns their number.
     pub fn take(&mut self, socket: &UdpSocket) -> usize {
         let count = self.inbox.receive(socket).unwrap_or_else(|error| {
@@ -150,7 +141,7 @@ impl PacketReader {
             io::drain_errors(socket);
             0
         });
-        self.clock.batch(count, !self.is_full(count));
+        self.clock.batch(count, !self.inbox.is_full());
         if count > 0 {
             self.last_packet_ns = self.clock.now_ns;
         }

@@ -199,14 +199,7 @@ impl<'a> Reflector<'a> {
         Reflector {
             socket,
             output,
-            reader: PacketReader::new(
-                true,
-                None,
-                capabilities.path,
-                common.wait_mode(),
-                common.latency,
-                &[socket],
-            ),
+            reader: PacketReader::new(common, capabilities, true, &[socket]),
             transmitter: Transmitter::new(capabilities.path, common.path.is_some()),
             filter: SessionFilter::new(common.session, Kind::Request, Vec::new()),
             peer: arguments.peer.map(|peer| peer.to_canonical()),

@@ -281,6 +281,9 @@ impl<'a> Sender<'a> {
         }
         if let Some(schedule) = &mut self.schedule {
             schedule.advance(taken + refused);
+            if schedule.watches_calls() {
+                schedule.called(now_ns());
+            }
         }
         if let Some(echo) = &mut self.echo {
             echo.in_flight.sent(time_ns, taken);

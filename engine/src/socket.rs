@@ -74,6 +74,8 @@ pub struct SocketCapabilities {
     pub paths: Vec<IoPath>,
     pub path: IoPath,
     pub stamps: Option<TimestampSource>,
+    /// The kernel may merge received packets.
+    pub takes_merged: bool,
 }
 
 impl SocketCapabilities {
@@ -88,9 +90,16 @@ impl SocketCapabilities {
         if sends_bursts && opened.iter().all(|one| io::supports_gso(&one.socket)) {
             paths.insert(0, IoPath::Gso);
         }
-        // With --latency each packet has a system call of its own, and GSO is for bursts.
-        let usable = |path: &&IoPath| !common.latency || **path != IoPath::Gso;
+        if !sends_bursts && opened.iter().all(|one| io::supports_gro(&one.socket)) {
+            paths.insert(0, IoPath::Gro);
+        }
+        // With --latency each packet has a system call and a time of its own, and these paths are for bursts.
+        let is_for_bursts = |path: IoPath| matches!(path, IoPath::Gso | IoPath::Gro);
+        let usable = |path: &&IoPath| !common.latency || !is_for_bursts(**path);
         let first = paths.iter().find(usable).copied().unwrap_or(IoPath::Plain);
+        let path = common.path.unwrap_or(first);
+        let takes_merged =
+            !common.latency && is_for_bursts(path) && opened.iter().all(|one| io::enable_merging(&one.socket).is_ok());
         let kernel_stamps = || {
             opened
                 .iter()
@@ -101,9 +110,10 @@ impl SocketCapabilities {
             _ => TimestampSource::User,
         });
         SocketCapabilities {
-            path: common.path.unwrap_or(first),
+            path,
             paths,
             stamps,
+            takes_merged,
         }
     }
 

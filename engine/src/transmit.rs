@@ -60,7 +60,7 @@ impl Transmitter {
     pub fn batch_packets(&self, packet_bytes: usize) -> usize {
         match self.path {
             IoPath::Gso => self.segments_max.min(BURST_BYTES_MAX / packet_bytes).max(1),
-            IoPath::Mmsg => BATCH_MAX / 2,
+            IoPath::Gro | IoPath::Mmsg => BATCH_MAX / 2,
             IoPath::Plain => 1,
         }
     }

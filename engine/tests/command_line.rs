@@ -45,6 +45,11 @@ fn a_wrong_command_line_is_named_on_stderr_and_exits_with_2() {
             "unexpected argument '--rate-pps'",
         ),
         ("receive --bind 127.0.0.1:0 --path gso", "--path gso"),
+        ("reflect --bind 127.0.0.1:0 --path gro", "--path gro"),
+        (
+            "send --target 127.0.0.1:9 --flat-out --duration-s 1 --path gro",
+            "--path gro",
+        ),
         ("receive --bind 127.0.0.1:0 --count", "--count"),
         ("reflect --bind 127.0.0.1:0 --peer nobody", "'nobody' for '--peer"),
         ("send --flat-out --duration-s 1", "--target <TARGET>"),

@@ -16,10 +16,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use address::Address;
-pub use inbox::Inbox;
+pub use inbox::{Inbox, InboxOptions};
 pub use options::{
-    drain_errors, dropped_packets, enable_error_reports, enable_receive_timestamps, set_buffer_sizes, supports_gso,
-    wait_readable,
+    drain_errors, dropped_packets, enable_error_reports, enable_merging, enable_receive_timestamps, set_buffer_sizes,
+    supports_gro, supports_gso, wait_readable,
 };
 pub use outbox::{Message, send_message, send_messages};
 pub use tcp::{Poller, begin_connection, deepen_backlog, raise_open_files, reset_at_close};

@@ -80,6 +80,16 @@ pub fn supports_gso(socket: &UdpSocket) -> bool {
     option::<1>(socket, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
+/// Return true if this kernel can merge received packets of UDP (Linux 5.0).
+pub fn supports_gro(socket: &UdpSocket) -> bool {
+    option::<1>(socket, libc::SOL_UDP, libc::UDP_GRO).is_ok()
+}
+
+/// Let the kernel give packets of one flow and one size to the socket as one message (udp(7), UDP_GRO).
+pub fn enable_merging(socket: &UdpSocket) -> io::Result<()> {
+    set_option(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, &ON)
+}
+
 /// Make the kernel stamp every received packet.
 pub fn enable_receive_timestamps(socket: &UdpSocket) -> io::Result<()> {
     if cfg!(not(target_pointer_width = "64")) {
