@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tunnelbench.analysis.statistics import Estimate, estimate, estimate_known
-from tunnelbench.model.plan import FLAT_OUT, IMIX_PAYLOAD_BYTES, Direction, Test, TunnelSpec
+from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES, Direction, Test, TunnelSpec
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.udp import UdpMeasurement
 
@@ -29,6 +30,8 @@ class PacketInstructions:
     direction: Direction
     by_payload: Mapping[int, Estimate]
     """Instructions for one packet, over the rounds, by UDP payload [bytes]; sizes without a figure are left out."""
+    by_round: Mapping[int, Mapping[int, float]]
+    """The values of `by_payload`, by payload [bytes] and round."""
     per_byte: Estimate | None
     """Instructions for each additional byte, between the smallest and the largest payload; None: only one size is
     known."""
@@ -50,7 +53,7 @@ def packet_instructions(records: Sequence[TrialRecord]) -> tuple[PacketInstructi
     lossy: dict[tuple[str, Direction], int] = {}
     for record in sorted(records, key=lambda each: each.spec.sequence):
         spec, udp = record.spec, record.udp
-        if spec.test is not Test.RATE or spec.load == FLAT_OUT or spec.payload_bytes == IMIX_PAYLOAD_BYTES:
+        if (rate_pps := paced_rate_pps(spec.test, spec.payload_bytes, spec.load)) is None:
             continue
         if not record.counts or udp is None or udp.counts is None or not _is_counted(udp):
             continue
@@ -61,7 +64,7 @@ def packet_instructions(records: Sequence[TrialRecord]) -> tuple[PacketInstructi
             lossy[key] += 1
             continue
         place = spec.payload_bytes, spec.round
-        trials.setdefault(key, {}).setdefault(place, {})[float(spec.load)] = udp
+        trials.setdefault(key, {}).setdefault(place, {})[rate_pps] = udp
     work = {
         key: {place: found for place, rates in of.items() if (found := _slope(rates))} for key, of in trials.items()
     }
@@ -72,6 +75,23 @@ def packet_instructions(records: Sequence[TrialRecord]) -> tuple[PacketInstructi
         _summary(tunnels[name], direction, work.get((name, direction), {}), baselines.get(direction, {}), count)
         for (name, direction), count in lossy.items()
     )
+
+
+def paced_rate_pps(test: Test, payload_bytes: int, load: str) -> float | None:
+    """Return the rate of the plan at which a trial offers packets of one size; None for all other trials."""
+    if test is not Test.RATE or payload_bytes == IMIX_PAYLOAD_BYTES:
+        return None
+    try:
+        rate_pps = float(load)
+    except ValueError:  # at full speed
+        return None
+    return rate_pps if 0 < rate_pps < inf else None
+
+
+def are_apart(rates_pps: Iterable[float]) -> bool:
+    """Return True if the lowest and the highest rate are far enough apart to separate idle work."""
+    known = [*rates_pps]
+    return max(known) >= min(known) * LEAST_QUOTIENT
 
 
 @dataclass(frozen=True)
@@ -85,9 +105,9 @@ class _Slope:
 def _slope(rates: Rates) -> _Slope | None:
     """Return the instructions per packet and when idle, from the lowest and the highest rate; None if the rates are too
     close."""
-    low, high = min(rates), max(rates)
-    if high < low * LEAST_QUOTIENT:
+    if not are_apart(rates):
         return None
+    low, high = min(rates), max(rates)
     instructions_low, packets_low = _per_second(rates[low])
     instructions_high, packets_high = _per_second(rates[high])
     if packets_high <= packets_low:
@@ -116,7 +136,10 @@ WorkByTrial = Mapping[tuple[int, int], _Slope]
 def _summary(
     tunnel: TunnelSpec, direction: Direction, work: WorkByTrial, baseline: WorkByTrial, lossy: int
 ) -> PacketInstructions:
-    payloads = sorted({payload for payload, _ in work})
+    by_round: dict[int, dict[int, float]] = {}
+    for (payload, number), slope in sorted(work.items()):
+        by_round.setdefault(payload, {})[number] = slope.per_packet
+    payloads = [*by_round]
     smallest, largest = (payloads[0], payloads[-1]) if payloads else (0, 0)
 
     def per_byte(number: int) -> float | None:
@@ -135,10 +158,8 @@ def _summary(
     return PacketInstructions(
         tunnel=tunnel,
         direction=direction,
-        by_payload={
-            payload: estimate([slope.per_packet for (size, _), slope in work.items() if size == payload])
-            for payload in payloads
-        },
+        by_payload={payload: estimate([*values.values()]) for payload, values in by_round.items()},
+        by_round=by_round,
         per_byte=estimate_known(per_byte(number) for number in sorted({number for _, number in work})),
         over_baseline={payload: share for payload, share in shares.items() if share is not None},
         idle_mips=estimate_known(slope.idle_mips for slope in work.values()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import click
 from tunnelbench.analysis.compare.comparison import PAIRS_FROM, TESTED_FROM, Comparison, compare
 from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
-from tunnelbench.analysis.compare.sides import Side
+from tunnelbench.analysis.compare.sides import Side, SideRow
 from tunnelbench.cli.common_options import has_colour, open_store, read_store_option, terminal_width
 from tunnelbench.cli.completion import side_names
 from tunnelbench.cli.param_types import FiniteRange
@@ -39,7 +40,8 @@ EXPORTED_SUFFIX = ".json"
     "fail_percent",
     type=FiniteRange(min=0, max=100),
     metavar="PCT",
-    help="Exit with status 1 if a statistical test finds B worse by more than PCT per cent.",
+    help="Exit with status 1 if a statistical test finds B worse by more than PCT per cent, with 2 if a row cannot be "
+    "tested.",
 )
 @click.option(
     "--within",
@@ -99,15 +101,18 @@ def require_within(found: Comparison, within_share: float) -> None:
         sys.exit(ExitCode.CHECK_FAILED)
 
 
-MOST_LOST = 3
-"""Number of rows without a figure that a message names."""
+MOST_NAMED = 3
+"""Number of rows without a test that a message names."""
 
 
 def require_no_regression(found: Comparison, fail_share: float) -> None:
     """End with status 1 if a tested figure of B is worse by more than `fail_share` (0.05 is 5 %).
 
-    Raises WrongInput if too few figures can be tested.
+    Raises WrongInput if nothing is tested, if B lacks a row of A, and if a matched row hides a regression because it
+    has no tested figure.
     """
+    if not found.rows:
+        raise WrongInput("--fail-on-regression: no row of A is in B", "compare two runs of one plan")
     if not found.tested:
         raise WrongInput(
             "--fail-on-regression: no row can be tested: the runs have too few rounds",
@@ -117,19 +122,30 @@ def require_no_regression(found: Comparison, fail_share: float) -> None:
         )
     if found.regressions(fail_share):
         sys.exit(ExitCode.CHECK_FAILED)
-    if found.untested_tunnels:
-        names = ", ".join(quoted(printable(name)) for name in found.untested_tunnels)
+    if found.only_in_a or found.untested:
         raise WrongInput(
-            f"--fail-on-regression: no figure of {names} can be tested: too few trials count",
-            "see the reasons with --full, and measure again, with more rounds if some trials are void",
+            f"--fail-on-regression: {'; '.join(_not_tested(found))}",
+            "compare runs of one plan; see the reasons with --full, and measure with more rounds if trials are void",
         )
-    if found.lost:
-        named = [f"{printable(row.name)} {printable(row.place_in_words)}" for row in found.lost[:MOST_LOST]]
-        more = f" and {len(found.lost) - MOST_LOST} more" if len(found.lost) > MOST_LOST else ""
-        raise WrongInput(
-            f"--fail-on-regression: B has no figure of {', '.join(named)}{more}, which A has",
-            "see the reasons with tunnelbench show B, and measure again",
-        )
+
+
+def _not_tested(found: Comparison) -> Iterator[str]:
+    """Yield the rows of A that are not tested, with the reason."""
+    lost = [pair.a for pair in found.untested if not pair.b.figures]
+    few = [pair.a for pair in found.untested if pair.b.figures]
+    if found.only_in_a:
+        yield f"B lacks {_named(found.only_in_a)}, which A has"
+    if lost:
+        yield f"B has no figure of {_named(lost)}, which A has"
+    if few:
+        yield f"no figure of {_named(few)} can be tested: too few trials count, or a value is 0"
+
+
+def _named(rows: Sequence[SideRow]) -> str:
+    """Name the first rows, and state the number of the others."""
+    named = [printable(f"{row.name} {row.place_in_words}".strip()) for row in rows[:MOST_NAMED]]
+    more = f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else ""
+    return f"{', '.join(named)}{more}"
 
 
 def _side(name: str, location: Path | str) -> Side:

@@ -140,12 +140,12 @@ def speed(spec: TestbedSpec, image: Image, folder: Path) -> PreflightResult:
         try:
             machine.connect_monitor()
             time.sleep(BOOT_LEAD_S)
-            found = try_speed(machine.work, mips)
+            found = try_speed(machine.work, machine.cpu_s, mips)
         finally:
             machine.stop()
     except (CannotHere, OSError) as error:
         return PreflightResult("speed_mips", Status.UNKNOWN, str(error), purpose)
-    status = Status.OK if found.is_held else Status.WARNING
+    status = Status.OK if found.is_held and not found.is_scarce else Status.WARNING
     advice = found.advice(f"tunnelbench run PLAN --on {spec.name}")
     return PreflightResult("speed_mips", status, found.result(), purpose, advice)
 

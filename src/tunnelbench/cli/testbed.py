@@ -13,7 +13,7 @@ from tunnelbench.cli.command_log import log_options
 from tunnelbench.cli.common_options import emit
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.command import run_attached
-from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.shipped import VIRTUAL_ROUTER
 from tunnelbench.plan import read_testbed
 from tunnelbench.qemu.boards import BOARDS, Board
@@ -21,9 +21,9 @@ from tunnelbench.qemu.image import find_image
 from tunnelbench.qemu.machine import (
     ALIAS,
     Boot,
-    free_port,
     left_machines,
     require_machine_programs,
+    reserved_port,
     write_access,
     write_initramfs,
 )
@@ -61,9 +61,8 @@ def shell(testbed: str) -> None:
     board = board_of(testbed)
     require_machine_programs(board)
     image = find_image(board, virtual_router_packages(), say)
-    with tempfile.TemporaryDirectory(prefix="tunnelbench-shell-") as name:
+    with tempfile.TemporaryDirectory(prefix="tunnelbench-shell-") as name, reserved_port() as port:
         folder = Path(name)
-        port = free_port()
         config = write_access(folder, port)
         boot = Boot(board, image, write_initramfs(image, folder, (), {}), f"{shell_mark(board)}-router", port)
         say(f"tunnelbench: booting takes about 10 s; from another terminal: ssh -F {config} {ALIAS}")
@@ -73,20 +72,17 @@ def shell(testbed: str) -> None:
 @command.command()
 @click.argument("testbed")
 def stop(testbed: str) -> None:
-    """End the shell that `testbed shell TESTBED` has started. Runs are not affected."""
+    """End your shells that `testbed shell TESTBED` has started. Runs and the shells of other users are not affected."""
     board = board_of(testbed)
     ended = left_machines(shell_mark(board))
     for pid in ended:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except PermissionError:
-            raise CannotHere(f"process {pid} belongs to another user", "run it again as root, or with sudo") from None
-    emit(f"ended: process {', '.join(map(str, ended))}\n" if ended else f"no shell of {testbed} is running\n")
+        os.kill(pid, signal.SIGKILL)
+    emit(f"ended: process {', '.join(map(str, ended))}\n" if ended else f"you have no running shell of {testbed}\n")
 
 
 def shell_mark(board: Board) -> str:
-    """Return the mark of a virtual router's shell, by which its processes are found (a run has its own mark)."""
-    return f"shell-{board.name}"
+    """Return the mark of the user's shells on a board, by which their processes are found (a run has its own mark)."""
+    return f"shell-{os.getuid()}-{board.name}"
 
 
 def board_of(reference: str) -> Board:

@@ -80,6 +80,9 @@ class RemoteSampler:
         output = self.host.run(["cat", str(self.host.folder / "sampler.log")], check=False).stdout
         return last_lines(output)
 
+    def mark(self) -> None:
+        """Do nothing: the other machine reads at its own times."""
+
     def stop(self) -> SamplerOutput:
         if self._samples is None:
             self.host.run(["kill", self._pid], check=False)

@@ -89,10 +89,15 @@ class SamplerOutput:
     """CPU time that the sampler itself used on the host [s]; None: unknown."""
     raw: str
     """Text that the readings were parsed from."""
+    marked: tuple[CpuReading, ...] = ()
+    """The readings that `Sampler.mark` asked for; empty if the sampler reads at its own times."""
 
 
 class Sampler(Protocol):
     """Reads the CPUs of another machine about once a second and keeps the readings there."""
+
+    def mark(self) -> None:
+        """Take a reading at once, if the sampler can: at the begin and at the end of the measured window."""
 
     def stop(self) -> SamplerOutput:
         """End the sampler and return its readings; a second call returns the same."""

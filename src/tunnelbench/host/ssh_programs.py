@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 PROCESS_NUMBER = re.compile(r"[0-9]{1,10}")
 
+PID_POLL_S = 0.02
+"""Time between two looks at the process number [s]."""
+
 PID_LIMIT_S = 10.0
 """Limit for a program that was started to write its process number [s]."""
 
@@ -105,6 +108,8 @@ class SshDaemon(Daemon):
             elif not self.is_running or time.monotonic() > deadline:
                 reason = self.ending or f"no process number in {PID_LIMIT_S:g} s"
                 raise CommandFailed(self._program, f"does not start on the {self.host.name} ({reason})", self.output())
+            else:
+                time.sleep(PID_POLL_S)  # each look starts a program there, which takes CPU time of a slow router
         return self._pid
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from tunnelbench.host import cgroup
 from tunnelbench.host.daemon import Daemon, deaths
-from tunnelbench.host.host import CpuReading
+from tunnelbench.host.host import CpuReading, Sampler, SamplerOutput
 from tunnelbench.measure import cpu
 from tunnelbench.measure.checks import check_sampling
 from tunnelbench.measure.counters import Arrivals, CountingPoints, place_of, read_arrivals
@@ -168,12 +168,16 @@ class TrialMonitor:
         """False if the test's time has passed without `flowing_packets` packets."""
         self._opened: MonitorReading | None = None
         self._closed: MonitorReading | None = None
-        self._samplers = {
-            host.machine: sampler
-            for host in testbed.hosts
-            if (sampler := host.sampler(path.router_daemons if host is testbed.router else (), duration_s + SAMPLED_S))
-        }
+        self._samplers: dict[str, Sampler] = {}
         """CPU samplers on the hosts that are other machines, by machine."""
+        try:
+            for host in testbed.hosts:
+                daemons = path.router_daemons if host is testbed.router else ()
+                if sampler := host.sampler(daemons, duration_s + SAMPLED_S):
+                    self._samplers[host.machine] = sampler
+        except BaseException:  # nobody else would end the first ones
+            self.close()
+            raise
         self._reader = testbed.client if testbed.router.machine in self._samplers else testbed.router
         """Host whose CPUs are read during the traffic: the router, or the client if the router is another machine."""
         self._times = [cpu.read_cpu(self._reader, ())]
@@ -213,7 +217,7 @@ class TrialMonitor:
             end_s = max(end_s, time.monotonic() + self.duration_s - unnoticed_s)
         self._times.append(self._read_cpu())
         client.wait(RAMP_S)
-        self._opened = latest = self._read()
+        self._opened = latest = self._read_marked()
         half_way_s = started_s + self.duration_s / 2
         has_looked = not self.looks_at_sockets
         while (now_s := time.monotonic()) < end_s:
@@ -231,7 +235,7 @@ class TrialMonitor:
                 rate_bps = (reading.arrivals - latest.arrivals).data_bytes * 8 / elapsed_s
                 self.on_second(rate_bps, self._router_busy_share(latest.cpu, reading.cpu))
                 latest = reading
-        self._closed = self._read()
+        self._closed = self._read_marked()
         self.quota_files = cgroup.files_of_children()
         self._times.append(self._closed.cpu)
         if not client.wait(SENDER_GRACE_S):
@@ -254,20 +258,20 @@ class TrialMonitor:
         tester_cpus = [cpu.usage(before, after, [one]) for one in testers]
         for host in (client, server):
             if host.machine in remote:
-                first, last = sampled_inside(remote[host.machine].readings, before.clock_s, after.clock_s, host.name)
+                first, last = sampled_inside(remote[host.machine], before.clock_s, after.clock_s, host.name)
                 tester_cpus += [cpu.scaled(cpu.usage(first, last, [one]), duration_s) for one in host.cpus]
         far_share = None
         if self.testbed.has_own_far_end:
             far = self.testbed.far_host
             if far.machine in remote:
-                first, last = sampled_inside(remote[far.machine].readings, before.clock_s, after.clock_s, far.name)
+                first, last = sampled_inside(remote[far.machine], before.clock_s, after.clock_s, far.name)
                 far_share = cpu.usage(first, last, far.cpus).busy_share
             elif not {*far.cpus} & {*testers}:  # else its share would be that of the testers, too
                 far_share = cpu.usage(before, after, far.cpus).busy_share
         intervals = router_intervals(self._times, router.cpus) if router.machine not in remote else ()
         router_by_cpu = [cpu.usage(before, after, [one]) for one in router.cpus if router.machine not in remote]
         if sampled := remote.get(router.machine):
-            before, after = sampled_inside(sampled.readings, before.clock_s, after.clock_s, router.name)
+            before, after = sampled_inside(sampled, before.clock_s, after.clock_s, router.name)
             router_by_cpu = [cpu.scaled(cpu.usage(before, after, [one]), duration_s) for one in router.cpus]
             intervals = sampled_intervals(sampled.readings, self._times[1].clock_s, router.cpus)
         share = duration_s / (after.clock_s - before.clock_s)
@@ -328,6 +332,13 @@ class TrialMonitor:
     def _read(self) -> MonitorReading:
         return MonitorReading(self._read_cpu(), read_arrivals(self.testbed, self.path.place))
 
+    def _read_marked(self) -> MonitorReading:
+        """Read everything at the begin or the end of the measured window, the CPUs of other machines included."""
+        reading = self._read()
+        for sampler in self._samplers.values():
+            sampler.mark()
+        return reading
+
     def _read_cpu(self) -> CpuReading:
         self._misplaced.update(dict.fromkeys(self.testbed.misplaced(self.path.router_daemons, self._testers)))
         return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
@@ -346,10 +357,15 @@ def instruction_shares(before: CpuReading, after: CpuReading) -> dict[str, float
 
 
 def sampled_inside(
-    readings: Sequence[CpuReading], opened_s: float, closed_s: float, name: str
+    sampled: SamplerOutput, opened_s: float, closed_s: float, name: str
 ) -> tuple[CpuReading, CpuReading]:
-    """Return the first and the last CPU sample inside a window. Raises TrialFailed if there are fewer than two."""
-    inside = [each for each in readings if opened_s + SYNC_S <= each.clock_s <= closed_s - SYNC_S]
+    """Return the CPU samples at the begin and the end of a window, or else the first and the last one inside it.
+
+    Raises TrialFailed if there are fewer than two.
+    """
+    if len(sampled.marked) > 1:
+        return sampled.marked[0], sampled.marked[-1]
+    inside = [each for each in sampled.readings if opened_s + SYNC_S <= each.clock_s <= closed_s - SYNC_S]
     if len(inside) < 2:
         raise TrialFailed(
             f"the {name}'s CPU was read {len(inside)} times within the traffic, but two readings are needed. "

@@ -23,7 +23,7 @@ from tunnelbench.measure.checks import (
 from tunnelbench.measure.speed_checks import is_surely_the_limit, router_clock, withstands_load
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.frames import udp_packet_bytes
-from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, TESTS_AT_A_RATE, Test, TrialSpec
+from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Test, TrialSpec
 from tunnelbench.model.result import CONTROL_PACKETS, FULL_CPU_SHARE, Check, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
 from tunnelbench.model.text import counted
@@ -94,8 +94,8 @@ def _router_checks(spec: TrialSpec, udp: UdpMeasurement, testers_pps: float | No
     """Return the checks of a UDP trial through a router that follow from its figures, but for the path's counters."""
     found = [*check_handshakes(udp)] or [_tester(spec, udp, testers_pps)]
     if udp.window is not None:
-        # A latency trial is paced as well, but its delays depend on each wait.
-        is_paced = spec.load != FLAT_OUT and spec.test in TESTS_AT_A_RATE
+        # Other trials are paced as well, but their delays and gaps depend on each wait.
+        is_paced = spec.load != FLAT_OUT and spec.test in {Test.RATE, Test.HANDSHAKE}
         found += router_clock(udp.window, is_paced=is_paced)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(physical_limit(udp.counts.forwarding_rate_pps, udp.physical_limit_pps, "packets/s"))

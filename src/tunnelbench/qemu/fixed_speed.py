@@ -10,6 +10,7 @@ import json
 import re
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -68,26 +69,47 @@ class Monitor:
     """A connection to the monitor (QMP) of a QEMU whose CPU has a fixed speed."""
 
     def __init__(self, path: Path, speed_mips: float) -> None:
+        self._path = path
         self._speed_mips = speed_mips
-        self._socket = socket.socket(socket.AF_UNIX)
         try:
-            self._socket.settimeout(MONITOR_LIMIT_S)
-            self._socket.connect(str(path))
-            self._lines = self._socket.makefile("rw")
-            self._lines.readline()  # the greeting
-            self._ask("qmp_capabilities")
+            self._connect()
         except OSError as error:
-            self._socket.close()
             raise CannotHere(f"QEMU's monitor does not answer: {error}") from None
 
+    def _connect(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(MONITOR_LIMIT_S)
+        self._lines = self._socket.makefile("rw")
+        try:
+            self._socket.connect(str(self._path))
+            self._lines.readline()  # the greeting
+            self._ask("qmp_capabilities")
+        except OSError:
+            self.close()
+            raise
+
     def work(self) -> MachineWork:
-        """Read the number of instructions and the lag of the clock. Raises OSError if QEMU has ended."""
+        """Read the number of instructions and the lag of the clock.
+
+        Raises OSError if QEMU has ended, or does not answer twice. A connection on which an answer was late cannot be
+        used again.
+        """
+        try:
+            return self._work()
+        except TimeoutError:
+            self.close()
+            self._connect()
+            return self._work()
+
+    def _work(self) -> MachineWork:
         counted = self._ask("query-replay")
         clock_s = time.monotonic()
         printed = self._ask("human-monitor-command", **{"command-line": "info jit"})
         return parse_work(clock_s, counted, printed, self._speed_mips)
 
     def close(self) -> None:
+        with suppress(OSError):  # what is still to be written
+            self._lines.close()
         self._socket.close()
 
     def _ask(self, command: str, **arguments: str) -> Any:

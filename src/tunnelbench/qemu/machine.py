@@ -6,12 +6,12 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunnelbench.host.command import run_command
+from tunnelbench.host.command import DIE_WITH_CONTROLLER, kill_session, run_command, start_process
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.programs import require_programs
 from tunnelbench.model.errors import CannotHere
@@ -32,14 +32,20 @@ BOOT_MILLION_INSTRUCTIONS = 15000.0
 HIGHEST_NICE = -20
 """Nice value with which a program gets nearly all the time of a CPU that it shares with other programs."""
 
+LOWEST_NICE = 19
+"""Nice value of the thread that emulates devices: after the virtual CPU, in a session that goes before others."""
+
 DEVICES_NICE = -10
-"""Nice value of the thread that emulates devices: after the virtual CPU, and before the programs of others."""
+"""Nice value of that thread on a kernel without autogroups: after the virtual CPU, and before other programs."""
 
 ALIAS = "tunnelbench-router"
 """Name of the virtual router in its ssh_config."""
 
 MONITOR_START_LIMIT_S = 10.0
 """Longest wait for QEMU's monitor after the start of QEMU [s]."""
+
+AUTOGROUPS = Path("/proc/sys/kernel/sched_autogroup_enabled")
+"""Holds 1 if the kernel shares a CPU between sessions first (sched(7))."""
 
 READY = "tunnelbench: ready"
 
@@ -129,22 +135,23 @@ class VirtualMachine:
         self.speed_mips = speed_mips
         self._is_first = is_first
         self._monitor: Monitor | None = None
-        port = free_port()
-        write_access(folder, port)
-        initramfs = write_initramfs(image, folder, nics, programs or {})
-        argv = Boot(board, image, initramfs, f"{mark}-{role}", port, nics).command()
         self._monitor_path = folder / "monitor"
-        if speed_mips is not None:
-            argv += speed_options(speed_mips, self._monitor_path)
         self.instruction_counts = folder / "instruction_counts" if has_profile else None
         """File of the instructions by address; None: they are not counted by address."""
-        if self.instruction_counts:
-            argv += plugin_options(compile_plugin(board.program, folder), self.instruction_counts)
-        if cpus:
-            argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
-        self._stack = ExitStack()
-        self._daemon = Daemon(argv, folder / "console.log", "QEMU", pass_fds=[nic.descriptor for nic in nics])
-        self._stack.callback(self._daemon.kill)  # it has nothing to save, and may hang on SIGTERM
+        with ExitStack() as stack:
+            port = stack.enter_context(reserved_port())
+            write_access(folder, port)
+            initramfs = write_initramfs(image, folder, nics, programs or {})
+            argv = Boot(board, image, initramfs, f"{mark}-{role}", port, nics).command()
+            if speed_mips is not None:
+                argv += speed_options(speed_mips, self._monitor_path)
+            if self.instruction_counts:
+                argv += plugin_options(compile_plugin(board.program, folder), self.instruction_counts)
+            if cpus:
+                argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
+            self._daemon = Daemon(argv, folder / "console.log", "QEMU", pass_fds=[nic.descriptor for nic in nics])
+            stack.callback(self._daemon.kill)  # it has nothing to save, and may hang on SIGTERM
+            self._stack = stack.pop_all()
         if is_first:
             run_first(self._daemon.pid)
 
@@ -187,33 +194,63 @@ class VirtualMachine:
         """
         return read_threads(self._daemon.pid) if self._monitor is None else self._monitor.work()
 
+    def cpu_s(self) -> float:
+        """Return the CPU time that QEMU has taken so far [s]. Raises OSError if QEMU has ended."""
+        return read_threads(self._daemon.pid).busy_s
+
     def last_words(self) -> str:
         """Return a phrase that quotes the last line on the machine's console."""
         return f"the last line on its console is: {self._daemon.last_line()}"
 
 
-def run_first(pid: int) -> None:
-    """Give a program the highest scheduling priority (nice value -20), as far as this is allowed.
+def run_first(pid: int) -> bool:
+    """Give a program the highest scheduling priority (nice value -20). Returns False if the system refuses it.
 
     A kernel with autogroups shares a CPU between sessions first, whatever the nice values of their processes are, so
     that the session of the program gets the same value (sched(7)). A real-time class was tried and not used: it changes
     the order of the threads of QEMU, and with it the number of packets that the router handles in one interrupt.
     """
-    with suppress(OSError):
+    try:
         os.setpriority(os.PRIO_PROCESS, pid, HIGHEST_NICE)
-    with suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(str(HIGHEST_NICE))
+        with suppress(FileNotFoundError):  # a kernel without autogroups
+            Path(f"/proc/{pid}/autogroup").write_text(str(HIGHEST_NICE))
+    except OSError:
+        return False
+    return True
+
+
+def can_run_first() -> bool:
+    """Return True if `run_first` is allowed here, which a program that only waits shows.
+
+    A container without CAP_SYS_NICE refuses it, even to root.
+    """
+    with start_process([*DIE_WITH_CONTROLLER, "sleep", "60"]) as process:
+        try:
+            return run_first(process.pid)
+        finally:
+            kill_session(process)
 
 
 def run_devices_second(pid: int) -> None:
-    """Give the main thread of a QEMU that `run_first` has put first the nice value DEVICES_NICE.
+    """Let the main thread of a QEMU that `run_first` has put first wait for the virtual CPU.
 
     The main thread emulates the devices. With equal values it interrupts the virtual CPU for each packet, and how soon
     it does so depends on the other work of this machine. The router then handled fewer or more packets in one
-    interrupt, and its throughput moved by up to 5 %.
+    interrupt, and its throughput moved by up to 5 %. With autogroups, nice values count within a session only, so that
+    the thread can have the lowest one.
     """
+    nice = LOWEST_NICE if _has_autogroup(pid) else DEVICES_NICE
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, DEVICES_NICE)  # on Linux, only the thread whose number is the process's
+        os.setpriority(os.PRIO_PROCESS, pid, nice)  # on Linux, only the thread whose number is the process's
+
+
+def _has_autogroup(pid: int) -> bool:
+    """Return True if the session of a process is scheduled as one group, and goes before others."""
+    try:
+        is_on = AUTOGROUPS.read_text().strip() == "1"
+        return is_on and Path(f"/proc/{pid}/autogroup").read_text().split()[-1] == str(HIGHEST_NICE)
+    except (OSError, IndexError):
+        return False
 
 
 def require_machine_programs(board: Board) -> None:
@@ -314,12 +351,17 @@ def write_initramfs(image: Image, folder: Path, nics: Sequence[Nic], programs: M
     return path
 
 
-def free_port() -> int:
-    """Return the number of a TCP port of this machine that is currently free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """Reserve a TCP port of this machine during the block, for a program that binds it with SO_REUSEADDR, as QEMU does.
+
+    Linux gives the port of a socket that is bound and does not listen to no program that asks for any free port, and to
+    no outgoing connection. A program that names the port can have it if both sockets have SO_REUSEADDR (socket(7)).
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 def left_machines(mark: str) -> list[int]:

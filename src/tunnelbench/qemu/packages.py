@@ -29,6 +29,13 @@ ASSUMED = (
 )  # fmt: skip
 """Packages that are needed only to install or boot a Debian system; apt is configured to see them as installed."""
 
+CLEARED = (
+    "APT::Default-Release", "APT::Install-Suggests", "APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success",
+    "APT::Update::Pre-Invoke",
+)  # fmt: skip
+"""Settings of this machine's apt that are not used: they would run its commands, or choose other packages. All others
+are used, such as those of a proxy."""
+
 
 @dataclass(frozen=True)
 class Archive:
@@ -47,6 +54,7 @@ class Archive:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         source = f"deb [arch={self.architecture} signed-by={KEYRING}] {self.mirror} {self.suite} main\n"
         (self.folder / "sources.list").write_text(source)
+        (self.folder / "apt.conf").write_text("".join(f"#clear {name};\n" for name in CLEARED))
         (self.folder / "status").write_text("".join(map(self._assumed, ASSUMED)))
         # Without this option apt only warns, and uses an old list, if it cannot reach the mirror.
         self._apt_get(["-o", "APT::Update::Error-Mode=any", "update", "-qq"], LISTS_TIMEOUT_S)
@@ -81,13 +89,17 @@ class Archive:
             "Dir::Cache": str(self.folder),
             "Dir::Cache::pkgcache": "",
             "Dir::Cache::srcpkgcache": "",
+            "Dir::Etc::preferences": "/dev/null",  # pins of this machine are for its own packages
+            "Dir::Etc::preferencesparts": "/dev/null",
             "Dir::Etc::sourcelist": str(self.folder / "sources.list"),
             "Dir::Etc::sourceparts": "-",
             "Dir::State": str(self.folder),
             "Dir::State::status": str(self.folder / "status"),
             "Debug::NoLocking": "true",  # a build holds a lock of the cache
         }
-        options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+        # apt reads this file after those of the machine, and the options after the file.
+        options = ["-c", str(self.folder / "apt.conf")]
+        options += [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
         try:
             return run_command(
                 ["apt-get", *options, *arguments], timeout_s=timeout_s, file_limit_bytes=PACKAGE_LIMIT_BYTES

@@ -44,7 +44,12 @@ SPREADS = (
 )
 RELATIVE = (
     f"{ComparedFigure.SHARE}, {ComparedFigure.COST_SHARE}: each trial over that of its own round without a tunnel. "
-    "Changes of the machine's speed cancel out."
+    "Changes of the machine's speed cancel out. A trial without a tunnel that the testers limited gives no "
+    f"{ComparedFigure.SHARE}."
+)
+WORK = (
+    f"{ComparedFigure.WORK}: the difference between the lowest and the highest rate of each round, which leaves out"
+    " clock ticks, keep-alives and pings. Trials in which packets were lost are left out."
 )
 TESTED = (
     "faster, slower, cheaper, dearer: the spreads are apart, p of the exact Mann-Whitney test is at most"
@@ -66,10 +71,11 @@ TIE = "tie: all other rows."
 
 
 def _legend(found: Comparison) -> tuple[str, ...]:
+    work = (WORK,) if any(line.figure is ComparedFigure.WORK for line in found.rows) else ()
     if found.is_paired:
-        return (PAIRS, TESTED_PAIRS, TOO_FEW_PAIRS, TIE)
+        return (PAIRS, *work, TESTED_PAIRS, TOO_FEW_PAIRS, TIE)
     relative = (RELATIVE,) if any(line.figure.is_relative for line in found.rows) else ()
-    return (SPREADS, *relative, TESTED, TOO_FEW, TIE)
+    return (SPREADS, *relative, *work, TESTED, TOO_FEW, TIE)
 
 
 def sheet(

@@ -23,7 +23,7 @@ from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, Ki
 from tunnelbench.qemu.boards import BOARDS, EMULATED, Board
 from tunnelbench.qemu.image import Image, cached_image
 from tunnelbench.qemu.instruction_profile import require_profile
-from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable, require_machine_programs
+from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable, can_run_first, require_machine_programs
 from tunnelbench.qemu.programs import INSTALL_SCRIPT, programs_text, read_programs
 from tunnelbench.qemu.taps import open_tap
 from tunnelbench.testbed.base import IP_FORWARD
@@ -37,6 +37,12 @@ RECEIVE_BUFFERS = "4096 6291456 6291456"
 """Sizes of a tester's receive buffer of TCP: least, default and most [bytes]. The default is the usual maximum."""
 SEND_BUFFERS = "4096 524288 4194304"
 """The same of its send buffer. The kernel's usual default, 16384, grows with the congestion window only."""
+
+NOT_FIRST = (
+    "QEMU does not run before other programs, because this system refuses the nice value -20: the figures depend on "
+    "other work of this machine; a container needs CAP_SYS_NICE"
+)
+"""Note on a run on a router of fixed speed whose QEMU keeps its usual priority."""
 
 SOCKET_BUFFERS_SCRIPT = """
 set -e
@@ -94,6 +100,8 @@ class QemuTestbed(LeasedTestbed):
         if spec.far_board:
             self.far = self._virtual("gateway", far_cpu)
         self.leased = list(self.virtual)
+        self._known_programs: dict[str, Mapping[str, bytes]] = {}
+        """The user's programs of each virtual machine that were read, by its name."""
 
     def _virtual(self, role: str, cpu: int) -> VirtualHost:
         access = HostAccess(ALIAS, config=str(self._machine_folder(role) / "ssh_config"))
@@ -125,6 +133,8 @@ class QemuTestbed(LeasedTestbed):
         require_machine_programs(self.board)
         if self.spec.profile:
             require_profile(self.board.program)
+        if self.goes_first and not can_run_first():
+            self.notes += (NOT_FIRST,)
         facts: dict[str, Any] = {
             "guest": EMULATED,
             "guest_board": self.board.title,
@@ -143,9 +153,14 @@ class QemuTestbed(LeasedTestbed):
         return facts
 
     def _programs(self, host: VirtualHost) -> Mapping[str, bytes]:
-        """Return the user's programs for a virtual machine. Raises CannotHere if their folder cannot be used."""
-        folder = self.spec.programs if host is self.router else self.spec.far_programs
-        return read_programs(folder) if folder else {}
+        """Return the user's programs for a virtual machine. Raises CannotHere if their folder cannot be used.
+
+        They are read once: if a build replaces a file meanwhile, the machine still gets the file that the facts name.
+        """
+        if host.name not in self._known_programs:
+            folder = self.spec.programs if host is self.router else self.spec.far_programs
+            self._known_programs[host.name] = read_programs(folder) if folder else {}
+        return self._known_programs[host.name]
 
     def _image(self, board: Board) -> Image:
         image = cached_image(board)

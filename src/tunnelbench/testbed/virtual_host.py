@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import CpuReading, Host, Sampler, SamplerOutput
 from tunnelbench.host.leased_host import LeasedHost
@@ -107,16 +108,17 @@ class VirtualHost(LeasedHost):
             return None
         self.shell(BUSY_IN_BACKGROUND, str(math.ceil(SPEED_TRIAL_S) + 1))
         with self.blaming_end():
-            return try_speed(self.emulator.work, self.emulator.speed_mips)
+            return try_speed(self.emulator.work, self.emulator.cpu_s, self.emulator.speed_mips)
 
     @contextmanager
     def blaming_end(self) -> Iterator[None]:
-        """Raise LinkLost in place of an OSError, which the block raises if QEMU has ended."""
+        """Raise LinkLost in place of an OSError, which the block raises if QEMU has ended or does not answer."""
         try:
             yield
         except OSError:
             words = self.emulator.last_words() if self.emulator else "it is not up"
-            raise LinkLost(f"the virtual {self.name} has ended; {words}") from None
+            what = "does not answer" if self.emulator and self.emulator.is_running else "has ended"
+            raise LinkLost(f"the virtual {self.name} {what}; {words}") from None
 
     def account(self, daemons: Sequence[Daemon]) -> Account:
         """Return the CPU times that the guest's kernel counts, in total and for some programs."""
@@ -193,28 +195,43 @@ class WorkSampler:
         counts = emulator.instruction_counts
         self._profile = ProfileReader(counts, guest.address_names(daemons)) if counts else None
         self._before = guest.account(daemons)
-        with guest.blaming_end():
-            self._readings = [self._read()]
+        self._reading = threading.Lock()
+        self._readings: list[WorkReading] = []
+        self._marked: list[int] = []
+        """Places of the readings of `mark`."""
+        self._failure: CommandFailed | None = None
+        self._read()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._read_work, daemon=True)
         self._thread.start()
 
-    def _read(self) -> WorkReading:
-        return self._emulator.work(), self._profile.read() if self._profile else None
+    def _read(self) -> int:
+        """Take a reading and return its place; `mark` and the thread take turns."""
+        with self._reading, self._guest.blaming_end():
+            self._readings.append((self._emulator.work(), self._profile.read() if self._profile else None))
+            return len(self._readings) - 1
 
     def _read_work(self) -> None:
-        with suppress(OSError):  # QEMU has ended: the trial reports it
+        try:
             while not self._is_over.wait(WORK_INTERVAL_S):
-                self._readings.append(self._read())
+                self._read()
+        except CommandFailed as error:  # QEMU has ended, or gives another answer; `stop` raises it in the run's thread
+            self._failure = error
+
+    def mark(self) -> None:
+        self._marked.append(self._read())
 
     def stop(self) -> SamplerOutput:
+        """End the sampler and return its readings. Raises CommandFailed if QEMU could not be read."""
         if self._samples is None:
             self._is_over.set()
             self._thread.join()
+            if self._failure is not None:
+                raise self._failure
             after = self._guest.account(self._daemons)
-            readings = cpu_readings(self._readings, self._before, after)
+            readings = tuple(cpu_readings(self._readings, self._before, after))
             raw = "".join(f"{work}\n" for work, _ in self._readings)
-            self._samples = SamplerOutput(tuple(readings), 0.0, raw)
+            self._samples = SamplerOutput(readings, 0.0, raw, tuple(readings[place] for place in self._marked))
         return self._samples
 
 

@@ -22,6 +22,9 @@ IPERF3_PORT = 5201
 
 ACTUAL_BUFFERS = ("sndbuf_actual", "rcvbuf_actual")
 """Names by which iperf3 reports the sizes of the socket buffers that the kernel gave it."""
+LOST_SERVER = "control socket has closed unexpectedly"
+"""The client's message if the server has ended."""
+
 REFUSED_BUFFERS = "socket buffer size"
 """Words of iperf3 if the kernel gives it smaller socket buffers than it asks for (IESETBUF, IESETBUF2)."""
 BUFFER_LIMITS = (
@@ -165,6 +168,8 @@ MOST_COUNT = 2**63
 
 def parse(client_json: str, server_json: str, direction: Direction) -> Iperf3Result:
     """Return the figures of a test from the output of both ends. Raises TrialFailed with iperf3's own message."""
+    if LOST_SERVER in client_json and server_json.strip():
+        _load("server", server_json)  # raises with the cause, if the server names one
     client = _load("client", client_json)
     server = _load("server", server_json)
     try:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.builders import make_proof, make_run, make_tcp, make_trial, make_tunnel
 from tests.unit.udp_builders import make_counts
 
-from tunnelbench.analysis.packet_instructions import packet_instructions
+from tunnelbench.analysis.packet_instructions import paced_rate_pps, packet_instructions
 from tunnelbench.model.plan import Direction, Test, TrialSpec
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.udp import UdpMeasurement
@@ -82,6 +82,20 @@ def test_without_a_fixed_speed_or_a_second_rate_there_is_no_figure() -> None:
     assert packet_instructions([each for each in trials() if each.spec.load == "310"]) == ()
     close = [trial("none", 1, 18, pps) for pps in (100.0, 310.0)]
     assert packet_instructions(close) == ()
+
+
+def test_each_round_has_its_value() -> None:
+    found = next(each for each in packet_instructions(trials()) if each.tunnel.name == "vxlan")
+    assert {payload: [*values] for payload, values in found.by_round.items()} == {18: [1, 2, 3], 1300: [1, 2, 3]}
+    assert found.by_round[18][2] == pytest.approx(9018, rel=1e-4)
+
+
+@pytest.mark.parametrize("load", ["flat-out", "", "fast", "nan", "inf", "-1", "0"])
+def test_a_load_that_is_no_rate_has_no_value(load: str) -> None:
+    assert paced_rate_pps(Test.RATE, 18, load) is None
+    assert paced_rate_pps(Test.RATE, 18, "60") == 60.0
+    own = trial("none", 1, 18, 10.0)
+    assert packet_instructions([own, replace(own, spec=replace(own.spec, load=load))]) == ()
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -72,7 +72,9 @@ def test_a_tunnel_that_no_longer_works_does_not_pass(type_in: CommandLine, runs:
     keep(runs, make_run(run_id="20250603-000000-broken", started_at="2025-06-03T00:00:00+00:00"), tuple(records))
     result = type_in("compare", EARLY, "last", "--fail-on-regression", "5")
     assert result.exit_code == 2
-    assert 'no figure of "vxlan" can be tested' in " ".join(result.stderr.split())
+    assert "B has no figure of vxlan 1448 down, vxlan 1448 up, vxlan 76 down and 1 more, which A has" in " ".join(
+        result.stderr.split()
+    )
     assert type_in("compare", EARLY, "last").exit_code == 0
 
 
@@ -87,6 +89,54 @@ def test_a_row_that_no_longer_counts_does_not_pass(type_in: CommandLine, runs: P
     result = type_in("compare", EARLY, "last", "--fail-on-regression", "50")
     assert result.exit_code == 2
     assert "B has no figure of vxlan 76 down, which A has" in " ".join(result.stderr.split())
+
+
+def test_a_slower_row_with_too_few_trials_left_does_not_pass(type_in: CommandLine, runs: Path) -> None:
+    def later(record: TrialRecord) -> TrialRecord:
+        if (record.spec.tunnel.name, record.spec.what) != ("vxlan", "1448 down") or record.tcp is None:
+            return record
+        if record.spec.round == 1:
+            return replace(record, measurement=None, outcome=Outcome.VOID, reason="the traffic stalled")
+        return replace(record, measurement=make_tcp(record.tcp.throughput_bps * 0.6))
+
+    records = map(later, make_records(5))
+    keep(runs, make_run(run_id="20250603-000000-broken", started_at="2025-06-03T00:00:00+00:00"), tuple(records))
+    found = json.loads(type_in("compare", EARLY, "last", "--json").stdout)
+    assert ("vxlan", "lower") in {(row["tunnel"], row["verdict"]) for row in found["rows"]}
+    result = type_in("compare", EARLY, "last", "--fail-on-regression", "5")
+    assert result.exit_code == 2
+    assert "no figure of vxlan 1448 down can be tested: too few trials count" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("left_out", "named"),
+    [("vxlan", "vxlan 1448 down, vxlan 1448 up, vxlan 76 down and 1 more"), (76, "none 76 down")],
+)
+def test_a_run_that_lacks_a_tunnel_or_a_payload_does_not_pass(
+    type_in: CommandLine, runs: Path, left_out: str | int, named: str
+) -> None:
+    records = [
+        record for record in make_records(5) if left_out not in {record.spec.tunnel.name, record.spec.payload_bytes}
+    ]
+    keep(runs, make_run(run_id="20250603-000000-part", started_at="2025-06-03T00:00:00+00:00"), tuple(records))
+    result = type_in("compare", EARLY, "last", "--fail-on-regression", "5")
+    assert result.exit_code == 2
+    assert f"B lacks {named}" in " ".join(result.stderr.split())
+
+
+def test_a_run_with_one_more_tunnel_passes(type_in: CommandLine, runs: Path) -> None:
+    records = [record for record in make_records(5) if record.spec.tunnel.name != "vxlan"]
+    keep(runs, make_run(run_id="20250603-000000-part", started_at="2025-06-03T00:00:00+00:00"), tuple(records))
+    assert type_in("compare", "last", EARLY, "--fail-on-regression", "5").exit_code == 0
+
+
+def test_two_runs_without_a_common_row_are_reported(type_in: CommandLine, runs: Path) -> None:
+    result = type_in("compare", f"{EARLY}#none", "wr841n-2014", "--fail-on-regression", "5")
+    assert result.exit_code == 2
+    keep(runs, make_run(run_id="20250603-000000-none", started_at="2025-06-03T00:00:00+00:00"), ())
+    result = type_in("compare", EARLY, "last", "--fail-on-regression", "5")
+    assert result.exit_code == 2
+    assert "no row of A is in B" in " ".join(result.stderr.split())
 
 
 def test_json_has_each_verdict(type_in: CommandLine, runs: Path) -> None:

@@ -23,7 +23,7 @@ from tunnelbench.host.labgrid_session import unsafe_value
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess, LabgridPlace, RouterSpec, TestbedSpec
-from tunnelbench.qemu.machine import free_port
+from tunnelbench.qemu.machine import reserved_port
 from tunnelbench.testbed import leased, place
 from tunnelbench.testbed.ssh import SshTestbed
 
@@ -52,7 +52,7 @@ LISTENED_ON_BY_NOBODY = "127.0.0.1:1"
 
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabgridRack]:
-    with labgrid_rack(tmp_path_factory.mktemp("rack"), free_port(), GROUPS) as made:
+    with reserved_port() as port, labgrid_rack(tmp_path_factory.mktemp("rack"), port, GROUPS) as made:
         yield made
 
 

@@ -14,7 +14,7 @@ from tunnelbench.host.procfs import CpuTimes, DeviceCounters
 from tunnelbench.measure import trial_monitor
 from tunnelbench.measure.counters import CountingPoints
 from tunnelbench.measure.trial_monitor import TrafficPath, TrialMonitor, keeping_output
-from tunnelbench.model.errors import TrialFailed
+from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.testbed.base import SLOW_START_S, Testbed
 
@@ -162,7 +162,7 @@ class FarEnd(Host):
         readings = tuple(
             CpuReading(clock_s, {0: CpuTimes(0, 0, clock_s * 0.1, 0, 0)}, None, "") for clock_s in range(11)
         )
-        return SimpleNamespace(stop=lambda: SamplerOutput(readings, 0.0, "what it read"))
+        return SimpleNamespace(mark=lambda: None, stop=lambda: SamplerOutput(readings, 0.0, "what it read"))
 
 
 def test_a_far_end_of_its_own_counts_among_those_that_may_be_the_limit(path: SimulatedPath) -> None:
@@ -183,7 +183,44 @@ class FixedSpeedRouter(FarEnd):
             CpuReading(second, {0: CpuTimes(0, 0, second * 0.2, 0, 0)}, None, "", 70 + second * 10**8, second * 0.01)
             for second in range(11)
         )
-        return SimpleNamespace(stop=lambda: SamplerOutput(readings, 0.0, ""))
+        return SimpleNamespace(mark=lambda: None, stop=lambda: SamplerOutput(readings, 0.0, ""))
+
+
+class MarkedRouter(FarEnd):
+    """A virtual machine that is read at the begin and at the end of the window, between which its clock loses 0.4 s."""
+
+    def sampler(self, daemons: Any, limit_s: float) -> Any:
+        marked: list[CpuReading] = []
+
+        def mark() -> None:
+            lost_s = 0.4 if marked else 0.0
+            clock_s = self.path.clock_s
+            marked.append(
+                CpuReading(clock_s, {0: CpuTimes(0, 0, 0, clock_s, 0)}, None, "", round(clock_s * 1e8), lost_s)
+            )
+
+        return SimpleNamespace(mark=mark, stop=lambda: SamplerOutput(tuple(marked), 0.0, "", tuple(marked)))
+
+
+def test_a_router_that_can_be_read_at_once_is_read_at_both_ends_of_the_window(path: SimulatedPath) -> None:
+    path.router = MarkedRouter(path)
+    window = path.accompany().window()
+    assert window.router_clock_lost_s == pytest.approx(0.4, rel=0.01)
+    assert window.router_instructions == pytest.approx(window.duration_s * 1e8, rel=0.01)
+
+
+def test_a_sampler_is_ended_if_the_next_one_cannot_be_started(path: SimulatedPath) -> None:
+    class Refusing(FarEnd):
+        def sampler(self, daemons: Any, limit_s: float) -> Any:
+            raise CannotHere("no sampler")
+
+    ended = []
+    path.router = FarEnd(path)
+    path.router.sampler = lambda *_: SimpleNamespace(stop=lambda: ended.append(1))  # type: ignore[method-assign]
+    path.far_host = Refusing(path)
+    with pytest.raises(CannotHere, match="no sampler"):
+        path.accompany()
+    assert ended == [1]
 
 
 def test_instructions_of_a_router_of_fixed_speed_are_those_of_the_window(path: SimulatedPath) -> None:

@@ -106,6 +106,37 @@ def test_a_qemu_that_ends_within_an_answer_is_the_error_of_a_closed_connection(t
         serving.join()
 
 
+def test_a_qemu_that_answers_late_is_asked_again_on_a_new_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelbench.qemu.fixed_speed.MONITOR_LIMIT_S", 0.2)
+    path = tmp_path / "monitor"
+    answers = [{"icount": 500}, TRANSLATION.format(lag="7")]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            for given in ([], answers):
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rw") as lines:
+                    lines.write('{"QMP": {}}\n')
+                    lines.flush()
+                    for answer in ({}, *given):
+                        lines.readline()
+                        lines.write(f"{json.dumps({'return': answer})}\n")
+                        lines.flush()
+                    lines.read()  # until the other end closes the connection; the first one gets no more answers
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        asked = Monitor(path, 125)
+        found = asked.work()
+        asked.close()
+        serving.join()
+    assert (found.instructions, found.lag_s) == (500, 0.007)
+
+
 def test_a_qemu_without_a_monitor_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CannotHere, match="QEMU's monitor does not answer"):
         Monitor(tmp_path / "monitor", 125)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -14,13 +15,17 @@ import pytest
 from tunnelbench.qemu.boards import BOARDS, MALTA, VIRT_ARM64, X86_64_PC, Board
 from tunnelbench.qemu.image import Image
 from tunnelbench.qemu.machine import (
+    AUTOGROUPS,
     DEVICES_NICE,
     HIGHEST_NICE,
+    LOWEST_NICE,
     Boot,
     Nic,
     cable,
+    can_run_first,
     left_machines,
     read_threads,
+    reserved_port,
     run_devices_second,
     run_first,
 )
@@ -121,21 +126,54 @@ def test_a_machine_is_known_by_the_mark_of_its_run() -> None:
 def test_a_machine_that_goes_first_has_the_highest_nice_value_for_its_session_too() -> None:
     with subprocess.Popen(["sleep", "30"], start_new_session=True) as process:
         try:
-            run_first(process.pid)
+            was_done = run_first(process.pid)
             nice = os.getpriority(os.PRIO_PROCESS, process.pid)
             group = Path(f"/proc/{process.pid}/autogroup")
             session = group.read_text().split()[-1] if group.exists() else None
         finally:
             process.kill()
     if os.geteuid() == 0:
+        assert was_done
         assert nice == HIGHEST_NICE
         assert session in {None, str(HIGHEST_NICE)}
-    run_first(process.pid)  # it has ended, which is no error
+    assert not run_first(process.pid)  # it has ended, which is no error
 
 
-def test_the_devices_of_a_machine_that_goes_first_come_after_its_cpu() -> None:
+def test_a_system_that_refuses_to_run_a_machine_first_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:
+        assert can_run_first()
+
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    assert not can_run_first()
+
+
+def test_a_reserved_port_is_given_to_the_program_that_names_it_and_to_no_other() -> None:
+    with reserved_port() as port, socket.socket() as careless, socket.socket() as like_qemu:
+        with pytest.raises(OSError, match="in use"):
+            careless.bind(("127.0.0.1", port))
+        like_qemu.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        like_qemu.bind(("127.0.0.1", port))
+        like_qemu.listen()
+        with socket.create_connection(("127.0.0.1", port)):
+            connection, _ = like_qemu.accept()
+            connection.close()
+
+
+@pytest.mark.parametrize(("has_autogroups", "nice"), [(True, LOWEST_NICE), (False, DEVICES_NICE)])
+def test_the_devices_of_a_machine_that_goes_first_come_after_its_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_autogroups: bool, nice: int
+) -> None:
+    if not AUTOGROUPS.exists():  # this kernel has no autogroups
+        nice = DEVICES_NICE
+    setting = tmp_path / "sched_autogroup_enabled"
+    setting.write_text(f"{has_autogroups:d}\n")
+    monkeypatch.setattr("tunnelbench.qemu.machine.AUTOGROUPS", setting)
     program = "import threading; input(); threading.Thread(target=input).start(); print(flush=True)"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    argv = [sys.executable, "-c", program]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         run_first(process.pid)
@@ -148,6 +186,6 @@ def test_the_devices_of_a_machine_that_goes_first_come_after_its_cpu() -> None:
         process.stdin.write(b"\n")
     assert len(nice_of) == 2
     if os.geteuid() == 0:
-        assert nice_of.pop(process.pid) == DEVICES_NICE
+        assert nice_of.pop(process.pid) == nice
         assert set(nice_of.values()) == {HIGHEST_NICE}
     run_devices_second(process.pid)  # it has ended, which is no error

@@ -8,10 +8,12 @@ from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.speed_trial import SpeedTrial, judge_speed, try_speed
 
 
-def trial(executed_mips: float, lost_s: float) -> SpeedTrial:
+def trial(executed_mips: float, lost_s: float, used_s: float = 1.2) -> SpeedTrial:
     """A trial of two seconds at 125 MIPS."""
     before = MachineWork(10.0, 1.0, 1_000_000, 0.5)
-    return judge_speed(before, MachineWork(12.0, 2.0, 1_000_000 + round(executed_mips * 2e6), 0.5 + lost_s), 125.0)
+    return judge_speed(
+        before, MachineWork(12.0, 2.0, 1_000_000 + round(executed_mips * 2e6), 0.5 + lost_s), 125.0, used_s
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,8 +33,18 @@ def test_the_speed_that_a_machine_holds(executed_mips: float, lost_s: float, hel
 
 
 def test_a_speed_that_is_held_needs_no_advice() -> None:
-    assert trial(125, 0).result() == "this machine holds 125 MIPS"
+    assert trial(125, 0).result() == "this machine holds 125 MIPS with 60% of a CPU"
     assert not trial(125, 0).advice("tunnelbench run quick --on malta")
+
+
+def test_a_speed_that_takes_nearly_a_whole_cpu_is_a_warning() -> None:
+    found = trial(125, 0, used_s=1.7)
+    assert found.is_held
+    assert found.text("tunnelbench run quick --on malta") == (
+        "warning: this machine holds 125 MIPS with 85% of a CPU, so that packets may be too much for it; "
+        "end other programs on this machine, or set speed_mips = 62.5 in a testbed file, or for one run: "
+        "tunnelbench run quick --on malta --set speed_mips=62.5"
+    )
 
 
 def test_a_speed_that_is_not_held_is_reported_with_the_command_that_sets_another() -> None:
@@ -49,5 +61,6 @@ def test_a_speed_that_is_not_held_is_reported_with_the_command_that_sets_another
 
 def test_the_trial_reads_the_machine_before_and_after() -> None:
     works = iter([MachineWork(1.0, 0.0, 0, 0.0), MachineWork(2.0, 1.0, 125_000_000, 0.002)])
-    found = try_speed(lambda: next(works), 125.0, duration_s=0.0)
-    assert (found.executed_mips, found.lost_share) == pytest.approx((125.0, 0.002))
+    spent_s = iter([3.0, 3.5])
+    found = try_speed(lambda: next(works), lambda: next(spent_s), 125.0, duration_s=0.0)
+    assert (found.executed_mips, found.lost_share, found.used_share) == pytest.approx((125.0, 0.002, 0.5))

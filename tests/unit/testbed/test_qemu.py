@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tunnelbench.plan import read_testbed
+from tunnelbench.qemu.boards import MALTA
+from tunnelbench.qemu.image import Image
+from tunnelbench.qemu.programs import programs_text
 from tunnelbench.testbed import KINDS
-from tunnelbench.testbed.qemu import QemuTestbed
+from tunnelbench.testbed.qemu import NOT_FIRST, QemuTestbed
 
 
 @pytest.mark.parametrize(
@@ -42,3 +47,52 @@ def test_with_a_gateway_the_devices_of_its_cable_get_the_mtu_too(tmp_path: Path)
         ("gateway", "far"),
         ("server", "far"),
     ]
+
+
+@pytest.fixture
+def with_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Give each board an image, and this machine the programs that a virtual machine needs."""
+    image = Image(tmp_path, "6.1.0-1", ("linux-image-6.1.0-1 6.1",))
+    for name, value in {
+        "cached_image": lambda _: image,
+        "require_machine_programs": lambda _: None,
+        "qemu_version": lambda _: "7.2",
+    }.items():
+        monkeypatch.setattr(f"tunnelbench.testbed.qemu.{name}", value)
+
+
+@pytest.mark.usefixtures("with_image")
+def test_a_machine_gets_the_programs_that_the_facts_name_if_a_build_replaces_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "openvpn").write_bytes(b"old")
+    spec = replace(read_testbed("malta", KINDS).testbed, programs=str(folder))
+    made = QemuTestbed(spec, "20260101-000000-abcdef", tmp_path)
+    facts = made.look()
+    (folder / "openvpn").write_bytes(b"new")
+    handed: dict[str, Any] = {}
+
+    def start(*_: object, **options: Any) -> SimpleNamespace:
+        handed.update(options)
+        return SimpleNamespace()
+
+    monkeypatch.setattr("tunnelbench.testbed.qemu.VirtualMachine", start)
+    made._start(made.router, MALTA, [])
+    assert handed["programs"] == {"openvpn": b"old"}
+    assert facts["guest_programs"] == programs_text(handed["programs"])
+
+
+@pytest.mark.usefixtures("with_image")
+@pytest.mark.parametrize(
+    ("goes_first", "is_allowed", "is_noted"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_run_notes_that_qemu_may_not_run_before_other_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, goes_first: bool, is_allowed: bool, is_noted: bool
+) -> None:
+    monkeypatch.setattr("tunnelbench.testbed.qemu.can_run_first", lambda: is_allowed)
+    made = QemuTestbed(read_testbed("malta", KINDS).testbed, "20260101-000000-abcdef", tmp_path)
+    made.goes_first = goes_first
+    made.look()
+    assert (NOT_FIRST in made.notes) == is_noted

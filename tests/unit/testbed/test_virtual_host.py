@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +11,16 @@ from typing import Any, cast
 
 import pytest
 
+from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import LocalHost
+from tunnelbench.host.parsing import UnexpectedOutput
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.measure.cpu import usage
 from tunnelbench.model.testbed import HostAccess
 from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.machine import VirtualMachine
 from tunnelbench.qemu.speed_trial import SPEED_TRIAL_S
-from tunnelbench.testbed.virtual_host import Account, VirtualHost, cpu_readings, parse_account
+from tunnelbench.testbed.virtual_host import Account, VirtualHost, WorkSampler, cpu_readings, parse_account
 
 STAT = """\
 cpu  600 0 300 5000 0 0 100 0 0 0
@@ -96,6 +99,59 @@ def test_a_router_works_until_its_clock_is_right_or_gains_nothing(
     assert host.seconds == seconds
 
 
+class SampledHost(SlowHost):
+    """A virtual machine of fixed speed that is sampled."""
+
+    def account(self, daemons: Sequence[Daemon]) -> Account:
+        return IDLE
+
+
+def sampled(tmp_path: Path, work: Callable[[], MachineWork], *, is_running: bool = True) -> WorkSampler:
+    machine = SimpleNamespace(
+        work=work, instruction_counts=None, last_words=lambda: "its last words", is_running=is_running
+    )
+    host = SampledHost(tmp_path, 0.0, 0.0)
+    host.emulator = cast("VirtualMachine", machine)
+    return WorkSampler(host, host.emulator, ())
+
+
+def test_a_mark_is_a_reading_at_once(tmp_path: Path) -> None:
+    works = (MachineWork(100.0 + number, number * 0.5, number * 10**8, number * 0.1) for number in range(100))
+    sampler = sampled(tmp_path, lambda: next(works))
+    sampler.mark()
+    sampler.mark()
+    found = sampler.stop()
+    assert [reading.instructions for reading in found.marked] == [10**8, 2 * 10**8]
+    assert all(reading in found.readings for reading in found.marked)
+
+
+def test_a_machine_that_ends_during_a_trial_is_an_error_of_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelbench.testbed.virtual_host.WORK_INTERVAL_S", 0.001)
+    works = iter([MachineWork(1.0, 0.0, 0, 0.0)])
+    has_failed = threading.Event()
+
+    def work() -> MachineWork:
+        for each in works:
+            return each
+        has_failed.set()
+        raise UnexpectedOutput("the answer of QEMU's monitor", ValueError("no time"))
+
+    sampler = sampled(tmp_path, work)
+    assert has_failed.wait(10)
+    with pytest.raises(UnexpectedOutput, match="the answer of QEMU's monitor"):
+        sampler.stop()
+
+
+def test_a_machine_that_does_not_answer_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    def silent() -> MachineWork:
+        raise TimeoutError
+
+    with pytest.raises(LinkLost, match="the virtual router does not answer; its last words"):
+        sampled(tmp_path, silent)
+
+
 class BusyHost(SlowHost):
     """A virtual machine of fixed speed whose readings are given."""
 
@@ -109,7 +165,9 @@ def test_a_speed_is_tried_with_a_busy_router(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("tunnelbench.qemu.speed_trial.time.sleep", lambda _: None)
     host = BusyHost(tmp_path, 0.0, 0.0)
     works = iter([MachineWork(1.0, 0.0, 0, 0.0), MachineWork(3.0, 1.6, 200_000_000, 0.4)])
-    host.emulator = cast("VirtualMachine", SimpleNamespace(speed_mips=125.0, work=lambda: next(works)))
+    host.emulator = cast(
+        "VirtualMachine", SimpleNamespace(speed_mips=125.0, work=lambda: next(works), cpu_s=lambda: 0.0)
+    )
     found = host.try_speed()
     assert found is not None
     assert (found.executed_mips, found.held_mips) == (100.0, 62.5)
@@ -124,6 +182,9 @@ def test_a_machine_that_is_killed_while_its_speed_is_tried_is_reported(tmp_path:
 
     host = BusyHost(tmp_path, 0.0, 0.0)
     words = "the last line on its console is: Killed"
-    host.emulator = cast("VirtualMachine", SimpleNamespace(speed_mips=125.0, work=ended, last_words=lambda: words))
+    machine = SimpleNamespace(
+        speed_mips=125.0, work=ended, cpu_s=lambda: 0.0, last_words=lambda: words, is_running=False
+    )
+    host.emulator = cast("VirtualMachine", machine)
     with pytest.raises(LinkLost, match="the virtual router has ended; the last line on its console is: Killed"):
         host.try_speed()

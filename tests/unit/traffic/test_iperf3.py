@@ -100,6 +100,19 @@ def test_a_missing_server_is_reported_in_iperf3s_words(version: str) -> None:
         parse(sample(f"{version}/refused-client.json"), "", Direction.OUT)
 
 
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ('{"error": "error - unable to start listener"}', "iperf3's server says: error - unable to start listener"),
+        ('{"end": {}}', "iperf3's client says: control socket has closed unexpectedly"),
+        ("", "iperf3's client says: control socket has closed unexpectedly"),
+    ],
+)
+def test_a_server_that_ended_names_the_cause(server: str, says: str) -> None:
+    with pytest.raises(TrialFailed, match=says):
+        parse('{"error": "control socket has closed unexpectedly"}', server, Direction.OUT)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_test_that_was_cut_off_gives_no_figure(version: str) -> None:
     client, server = sample(f"{version}/interrupted-client.json"), sample(f"{version}/interrupted-server.json")

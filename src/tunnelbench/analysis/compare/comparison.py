@@ -115,16 +115,21 @@ class Comparison:
         return tuple(row for row in self.rows if row.verdict.is_difference)
 
     @property
-    def untested_tunnels(self) -> tuple[str, ...]:
-        """Tunnels (named as in B) that have figures in A, but none with enough trials for a test."""
-        tested = {row.pair.b.name for row in self.tested}
-        return tuple(dict.fromkeys(row.pair.b.name for row in self.rows if row.a and row.pair.b.name not in tested))
+    def untested(self) -> tuple[Pair, ...]:
+        """Matched rows without a tested figure that hide a regression.
 
-    @property
-    def lost(self) -> tuple[SideRow, ...]:
-        """Rows of B without any figure of which A has figures: no trial of them counts in B."""
-        lost = {id(row.pair.b): row.pair.b for row in self.rows if row.pair.a.figures and not row.pair.b.figures}
-        return tuple(lost.values())
+        A has enough trials of such a row for a test, or B has no figure of it, or no row of its tunnel is tested. Other
+        rows without a test have too few trials in A.
+        """
+        tested = {id(row.pair) for row in self.tested}
+        tunnels = {row.pair.a.name for row in self.tested}
+        least = PAIRS_FROM if self.is_paired else TESTED_FROM
+        pairs = {id(row.pair): row.pair for row in self.rows if row.pair.a.figures and id(row.pair) not in tested}
+        return tuple(
+            pair
+            for pair in pairs.values()
+            if pair.a.trials >= least or not pair.b.figures or pair.a.name not in tunnels
+        )
 
     def regressions(self, share: float) -> tuple[ComparisonRow, ...]:
         """Return the rows that are worse by a test and by more than this share; tester-limited rates are left out."""
@@ -212,15 +217,20 @@ def _row(pair: Pair, figure: ComparedFigure, moved: float, *, is_published: bool
 def _is_of_router_alone(pair: Pair, figure: ComparedFigure) -> bool:
     """Return True if a change of the testers does not change the figure.
 
-    Ratios to the baseline are such figures. On virtual routers of fixed speed (the only ones with a count of
-    instructions), all figures are such figures, except delays and rates that a tester limited.
+    Ratios to the baseline are such figures. On virtual routers of fixed speed, all figures are such figures, except
+    delays, rates that a tester limited, and rates at full speed of a router that had idle time: the testers and the
+    machine below them decide how much of its time such a router waits.
     """
-    is_limited = figure.is_rate and any(row.is_tester_limited for row in (pair.a, pair.b))
-    return figure.is_relative or (_have_fixed_speed(pair) and not figure.is_delay and not is_limited)
+    if figure.is_relative:
+        return True
+    if not _have_fixed_speed(pair) or figure.is_delay:
+        return False
+    rows = pair.a, pair.b
+    return not figure.is_rate or all((row.is_paced or row.is_router_full) and not row.is_tester_limited for row in rows)
 
 
 def _have_fixed_speed(pair: Pair) -> bool:
-    return all(ComparedFigure.INSTRUCTIONS in row.figures for row in (pair.a, pair.b))
+    return pair.a.has_fixed_speed and pair.b.has_fixed_speed
 
 
 def _untested(others: int, values: int) -> str:

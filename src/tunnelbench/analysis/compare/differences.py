@@ -37,14 +37,21 @@ def differences(a: Side, b: Side) -> tuple[Difference, ...]:
 def fixed_speed_differences(a: Side, b: Side) -> tuple[Difference, ...]:
     """Return the differing facts that can change the figures of a virtual router of fixed speed.
 
-    The machine that emulates the router and its system are left out: the router's speed does not depend on them.
+    Facts of the machine that emulates the router are left out, except those in OF_TESTERS: the router's speed does not
+    depend on them.
     """
-    return tuple(each for each in differences(a, b) if _is_of_virtual_router(each.what))
+    return tuple(each for each in differences(a, b) if _can_change_fixed_speed(each.what))
 
 
-def _is_of_virtual_router(what: str) -> bool:
-    """Return True for facts of the virtual machines, for settings, and for versions such as `tinc (router)`."""
-    return what == "TunnelBench" or what.startswith(("guest", "plan: ", "testbed: ")) or what.endswith(")")
+OF_TESTERS = ("kernel", "cpus")
+"""Facts of the machine that can change the traffic through a router of fixed speed: the kernel of the testers decides
+when they send data and ACKs, and with few CPUs they share one with the gateway."""
+
+
+def _can_change_fixed_speed(what: str) -> bool:
+    """Return True for facts of virtual machines and testers, settings, and versions such as `tinc (router)`."""
+    is_named = what in ("TunnelBench", *OF_TESTERS) or what.startswith(("guest", "plan: ", "testbed: "))
+    return is_named or what.endswith(")")
 
 
 def largest_clock_loss(side: Side) -> float | None:

@@ -6,12 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, settings_of, versions_by_program
+from tunnelbench.analysis.packet_instructions import (
+    PacketInstructions,
+    are_apart,
+    paced_rate_pps,
+    packet_instructions,
+)
 from tunnelbench.analysis.statistics import median
-from tunnelbench.analysis.summary import Row, RowKey, summarise, trials_by_row
+from tunnelbench.analysis.summary import Row, RowKey, is_tester_limited, summarise, trials_by_row
 from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.model.counters import Window
-from tunnelbench.model.plan import Test, paced_text
-from tunnelbench.model.result import SIMULATED, RunRecord, TcpMeasurement, TrialRecord
+from tunnelbench.model.plan import FLAT_OUT, Direction, Test, paced_text
+from tunnelbench.model.result import FULL_CPU_SHARE, SIMULATED, RunRecord, TcpMeasurement, TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO
 from tunnelbench.model.text import are, counted
 from tunnelbench.model.toml_text import toml_values
@@ -32,6 +38,9 @@ COMPARED_TESTS = {
 
 Values = Mapping[ComparedFigure, float | None]
 
+Place = tuple[str, int, Direction]
+"""Name of the tunnel, payload [bytes] and direction."""
+
 
 def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
     """Return a run as a side; a row without a trial that counts has no figures."""
@@ -41,9 +50,11 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
     for key, own in by_row.items():
         if own[0].spec.tunnel.is_baseline:
             baselines.setdefault(key[1:], own)
+    work_rows = _work_rows(records, udp_rows, by_row)
     rows = [
         *(_tcp_row(row, by_row, baselines.get(row.key[1:], ())) for row in summarise(records)),
-        *(_udp_row(row, by_row) for row in udp_rows if row.test in COMPARED_TESTS),
+        *((row, False) for row in work_rows.values()),
+        *(_udp_row(row, by_row, work_rows.get(_place(row))) for row in udp_rows if row.test in COMPARED_TESTS),
     ]
     missing = run.trials_planned - len(records)
     tests = [row.test for row in udp_rows] + [record.spec.test for record in records]
@@ -82,9 +93,7 @@ def _tcp_row(
 ) -> tuple[SideRow, bool]:
     """Return a TCP row as a row of a side, and True if it is a calibration; `plain` are the baseline's trials of that
     test."""
-    baseline: dict[int, TcpMeasurement] = {}
-    if not row.tunnel.is_baseline:
-        baseline = {record.spec.round: record.tcp for record in plain if record.tcp is not None}
+    baseline = {} if row.tunnel.is_baseline else {record.spec.round: record for record in plain}
     own = {record.spec.round: record.tcp for record in by_row.get(row.key, []) if record.tcp is not None}
     trials = [*own.values()]
     figures = _by_figure({number: _tcp_values(trial, baseline.get(number)) for number, trial in own.items()})
@@ -100,6 +109,9 @@ def _tcp_row(
         cost_within=median([*figures[ComparedFigure.COST].values()]) if ComparedFigure.COST in figures else None,
         segment_instructions=None if row.is_calibration else _segment_instructions(trials),
         clock_lost_share=_clock_lost_share([trial.window for trial in trials]),
+        has_fixed_speed=ComparedFigure.INSTRUCTIONS in figures,
+        is_router_full=_is_router_full(trial.window for trial in trials),
+        is_paced=bool(row.load),
     ), row.is_calibration
 
 
@@ -123,8 +135,28 @@ def _clock_lost_share(windows: Iterable[Window | None]) -> float | None:
     )
 
 
-def _udp_row(row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]]) -> tuple[SideRow, bool]:
-    """Return a UDP row as a row of a side, and True if it is a calibration."""
+def _is_router_full(windows: Iterable[Window | None]) -> bool:
+    """Return True if a router of fixed speed was busy for all of the time on its own clock: median of the windows."""
+    shares = [share for window in windows if window is not None and (share := _own_share(window)) is not None]
+    return bool(shares) and median(shares) >= FULL_CPU_SHARE
+
+
+def _own_share(window: Window) -> float | None:
+    """Return the busy share of a router of fixed speed in the time on its own clock; None for any other router."""
+    if window.router_clock_lost_s is None:
+        return None
+    own_s = (window.duration_s - window.router_clock_lost_s) * len(window.router_cpu.cpus)
+    return window.router_cpu.busy_s / own_s if own_s > 0 else None
+
+
+def _udp_row(
+    row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]], work_row: SideRow | None
+) -> tuple[SideRow, bool]:
+    """Return a UDP row as a row of a side, and True if it is a calibration.
+
+    If the router's instructions without idle work are known from this and another rate, `work_row` has them, and the
+    row has none: idle work hides a part of a difference.
+    """
     figures = _by_figure(
         {
             record.spec.round: _udp_values(record.udp, row.test)
@@ -135,6 +167,10 @@ def _udp_row(row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]]) -> tup
     if row.is_calibration:
         for figure in (ComparedFigure.COST, ComparedFigure.INSTRUCTIONS):  # no router forwarded the packets
             figures.pop(figure, None)
+    has_fixed_speed = ComparedFigure.INSTRUCTIONS in figures
+    if work_row and work_row.figures and paced_rate_pps(row.test, row.payload_bytes, row.load) is not None:
+        figures.pop(ComparedFigure.INSTRUCTIONS, None)
+    windows = [record.udp.window for record in by_row.get(row.key, []) if record.udp is not None]
     return SideRow(
         **_row_facts(row),
         effective_bytes=None,
@@ -142,10 +178,64 @@ def _udp_row(row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]]) -> tup
         figures=figures,
         test=f"{row.test} {row.load}".strip(),
         expected=COMPARED_TESTS[row.test],
-        clock_lost_share=_clock_lost_share(
-            record.udp.window for record in by_row.get(row.key, []) if record.udp is not None
-        ),
+        clock_lost_share=_clock_lost_share(windows),
+        has_fixed_speed=has_fixed_speed,
+        is_router_full=_is_router_full(windows),
+        is_paced=row.load not in {"", FLAT_OUT},
     ), row.is_calibration
+
+
+def _place(row: UdpRow) -> Place:
+    return row.tunnel.name, row.payload_bytes, row.direction
+
+
+def _work_rows(
+    records: Sequence[TrialRecord], rows: Iterable[UdpRow], by_row: Mapping[RowKey, Sequence[TrialRecord]]
+) -> Mapping[Place, SideRow]:
+    """Return the rows with the instructions of a packet without idle work; none if the router has no fixed speed."""
+    work = {(each.tunnel.name, each.direction): each for each in packet_instructions(records)}
+    if not work:
+        return {}
+    by_place: dict[Place, dict[float, UdpRow]] = {}
+    for row in rows:
+        rate_pps = paced_rate_pps(row.test, row.payload_bytes, row.load)
+        if rate_pps is not None and not row.is_calibration:
+            by_place.setdefault(_place(row), {})[rate_pps] = row
+    return {
+        place: _work_row([of[pps] for pps in sorted(of)], work.get((place[0], place[2])), by_row)
+        for place, of in by_place.items()
+        if are_apart(of)
+    }
+
+
+def _work_row(
+    rows: Sequence[UdpRow], work: PacketInstructions | None, by_row: Mapping[RowKey, Sequence[TrialRecord]]
+) -> SideRow:
+    """Return the row with the instructions of a packet without idle work; `rows` has all rates, the lowest first.
+
+    It also exists without a figure, so that a comparison shows that the figure is missing.
+    """
+    lowest, highest = rows[0], rows[-1]
+    values = work.by_round.get(lowest.payload_bytes, {}) if work else {}
+    if values:
+        remarks = [name for row in rows for name in row.doubtful_checks]
+    else:
+        remarks = [reason for row in rows for reason in row.reasons][:1]
+        if not remarks and work and work.lossy_trials:
+            remarks = ["packets were lost, so that the instructions of a packet are unknown"]
+    facts = {**_row_facts(lowest), "is_tester_limited": False, "remarks": tuple(dict.fromkeys(remarks))}
+    trials = [record.udp for row in rows for record in by_row.get(row.key, []) if record.udp is not None]
+    return SideRow(
+        **facts,
+        effective_bytes=None,
+        traffic="udp",
+        figures={ComparedFigure.WORK: values} if values else {},
+        test=f"{Test.RATE} {lowest.load}-{highest.load}",
+        expected=ComparedFigure.WORK,
+        clock_lost_share=_clock_lost_share([trial.window for trial in trials]),
+        has_fixed_speed=True,
+        is_paced=True,
+    )
 
 
 def _row_facts(row: Row | UdpRow) -> dict[str, Any]:
@@ -161,14 +251,16 @@ def _row_facts(row: Row | UdpRow) -> dict[str, Any]:
     }
 
 
-def _tcp_values(trial: TcpMeasurement, baseline: TcpMeasurement | None) -> Values:
+def _tcp_values(trial: TcpMeasurement, baseline: TrialRecord | None) -> Values:
     """Return the figures of a trial.
 
-    `baseline` is the baseline trial of the same round; None: it does not count, so there are no relative figures.
+    `baseline` is the baseline trial of the same round; None: it does not count, so there are no relative figures. If
+    the testers limited it, its throughput is theirs, and a share of it would fall with faster testers.
     """
     cost = trial.cpu_s_per_million_packets
-    plain = baseline.throughput_bps if baseline else None
-    plain_cost = baseline.cpu_s_per_million_packets if baseline else None
+    other = baseline.tcp if baseline else None
+    plain = other.throughput_bps if baseline and other and not is_tester_limited([baseline]) else None
+    plain_cost = other.cpu_s_per_million_packets if other else None
     return {
         ComparedFigure.THROUGHPUT: trial.throughput_bps / 1e6,
         ComparedFigure.SHARE: trial.throughput_bps / plain if plain else None,

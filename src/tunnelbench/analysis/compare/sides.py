@@ -25,7 +25,9 @@ class ComparedFigure(StrEnum):
     COST_SHARE = "CPU over baseline's"
     """CPU time per packet over the baseline's CPU time per packet in the same round."""
     INSTRUCTIONS = "instructions/packet"
-    """Instructions of a router of fixed speed per packet."""
+    """Instructions of a router of fixed speed per packet, its idle work included."""
+    WORK = "instructions/packet without idle"
+    """Instructions of a router of fixed speed for one packet, from the difference between two rates."""
     NDR = "NDR packets/s"
     PDR = "PDR packets/s"
     CARRIED = "carried packets/s"
@@ -37,8 +39,7 @@ class ComparedFigure(StrEnum):
 
     @property
     def is_better_when_high(self) -> bool:
-        is_cost = self in {ComparedFigure.COST, ComparedFigure.COST_SHARE, ComparedFigure.INSTRUCTIONS}
-        return not is_cost and not self.is_delay
+        return self not in COSTS and not self.is_delay
 
     @property
     def is_relative(self) -> bool:
@@ -53,6 +54,10 @@ class ComparedFigure(StrEnum):
     def is_rate(self) -> bool:
         """True if it describes the tester instead of the router when a tester is the limit."""
         return self.is_better_when_high
+
+
+COSTS = frozenset({ComparedFigure.COST, ComparedFigure.COST_SHARE, ComparedFigure.INSTRUCTIONS, ComparedFigure.WORK})
+"""Figures that state the work of the router for a packet."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,17 @@ class SideRow:
     """Instructions of a router of fixed speed for one data packet with its ACKs: median of the TCP trials."""
     clock_lost_share: float | None = None
     """Largest share of a trial that the clock of a router of fixed speed lost; None: any other router."""
+    has_fixed_speed: bool = False
+    """True if the instructions of a virtual router of fixed speed were counted."""
+    is_router_full: bool = False
+    """True if the router of fixed speed was busy for all of the time on its own clock: median of the trials."""
+    is_paced: bool = False
+    """True if the plan states the rate of the load."""
+
+    @property
+    def trials(self) -> int:
+        """Number of trials that count: the largest number of values of one figure."""
+        return max(map(len, self.figures.values()), default=0)
 
     @property
     def conditions(self) -> tuple[Conditions, object, object]:

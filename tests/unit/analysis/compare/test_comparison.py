@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -249,15 +249,20 @@ def test_a_difference_made_by_the_bench_is_a_tie_one_made_by_the_router_is_not()
     assert compare(side("x", [1, 2, 3, 4, 5]), side("y", [1, 2, 3, 4, 5])).bench_moved is None
 
 
-def of_fixed_speed(name: str, *, bench: float = 1.0, work: float = 1.0, is_limited: bool = False) -> Side:
+def of_fixed_speed(
+    name: str, *, bench: float = 1.0, work: float = 1.0, is_limited: bool = False, busy: float = 0.99, load: str = ""
+) -> Side:
     """A calibrated run with a router of fixed speed, where a packet takes so much work, and with so fast a bench."""
     checks = (Check("tester-limited", CheckVerdict.DOUBTFUL, "testers 97 % busy", 6),) if is_limited else ()
     testers = TunnelSpec("back-to-back", "testers back to back")
     records = [make_trial(TrialSpec(0, 0, testers, 1448, Direction.IN), make_tcp(1e10 * bench))]
     for number in range(1, 6):
-        tcp = make_tcp((1e8 + number * 1e5) / work)
+        bps = (1e8 + number * 1e5) / work
+        packets_per_s = bps / 8 / 1448 * 1.5
+        tcp = make_tcp(bps, cpu_s_per_million_packets=busy * 1e6 / packets_per_s)
         window = replace(tcp.window, router_instructions=1_000_000_000 + number, router_clock_lost_s=0.0)
-        records.append(make_trial(make_spec(number, number), replace(tcp, window=window), checks=checks))
+        spec = replace(make_spec(number, number), load=load)
+        records.append(make_trial(spec, replace(tcp, window=window), checks=checks))
     return side_of_run(make_run(run_id=name, trials_planned=6), records)
 
 
@@ -275,6 +280,91 @@ def test_a_tester_limited_rate_is_judged_by_the_bench_at_fixed_speed_too() -> No
     verdicts = {line.figure: line.verdict for line in compare(before, after).rows}
     assert verdicts[ComparedFigure.THROUGHPUT] is ComparisonVerdict.TIE
     assert verdicts[ComparedFigure.INSTRUCTIONS] is ComparisonVerdict.DEARER
+
+
+@pytest.mark.parametrize(
+    ("busy", "load", "verdict"),
+    [
+        (0.99, "", ComparisonVerdict.SLOWER),
+        (0.85, "", ComparisonVerdict.TIE),
+        (0.85, "100", ComparisonVerdict.SLOWER),
+    ],
+)
+def test_a_rate_at_full_speed_is_the_routers_own_only_if_the_router_is_full(
+    busy: float, load: str, verdict: ComparisonVerdict
+) -> None:
+    before = of_fixed_speed("a", busy=busy, load=load)
+    after = of_fixed_speed("b", bench=0.7, work=1.05, busy=busy, load=load)
+    verdicts = {line.figure: line.verdict for line in compare(before, after).rows}
+    assert verdicts[ComparedFigure.THROUGHPUT] is verdict
+    assert verdicts[ComparedFigure.INSTRUCTIONS] is ComparisonVerdict.DEARER
+
+
+def test_a_router_is_full_by_its_own_clock() -> None:
+    """The clock of the router stood still for a tenth of the window, in which it could not work."""
+    records = []
+    for number in range(1, 6):
+        tcp = make_tcp(1e8, cpu_s_per_million_packets=0.88e6 / (1e8 / 8 / 1448 * 1.5))
+        window = replace(tcp.window, router_instructions=10**9, router_clock_lost_s=0.1 * tcp.window.duration_s)
+        records.append(make_trial(make_spec(number, number), replace(tcp, window=window)))
+    (row,) = side_of_run(make_run(), records).rows
+    assert row.is_router_full
+
+
+def with_limited_baseline(name: str, baseline_mbps: float, limited_rounds: Sequence[int]) -> Side:
+    """A run of a baseline, which the testers limited in some rounds, and of one tunnel, which is always as fast."""
+    check = Check("tester-limited", CheckVerdict.DOUBTFUL, "testers 97 % busy", 6)
+    records = []
+    for number in range(1, 8):
+        checks = (check,) if number in limited_rounds else ()
+        tcp = make_tcp((baseline_mbps + number) * 1e6)
+        records.append(make_trial(make_spec(2 * number, number), tcp, checks=checks))
+        records.append(make_trial(make_spec(2 * number + 1, number, "vxlan"), make_tcp((100 + number) * 1e6)))
+    return side_of_run(make_run(run_id=name, trials_planned=14), records)
+
+
+def test_faster_testers_do_not_lower_the_share_of_a_baseline_that_they_limit() -> None:
+    found = compare(with_limited_baseline("a", 500, range(1, 8)), with_limited_baseline("b", 700, range(1, 8)))
+    assert ComparedFigure.SHARE not in {line.figure for line in found.rows}
+    assert ComparedFigure.COST_SHARE in {line.figure for line in found.rows}
+    assert found.regressions(0.03) == ()
+
+
+def test_a_share_needs_a_baseline_of_its_round_that_the_testers_did_not_limit() -> None:
+    row = with_limited_baseline("a", 500, (2, 5)).rows[1]
+    assert [*row.figures[ComparedFigure.SHARE]] == [1, 3, 4, 6, 7]
+    assert len(row.figures[ComparedFigure.COST_SHARE]) == 7
+
+
+def some_of(name: str, kept: Mapping[tuple[str, int], int], mbps: float = 100) -> Side:
+    """A run with so many trials that count of each tunnel and payload."""
+    records = [
+        make_trial(make_spec(number, number, tunnel, payload), make_tcp((mbps + number) * 1e6, payload_bytes=payload))
+        for (tunnel, payload), rounds in kept.items()
+        for number in range(1, rounds + 1)
+    ]
+    return side_of_run(make_run(run_id=name, trials_planned=len(records)), records)
+
+
+@pytest.mark.parametrize(
+    ("in_a", "in_b", "untested"),
+    [
+        (7, 7, []),
+        (7, 5, []),
+        (7, 4, ["vxlan 1448 down"]),
+        (4, 7, []),
+        (4, 4, []),
+    ],
+)
+def test_each_row_with_enough_trials_in_a_needs_a_test(in_a: int, in_b: int, untested: Sequence[str]) -> None:
+    a, b = (some_of(name, {("vxlan", 1448): count, ("vxlan", 76): 7}) for name, count in (("a", in_a), ("b", in_b)))
+    found = compare(a, b)
+    assert [f"{pair.a.name} {pair.a.place_in_words}" for pair in found.untested] == untested
+
+
+def test_a_tunnel_without_any_tested_row_is_untested() -> None:
+    a = some_of("a", {("vxlan", 1448): 4, ("none", 1448): 7})
+    assert [pair.a.name for pair in compare(a, a).untested] == ["vxlan"]
 
 
 def with_options(name: str, tunnel: str, kind: str, **options: str | int) -> tuple[RunRecord, list[TrialRecord]]:
@@ -455,16 +545,16 @@ def late_at_fixed_speed(
     return replace(made, facts={**made.facts, **facts})
 
 
-def test_reasons_on_a_router_of_fixed_speed_are_its_own() -> None:
-    a = late_at_fixed_speed("a", 9000, guest_qemu="7.2", kernel="6.1")
-    b = late_at_fixed_speed("b", 9900, 0.008, guest_qemu="8.2", kernel="6.9")
+def test_reasons_at_fixed_speed_are_those_of_virtual_machines_and_testers() -> None:
+    a = late_at_fixed_speed("a", 9000, guest_qemu="7.2", kernel="6.1", cpus="2", cpu_model="X")
+    b = late_at_fixed_speed("b", 9900, 0.008, guest_qemu="8.2", kernel="6.9", cpus="4", cpu_model="Y")
     found = compare(a, b)
     assert [line.figure for line in found.own_figures] == [ComparedFigure.THROUGHPUT, ComparedFigure.INSTRUCTIONS]
     assert [*within_texts(found, 0.03)] == [
         "B is not within 3 % of A's: 1 of 2 figures. none 1448 down: instructions/packet 10.0 % higher.",
         (
-            "What can be the reason: guest_qemu: 7.2 against 8.2; the router's clock lost up to 0.1 % of a trial in A; "
-            "the router's clock lost up to 0.8 % of a trial in B."
+            "What can be the reason: kernel: 6.1 against 6.9; cpus: 2 against 4; guest_qemu: 7.2 against 8.2; "
+            "the router's clock lost up to 0.1 % of a trial in A; the router's clock lost up to 0.8 % of a trial in B."
         ),
     ]
     (_, reason) = within_texts(compare(a, replace(b, facts=a.facts)), 0.03)
