@@ -111,6 +111,16 @@ sample: install-dev ## measure the run that README.md and docs/sample.md show, o
 	@.venv/bin/tunnelbench export last -o docs/sample-run.json
 	@$(MAKE) docs
 
+sample-malta: install-dev ## measure the run on the virtual router `malta` that README.md shows, on a quiet machine (about 15 minutes)
+	@.venv/bin/tunnelbench run quick --on malta
+	@.venv/bin/tunnelbench export last -o docs/malta-run.json
+	@$(MAKE) docs
+
+reproduce: ## measure the plan `quick` on the virtual router `malta`, and compare with the figures of README.md (about 11 minutes)
+	@scripts/install-debian --virtual-router
+	@$(TUNNELBENCH) run quick --on malta --set rounds=2
+	@$(TUNNELBENCH) compare docs/malta-run.json last --within 3
+
 clean-build: ## remove everything that was built or cached; results are kept
 	@rm -rf .venv .cache target dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

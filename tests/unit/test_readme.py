@@ -26,6 +26,8 @@ README = ROOT / "README.md"
 SAMPLE_PAGE = ROOT / "docs" / "sample.md"
 SAMPLE = ROOT / "docs" / "sample-run.json"
 """A run of the plan `quick` as `tunnelbench export` wrote it."""
+VIRTUAL_SAMPLE = ROOT / "docs" / "malta-run.json"
+"""The same on the virtual router `malta`."""
 COLUMNS = 100
 SECTIONS = [
     "Two commands", "Your own router", "Reading results", "Tunnels and systems", "Compare, audit, share",
@@ -49,9 +51,9 @@ def indented(lines: Iterable[str]) -> str:
     return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 
-def printed(*, is_full: bool) -> list[str]:
-    """Return the lines that `tunnelbench report` printed for the sample where it was measured."""
-    found = read(SAMPLE.read_bytes())
+def printed(sample: Path, *, is_full: bool = False) -> list[str]:
+    """Return the lines that `tunnelbench report` printed for a sample where it was measured."""
+    found = read(sample.read_bytes())
     notes = tuple(note for note in found.run.notes if not note.startswith("Imported: "))
     run = replace(found.run, run_id=found.original_id, status="done", notes=notes)
     return render(run, found.records, "terminal", COLUMNS, speeds=found.speeds, full=is_full).splitlines()
@@ -125,10 +127,16 @@ def runs_in_user_space(kind: str) -> bool:
 
 
 def test_the_samples_are_what_the_program_prints(request: pytest.FixtureRequest) -> None:
-    screen = printed(is_full=False)
+    screen = printed(SAMPLE)
     is_legend = [line.startswith("  down: ") for line in screen]
     legend = screen[is_legend.index(True) :]
     shown = [*screen[: screen.index("  NOT ENCRYPTED")], *legend[: legend.index("")]]
     hold(README, "sample", indented(shown), request)
     hold(SAMPLE_PAGE, "screen", indented(screen), request)
-    hold(SAMPLE_PAGE, "full", indented(printed(is_full=True)), request)
+    hold(SAMPLE_PAGE, "full", indented(printed(SAMPLE, is_full=True)), request)
+
+
+def test_the_figures_of_the_virtual_router_are_what_the_program_prints(request: pytest.FixtureRequest) -> None:
+    screen = printed(VIRTUAL_SAMPLE)
+    table = screen[screen.index("  ENCRYPTED") - 3 : screen.index("  NOT ENCRYPTED")]
+    hold(README, "reproduced", indented([screen[0], "", *table]), request)

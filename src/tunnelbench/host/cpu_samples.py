@@ -80,7 +80,11 @@ class RemoteSampler:
         output = self.host.run(["cat", str(self.host.folder / "sampler.log")], check=False).stdout
         return last_lines(output)
 
-    def mark(self) -> None:
+    def mark_open(self) -> float:
+        """Do nothing: the other machine reads at its own times."""
+        return 0.0
+
+    def mark_close(self) -> None:
         """Do nothing: the other machine reads at its own times."""
 
     def stop(self) -> SamplerOutput:

@@ -90,14 +90,20 @@ class SamplerOutput:
     raw: str
     """Text that the readings were parsed from."""
     marked: tuple[CpuReading, ...] = ()
-    """The readings that `Sampler.mark` asked for; empty if the sampler reads at its own times."""
+    """The readings of `Sampler.mark_open` and `Sampler.mark_close`; empty if the sampler reads at its own times."""
 
 
 class Sampler(Protocol):
     """Reads the CPUs of another machine about once a second and keeps the readings there."""
 
-    def mark(self) -> None:
-        """Take a reading at once, if the sampler can: at the begin and at the end of the measured window."""
+    def mark_open(self) -> float:
+        """Take a reading for the begin of the measured window, if the sampler can read at once.
+
+        Returns the time by which a virtual clock is behind [s]. A further call replaces the reading.
+        """
+
+    def mark_close(self) -> None:
+        """Take a reading for the end of the measured window, if the sampler can read at once."""
 
     def stop(self) -> SamplerOutput:
         """End the sampler and return its readings; a second call returns the same."""

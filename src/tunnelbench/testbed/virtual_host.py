@@ -198,7 +198,7 @@ class WorkSampler:
         self._reading = threading.Lock()
         self._readings: list[WorkReading] = []
         self._marked: list[int] = []
-        """Places of the readings of `mark`."""
+        """Places of the readings of `mark_open` and `mark_close`."""
         self._failure: CommandFailed | None = None
         self._read()
         self._is_over = threading.Event()
@@ -206,7 +206,7 @@ class WorkSampler:
         self._thread.start()
 
     def _read(self) -> int:
-        """Take a reading and return its place; `mark` and the thread take turns."""
+        """Take a reading and return its place; the thread and the marks take turns."""
         with self._reading, self._guest.blaming_end():
             self._readings.append((self._emulator.work(), self._profile.read() if self._profile else None))
             return len(self._readings) - 1
@@ -218,7 +218,12 @@ class WorkSampler:
         except CommandFailed as error:  # QEMU has ended, or gives another answer; `stop` raises it in the run's thread
             self._failure = error
 
-    def mark(self) -> None:
+    def mark_open(self) -> float:
+        self._marked = [self._read()]
+        work, _ = self._readings[self._marked[0]]
+        return work.lag_s or 0.0
+
+    def mark_close(self) -> None:
         self._marked.append(self._read())
 
     def stop(self) -> SamplerOutput:

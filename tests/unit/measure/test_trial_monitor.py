@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -162,7 +164,9 @@ class FarEnd(Host):
         readings = tuple(
             CpuReading(clock_s, {0: CpuTimes(0, 0, clock_s * 0.1, 0, 0)}, None, "") for clock_s in range(11)
         )
-        return SimpleNamespace(mark=lambda: None, stop=lambda: SamplerOutput(readings, 0.0, "what it read"))
+        return SimpleNamespace(
+            mark_open=lambda: 0.0, mark_close=lambda: None, stop=lambda: SamplerOutput(readings, 0.0, "what it read")
+        )
 
 
 def test_a_far_end_of_its_own_counts_among_those_that_may_be_the_limit(path: SimulatedPath) -> None:
@@ -183,28 +187,52 @@ class FixedSpeedRouter(FarEnd):
             CpuReading(second, {0: CpuTimes(0, 0, second * 0.2, 0, 0)}, None, "", 70 + second * 10**8, second * 0.01)
             for second in range(11)
         )
-        return SimpleNamespace(mark=lambda: None, stop=lambda: SamplerOutput(readings, 0.0, ""))
+        return SimpleNamespace(
+            mark_open=lambda: 0.0, mark_close=lambda: None, stop=lambda: SamplerOutput(readings, 0.0, "")
+        )
 
 
 class MarkedRouter(FarEnd):
-    """A virtual machine that is read at the begin and at the end of the window, between which its clock loses 0.4 s."""
+    """A virtual machine that is read at both ends of the window, between which its clock loses 0.4 s."""
+
+    def __init__(self, path: SimulatedPath, lags_s: Sequence[float]) -> None:
+        super().__init__(path)
+        self.lags_s = iter(lags_s)
+        self.opened_at_s: list[float] = []
 
     def sampler(self, daemons: Any, limit_s: float) -> Any:
         marked: list[CpuReading] = []
 
-        def mark() -> None:
-            lost_s = 0.4 if marked else 0.0
+        def read(lag_s: float) -> None:
             clock_s = self.path.clock_s
-            marked.append(
-                CpuReading(clock_s, {0: CpuTimes(0, 0, 0, clock_s, 0)}, None, "", round(clock_s * 1e8), lost_s)
-            )
+            times = {0: CpuTimes(0, 0, 0, clock_s, 0)}
+            marked.append(CpuReading(clock_s, times, None, "", round(clock_s * 1e8), lag_s))
 
-        return SimpleNamespace(mark=mark, stop=lambda: SamplerOutput(tuple(marked), 0.0, "", tuple(marked)))
+        def mark_open() -> float:
+            marked.clear()
+            lag_s = next(self.lags_s)
+            self.opened_at_s.append(self.path.clock_s)
+            read(lag_s)
+            return lag_s
+
+        def mark_close() -> None:
+            read(marked[0].lag_s + 0.4)  # type: ignore[operator]
+
+        stop = partial(SamplerOutput, (), 0.0, "")
+        return SimpleNamespace(mark_open=mark_open, mark_close=mark_close, stop=lambda: stop(tuple(marked)))
 
 
-def test_a_router_that_can_be_read_at_once_is_read_at_both_ends_of_the_window(path: SimulatedPath) -> None:
-    path.router = MarkedRouter(path)
+@pytest.mark.parametrize(
+    ("lags_s", "opened_at"),
+    [([0.01], 0), ([0.07, 0.03, 0.015], 2), ([0.5] * 4, 3)],
+    ids=["right", "catches up", "stays behind"],
+)
+def test_a_router_that_can_be_read_at_once_is_read_at_both_ends_of_the_window(
+    path: SimulatedPath, lags_s: list[float], opened_at: int
+) -> None:
+    path.router = router = MarkedRouter(path, lags_s)
     window = path.accompany().window()
+    assert len(router.opened_at_s) == len(lags_s) == opened_at + 1
     assert window.router_clock_lost_s == pytest.approx(0.4, rel=0.01)
     assert window.router_instructions == pytest.approx(window.duration_s * 1e8, rel=0.01)
 

@@ -118,10 +118,11 @@ def sampled(tmp_path: Path, work: Callable[[], MachineWork], *, is_running: bool
 def test_a_mark_is_a_reading_at_once(tmp_path: Path) -> None:
     works = (MachineWork(100.0 + number, number * 0.5, number * 10**8, number * 0.1) for number in range(100))
     sampler = sampled(tmp_path, lambda: next(works))
-    sampler.mark()
-    sampler.mark()
+    assert sampler.mark_open() == pytest.approx(0.1)
+    assert sampler.mark_open() == pytest.approx(0.2)  # it replaces the first one
+    sampler.mark_close()
     found = sampler.stop()
-    assert [reading.instructions for reading in found.marked] == [10**8, 2 * 10**8]
+    assert [reading.instructions for reading in found.marked] == [2 * 10**8, 3 * 10**8]
     assert all(reading in found.readings for reading in found.marked)
 
 
