@@ -18,6 +18,8 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,63 +98,78 @@ def one_way_rows(hops: int, rounds: int, duration_s: float, pair: str, gsro: str
     The receiver's device merges packets for the programs that take merged ones, and not for the others.
     """
     trials: dict[str, list[Delivery]] = defaultdict(list)
-    with lab(hops) as where, lab(hops, merges=True) as merging:
+    with lab(hops) as plain, lab(hops, merges=True) as merging:
+        programs: list[tuple[str, Lab, Callable[[Lab, float], Delivery]]] = [
+            ("ours", plain, ours),
+            ("iperf3", plain, iperf3),
+            ("iperf2", plain, iperf2),
+            ("nuttcp", plain, nuttcp),
+            ("trafgen", plain, partial(trafgen, counter=pair)),
+            ("ours, merged", merging, ours),
+            ("GSO/GRO pair", merging, partial(gso_pair, program=pair)),
+        ]
+        if gsro:
+            programs.append(("iperf3 --gsro", merging, partial(iperf3_gsro, program=gsro)))
         for _ in range(rounds):
-            trials["ours"].append(ours(where, duration_s))
-            trials["iperf3"].append(iperf3(where, duration_s))
-            trials["iperf2"].append(iperf2(where, duration_s))
-            trials["nuttcp"].append(nuttcp(where, duration_s))
-            trials["trafgen"].append(trafgen(where, duration_s, pair))
-            trials["ours, merged"].append(ours(merging, duration_s))
-            trials["GSO/GRO pair"].append(gso_pair(merging, duration_s, pair))
-            if gsro:
-                trials["iperf3 --gsro"].append(iperf3_gsro(merging, duration_s, gsro))
+            for name, where, program in programs:
+                trials[name].append(with_merging(where, program, duration_s))
     print(f"\n{hops} hop(s), {rounds} rounds of {duration_s:g} s", file=sys.stderr)
     for name, of_name in trials.items():
         rate, cpu = (trial.pps for trial in of_name), (trial.cpu_s_per_million for trial in of_name)
         print(f"  {name:8} kpps {spread(list(rate), 1e3)}  s/M {spread(list(cpu), digits=2)}", file=sys.stderr)
-    best = statistics.median(trial.pps for trial in trials["ours"])
-    rows = []
-    mine = spread([trial.pps for trial in trials["ours"]], 1e3)
-    for name, target in RATE_TARGETS.items():
-        other = [trial.pps for trial in trials[name]]
-        ratio = best / statistics.median(other)
-        figure, met = f"{hops} hop(s): kpps against {name}", ratio >= target
-        rows.append(Row(figure, mine, spread(other, 1e3), f"{ratio:.2f}", f">= {target:g}", met))
-    lost = [100 * (1 - trial.packets / trial.sent_packets) for trial in trials["ours"] if trial.sent_packets]
-    dropped = max(trial.dropped_packets or 0 for trial in trials["ours"])
-    figure = f"{hops} hop(s): lost %; most that our socket dropped"
+    path, mine = f"{hops} hop(s)", trials["ours"]
+    rows = [
+        rate_row(f"{path}: kpps against {name}", mine, trials[name], target) for name, target in RATE_TARGETS.items()
+    ]
+    lost = lost_percent(mine)
+    dropped = max(trial.dropped_packets or 0 for trial in mine)
+    figure = f"{path}: lost %; most that our socket dropped"
     rows.append(Row(figure, f"{spread(lost, digits=3)}; {dropped}", "", "", "0", max(lost) == 0))
-    costs = {name: [trial.cpu_s_per_million for trial in trials[name]] for name in ("ours", "iperf3")}
-    ratio = statistics.median(costs["ours"]) / statistics.median(costs["iperf3"])
-    cost, other_cost = (spread(costs[name], digits=2) for name in ("ours", "iperf3"))
-    figure = f"{hops} hop(s): CPU s per million delivered, against iperf3"
-    rows.append(Row(figure, cost, other_cost, f"{ratio:.3f}", "<= 0.25", ratio <= 0.25))
-    return rows + merged_rows(f"{hops} hop(s), merged", trials)
+    rows.append(cost_row(f"{path}: CPU s per million delivered, against iperf3", mine, trials["iperf3"], 0.25))
+    return rows + merged_rows(f"{path}, merged", trials)
+
+
+def with_merging(where: Lab, program: Callable[[Lab, float], Delivery], duration_s: float) -> Delivery:
+    """Return a trial of a program, with the CPU time of the threads that merged its packets."""
+    before_s = where.merging_cpu_s()
+    delivery = program(where, duration_s)
+    return replace(delivery, cpu_s=delivery.cpu_s + where.merging_cpu_s() - before_s)
+
+
+def lost_percent(trials: list[Delivery]) -> list[float]:
+    """Return the share of the packets that each trial lost [%]."""
+    return [100 * (1 - trial.packets / trial.sent_packets) for trial in trials if trial.sent_packets]
+
+
+def rate_row(figure: str, mine: list[Delivery], other: list[Delivery], least: float) -> Row:
+    """Return the row of a rate [1000 packets/s] that is to be at least `least` times that of another program."""
+    ours_pps, theirs_pps = ([trial.pps for trial in trials] for trials in (mine, other))
+    ratio = statistics.median(ours_pps) / statistics.median(theirs_pps)
+    return Row(figure, spread(ours_pps, 1e3), spread(theirs_pps, 1e3), f"{ratio:.2f}", f">= {least:g}", ratio >= least)
+
+
+def cost_row(figure: str, mine: list[Delivery], other: list[Delivery], most: float | None) -> Row:
+    """Return the row of a CPU time that is to be at most `most` times that of another program; None: no target."""
+    ours_s, theirs_s = ([trial.cpu_s_per_million for trial in trials] for trials in (mine, other))
+    ratio = statistics.median(ours_s) / statistics.median(theirs_s)
+    target, met = ("", None) if most is None else (f"<= {most:g}", ratio <= most)
+    return Row(figure, spread(ours_s, digits=2), spread(theirs_s, digits=2), f"{ratio:.3f}", target, met)
 
 
 def merged_rows(path: str, trials: Mapping[str, list[Delivery]]) -> list[Row]:
     """Return rows that compare the programs whose receivers take merged packets."""
     mine = trials["ours, merged"]
-    rate, cost = [trial.pps for trial in mine], [trial.cpu_s_per_million for trial in mine]
-    lost = [100 * (1 - trial.packets / trial.sent_packets) for trial in mine if trial.sent_packets]
+    lost = lost_percent(mine)
     rows = [Row(f"{path}: lost %", spread(lost, digits=3), "", "", "0", max(lost) == 0)]
     for name, target in MERGED_RATE_TARGETS.items():
+        figure = f"{path}: kpps against {name}"
         if name not in trials:
-            rows.append(Row(f"{path}: kpps against {name}", spread(rate, 1e3), "missing", "", f">= {target:g}", None))
+            rate = spread([trial.pps for trial in mine], 1e3)
+            rows.append(Row(figure, rate, "missing", "", f">= {target:g}", None))
             continue
-        other = [trial.pps for trial in trials[name]]
-        ratio = statistics.median(rate) / statistics.median(other)
-        figure, met = f"{path}: kpps against {name}", ratio >= target
-        rows.append(Row(figure, spread(rate, 1e3), spread(other, 1e3), f"{ratio:.2f}", f">= {target:g}", met))
-        other_cost = [trial.cpu_s_per_million for trial in trials[name]]
-        ratio = statistics.median(cost) / statistics.median(other_cost)
         most = MERGED_COST_TARGETS.get(name)
-        figure = f"{path}: CPU s per million against {name}"
-        texts = spread(cost, digits=2), spread(other_cost, digits=2)
-        most_text = "" if most is None else f"<= {most:g}"
-        is_low = None if most is None else ratio <= most
-        rows.append(Row(figure, *texts, f"{ratio:.2f}", most_text, is_low))
+        rows.append(rate_row(figure, mine, trials[name], target))
+        rows.append(cost_row(f"{path}: CPU s per million against {name}", mine, trials[name], most))
     return rows
 
 

@@ -68,7 +68,6 @@ def ours(lab: Lab, duration_s: float) -> Delivery:
     """Send with the engine as fast as possible."""
     token = ("--session", session())
     receiver = listen(lab, "receive", *token)
-    merging_before_s = lab.merging_cpu_s()
     sending = send(lab, duration_s, *token, "--flat-out")
     time.sleep(0.2)
     receiving = receiver.finish()
@@ -76,7 +75,7 @@ def ours(lab: Lab, duration_s: float) -> Delivery:
     return Delivery(
         received["received_packets"],
         (sent["last_send_ns"] - sent["first_send_ns"]) / 1e9,
-        sending.cpu_s + receiving.cpu_s + lab.merging_cpu_s() - merging_before_s,
+        sending.cpu_s + receiving.cpu_s,
         sent["sent_packets"],
         received["socket_dropped_packets"],
     )
@@ -111,27 +110,23 @@ def iperf3_gsro(lab: Lab, duration_s: float, program: str) -> Delivery:
     """Run a version of iperf3 that uses GSO and GRO; its server counts the packets."""
     receiver = lab.start(lab.receiver, RECEIVER_CPU, program, "-s", "-1", "-p", str(PORT), "--json")
     wait_for_tcp(lab.receiver, PORT)
-    merging_before_s = lab.merging_cpu_s()
     load = ("-u", "-l", str(PAYLOAD_BYTES), "-b", "0", "-t", f"{duration_s:.0f}", "--gsro")
     sent = lab.start(lab.sender, SENDER_CPU, program, "-c", TARGET, "-p", str(PORT), *load).finish()
     received = receiver.finish()
-    merging_s = lab.merging_cpu_s() - merging_before_s
     total = json.loads(received.output)["end"]["sum"]
     packets = total["packets"] - total["lost_packets"]
-    return Delivery(packets, duration_s, sent.cpu_s + received.cpu_s + merging_s, total["packets"])
+    return Delivery(packets, duration_s, sent.cpu_s + received.cpu_s, total["packets"])
 
 
 def gso_pair(lab: Lab, duration_s: float, program: str) -> Delivery:
     """Run the sender and the receiver of gso_pair.c."""
     receiver = lab.start(lab.receiver, RECEIVER_CPU, program, "receive", TARGET, str(PORT))
     wait_for_udp(lab.receiver, PORT)
-    merging_before_s = lab.merging_cpu_s()
     load = (TARGET, str(PORT), str(PAYLOAD_BYTES), str(duration_s))
     sent = lab.start(lab.sender, SENDER_CPU, program, "send", *load).finish()
     time.sleep(0.2)
     received = receiver.finish()
-    cpu_s = sent.cpu_s + received.cpu_s + lab.merging_cpu_s() - merging_before_s
-    return Delivery(int(received.output), duration_s, cpu_s, int(sent.output))
+    return Delivery(int(received.output), duration_s, sent.cpu_s + received.cpu_s, int(sent.output))
 
 
 def nuttcp(lab: Lab, duration_s: float) -> Delivery:

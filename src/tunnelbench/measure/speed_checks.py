@@ -30,7 +30,7 @@ def router_clock(window: Window, *, is_paced: bool = False) -> tuple[Check, ...]
     if window.router_clock_lost_s is None:
         return ()
     lost_share = window.router_clock_lost_s / window.duration_s
-    idle_share = max(0.0, 1 - router_own_share(window))
+    idle_share = max(0.0, 1 - (window.router_own_share or 0.0))
     limit_share = LATE_LIMIT_SHARE + (PACED_LATE_LIMIT_SHARE if is_paced else IDLE_LATE_LIMIT_SHARE) * idle_share
     verdict, reason = Verdict.OK, "the router's clock kept the time of this machine"
     if abs(lost_share) >= 0.0005:
@@ -43,11 +43,6 @@ def router_clock(window: Window, *, is_paced: bool = False) -> tuple[Check, ...]
     return (Check("router-clock", verdict, reason, rule=14),)
 
 
-def router_own_share(window: Window) -> float:
-    """Return the router's busy time as a share of the time on its own clock."""
-    return window.router_cpu.busy_s / (window.duration_s - (window.router_clock_lost_s or 0.0))
-
-
 def withstands_load(window: Window | None, *, is_paced: bool) -> bool:
     """Return True if background load cannot have changed the figures of a trial whose other checks are ok.
 
@@ -58,4 +53,4 @@ def withstands_load(window: Window | None, *, is_paced: bool) -> bool:
 
 def is_surely_the_limit(window: Window | None) -> bool:
     """Return True if the router has a fixed speed and used it up, so that no tester can have been the limit."""
-    return window is not None and window.router_clock_lost_s is not None and router_own_share(window) >= FULL_SHARE
+    return window is not None and (window.router_own_share or 0.0) >= FULL_SHARE

@@ -142,6 +142,14 @@ class Window:
     kernel function (`kernel/MODULE/FUNCTION`) or a file of a program (`PROGRAM/FILE`)."""
 
     @property
+    def router_own_share(self) -> float | None:
+        """Busy time of a virtual router of fixed speed as a share of the time on its own clock; None: any other router,
+        or a clock that stood still."""
+        if self.router_clock_lost_s is None or self.router_clock_lost_s >= self.duration_s:
+            return None
+        return self.router_cpu.busy_s / (self.duration_s - self.router_clock_lost_s)
+
+    @property
     def daemon_busy_share(self) -> float | None:
         """Time of the tunnel's processes on the router as a share of one CPU; None: there are none."""
         return None if self.daemon_cpu_s is None else self.daemon_cpu_s / self.duration_s

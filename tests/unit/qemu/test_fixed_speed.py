@@ -21,22 +21,28 @@ EVENT = {"event": "RTC_CHANGE", "data": {}}
 
 
 @contextmanager
-def monitor(folder: Path, answers: Sequence[Any]) -> Iterator[Monitor]:
-    """Connect to a monitor that gives these answers, one to each command after the greeting, and then hangs up."""
+def monitor(folder: Path, *connections: Sequence[Any]) -> Iterator[Monitor]:
+    """Connect to a monitor that gives these answers on each connection, one to each command after the greeting.
+
+    Then it hangs up on the last connection. On the others it stays silent until the other end closes them.
+    """
     path = folder / "monitor"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
 
         def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, connection.makefile("rw") as lines:
-                lines.write('{"QMP": {}}\n')
-                lines.flush()
-                for answer in ({}, *answers):
-                    lines.readline()
-                    lines.write(f"{json.dumps(EVENT)}\n{json.dumps({'return': answer})}\n")
+            for number, answers in enumerate(connections, start=1):
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rw") as lines:
+                    lines.write('{"QMP": {}}\n')
                     lines.flush()
+                    for answer in ({}, *answers):
+                        lines.readline()
+                        lines.write(f"{json.dumps(EVENT)}\n{json.dumps({'return': answer})}\n")
+                        lines.flush()
+                    if number < len(connections):
+                        lines.read()
 
         serving = threading.Thread(target=serve)
         serving.start()
@@ -110,30 +116,9 @@ def test_a_qemu_that_answers_late_is_asked_again_on_a_new_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tunnelbench.qemu.fixed_speed.MONITOR_LIMIT_S", 0.2)
-    path = tmp_path / "monitor"
     answers = [{"icount": 500}, TRANSLATION.format(lag="7")]
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-
-        def serve() -> None:
-            for given in ([], answers):
-                connection, _ = listener.accept()
-                with connection, connection.makefile("rw") as lines:
-                    lines.write('{"QMP": {}}\n')
-                    lines.flush()
-                    for answer in ({}, *given):
-                        lines.readline()
-                        lines.write(f"{json.dumps({'return': answer})}\n")
-                        lines.flush()
-                    lines.read()  # until the other end closes the connection; the first one gets no more answers
-
-        serving = threading.Thread(target=serve)
-        serving.start()
-        asked = Monitor(path, 125)
+    with monitor(tmp_path, [], answers) as asked:
         found = asked.work()
-        asked.close()
-        serving.join()
     assert (found.instructions, found.lag_s) == (500, 0.007)
 
 

@@ -137,16 +137,8 @@ def _clock_lost_share(windows: Iterable[Window | None]) -> float | None:
 
 def _is_router_full(windows: Iterable[Window | None]) -> bool:
     """Return True if a router of fixed speed was busy for all of the time on its own clock: median of the windows."""
-    shares = [share for window in windows if window is not None and (share := _own_share(window)) is not None]
+    shares = [share for window in windows if window is not None and (share := window.router_own_share) is not None]
     return bool(shares) and median(shares) >= FULL_CPU_SHARE
-
-
-def _own_share(window: Window) -> float | None:
-    """Return the busy share of a router of fixed speed in the time on its own clock; None for any other router."""
-    if window.router_clock_lost_s is None:
-        return None
-    own_s = (window.duration_s - window.router_clock_lost_s) * len(window.router_cpu.cpus)
-    return window.router_cpu.busy_s / own_s if own_s > 0 else None
 
 
 def _udp_row(
