@@ -2,16 +2,18 @@
 
 The plugin measures the machine during each lab test. A test that fails on a quiet machine has failed. A test is tried
 once more if it fails while the hypervisor takes CPU time, or while it and the tests next to it wait for a CPU. For a
-test marked `alone`, CPU time that processes outside of pytest use is a reason, too. The terminal summary counts the
-second tries and gives the reason of each.
+test marked `alone`, CPU time that processes outside of pytest use is a reason, too. During a second try the other
+workers stand still. The terminal summary counts the second tries and gives the reason of each.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +35,8 @@ WAITING_LIMIT = 0.5
 WINDOW_S = 0.5
 QUIET_LIMIT_S = 30.0
 """Longest wait for a quiet machine before a second try [s]."""
+LOCKS = (Path(__file__), Path(__file__).with_name("conftest.py"))
+"""Files that every worker can open and lock, and that stay as they are."""
 PROPERTY = "second try"
 """Name of the property of a report that holds the reason."""
 
@@ -120,20 +124,34 @@ def wait_for_quiet(*, is_alone: bool) -> None:
             return
 
 
+@contextmanager
+def turn(*, is_alone: bool) -> Iterator[None]:
+    """Hold a turn on this machine: at the same time as other workers, or alone.
+
+    Whoever waits for a turn holds the second lock, so that a worker that wants to be alone is not passed by the others.
+    """
+    turns, queue = (path.open() for path in LOCKS)
+    with turns, queue:
+        fcntl.flock(queue, fcntl.LOCK_EX)
+        fcntl.flock(turns, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        yield
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    if not item.get_closest_marker("lab"):
-        return None
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     is_alone = item.get_closest_marker("alone") is not None
-    watch = Watch(is_alone=is_alone)
-    reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    disturbance = watch.disturbance()
+    with turn(is_alone=False):
+        watch = Watch(is_alone=is_alone) if item.get_closest_marker("lab") else None
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        disturbance = watch.disturbance() if watch else ""
     failure = next((report for report in reports if report.failed), None)
     if failure is not None and disturbance and "from pytest-timeout" not in failure.longreprtext:
         item.session._setupstate.teardown_exact(None)  # a shared fixture that failed is made once more, too
-        wait_for_quiet(is_alone=is_alone)
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        with turn(is_alone=True):
+            wait_for_quiet(is_alone=is_alone)
+            reports = runtestprotocol(item, log=False, nextitem=nextitem)
         reason = f"{disturbance}; failed in {failure.when} with: {failure.longreprtext.splitlines()[-1].strip()}"
         reports[0].user_properties.append((PROPERTY, reason))
         for report in reports:

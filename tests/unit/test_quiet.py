@@ -47,11 +47,14 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 def make_conftest(project: pytest.Pytester, disturbance: str) -> None:
     """Give the project a machine that is measured as disturbed, or as quiet."""
     project.makeconftest(f"""
+        import pathlib
         import tests.quiet
         pytest_plugins = ["tests.quiet"]
+        tests.quiet.LOCKS = (pathlib.Path("turns.lock").absolute(), pathlib.Path("queue.lock").absolute())
         tests.quiet.Watch.disturbance = lambda self: {disturbance!r}
         tests.quiet.QUIET_LIMIT_S = 0
     """)
+    project.makefile(".lock", turns="", queue="")
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
@@ -99,6 +102,34 @@ def test_a_fixture_that_fails_on_a_disturbed_machine_is_made_once_more(project: 
     result = project.runpytest_subprocess("-k", "second")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*failed in setup with: *"])
+
+
+def test_during_a_second_try_no_other_worker_runs_a_test(project: pytest.Pytester) -> None:
+    make_conftest(project, "the hypervisor took 40% of the CPU time")
+    project.makepyfile("""
+        import pathlib, time, pytest
+
+        @pytest.mark.lab
+        def test_second_try_passes():
+            for path in pathlib.Path().glob("tried"):
+                for _ in range(20):  # the others would run in this second
+                    count = len(list(pathlib.Path().glob("began-*")))
+                    assert count == len(list(pathlib.Path().glob("ended-*")))
+                    time.sleep(0.05)
+                return
+            pathlib.Path("tried").touch()
+            time.sleep(0.5)
+            assert len(list(pathlib.Path().glob("began-*"))) == 0, "the others run at the first try"
+
+        @pytest.mark.parametrize("number", range(40))
+        def test_neighbour(number):
+            pathlib.Path(f"began-{number}").touch()
+            time.sleep(0.05)
+            pathlib.Path(f"ended-{number}").touch()
+    """)
+    result = project.runpytest_subprocess("-n", "2", "--dist", "worksteal")
+    result.assert_outcomes(passed=41)
+    result.stdout.fnmatch_lines(["*failed in call with: *"])
 
 
 def test_a_test_that_hangs_gets_no_second_try(project: pytest.Pytester) -> None:
