@@ -334,6 +334,17 @@ def every_answer() -> Iterator[Answer]:
     for changes in runs:
         for records in (whole, whole[:40], [*first, *whole[5:]], [*void, *whole[5:]], make_udp_records()):
             yield answered(records, **changes)
+    yield answered(with_late_clock(40), **AT_125_MIPS)
+
+
+AT_125_MIPS: dict[str, Any] = {"testbed_name": "malta", "host_facts": {"cpus": 2, "guest_speed_mips": 125.0}}
+
+
+def with_late_clock(count: int) -> list[TrialRecord]:
+    """Return records of a virtual router whose clock was too late in the first `count` trials."""
+    late = (Check("router-clock", Verdict.VOID, "the router's clock lost 20.0% of the time", rule=14),)
+    records = make_records()
+    return [*(replace(record, checks=late) for record in records[:count]), *records[count:]]
 
 
 def test_each_warning_has_a_command_that_the_parser_accepts() -> None:
@@ -485,6 +496,25 @@ def test_a_second_run_that_helps_is_one_command() -> None:
     )
     assert len(set(commands)) == len(commands)
     assert commands[0] not in {warning.command for warning in found.warnings}
+
+
+def test_a_machine_too_slow_for_its_virtual_router_is_the_first_warning_and_a_slower_router_the_next_run() -> None:
+    found = answered(with_late_clock(40), **AT_125_MIPS)
+    slower = "tunnelbench run quick --on malta --set speed_mips=62.5"
+    assert found.warnings[0].text == (
+        "35 of 100 trials do not count: this machine was too slow for the router's speed (32),"
+        " background load took CPU time (2) and the measurement failed (1)."
+    )
+    assert found.warnings[0].command == slower
+    assert found.next_commands[0].command == slower
+    assert found.next_commands[0].aim == "measure a slower router"
+
+
+def test_few_late_trials_are_no_reason_for_a_slower_router() -> None:
+    found = answered(with_late_clock(3), **AT_125_MIPS)
+    assert any("too slow" in warning.text for warning in found.warnings[1:])
+    assert all("speed_mips" not in warning.command for warning in found.warnings)
+    assert all("speed_mips" not in each.command for each in found.next_commands)
 
 
 def test_lower_bounds_on_a_shared_machine_point_to_the_virtual_router_of_fixed_speed() -> None:

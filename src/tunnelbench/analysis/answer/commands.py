@@ -40,6 +40,8 @@ class Change:
     options: tuple[str, ...]
     aim: str
     """Effect of the options, such as `show small differences`."""
+    is_alone: bool = False
+    """True if other changes do not go with it."""
 
 
 AIM = "find the router's own limit"
@@ -50,6 +52,11 @@ ON_VIRTUAL_ROUTER = Change(("--on", VIRTUAL_ROUTER), AIM)
 def router_of(run: RunRecord) -> Change:
     """Return the change that finds a router's own limit: for a run in namespaces, a virtual router of fixed speed."""
     return ON_VIRTUAL_ROUTER if run.testbed_name.startswith(DEFAULT_TESTBED) else ROUTER
+
+
+def slower_router(speed_mips: float) -> Change:
+    """Return the change that halves the speed of a virtual router [million instructions per second]."""
+    return Change(("--set", f"speed_mips={speed_mips / 2:g}"), "measure a slower router", is_alone=True)
 
 
 def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> SuggestedCommand:

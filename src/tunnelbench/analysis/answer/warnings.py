@@ -21,6 +21,9 @@ MOST_WARNINGS = 4
 NEXT, THEN = "Next", "Then"
 """Purposes of the commands to run next."""
 
+MANY_VOID_SHARE = 0.1
+"""Share of the trials above which void ones are the most important fault of a run."""
+
 PROVING_ROUNDS = 8
 """Number of rounds that a run needs to prove a difference between two of its tunnels (docs/comparing.md)."""
 
@@ -51,15 +54,19 @@ def answer_warnings(
     warnings that this run would resolve. A run on a router is advised only if `is_shared`: the router of this run is
     not a machine of its own.
     """
+    void = [record for record in records if trial_class(record) is TrialClass.VOID]
+    is_mostly_void = len(void) > MANY_VOID_SHARE * len(records)
     found = [
         *_incomplete(run, records),
+        *(_dropped(run, records, void) if is_mostly_void else ()),
         *_lower_bounds(run, shown, is_shared=is_shared),
         *_without_figures(run, records),
-        *_dropped(run, records),
+        *(_dropped(run, records, void) if not is_mostly_void else ()),
         *_doubtful(run, doubts),
         *_few_rounds(run, records),
     ][:MOST_WARNINGS]
     changes = [each.help for each in found if isinstance(each.help, Change)]
+    changes = next(([each] for each in changes if each.is_alone), changes)
     first = next((each.help for each in found if isinstance(each.help, Change) or each.help.aim), None)
     again = commands.run_again(run, changes, NEXT if isinstance(first, Change) else THEN) if changes else None
     helpful = [
@@ -111,8 +118,7 @@ def _without_figures(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator
         yield _Finding(f"Without figures: {words}.", help_with)
 
 
-def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Finding]:
-    void = [record for record in records if trial_class(record) is TrialClass.VOID]
+def _dropped(run: RunRecord, records: Sequence[TrialRecord], void: Sequence[TrialRecord]) -> Iterator[_Finding]:
     if not void:
         return
     disturbed = background_load_effect(records).trials_left_out
@@ -125,7 +131,16 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator[_Findin
     else:
         numbers = Counter(_why_void(record) for record in void)
         reasons = joined(named([f"{reason} ({number})" for reason, number in numbers.most_common()]))
-        yield _Finding(f"{dropped}: {reasons}.", commands.every_figure(run))
+        yield _Finding(f"{dropped}: {reasons}.", _slower_router(run, records, void) or commands.every_figure(run))
+
+
+def _slower_router(run: RunRecord, records: Sequence[TrialRecord], void: Sequence[TrialRecord]) -> Change | None:
+    """Return the change to a slower router, if many trials are void because this machine did not keep its speed."""
+    speed_mips = run.host_facts.get("guest_speed_mips")
+    late = sum(_why_void(record) == in_words("router-clock") for record in void)
+    if not isinstance(speed_mips, int | float) or late <= MANY_VOID_SHARE * len(records):
+        return None
+    return commands.slower_router(speed_mips) if commands.is_repeatable(run) else None
 
 
 def _why_void(record: TrialRecord) -> str:
