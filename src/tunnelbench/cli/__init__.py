@@ -72,7 +72,8 @@ class Verb(click.Command):
     """
 
     def load(self) -> click.Command:
-        command: click.Command = importlib.import_module(f"{__name__}.{self.name}").command
+        with undisturbed:  # libraries that are imported may turn the exception of a signal into an error of their own
+            command: click.Command = importlib.import_module(f"{__name__}.{self.name}").command
         if COLOUR_OPTION not in command.params:
             command.params.append(COLOUR_OPTION)
         command.epilog = EXIT_CODES

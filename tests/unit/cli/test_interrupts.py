@@ -125,6 +125,33 @@ def test_a_signal_ends_the_program_although_its_exception_is_lost(
     assert set(ended.stderr.splitlines()) == {message}
 
 
+IN_AN_IMPORT = """
+import importlib, signal, sys
+from tunnelbench import cli
+
+import_module = importlib.import_module
+
+def import_with_a_library_that_replaces_exceptions(name):
+    try:
+        signal.raise_signal({number})
+    except BaseException:
+        raise ValueError("a model cannot be built") from None
+    return import_module(name)
+
+importlib.import_module = import_with_a_library_that_replaces_exceptions
+sys.argv[1:] = ["list", "plans"]
+cli.main()
+"""
+
+
+@NUMBERS
+def test_a_signal_while_a_verb_is_imported_ends_the_program_after_the_import(
+    number: str, status: int, message: str
+) -> None:
+    ended = run_python(HEARD + IN_AN_IMPORT.format(number=number))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (status, "", f"{message}\n")
+
+
 BEFORE_MAIN = """
 import sys
 from tunnelbench import cli
