@@ -6,7 +6,6 @@ import os
 import platform
 import secrets
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tunnelbench.cli.availability import needs
+from tunnelbench.host.command import CommandFailed, run_command
 from tunnelbench.host.host import RUN_FOLDER, make_private
 from tunnelbench.host.labgrid import PlaceUnavailable
 from tunnelbench.host.leased_host import LeasedHost
@@ -25,8 +25,8 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.qemu.image import Image, current_image
-from tunnelbench.qemu.machine import VirtualMachine
-from tunnelbench.qemu.speed_trial import try_speed
+from tunnelbench.qemu.machine import ALIAS, VirtualMachine
+from tunnelbench.qemu.speed_trial import WORK_IN_BACKGROUND, try_speed
 from tunnelbench.testbed import firewall, open_testbed
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.netns import share_cpus
@@ -41,9 +41,6 @@ INSTALLERS = {
     "apt-get": "apt-get install",
 }
 """Commands that install a package, by package manager; the first manager that a host has is used."""
-
-BOOT_LEAD_S = 0.5
-"""Time from the start of QEMU to the trial of its speed [s]: the kernel then boots, which keeps the CPU busy."""
 
 LABGRID_SECTION = "labgrid"
 PLACE_USE = "the testbed's place gives the router's address and its power switch"
@@ -123,7 +120,7 @@ def of_host(host: LeasedHost) -> Iterator[PreflightResult]:
 
 
 def speed(spec: TestbedSpec, image: Image, folder: Path) -> PreflightResult:
-    """Boot the virtual router, and check for some seconds that this machine emulates it at its fixed speed."""
+    """Boot the virtual router, and keep it busy for some seconds to find if this machine emulates its fixed speed."""
     mips = spec.speed_mips or 0.0
     purpose = "a router of fixed speed needs a machine that emulates so many instructions"
     try:
@@ -138,12 +135,12 @@ def speed(spec: TestbedSpec, image: Image, folder: Path) -> PreflightResult:
             is_first=len(os.sched_getaffinity(0)) > 1,
         )
         try:
-            machine.connect_monitor()
-            time.sleep(BOOT_LEAD_S)
+            machine.wait_until_up()
+            run_command(["ssh", "-F", str(machine.ssh_config), ALIAS, WORK_IN_BACKGROUND])
             found = try_speed(machine.work, machine.cpu_s, mips)
         finally:
             machine.stop()
-    except (CannotHere, OSError) as error:
+    except (CannotHere, CommandFailed, OSError) as error:
         return PreflightResult("speed_mips", Status.UNKNOWN, str(error), purpose)
     status = Status.OK if found.is_held and not found.is_scarce else Status.WARNING
     advice = found.advice(f"tunnelbench run PLAN --on {spec.name}")

@@ -140,7 +140,7 @@ class VirtualMachine:
         """File of the instructions by address; None: they are not counted by address."""
         with ExitStack() as stack:
             port = stack.enter_context(reserved_port())
-            write_access(folder, port)
+            self.ssh_config = write_access(folder, port)
             initramfs = write_initramfs(image, folder, nics, programs or {})
             argv = Boot(board, image, initramfs, f"{mark}-{role}", port, nics).command()
             if speed_mips is not None:

@@ -5,7 +5,6 @@ It comes from the number of instructions if the CPU has a fixed speed, otherwise
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
@@ -32,7 +31,7 @@ from tunnelbench.qemu.instruction_profile import (
     parse_program_files,
 )
 from tunnelbench.qemu.machine import VirtualMachine
-from tunnelbench.qemu.speed_trial import SPEED_TRIAL_S, SpeedTrial, try_speed
+from tunnelbench.qemu.speed_trial import WORK_IN_BACKGROUND, SpeedTrial, try_speed
 
 WORK_INTERVAL_S = 1.0
 """Interval between two readings of QEMU during a trial [s]. A reading of the lag stops the devices for some 10 ms."""
@@ -51,9 +50,6 @@ UNWATCHED_S = 86_400
 at the lease takes a MIPS CPU 8 million instructions, as many as 700 packets."""
 
 BUSY_FOR_A_SECOND = ("timeout", "1", "sh", "-c", "while :; do :; done")
-
-BUSY_IN_BACKGROUND = "timeout \"$1\" sh -c 'while :; do :; done' >/dev/null 2>&1 </dev/null &"
-"""Shell script that returns at once and keeps the CPU busy for $1 seconds."""
 
 GUEST_METHOD = "ticks"
 """Method by which the guest counts the CPU time of its programs."""
@@ -106,7 +102,7 @@ class VirtualHost(LeasedHost):
         """Return what this machine executes of a busy CPU of fixed speed; None: the CPU has no fixed speed."""
         if self.emulator is None or self.emulator.speed_mips is None:
             return None
-        self.shell(BUSY_IN_BACKGROUND, str(math.ceil(SPEED_TRIAL_S) + 1))
+        self.shell(WORK_IN_BACKGROUND)
         with self.blaming_end():
             return try_speed(self.emulator.work, self.emulator.cpu_s, self.emulator.speed_mips)
 

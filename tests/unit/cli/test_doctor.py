@@ -26,6 +26,7 @@ from tunnelbench.plan import read_testbed
 from tunnelbench.qemu import image as images
 from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.image import Image
+from tunnelbench.qemu.speed_trial import WORK_IN_BACKGROUND
 from tunnelbench.testbed import KINDS
 from tunnelbench.traffic import engine
 
@@ -317,6 +318,7 @@ class BootingMachine:
     """A virtual router whose CPU is busy, on a machine that emulates so many instructions per second."""
 
     executed_mips = 125.0
+    ssh_config = Path("/nonexistent/ssh_config")
 
     def __init__(self, *_: object, speed_mips: float, **__: object) -> None:
         self.speed_mips = speed_mips
@@ -325,7 +327,7 @@ class BootingMachine:
     def cpu_s(self) -> float:
         return 0.0
 
-    def connect_monitor(self) -> None:
+    def wait_until_up(self) -> None:
         if not self.executed_mips:
             raise CannotHere("QEMU's monitor does not answer")
 
@@ -343,7 +345,7 @@ class BootingMachine:
     ("executed_mips", "status", "found", "remedy"),
     [
         (400.0, Status.OK, "this machine holds 125 MIPS", ""),
-        (100.0, Status.WARNING, "it holds 62.5 MIPS", "tunnelbench run PLAN --on malta --set speed_mips=62.5"),
+        (100.0, Status.WARNING, "it holds 31.25 MIPS", "tunnelbench run PLAN --on malta --set speed_mips=31.25"),
         (0.0, Status.UNKNOWN, "QEMU's monitor does not answer", ""),
     ],
 )
@@ -352,9 +354,12 @@ def test_the_speed_of_a_virtual_router_is_tried(  # noqa: PLR0917 - fixtures and
 ) -> None:
     monkeypatch.setattr(doctor_remote, "VirtualMachine", BootingMachine)
     monkeypatch.setattr(BootingMachine, "executed_mips", executed_mips)
+    commands: list[list[str]] = []
+    monkeypatch.setattr(doctor_remote, "run_command", commands.append)
     monkeypatch.setattr("tunnelbench.qemu.speed_trial.time.sleep", lambda _: None)
     image = Image(tmp_path, "6.1.0", ("linux-image 6.1.0",))
     result = doctor_remote.speed(read_testbed("malta", KINDS).testbed, image, tmp_path)
     assert result.status is status
     assert found in result.found
     assert remedy in result.remedy
+    assert [argv[-1] for argv in commands] == ([WORK_IN_BACKGROUND] if executed_mips else [])
