@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.reference import CPU_PART_COLUMNS, Comparability, Comparable, Reference
@@ -58,14 +59,12 @@ def _shipped(name: str) -> Reference:
 
 def parse_reference(name: str, description: str, table: str) -> Reference:
     """Return a reference from the texts of its two files. Raises WrongInput if a figure in its table is no number."""
-    head = _head(name, description)
-    columns = tuple(head["columns"])
-    everywhere = head.get("every_row", {})
+    head = _description(name, description)
     try:
         found = list(csv.DictReader(io.StringIO(table, newline=""), restval="", strict=True))
     except csv.Error as error:
         raise WrongInput(f"reference {name}: its table is not CSV: {error}", f"look at {name}.csv") from None
-    rows = tuple({column: str({**everywhere, **row}.get(column, "")) for column in columns} for row in found)
+    rows = tuple({column: str({**head.every_row, **row}.get(column, "")) for column in head.columns} for row in found)
     for line, row in enumerate(rows, start=2):
         for column in FIGURE_COLUMNS:
             if (cell := row.get(column, "")) and not _is_figure(cell, column):
@@ -73,37 +72,53 @@ def parse_reference(name: str, description: str, table: str) -> Reference:
                 raise WrongInput(message, "write a number with a decimal point, or leave the cell empty")
     return Reference(
         name=name,
-        title=head["title"],
-        source=head["source"],
-        url=head.get("url", ""),
-        date=head["date"],
-        method=head["method"],
-        notes=tuple(head.get("notes", ())),
-        comparability=_classes()[head["comparability"]],
-        columns=columns,
+        title=head.title,
+        source=head.source,
+        url=head.url,
+        date=head.date,
+        method=head.method,
+        notes=tuple(head.notes),
+        comparability=_classes()[head.comparability],
+        columns=tuple(head.columns),
         rows=rows,
-        trials_per_row=head.get("trials_per_row"),
-        clock_mhz=head.get("clock_mhz"),
-        clock_source=head.get("clock_source", ""),
+        trials_per_row=head.trials_per_row,
+        clock_mhz=head.clock_mhz,
+        clock_source=head.clock_source,
     )
 
 
-REQUIRED: Mapping[str, type] = {"title": str, "source": str, "date": str, "method": str, "comparability": str,
-                                "columns": list}  # fmt: skip
-"""Keys of each description, and the types of their values."""
+class _Description(BaseModel):
+    """The content of a description as TOML has it; other keys are allowed and ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    title: str
+    source: str
+    date: str
+    method: str
+    comparability: str
+    columns: list[str]
+    url: str = ""
+    notes: list[str] = []
+    every_row: dict[str, str | int | float] = {}
+    """Cells that are the same in each row, by column."""
+    trials_per_row: int | None = None
+    clock_mhz: float | None = None
+    clock_source: str = ""
 
 
-def _head(name: str, description: str) -> Mapping[str, Any]:
-    """Return the content of a description. Raises WrongInput if it is no TOML, or lacks a required key."""
+def _description(name: str, text: str) -> _Description:
+    """Return the content of a description. Raises WrongInput if it is no TOML, or a value is missing or wrong."""
     try:
-        head = dict(toml_values(description))
+        found = _Description.model_validate(dict(toml_values(text)))
+    except ValidationError as error:
+        why = f"{error.errors()[0]['loc'][0]} is missing or wrong"
     except ValueError as error:
         why = f"it is not TOML: {printable(str(error))[:200]}"
     else:
-        wrong = [key for key, kind in REQUIRED.items() if not isinstance(head.get(key), kind)]
-        if not wrong and head["comparability"] in _classes():
-            return head
-        why = f"{(wrong or ['comparability'])[0]} is missing or wrong"
+        if found.comparability in _classes():
+            return found
+        why = "comparability is missing or wrong"
     raise WrongInput(f"reference {name}: {why}", f"look at {name}.toml; if you imported it, import it again")
 
 
