@@ -298,6 +298,7 @@ def test_a_cable_whose_rate_changes_is_found(fast_ethernet: NetnsTestbed) -> Non
 def test_what_is_changed_and_undone_during_a_trial_is_found(bed: NetnsTestbed) -> None:
     """The changes are undone before the trial ends, so that a comparison of before and after shows nothing."""
     lan, wan, router_wan = bed.lan_device, bed.wan_device, bed.router_wan_device
+    of_router = ["a rule of routing", "the packet filter", "an IPsec policy"]
 
     def change() -> None:
         for host, plant, undo in (
@@ -309,6 +310,8 @@ def test_what_is_changed_and_undone_during_a_trial_is_found(bed: NetnsTestbed) -
             (bed.router, "nft add table ip lie", "nft delete table ip lie"),
             (bed.router, f"ip link set {router_wan} mtu 1400", f"ip link set {router_wan} mtu 1500"),
             (bed.router, "ip rule add from 203.0.113.1 lookup 77", "ip rule del from 203.0.113.1 lookup 77"),
+            (bed.router, "ip -6 rule add from 2001:db8::1 lookup 77", "ip -6 rule del from 2001:db8::1 lookup 77"),
+            (bed.router, "ip xfrm policy add dir fwd sport 7 proto tcp priority 9", "ip xfrm policy flush"),
             (bed.server, f"ethtool -K {wan} gro on", f"ethtool -K {wan} gro off"),
             (bed.server, "ip route add 203.0.113.0/24 dev lo", "ip route del 203.0.113.0/24 dev lo"),
         ):
@@ -318,7 +321,7 @@ def test_what_is_changed_and_undone_during_a_trial_is_found(bed: NetnsTestbed) -
     assert found.verdict is Verdict.DOUBTFUL
     assert found.reason.split("; ") == [
         f"changed on the client during the trial: a queue of {lan}",
-        f"changed on the router during the trial: the MTU of {router_wan}, a rule of routing, the packet filter",
+        f"changed on the router during the trial: the MTU of {router_wan}, {', '.join(of_router)}",
         f"changed on the server during the trial: an offload of {wan}, a route",
     ]
 

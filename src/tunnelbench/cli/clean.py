@@ -26,6 +26,7 @@ from tunnelbench.cli.common_options import (
 from tunnelbench.cli.run_lock import STORE_NAME, left_runs, only_run_here, remove_run_folder
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.guest.machine import left_guests
+from tunnelbench.host.command import remove_tree
 from tunnelbench.host.host import RUN_FOLDER
 from tunnelbench.host.namespace import left_namespaces, remove_namespace
 from tunnelbench.host.parsing import UNREADABLE
@@ -165,7 +166,7 @@ def clean_run(run_id: str) -> Iterator[str]:
                 if place := release_place(folder):
                     yield f"the hold on the place {place} of labgrid"
         for sockets in left_sockets(mark):
-            shutil.rmtree(sockets, ignore_errors=True)  # another user may have made it, and mounted something in it
+            remove_tree(sockets, ignore_errors=True)  # another user may have made it, and mounted something in it
             if not sockets.exists():
                 yield f"folder {sockets}"
         yield from _remove_namespaces(mark, faults)
@@ -214,13 +215,18 @@ def _end_machines(mark: str) -> Iterator[str]:
             yield f"{what}, process {pid}"
 
 
+LONGEST_NAME_BYTES = 4096
+"""Longest path or URL of a store that is read; a path of Linux has at most as many bytes (PATH_MAX)."""
+
+
 def store_of(run_id: str) -> str:
     """Return the path or URL of a run's store; empty if the run had none yet, or if the store needs a password."""
     try:
         folder = RUN_FOLDER / run_id
         if folder.is_symlink() or not (folder / STORE_NAME).is_file():  # a FIFO would never end
             return ""
-        name = os.fsdecode((folder / STORE_NAME).read_bytes())
+        with (folder / STORE_NAME).open("rb") as file:
+            name = os.fsdecode(file.read(LONGEST_NAME_BYTES))
     except OSError:
         return ""
     return "" if BLANKED in name else name

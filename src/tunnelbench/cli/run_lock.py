@@ -9,13 +9,13 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tunnelbench.host.command import remove_tree
 from tunnelbench.host.host import RUN_FOLDER, make_private, unusable
 from tunnelbench.host.preflight import is_in_use
 from tunnelbench.measure.clock_check import now
@@ -88,7 +88,7 @@ def remove_run_folder(folder: Path, keep: str = "") -> None:
             return
         for entry in folder.iterdir():
             if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
+                remove_tree(entry)
             elif entry.name != keep:
                 entry.unlink()
         if not keep:

@@ -12,6 +12,7 @@ import os
 import resource
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -171,6 +172,14 @@ def _run_to_end(
     if check and process.returncode != 0:
         raise CommandFailed(argv, f"ended with {entry.ending}", text_of(stderr or stdout))
     return process.returncode, stdout, stderr
+
+
+def remove_tree(folder: Path, *, ignore_errors: bool = False) -> None:
+    """Delete a folder with all its content. Raises OSError or CommandFailed, unless `ignore_errors`."""
+    try:
+        shutil.rmtree(folder, ignore_errors=ignore_errors)
+    except RecursionError:  # Python 3.11 calls itself for each folder in another one; a user can make a thousand
+        run_command(["rm", "-rf", "--one-file-system", "--", str(folder)], check=not ignore_errors)
 
 
 def run_attached(argv: Sequence[str]) -> int:

@@ -14,11 +14,16 @@ from contextlib import suppress
 
 from tunnelbench.host.inside import call_inside
 
-NETLINK_ROUTE, NETLINK_NETFILTER = 0, 12
+NETLINK_ROUTE, NETLINK_XFRM, NETLINK_NETFILTER = 0, 6, 12
 
-ROUTE_GROUPS = 1 << 0 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
-"""RTNLGRP_LINK, RTNLGRP_TC, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE and RTNLGRP_IPV4_RULE of linux/rtnetlink.h, as
-bits."""
+ROUTE_GROUPS = 1 << 0 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 18
+"""RTNLGRP_LINK, RTNLGRP_TC, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV4_RULE and RTNLGRP_IPV6_RULE of
+linux/rtnetlink.h, as bits. After a device has come up, the kernel itself changes addresses and routes of IPv6 for
+seconds."""
+POLICY_GROUPS = 1 << 3
+"""XFRMNLGRP_POLICY of linux/xfrm.h, as a bit."""
+POLICY_TYPES = (0x13, 0x14, 0x1D)
+"""XFRM_MSG_NEWPOLICY, XFRM_MSG_DELPOLICY and XFRM_MSG_FLUSHPOLICY of linux/xfrm.h; a rekey only updates policies."""
 FILTER_GROUPS = 1 << 6
 """NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h, as a bit."""
 NFTABLES = 10
@@ -76,8 +81,9 @@ class SetupWatch:
         self._devices = dict(socket.if_nameindex())
         self._mtus = {number: _mtu(device) for number, device in self._devices.items()}
         self._listen(NETLINK_ROUTE, ROUTE_GROUPS)
-        with suppress(OSError):  # a kernel without nftables
-            self._listen(NETLINK_NETFILTER, FILTER_GROUPS)
+        for family, groups in ((NETLINK_NETFILTER, FILTER_GROUPS), (NETLINK_XFRM, POLICY_GROUPS)):
+            with suppress(OSError):  # a kernel without nftables, or without IPsec
+                self._listen(family, groups)
 
     def _listen(self, family: int, groups: int) -> None:
         listener = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, family)
@@ -97,6 +103,8 @@ class SetupWatch:
         figure."""
         if family == NETLINK_NETFILTER:
             return "the packet filter" if kind >> 8 == NFTABLES else ""
+        if family == NETLINK_XFRM:
+            return "an IPsec policy" if kind in POLICY_TYPES else ""
         if kind in LINK_TYPES:
             return self._link(body)
         if kind in QUEUE_TYPES and len(body) >= TC_HEADER.size:

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed, last_lines, read_output, run_command
+from tunnelbench.host.command import (
+    DEFAULT_TIMEOUT_S,
+    CommandFailed,
+    Completed,
+    last_lines,
+    read_output,
+    remove_tree,
+    run_command,
+)
 from tunnelbench.host.daemon import Daemon, ReadDaemon
 from tunnelbench.host.host import RUN_FOLDER, Host
 from tunnelbench.host.parsing import UnexpectedOutput
@@ -230,7 +237,7 @@ class SshHost(Host):
             self._master.stop()
             self._master = None
         if self._socket_folder is not None:
-            shutil.rmtree(self._socket_folder, ignore_errors=True)  # an ssh that was killed may leave a second file
+            remove_tree(self._socket_folder, ignore_errors=True)  # an ssh that was killed may leave a second file
             self._socket_folder = None
 
     @property

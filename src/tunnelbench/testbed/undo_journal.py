@@ -85,13 +85,20 @@ class UndoJournal:
         for commands in reversed(entries):
             for command in commands:
                 if command[0] == WRITE_FILE:
-                    with suppress(OSError):  # the device has gone
-                        Path(command[1]).write_text(command[2])
+                    _write(*command[1:])
                     continue
                 run_command([str(os.getpid()) if word == OWN_PID else word for word in command], check=False)
         self.path.unlink(missing_ok=True)
         self._noted.clear()
         return len(entries)
+
+
+def _write(path: str, value: str) -> None:
+    """Write a value into a file of the kernel, if there still is one: its device may have gone."""
+    with suppress(OSError, ValueError):  # a journal may be damaged: a pipe would wait, and half a character is no text
+        file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_TRUNC)
+        with os.fdopen(file, "w") as opened:
+            opened.write(value)
 
 
 def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:

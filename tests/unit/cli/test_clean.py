@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -208,9 +209,20 @@ def test_a_link_among_the_runs_is_deleted_and_its_target_stays(folder: Path, els
     assert [entry.name for entry in folder.iterdir()] == ["lock"]
 
 
+def make_deep(folder: Path, depth: int) -> None:
+    """Make folders in each other, whose path is longer than the kernel takes."""
+    there = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("deeper", dir_fd=there)
+        here, there = there, os.open("deeper", os.O_RDONLY, dir_fd=there)
+        os.close(here)
+    os.close(there)
+
+
 @pytest.mark.lab
 @pytest.mark.parametrize("kind", ["fifo", "file", "store is a fifo", "store is a link", "bytes", "store of bytes",
-                                  "changes of bytes", "changes that are none", "immense name"])  # fmt: skip
+                                  "changes of bytes", "changes that are none", "changes of odd files", "immense store",
+                                  "immense name", "thousand folders"])  # fmt: skip
 def test_an_odd_entry_among_the_runs_is_deleted_like_others(folder: Path, elsewhere: Path, kind: str) -> None:
     run = folder / RUN_ID
     if kind in {"fifo", "file"}:
@@ -226,6 +238,15 @@ def test_an_odd_entry_among_the_runs_is_deleted_like_others(folder: Path, elsewh
             Path(os.fsdecode(bytes(folder) + b"/\xff")).mkdir()
         elif kind == "immense name":
             (run / ("n" * 255)).mkdir()
+        elif kind == "thousand folders":
+            make_deep(run, 1200)
+        elif kind == "immense store":
+            (run / "store").touch()
+            os.truncate(run / "store", 1 << 42)  # more than any memory
+        elif kind == "changes of odd files":
+            os.mkfifo(elsewhere / "pipe")
+            changes = [[["{write}", "/dev/null", "\ud800"]], [["{write}", str(elsewhere / "pipe"), "1"]]]
+            (run / "changes").write_text("".join(json.dumps(change) + "\n" for change in changes))
         elif kind == "changes that are none":
             (run / "changes").write_text(
                 '{"a": 1}\n[[1, 2]]\n[1]\n[[]]\n[["{write}"]]\n[["a\\u0000"]]\n' + "[" * 100_000

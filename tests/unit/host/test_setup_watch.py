@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunnelbench.host import setup_watch
-from tunnelbench.host.setup_watch import NETLINK_NETFILTER, NETLINK_ROUTE, SetupWatch, attributes, messages
+from tunnelbench.host.setup_watch import (
+    NETLINK_NETFILTER,
+    NETLINK_ROUTE,
+    NETLINK_XFRM,
+    SetupWatch,
+    attributes,
+    messages,
+)
 
 LINK, ROUTE, QUEUE, NEIGHBOUR = 16, 24, 36, 28
 NEW_RULE = 10 << 8 | 6
@@ -76,6 +83,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         (NETLINK_ROUTE, [None, queue(2)], ["more than could be read", "a queue of lan"]),
         (NETLINK_NETFILTER, [message(NEW_RULE)], ["the packet filter"]),
         (NETLINK_NETFILTER, [message(1 << 8)], []),
+        (NETLINK_XFRM, [message(0x13), message(0x1D)], ["an IPsec policy"]),
+        (NETLINK_XFRM, [message(0x19), message(0x10)], []),  # a rekey: an update, and a new association
     ],
 )
 def test_a_change_is_named_once_with_its_device(

@@ -62,6 +62,14 @@ def test_each_rule_is_undone_by_the_handle_of_its_own_comment() -> None:
     assert all(comment.startswith(f'"{FakeRouter.folder.name}-') for comment in comments)
 
 
+def test_a_rule_of_iptables_is_undone_by_all_its_words() -> None:
+    """Rules of the user for other addresses stay; one with the same words is not made again."""
+    for command, undo in changes("iptables"):
+        inserted, condition = command.split(" 1 ", 1)
+        assert inserted.startswith("iptables -t ")
+        assert undo == f"{inserted.replace(' -I ', ' -D ')} {condition} 2>/dev/null; true"
+
+
 def test_a_rule_of_the_user_that_is_the_same_stays() -> None:
     made = [command for command, _ in changes("iptables", "INPUT")]
     assert len(made) == 3
