@@ -498,7 +498,7 @@ def test_a_second_run_that_helps_is_one_command() -> None:
     assert commands[0] not in {warning.command for warning in found.warnings}
 
 
-def test_a_machine_too_slow_for_its_virtual_router_is_the_first_warning_and_a_slower_router_the_next_run() -> None:
+def test_a_machine_too_slow_for_its_virtual_router_is_pointed_to_a_slower_one() -> None:
     found = answered(with_late_clock(40), **AT_125_MIPS)
     slower = "tunnelbench run quick --on malta --set speed_mips=62.5"
     assert found.warnings[0].text == (
