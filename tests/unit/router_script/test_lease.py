@@ -156,6 +156,32 @@ def test_a_planted_lock_that_cannot_be_removed_is_named(router: Router) -> None:
     lock.rmdir()
 
 
+IN_ITS_OWN_TMP = """
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /tmp
+mount -t tmpfs -o mode=755 tmpfs /run
+cat >/run/script
+mkdir -p /tmp/tunnelbench-dut.lock/full
+chown -R nobody /tmp/tunnelbench-dut.lock
+sh /run/script lease take /tmp/tunnelbench-dut-test anna@laptop 60 >/dev/null
+readlink /var/run/tunnelbench-dut.lock
+sh /run/script clean /tmp/tunnelbench-dut-test >/dev/null
+ls /run
+"""
+"""Takes and ends a lease in folders of its own, with a lock in /tmp that another user has planted and filled."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_where_only_root_writes_to_var_run_a_lock_planted_in_tmp_hinders_nothing() -> None:
+    unshared = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    done = subprocess.run(
+        [*unshared, "sh", "-ec", IN_ITS_OWN_TMP],
+        input=SCRIPT.read_text(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["/tmp/tunnelbench-dut-test/owner", "script"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
 @pytest.mark.parametrize("what", ["--all", "FOLDER"])
 def test_a_folder_of_another_user_hinders_neither_lease_nor_clean(router: Router, what: str) -> None:
