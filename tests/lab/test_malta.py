@@ -128,7 +128,9 @@ def test_tunnels_are_proven_through_a_virtual_router_that_says_how_busy_it_was(i
             busy_s = router["wall_s"] - router["idle_s"]
             assert trial["tcp"]["window"]["router_instructions"] == pytest.approx(busy_s * 125e6, rel=0.001)
             assert "router-clock" in {check["name"] for check in trial["checks"]}
-            if trial["tcp"]["window"]["data_packets"] > 1000:  # too few say nothing about the testers' ACKs
+            # Too few packets say nothing about the testers' ACKs, nor does a trial in which somebody had no CPU.
+            is_void = any(check["verdict"] == "void" for check in trial["checks"])
+            if trial["tcp"]["window"]["data_packets"] > 1000 and not is_void:
                 assert trial["tcp"]["window"]["ack_packets"] / trial["tcp"]["window"]["data_packets"] > 0.35
     with open_store(tmp_path / "results.sqlite") as store:
         paced = [record for record in store.trials(found["run"]["run_id"], with_raw=False) if record.udp]
