@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tunnelbench.cli.availability import needs
-from tunnelbench.host.command import CommandFailed, run_command
+from tunnelbench.host.command import run_command
 from tunnelbench.host.host import RUN_FOLDER, make_private
 from tunnelbench.host.labgrid import PlaceUnavailable
 from tunnelbench.host.leased_host import LeasedHost
@@ -140,7 +140,7 @@ def speed(spec: TestbedSpec, image: Image, folder: Path) -> PreflightResult:
             found = try_speed(machine.work, machine.cpu_s, mips)
         finally:
             machine.stop()
-    except (CannotHere, CommandFailed, OSError) as error:
+    except (CannotHere, OSError) as error:
         return PreflightResult("speed_mips", Status.UNKNOWN, str(error), purpose)
     status = Status.OK if found.is_held and not found.is_scarce else Status.WARNING
     advice = found.advice(f"tunnelbench run PLAN --on {spec.name}")

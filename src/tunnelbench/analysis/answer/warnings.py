@@ -55,13 +55,14 @@ def answer_warnings(
     not a machine of its own.
     """
     void = [record for record in records if trial_class(record) is TrialClass.VOID]
-    is_mostly_void = len(void) > MANY_VOID_SHARE * len(records)
+    dropped = [*_dropped(run, records, void)]
+    has_many_void = len(void) > MANY_VOID_SHARE * len(records)
     found = [
         *_incomplete(run, records),
-        *(_dropped(run, records, void) if is_mostly_void else ()),
+        *(dropped if has_many_void else ()),
         *_lower_bounds(run, shown, is_shared=is_shared),
         *_without_figures(run, records),
-        *(_dropped(run, records, void) if not is_mostly_void else ()),
+        *(() if has_many_void else dropped),
         *_doubtful(run, doubts),
         *_few_rounds(run, records),
     ][:MOST_WARNINGS]
@@ -131,16 +132,16 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord], void: Sequence[Tria
     else:
         numbers = Counter(_why_void(record) for record in void)
         reasons = joined(named([f"{reason} ({number})" for reason, number in numbers.most_common()]))
-        yield _Finding(f"{dropped}: {reasons}.", _slower_router(run, records, void) or commands.every_figure(run))
+        is_late = numbers[in_words("router-clock")] > MANY_VOID_SHARE * len(records)
+        yield _Finding(f"{dropped}: {reasons}.", (is_late and _slower_router(run)) or commands.every_figure(run))
 
 
-def _slower_router(run: RunRecord, records: Sequence[TrialRecord], void: Sequence[TrialRecord]) -> Change | None:
-    """Return the change to a slower router, if many trials are void because this machine did not keep its speed."""
+def _slower_router(run: RunRecord) -> Change | None:
+    """Return the change to a slower router; None if the run had no router of fixed speed, or cannot be repeated."""
     speed_mips = run.host_facts.get("guest_speed_mips")
-    late = sum(_why_void(record) == in_words("router-clock") for record in void)
-    if not isinstance(speed_mips, int | float) or late <= MANY_VOID_SHARE * len(records):
+    if not isinstance(speed_mips, int | float) or not commands.is_repeatable(run):
         return None
-    return commands.slower_router(speed_mips) if commands.is_repeatable(run) else None
+    return commands.slower_router(speed_mips)
 
 
 def _why_void(record: TrialRecord) -> str:
