@@ -295,6 +295,24 @@ def open_files(pid: int) -> dict[int, str]:
     return found
 
 
+LISTENS = "0A"
+"""State of a listening socket in /proc/net/tcp (TCP_LISTEN in include/net/tcp_states.h)."""
+
+
+def tcp_sockets(pid: int) -> dict[str, bool]:
+    """Return whether each TCP socket in the network namespace of a process listens, by the names of `open_files`.
+
+    Sockets that have neither a connection nor a port are left out. Empty if the process has ended.
+    """
+    found = {}
+    for protocol in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for line in Path(f"/proc/{pid}/net/{protocol}").read_text().splitlines()[1:]:
+                fields = line.split()
+                found[f"socket:[{fields[9]}]"] = fields[3] == LISTENS
+    return found
+
+
 def _sockets(pid: int) -> str:
     """Return the bound sockets of a process of this machine, as ` with udp port 655`; empty if it has none."""
     found = set()

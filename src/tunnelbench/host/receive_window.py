@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tunnelbench.host.procfs import open_files
+from tunnelbench.host.procfs import open_files, tcp_sockets
 from tunnelbench.model.errors import TrialFailed
 
 LIMIT_AGAIN_S = 0.01
@@ -34,11 +34,13 @@ def limited_receive_window(pids: Sequence[int], window_bytes: int) -> Iterator[N
     ended = threading.Event()
     refused: list[OSError] = []
 
+    programs = [_Connections(pid) for pid in pids]
+
     def keep_limiting() -> None:
         while not ended.wait(LIMIT_AGAIN_S):
             try:
-                for pid in pids:
-                    _limit(pid, window_bytes)
+                for connections in programs:
+                    _limit(connections, window_bytes)
             except OSError as error:
                 refused.append(error)
                 return
@@ -54,16 +56,14 @@ def limited_receive_window(pids: Sequence[int], window_bytes: int) -> Iterator[N
         raise TrialFailed(f"the receive window of the testers' connections cannot be limited: {refused[0].strerror}")
 
 
-def _limit(pid: int, window_bytes: int) -> None:
+def _limit(connections: _Connections, window_bytes: int) -> None:
     """Limit the receive window of each TCP connection of a program; one that has ended is left out. Raises OSError."""
     try:
-        process = os.pidfd_open(pid)
+        process = os.pidfd_open(connections.pid)
     except ProcessLookupError:
         return
     try:
-        for number, what in open_files(pid).items():
-            if not what.startswith("socket:"):
-                continue
+        for number in connections.descriptors():
             try:
                 copy = socket.socket(fileno=_copied(process, number))
             except OSError as error:
@@ -71,10 +71,29 @@ def _limit(pid: int, window_bytes: int) -> None:
                     continue
                 raise
             with copy:
-                if copy.type == socket.SOCK_STREAM and copy.family in {socket.AF_INET, socket.AF_INET6}:
-                    copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, window_bytes)
+                copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, window_bytes)
     finally:
         os.close(process)
+
+
+class _Connections:
+    """The TCP connections of a program, without its listening sockets.
+
+    A listening socket must not be copied: while a copy is open, its port stays in use. iperf3's server closes and opens
+    its listening socket twice in each test, and would fail.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._listens: dict[str, bool] = {}
+        """Whether a TCP socket listens, by its name in /proc/PID/fd."""
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors of the connections. Raises OSError if this is not allowed."""
+        sockets = {number: name for number, name in open_files(self.pid).items() if name.startswith("socket:")}
+        if sockets.values() - self._listens.keys():  # the kernel takes milliseconds to list all sockets
+            self._listens |= tcp_sockets(self.pid)
+        return [number for number, name in sockets.items() if self._listens.get(name) is False]
 
 
 def _copied(process: int, number: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -47,6 +48,37 @@ def test_the_window_is_limited_although_full_segments_arrive(connection: tuple[s
     assert window_after_transfer(*connection) > 2 * WINDOW_BYTES
     with limited_receive_window([os.getpid()], WINDOW_BYTES):
         assert window_after_transfer(*connection) == WINDOW_BYTES
+
+
+REBINDING = """
+import errno, socket, sys, time
+
+address, in_use = None, 0
+end_s = time.monotonic() + 1.5
+while time.monotonic() < end_s:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address or ("127.0.0.1", 0))
+        except OSError as error:
+            assert error.errno == errno.EADDRINUSE
+            in_use += 1
+            continue
+        address = listener.getsockname()
+        listener.listen()
+print(in_use)
+"""
+"""A program that closes and opens its listening socket again and again, as iperf3's server does."""
+
+
+def test_a_listening_socket_is_not_copied_so_that_its_port_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receive_window, "LIMIT_AGAIN_S", 0.0)
+    with (
+        subprocess.Popen([sys.executable, "-c", REBINDING], stdout=subprocess.PIPE, text=True) as program,
+        limited_receive_window([program.pid], WINDOW_BYTES),
+    ):
+        times_in_use, _ = program.communicate(timeout=30)
+    assert times_in_use == "0\n"
 
 
 def test_a_program_that_has_ended_is_left_out() -> None:
