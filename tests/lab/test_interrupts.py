@@ -68,9 +68,12 @@ def _signals_are_heard() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+NAMESPACES = Path("/run/netns")
+
+
 def left() -> set[str]:
     """Return what a verb could leave on this machine."""
-    names = [path.name for folder in (CONTROL_SOCKETS, Path("/run/netns")) for path in entries(folder)]
+    names = [path.name for folder in (CONTROL_SOCKETS, NAMESPACES) for path in entries(folder)]
     mounts = [f"mount {line}" for line in Path("/proc/mounts").read_text().splitlines()]
     return {*traces(), *names, *mounts}
 
@@ -134,6 +137,21 @@ def test_a_signal_at_any_moment_ends_each_verb_and_leaves_nothing(tmp_path: Path
     if path.exists():
         with Store.open(path) as store:
             assert {run.status for run in store.runs()} <= {"interrupted", "done"}
+
+
+@pytest.mark.usefixtures("_signals_are_heard")
+@pytest.mark.parametrize("delay_s", [0.0, 0.005, 0.02, 0.05])
+def test_an_interrupt_at_any_time_leaves_no_namespace(delay_s: float) -> None:
+    before = left()
+    namespaces = set(entries(NAMESPACES))
+    with subprocess.Popen([TUNNELBENCH, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as doctor:
+        while set(entries(NAMESPACES)) == namespaces:  # until it makes the one in which it tries the kernel's features
+            assert doctor.poll() is None
+            time.sleep(0.001)
+        time.sleep(delay_s)
+        doctor.send_signal(signal.SIGINT)
+        _, errors = doctor.communicate(timeout=END_LIMIT_S)
+    assert (doctor.returncode, left()) == (130, before), errors
 
 
 def seconds_of(words: list[str]) -> float:

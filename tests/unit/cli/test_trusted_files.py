@@ -21,6 +21,7 @@ from tunnelbench.cli.plans import load_plan
 from tunnelbench.cli.site_record import SiteRecord
 from tunnelbench.host.host import LocalHost
 from tunnelbench.host.ssh import SshHost
+from tunnelbench.host.ssh_config import require_trusted_config
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess, TestbedSpec
 from tunnelbench.store.store import Store
@@ -131,6 +132,48 @@ def test_an_ssh_config_that_others_could_write_is_not_used(tmp_path: Path) -> No
     host = SshHost("router", HostAccess("r", config=str(config)), tmp_path, tmp_path, LocalHost("l", tmp_path, ()))
     with pytest.raises(CannotHere, match=r"the SSH configuration .* is not used"):
         host.connect()
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("Include {theirs}/theirs", "the SSH configuration {theirs}/theirs is not used .* every user can write to {theirs}"),
+        ('  "include"={theirs}/* # more', "the SSH configuration in {theirs} is not used .* every user can write to"),
+        ("INCLUDE {ours}/ours {ours}/deep*", "the SSH configuration {theirs}/missing is not used .* every user can write"),
+        ("Include deep.config", "the SSH configuration {theirs}/missing is not used"),  # it is in ~/.ssh
+        ("Include ${{HOME}}/x", "cannot tell which files the SSH configuration {ours}/config includes .the included file"),
+        ("Host r\nInclude 'x", "cannot tell which files the SSH configuration {ours}/config includes .line 2."),
+    ],
+)
+def test_an_ssh_config_is_not_used_if_others_could_change_a_file_that_it_includes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, reason: str
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder in (ours, theirs, ours / ".ssh"):
+        folder.mkdir(mode=0o755)
+    theirs.chmod(0o777)
+    (theirs / "theirs").write_text("Host *\n    ProxyCommand touch /tmp/started\n")
+    (ours / "ours").write_text("Include ours\nInclude ours deep.config\n")  # a circle is no fault
+    for name in ("deep.config", ".ssh/ours", ".ssh/deep.config"):
+        (ours / name).write_text(f"Include {theirs}/missing\n")
+    monkeypatch.setenv("HOME", str(ours))
+    config = ours / "config"
+    config.write_text(line.format(ours=ours, theirs=theirs))
+    with pytest.raises(CannotHere, match=reason.format(ours=ours, theirs=theirs)):
+        require_trusted_config(config)
+
+
+@only_root
+def test_an_ssh_config_is_used_if_only_root_could_change_what_it_includes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "router").write_text("Host router\n    HostName 192.0.2.1\n")
+    config = tmp_path / "config"
+    config.write_text(f"Include missing\nInclude {tmp_path}/r*\n#Include /tmp/x\nIncluded $x\nHost include\n")
+    require_trusted_config(config)
+    require_trusted_config(tmp_path / "nowhere")
 
 
 @only_root
