@@ -86,7 +86,7 @@ class _Connections:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._listens: dict[str, bool] = {}
-        """Whether a TCP socket listens, by its name in /proc/PID/fd."""
+        """True for each TCP socket that listens, by its name in /proc/PID/fd."""
 
     def descriptors(self) -> list[int]:
         """Return the descriptors of the connections. Raises OSError if this is not allowed."""

@@ -27,8 +27,8 @@ from tunnelbench.host.daemon import Daemon, ReadDaemon
 from tunnelbench.host.host import RUN_FOLDER, Host
 from tunnelbench.host.parsing import UnexpectedOutput
 from tunnelbench.host.procfs import parse_stat
-from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, SshDaemon, in_shell
 from tunnelbench.host.ssh_config import require_trusted_config
+from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, SshDaemon, in_shell
 from tunnelbench.host.trust import sudo_number
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess
@@ -183,8 +183,8 @@ class SshHost(Host):
     def connect(self) -> None:
         """Log in, make the host's folder and count its CPUs; does nothing if the connection is up.
 
-        Raises LinkLost with the reason and a hint, CannotHere if another user could change the SSH configuration or a file
-        that it includes.
+        Raises LinkLost with the reason and a hint, CannotHere if another user could change the SSH configuration, or a
+        file that it includes.
         """
         if self.is_connected:
             return

@@ -61,11 +61,11 @@ def _matching(pattern: str, path: Path) -> list[str]:
     """Return the files that match a pattern of an included path. Raises CannotHere if another user could add one."""
     if NOT_FOLLOWED.search(pattern):
         raise _unreadable(path, f'the included file "{pattern}"')
-    pattern = os.path.expanduser(pattern if pattern.startswith(("/", "~")) else f"~/.ssh/{pattern}")
+    pattern = str(Path(pattern if pattern.startswith(("/", "~")) else f"~/.ssh/{pattern}").expanduser())
     if wildcard := re.search(r"[*?\[]", pattern):
         folder = Path(pattern[: wildcard.start()] + "*").parent
         require_trusted_folder(folder, "the SSH configuration in", "let only root write to it, or include other files")
-        return glob.glob(pattern)
+        return glob.glob(pattern)  # noqa: PTH207 - like glob(7), it leaves out hidden files
     return [pattern]
 
 

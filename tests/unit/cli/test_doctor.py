@@ -344,8 +344,8 @@ class BootingMachine:
 @pytest.mark.parametrize(
     ("executed_mips", "status", "found", "remedy"),
     [
-        (400.0, Status.OK, "this machine holds 125 MIPS", ""),
-        (100.0, Status.WARNING, "it holds 31.25 MIPS", "tunnelbench run PLAN --on malta --set speed_mips=31.25"),
+        (400.0, Status.OK, "this machine holds 62.5 MIPS", ""),
+        (50.0, Status.WARNING, "it holds 15.625 MIPS", "tunnelbench run PLAN --on malta --set speed_mips=15.625"),
         (0.0, Status.UNKNOWN, "QEMU's monitor does not answer", ""),
     ],
 )

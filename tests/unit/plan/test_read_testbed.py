@@ -73,7 +73,11 @@ def test_every_shipped_testbed_loads() -> None:
     assert read_testbed("netns-debian", KINDS).testbed.kernel == "debian"
     for name in virtual:
         testbed = read_testbed(name, KINDS).testbed
-        assert (testbed.board, testbed.far_board, testbed.speed_mips) == (name, "x86-64", 62.5 if name == "malta" else 125)
+        assert (testbed.board, testbed.far_board, testbed.speed_mips) == (
+            name,
+            "x86-64",
+            62.5 if name == "malta" else 125,
+        )
     assert read_testbed("netns-road-warrior", KINDS).testbed.topology == "road-warrior"
     assert read_testbed("netns-gateways", KINDS).testbed.topology == "gateway-pair"
     for name in shipped_testbeds():
