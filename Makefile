@@ -111,7 +111,7 @@ sample: install-dev ## measure the run that README.md and docs/sample.md show, o
 	@.venv/bin/tunnelbench export last -o docs/sample-run.json
 	@$(MAKE) docs
 
-sample-malta: install-dev ## measure the run on the virtual router `malta` that README.md shows, on a quiet machine (about 15 minutes)
+sample-malta: install-dev ## measure the run on the virtual router `malta` that README.md shows, on a quiet machine (about 20 minutes)
 	@.venv/bin/tunnelbench run quick --on malta
 	@.venv/bin/tunnelbench export last -o docs/malta-run.json
 	@$(MAKE) docs
