@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -307,10 +307,18 @@ def tcp_sockets(pid: int) -> dict[str, bool]:
     found = {}
     for protocol in ("tcp", "tcp6"):
         with suppress(FileNotFoundError, ProcessLookupError):
-            for line in Path(f"/proc/{pid}/net/{protocol}").read_text().splitlines()[1:]:
-                fields = line.split()
-                found[f"socket:[{fields[9]}]"] = fields[3] == LISTENS
+            found.update({name: fields[3] == LISTENS for name, fields in _listed_sockets(pid, protocol)})
     return found
+
+
+def _listed_sockets(pid: int, protocol: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each socket that the kernel lists in /proc/PID/net: its name in `open_files`, and the fields of its line.
+
+    Raises OSError if the process has ended.
+    """
+    for line in Path(f"/proc/{pid}/net/{protocol}").read_text().splitlines()[1:]:
+        fields = line.split()
+        yield f"socket:[{fields[9]}]", fields
 
 
 def _sockets(pid: int) -> str:
@@ -319,9 +327,8 @@ def _sockets(pid: int) -> str:
     with suppress(OSError):  # it has ended
         held = set(open_files(pid).values())
         for protocol in ("udp", "tcp"):
-            for line in Path(f"/proc/{pid}/net/{protocol}").read_text().splitlines()[1:]:
-                fields = line.split()
-                if f"socket:[{fields[9]}]" in held:
+            for name, fields in _listed_sockets(pid, protocol):
+                if name in held:
                     found.add(f"{protocol} port {int(fields[1].rpartition(':')[2], 16)}")
     return f" with {', '.join(sorted(found))}" if found else ""
 

@@ -17,8 +17,8 @@ from tunnelbench.model.errors import CannotHere
 INCLUDE = re.compile(r'\s*"?include["\s=]+(?P<paths>.*)', re.IGNORECASE)
 """A line that includes other files. ssh accepts a quoted keyword, and `=` after it."""
 
-NOT_FOLLOWED = re.compile(r"[$%\\]")
-"""Characters of an included path that only ssh interprets: variables, and escaped characters of a pattern."""
+NOT_FOLLOWED = re.compile(r"[$%\\\0]")
+"""Characters of an included path that only ssh interprets (variables, and escaped characters of a pattern), and NUL."""
 
 CONFIG_LIMIT_BYTES = 1_000_000
 """Largest size of one file of an SSH configuration."""
@@ -48,7 +48,7 @@ def _included(path: Path) -> Iterator[str]:
     content = read_regular(path, CONFIG_LIMIT_BYTES)
     if len(content) > CONFIG_LIMIT_BYTES:
         raise CannotHere(f"the SSH configuration {path} is larger than {CONFIG_LIMIT_BYTES:,} bytes", "make it smaller")
-    for number, line in enumerate(os.fsdecode(content).splitlines(), start=1):
+    for number, line in enumerate(os.fsdecode(content).split("\n"), start=1):
         if found := INCLUDE.match(line):
             try:
                 words = shlex.split(found["paths"], comments=True)
@@ -61,7 +61,8 @@ def _matching(pattern: str, path: Path) -> list[str]:
     """Return the files that match a pattern of an included path. Raises CannotHere if another user could add one."""
     if NOT_FOLLOWED.search(pattern):
         raise _unreadable(path, f'the included file "{pattern}"')
-    pattern = str(Path(pattern if pattern.startswith(("/", "~")) else f"~/.ssh/{pattern}").expanduser())
+    path_of_user = pattern if pattern.startswith(("/", "~")) else f"~/.ssh/{pattern}"
+    pattern = os.path.expanduser(path_of_user)  # noqa: PTH111 - Path.expanduser raises if there is no such user
     if wildcard := re.search(r"[*?\[]", pattern):
         folder = Path(pattern[: wildcard.start()] + "*").parent
         require_trusted_folder(folder, "the SSH configuration in", "let only root write to it, or include other files")

@@ -143,6 +143,7 @@ def test_an_ssh_config_that_others_could_write_is_not_used(tmp_path: Path) -> No
         ("INCLUDE {ours}/ours {ours}/deep*", "{theirs}/missing is not used.* every user can write to"),
         ("Include deep.config", "{theirs}/missing is not used"),  # it is in ~/.ssh
         ("Include ${{HOME}}/x", "which files the SSH configuration {ours}/config includes .the included file"),
+        ("Include a\0b", "which files the SSH configuration {ours}/config includes .the included file"),
         ("Host r\nInclude 'x", "which files the SSH configuration {ours}/config includes .line 2."),
     ],
 )
@@ -171,7 +172,8 @@ def test_an_ssh_config_is_used_if_only_root_could_change_what_it_includes(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "router").write_text("Host router\n    HostName 192.0.2.1\n")
     config = tmp_path / "config"
-    config.write_text(f"Include missing\nInclude {tmp_path}/r*\n#Include /tmp/x\nIncluded $x\nHost include\n")
+    includes = f"Include missing ~nobody-of-that-name/x\nInclude {tmp_path}/r*\n#Include /tmp/x\n"
+    config.write_text(f"{includes}Included $x\nHost include\n")
     require_trusted_config(config)
     require_trusted_config(tmp_path / "nowhere")
 
