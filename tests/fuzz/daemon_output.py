@@ -27,7 +27,7 @@ from tests.unit.traffic import test_connections as connection_lines
 from tests.unit.traffic import test_engine_series as engine_lines
 
 from tunnelbench.guest import protocol
-from tunnelbench.host import cpu_samples, labgrid, procfs, radio
+from tunnelbench.host import cpu_samples, labgrid, procfs, radio, ssh_config
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.ip_add import existing
 from tunnelbench.host.labgrid_session import unsafe_value
@@ -344,6 +344,17 @@ def of_stat(texts: Texts) -> None:
         finite(*vars(times).values())
 
 
+def of_ssh_config(texts: Texts) -> None:
+    content = texts[0].encode("utf-8", "surrogateescape")
+    with (
+        mock.patch("os.geteuid", return_value=0),
+        mock.patch.multiple(ssh_config, require_trusted=mock.DEFAULT, require_trusted_folder=mock.DEFAULT),
+        mock.patch.object(ssh_config, "read_regular", return_value=content),
+        mock.patch("glob.glob", side_effect=lambda pattern: [pattern]),
+    ):
+        ssh_config.require_trusted_config("config")
+
+
 def of_find_engine(texts: Texts) -> None:
     engine_setup.find_engine(router(texts))
     at = router(texts)
@@ -444,6 +455,7 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "account": of_account,
     "places": of_places,
     "stat": of_stat,
+    "ssh-config": of_ssh_config,
     "find-engine": of_find_engine,
     "guest": of_guest,
     "openvpn-log": of_openvpn_log,
@@ -588,6 +600,8 @@ def seeds_of_routers() -> Iterator[bytes]:
     symbols = "80100000 T ip_rcv\nc0000000 t xmit\t[virtio_net]\n"
     yield seed("places", "virtio_net 1 0 - Live 0x0\n", symbols, "00400000-00410000 r-xp 0 0:0 1 /sbin/x\n")
     yield seed("account", STAT + "0 (openvpn) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n")
+    yield seed("ssh-config", "Host a\n  Include b ~/c/* 'd e' # f\n\"include\"=~g/h\n")
+    yield seed("ssh-config", "Include $a\n")
     yield seed("find-engine", "x86_64\n/tmp/tunnelbench-engine\n")
     yield seed("find-engine", "x86_64\n\n", "\x01cannot execute")
     yield seed("guest", '\x1b[2Jtunnelbench {"type": "ready"}\n{"type": "trial", "record": {}}\n')

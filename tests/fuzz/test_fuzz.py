@@ -38,8 +38,8 @@ OWN_TEXT_FUNCTIONS = {
     "host/command.py": {"last_lines"},  # quotes lines
     "host/parsing.py": {"json_of", "whole", "count", "number"},
     "host/procfs.py": {"parse_cpu_list", "thread_cpu_s", "with_children", "resident_bytes", "all_processes", "_sockets",
-                       "stat_fields", "_own_cpu_s", "allowed_cpus", "parse_cpu_mask", "parse_softnet",
-                       "open_files"},
+                       "_listed_sockets", "stat_fields", "_own_cpu_s", "allowed_cpus", "parse_cpu_mask",
+                       "parse_softnet", "open_files"},
     "qemu/instruction_profile.py": {"compile_plugin"},  # reads the version of QEMU of this machine
     "host/programs.py": {"qemu_version"},  # reads QEMU of this machine
     "host/ssh.py": {"_as_user"},

@@ -80,7 +80,8 @@ class _Connections:
     """The TCP connections of a program, without its listening sockets.
 
     A listening socket must not be copied: while a copy is open, its port stays in use. iperf3's server closes and opens
-    its listening socket twice in each test, and would fail.
+    its listening socket twice in each test, and would fail. Reading its name in /proc keeps it open for microseconds
+    too, which nothing can avoid: iperf3 fails if it closes and opens the socket within that time.
     """
 
     def __init__(self, pid: int) -> None:

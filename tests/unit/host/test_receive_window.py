@@ -14,6 +14,7 @@ from contextlib import closing
 import pytest
 
 from tunnelbench.host import receive_window
+from tunnelbench.host.procfs import open_files
 from tunnelbench.host.receive_window import limited_receive_window
 from tunnelbench.model.errors import TrialFailed
 
@@ -50,35 +51,34 @@ def test_the_window_is_limited_although_full_segments_arrive(connection: tuple[s
         assert window_after_transfer(*connection) == WINDOW_BYTES
 
 
-REBINDING = """
-import errno, socket, sys, time
+LISTENING_AGAIN = """
+import socket, time
 
-address, in_use = None, 0
-end_s = time.monotonic() + 1.5
+end_s = time.monotonic() + 1.0
 while time.monotonic() < end_s:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address or ("127.0.0.1", 0))
-        except OSError as error:
-            assert error.errno == errno.EADDRINUSE
-            in_use += 1
-            continue
-        address = listener.getsockname()
-        listener.listen()
-print(in_use)
+    with socket.create_server(("127.0.0.1", 0)):
+        time.sleep(0.02)
 """
 """A program that closes and opens its listening socket again and again, as iperf3's server does."""
 
 
 def test_a_listening_socket_is_not_copied_so_that_its_port_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, copied = [], []
+
+    def recorded(pid: int) -> dict[int, str]:
+        read.append(files := open_files(pid))
+        return files
+
     monkeypatch.setattr(receive_window, "LIMIT_AGAIN_S", 0.0)
+    monkeypatch.setattr(receive_window, "open_files", recorded)
+    monkeypatch.setattr(receive_window, "_copied", lambda _, number: copied.append(number))
     with (
-        subprocess.Popen([sys.executable, "-c", REBINDING], stdout=subprocess.PIPE, text=True) as program,
+        subprocess.Popen([sys.executable, "-c", LISTENING_AGAIN], stdin=subprocess.DEVNULL) as program,
         limited_receive_window([program.pid], WINDOW_BYTES),
     ):
-        times_in_use, _ = program.communicate(timeout=30)
-    assert times_in_use == "0\n"
+        program.wait(timeout=30)
+    assert any(name.startswith("socket:") for files in read for name in files.values())
+    assert copied == []
 
 
 def test_a_program_that_has_ended_is_left_out() -> None:
