@@ -11,6 +11,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from tunnelbench.host import cpu_samples, labgrid, procfs, radio, ssh_config
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.ip_add import existing
 from tunnelbench.host.labgrid_session import unsafe_value
-from tunnelbench.host.ssh import SshHost
+from tunnelbench.host.ssh import SshHost, parse_ssh_connection
 from tunnelbench.measure import (
     capture,
     cipher_speed,
@@ -50,7 +51,7 @@ from tunnelbench.model.text import without_keys
 from tunnelbench.report.render import render
 from tunnelbench.report.site.gather import device_name
 from tunnelbench.testbed import discovery, firewall, nic, offloads, virtual_host
-from tunnelbench.testbed.base import Addresses, Testbed
+from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.discovery import CableEnd
 from tunnelbench.testbed.router_filter import other_rules
 from tunnelbench.traffic import connections, engine, engine_series, iperf3, openssl_speed, ping
@@ -289,21 +290,20 @@ def of_router_facts(texts: Texts) -> None:
 
 
 def of_firewall(texts: Texts) -> None:
-    firewall.open_for(
-        router(texts), Addresses(*[f"192.0.2.{number}" for number in range(1, 20)][: fields(Addresses)]), "lan", "wan"
-    )
-
-
-def fields(kind: Any) -> int:
-    return len(kind.__dataclass_fields__)
+    passing = firewall.Traffic("lan", "192.0.2.1", "192.0.2.2", "wan", "192.0.2.3")
+    firewall.open_for(router(texts), firewall.rules(passing))
 
 
 def of_discovery(texts: Texts) -> None:
     spec = TestbedSpec("mine", "ssh", router=RouterSpec(HostAccess("root@192.168.1.1")))
     own = [*texts, "", "", ""]
     found = discovery.find(spec, host(own[0:1], "client"), host(own[1:4]), host(own[4:6], "server"))
-    for end in vars(found).values():
+    for end in (found.client, found.router_lan, found.router_wan, found.server):
         str(end.network)
+    if len(texts) > 6:
+        gateway = replace(spec, gateway=RouterSpec(HostAccess("root@192.168.2.1")))
+        ends = [host(own[0:1], "client"), host(own[1:4]), host(own[4:6], "server"), host(own[6:7], "gateway")]
+        discovery.find(gateway, *ends)
 
 
 def of_samples(texts: Texts) -> None:
@@ -353,6 +353,10 @@ def of_ssh_config(texts: Texts) -> None:
         mock.patch("glob.glob", side_effect=lambda pattern: [pattern]),
     ):
         ssh_config.require_trusted_config("config")
+
+
+def of_ssh_server(texts: Texts) -> None:
+    parse_ssh_connection(texts[0])
 
 
 def of_find_engine(texts: Texts) -> None:
@@ -456,6 +460,7 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "places": of_places,
     "stat": of_stat,
     "ssh-config": of_ssh_config,
+    "ssh-server": of_ssh_server,
     "find-engine": of_find_engine,
     "guest": of_guest,
     "openvpn-log": of_openvpn_log,
@@ -594,6 +599,9 @@ def seeds_of_routers() -> Iterator[bytes]:
         "discovery", OWN, ADDRESSES + wan, "wan\n", ROUTES, OWN + "4: eth9    inet 10.0.0.9/24 scope global\n", LINKS
     )
     yield seed("discovery", OWN, ADDRESSES, "wan\n", ROUTES, OWN, LINKS)
+    between = "3: up    inet 10.0.0.9/24 scope global up\n4: down    inet 10.2.0.1/24 scope global down\n"
+    server = OWN + "4: eth9    inet 10.2.0.2/24 scope global\n"
+    yield seed("discovery", OWN, ADDRESSES + wan, "wan\n", ROUTES, server, LINKS, between)
     for text in samples("busybox-*/samples.txt").values():
         yield seed("samples", "", text)
         yield seed("new-sampler", "100.5 3\n", "100.5 3\n", "100.5 3\n", "17\n", text)
@@ -602,6 +610,7 @@ def seeds_of_routers() -> Iterator[bytes]:
     yield seed("account", STAT + "0 (openvpn) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n")
     yield seed("ssh-config", "Host a\n  Include b ~/c/* 'd e' # f\n\"include\"=~g/h\n")
     yield seed("ssh-config", "Include $a\n")
+    yield seed("ssh-server", "192.0.2.2 40000 192.0.2.1 22\n")
     yield seed("find-engine", "x86_64\n/tmp/tunnelbench-engine\n")
     yield seed("find-engine", "x86_64\n\n", "\x01cannot execute")
     yield seed("guest", '\x1b[2Jtunnelbench {"type": "ready"}\n{"type": "trial", "record": {}}\n')

@@ -6,6 +6,7 @@ dies (tests/unit/guest). `make test-debian-kernel` runs them, and proves all tun
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -37,6 +38,29 @@ duration_s = 1
 interval_s = 0.5
 [[tunnel]]
 kind = "ipip"
+"""
+
+ROAD_WARRIOR = 'kind = "netns"\nkernel = "debian"\ntopology = "road-warrior"\nquiet_wait_s = 0\n'
+OF_CLIENTS = """
+rounds = 1
+[tcp]
+payload_bytes = 1200
+direction = "out"
+duration_s = 2
+interval_s = 0.5
+[clients]
+count = 3
+[[tunnel]]
+kind = "ipsec"
+"""
+OF_HANDSHAKES = """
+rounds = 1
+[handshake]
+parallel = 2
+rate = 50
+duration_s = 10
+[[tunnel]]
+kind = "ipsec"
 """
 
 PROGRAM = Path(__file__).with_name("debian_kernel_guest.py")
@@ -111,3 +135,25 @@ def test_what_a_guest_measured_before_it_was_killed_is_kept_and_the_run_goes_on(
         assert controller.wait(60) == 130
     assert f"run {folder.name}: 2 trials stored, 1 missing" in again.read_text()
     assert (left_guests(mark), folder.exists()) == ([], False)
+
+
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize("text", [OF_CLIENTS, OF_HANDSHAKES], ids=["clients", "handshakes"])
+def test_an_ipsec_server_has_several_clients(text: str, tmp_path: Path) -> None:
+    plan, testbed = tmp_path / "plan.toml", tmp_path / "testbed.toml"
+    plan.write_text(text)
+    testbed.write_text(ROAD_WARRIOR)
+    words = ["run", str(plan), "--on", str(testbed), "--store", str(tmp_path / "results.sqlite"), "--json"]
+    done = subprocess.run([TUNNELBENCH, *words], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode in {0, 3}, done.stderr  # 3: on a machine that others use, no figure counts
+    (trial,) = [each for each in json.loads(done.stdout)["trials"] if each["spec"]["tunnel"]["kind"] == "ipsec"]
+    assert trial["proof"] is not None, trial["reason"]
+    assert {each["reason"] for each in trial["proof"]["checks"] if each["verdict"] != "ok"} == set()
+    assert trial["outcome"] == "measured", trial["reason"]
+    if text == OF_CLIENTS:
+        assert len(trial["tcp"]["clients"]) == 3
+        assert {each["name"] for each in trial["proof"]["checks"]} >= {"clients", "kernel-packets-out"}
+    else:
+        found = trial["udp"]["handshakes"]
+        assert found["failed"] == 0
+        assert sum(client["finished"] for client in found["clients"]) > 2

@@ -7,6 +7,10 @@ A test may move the second card to another laptop, which is reached by SSH, too:
 
     laptop(mgmt0) --- (mgmt0)other laptop(nic1) --- (wan0)router
 
+or to a gateway, behind which is a third card:
+
+    laptop(nic2) --- (lan2)other laptop(nic1) --- (wan0)router
+
 The router runs dropbear. Its users have BusyBox only: ash is their shell, and the applets are their programs. A test
 may install a few more. /tmp is small and in memory, as on a router. /proc is the machine's.
 """
@@ -32,7 +36,7 @@ from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.model.testbed import HostAccess
 
 ROUTER, LAPTOP, OTHER = "tbt-router", "tbt-laptop", "tbt-other"
-LAN, WAN, BESIDE = "192.168.77", "192.168.78", "192.168.79"
+LAN, WAN, BESIDE, BEHIND = "192.168.77", "192.168.78", "192.168.79", "192.168.80"
 INSTALLED = ("dropbear", "openvpn", "nft")
 START_LIMIT_S = 10.0
 TMP_SIZE = "8m"
@@ -57,11 +61,12 @@ class Rig:
     def known_hosts(self) -> Path:
         return self.folder / "known_hosts"
 
-    def testbed_file(self, more: str = "", quiet_wait_s: int = 5) -> Path:
+    def testbed_file(self, more: str = "", quiet_wait_s: int = 5, topology: str = "router-server") -> Path:
         """Write a testbed file of this rig, with `more` tables, and return its path."""
         lines = [
             'kind = "ssh"',
             f"quiet_wait_s = {quiet_wait_s}",
+            f'topology = "{topology}"',
             "[router]",
             f'host = "root@{LAN}.1"',
             f'config = "{self.ssh_config}"',
@@ -239,6 +244,21 @@ def other_laptop(rig: Rig) -> Iterator[None]:
         run("ip", "-n", LAPTOP, "addr", "add", f"{WAN}.2/24", "dev", "nic1")
         run("ip", "-n", LAPTOP, "link", "set", "nic1", "up")
         run("ip", "netns", "del", OTHER)
+
+
+@contextmanager
+def gateway(rig: Rig) -> Iterator[None]:
+    """Make the other laptop a gateway between the router's WAN and a third card of the laptop while the block runs."""
+    with other_laptop(rig):
+        run("ip", "-n", LAPTOP, "link", "add", "nic2", "type", "veth", "peer", "name", "lan2", "netns", OTHER)
+        for name, device, last in ((LAPTOP, "nic2", 2), (OTHER, "lan2", 1)):
+            run("ip", "-n", name, "addr", "add", f"{BEHIND}.{last}/24", "dev", device)
+            run("ip", "-n", name, "link", "set", device, "up")
+            run("ip", "netns", "exec", name, "ethtool", "-K", device, "tx", "off")
+        try:
+            yield
+        finally:
+            run("ip", "-n", OTHER, "link", "del", "lan2")
 
 
 def _quiet(name: str) -> None:

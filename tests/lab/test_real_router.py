@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.testbed import firewall
 from tunnelbench.testbed.base import Addresses
+from tunnelbench.testbed.firewall import Traffic
 from tunnelbench.tunnel import adapter, unmet
 
 pytestmark = pytest.mark.lab
@@ -62,6 +62,41 @@ def test_a_run_survives_a_lost_connection_and_leaves_the_router_as_it_was(
     assert "sampling" in {check["name"] for check in records["openvpn"]["checks"]}
     assert "on the router: the program tincd is missing" in records["tinc"]["reason"]
     assert found["run"]["host_facts"]["router_busybox"]
+
+
+CLIENTS_PLAN = """
+rounds = 1
+[tcp]
+duration_s = 4
+payload_bytes = 1200
+direction = "out"
+[clients]
+count = 2
+[[tunnel]]
+kind = "openvpn"
+"""
+
+
+def test_a_real_router_is_the_server_of_two_clients(untouched: Rig, store: str, tmp_path: Path) -> None:
+    untouched.on_router(f"nft -f - <<'END'\n{FW4}\nEND\n")
+    try:
+        testbed = str(untouched.testbed_file(topology="road-warrior"))
+        words = ["run", plan(tmp_path, CLIENTS_PLAN), "--on", testbed, "--store", store, "--json"]
+        found = json.loads(untouched.tunnelbench(*words, check=False, timeout_s=200).stdout)
+    finally:
+        untouched.on_router("nft delete table inet fw4")
+    trials = {trial["spec"]["tunnel"]["kind"]: trial for trial in found["trials"] if trial["spec"]["tunnel"]["kind"]}
+    for kind in ("none", "openvpn"):
+        trial = trials[kind]
+        assert trial["proof"] is not None, trial["reason"]
+        assert {each["reason"] for each in trial["proof"]["checks"] if each["verdict"] != "ok"} == set()
+        assert trial["outcome"] == "measured", trial["reason"]
+        other = [each for each in trial["checks"] if each["name"] == "outer-protocol-in-trial"]
+        assert [each["verdict"] for each in other] == ["ok"]
+        assert trial["tcp"]["counters"]["outer_other_packets"] == 0, "the SSH connection is left out"
+        assert trial["tcp"]["window"]["router_cpu"]["wall_s"] > 0
+    assert len(trials["openvpn"]["tcp"]["clients"]) == 2
+    assert trials["openvpn"]["tcp"]["window"]["program_cpu_s"]["openvpn"] > 0
 
 
 def test_all_devices_of_the_path_have_the_mtu_of_the_testbed_file_for_the_run(
@@ -112,11 +147,11 @@ def test_openwrts_firewall_passes_the_testbed_and_is_restored_afterwards(untouch
     untouched.on_router(f"nft -f - <<'END'\n{FW4}\nEND\n")
     try:
         before = untouched.on_router("nft list ruleset")
-        a = replace(Addresses(), client_lan=f"{LAN}.2", server_wan=f"{rigs.WAN}.2")
+        a = Addresses()
         with router(untouched, tmp_path / "a") as host:
             assert firewall.kind(host) == "fw4"
             host.take()
-            firewall.open_for(host, a, "lan0", "wan0")
+            firewall.open_for(host, firewall.rules(Traffic("lan0", f"{LAN}.2", a.target, "wan0", f"{rigs.WAN}.2")))
             rules = [line.split(" comment")[0].strip() for line in untouched.on_router("nft list ruleset").splitlines()]
             forward = rules[rules.index("chain forward {") + 2 :]
             assert forward[0] == "ct state established,related accept"

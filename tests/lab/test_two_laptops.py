@@ -7,12 +7,14 @@ import platform
 from pathlib import Path
 
 import pytest
-from tests.lab.rig import BESIDE, OTHER, WAN, Rig, other_laptop, plan, router, run
+from tests.lab.rig import BEHIND, BESIDE, OTHER, WAN, Rig, gateway, other_laptop, plan, router, run
 
 from tunnelbench import __version__
+from tunnelbench.cli.common_options import open_store
 from tunnelbench.cli.doctor_remote import packet_engine
 from tunnelbench.measure.engine_setup import engine_on
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.result import Outcome, Verdict
 from tunnelbench.traffic import engine
 
 pytestmark = pytest.mark.lab
@@ -66,6 +68,59 @@ def test_udp_from_another_laptop_is_counted_to_the_packet_by_a_copied_engine(
         assert "sampling" in checks
     assert trials["rate"]["udp"]["counts"]["late_packets"] is None  # unknown with two clocks
     assert trials["echo"]["udp"]["counts"]["late_packets"] is not None  # known with one clock, there and back
+
+
+PAIR = f"""
+wan_device = "wan0"
+wan_address = "{WAN}.1/24"
+[gateway]
+host = "root@{BESIDE}.1"
+config = "{{config}}"
+wan_device = "nic1"
+lan_device = "lan2"
+[server]
+device = "nic2"
+address = "{BEHIND}.2/24"
+"""
+PAIRS_PLAN = """
+rounds = 1
+[tcp]
+duration_s = 4
+payload_bytes = 1200
+direction = ["out", "in"]
+[[tunnel]]
+kind = "openvpn"
+"""
+
+
+def test_a_tunnel_between_two_real_gateways_ends_before_the_server(untouched: Rig, store: str, tmp_path: Path) -> None:
+    with gateway(untouched):
+        before = run("ip", "netns", "exec", OTHER, "ip", "route")
+        file = untouched.testbed_file(PAIR.format(config=untouched.ssh_config), quiet_wait_s=0, topology="gateway-pair")
+        doctor = untouched.tunnelbench("doctor", "--all", "--on", str(file), check=False).stdout
+        words = ["run", plan(tmp_path, PAIRS_PLAN), "--on", str(file), "--store", store, "--json"]
+        done = untouched.tunnelbench(*words, check=False, timeout_s=200)  # status 3 where others load the machine
+        assert run("ip", "netns", "exec", OTHER, "ip", "route") == before
+        assert run("ip", "netns", "exec", OTHER, "nft", "list", "tables") == ""
+    assert done.returncode in {0, 3}, done.stderr
+    assert f"gateway's LAN lan2 {BEHIND}.1/24 - nic2 {BEHIND}.2/24" in " ".join(doctor.split())
+    found = json.loads(done.stdout)
+    assert found["run"]["host_facts"]["gateway_kernel"] == found["run"]["host_facts"]["router_kernel"]
+    with open_store(Path(store)) as kept:
+        records = [record for record in kept.trials(found["run"]["run_id"]) if record.spec.round]
+    assert len(records) == 4
+    for record in records:
+        assert record.outcome is Outcome.MEASURED, record.reason
+        assert record.proof is not None
+        assert {each.reason for each in record.proof.checks if each.verdict is not Verdict.OK} == set()
+        assert record.tcp is not None
+        counters = record.tcp.counters
+        assert counters.outer_other_packets == 0
+        assert counters.forwarded_packets > counters.data_packets * 0.9
+        # The gateway forwards each packet, and the server sees none of the tunnel.
+        first, last = (record.raw[name]["far"]["devices"]["lan2"] for name in ("counters_before", "counters_after"))
+        carried = sum(last[way] - first[way] for way in ("rx_packets", "tx_packets"))
+        assert carried >= (counters.data_packets + counters.ack_packets) * 0.999
 
 
 def test_a_tester_on_which_the_engine_cannot_run_is_recognised(

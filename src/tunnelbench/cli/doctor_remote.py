@@ -88,14 +88,15 @@ def examine(spec: TestbedSpec) -> dict[str, list[PreflightResult]]:
             sections["virtual router"] = [speed(spec, image, folder)]
         for host in testbed.permanent_hosts:
             visit = host.visit(f"{name}-{host.name}", testbed.local)
-            sections[f"{host.name}, {host.access.host}"] = list(of_host(visit))
+            sections[f"{host.name}, {host.access.host}"] = list(of_host(visit, testbed))
         if sections and not any(each.status is Status.MISSING for found in sections.values() for each in found):
             sections["cables"] = list(cables(testbed))
     return sections
 
 
-def of_host(host: LeasedHost) -> Iterator[PreflightResult]:
-    """List a host's SSH connection, its facts, whether another run has reserved it, and the requirements of a run."""
+def of_host(host: LeasedHost, testbed: Testbed) -> Iterator[PreflightResult]:
+    """List the SSH connection of a host of a testbed, its facts, whether another run has reserved it, and the
+    requirements of a run."""
     with ExitStack() as stack:
         stack.callback(host.close)
         try:
@@ -113,9 +114,12 @@ def of_host(host: LeasedHost) -> Iterator[PreflightResult]:
         yield PreflightResult("firewall", Status.OK, firewall.kind(host), "rules are added for a run and removed")
         yield lease(host)
         manager = next((each for each in INSTALLERS if host.has_program(each)), "")
-        if host.name != "router":
-            yield from programs(host, manager)
-        if host.name != "client":  # it has no end of a tunnel
+        if host.name in (testbed.client.name, testbed.server.name):
+            yield from programs(host, manager, REQUIRED_PROGRAMS)
+            yield packet_engine(host)
+        elif host.name == testbed.far_host.name:
+            yield from programs(host, manager, {name: REQUIRED_PROGRAMS[name] for name in ("nft", "tcpdump")})
+        if host.name in (testbed.router.name, testbed.tunnel_cable[0].name):  # the ends of the tunnel
             yield from tunnels(host, manager)
 
 
@@ -183,12 +187,11 @@ def tunnels(host: LeasedHost, manager: str) -> Iterator[PreflightResult]:
         yield met(wanted, partial(requirement.is_met, host))
 
 
-def programs(host: LeasedHost, manager: str) -> Iterator[PreflightResult]:
-    """Check the programs that every run needs on a tester."""
-    for program, package in REQUIRED_PROGRAMS.items():
+def programs(host: LeasedHost, manager: str, wanted_programs: Mapping[str, str]) -> Iterator[PreflightResult]:
+    """Check the programs that every run needs on a host, each with its Debian package."""
+    for program, package in wanted_programs.items():
         remedy = f"{INSTALLERS.get(manager, 'install')} {package}"
         yield met(Wanted(program, PURPOSES[program], remedy), partial(host.has_program, program))
-    yield packet_engine(host)
 
 
 def packet_engine(host: LeasedHost) -> PreflightResult:
@@ -216,9 +219,8 @@ def cables(testbed: Testbed) -> Iterator[PreflightResult]:
     if found is None:
         yield PreflightResult("cables", Status.UNKNOWN, "", why)
         return
-    lan = f"{found.client.device} {found.client.interface} - {found.router_lan.device} {found.router_lan.interface}"
-    wan = f"{found.router_wan.device} {found.router_wan.interface} - {found.server.device} {found.server.interface}"
-    yield PreflightResult("cables", Status.OK, f"LAN {lan}; WAN {wan}", why)
+    cables_text = "; ".join(f"{name} {near} - {far}" for name, near, far in found.cables)
+    yield PreflightResult("cables", Status.OK, cables_text, why)
     if NO_IW_NOTE in testbed.notes:
         why = "reports band, rate and signal of the LAN, which is wireless"
         yield PreflightResult("iw", Status.ABSENT, "", why, f"{INSTALLERS['apt-get']} iw")

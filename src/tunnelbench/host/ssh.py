@@ -11,6 +11,8 @@ import shlex
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Self
 
@@ -25,7 +27,7 @@ from tunnelbench.host.command import (
 )
 from tunnelbench.host.daemon import Daemon, ReadDaemon
 from tunnelbench.host.host import RUN_FOLDER, Host
-from tunnelbench.host.parsing import UnexpectedOutput
+from tunnelbench.host.parsing import UnexpectedOutput, count, parsing
 from tunnelbench.host.procfs import parse_stat
 from tunnelbench.host.ssh_config import require_trusted_config
 from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, SshDaemon, in_shell
@@ -154,6 +156,23 @@ class LinkLost(CommandFailed):
         self.output = ""
         self.is_silent = is_silent
         """False if the host refused the login, or has no address: a restart of the host would not help."""
+
+
+@dataclass(frozen=True)
+class SshServer:
+    """Address and TCP port of an SSH server."""
+
+    address: IPv4Address | IPv6Address
+    port: int
+
+
+@parsing("SSH_CONNECTION of the host's shell")
+def parse_ssh_connection(text: str) -> SshServer | None:
+    """Return the server that SSH_CONNECTION names (ssh(1): addresses and ports of client and server); None if empty."""
+    if not text.strip():
+        return None
+    _, _, address, port = text.split()
+    return SshServer(ip_address(address), count(port))
 
 
 class SshHost(Host):
@@ -308,6 +327,10 @@ class SshHost(Host):
     def shell(self, script: str, *arguments: str, stdin: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """Run a piece of POSIX shell on the host and return its output; `arguments` are its $1, $2, ..."""
         return self.run(in_shell(script, *arguments), stdin=stdin, timeout_s=timeout_s).stdout
+
+    def ssh_server(self) -> SshServer | None:
+        """Return the host's SSH server as the host itself names it; None if the host does not say."""
+        return parse_ssh_connection(self.shell('echo "$SSH_CONNECTION"'))
 
     def _answers(self) -> bool:
         """Return True if the connection's ssh process answers."""

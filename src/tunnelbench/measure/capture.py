@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunnelbench.host.host import Host
+from tunnelbench.host.ssh import SshServer
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import (
     ETHERNET_HEADER_BYTES,
@@ -59,17 +60,18 @@ class Capture:
 
 
 @contextmanager
-def capture_ip(host: Host, device: str) -> Iterator[Capture]:
-    """Capture IPv4 and IPv6 packets on a device while the block runs.
+def capture_ip(host: Host, device: str, without: Sequence[SshServer] = ()) -> Iterator[Capture]:
+    """Capture IPv4 and IPv6 packets on a device while the block runs, without those of some SSH servers.
 
     The block may set `Capture.expected_packets`: the capture then ends as soon as it has that many packets.
     """
     capture = Capture()
     path = host.folder / "capture.pcap"
+    which = "(ip or ip6)" + "".join(f" and not (tcp port {each.port} and host {each.address})" for each in without)
     # fmt: off
     # Immediate mode: a short capture is otherwise lost in the kernel's buffer.
     daemon = host.start(["tcpdump", "--immediate-mode", "-U", "-n", "-Z", "root", "-s", str(SNAP_BYTES),
-                         "-c", str(MOST_PACKETS), "-i", device, "-w", str(path), "ip or ip6"])
+                         "-c", str(MOST_PACKETS), "-i", device, "-w", str(path), which])
     # fmt: on
     try:
         if not daemon.wait_for("listening on", timeout_s=TCPDUMP_START_LIMIT_S):

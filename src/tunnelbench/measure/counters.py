@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from tunnelbench.host.host import Host
 from tunnelbench.host.parsing import UNREADABLE, count, json_of, parsing
 from tunnelbench.host.procfs import DeviceCounters, parse_net_dev, parse_snmp, parse_snmp6
+from tunnelbench.host.ssh import SshServer
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, IP_PROTOCOLS
@@ -94,10 +95,10 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     The rules also count the fragments that arrive there, which is before they are put together.
 
     The far end counts, so that counting costs the router no CPU time. A road warrior's tunnel is on the LAN: there the
-    client counts, without the pings to the router, which do not go through the tunnel. Arriving packets are counted
-    before defragmentation (priority -450), where a later fragment has no port and is matched by its protocol alone.
-    With IPsec, leaving packets pass the rules twice, before and after the encryption; the rules count them only after
-    it.
+    client counts, without the pings to the router, which do not go through the tunnel. The SSH connections that control
+    the hosts do not count either. Arriving packets are counted before defragmentation (priority -450), where a later
+    fragment has no port and is matched by its protocol alone. With IPsec, leaving packets pass the rules twice, before
+    and after the encryption; the rules count them only after it.
     """
     tester, device = testbed.tunnel_cable
     if outer.protocol == "plain":
@@ -119,6 +120,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     pinged = testbed.addresses.router_lan
     on_cable = INNER_FRAGMENTS if outer.protocol == "plain" else OUTER_FRAGMENTS
     rules = "\n".join(f"{match} counter name expected accept" for match in matches)
+    from_hosts, to_hosts = (_control_rules(testbed.control_connections, way) for way in ("s", "d"))
     ruleset = f"""
         table inet {TABLE}
         delete table inet {TABLE}
@@ -136,6 +138,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
                 exthdr frag exists counter name {on_cable}
                 icmp type echo-reply ip saddr {pinged} accept
                 {rules}
+                {from_hosts}
                 counter name other
             }}
             chain leaving {{
@@ -144,11 +147,21 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
                 rt ipsec exists accept
                 icmp type echo-request ip daddr {pinged} accept
                 {rules}
+                {to_hosts}
                 counter name other
             }}
         }}
     """
     tester.run_undoable(["nft", "-f", "-"], ["nft", "delete", "table", "inet", TABLE], stdin=ruleset)
+
+
+def _control_rules(servers: Iterable[SshServer], way: str) -> str:
+    """Return the rules that leave out the packets from SSH servers (`way` is `s`), or to them (`d`)."""
+    families = {4: "ip", 6: "ip6"}
+    return "\n".join(
+        f"{families[each.address.version]} {way}addr {each.address} tcp {way}port {each.port} accept"
+        for each in servers
+    )
 
 
 @contextmanager

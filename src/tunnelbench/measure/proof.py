@@ -208,7 +208,7 @@ def gather(
     """
     pattern = os.urandom(16)
     answered = 0
-    with capture_ip(*testbed.tunnel_cable) as capture:
+    with capture_ip(*testbed.tunnel_cable, testbed.control_connections) as capture:
         for size in payloads_bytes:
             target = testbed.traffic_ends(inside)[1]
             argv = ping.command(target, count=pings, interval_s=0.02, payload_bytes=size, device=device)

@@ -62,7 +62,7 @@ class Port:
 
 @dataclass(frozen=True)
 class RouterSpec:
-    """The router under test."""
+    """The router under test, or a gateway."""
 
     access: HostAccess
     lan: Port = field(default_factory=Port)
@@ -189,6 +189,9 @@ class TestbedSpec:
 
     router: RouterSpec | None = None
     """Real router; None: the testbed makes one."""
+    gateway: RouterSpec | None = None
+    """Real gateway in front of the server, which ends the tunnel; its WAN is the cable to the router. None: there is
+    none, or the testbed makes it."""
     client: TesterSpec = field(default_factory=TesterSpec)
     server: TesterSpec = field(default_factory=lambda: TesterSpec(namespace=True))
     place: LabgridPlace | None = None

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from tunnelbench.model.testbed import (
     DEBIAN_KERNEL,
+    GATEWAY_PAIR,
     HOST_KERNEL,
     LOCAL,
+    ROAD_WARRIOR,
     HostAccess,
     KindSettings,
     LabgridPlace,
@@ -114,7 +117,7 @@ FilePath = Annotated[str, Field(max_length=4096), AfterValidator(one_line)]
 
 
 class AccessTable(TomlTable):
-    """Keys that `[router]`, `[client]` and `[server]` share; the fields are those of HostAccess."""
+    """Keys that `[router]`, `[gateway]`, `[client]` and `[server]` share; the fields are those of HostAccess."""
 
     host: SshHostName = LOCAL
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
@@ -125,31 +128,38 @@ class AccessTable(TomlTable):
         return HostAccess(self.host, self.port, self.identity, self.config)
 
 
-class RouterTable(AccessTable):
-    """`[router]`; the fields are those of RouterSpec."""
+class GatewayTable(AccessTable):
+    """`[gateway]`; the fields are those of RouterSpec."""
 
     host: SshHostName = ""  # `setting_faults` requires it, unless a place of labgrid gives it
     lan_device: DeviceName | None = None
     lan_address: Interface | None = None
     wan_device: DeviceName | None = None
     wan_address: Interface | None = None
-    price: Annotated[str, Field(max_length=40), AfterValidator(one_line)] = ""
-    watts: Annotated[float, Field(ge=0, le=10_000)] | None = None
 
-    @model_validator(mode="after")
-    def _is_another_machine(self) -> Self:
-        if self.host == LOCAL:
-            raise ValueError("the router is another machine: host must be what ssh takes, such as root@192.168.1.1")
-        return self
+    @field_validator("host")
+    @classmethod
+    def _is_another_machine(cls, value: str) -> str:
+        if value == LOCAL:
+            raise ValueError("is another machine: must be what ssh takes, such as root@192.168.1.1")
+        return value
 
     def spec(self) -> RouterSpec:
         return RouterSpec(
             access=self.access(),
             lan=Port(self.lan_device or "", self.lan_address or ""),
             wan=Port(self.wan_device or "", self.wan_address or ""),
-            price=self.price,
-            watts=self.watts,
         )
+
+
+class RouterTable(GatewayTable):
+    """`[router]`; the fields are those of RouterSpec."""
+
+    price: Annotated[str, Field(max_length=40), AfterValidator(one_line)] = ""
+    watts: Annotated[float, Field(ge=0, le=10_000)] | None = None
+
+    def spec(self) -> RouterSpec:
+        return replace(super().spec(), price=self.price, watts=self.watts)
 
 
 class TesterTable(AccessTable):
@@ -199,6 +209,7 @@ class TestbedFile(TomlTable):
     profile: bool = TestbedSpec.profile
     simulation: SimulationTable = SimulationTable()
     router: RouterTable | None = None
+    gateway: GatewayTable | None = None
     client: TesterTable | None = None
     server: TesterTable | None = None
     place: PlaceName | None = None
@@ -211,6 +222,13 @@ class TestbedFile(TomlTable):
     def _is_of_a_place(cls, value: str | int, info: ValidationInfo) -> str | int:
         if info.data.get("place", "wrong") is None:
             raise ValueError('is for the key place, such as place = "rack1-router"')
+        return value
+
+    @field_validator("far_board")
+    @classmethod
+    def _ends_the_tunnel(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value and info.data.get("topology") == ROAD_WARRIOR:
+            raise ValueError(f'cannot be together with topology = "{ROAD_WARRIOR}", whose tunnel ends on the client')
         return value
 
     @field_validator("far_programs")
@@ -245,6 +263,7 @@ class TestbedFile(TomlTable):
             profile=self.profile,
             simulation=SimulationModel(**self.simulation.model_dump()),
             router=(self.router or RouterTable()).spec() if self.router or self.place else None,
+            gateway=self.gateway.spec() if self.gateway else None,
             client=(self.client or TesterTable()).spec(moves=False),
             server=(self.server or TesterTable()).spec(moves=True),
             place=self._labgrid_place(),
@@ -260,6 +279,7 @@ TESTBED_KEYS: tuple[tuple[str, ...], ...] = tuple(key_paths(TestbedFile))
 
 
 ROUTER_KEY = "router"
+GATEWAY_KEY = "gateway"
 GIVEN_BY_PLACE = ("host", "port")
 """Keys of [router] that a place of labgrid gives."""
 
@@ -298,6 +318,19 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
             yield (key,), f"is missing; {quoted(kind)} testbeds need it, such as {example}"
     if isinstance(router := data.get(ROUTER_KEY), Mapping) and settings.allowed(ROUTER_KEY) is not None:
         yield from _address_faults(router, has_place=has_place)
+    if settings.allowed(GATEWAY_KEY) is not None:
+        yield from _gateway_faults(data)
+
+
+def _gateway_faults(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the faults of a file whose kind has real gateways: table and topology belong together."""
+    is_pair, gateway = data.get("topology") == GATEWAY_PAIR, data.get(GATEWAY_KEY)
+    if is_pair and gateway is None:
+        yield (GATEWAY_KEY,), f'is missing; topology = "{GATEWAY_PAIR}" needs [gateway] with host = "root@192.168.2.1"'
+    if gateway is not None and not is_pair:
+        yield (GATEWAY_KEY,), f'needs topology = "{GATEWAY_PAIR}"'
+    if is_pair and isinstance(gateway, Mapping) and "host" not in gateway:
+        yield (GATEWAY_KEY, "host"), "is missing"
 
 
 def _address_faults(router: Mapping[str, Any], *, has_place: bool) -> Iterator[tuple[KeyPath, str]]:

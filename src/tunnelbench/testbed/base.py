@@ -15,6 +15,7 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.signals import undisturbed
+from tunnelbench.host.ssh import SshServer
 from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.errors import KeptForDebugging, TunnelUnavailable
 from tunnelbench.model.ip_versions import IpVersion
@@ -34,6 +35,8 @@ class Addresses:
     server_wan: str = "198.18.2.2"
     router_inner: str = "198.18.3.1"
     server_inner: str = "198.18.3.2"
+    inner_network: str = "198.18.3.0/24"
+    """Network of the addresses inside the tunnel."""
     target: str = "198.18.4.1"
     """The server's address, the target of the traffic. The tunnel's routes decide how the router reaches it."""
     client_inner: str = "198.18.3.2"
@@ -143,6 +146,9 @@ class Testbed(ABC):
 
     slow_start_s = SLOW_START_S
     """Longest time for the set-up of a test; more than SLOW_START_S if programs start slowly [s]."""
+
+    control_connections: tuple[SshServer, ...] = ()
+    """SSH servers of the hosts, which TunnelBench may reach by a cable of the testbed."""
 
     receive_window_bytes: int | None = None
     """Limit of the receive window of the testers' TCP connections [bytes]; None for no limit."""

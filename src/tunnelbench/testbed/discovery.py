@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 from tunnelbench.host.host import Host
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import Port, TestbedSpec
+from tunnelbench.model.testbed import Port, RouterSpec, TestbedSpec
 
 PROPOSED_ROUTER = "198.18.2.1/24"
 PROPOSED_SERVER = "198.18.2.2/24"
-"""Addresses for a cable that has none yet, from the range for benchmarks (RFC 2544, appendix C.2.2)."""
+PROPOSED_GATEWAY = "198.18.7.1/24"
+PROPOSED_NEIGHBOURS = {PROPOSED_ROUTER: PROPOSED_SERVER, PROPOSED_GATEWAY: "198.18.7.2/24"}
+"""Addresses for a cable that has none yet, from the range for benchmarks (RFC 2544, appendix C.2.2), and those of the
+other end of the same cable."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class CableEnd:
     def address(self) -> str:
         return self.interface.partition("/")[0]
 
+    def __str__(self) -> str:
+        return f"{self.device} {self.interface}"
+
     @property
     def network(self) -> ipaddress.IPv4Network:
         return ipaddress.IPv4Interface(self.interface).network
@@ -37,15 +43,27 @@ class CableEnd:
 
 @dataclass(frozen=True)
 class CableEnds:
-    """The four ends of both cables."""
+    """The ends of all cables: of two, or of three with a gateway between router and server."""
 
     client: CableEnd
     router_lan: CableEnd
     router_wan: CableEnd
     server: CableEnd
+    gateway_wan: CableEnd | None = None
+    """The gateway's end of the cable to the router."""
+    gateway_lan: CableEnd | None = None
+    """The gateway's end of the cable to the server."""
+
+    @property
+    def cables(self) -> tuple[tuple[str, CableEnd, CableEnd], ...]:
+        """Each cable's name with its two ends, from the client on."""
+        lan = ("LAN", self.client, self.router_lan)
+        if self.gateway_wan is None or self.gateway_lan is None:
+            return (lan, ("WAN", self.router_wan, self.server))
+        return (lan, ("WAN", self.router_wan, self.gateway_wan), ("gateway's LAN", self.gateway_lan, self.server))
 
 
-def find(spec: TestbedSpec, client: Host, router: Host, server: Host) -> CableEnds:
+def find(spec: TestbedSpec, client: Host, router: Host, server: Host, gateway: Host | None = None) -> CableEnds:
     """Find the devices and addresses that the testbed file leaves out.
 
     Raises CannotHere with the keys that the file must have if they cannot be found.
@@ -56,15 +74,48 @@ def find(spec: TestbedSpec, client: Host, router: Host, server: Host) -> CableEn
     lan = _router_lan(spec.router.lan, spec.router.access.host, at_router, at_client)
     wan = _router_wan(spec.router.wan, lan, router, at_router)
     client_place = _tester("client", spec.client.port, lan, at_client)
-    server_place = _server(spec.server.port, wan, client_place, at_server, server)
-    for cable, ends in (("LAN", (client_place, lan)), ("WAN", (server_place, wan))):
-        if ends[0].network != ends[1].network or ends[0].address == ends[1].address:
+    near = far = None
+    if gateway is not None and spec.gateway is not None:
+        near, far = _gateway(spec.gateway, wan, parse_addresses(_addresses(gateway)))
+    server_place = _server(spec.server.port, far or wan, client_place, at_server, server)
+    found = CableEnds(client_place, lan, wan, server_place, near, far)
+    for cable, one, other in found.cables:
+        if one.network != other.network or one.address == other.address:
             raise CannotHere(
-                f"on the {cable} the tester has {ends[0].interface} and the router {ends[1].interface}: "
+                f"the two ends of the {cable} have {one.interface} and {other.interface}: "
                 "these are not two addresses of one network",
                 "write addresses of one network into the testbed file",
             )
-    return CableEnds(client_place, lan, wan, server_place)
+    return found
+
+
+def _gateway(spec: RouterSpec, wan: CableEnd, found: Mapping[str, Sequence[str]]) -> tuple[CableEnd, CableEnd]:
+    """Return the gateway's ends of the cables to the router and to the server."""
+    default = PROPOSED_NEIGHBOURS.get(wan.interface, "")
+    near = _place(spec.wan, spec.wan.device, found, default) if spec.wan.device else _in_network(wan, found)
+    if near is None:
+        raise CannotHere(
+            f"the gateway has no device with an address in {wan.network}",
+            "write gateway.wan_device and gateway.wan_address into the testbed file",
+        )
+    others = [spec.lan.device] if spec.lan.device else [name for name in found if name != near.device]
+    far = _place(spec.lan, others[0], found, PROPOSED_GATEWAY) if len(others) == 1 else None
+    if far is None or far.device == near.device:
+        raise CannotHere(
+            "the gateway's device on the cable to the server cannot be found",
+            "write gateway.lan_device and gateway.lan_address into the testbed file",
+        )
+    return near, far
+
+
+def _in_network(other: CableEnd, found: Mapping[str, Sequence[str]], address: str = "") -> CableEnd | None:
+    """Return the first device with an address, or this one, in the network of the other end of its cable; None if there
+    is none."""
+    for device, own in found.items():
+        for each in own:
+            if ipaddress.IPv4Interface(each).network == other.network and address in ("", each):
+                return CableEnd(device, each, is_there=True)
+    return None
 
 
 def _addresses(host: Host) -> str:
@@ -152,10 +203,8 @@ def _tester(role: str, port: Port, router: CableEnd, found: Mapping[str, Sequenc
         raise CannotHere(
             f"the {role}'s {port.device} has no IPv4 address", f"write {role}.address into the testbed file"
         )
-    for device, own in found.items():
-        for each in own:
-            if ipaddress.IPv4Interface(each).network == router.network and (not port.address or port.address == each):
-                return CableEnd(device, each, is_there=True)
+    if place := _in_network(router, found, port.address):
+        return place
     raise CannotHere(
         f"the {role} has no device with an address in {router.network}",
         f"write {role}.device and {role}.address into the testbed file",
@@ -174,8 +223,7 @@ def _server(port: Port, wan: CableEnd, client: CableEnd, found: Mapping[str, Seq
             if len(spare) != 1:
                 raise
             port = Port(next(iter(spare)), port.address)
-    default = PROPOSED_SERVER if wan.interface == PROPOSED_ROUTER else ""
-    place = _place(port, port.device, found, default)
+    place = _place(port, port.device, found, PROPOSED_NEIGHBOURS.get(wan.interface, ""))
     if place is None or place.address == wan.address:
         raise CannotHere(
             f"the server's {port.device} has no IPv4 address in {wan.network}",

@@ -8,9 +8,10 @@ path.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tunnelbench.host.leased_host import LeasedHost
-from tunnelbench.testbed.base import Addresses
 
 NFT_UNDO = (
     "for h in $(nft -a list chain inet fw4 {chain} | sed -n '/comment \"{comment}\"/s/.*# handle //p'); "
@@ -31,61 +32,125 @@ def kind(router: LeasedHost) -> str:
     return "iptables" if re.search(r"^-A|^-P \w+ DROP", rules, re.MULTILINE) else "none"
 
 
-def open_for(router: LeasedHost, a: Addresses, lan: str, wan: str) -> str:
-    """Let client and target reach each other, and the server the router; return the kind of the router's firewall.
+@dataclass(frozen=True)
+class Rule:
+    """A rule that accepts packets of the run, as it stands in nftables and in iptables."""
 
-    `lan` and `wan` are the router's devices: packets from other networks do not match. The rules do not name the device
-    on the far side of forwarded packets: it is the WAN or the tunnel's device, which does not exist yet.
+    chain: str
+    """`forward`, `input` or `srcnat`, which keeps an address from NAT."""
+    is_arriving: bool
+    """True if the device is the one by which a packet arrives; False: the one by which it leaves."""
+    device: str
+    source: str
+    destination: str = ""
+    """IPv4 address or network; empty: any."""
+    is_other_device: bool = False
+    """True for any device but this one."""
+
+    @property
+    def nftables(self) -> list[str]:
+        there = ["ip", "daddr", self.destination] if self.destination else []
+        return [*self._nftables_device, "ip", "saddr", self.source, *there]
+
+    @property
+    def _nftables_device(self) -> list[str]:
+        return ["iifname" if self.is_arriving else "oifname", *(["!="] if self.is_other_device else []), self.device]
+
+    @property
+    def iptables(self) -> list[str]:
+        there = ["-d", self.destination] if self.destination else []
+        device = [*(["!"] if self.is_other_device else []), "-i" if self.is_arriving else "-o", self.device]
+        return [*device, "-s", self.source, *there]
+
+
+IPTABLES_CHAINS = {"forward": ("filter", "FORWARD"), "input": ("filter", "INPUT"), "srcnat": ("nat", "POSTROUTING")}
+"""Table and chain of iptables for each chain of fw4."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The traffic that a router forwards between a cable and a tunnel, or two cables."""
+
+    device: str
+    """The router's device of the cable that has no tunnel."""
+    near: str
+    far: str
+    """Addresses or networks of the traffic: behind that cable, and behind the tunnel."""
+    tunnel_cable: str
+    """The router's device of the cable that carries the tunnel."""
+    peer: str
+    """Address of the tunnel's other end on that cable."""
+    is_opened_here: bool = True
+    """True if connections of the traffic come from `near`."""
+    inner_network: str = ""
+    """Network of the clients' addresses inside the tunnel, if they send packets to the router itself; empty: none."""
+
+
+def rules(traffic: Traffic) -> tuple[Rule, ...]:
+    """Return the rules that let both sides of the traffic reach each other, and the tunnel's other end the router.
+
+    Packets from other networks do not match. The rules for forwarded packets name the device of the cable that has no
+    tunnel. The other device is that of a cable or of the tunnel, which does not exist yet.
     """
+    device, near, far = traffic.device, traffic.near, traffic.far
+    inner = [Rule("input", True, device, traffic.inner_network, is_other_device=True)] if traffic.inner_network else []
+    no_nat = (
+        Rule("srcnat", False, device, near, far, is_other_device=True)
+        if traffic.is_opened_here
+        else Rule("srcnat", False, device, far, near)
+    )
+    return (
+        Rule("forward", True, device, near, far),
+        Rule("forward", False, device, far, near),
+        Rule("input", True, traffic.tunnel_cable, traffic.peer),
+        *inner,
+        no_nat,
+    )
+
+
+def open_for(router: LeasedHost, wanted: Sequence[Rule]) -> str:
+    """Add rules to the router's firewall, if it has one; return the kind of the firewall."""
     found = kind(router)
     if found == "fw4":
-        _fw4(router, a, lan, wan)
+        _fw4(router, wanted)
     elif found == "iptables":
-        _iptables(router, a, lan, wan)
+        _iptables(router, wanted)
     return found
 
 
-def note(found: str, a: Addresses) -> str:
+def note(found: str, added: Sequence[Rule]) -> str:
     """Return a note for the report about the rules that `open_for` adds; empty if there is no firewall."""
     if found in ("", "none"):
         return ""
+    passing = next(rule for rule in added if rule.chain == "forward")
+    callers = " and ".join(rule.source for rule in added if rule.chain == "input")
     return (
-        f"the router's firewall ({found}) was left on, with rules for the run: {a.client_lan} and {a.target} are "
-        f"forwarded to each other without NAT, and packets from {a.server_wan} to the router are accepted"
+        f"the router's firewall ({found}) was left on, with rules for the run: {passing.source} and "
+        f"{passing.destination} are forwarded to each other without NAT, and packets from {callers} to the router are "
+        "accepted"
     )
 
 
-def _fw4(router: LeasedHost, a: Addresses, lan: str, wan: str) -> None:
+def _fw4(router: LeasedHost, wanted: Sequence[Rule]) -> None:
     listed = router.run(["nft", "-a", "list", "chain", "inet", "fw4", "forward"]).stdout
     known = re.search(r"established(?:(?!established).)*# handle (\d+)", listed)
     behind = ["add", "rule", "inet", "fw4", "forward", "position", known[1]] if known else []
-    first = ["insert", "rule", "inet", "fw4"]
-    forward = behind or [*first, "forward"]
-    rules = (
-        ("forward", [*forward, "iifname", lan, "ip", "saddr", a.client_lan, "ip", "daddr", a.target]),
-        ("forward", [*forward, "oifname", lan, "ip", "saddr", a.target, "ip", "daddr", a.client_lan]),
-        ("input", [*first, "input", "iifname", wan, "ip", "saddr", a.server_wan]),
-        ("srcnat", [*first, "srcnat", "oifname", "!=", lan, "ip", "saddr", a.client_lan, "ip", "daddr", a.target]),
-    )
     there = router.run(["nft", "list", "table", "inet", "fw4"]).stdout
-    for number, (chain, words) in enumerate(rules):
-        if f"chain {chain} " in there:
+    for number, rule in enumerate(wanted):
+        if f"chain {rule.chain} " in there:
             comment = f"{router.folder.name}-{number}"
-            undo = NFT_UNDO.format(chain=chain, comment=comment)
-            router.change(["nft", *words, "accept", "comment", f'"{comment}"'], undo)
+            undo = NFT_UNDO.format(chain=rule.chain, comment=comment)
+            first = ["insert", "rule", "inet", "fw4", rule.chain]
+            place = behind or first if rule.chain == "forward" else first
+            router.change(["nft", *place, *rule.nftables, "accept", "comment", f'"{comment}"'], undo)
 
 
-def _iptables(router: LeasedHost, a: Addresses, lan: str, wan: str) -> None:
-    rules = (
-        ["filter", "FORWARD", "-i", lan, "-s", a.client_lan, "-d", a.target],
-        ["filter", "FORWARD", "-o", lan, "-s", a.target, "-d", a.client_lan],
-        ["filter", "INPUT", "-i", wan, "-s", a.server_wan],
-        ["nat", "POSTROUTING", "!", "-o", lan, "-s", a.client_lan, "-d", a.target],
-    )
-    for table, chain, *match in rules:
+def _iptables(router: LeasedHost, wanted: Sequence[Rule]) -> None:
+    for rule in wanted:
+        table, chain = IPTABLES_CHAINS[rule.chain]
         # No rule is needed in a table that does not exist. A rule of the user that is the same serves, and stays.
-        rule = [*match, "-j", "ACCEPT"]
+        words = [*rule.iptables, "-j", "ACCEPT"]
         has_chain = router.run(["iptables", "-t", table, "-S", chain], check=False).returncode == 0
-        if has_chain and router.run(["iptables", "-t", table, "-C", chain, *rule], check=False).returncode != 0:
-            undo = " ".join(["iptables -t", table, "-D", chain, *rule, "2>/dev/null; true"])
-            router.change(["iptables", "-t", table, "-I", chain, "1", *rule], undo)
+        if has_chain and router.run(["iptables", "-t", table, "-C", chain, *words], check=False).returncode != 0:
+            undo = " ".join(["iptables -t", table, "-D", chain, *words, "2>/dev/null; true"])
+            router.change(["iptables", "-t", table, "-I", chain, "1", *words], undo)

@@ -23,6 +23,7 @@ from tunnelbench.model.text import printable
 from tunnelbench.testbed import firewall, offloads
 from tunnelbench.testbed.base import IP_FORWARD, BackToBack, Testbed
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
+from tunnelbench.testbed.firewall import Traffic
 from tunnelbench.testbed.undo_journal import UndoJournal
 
 RECONNECT_LIMIT_S = 300.0
@@ -79,9 +80,9 @@ class LeasedTestbed(Testbed):
         if self.spec.link.has_mtu:
             for host, device in self._cable_devices():
                 self._set_mtu(host, device)
-        cable_ends = self.known_cable_ends
-        lan, wan = cable_ends.router_lan.device, cable_ends.router_wan.device
-        self._firewall = firewall.open_for(self.router, self.addresses, lan, wan)
+        self._firewall = firewall.open_for(self.router, self.firewall_rules)
+        if self.has_own_far_end:
+            self.far_host.set_kernel_file(IP_FORWARD, "1")
 
     def _cable_devices(self) -> Sequence[tuple[Host, str]]:
         """Return the devices at the ends of all cables, each with its host."""
@@ -109,6 +110,17 @@ class LeasedTestbed(Testbed):
                 "leave link.mtu_bytes out, or set what all devices of the path can have",
             ) from None
 
+    @property
+    def firewall_rules(self) -> tuple[firewall.Rule, ...]:
+        """The rules that let the traffic of a run through a firewall of the router."""
+        a, lan, wan = self.addresses, self.router_lan_device, self.router_wan_device
+        if self.is_road_warrior:
+            inner = a.inner_network
+            return firewall.rules(
+                Traffic(wan, a.target, a.inside_network, lan, a.client_lan, is_opened_here=False, inner_network=inner)
+            )
+        return firewall.rules(Traffic(lan, a.client_lan, a.target, wan, a.server_wan))
+
     def own_firewall(self) -> str:
         return "" if self._firewall == "none" else self._firewall
 
@@ -120,9 +132,24 @@ class LeasedTestbed(Testbed):
     def _target_paths(self) -> Sequence[tuple[Host, list[str]]]:
         """Return the commands that make the target reachable, each with its host."""
         a = self.addresses
+        target = (self.server, ["ip", "addr", "add", f"{a.target}/32", "dev", "lo"])
+        if self.is_road_warrior:  # no tunnel joins router and server then
+            back = ["ip", "route", "add", a.inside_network, "via", a.router_wan, *self._window_of_route]
+            return (
+                target,
+                (self.client, ["ip", "addr", "add", f"{a.client_inside}/32", "dev", "lo"]),
+                (self.router, ["ip", "route", "add", f"{a.target}/32", "via", a.server_wan]),
+                (self.server, back),
+            )
+        there = ["ip", "route", "add", f"{a.target}/32", "via", a.router_lan, *self._window_of_route]
+        if not self.has_own_far_end:
+            return (target, (self.client, there))
+        back = ["ip", "route", "add", a.lan_network, "via", a.far_lan, *self._window_of_route]
         return (
-            (self.client, ["ip", "route", "add", f"{a.target}/32", "via", a.router_lan, *self._window_of_route]),
-            (self.server, ["ip", "addr", "add", f"{a.target}/32", "dev", "lo"]),
+            target,
+            (self.client, there),
+            (self.far_host, ["ip", "route", "add", f"{a.target}/32", "via", a.server_far]),
+            (self.server, back),
         )
 
     @property

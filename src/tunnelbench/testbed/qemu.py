@@ -3,6 +3,8 @@
     client(lan) --- tap (lan)router(wan) tap --- (wan)server                          the tunnel ends on the server,
     client(lan) --- tap (lan)router(wan) --- (wan)far end(far) tap --- (far)server    or on a virtual machine before it
 
+With the topology `road-warrior`, the tunnel joins client and router in the first of these.
+
 Router and far end are driven over SSH, as a real router is. Their devices are on taps inside the testers' namespaces,
 and on a cable between the two.
 """
@@ -19,14 +21,13 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.programs import qemu_version
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec
+from tunnelbench.model.testbed import HOST_KERNEL, ROAD_WARRIOR, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec
 from tunnelbench.qemu.boards import BOARDS, EMULATED, Board
 from tunnelbench.qemu.image import Image, cached_image
 from tunnelbench.qemu.instruction_profile import require_profile
 from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable, can_run_first, require_machine_programs
 from tunnelbench.qemu.programs import INSTALL_SCRIPT, programs_text, read_programs
 from tunnelbench.qemu.taps import open_tap
-from tunnelbench.testbed.base import IP_FORWARD
 from tunnelbench.testbed.discovery import CableEnd, CableEnds
 from tunnelbench.testbed.leased import LeasedTestbed
 from tunnelbench.testbed.netns import share_cpus
@@ -62,7 +63,7 @@ class QemuTestbed(LeasedTestbed):
         {
             "router_cpu": (),
             "kernel": (HOST_KERNEL,),  # the virtual router has a kernel of its own
-            "topology": (ROUTER_SERVER,),
+            "topology": (ROUTER_SERVER, ROAD_WARRIOR),
             "link.mtu_bytes": (),
             "board": (),
             "far_board": (),
@@ -261,11 +262,6 @@ class QemuTestbed(LeasedTestbed):
                 self._enlarge_socket_buffers(host)
             if self._programs(host):
                 host.shell(INSTALL_SCRIPT)
-        if self.far:
-            a = self.addresses
-            self.far.set_kernel_file(IP_FORWARD, "1")
-            self.far.ip("route", "add", f"{a.target}/32", "via", a.server_far)
-            self.server.ip("route", "replace", a.lan_network, "via", a.far_lan, *self._window_of_route)
 
     def _cable_devices(self) -> Sequence[tuple[Host, str]]:
         beyond = [(self.far, self.server_device), (self.server, self.server_device)] if self.far else []

@@ -1,6 +1,7 @@
 """Testbed `ssh`: a real router between two testers, which are this machine or others.
 
     client(device) --- (lan)router(wan) --- (device)server
+    client(device) --- (lan)router(wan) --- (wan)gateway(lan) --- (device)server    with the topology `gateway-pair`
 
 One machine can be both testers: the server's device then moves into a network namespace for the run, because packets
 between two addresses of one namespace never leave the machine. The router needs an SSH server, a POSIX shell, `ip`,
@@ -26,10 +27,11 @@ from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import HOST_KERNEL, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec, TesterSpec
+from tunnelbench.model.testbed import HOST_KERNEL, HostAccess, KindSettings, TestbedSpec, TesterSpec
 from tunnelbench.testbed import firewall, nic, offloads
 from tunnelbench.testbed.base import Addresses
 from tunnelbench.testbed.discovery import CableEnd, CableEnds, find
+from tunnelbench.testbed.firewall import Traffic
 from tunnelbench.testbed.leased import LeasedTestbed
 from tunnelbench.testbed.place import PowerSwitch
 from tunnelbench.testbed.undo_journal import UndoJournal
@@ -111,11 +113,12 @@ class SshTestbed(LeasedTestbed):
     settings = KindSettings(
         {
             "kernel": (HOST_KERNEL,),  # the router has a kernel of its own
-            "topology": (ROUTER_SERVER,),
+            "topology": (),
             "link.rate_out_mbps": (),
             "link.rate_in_mbps": (),
             "link.mtu_bytes": (),
             "router": (),
+            "gateway": (),
             "client": (),
             "server": (),
             "place": (),
@@ -139,7 +142,10 @@ class SshTestbed(LeasedTestbed):
         if self._remote_testers:
             self.slow_start_s = SLOW_START_OVER_SSH_S
         self.router = self._lease("router", spec.router.access, self.client if self.client.namespace else self.local)
-        self.leased = [self.router, *self._remote_testers]
+        self.gateway: LeasedHost | None = None
+        if spec.gateway is not None:
+            self.gateway = self._lease("gateway", spec.gateway.access, self.local)
+        self.leased = [self.router, *([self.gateway] if self.gateway else []), *self._remote_testers]
         self.permanent_hosts = self.leased
 
     def _tester(self, role: str, tester: TesterSpec) -> Host:
@@ -156,6 +162,10 @@ class SshTestbed(LeasedTestbed):
 
     def _lease(self, role: str, access: HostAccess, via: Host) -> LeasedHost:
         return LeasedHost(role, access, f"{self.run_id}-{role}", self.folder / role, via)
+
+    @property
+    def far_host(self) -> Host:
+        return self.gateway or self.server
 
     # Before anything is changed
 
@@ -179,17 +189,18 @@ class SshTestbed(LeasedTestbed):
                 facts |= {f"{host.name}_{name}": value for name, value in visit.facts().items()}
             router = visits["router"]
             client, server = visits.get("client", self.local), visits.get("server", self.local)
-            self.cable_ends = find(self.spec, client, router, server)
+            cable_ends = find(self.spec, client, router, server, visits.get("gateway"))
+            self.control_connections = tuple(filter(None, (visit.ssh_server() for visit in visits.values())))
             facts["router_firewall"] = firewall.kind(router)
-            facts |= self._radios(client, router, self.cable_ends)
+            facts |= self._radios(client, router, cable_ends)
         if self.spec.place:
             facts["router_place"] = self.spec.place.name
         if self.spec.router:
             facts |= {"router_price": self.spec.router.price, "router_watts": self.spec.router.watts}
         facts = {name: value for name, value in facts.items() if value not in ("", None)}
-        self._use(self.cable_ends)
+        self._use(cable_ends)
         self.notes = (*filter(None, restarts), OFFLOADS_STAY, *self.notes)
-        if note := firewall.note(facts.get("router_firewall", ""), self.addresses):
+        if note := firewall.note(facts.get("router_firewall", ""), self.firewall_rules):
             self.notes += (note,)
         return facts
 
@@ -239,7 +250,10 @@ class SshTestbed(LeasedTestbed):
         return facts
 
     def _use(self, cable_ends: CableEnds) -> None:
-        self.lan_device, self.wan_device = cable_ends.client.device, cable_ends.server.device
+        self.cable_ends = cable_ends
+        server, near, far = cable_ends.server, cable_ends.gateway_wan, cable_ends.gateway_lan
+        self.lan_device, self.wan_device = cable_ends.client.device, (near or server).device
+        self.server_device = server.device
         self.router_lan_device, self.router_wan_device = cable_ends.router_lan.device, cable_ends.router_wan.device
         self.addresses = replace(
             Addresses(),
@@ -247,8 +261,10 @@ class SshTestbed(LeasedTestbed):
             router_lan=cable_ends.router_lan.address,
             lan_network=f"{cable_ends.client.address}/32",
             router_wan=cable_ends.router_wan.address,
-            server_wan=cable_ends.server.address,
+            server_wan=(near or server).address,
         )
+        if far is not None:
+            self.addresses = replace(self.addresses, far_lan=far.address, server_far=server.address)
 
     # Up and down
 
@@ -266,9 +282,21 @@ class SshTestbed(LeasedTestbed):
                 undo = f"ethtool -K {end.device} {name} on 2>/dev/null; true"
                 tester.change(["ethtool", "-K", end.device, name, "off"], undo)
             self._bring_up(tester, end)
+        near, far = self.known_cable_ends.gateway_wan, self.known_cable_ends.gateway_lan
+        if self.gateway and near and far:
+            a = self.addresses
+            self._bring_up(self.gateway, near)
+            self._bring_up(self.gateway, far)
+            passing = Traffic(far.device, a.target, a.client_lan, near.device, a.router_wan, is_opened_here=False)
+            firewall.open_for(self.gateway, firewall.rules(passing))
         super()._set_up_paths()
 
+    def _cable_devices(self) -> Sequence[tuple[Host, str]]:
+        far = self.known_cable_ends.gateway_lan
+        beyond = [(self.far_host, far.device), (self.server, self.server_device)] if far else []
+        return (*super()._cable_devices(), *beyond)
+
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
-        """Make a tester's device carry one packet in each frame (rule 1). The router's offloads stay as they are."""
-        if host is not self.router:
+        """Make a tester's device carry one packet in each frame (rule 1). Offloads of routers stay as they are."""
+        if host not in (self.router, self.gateway):
             super().prepare_tunnel_device(host, device)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import secrets
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
@@ -92,6 +93,24 @@ class EspOptions(DeviceMtuOptions):
 EspOptionsT = TypeVar("EspOptionsT", bound=EspOptions)
 
 
+TUNNEL = "tunnel"
+"""Name of the only connection of a tunnel with two fixed ends."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection of one end in swanctl.conf: an association of IKE, with one of ESP of the same name."""
+
+    name: str
+    local_id: str
+    remote_id: str
+    local_networks: str
+    """Addresses and networks of this side of the tunnel, as swanctl.conf lists them (traffic selectors)."""
+    remote_networks: str
+    if_id: int = 0
+    """Number of the xfrm device to which the associations of ESP belong; 0: none."""
+
+
 class StrongSwan(Tunnel[EspOptionsT]):
     """A tunnel that two charon daemons negotiate."""
 
@@ -152,20 +171,24 @@ class StrongSwan(Tunnel[EspOptionsT]):
         }
 
     def negotiated(self) -> tuple[Check, ...]:
-        """Compare the association in charon's list on the router with what was asked for."""
+        """Compare the associations in charon's list on the router with what was asked for."""
         asked = CHARON_CIPHER_NAMES[self.options.cipher]
         if not self.options.is_aead:
             asked += f"/{CHARON_DIGEST_NAMES[self.options.digest]}"
-        listing = self._swanctl(self.ends.router, "--list-sas")
-        return (equals("esp", asked, parse_esp(listing, in_udp=self.in_udp)),)
+        listings = [self._swanctl(self.ends.router, "--list-sas", "--ike", name) for name in self._initiated()]
+        return tuple(equals("esp", asked, parse_esp(listing, in_udp=self.in_udp)) for listing in listings)
 
     def _prepare_end(self, end: End) -> None:
         """Make what charon needs at one end before it loads the connection."""
 
-    def _child_lines(self) -> str:
-        """Return additional lines for the section `children` (the security association of ESP) of swanctl.conf,
-        indented as that section."""
-        return ""
+    def _connections(self, end: End, other: End) -> Iterable[Connection]:
+        """Return the connections of one end: one, with the networks that the two ends reach."""
+        here, there = other.reached(self.inside), end.reached(self.inside)
+        return (Connection(TUNNEL, end.host.name, other.host.name, here, there),)
+
+    def _initiated(self) -> Iterable[str]:
+        """Return the names of the connections that are established while the tunnel comes up."""
+        return (TUNNEL,)
 
     def _up(self) -> None:
         shared = secrets.token_hex(32)
@@ -173,7 +196,8 @@ class StrongSwan(Tunnel[EspOptionsT]):
             self._prepare_end(end)
             self._write(end, f"{FOLDER}/strongswan.conf", strongswan_conf(end, self.plugins, self.settings))
             key = self._write(end, "secrets.key", secrets_text(shared), secret=True)
-            connections = self._write(end, "swanctl.conf", self._connections(end, other))
+            text = "".join(self._connection_text(each, end, other) for each in self._connections(end, other))
+            connections = self._write(end, "swanctl.conf", f"connections {{\n{text}}}\n")
             # swanctl loads plugins of charon's build, not those that it would look for.
             self._write(end, "swanctl-program.conf", "swanctl {\n    load = random openssl\n}\n")
             self._remove_rule_at_exit(end)
@@ -185,8 +209,13 @@ class StrongSwan(Tunnel[EspOptionsT]):
             self._address_device(end)
             if self.inside is IpVersion.IPV6:
                 self._address_inside(end)  # charon itself may add a route through the device
+        for name in self._initiated():
+            self._initiate(name)
+
+    def _initiate(self, name: str) -> None:
+        """Establish a connection from the end `router`. Raises TunnelRefused if that fails."""
         try:
-            self._swanctl(self.ends.router, "--initiate", "--child", "tunnel", "--timeout", f"{INITIATE_LIMIT_S:.0f}")
+            self._swanctl(self.ends.router, "--initiate", "--child", name, "--timeout", f"{INITIATE_LIMIT_S:.0f}")
         except CommandFailed:
             raise TunnelRefused(f"{self.kind}: no association; last: {self.router_daemons[0].last_line()}") from None
 
@@ -207,12 +236,13 @@ class StrongSwan(Tunnel[EspOptionsT]):
         argv = ["env", settings, "swanctl", *arguments, "--uri", socket]
         return end.host.run(argv, timeout_s=INITIATE_LIMIT_S + DEFAULT_TIMEOUT_S).stdout
 
-    def _connections(self, end: End, other: End) -> str:
+    def _connection_text(self, connection: Connection, end: End, other: End) -> str:
+        """Return the section of a connection of one end in swanctl.conf."""
         proposal = PROPOSALS[self.options.cipher] + ("" if self.options.is_aead else f"-{self.options.digest}")
         # Each end has one proposal, so that there is nothing to fall back to, and no new keys in mid-trial.
+        if_id = f"                if_id_in = {connection.if_id}\n                if_id_out = {connection.if_id}\n"
         return f"""\
-connections {{
-    tunnel {{
+    {connection.name} {{
         version = 2
         local_addrs = {self._outer_address(end)}
         remote_addrs = {self._outer_address(other)}
@@ -222,22 +252,21 @@ connections {{
         rekey_time = 0
         local {{
             auth = psk
-            id = {end.host.name}
+            id = {connection.local_id}
         }}
         remote {{
             auth = psk
-            id = {other.host.name}
+            id = {connection.remote_id}
         }}
         children {{
-            tunnel {{
-                local_ts = {other.reached(self.inside)}
-                remote_ts = {end.reached(self.inside)}
+            {connection.name} {{
+                local_ts = {connection.local_networks}
+                remote_ts = {connection.remote_networks}
                 esp_proposals = {proposal}
                 rekey_time = 0
-{self._child_lines()}            }}
+{if_id if connection.if_id else ""}            }}
         }}
     }}
-}}
 """
 
 
@@ -250,6 +279,7 @@ charon {{
 {settings}    filelog {{
         stderr {{
             default = 1
+            ike_name = yes
         }}
     }}
     plugins {{

@@ -49,7 +49,7 @@ def test_a_name_shows_the_number_of_clients_and_the_outer_version(tmp_path: Path
     [
         (
             CLIENTS + '[[tunnel]]\nkind = "vxlan"\n',
-            '"vxlan" has one client only; [clients] needs boringtun, openvpn, wireguard, wireguard-go',
+            '"vxlan" has one client only; [clients] needs boringtun, ipsec, openvpn, wireguard, wireguard-go',
         ),
         (
             CLIENTS + '[[tunnel]]\nkind = "openvpn"\ndev = "tap"\n',

@@ -38,7 +38,10 @@ def test_a_name_may_have_the_number_in_another_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HANDSHAKE.replace("openvpn", "vxlan"), '"vxlan" has one client only; [handshake] needs boringtun, openvpn'),
+        (
+            HANDSHAKE.replace("openvpn", "vxlan"),
+            '"vxlan" has one client only; [handshake] needs boringtun, ipsec, openvpn',
+        ),
         ("[udp]\n" + HANDSHAKE, "[handshake] has UDP traffic of its own: leave [udp] out"),
         ("[clients]\ncount = 1\n" + HANDSHAKE, "[clients] shares out TCP: leave [handshake] out"),
         (HANDSHAKE.replace("200", '"flat-out"'), "[handshake] times each packet: it needs rates of at most 50,000"),

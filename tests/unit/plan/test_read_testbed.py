@@ -66,8 +66,9 @@ def test_a_fault_of_a_flag_names_the_flag() -> None:
 
 def test_every_shipped_testbed_loads() -> None:
     virtual = ["malta", "pc-x86-64", "pc-x86-64-no-aes", "virt-arm64", "virt-armhf"]
-    of_namespaces = ["netns", "netns-100m", "netns-debian", "netns-gateways", "netns-road-warrior"]
-    assert shipped_testbeds() == sorted([*virtual, *of_namespaces])
+    warriors = ["malta-road-warrior", "netns-road-warrior"]
+    of_namespaces = ["netns", "netns-100m", "netns-debian", "netns-gateways"]
+    assert shipped_testbeds() == sorted([*virtual, *of_namespaces, *warriors])
     assert read_testbed("netns", KINDS).testbed.link == Link()
     assert read_testbed("netns-100m", KINDS).testbed.link == Link(rate_out_mbps=100.0, rate_in_mbps=100.0)
     assert read_testbed("netns-debian", KINDS).testbed.kernel == "debian"
@@ -78,7 +79,9 @@ def test_every_shipped_testbed_loads() -> None:
             "x86-64",
             62.5 if name == "malta" else 125,
         )
-    assert read_testbed("netns-road-warrior", KINDS).testbed.topology == "road-warrior"
+    for name in warriors:
+        assert read_testbed(name, KINDS).testbed.topology == "road-warrior"
+    assert read_testbed("malta-road-warrior", KINDS).testbed.speed_mips == 62.5
     assert read_testbed("netns-gateways", KINDS).testbed.topology == "gateway-pair"
     for name in shipped_testbeds():
         assert read_testbed(name, KINDS).testbed.name == name
@@ -119,7 +122,7 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
                 "unknown key; known are title, rounds, tcp, udp, soak, clients, handshake, connections, "
                 "cipher_speed, tunnel, kind, router_cpu, "
                 "kernel, quiet_wait_s, topology, link, board, far_board, programs, far_programs, "
-                "speed_mips, profile, simulation, router, client, server, place, coordinator, place_wait_s, "
+                "speed_mips, profile, simulation, router, gateway, client, server, place, coordinator, place_wait_s, "
                 "power_after_s"
             ),
         ),
@@ -147,6 +150,7 @@ def test_another_word_for_a_kernel_is_refused_with_those_that_there_are(kernel: 
 NETNS = 'kind = "netns"\n'
 QEMU = 'kind = "qemu"\nboard = "malta"\n'
 ROUTER = 'kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n'
+PAIR = f'topology = "gateway-pair"\n{ROUTER}'
 
 
 @pytest.mark.parametrize(
@@ -157,6 +161,10 @@ ROUTER = 'kind = "ssh"\n[router]\nhost = "root@192.168.1.1"\n'
         (
             QEMU + 'far_programs = "x"',
             '3:1: far_programs: is for the virtual machine of the key far_board, such as far_board = "x86-64"',
+        ),
+        (
+            QEMU + 'far_board = "x86-64"\ntopology = "road-warrior"',
+            '3:1: far_board: cannot be together with topology = "road-warrior", whose tunnel ends on the client',
         ),
         (QEMU + "speed_mips = true", "3:1: speed_mips: must be a number, not true"),
         (
@@ -188,11 +196,15 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         (NETNS + '[router]\nhost = "a"', "2:2: router: {netns} this key, only {ssh}"),
         (NETNS + '[server]\ndevice = "eth0"', "2:2: server: {netns} this key, only {ssh}"),
         (QEMU + 'kernel = "debian"', '3:1: kernel: {qemu-not} "debian", only {netns}'),
-        (QEMU + 'topology = "road-warrior"', '3:1: topology: {qemu-not} "road-warrior", only {netns}'),
+        (QEMU + 'topology = "gateway-pair"', '3:1: topology: {qemu-not} "gateway-pair", only {netns-ssh}'),
         (QEMU + "[link]\nmtu_bytes = 9001", "4:1: link.mtu_bytes: must be at most 9000, not 9001"),
         (QEMU + "[link]\n\nrate_in_mbps = 10", "5:1: link.rate_in_mbps: {qemu-not} this key, only {netns-ssh}"),
         (ROUTER + "[link]\ndelay_ms = 3", "5:1: link.delay_ms: {ssh-not} this key, only {netns}"),
-        ('topology = "road-warrior"\n' + ROUTER, '1:1: topology: {ssh-not} "road-warrior", only {netns}'),
+        ('topology = "gateway-pair"\n' + ROUTER, '1:1: gateway: is missing; topology = "gateway-pair" needs [gateway]'),
+        (ROUTER + '[gateway]\nhost = "a"', '4:2: gateway: needs topology = "gateway-pair"'),
+        (PAIR + '[gateway]\nwan_device = "wan"', "5:2: gateway.host: is missing"),
+        (PAIR + '[gateway]\nhost = "local"', "6:1: gateway.host: is another machine: must be what ssh takes"),
+        (QEMU + '[gateway]\nhost = "a"', "3:2: gateway: {qemu-not} this key, only {ssh}"),
         ('kernel = "debian"\n' + ROUTER, '1:1: kernel: {ssh-not} "debian", only {netns}'),
         (NETNS + 'place = "attic"', "2:1: place: {netns} this key, only {ssh}"),
         ("router_cpu = 1\n" + ROUTER, "1:1: router_cpu: {ssh-not} this key, only {netns-qemu}"),
@@ -300,7 +312,7 @@ def test_a_wrong_place_is_an_error(text: str, error: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('kind = "ssh"\n[router]\nhost = "local"\n', "the router is another machine"),
+        ('kind = "ssh"\n[router]\nhost = "local"\n', "router.host: is another machine"),
         ('kind = "ssh"\n[router]\nhost = "-oProxyCommand=reboot"\n', "what ssh takes"),
         (ROUTER + 'lan_device = "--help"\n', "the name of a network device"),
         (ROUTER + 'lan_address = "192.168.1.1"\n', "an IPv4 address with its prefix"),

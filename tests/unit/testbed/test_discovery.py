@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,43 @@ def test_both_cables_are_found_where_they_have_addresses() -> None:
     assert found.router_lan == CableEnd("br-lan", "192.168.1.1/24", is_there=True)
     assert found.router_wan == CableEnd("wan", "10.0.0.7/24", is_there=True)
     assert found.server == CableEnd("enx02", "10.0.0.9/24", is_there=True)
+
+
+UP, DOWN = "3: up    inet 10.0.0.9/24 scope global up\n", "4: down    inet 10.2.0.1/24 scope global down\n"
+
+
+def with_gateway(lan: str = "", wan: str = "") -> TestbedSpec:
+    return replace(spec(), gateway=RouterSpec(HostAccess("root@192.168.3.1"), Port(lan), Port(wan)))
+
+
+def test_a_gateway_is_found_between_router_and_server() -> None:
+    laptop = host("local", LAPTOP + "5: enx02    inet 10.2.0.2/24 scope global enx02\n")
+    router = host("router", BUSYBOX + WAN, routes=DEFAULT)
+    found = find(with_gateway(), laptop, router, laptop, host("gateway", UP + DOWN))
+    assert found.gateway_wan == CableEnd("up", "10.0.0.9/24", is_there=True)
+    assert found.gateway_lan == CableEnd("down", "10.2.0.1/24", is_there=True)
+    assert found.server == CableEnd("enx02", "10.2.0.2/24", is_there=True)
+    assert [name for name, _, _ in found.cables] == ["LAN", "WAN", "gateway's LAN"]
+
+
+def test_a_gateway_without_addresses_gets_those_for_benchmarks_for_the_run() -> None:
+    laptop, router = host("local", LAPTOP, links=SPARE), host("router", BUSYBOX)
+    asked = replace(with_gateway("down", "up"), router=spec(wan=("wan",)).router)
+    found = find(asked, laptop, router, laptop, host("gateway", ""))
+    assert found.gateway_wan == CableEnd("up", "198.18.2.2/24", is_there=False)
+    assert found.gateway_lan == CableEnd("down", "198.18.7.1/24", is_there=False)
+    assert found.server == CableEnd("enx02", "198.18.7.2/24", is_there=False)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "hint"), [(DOWN, "gateway.wan_device"), (UP, "gateway.lan_device"), ("", "gateway.wan_device")]
+)
+def test_a_device_of_the_gateway_that_is_not_found_is_named(addresses: str, hint: str) -> None:
+    laptop = host("local", LAPTOP + "5: enx02    inet 10.2.0.2/24 scope global enx02\n")
+    router = host("router", BUSYBOX + WAN, routes=DEFAULT)
+    with pytest.raises(CannotHere, match="the gateway") as caught:
+        find(with_gateway(), laptop, router, laptop, host("gateway", addresses))
+    assert hint in caught.value.hint
 
 
 def test_a_cable_without_addresses_gets_those_for_benchmarks_for_the_run() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -12,9 +11,12 @@ import pytest
 from tunnelbench.host.command import Completed
 from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.testbed import firewall
-from tunnelbench.testbed.base import Addresses
+from tunnelbench.testbed.firewall import Traffic
 
-ADDRESSES = replace(Addresses(), client_lan="192.168.1.2", server_wan="10.0.0.2")
+SITE = Traffic("br-lan", "192.168.1.2", "198.18.4.1", "eth1", "10.0.0.2")
+ROAD_WARRIORS = Traffic(
+    "eth1", "198.18.4.1", "198.18.6.0/24", "br-lan", "192.168.1.2", is_opened_here=False, inner_network="198.18.3.0/24"
+)
 FW4 = "chain forward {\nct state established accept # handle 7\n}\nchain input {\n}\nchain srcnat {\n}\n"
 
 
@@ -38,17 +40,34 @@ class FakeRouter:
         self.changes.append((" ".join(argv), undo))
 
 
-def changes(kind: str, same_rule: str = "none") -> list[tuple[str, str]]:
+def changes(kind: str, same_rule: str = "none", traffic: Traffic = SITE) -> list[tuple[str, str]]:
     router = FakeRouter(kind, same_rule)
-    firewall.open_for(cast("LeasedHost", router), ADDRESSES, "br-lan", "eth1")
+    firewall.open_for(cast("LeasedHost", router), firewall.rules(traffic))
     return router.changes
 
 
 @pytest.mark.parametrize("kind", ["fw4", "iptables"])
 def test_every_rule_names_a_device_of_the_router(kind: str) -> None:
-    made = [command for command, _ in changes(kind)]
-    assert len(made) == 4
-    assert all("br-lan" in command or "eth1" in command for command in made)
+    for traffic, count in ((SITE, 4), (ROAD_WARRIORS, 5)):
+        made = [command for command, _ in changes(kind, traffic=traffic)]
+        assert len(made) == count
+        assert all("br-lan" in command or "eth1" in command for command in made)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "words"),
+    [
+        (SITE, "198.18.4.1 are forwarded to each other without NAT, and packets from 10.0.0.2 to the router are"),
+        (
+            ROAD_WARRIORS,
+            "without NAT, and packets from 192.168.1.2 and 198.18.3.0/24 to the router are accepted",
+        ),
+    ],
+)
+def test_the_report_names_the_addresses_of_the_rules(traffic: Traffic, words: str) -> None:
+    wanted = firewall.rules(traffic)
+    assert words in firewall.note("fw4", wanted)
+    assert firewall.note("none", wanted) == ""
 
 
 def test_each_rule_is_undone_by_the_handle_of_its_own_comment() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -113,14 +114,14 @@ def test_the_device_takes_what_fits_a_frame(options: dict[str, Any], mtu: int, t
     with make_tunnel(tmp_path, **options) as tunnel:
         for end, _ in tunnel.ends:
             assert commands(end.host)[:3] == [
-                "ip link add ipsec0 type xfrm dev wan if_id 42",
                 "ip link show dev wan",
+                "ip link add ipsec0 type xfrm dev wan if_id 42",
                 f"ip link set ipsec0 mtu {mtu}",
             ]
     assert tunnel.outer_packet_bytes(mtu) <= 1500 < tunnel.outer_packet_bytes(mtu + 1)
 
 
-@pytest.mark.parametrize(("options", "mtus"), [({}, (8946,)), ({"mtu": 1300}, (8946, 1300))])
+@pytest.mark.parametrize(("options", "mtus"), [({}, (8946,)), ({"mtu": 1300}, (1300, 1300))])
 def test_a_cable_for_longer_packets_or_the_plan_gives_the_device_another_mtu(
     options: dict[str, Any], mtus: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -142,6 +143,56 @@ def test_the_policies_belong_to_the_device_and_nobody_else_routes(tmp_path: Path
         assert "encap = no" in configuration[f"{end}/swanctl.conf"]
         assert "install_routes = no" in configuration[f"{end}/run/strongswan.conf"]
         assert "libipsec" not in configuration[f"{end}/run/strongswan.conf"]
+
+
+def server_of(clients: int, handshakes: int, folder: Path) -> Ipsec:
+    ends = make_ends(folder, lambda _: UP)
+    ends = replace(ends, router=replace(ends.router, source="198.18.6.1"), is_server_under_test=True)
+    return Ipsec(Options(clients=clients, handshakes=handshakes or None), ends)
+
+
+def test_each_client_has_a_device_and_a_connection_and_the_server_one_device(tmp_path: Path) -> None:
+    with server_of(2, 0, tmp_path) as tunnel:
+        client, server = (tunnel.configuration[f"{end}/swanctl.conf"] for end in ("router", "server"))
+        added = [line for line in commands(tunnel.ends.router.host) if line.startswith("ip link add")]
+        assert added == [f"ip link add ipsec{n} type xfrm dev wan if_id {42 + n}" for n in range(2)]
+        (only,) = [line for line in commands(tunnel.ends.server.host) if line.startswith("ip link add")]
+        assert only == "ip link add ipsec0 type xfrm dev wan if_id 42"
+        assert tunnel.client_devices == ("ipsec0", "ipsec1")
+        initiated = [line for line in commands(tunnel.ends.router.host) if "--initiate" in line]
+        assert [line.partition("--child ")[2].split()[0] for line in initiated] == ["client0", "client1"]
+    assert client.count("if_id_in = 42\n") == client.count("if_id_in = 43\n") == 1
+    assert server.count("if_id_in = 42\n") == 2
+    assert "local_ts = 198.18.6.2/32, 198.18.3.2/32\n" in client
+    assert "remote_ts = 198.18.6.2/32, 198.18.3.2/32\n" in server
+
+
+def test_a_further_client_comes_and_goes_by_itself(tmp_path: Path) -> None:
+    with server_of(1, 2, tmp_path) as tunnel:
+        host = tunnel.ends.router.host
+        assert tunnel.client_devices == ("ipsec0",)
+        before = len(commands(host))
+        with tunnel.joined(2) as device:
+            assert device == "ipsec2"
+        first, last = commands(host)[before:]
+        assert "--initiate --child client2" in first
+        assert "--terminate --ike client2" in last
+
+
+@pytest.mark.parametrize(
+    ("line", "is_restart"),
+    [
+        ("05[IKE] <client1|3> deleting IKE_SA client1[3] between 198.18.1.2", False),
+        ("05[IKE] <client0|1> deleting IKE_SA client0[1] between 198.18.1.2", True),
+        ("05[IKE] <7> giving up after 5 retransmits", True),
+    ],
+)
+def test_only_the_client_that_is_counted_has_restarted(
+    line: str, is_restart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tunnel = server_of(1, 2, tmp_path)
+    monkeypatch.setattr(tunnel, "_said_since", lambda *_: iter([line]))
+    assert tunnel.restart_since(()) == (line if is_restart else "")
 
 
 def test_a_kernel_is_asked_for_esp_without_a_key(tmp_path: Path) -> None:

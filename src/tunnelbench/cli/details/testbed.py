@@ -53,10 +53,10 @@ def board(testbed: TestbedSpec) -> list[tuple[str, str]]:
 
 
 def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
-    """Describe the three hosts of a testbed with a real router. A run finds devices that the file leaves out."""
+    """Describe the hosts of a testbed with a real router. A run finds devices that the file leaves out."""
     if testbed.router is None:
         return []
-    router = testbed.router
+    router, gateway = testbed.router, testbed.gateway
 
     def end(port: Port) -> str:
         device = port.device or "device: found at the start of the run"
@@ -70,7 +70,16 @@ def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
         ("Kind", testbed.kind),
         ("Router", f"place {testbed.place.name} of labgrid" if testbed.place else router.access.host),
         ("LAN", f"router {end(router.lan)}; client on {tester(testbed.client)}"),
-        ("WAN", f"router {end(router.wan)}; server on {tester(testbed.server)}"),
+        *(
+            [
+                ("Gateway", gateway.access.host),
+                ("WAN", f"router {end(router.wan)}; gateway {end(gateway.wan)}"),
+                ("Gateway's LAN", f"gateway {end(gateway.lan)}; server on {tester(testbed.server)}"),
+            ]
+            if gateway
+            else [("WAN", f"router {end(router.wan)}; server on {tester(testbed.server)}")]
+        ),
+        ("Topology", f"{testbed.topology}: {TOPOLOGIES[testbed.topology]}"),
         ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
     ]
     known = [f"{router.watts:g} W"] if router.watts is not None else []
