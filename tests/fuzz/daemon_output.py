@@ -290,7 +290,7 @@ def of_router_facts(texts: Texts) -> None:
 
 
 def of_firewall(texts: Texts) -> None:
-    passing = firewall.Traffic("lan", "192.0.2.1", "192.0.2.2", "wan", "192.0.2.3")
+    passing = firewall.Traffic("lan", "192.0.2.1", ("192.0.2.2",), "wan", "192.0.2.3")
     firewall.open_for(router(texts), firewall.rules(passing))
 
 
@@ -302,8 +302,8 @@ def of_discovery(texts: Texts) -> None:
         str(end.network)
     if len(texts) > 6:
         gateway = replace(spec, gateway=RouterSpec(HostAccess("root@192.168.2.1")))
-        ends = [host(own[0:1], "client"), host(own[1:4]), host(own[4:6], "server"), host(own[6:7], "gateway")]
-        discovery.find(gateway, *ends)
+        client, router, server = host(own[0:1], "client"), host(own[1:4]), host(own[4:6], "server")
+        discovery.find(gateway, client, router, server, host(own[6:7], "gateway"))
 
 
 def of_samples(texts: Texts) -> None:

@@ -44,6 +44,19 @@ TRIALS = '[tcp]\nduration_s = 4\npayload_bytes = 1448\ndirection = "out"\n[[tunn
 """A calibration, and a trial a round."""
 
 
+FW4 = """
+table inet fw4 {
+    chain input {
+        type filter hook input priority filter; policy accept; ct state established accept;
+        ip saddr 10.9.9.9 accept comment "tunnelbench";
+    }
+    chain forward { type filter hook forward priority filter; policy drop; ct state established,related accept; drop; }
+    chain srcnat { type nat hook postrouting priority srcnat; policy accept; masquerade; }
+}
+"""
+"""A firewall like that of OpenWrt."""
+
+
 @dataclass
 class Rig:
     """A rig that is set up. `folder` holds keys and programs."""

@@ -11,7 +11,7 @@ import pytest
 from tests.lab import rig as rigs
 from tests.lab.awaiting import await_traffic, until
 from tests.lab.bench import STARVED
-from tests.lab.rig import LAN, Rig, plan, router, start
+from tests.lab.rig import FW4, LAN, Rig, plan, router, start
 
 from tunnelbench.host.ssh import LinkLost
 from tunnelbench.model.errors import CannotHere
@@ -131,18 +131,6 @@ def test_a_second_controller_is_refused(untouched: Rig, tmp_path: Path) -> None:
             second.take()
 
 
-FW4 = """
-table inet fw4 {
-    chain input {
-        type filter hook input priority filter; policy accept; ct state established accept;
-        ip saddr 10.9.9.9 accept comment "tunnelbench";
-    }
-    chain forward { type filter hook forward priority filter; policy drop; ct state established,related accept; drop; }
-    chain srcnat { type nat hook postrouting priority srcnat; policy accept; masquerade; }
-}
-"""
-
-
 def test_openwrts_firewall_passes_the_testbed_and_is_restored_afterwards(untouched: Rig, tmp_path: Path) -> None:
     untouched.on_router(f"nft -f - <<'END'\n{FW4}\nEND\n")
     try:
@@ -151,7 +139,7 @@ def test_openwrts_firewall_passes_the_testbed_and_is_restored_afterwards(untouch
         with router(untouched, tmp_path / "a") as host:
             assert firewall.kind(host) == "fw4"
             host.take()
-            firewall.open_for(host, firewall.rules(Traffic("lan0", f"{LAN}.2", a.target, "wan0", f"{rigs.WAN}.2")))
+            firewall.open_for(host, firewall.rules(Traffic("lan0", f"{LAN}.2", (a.target,), "wan0", f"{rigs.WAN}.2")))
             rules = [line.split(" comment")[0].strip() for line in untouched.on_router("nft list ruleset").splitlines()]
             forward = rules[rules.index("chain forward {") + 2 :]
             assert forward[0] == "ct state established,related accept"

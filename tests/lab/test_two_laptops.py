@@ -7,7 +7,8 @@ import platform
 from pathlib import Path
 
 import pytest
-from tests.lab.rig import BEHIND, BESIDE, OTHER, WAN, Rig, gateway, other_laptop, plan, router, run
+from tests.lab.bench import check
+from tests.lab.rig import BEHIND, BESIDE, FW4, OTHER, WAN, Rig, gateway, other_laptop, plan, router, run
 
 from tunnelbench import __version__
 from tunnelbench.cli.common_options import open_store
@@ -88,6 +89,12 @@ rounds = 1
 duration_s = 4
 payload_bytes = 1200
 direction = ["out", "in"]
+[udp]
+payload_bytes = 18
+direction = "in"
+test = "rate"
+rate = 500
+duration_s = 4
 [[tunnel]]
 kind = "openvpn"
 """
@@ -96,23 +103,32 @@ kind = "openvpn"
 def test_a_tunnel_between_two_real_gateways_ends_before_the_server(untouched: Rig, store: str, tmp_path: Path) -> None:
     with gateway(untouched):
         before = run("ip", "netns", "exec", OTHER, "ip", "route")
+        on_gateway = ("ip", "netns", "exec", OTHER, "nft")
+        run(*on_gateway, "-f", "-", stdin=FW4)
+        rules = run(*on_gateway, "list", "ruleset")
         file = untouched.testbed_file(PAIR.format(config=untouched.ssh_config), quiet_wait_s=0, topology="gateway-pair")
         doctor = untouched.tunnelbench("doctor", "--all", "--on", str(file), check=False).stdout
         words = ["run", plan(tmp_path, PAIRS_PLAN), "--on", str(file), "--store", store, "--json"]
         done = untouched.tunnelbench(*words, check=False, timeout_s=200)  # status 3 where others load the machine
         assert run("ip", "netns", "exec", OTHER, "ip", "route") == before
-        assert run("ip", "netns", "exec", OTHER, "nft", "list", "tables") == ""
+        assert run(*on_gateway, "list", "ruleset") == rules
     assert done.returncode in {0, 3}, done.stderr
     assert f"gateway's LAN lan2 {BEHIND}.1/24 - nic2 {BEHIND}.2/24" in " ".join(doctor.split())
     found = json.loads(done.stdout)
     assert found["run"]["host_facts"]["gateway_kernel"] == found["run"]["host_facts"]["router_kernel"]
     with open_store(Path(store)) as kept:
         records = [record for record in kept.trials(found["run"]["run_id"]) if record.spec.round]
-    assert len(records) == 4
+    assert len(records) == 6
+    assert "the gateway's firewall (fw4) was left on" in " ".join(found["run"]["notes"])
     for record in records:
         assert record.outcome is Outcome.MEASURED, record.reason
         assert record.proof is not None
         assert {each.reason for each in record.proof.checks if each.verdict is not Verdict.OK} == set()
+        assert check(record, "outer-protocol-in-trial").verdict is Verdict.OK
+        if record.udp:
+            assert record.udp.counts is not None
+            assert record.udp.counts.received_packets > 0
+            continue
         assert record.tcp is not None
         counters = record.tcp.counters
         assert counters.outer_other_packets == 0

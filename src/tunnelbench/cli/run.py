@@ -279,7 +279,7 @@ def resumed_job(store: Store, reference: str, named: RunArguments, *, has_lock: 
     return RunJob(run.run_id, plan, testbed, known, run.host_facts, named.accepts_versions)
 
 
-FACTS_OF_HOSTS = ("guest", "router_", "client_", "server_")
+FACTS_OF_HOSTS = ("guest", "router_", "gateway_", "client_", "server_")
 """Prefixes of the names of facts about other machines."""
 
 DRIFTING_FACTS = ("cpu_mhz", "memory_available_kib", "tmp_free_kib", "radio_tx_mbps", "radio_rx_mbps", "signal_dbm")

@@ -27,7 +27,7 @@ from tunnelbench.host.command import (
 )
 from tunnelbench.host.daemon import Daemon, ReadDaemon
 from tunnelbench.host.host import RUN_FOLDER, Host
-from tunnelbench.host.parsing import UnexpectedOutput, count, parsing
+from tunnelbench.host.parsing import UnexpectedOutput, count
 from tunnelbench.host.procfs import parse_stat
 from tunnelbench.host.ssh_config import require_trusted_config
 from tunnelbench.host.ssh_programs import MAKE_FOLDER, PUT_FILE, SshDaemon, in_shell
@@ -166,13 +166,16 @@ class SshServer:
     port: int
 
 
-@parsing("SSH_CONNECTION of the host's shell")
 def parse_ssh_connection(text: str) -> SshServer | None:
-    """Return the server that SSH_CONNECTION names (ssh(1): addresses and ports of client and server); None if empty."""
-    if not text.strip():
+    """Return the server that SSH_CONNECTION names (ssh(1): addresses and ports of client and server); None if it names
+    none, as that of a server without a socket."""
+    try:
+        _, _, host, port_text = text.split()
+        address, port = ip_address(host.partition("%")[0]), count(port_text)
+    except ValueError:
         return None
-    _, _, address, port = text.split()
-    return SshServer(ip_address(address), count(port))
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return SshServer(mapped or address, port) if port < 65536 else None
 
 
 class SshHost(Host):

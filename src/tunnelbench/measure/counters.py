@@ -120,7 +120,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     pinged = testbed.addresses.router_lan
     on_cable = INNER_FRAGMENTS if outer.protocol == "plain" else OUTER_FRAGMENTS
     rules = "\n".join(f"{match} counter name expected accept" for match in matches)
-    from_hosts, to_hosts = (_control_rules(testbed.control_connections, way) for way in ("s", "d"))
+    control = control_rules(testbed.control_connections)
     ruleset = f"""
         table inet {TABLE}
         delete table inet {TABLE}
@@ -138,7 +138,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
                 exthdr frag exists counter name {on_cable}
                 icmp type echo-reply ip saddr {pinged} accept
                 {rules}
-                {from_hosts}
+                {control}
                 counter name other
             }}
             chain leaving {{
@@ -147,7 +147,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
                 rt ipsec exists accept
                 icmp type echo-request ip daddr {pinged} accept
                 {rules}
-                {to_hosts}
+                {control}
                 counter name other
             }}
         }}
@@ -155,12 +155,13 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     tester.run_undoable(["nft", "-f", "-"], ["nft", "delete", "table", "inet", TABLE], stdin=ruleset)
 
 
-def _control_rules(servers: Iterable[SshServer], way: str) -> str:
-    """Return the rules that leave out the packets from SSH servers (`way` is `s`), or to them (`d`)."""
+def control_rules(servers: Iterable[SshServer]) -> str:
+    """Return the rules of nftables that leave out the packets from and to SSH servers."""
     families = {4: "ip", 6: "ip6"}
     return "\n".join(
         f"{families[each.address.version]} {way}addr {each.address} tcp {way}port {each.port} accept"
         for each in servers
+        for way in ("s", "d")
     )
 
 

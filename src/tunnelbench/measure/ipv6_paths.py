@@ -18,10 +18,12 @@ def ipv6_paths(testbed: Testbed, *, keep: bool = False) -> Iterator[None]:
     With `keep`, all of it stays after a failure, for a user to examine. Raises TunnelUnavailable if a host's kernel has
     no IPv6, or if the router has a firewall of its own, which would drop the traffic.
     """
-    if own := testbed.own_firewall():
-        raise TunnelUnavailable(
-            f"the router has a firewall of its own ({own}), which TunnelBench opens for IPv4 only: stop it for the run"
-        )
+    for name, own in ((testbed.router.name, testbed.own_firewall()), (testbed.far_host.name, testbed.far_firewall())):
+        if own:
+            raise TunnelUnavailable(
+                f"the {name} has a firewall of its own ({own}), which TunnelBench opens for IPv4 only: stop it for the "
+                "run"
+            )
     for host in testbed.hosts:
         if not host.has_ipv6:
             raise TunnelUnavailable(f"the kernel of the {host.name} has no IPv6")

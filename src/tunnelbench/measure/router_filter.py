@@ -69,10 +69,12 @@ def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = Fal
     if wanted.firewall.has_nat:
         seen = seen_ruleset((a.router_inner, a.router_wan), testbed.client_address, a.target)
         added.append((server, SEEN_TABLE, seen))
-        if testbed.has_own_far_end:  # the server is not at the end of the tunnel then
-            for address in (a.router_inner, a.router_wan):
-                server.ip("route", "replace", f"{address}/32", "via", a.far_lan)
     with undone_unless_kept(keep) as stack:
+        if wanted.firewall.has_nat and testbed.has_own_far_end:  # the server is not at the end of the tunnel then
+            for address in (a.router_inner, a.router_wan):
+                way = [f"{address}/32", "via", a.far_lan]
+                stack.callback(server.run, ["ip", "route", "del", *way], check=False)
+                server.ip("route", "add", *way)
         for host, table, text in added:
             stack.callback(host.run, _undo(table), check=False)
             _add(host, table, text, wanted)

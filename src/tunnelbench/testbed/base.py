@@ -251,6 +251,10 @@ class Testbed(ABC):
         """Return the kind of a firewall that the router has without this run; empty: it has none."""
         return ""
 
+    def far_firewall(self) -> str:
+        """Return the kind of a firewall that a far end behind SSH has without this run; empty: it has none."""
+        return ""
+
     def prepare_for(self, conditions: Collection[Conditions]) -> None:  # noqa: B027 # most testbeds have one way to be
         """Learn the conditions of all tunnels of a plan before `set_up`. Raises CannotHere if they cannot be had."""
 

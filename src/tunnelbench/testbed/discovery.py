@@ -63,8 +63,13 @@ class CableEnds:
         return (lan, ("WAN", self.router_wan, self.gateway_wan), ("gateway's LAN", self.gateway_lan, self.server))
 
 
-def find(spec: TestbedSpec, client: Host, router: Host, server: Host, gateway: Host | None = None) -> CableEnds:
+def find(
+    spec: TestbedSpec, client: Host, router: Host, server: Host, gateway: Host | None = None, *, management: str = ""
+) -> CableEnds:
     """Find the devices and addresses that the testbed file leaves out.
+
+    `management` is the gateway's address of the SSH connection. The device that has it is not taken for the one of the
+    cable to the server, unless the file names it.
 
     Raises CannotHere with the keys that the file must have if they cannot be found.
     """
@@ -76,7 +81,9 @@ def find(spec: TestbedSpec, client: Host, router: Host, server: Host, gateway: H
     client_place = _tester("client", spec.client.port, lan, at_client)
     near = far = None
     if gateway is not None and spec.gateway is not None:
-        near, far = _gateway(spec.gateway, wan, parse_addresses(_addresses(gateway)))
+        near, far = _gateway(spec.gateway, wan, parse_addresses(_addresses(gateway)), management)
+    if server is client:  # its card is taken
+        at_server = {device: own for device, own in at_server.items() if device != client_place.device}
     server_place = _server(spec.server.port, far or wan, client_place, at_server, server)
     found = CableEnds(client_place, lan, wan, server_place, near, far)
     for cable, one, other in found.cables:
@@ -89,16 +96,26 @@ def find(spec: TestbedSpec, client: Host, router: Host, server: Host, gateway: H
     return found
 
 
-def _gateway(spec: RouterSpec, wan: CableEnd, found: Mapping[str, Sequence[str]]) -> tuple[CableEnd, CableEnd]:
+def _gateway(
+    spec: RouterSpec, wan: CableEnd, found: Mapping[str, Sequence[str]], management: str
+) -> tuple[CableEnd, CableEnd]:
     """Return the gateway's ends of the cables to the router and to the server."""
     default = PROPOSED_NEIGHBOURS.get(wan.interface, "")
-    near = _place(spec.wan, spec.wan.device, found, default) if spec.wan.device else _in_network(wan, found)
+    if spec.wan.device:
+        near = _place(spec.wan, spec.wan.device, found, default)
+    else:
+        near = _in_network(wan, found, spec.wan.address)
     if near is None:
         raise CannotHere(
             f"the gateway has no device with an address in {wan.network}",
             "write gateway.wan_device and gateway.wan_address into the testbed file",
         )
-    others = [spec.lan.device] if spec.lan.device else [name for name in found if name != near.device]
+    others = [
+        device
+        for device, own in found.items()
+        if device != near.device and management not in [each.partition("/")[0] for each in own]
+    ]
+    others = [spec.lan.device] if spec.lan.device else others
     far = _place(spec.lan, others[0], found, PROPOSED_GATEWAY) if len(others) == 1 else None
     if far is None or far.device == near.device:
         raise CannotHere(

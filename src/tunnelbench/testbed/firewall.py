@@ -74,14 +74,13 @@ class Traffic:
     device: str
     """The router's device of the cable that has no tunnel."""
     near: str
-    far: str
-    """Addresses or networks of the traffic: behind that cable, and behind the tunnel."""
+    """Address behind that cable, or its network."""
+    far: Sequence[str]
+    """Addresses or networks behind the tunnel."""
     tunnel_cable: str
     """The router's device of the cable that carries the tunnel."""
     peer: str
     """Address of the tunnel's other end on that cable."""
-    is_opened_here: bool = True
-    """True if connections of the traffic come from `near`."""
     inner_network: str = ""
     """Network of the clients' addresses inside the tunnel, if they send packets to the router itself; empty: none."""
 
@@ -92,20 +91,18 @@ def rules(traffic: Traffic) -> tuple[Rule, ...]:
     Packets from other networks do not match. The rules for forwarded packets name the device of the cable that has no
     tunnel. The other device is that of a cable or of the tunnel, which does not exist yet.
     """
-    device, near, far = traffic.device, traffic.near, traffic.far
-    inner = [Rule("input", True, device, traffic.inner_network, is_other_device=True)] if traffic.inner_network else []
-    no_nat = (
-        Rule("srcnat", False, device, near, far, is_other_device=True)
-        if traffic.is_opened_here
-        else Rule("srcnat", False, device, far, near)
-    )
-    return (
-        Rule("forward", True, device, near, far),
-        Rule("forward", False, device, far, near),
-        Rule("input", True, traffic.tunnel_cable, traffic.peer),
-        *inner,
-        no_nat,
-    )
+    device, near = traffic.device, traffic.near
+    found = [Rule("input", True, traffic.tunnel_cable, traffic.peer)]
+    if traffic.inner_network:
+        found.append(Rule("input", True, device, traffic.inner_network, is_other_device=True))
+    for far in traffic.far:
+        found += [
+            Rule("forward", True, device, near, far),
+            Rule("forward", False, device, far, near),
+            Rule("srcnat", False, device, near, far, is_other_device=True),
+            Rule("srcnat", False, device, far, near),
+        ]
+    return tuple(found)
 
 
 def open_for(router: LeasedHost, wanted: Sequence[Rule]) -> str:
@@ -118,15 +115,16 @@ def open_for(router: LeasedHost, wanted: Sequence[Rule]) -> str:
     return found
 
 
-def note(found: str, added: Sequence[Rule]) -> str:
+def note(host: str, found: str, added: Sequence[Rule]) -> str:
     """Return a note for the report about the rules that `open_for` adds; empty if there is no firewall."""
     if found in ("", "none"):
         return ""
     passing = next(rule for rule in added if rule.chain == "forward")
+    others = dict.fromkeys(rule.destination for rule in added if rule.chain == "forward" and rule.is_arriving)
     callers = " and ".join(rule.source for rule in added if rule.chain == "input")
     return (
-        f"the router's firewall ({found}) was left on, with rules for the run: {passing.source} and "
-        f"{passing.destination} are forwarded to each other without NAT, and packets from {callers} to the router are "
+        f"the {host}'s firewall ({found}) was left on, with rules for the run: {passing.source} and "
+        f"{', '.join(others)} are forwarded to each other without NAT, and packets from {callers} to the {host} are "
         "accepted"
     )
 

@@ -115,11 +115,10 @@ class LeasedTestbed(Testbed):
         """The rules that let the traffic of a run through a firewall of the router."""
         a, lan, wan = self.addresses, self.router_lan_device, self.router_wan_device
         if self.is_road_warrior:
-            inner = a.inner_network
             return firewall.rules(
-                Traffic(wan, a.target, a.inside_network, lan, a.client_lan, is_opened_here=False, inner_network=inner)
+                Traffic(wan, a.target, (a.inside_network,), lan, a.client_lan, inner_network=a.inner_network)
             )
-        return firewall.rules(Traffic(lan, a.client_lan, a.target, wan, a.server_wan))
+        return firewall.rules(Traffic(lan, a.client_lan, (a.target,), wan, a.server_wan))
 
     def own_firewall(self) -> str:
         return "" if self._firewall == "none" else self._firewall

@@ -142,6 +142,7 @@ class SshTestbed(LeasedTestbed):
         if self._remote_testers:
             self.slow_start_s = SLOW_START_OVER_SSH_S
         self.router = self._lease("router", spec.router.access, self.client if self.client.namespace else self.local)
+        self._gateway_firewall = "none"
         self.gateway: LeasedHost | None = None
         if spec.gateway is not None:
             self.gateway = self._lease("gateway", spec.gateway.access, self.local)
@@ -189,9 +190,13 @@ class SshTestbed(LeasedTestbed):
                 facts |= {f"{host.name}_{name}": value for name, value in visit.facts().items()}
             router = visits["router"]
             client, server = visits.get("client", self.local), visits.get("server", self.local)
-            cable_ends = find(self.spec, client, router, server, visits.get("gateway"))
-            self.control_connections = tuple(filter(None, (visit.ssh_server() for visit in visits.values())))
+            servers = {name: found for name, visit in visits.items() if (found := visit.ssh_server())}
+            self.control_connections = tuple(servers.values())
+            management = str(servers["gateway"].address) if "gateway" in servers else ""
+            cable_ends = find(self.spec, client, router, server, visits.get("gateway"), management=management)
             facts["router_firewall"] = firewall.kind(router)
+            if gateway := visits.get("gateway"):
+                facts["gateway_firewall"] = self._gateway_firewall = firewall.kind(gateway)
             facts |= self._radios(client, router, cable_ends)
         if self.spec.place:
             facts["router_place"] = self.spec.place.name
@@ -200,7 +205,10 @@ class SshTestbed(LeasedTestbed):
         facts = {name: value for name, value in facts.items() if value not in ("", None)}
         self._use(cable_ends)
         self.notes = (*filter(None, restarts), OFFLOADS_STAY, *self.notes)
-        if note := firewall.note(facts.get("router_firewall", ""), self.firewall_rules):
+        if note := firewall.note(self.router.name, facts.get("router_firewall", ""), self.firewall_rules):
+            self.notes += (note,)
+        near, far = cable_ends.gateway_wan, cable_ends.gateway_lan
+        if near and far and (note := firewall.note("gateway", self.far_firewall(), self._gateway_rules(near, far))):
             self.notes += (note,)
         return facts
 
@@ -284,12 +292,19 @@ class SshTestbed(LeasedTestbed):
             self._bring_up(tester, end)
         near, far = self.known_cable_ends.gateway_wan, self.known_cable_ends.gateway_lan
         if self.gateway and near and far:
-            a = self.addresses
             self._bring_up(self.gateway, near)
             self._bring_up(self.gateway, far)
-            passing = Traffic(far.device, a.target, a.client_lan, near.device, a.router_wan, is_opened_here=False)
-            firewall.open_for(self.gateway, firewall.rules(passing))
+            firewall.open_for(self.gateway, self._gateway_rules(near, far))
         super()._set_up_paths()
+
+    def _gateway_rules(self, near: CableEnd, far: CableEnd) -> tuple[firewall.Rule, ...]:
+        """Return the rules for a firewall of the gateway; behind NAT, the traffic has an address of the router."""
+        a = self.addresses
+        sources = (a.client_lan, a.router_inner, a.router_wan)
+        return firewall.rules(Traffic(far.device, a.target, sources, near.device, a.router_wan))
+
+    def far_firewall(self) -> str:
+        return "" if self._gateway_firewall == "none" else self._gateway_firewall
 
     def _cable_devices(self) -> Sequence[tuple[Host, str]]:
         far = self.known_cable_ends.gateway_lan

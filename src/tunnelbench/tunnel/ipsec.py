@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from pydantic import Field
 
+from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.host import Host
 from tunnelbench.host.parsing import count, parsing
 from tunnelbench.model.frames import ETHERNET_MTU_BYTES
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.result import Check
-from tunnelbench.tunnel.base import End, equals, is_so
+from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, equals, is_so
 from tunnelbench.tunnel.clients import ServerOptions, ServerTunnel
 from tunnelbench.tunnel.requirements import Requirement, kernel_feature, link_type
 from tunnelbench.tunnel.strongswan import Connection, EspOptions, StrongSwan
@@ -27,6 +28,12 @@ devices of further clients have the next numbers."""
 
 CLIENT_IN_LOG = re.compile(r"\bclient(\d{1,4})[|\[]")
 """Name of a client's connection in charon's log, before the number of the association."""
+
+REPEATED_REQUEST = "received retransmit of request"
+"""Part of the line of charon at the server if a client that it does not know yet has repeated its first packet."""
+
+TERMINATE_LIMIT_S = "5"
+"""Longest wait of swanctl for the answer to the end of an association [s]; it is deleted in any case."""
 
 MTUS_BYTES = range(100, 100_000)
 """MTUs of a cable that are believed [bytes]: a router may print anything."""
@@ -136,18 +143,20 @@ class Ipsec(StrongSwan[Options], ServerTunnel[Options]):
         counted = self.options.clients or 1
         for line in self._said_since(self.daemons, sizes, self.signs_of_restart):
             client = CLIENT_IN_LOG.search(line)
-            if client is None or int(client[1]) < counted:
+            is_of_nobody = client is None and self.options.handshakes and REPEATED_REQUEST in line
+            if not is_of_nobody and (client is None or int(client[1]) < counted):
                 return line
         return ""
 
     @contextmanager
     def joined(self, number: int) -> Iterator[str]:
         name = client_name(number)
-        self._initiate(name)
         try:
+            self._initiate(name, PROGRAM_START_LIMIT_S)
             yield device_of(number)
         finally:
-            self._swanctl(self.ends.router, "--terminate", "--ike", name)
+            with suppress(CommandFailed):  # there is no association
+                self._swanctl(self.ends.router, "--terminate", "--ike", name, "--force", "--timeout", TERMINATE_LIMIT_S)
 
     def _prepare_end(self, end: End) -> None:
         """Make the devices. Those of clients get their addresses, too."""

@@ -212,10 +212,10 @@ class StrongSwan(Tunnel[EspOptionsT]):
         for name in self._initiated():
             self._initiate(name)
 
-    def _initiate(self, name: str) -> None:
+    def _initiate(self, name: str, limit_s: float = INITIATE_LIMIT_S) -> None:
         """Establish a connection from the end `router`. Raises TunnelRefused if that fails."""
         try:
-            self._swanctl(self.ends.router, "--initiate", "--child", name, "--timeout", f"{INITIATE_LIMIT_S:.0f}")
+            self._swanctl(self.ends.router, "--initiate", "--child", name, "--timeout", f"{limit_s:.0f}")
         except CommandFailed:
             raise TunnelRefused(f"{self.kind}: no association; last: {self.router_daemons[0].last_line()}") from None
 

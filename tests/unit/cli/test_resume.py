@@ -118,6 +118,12 @@ def test_values_cannot_be_set_anew(store: Store) -> None:
         resumed_job(store, "a", named(None, None, "rounds=3"))
 
 
+def test_facts_of_a_gateway_are_not_those_of_this_machine() -> None:
+    facts = {"kernel": "6.1", "gateway_kernel": "5.15", "router_kernel": "5.15"}
+    assert _as_lines(facts) == "kernel: 6.1\n"
+    assert _as_lines(facts, of_hosts=True) == "gateway_kernel: 5.15\nrouter_kernel: 5.15\n"
+
+
 def test_a_radio_may_have_another_rate_when_a_run_goes_on_and_no_other_channel() -> None:
     before = {"client_radio_channel": 36, "client_radio_tx_mbps": 866.7, "client_radio_signal_dbm": -45}
     later = before | {"client_radio_tx_mbps": 390.0, "client_radio_signal_dbm": -60}

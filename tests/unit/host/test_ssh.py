@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
 from tunnelbench.host.host import LocalHost
-from tunnelbench.host.ssh import SshHost, left_sockets
+from tunnelbench.host.ssh import SshHost, SshServer, left_sockets, parse_ssh_connection
 from tunnelbench.model.testbed import HostAccess
 
 SETTINGS = """\
@@ -106,3 +107,19 @@ def test_only_folders_count_as_sockets_that_a_run_has_left(tmp_path: Path, monke
     (tmp_path / "tunnelbench-ssh-abcdef-2").symlink_to("/etc")
     (tmp_path / "tunnelbench-ssh-abcdef-3").touch()
     assert left_sockets("abcdef") == [ours]
+
+
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("192.0.2.2 40000 192.0.2.1 22\n", SshServer(ip_address("192.0.2.1"), 22)),
+        ("fe80::2%eth0 40000 fe80::1%br-lan 2222\n", SshServer(ip_address("fe80::1"), 2222)),
+        ("::ffff:192.0.2.2 40000 ::ffff:192.0.2.1 22\n", SshServer(ip_address("192.0.2.1"), 22)),
+        ("UNKNOWN 65535 UNKNOWN 65535\n", None),
+        ("\n", None),
+        ("a banner\n192.0.2.2 40000 192.0.2.1 22\n", None),
+        ("192.0.2.2 40000 192.0.2.1 99999\n", None),
+    ],
+)
+def test_the_ssh_server_is_the_one_that_the_shell_names(text: str, server: SshServer | None) -> None:
+    assert parse_ssh_connection(text) == server

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
 
@@ -15,6 +16,7 @@ from tests.unit.tunnel.cases import make_tunnel
 from tests.unit.tunnel.fakes import FakeHost
 
 from tunnelbench.host.procfs import DeviceCounters
+from tunnelbench.host.ssh import SshServer
 from tunnelbench.measure import live_tunnel
 from tunnelbench.measure.counters import (
     COUNTERS,
@@ -25,6 +27,7 @@ from tunnelbench.measure.counters import (
     Snapshot,
     arrivals,
     closed_ports,
+    control_rules,
     data_shares,
     direct_counters,
     direct_place,
@@ -354,3 +357,14 @@ def test_ports_in_a_namespace_and_ports_that_are_bound_need_no_rule(tmp_path: Pa
         with closed_ports(Mock(tunnel_cable=(server, "wan")), make_tunnel(kind, {})):
             pass
     assert (server.rules, server.commands) == ([], [])
+
+
+def test_packets_from_and_to_the_ssh_servers_are_left_out() -> None:
+    servers = SshServer(ip_address("192.0.2.1"), 22), SshServer(ip_address("2001:db8::1"), 2222)
+    assert control_rules(servers).splitlines() == [
+        "ip saddr 192.0.2.1 tcp sport 22 accept",
+        "ip daddr 192.0.2.1 tcp dport 22 accept",
+        "ip6 saddr 2001:db8::1 tcp sport 2222 accept",
+        "ip6 daddr 2001:db8::1 tcp dport 2222 accept",
+    ]
+    assert control_rules(()) == ""

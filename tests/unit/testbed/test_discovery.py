@@ -78,6 +78,22 @@ def test_a_gateway_without_addresses_gets_those_for_benchmarks_for_the_run() -> 
     assert found.server == CableEnd("enx02", "198.18.7.2/24", is_there=False)
 
 
+def test_the_device_by_which_ssh_reaches_the_gateway_is_not_taken_for_a_cable() -> None:
+    laptop = host("local", LAPTOP + "5: enx02    inet 10.2.0.2/24 scope global enx02\n")
+    router, ssh = host("router", BUSYBOX + WAN, routes=DEFAULT), "5: mgmt    inet 10.7.0.1/24 scope global mgmt\n"
+    found = find(with_gateway(), laptop, router, laptop, host("gateway", UP + DOWN + ssh), management="10.7.0.1")
+    assert found.gateway_lan == CableEnd("down", "10.2.0.1/24", is_there=True)
+    with pytest.raises(CannotHere, match="the gateway's device on the cable to the server cannot be found"):
+        find(with_gateway(), laptop, router, laptop, host("gateway", UP + ssh), management="10.7.0.1")
+
+
+def test_the_clients_card_is_not_taken_for_the_servers_if_both_routers_have_the_same_lan() -> None:
+    laptop, router = host("local", LAPTOP, links=SPARE), host("router", BUSYBOX + WAN, routes=DEFAULT)
+    same = host("gateway", UP + "4: down    inet 192.168.1.2/24 scope global down\n")
+    with pytest.raises(CannotHere, match="the server's enx02 has no IPv4 address"):
+        find(with_gateway(), laptop, router, laptop, same)
+
+
 @pytest.mark.parametrize(
     ("addresses", "hint"), [(DOWN, "gateway.wan_device"), (UP, "gateway.lan_device"), ("", "gateway.wan_device")]
 )

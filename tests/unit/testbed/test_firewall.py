@@ -13,9 +13,9 @@ from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.testbed import firewall
 from tunnelbench.testbed.firewall import Traffic
 
-SITE = Traffic("br-lan", "192.168.1.2", "198.18.4.1", "eth1", "10.0.0.2")
+SITE = Traffic("br-lan", "192.168.1.2", ("198.18.4.1",), "eth1", "10.0.0.2")
 ROAD_WARRIORS = Traffic(
-    "eth1", "198.18.4.1", "198.18.6.0/24", "br-lan", "192.168.1.2", is_opened_here=False, inner_network="198.18.3.0/24"
+    "eth1", "198.18.4.1", ("198.18.6.0/24",), "br-lan", "192.168.1.2", inner_network="198.18.3.0/24"
 )
 FW4 = "chain forward {\nct state established accept # handle 7\n}\nchain input {\n}\nchain srcnat {\n}\n"
 
@@ -48,7 +48,7 @@ def changes(kind: str, same_rule: str = "none", traffic: Traffic = SITE) -> list
 
 @pytest.mark.parametrize("kind", ["fw4", "iptables"])
 def test_every_rule_names_a_device_of_the_router(kind: str) -> None:
-    for traffic, count in ((SITE, 4), (ROAD_WARRIORS, 5)):
+    for traffic, count in ((SITE, 5), (ROAD_WARRIORS, 6)):
         made = [command for command, _ in changes(kind, traffic=traffic)]
         assert len(made) == count
         assert all("br-lan" in command or "eth1" in command for command in made)
@@ -66,8 +66,8 @@ def test_every_rule_names_a_device_of_the_router(kind: str) -> None:
 )
 def test_the_report_names_the_addresses_of_the_rules(traffic: Traffic, words: str) -> None:
     wanted = firewall.rules(traffic)
-    assert words in firewall.note("fw4", wanted)
-    assert firewall.note("none", wanted) == ""
+    assert words in firewall.note("router", "fw4", wanted)
+    assert firewall.note("router", "none", wanted) == ""
 
 
 def test_each_rule_is_undone_by_the_handle_of_its_own_comment() -> None:
@@ -77,7 +77,7 @@ def test_each_rule_is_undone_by_the_handle_of_its_own_comment() -> None:
         assert f"/comment {comment}/" in undo
         assert "handle $h" in undo
         comments.append(comment)
-    assert len(set(comments)) == 4
+    assert len(set(comments)) == 5
     assert all(comment.startswith(f'"{FakeRouter.folder.name}-') for comment in comments)
 
 
@@ -91,5 +91,5 @@ def test_a_rule_of_iptables_is_undone_by_all_its_words() -> None:
 
 def test_a_rule_of_the_user_that_is_the_same_stays() -> None:
     made = [command for command, _ in changes("iptables", "INPUT")]
-    assert len(made) == 3
+    assert len(made) == 4
     assert not any("INPUT" in command for command in made)

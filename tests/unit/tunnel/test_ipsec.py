@@ -185,6 +185,7 @@ def test_a_further_client_comes_and_goes_by_itself(tmp_path: Path) -> None:
         ("05[IKE] <client1|3> deleting IKE_SA client1[3] between 198.18.1.2", False),
         ("05[IKE] <client0|1> deleting IKE_SA client0[1] between 198.18.1.2", True),
         ("05[IKE] <7> giving up after 5 retransmits", True),
+        ("05[IKE] <7> received retransmit of request with ID 0, retransmitting response", False),
     ],
 )
 def test_only_the_client_that_is_counted_has_restarted(
