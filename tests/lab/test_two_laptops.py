@@ -136,7 +136,7 @@ def test_a_tunnel_between_two_real_gateways_ends_before_the_server(untouched: Ri
         # The gateway forwards each packet, and the server sees none of the tunnel.
         first, last = (record.raw[name]["far"]["devices"]["lan2"] for name in ("counters_before", "counters_after"))
         carried = sum(last[way] - first[way] for way in ("rx_packets", "tx_packets"))
-        assert carried >= (counters.data_packets + counters.ack_packets) * 0.999
+        assert carried >= (counters.data_packets + counters.ack_packets) * 0.98
 
 
 def test_a_tester_on_which_the_engine_cannot_run_is_recognised(

@@ -33,7 +33,7 @@ def kind(router: LeasedHost) -> str:
 
 
 @dataclass(frozen=True)
-class Rule:
+class AcceptRule:
     """A rule that accepts packets of the run, as it stands in nftables and in iptables."""
 
     chain: str
@@ -85,27 +85,27 @@ class Traffic:
     """Network of the clients' addresses inside the tunnel, if they send packets to the router itself; empty: none."""
 
 
-def rules(traffic: Traffic) -> tuple[Rule, ...]:
+def rules(traffic: Traffic) -> tuple[AcceptRule, ...]:
     """Return the rules that let both sides of the traffic reach each other, and the tunnel's other end the router.
 
     Packets from other networks do not match. The rules for forwarded packets name the device of the cable that has no
     tunnel. The other device is that of a cable or of the tunnel, which does not exist yet.
     """
     device, near = traffic.device, traffic.near
-    found = [Rule("input", True, traffic.tunnel_cable, traffic.peer)]
+    found = [AcceptRule("input", True, traffic.tunnel_cable, traffic.peer)]
     if traffic.inner_network:
-        found.append(Rule("input", True, device, traffic.inner_network, is_other_device=True))
+        found.append(AcceptRule("input", True, device, traffic.inner_network, is_other_device=True))
     for far in traffic.far:
         found += [
-            Rule("forward", True, device, near, far),
-            Rule("forward", False, device, far, near),
-            Rule("srcnat", False, device, near, far, is_other_device=True),
-            Rule("srcnat", False, device, far, near),
+            AcceptRule("forward", True, device, near, far),
+            AcceptRule("forward", False, device, far, near),
+            AcceptRule("srcnat", False, device, near, far, is_other_device=True),
+            AcceptRule("srcnat", False, device, far, near),
         ]
     return tuple(found)
 
 
-def open_for(router: LeasedHost, wanted: Sequence[Rule]) -> str:
+def open_for(router: LeasedHost, wanted: Sequence[AcceptRule]) -> str:
     """Add rules to the router's firewall, if it has one; return the kind of the firewall."""
     found = kind(router)
     if found == "fw4":
@@ -115,7 +115,7 @@ def open_for(router: LeasedHost, wanted: Sequence[Rule]) -> str:
     return found
 
 
-def note(host: str, found: str, added: Sequence[Rule]) -> str:
+def note(host: str, found: str, added: Sequence[AcceptRule]) -> str:
     """Return a note for the report about the rules that `open_for` adds; empty if there is no firewall."""
     if found in ("", "none"):
         return ""
@@ -129,7 +129,7 @@ def note(host: str, found: str, added: Sequence[Rule]) -> str:
     )
 
 
-def _fw4(router: LeasedHost, wanted: Sequence[Rule]) -> None:
+def _fw4(router: LeasedHost, wanted: Sequence[AcceptRule]) -> None:
     listed = router.run(["nft", "-a", "list", "chain", "inet", "fw4", "forward"]).stdout
     known = re.search(r"established(?:(?!established).)*# handle (\d+)", listed)
     behind = ["add", "rule", "inet", "fw4", "forward", "position", known[1]] if known else []
@@ -143,7 +143,7 @@ def _fw4(router: LeasedHost, wanted: Sequence[Rule]) -> None:
             router.change(["nft", *place, *rule.nftables, "accept", "comment", f'"{comment}"'], undo)
 
 
-def _iptables(router: LeasedHost, wanted: Sequence[Rule]) -> None:
+def _iptables(router: LeasedHost, wanted: Sequence[AcceptRule]) -> None:
     for rule in wanted:
         table, chain = IPTABLES_CHAINS[rule.chain]
         # No rule is needed in a table that does not exist. A rule of the user that is the same serves, and stays.

@@ -111,7 +111,7 @@ class LeasedTestbed(Testbed):
             ) from None
 
     @property
-    def firewall_rules(self) -> tuple[firewall.Rule, ...]:
+    def firewall_rules(self) -> tuple[firewall.AcceptRule, ...]:
         """The rules that let the traffic of a run through a firewall of the router."""
         a, lan, wan = self.addresses, self.router_lan_device, self.router_wan_device
         if self.is_road_warrior:

@@ -297,7 +297,7 @@ class SshTestbed(LeasedTestbed):
             firewall.open_for(self.gateway, self._gateway_rules(near, far))
         super()._set_up_paths()
 
-    def _gateway_rules(self, near: CableEnd, far: CableEnd) -> tuple[firewall.Rule, ...]:
+    def _gateway_rules(self, near: CableEnd, far: CableEnd) -> tuple[firewall.AcceptRule, ...]:
         """Return the rules for a firewall of the gateway; behind NAT, the traffic has an address of the router."""
         a = self.addresses
         sources = (a.client_lan, a.router_inner, a.router_wan)

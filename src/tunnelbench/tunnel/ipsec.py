@@ -19,7 +19,7 @@ from tunnelbench.model.result import Check
 from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, equals, is_so
 from tunnelbench.tunnel.clients import ServerOptions, ServerTunnel
 from tunnelbench.tunnel.requirements import Requirement, kernel_feature, link_type
-from tunnelbench.tunnel.strongswan import Connection, EspOptions, StrongSwan
+from tunnelbench.tunnel.strongswan import EspOptions, IkeConnection, StrongSwan
 from tunnelbench.tunnel.versions import UNKNOWN, kernel_version
 
 IF_ID = 42
@@ -173,20 +173,20 @@ class Ipsec(StrongSwan[Options], ServerTunnel[Options]):
             if device not in self.devices_at(end):
                 self.ends.prepare_device(end.host, device)
 
-    def _connections(self, end: End, other: End) -> Iterable[Connection]:
+    def _connections(self, end: End, other: End) -> Iterable[IkeConnection]:
         if not self.options.clients:
             return tuple(replace(each, if_id=IF_ID) for each in super()._connections(end, other))
         return tuple(self._connection_of(number, end) for number in range(self.options.all_clients))
 
-    def _connection_of(self, number: int, end: End) -> Connection:
+    def _connection_of(self, number: int, end: End) -> IkeConnection:
         """Return a client's connection, as it is at one end. The client's pings go to the server's inner address."""
         caller, called = self.ends.router, self.ends.server
         client = f"{self.traffic_address_of(number)}/32, {self.inner_address_of(number)}/32"
         server = f"{caller.reaches}, {called.inner_address}/32"
         name = client_name(number)
         if end is caller:
-            return Connection(name, name, called.host.name, client, server, IF_ID + number)
-        return Connection(name, called.host.name, name, server, client, IF_ID)
+            return IkeConnection(name, name, called.host.name, client, server, IF_ID + number)
+        return IkeConnection(name, called.host.name, name, server, client, IF_ID)
 
     def _initiated(self) -> Iterable[str]:
         return tuple(map(client_name, range(self.options.clients))) if self.options.clients else super()._initiated()
@@ -226,7 +226,7 @@ def parse_states(shown: str) -> list[State]:
         if head := re.match(r"src \S+ dst (\S+)\n\s+proto esp ", block):
             cipher = re.findall(r"^[ \t]+(?:aead|enc) (\S+)", block, re.MULTILINE)
             digest = re.findall(r"^[ \t]+auth(?:-trunc)? (\S+)", block, re.MULTILINE)
-            if_id = re.search(r"^\s+if_id 0x([0-9a-f]{1,8})$", block, re.MULTILINE)
+            if_id = re.search(r"^\tif_id 0x([0-9a-f]{1,8})$", block, re.MULTILINE)
             packets = re.search(r"lifetime current:\s+\d+\(bytes\), (\d+)\(packets\)", block)
             states.append(
                 State(

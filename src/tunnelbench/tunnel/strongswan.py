@@ -93,12 +93,12 @@ class EspOptions(DeviceMtuOptions):
 EspOptionsT = TypeVar("EspOptionsT", bound=EspOptions)
 
 
-TUNNEL = "tunnel"
+ONLY_CONNECTION = "tunnel"
 """Name of the only connection of a tunnel with two fixed ends."""
 
 
 @dataclass(frozen=True)
-class Connection:
+class IkeConnection:
     """A connection of one end in swanctl.conf: an association of IKE, with one of ESP of the same name."""
 
     name: str
@@ -181,14 +181,14 @@ class StrongSwan(Tunnel[EspOptionsT]):
     def _prepare_end(self, end: End) -> None:
         """Make what charon needs at one end before it loads the connection."""
 
-    def _connections(self, end: End, other: End) -> Iterable[Connection]:
+    def _connections(self, end: End, other: End) -> Iterable[IkeConnection]:
         """Return the connections of one end: one, with the networks that the two ends reach."""
         here, there = other.reached(self.inside), end.reached(self.inside)
-        return (Connection(TUNNEL, end.host.name, other.host.name, here, there),)
+        return (IkeConnection(ONLY_CONNECTION, end.host.name, other.host.name, here, there),)
 
     def _initiated(self) -> Iterable[str]:
         """Return the names of the connections that are established while the tunnel comes up."""
-        return (TUNNEL,)
+        return (ONLY_CONNECTION,)
 
     def _up(self) -> None:
         shared = secrets.token_hex(32)
@@ -236,7 +236,7 @@ class StrongSwan(Tunnel[EspOptionsT]):
         argv = ["env", settings, "swanctl", *arguments, "--uri", socket]
         return end.host.run(argv, timeout_s=INITIATE_LIMIT_S + DEFAULT_TIMEOUT_S).stdout
 
-    def _connection_text(self, connection: Connection, end: End, other: End) -> str:
+    def _connection_text(self, connection: IkeConnection, end: End, other: End) -> str:
         """Return the section of a connection of one end in swanctl.conf."""
         proposal = PROPOSALS[self.options.cipher] + ("" if self.options.is_aead else f"-{self.options.digest}")
         # Each end has one proposal, so that there is nothing to fall back to, and no new keys in mid-trial.

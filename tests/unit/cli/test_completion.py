@@ -35,7 +35,7 @@ def completed(*words: str) -> list[str]:
         (("do",), ["doctor"]),
         (("report", "--al"), ["--allow-plaintext"]),
         (("run", "qu"), ["quick"]),
-        (("run", "--on", "mal"), ["malta"]),
+        (("run", "--on", "mal"), ["malta", "malta-road-warrior"]),
         (("doctor", "wr"), ["wr841n"]),
         (("doctor", "--on", "netns-r"), ["netns-road-warrior"]),
         (("report", "202503140"), []),

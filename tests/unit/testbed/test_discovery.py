@@ -87,7 +87,7 @@ def test_the_device_by_which_ssh_reaches_the_gateway_is_not_taken_for_a_cable() 
         find(with_gateway(), laptop, router, laptop, host("gateway", UP + ssh), management="10.7.0.1")
 
 
-def test_the_clients_card_is_not_taken_for_the_servers_if_both_routers_have_the_same_lan() -> None:
+def test_the_clients_card_is_not_the_servers_if_both_lans_have_one_network() -> None:
     laptop, router = host("local", LAPTOP, links=SPARE), host("router", BUSYBOX + WAN, routes=DEFAULT)
     same = host("gateway", UP + "4: down    inet 192.168.1.2/24 scope global down\n")
     with pytest.raises(CannotHere, match="the server's enx02 has no IPv4 address"):
