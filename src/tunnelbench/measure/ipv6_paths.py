@@ -47,9 +47,9 @@ def _set_up(testbed: Testbed, stack: ExitStack) -> None:
         return
     add_route(client, f"{a.target6}/128", "via", a.router_lan6, stack=stack)
     if testbed.has_own_far_end:
-        far, device = testbed.far_host, testbed.server_device
-        add_ipv6_address(far, f"{a.far_lan6}/64", device, stack)
-        add_ipv6_address(server, f"{a.server_far6}/64", device, stack)
+        far = testbed.far_host
+        add_ipv6_address(far, f"{a.far_lan6}/64", testbed.far_device, stack)
+        add_ipv6_address(server, f"{a.server_far6}/64", testbed.server_device, stack)
         set_for_block(far, FORWARDING, "1", stack)
         add_route(far, f"{a.target6}/128", "via", a.server_far6, stack=stack)
         add_route(server, a.lan_network6, "via", a.far_lan6, stack=stack)

@@ -118,6 +118,8 @@ class Testbed(ABC):
 
     server_device = "far"
     """The server's device on the cable to the far end, if that is a separate machine."""
+    far_device = "far"
+    """The far end's device on the same cable."""
     router_lan_device = "lan"
     router_wan_device = "wan"
 

@@ -42,6 +42,14 @@ class CableEnd:
 
 
 @dataclass(frozen=True)
+class GatewayEnds:
+    """The gateway's ends of the cables to the router and to the server."""
+
+    wan: CableEnd
+    lan: CableEnd
+
+
+@dataclass(frozen=True)
 class CableEnds:
     """The ends of all cables: of two, or of three with a gateway between router and server."""
 
@@ -49,18 +57,15 @@ class CableEnds:
     router_lan: CableEnd
     router_wan: CableEnd
     server: CableEnd
-    gateway_wan: CableEnd | None = None
-    """The gateway's end of the cable to the router."""
-    gateway_lan: CableEnd | None = None
-    """The gateway's end of the cable to the server."""
+    gateway: GatewayEnds | None = None
 
     @property
     def cables(self) -> tuple[tuple[str, CableEnd, CableEnd], ...]:
         """Each cable's name with its two ends, from the client on."""
         lan = ("LAN", self.client, self.router_lan)
-        if self.gateway_wan is None or self.gateway_lan is None:
+        if self.gateway is None:
             return (lan, ("WAN", self.router_wan, self.server))
-        return (lan, ("WAN", self.router_wan, self.gateway_wan), ("gateway's LAN", self.gateway_lan, self.server))
+        return (lan, ("WAN", self.router_wan, self.gateway.wan), ("gateway's LAN", self.gateway.lan, self.server))
 
 
 def find(
@@ -79,13 +84,13 @@ def find(
     lan = _router_lan(spec.router.lan, spec.router.access.host, at_router, at_client)
     wan = _router_wan(spec.router.wan, lan, router, at_router)
     client_place = _tester("client", spec.client.port, lan, at_client)
-    near = far = None
+    between = None
     if gateway is not None and spec.gateway is not None:
-        near, far = _gateway(spec.gateway, wan, parse_addresses(_addresses(gateway)), management)
+        between = _gateway(spec.gateway, wan, parse_addresses(_addresses(gateway)), management)
     if server is client:  # its card is taken
         at_server = {device: own for device, own in at_server.items() if device != client_place.device}
-    server_place = _server(spec.server.port, far or wan, client_place, at_server, server)
-    found = CableEnds(client_place, lan, wan, server_place, near, far)
+    server_place = _server(spec.server.port, between.lan if between else wan, client_place, at_server, server)
+    found = CableEnds(client_place, lan, wan, server_place, between)
     for cable, one, other in found.cables:
         if one.network != other.network or one.address == other.address:
             raise CannotHere(
@@ -96,10 +101,8 @@ def find(
     return found
 
 
-def _gateway(
-    spec: RouterSpec, wan: CableEnd, found: Mapping[str, Sequence[str]], management: str
-) -> tuple[CableEnd, CableEnd]:
-    """Return the gateway's ends of the cables to the router and to the server."""
+def _gateway(spec: RouterSpec, wan: CableEnd, found: Mapping[str, Sequence[str]], management: str) -> GatewayEnds:
+    """Return the gateway's ends of its cables; `management` is as for `find`."""
     default = PROPOSED_NEIGHBOURS.get(wan.interface, "")
     if spec.wan.device:
         near = _place(spec.wan, spec.wan.device, found, default)
@@ -110,19 +113,22 @@ def _gateway(
             f"the gateway has no device with an address in {wan.network}",
             "write gateway.wan_device and gateway.wan_address into the testbed file",
         )
-    others = [
-        device
-        for device, own in found.items()
-        if device != near.device and management not in [each.partition("/")[0] for each in own]
-    ]
-    others = [spec.lan.device] if spec.lan.device else others
-    far = _place(spec.lan, others[0], found, PROPOSED_GATEWAY) if len(others) == 1 else None
+    devices = (
+        [spec.lan.device]
+        if spec.lan.device
+        else [
+            device
+            for device, own in found.items()
+            if device != near.device and management not in [each.partition("/")[0] for each in own]
+        ]
+    )
+    far = _place(spec.lan, devices[0], found, PROPOSED_GATEWAY) if len(devices) == 1 else None
     if far is None or far.device == near.device:
         raise CannotHere(
             "the gateway's device on the cable to the server cannot be found",
             "write gateway.lan_device and gateway.lan_address into the testbed file",
         )
-    return near, far
+    return GatewayEnds(near, far)
 
 
 def _in_network(other: CableEnd, found: Mapping[str, Sequence[str]], address: str = "") -> CableEnd | None:

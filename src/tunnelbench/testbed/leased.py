@@ -86,11 +86,13 @@ class LeasedTestbed(Testbed):
 
     def _cable_devices(self) -> Sequence[tuple[Host, str]]:
         """Return the devices at the ends of all cables, each with its host."""
+        beyond = ((self.far_host, self.far_device), (self.server, self.server_device))
         return (
             (self.client, self.lan_device),
             (self.router, self.router_lan_device),
             (self.router, self.router_wan_device),
             (self.far_host, self.wan_device),
+            *(beyond if self.has_own_far_end else ()),
         )
 
     def _set_mtu(self, host: Host, device: str) -> None:

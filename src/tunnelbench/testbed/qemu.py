@@ -196,7 +196,7 @@ class QemuTestbed(LeasedTestbed):
                 near, far = map(closed_later, cable())
                 beyond = [
                     Nic(self.wan_device, f"{a.server_wan}/24", far, 3, is_tap=False),
-                    Nic(self.server_device, f"{a.far_lan}/24", taps[1], 4),
+                    Nic(self.far_device, f"{a.far_lan}/24", taps[1], 4),
                 ]
                 emulators = [  # both boot at the same time
                     self._start(self.router, self.board, [lan, Nic(wan.device, wan.interface, near, 2, is_tap=False)]),
@@ -262,10 +262,6 @@ class QemuTestbed(LeasedTestbed):
                 self._enlarge_socket_buffers(host)
             if self._programs(host):
                 host.shell(INSTALL_SCRIPT)
-
-    def _cable_devices(self) -> Sequence[tuple[Host, str]]:
-        beyond = [(self.far, self.server_device), (self.server, self.server_device)] if self.far else []
-        return (*super()._cable_devices(), *beyond)
 
     def try_out(self) -> str:
         """Keep the router busy for a short time, and return whether this machine holds its speed."""

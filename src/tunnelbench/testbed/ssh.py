@@ -30,7 +30,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HOST_KERNEL, HostAccess, KindSettings, TestbedSpec, TesterSpec
 from tunnelbench.testbed import firewall, nic, offloads
 from tunnelbench.testbed.base import Addresses
-from tunnelbench.testbed.discovery import CableEnd, CableEnds, find
+from tunnelbench.testbed.discovery import CableEnd, CableEnds, GatewayEnds, find
 from tunnelbench.testbed.firewall import Traffic
 from tunnelbench.testbed.leased import LeasedTestbed
 from tunnelbench.testbed.place import PowerSwitch
@@ -207,8 +207,8 @@ class SshTestbed(LeasedTestbed):
         self.notes = (*filter(None, restarts), OFFLOADS_STAY, *self.notes)
         if note := firewall.note(self.router.name, facts.get("router_firewall", ""), self.firewall_rules):
             self.notes += (note,)
-        near, far = cable_ends.gateway_wan, cable_ends.gateway_lan
-        if near and far and (note := firewall.note("gateway", self.far_firewall(), self._gateway_rules(near, far))):
+        between = cable_ends.gateway
+        if between and (note := firewall.note("gateway", self.far_firewall(), self._gateway_rules(between))):
             self.notes += (note,)
         return facts
 
@@ -259,8 +259,9 @@ class SshTestbed(LeasedTestbed):
 
     def _use(self, cable_ends: CableEnds) -> None:
         self.cable_ends = cable_ends
-        server, near, far = cable_ends.server, cable_ends.gateway_wan, cable_ends.gateway_lan
-        self.lan_device, self.wan_device = cable_ends.client.device, (near or server).device
+        server, between = cable_ends.server, cable_ends.gateway
+        far_wan = between.wan if between else server
+        self.lan_device, self.wan_device = cable_ends.client.device, far_wan.device
         self.server_device = server.device
         self.router_lan_device, self.router_wan_device = cable_ends.router_lan.device, cable_ends.router_wan.device
         self.addresses = replace(
@@ -269,10 +270,11 @@ class SshTestbed(LeasedTestbed):
             router_lan=cable_ends.router_lan.address,
             lan_network=f"{cable_ends.client.address}/32",
             router_wan=cable_ends.router_wan.address,
-            server_wan=(near or server).address,
+            server_wan=far_wan.address,
         )
-        if far is not None:
-            self.addresses = replace(self.addresses, far_lan=far.address, server_far=server.address)
+        if between:
+            self.far_device = between.lan.device
+            self.addresses = replace(self.addresses, far_lan=between.lan.address, server_far=server.address)
 
     # Up and down
 
@@ -290,26 +292,20 @@ class SshTestbed(LeasedTestbed):
                 undo = f"ethtool -K {end.device} {name} on 2>/dev/null; true"
                 tester.change(["ethtool", "-K", end.device, name, "off"], undo)
             self._bring_up(tester, end)
-        near, far = self.known_cable_ends.gateway_wan, self.known_cable_ends.gateway_lan
-        if self.gateway and near and far:
-            self._bring_up(self.gateway, near)
-            self._bring_up(self.gateway, far)
-            firewall.open_for(self.gateway, self._gateway_rules(near, far))
+        if self.gateway and (between := self.known_cable_ends.gateway):
+            self._bring_up(self.gateway, between.wan)
+            self._bring_up(self.gateway, between.lan)
+            firewall.open_for(self.gateway, self._gateway_rules(between))
         super()._set_up_paths()
 
-    def _gateway_rules(self, near: CableEnd, far: CableEnd) -> tuple[firewall.AcceptRule, ...]:
+    def _gateway_rules(self, ends: GatewayEnds) -> tuple[firewall.AcceptRule, ...]:
         """Return the rules for a firewall of the gateway; behind NAT, the traffic has an address of the router."""
         a = self.addresses
         sources = (a.client_lan, a.router_inner, a.router_wan)
-        return firewall.rules(Traffic(far.device, a.target, sources, near.device, a.router_wan))
+        return firewall.rules(Traffic(ends.lan.device, a.target, sources, ends.wan.device, a.router_wan))
 
     def far_firewall(self) -> str:
         return "" if self._gateway_firewall == "none" else self._gateway_firewall
-
-    def _cable_devices(self) -> Sequence[tuple[Host, str]]:
-        far = self.known_cable_ends.gateway_lan
-        beyond = [(self.far_host, far.device), (self.server, self.server_device)] if far else []
-        return (*super()._cable_devices(), *beyond)
 
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
         """Make a tester's device carry one packet in each frame (rule 1). Offloads of routers stay as they are."""

@@ -240,7 +240,8 @@ class StrongSwan(Tunnel[EspOptionsT]):
         """Return the section of a connection of one end in swanctl.conf."""
         proposal = PROPOSALS[self.options.cipher] + ("" if self.options.is_aead else f"-{self.options.digest}")
         # Each end has one proposal, so that there is nothing to fall back to, and no new keys in mid-trial.
-        if_id = f"                if_id_in = {connection.if_id}\n                if_id_out = {connection.if_id}\n"
+        if_id = connection.if_id
+        own_device = f"                if_id_in = {if_id}\n                if_id_out = {if_id}\n" if if_id else ""
         return f"""\
     {connection.name} {{
         version = 2
@@ -264,7 +265,7 @@ class StrongSwan(Tunnel[EspOptionsT]):
                 remote_ts = {connection.remote_networks}
                 esp_proposals = {proposal}
                 rekey_time = 0
-{if_id if connection.if_id else ""}            }}
+{own_device}            }}
         }}
     }}
 """

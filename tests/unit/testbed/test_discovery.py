@@ -11,7 +11,7 @@ from tests.unit.tunnel.fakes import FakeHost
 
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess, Port, RouterSpec, TestbedSpec, TesterSpec
-from tunnelbench.testbed.discovery import CableEnd, find, parse_addresses
+from tunnelbench.testbed.discovery import CableEnd, GatewayEnds, find, parse_addresses
 
 BUSYBOX = """\
 1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever
@@ -63,8 +63,8 @@ def test_a_gateway_is_found_between_router_and_server() -> None:
     laptop = host("local", LAPTOP + "5: enx02    inet 10.2.0.2/24 scope global enx02\n")
     router = host("router", BUSYBOX + WAN, routes=DEFAULT)
     found = find(with_gateway(), laptop, router, laptop, host("gateway", UP + DOWN))
-    assert found.gateway_wan == CableEnd("up", "10.0.0.9/24", is_there=True)
-    assert found.gateway_lan == CableEnd("down", "10.2.0.1/24", is_there=True)
+    up, down = CableEnd("up", "10.0.0.9/24", is_there=True), CableEnd("down", "10.2.0.1/24", is_there=True)
+    assert found.gateway == GatewayEnds(up, down)
     assert found.server == CableEnd("enx02", "10.2.0.2/24", is_there=True)
     assert [name for name, _, _ in found.cables] == ["LAN", "WAN", "gateway's LAN"]
 
@@ -73,8 +73,8 @@ def test_a_gateway_without_addresses_gets_those_for_benchmarks_for_the_run() -> 
     laptop, router = host("local", LAPTOP, links=SPARE), host("router", BUSYBOX)
     asked = replace(with_gateway("down", "up"), router=spec(wan=("wan",)).router)
     found = find(asked, laptop, router, laptop, host("gateway", ""))
-    assert found.gateway_wan == CableEnd("up", "198.18.2.2/24", is_there=False)
-    assert found.gateway_lan == CableEnd("down", "198.18.7.1/24", is_there=False)
+    up, down = CableEnd("up", "198.18.2.2/24", is_there=False), CableEnd("down", "198.18.7.1/24", is_there=False)
+    assert found.gateway == GatewayEnds(up, down)
     assert found.server == CableEnd("enx02", "198.18.7.2/24", is_there=False)
 
 
@@ -82,7 +82,8 @@ def test_the_device_by_which_ssh_reaches_the_gateway_is_not_taken_for_a_cable() 
     laptop = host("local", LAPTOP + "5: enx02    inet 10.2.0.2/24 scope global enx02\n")
     router, ssh = host("router", BUSYBOX + WAN, routes=DEFAULT), "5: mgmt    inet 10.7.0.1/24 scope global mgmt\n"
     found = find(with_gateway(), laptop, router, laptop, host("gateway", UP + DOWN + ssh), management="10.7.0.1")
-    assert found.gateway_lan == CableEnd("down", "10.2.0.1/24", is_there=True)
+    assert found.gateway is not None
+    assert found.gateway.lan == CableEnd("down", "10.2.0.1/24", is_there=True)
     with pytest.raises(CannotHere, match="the gateway's device on the cable to the server cannot be found"):
         find(with_gateway(), laptop, router, laptop, host("gateway", UP + ssh), management="10.7.0.1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 
 from tunnelbench.host.command import DEFAULT_TIMEOUT_S, CommandFailed, Completed
 from tunnelbench.host.radio import Antenna
+from tunnelbench.measure import ipv6_paths
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HostAccess, Link, RouterSpec, TestbedSpec, TesterSpec
 from tunnelbench.testbed.base import SLOW_START_S
-from tunnelbench.testbed.discovery import CableEnd, CableEnds
+from tunnelbench.testbed.discovery import CableEnd, CableEnds, GatewayEnds
 from tunnelbench.testbed.ssh import NO_IW_NOTE, SLOW_START_OVER_SSH_S, LocalTester, SshTestbed
 from tunnelbench.testbed.undo_journal import UndoJournal
 
@@ -103,3 +105,28 @@ def test_the_devices_of_all_cables_get_the_mtu(tmp_path: Path) -> None:
     made._use(CABLE_ENDS)
     places = [(host.name, device) for host, device in made._cable_devices()]
     assert places == [("client", "wlan0"), ("router", "br-lan"), ("router", "wan"), ("server", "enx02")]
+
+
+def with_gateway(folder: Path) -> SshTestbed:
+    between = GatewayEnds(
+        CableEnd("up", "198.18.2.2/24", is_there=True), CableEnd("down", "10.2.0.1/24", is_there=True)
+    )
+    site = RouterSpec(HostAccess("root@192.168.1.1")), RouterSpec(HostAccess("root@192.168.3.1"))
+    spec = TestbedSpec("mine", "ssh", topology="gateway-pair", router=site[0], gateway=site[1])
+    made = SshTestbed(spec, "20260101-120000-abcdef", folder)
+    made._use(replace(CABLE_ENDS, server=CableEnd("enx02", "10.2.0.2/24", is_there=True), gateway=between))
+    return made
+
+
+def test_the_devices_of_a_gateways_cables_get_the_mtu_too(tmp_path: Path) -> None:
+    places = [(host.name, device) for host, device in with_gateway(tmp_path)._cable_devices()]
+    assert places[3:] == [("gateway", "up"), ("gateway", "down"), ("server", "enx02")]
+
+
+def test_each_end_of_a_gateways_cable_gets_its_ipv6_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    added: list[tuple[str, str]] = []
+    monkeypatch.setattr(ipv6_paths, "add_ipv6_address", lambda host, _, device, __: added.append((host.name, device)))
+    for name in ("add_route", "set_for_block"):
+        monkeypatch.setattr(ipv6_paths, name, lambda *_, **__: None)
+    ipv6_paths._set_up(with_gateway(tmp_path), ExitStack())
+    assert added[-2:] == [("gateway", "down"), ("server", "enx02")]
