@@ -13,7 +13,9 @@ from tunnelbench.testbed.netns import NetnsTestbed
 pytestmark = pytest.mark.lab
 
 HELD_S = 0.5
-RATE_PPS = 500
+RATE_PPS = 200
+"""A rate at which the server's socket holds all packets that come while the script runs. At 500 packets/s it overflows:
+where OpenVPN's own packet of the handshake is among the lost, its repetition makes a gap of 1.5 s."""
 RENEGOTIATION_S = 2
 OPENVPN: dict[str, str | int] = {"cipher": "AES-128-GCM", "reneg_sec": RENEGOTIATION_S}
 
@@ -40,8 +42,7 @@ def test_a_rekey_that_is_held_back_shows_as_a_gap_of_that_time(testbed: NetnsTes
     assert counts.longest_gap_start_s is not None
     # A change of keys near the end of the window holds packets back beyond it. The receiver still waits for them.
     assert 0 < counts.longest_gap_start_s < counts.duration_s
-    # The server's socket keeps some of the packets that come meanwhile. The others are lost.
-    assert counts.path_lost_packets < RATE_PPS * HELD_S * counts.duration_s / RENEGOTIATION_S
+    assert counts.path_lost_packets < 0.01 * counts.sent_packets, "the server's socket keeps what comes meanwhile"
 
 
 def test_without_a_script_a_rekey_makes_a_shorter_gap(testbed: NetnsTestbed) -> None:
