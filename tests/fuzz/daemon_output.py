@@ -50,7 +50,7 @@ from tunnelbench.model.testbed import HostAccess, LabgridPlace, RouterSpec, Test
 from tunnelbench.model.text import without_keys
 from tunnelbench.report.render import render
 from tunnelbench.report.site.gather import device_name
-from tunnelbench.testbed import discovery, firewall, nic, offloads, virtual_host
+from tunnelbench.testbed import discovery, firewall, nic, offloads, router_cpus, virtual_host
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.discovery import CableEnd
 from tunnelbench.testbed.router_filter import other_rules
@@ -344,6 +344,16 @@ def of_stat(texts: Texts) -> None:
         finite(*vars(times).values())
 
 
+def of_status(texts: Texts) -> None:
+    finite(procfs.anonymous_bytes(texts[0]))
+
+
+def of_affinities(texts: Texts) -> None:
+    for path, mask in router_cpus.affinities(texts[0]).items():
+        if not (path.startswith("/proc/irq/") and set(mask) <= {*"0123456789abcdef,"}):
+            raise AssertionError("a file or a mask that no kernel has")
+
+
 def of_ssh_config(texts: Texts) -> None:
     content = texts[0].encode("utf-8", "surrogateescape")
     with (
@@ -459,6 +469,8 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "account": of_account,
     "places": of_places,
     "stat": of_stat,
+    "status": of_status,
+    "affinities": of_affinities,
     "ssh-config": of_ssh_config,
     "ssh-server": of_ssh_server,
     "find-engine": of_find_engine,
@@ -580,6 +592,8 @@ def seeds_of_tools() -> Iterator[bytes]:
     engines = [text for name, text in samples("openssl-*/engine-*.txt").items()]
     yield seed("openssl-machine", *engines, "flags\t: fpu aes vaes\nFeatures : pmull\n", "OpenSSL 3.0.19 x\n")
     yield seed("stat", kernel["proc-stat.txt"])
+    yield seed("affinities", "/proc/irq/0/smp_affinity 3\n/proc/irq/24/smp_affinity ffffffff,00000002\n")
+    yield seed("status", "Name:\topenvpn\nVmRSS:\t    9120 kB\nRssAnon:\t    1480 kB\nThreads:\t1\n")
 
 
 def seeds_of_routers() -> Iterator[bytes]:

@@ -51,10 +51,12 @@ def test_a_server_that_is_held_to_one_handshake_per_second_is_measured_as_one(tm
 
 @pytest.mark.parametrize("kind", ["openvpn", "wireguard-go"])
 def test_each_client_sets_up_its_tunnel_again_and_again(kind: str, tmp_path: Path) -> None:
-    record, handshakes, counts = set_up(tmp_path, TunnelSpec(kind, kind, {"clients": 1, "handshakes": 2}), 5.0)
+    record, handshakes, counts = set_up(tmp_path, TunnelSpec(kind, kind, {"clients": 1, "handshakes": 4}), 5.0)
     print(handshakes, [f"{c.name} {c.verdict} {c.reason}" for c in record.checks])
-    assert handshakes.finished > 2
+    assert handshakes.finished > 4
     assert handshakes.failed == 0
+    assert handshakes.memory is not None
+    assert handshakes.memory.open_bytes > handshakes.memory.before_bytes > 0
     assert handshakes.setup_p50_s is not None
     assert handshakes.setup_max_s is not None
     assert 0 < handshakes.setup_p50_s <= handshakes.setup_max_s

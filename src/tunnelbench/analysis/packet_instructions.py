@@ -38,7 +38,7 @@ class PacketInstructions:
     over_baseline: Mapping[int, Estimate]
     """Instructions for one packet, divided by those without a tunnel in the same round, by payload [bytes]."""
     idle_mips: Estimate | None
-    """Idle work [million instructions per second]."""
+    """Idle work [million instructions per second of the router's clock]."""
     lossy_trials: int
     """Number of trials that are left out because packets were lost, so that the instructions per packet are unknown."""
 
@@ -121,12 +121,17 @@ def _is_counted(udp: UdpMeasurement) -> bool:
 
 
 def _per_second(udp: UdpMeasurement) -> tuple[float, float]:
-    """Return instructions per second and packets per second in the window. Raises ValueError without such counts."""
+    """Return instructions per second and packets per second in the window. Raises ValueError without such counts.
+
+    The seconds are those of the router's clock, because its idle work follows that clock: a router that wakes up late
+    after each wait does less idle work in a second of this machine.
+    """
     window = udp.window
     if window is None or window.router_instructions is None:
         raise ValueError("the trial has no instruction count")
     packets = window.data_packets + window.ack_packets
-    return window.router_instructions / window.duration_s, packets / window.duration_s
+    duration_s = window.router_clock_s or window.duration_s
+    return window.router_instructions / duration_s, packets / duration_s
 
 
 WorkByTrial = Mapping[tuple[int, int], _Slope]

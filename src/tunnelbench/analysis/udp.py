@@ -55,6 +55,8 @@ class UdpFigures:
     handshake_p50_s: Estimate | None
     handshake_max_s: Estimate | None
     """Time from the start of such a tunnel to the answer to its first packet: median and longest [s]."""
+    tunnel_memory_bytes: Estimate | None
+    """Memory that one open tunnel takes of the server's programs [bytes]."""
     longest_burst_packets: Estimate | None
     curve: tuple[tuple[float, float], ...]
     """Offered load [packets/s] and loss ratio, in ascending order; points that the testers could not offer are left
@@ -178,6 +180,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         handshakes_per_s=of_handshakes(lambda counts: counts.per_s),
         handshake_p50_s=of_handshakes(lambda counts: counts.setup_p50_s),
         handshake_max_s=of_handshakes(lambda counts: counts.setup_max_s),
+        tunnel_memory_bytes=of_handshakes(lambda counts: counts.memory.per_tunnel_bytes if counts.memory else None),
         longest_burst_packets=estimate_known(trial.longest_burst_packets for trial in trials),
         curve=tuple(sorted((point.intended_pps, point.loss_ratio) for point in points)),
         router_busy_share=of_router(lambda trial: trial.router_busy_share),

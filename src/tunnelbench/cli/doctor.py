@@ -33,7 +33,7 @@ from tunnelbench.host.trust import require_trusted
 from tunnelbench.measure.cpu import FOREIGN_LIMIT_SHARE
 from tunnelbench.model.errors import CannotHere, ExitCode, TrialFailed
 from tunnelbench.model.plan import Plan
-from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN, OTHER_KERNEL
+from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN, other_kernel_options
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.model.text import counted
 from tunnelbench.plan import read_testbed
@@ -193,7 +193,8 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
         status = Status.MISSING if requirement.what in own and not is_elsewhere else Status.ABSENT
         use = why
         if status is Status.MISSING and requirement.modules and plan_has_others(plan, requirement):
-            status, use = Status.WARNING, f"{why}; the run leaves out what needs it, and --on {OTHER_KERNEL} has it"
+            other = " ".join(other_kernel_options(spec.name))
+            status, use = Status.WARNING, f"{why}; the run leaves out what needs it, and {other} has it"
         wanted = Wanted(requirement.name or requirement.what, use, requirement.remedy, status)
         is_named_by_plan = requirement.is_program and requirement.what not in usual
         if is_named_by_plan and (fault := distrust(requirement.name)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -172,6 +173,15 @@ def resident_bytes(pid: int | str) -> int | None:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def anonymous_bytes(status: str) -> int | None:
+    """Return the resident memory of a process without that of files, from its `status` [bytes].
+
+    That is `RssAnon` of proc_pid_status(5); None: the kernel, or a process that has ended, does not state it.
+    """
+    found = re.search(r"^RssAnon:[ \t]+(\d{1,12}) kB$", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

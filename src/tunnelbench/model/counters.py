@@ -142,12 +142,18 @@ class Window:
     kernel function (`kernel/MODULE/FUNCTION`) or a file of a program (`PROGRAM/FILE`)."""
 
     @property
+    def router_clock_s(self) -> float | None:
+        """Duration of the window on the clock of a virtual router of fixed speed [s]; None: any other router, or a
+        clock that stood still."""
+        if self.router_clock_lost_s is None or self.router_clock_lost_s >= self.duration_s:
+            return None
+        return self.duration_s - self.router_clock_lost_s
+
+    @property
     def router_own_share(self) -> float | None:
         """Busy time of a virtual router of fixed speed as a share of the time on its own clock; None: any other router,
         or a clock that stood still."""
-        if self.router_clock_lost_s is None or self.router_clock_lost_s >= self.duration_s:
-            return None
-        return self.router_cpu.busy_s / (self.duration_s - self.router_clock_lost_s)
+        return None if self.router_clock_s is None else self.router_cpu.busy_s / self.router_clock_s
 
     @property
     def daemon_busy_share(self) -> float | None:

@@ -11,12 +11,24 @@ DEFAULT_TESTBED = "netns"
 VIRTUAL_ROUTER = "malta"
 """Name of the testbed with a virtual router; its figures apply to that virtual router only."""
 
+ROAD_WARRIOR_TESTBED = "netns-road-warrior"
+"""Name of the testbed in namespaces whose router is a server of clients."""
+
+ROAD_WARRIOR_VIRTUAL_ROUTER = "malta-road-warrior"
+"""Name of the testbed with a virtual router that is a server of clients."""
 
 OTHER_KERNEL = "netns-debian"
 """Name of the testbed that boots a kernel with every tunnel of the kernel."""
 
 FIRST_PLAN = "quick"
 """Plan of a run that names none."""
+
+
+def other_kernel_options(testbed_name: str) -> tuple[str, ...]:
+    """Return the options of `run` that repeat a run in namespaces on a kernel with every tunnel of the kernel."""
+    if testbed_name == ROAD_WARRIOR_TESTBED:
+        return "--on", testbed_name, "--set", "kernel=debian"
+    return "--on", OTHER_KERNEL
 
 
 def shipped_plans() -> list[str]:

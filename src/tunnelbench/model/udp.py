@@ -10,6 +10,9 @@ from tunnelbench.model.counters import PathCounters, Ping, Window
 from tunnelbench.model.frames import ETHERNET_LAYER_1_BYTES, IMIX, SMALLEST_FRAME_BYTES, UDP_FRAME_OVERHEAD_BYTES
 from tunnelbench.model.search import OFFERED_TOLERANCE, SearchPoint, SearchRun, lower_bounds
 
+FEWEST_OPEN_TUNNELS = 4
+"""Fewest open tunnels of which the memory is a figure: programs take memory in pieces of some 100 KiB."""
+
 
 @dataclass(frozen=True)
 class Delays:
@@ -161,6 +164,22 @@ class ClientHandshakes:
 
 
 @dataclass(frozen=True)
+class ServerMemory:
+    """Anonymous memory (RssAnon) of a server's programs, without and with the tunnels of its further clients."""
+
+    tunnels: int
+    """Tunnels of further clients that were open at the same time."""
+    before_bytes: int
+    open_bytes: int
+
+    @property
+    def per_tunnel_bytes(self) -> float | None:
+        """Memory of one open tunnel [bytes]; None: too few tunnels, or they took memory that had been free before."""
+        taken = self.open_bytes - self.before_bytes
+        return taken / self.tunnels if self.tunnels >= FEWEST_OPEN_TUNNELS and taken > 0 else None
+
+
+@dataclass(frozen=True)
 class HandshakeCounts:
     """Tunnels that the further clients of a server have set up in one trial, each again and again."""
 
@@ -171,6 +190,8 @@ class HandshakeCounts:
     setup_p50_s: float | None = None
     setup_max_s: float | None = None
     """Time from the start of a tunnel to the answer to its first packet: median and longest [s]; None: unknown."""
+    memory: ServerMemory | None = None
+    """Memory of the server before the trial's traffic; None: not measured."""
 
     @property
     def finished(self) -> int:

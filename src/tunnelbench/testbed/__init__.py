@@ -46,7 +46,9 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         refused[LINE_OPTION] = f"cannot be had on testbed {spec.name}: {NO_LINES}"
     if KINDS[spec.kind].use_router_cpus is Testbed.use_router_cpus:
         refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {FIXED_CPUS}"
-    elif too_few := too_few_cpus(MOST_ROUTER_CPUS, len(os.sched_getaffinity(0)), spec.topology):
+    elif not KINDS[spec.kind].has_own_router and (
+        too_few := too_few_cpus(MOST_ROUTER_CPUS, len(os.sched_getaffinity(0)), spec.topology)
+    ):
         refused[CPUS_OPTION] = f"cannot be chosen on testbed {spec.name}: {too_few}"
     if KINDS[spec.kind].use_bridge is Testbed.use_bridge:
         refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE}"

@@ -68,7 +68,7 @@ class Addresses:
 
 IP_FORWARD = "/proc/sys/net/ipv4/ip_forward"
 
-FIXED_CPUS = 'the CPUs of the router can be chosen on testbeds of kind "netns" only'
+FIXED_CPUS = 'the CPUs of the router can be chosen on testbeds of the kinds "netns" and "ssh" only'
 FIXED_WINDOW = "beside a router of fixed speed, TunnelBench keeps the testers' receive window small and constant"
 NO_LINES = 'a line needs cables that TunnelBench makes, as those of testbeds of kind "netns"'
 NO_BRIDGE = 'the router and its neighbours must be namespaces, as those of testbeds of kind "netns"'

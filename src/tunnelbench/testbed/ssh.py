@@ -11,7 +11,7 @@ and the tunnels' programs.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +26,10 @@ from tunnelbench.host.labgrid import PlaceUnavailable
 from tunnelbench.host.leased_host import LeasedHost
 from tunnelbench.host.namespace import NamespaceHost, namespace_name
 from tunnelbench.host.ssh import LinkLost
+from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HOST_KERNEL, HostAccess, KindSettings, TestbedSpec, TesterSpec
-from tunnelbench.testbed import firewall, nic, offloads
+from tunnelbench.testbed import firewall, nic, offloads, router_cpus
 from tunnelbench.testbed.base import Addresses
 from tunnelbench.testbed.discovery import CableEnd, CableEnds, GatewayEnds, find
 from tunnelbench.testbed.firewall import Traffic
@@ -142,6 +143,8 @@ class SshTestbed(LeasedTestbed):
         if self._remote_testers:
             self.slow_start_s = SLOW_START_OVER_SSH_S
         self.router = self._lease("router", spec.router.access, self.client if self.client.namespace else self.local)
+        self._has_chosen_cpus = False
+        """True if the plan gives the router two CPUs for a tunnel; it has one for all others then."""
         self._gateway_firewall = "none"
         self.gateway: LeasedHost | None = None
         if spec.gateway is not None:
@@ -303,6 +306,13 @@ class SshTestbed(LeasedTestbed):
         a = self.addresses
         sources = (a.client_lan, a.router_inner, a.router_wan)
         return firewall.rules(Traffic(ends.lan.device, a.target, sources, ends.wan.device, a.router_wan))
+
+    def prepare_for(self, conditions: Collection[Conditions]) -> None:
+        self._has_chosen_cpus = any(each.cpus > 1 for each in conditions)
+
+    def use_router_cpus(self, count: int, undo: ExitStack) -> None:
+        if self._has_chosen_cpus:
+            router_cpus.limit(self.router, count, undo)
 
     def far_firewall(self) -> str:
         return "" if self._gateway_firewall == "none" else self._gateway_firewall

@@ -227,6 +227,8 @@ def test_the_command_for_the_kernel_names_a_plan_that_has_the_tunnel() -> None:
     planned = answered([*several, unavailable], plan_name="udp")
     assert planned.scope.endswith("(tunnelbench run udp --on netns-debian).")
     assert not any("without figures" in each.text for each in planned.warnings)
+    clients = answered([*several, unavailable], plan_name="clients", testbed_name="netns-road-warrior")
+    assert clients.scope.endswith("(tunnelbench run clients --on netns-road-warrior --set kernel=debian).")
     assert answered(several, plan_name="cost").scope.endswith(IN_KERNEL)
     elsewhere = answered(several, testbed_name="rack", testbed_text='kind = "ssh"\n', host_facts={}).scope
     assert elsewhere.endswith("Not measured: wireguard in the kernel.")
@@ -496,6 +498,12 @@ def test_a_second_run_that_helps_is_one_command() -> None:
     )
     assert len(set(commands)) == len(commands)
     assert commands[0] not in {warning.command for warning in found.warnings}
+
+
+def test_a_router_that_is_a_server_has_a_virtual_router_that_is_one() -> None:
+    (first, *_) = answered(make_records(), plan_name="clients", testbed_name="netns-road-warrior").next_commands
+    assert first.command == "tunnelbench run clients --on malta-road-warrior --set rounds=8"
+    assert first.note == "malta-road-warrior: a virtual router of fixed speed."
 
 
 def test_a_machine_too_slow_for_its_virtual_router_is_pointed_to_a_slower_one() -> None:

@@ -26,14 +26,15 @@ def trial(
     fixed, per_byte = WORK[name]
     own = fixed + per_byte * payload_bytes
     packets = round(pps * 8)
-    instructions = round(8 * IDLE_MIPS * 1e6 + own * packets)
+    clock_lost_s = 0.1 * number if pps < 100 else -0.05  # idle work follows the router's clock
+    instructions = round((8 - clock_lost_s) * IDLE_MIPS * 1e6 + own * packets)
     window = replace(
         make_tcp(1e8).window,
         duration_s=8.0,
         data_packets=packets,
         ack_packets=0,
         router_instructions=instructions if has_fixed_speed else None,
-        router_clock_lost_s=0.0 if has_fixed_speed else None,
+        router_clock_lost_s=clock_lost_s if has_fixed_speed else None,
     )
     spec = TrialSpec(number * 100, number, make_tunnel(name), payload_bytes, Direction.OUT, Test.RATE, f"{pps:g}")
     udp = UdpMeasurement(

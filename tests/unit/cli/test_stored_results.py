@@ -109,6 +109,27 @@ def file_overwritten(path: Path) -> None:
     subprocess.run(["cp", f"{path}.backup", path], check=True)
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with so many runs that the log of SQLite was merged into the file, and its state before them."""
+    path = tmp_path_factory.mktemp("filled") / "a.sqlite"
+    with Store.open(path) as store:
+        store.begin_run(make_run(run_id="20240101-000000-000000"))
+    shutil.copyfile(path, f"{path}.backup")
+    records = make_records()
+    with Store.open(path) as store:
+        for number in range(60):
+            store.add_run(make_run(run_id=f"20240101-000000-{number + 1:06}"), records, ())
+    return path
+
+
+@pytest.fixture
+def filled_store(filled: Path, tmp_path: Path) -> Path:
+    """A copy of `filled`."""
+    shutil.copy(f"{filled}.backup", tmp_path)
+    return Path(shutil.copy(filled, tmp_path))
+
+
 @pytest.mark.parametrize(
     ("lose", "why"),
     [
@@ -121,23 +142,15 @@ def file_overwritten(path: Path) -> None:
 )
 @pytest.mark.parametrize("measured_later", [0, 2])
 def test_the_trials_are_kept_if_the_content_of_the_store_is_lost(
-    lose: Callable[[Path], None], why: str, measured_later: int, tmp_path: Path, type_in: CommandLine
+    lose: Callable[[Path], None], why: str, measured_later: int, filled_store: Path, type_in: CommandLine
 ) -> None:
-    path = tmp_path / "a.sqlite"
-    records = make_records()
-    with Store.open(path) as store:
-        store.begin_run(make_run(run_id="20240101-000000-000000"))
-    shutil.copyfile(path, f"{path}.backup")
-    with Store.open(path) as store:  # so many runs that the log of SQLite was merged into the file
-        for number in range(60):
-            earlier = make_run(run_id=f"20240101-000000-{number + 1:06}")
-            store.add_run(earlier, records, ())
+    path = filled_store
     with pytest.raises(StoreLost) as caught:
-        measure(path, lose, *records[: 1 + measured_later])
-    kept = tmp_path / f"tunnelbench-{RUN_ID}.json"
+        measure(path, lose, *make_records()[: 1 + measured_later])
+    kept = path.with_name(f"tunnelbench-{RUN_ID}.json")
     assert str(kept) in caught.value.message
     assert re.search(why, caught.value.message)
-    done = type_in("import", kept, "--store", tmp_path / "imported.sqlite")
+    done = type_in("import", kept, "--store", path.with_name("imported.sqlite"))
     assert done.exit_code == 0, done.output
 
 

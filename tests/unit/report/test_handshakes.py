@@ -11,7 +11,7 @@ from tests.unit.udp_builders import make_counts, make_delays
 
 from tunnelbench.model.plan import Direction, Plan, Test, UdpTraffic
 from tunnelbench.model.result import Check, TrialRecord, Verdict
-from tunnelbench.model.udp import ClientHandshakes, HandshakeCounts, UdpMeasurement
+from tunnelbench.model.udp import ClientHandshakes, HandshakeCounts, ServerMemory, UdpMeasurement
 from tunnelbench.report.document import compose
 from tunnelbench.report.first_screen import first_screen
 from tunnelbench.report.render import render
@@ -23,7 +23,8 @@ RUN = make_run(plan_name="handshake")
 def make_handshakes(per_s: float) -> HandshakeCounts:
     """Return four clients that make so many handshakes per second together."""
     clients = (ClientHandshakes(9, 8 * 4 / per_s),) * 4
-    return HandshakeCounts(begun=40, failed=0, clients=clients, setup_p50_s=0.25, setup_max_s=0.5)
+    memory = ServerMemory(4, 2 * 2**20, 3 * 2**20)
+    return HandshakeCounts(40, 0, clients, setup_p50_s=0.25, setup_max_s=0.5, memory=memory)
 
 
 def records(*, is_tester_limited: bool = False) -> list[TrialRecord]:
@@ -47,13 +48,20 @@ def test_clients_that_finish_together_are_counted_from_their_own_first_tunnel() 
     assert HandshakeCounts(3, 0, (ClientHandshakes(1, 0.0), ClientHandshakes(0, 0.0))).per_s is None
 
 
+def test_the_memory_of_few_tunnels_or_of_none_that_is_seen_is_no_figure() -> None:
+    assert ServerMemory(4, 1000, 3000).per_tunnel_bytes == 500
+    assert ServerMemory(3, 1000, 3000).per_tunnel_bytes is None
+    assert ServerMemory(8, 3000, 3000).per_tunnel_bytes is None
+
+
 @pytest.mark.parametrize(("is_tester_limited", "bound", "mark"), [(False, "", ""), (True, "at least ", "≥")])
 def test_the_screen_has_the_tunnels_per_second(is_tester_limited: bool, bound: str, mark: str) -> None:
     document = compose(RUN, records(is_tester_limited=is_tester_limited))
     text = "\n".join(line.plain for line in first_screen(document, 200))
     assert f"The server of {OPENVPN} sets up {bound}16.0 tunnels per second." in text
     (row,) = (line for line in text.splitlines() if line.strip().startswith(f"{OPENVPN}, up"))
-    assert row.replace("?", "").split()[-5:] == ["42.1", "7", "80.0", f"{mark}16.0", "250"]
+    assert row.replace("?", "").split()[-6:] == ["42.1", "7", "80.0", f"{mark}16.0", "250", "256"]
+    assert "Each open tunnel takes 256 KiB of its memory: 64 MiB hold about 260." in text
     narrow = first_screen(document, 80)
     assert max(len(line.plain) for line in narrow) <= 80
 

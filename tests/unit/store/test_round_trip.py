@@ -31,6 +31,7 @@ from tunnelbench.model.udp import (
     ClientHandshakes,
     Delays,
     HandshakeCounts,
+    ServerMemory,
     UdpCounts,
     UdpInterval,
     UdpMeasurement,
@@ -80,6 +81,7 @@ def any_of(record: type[Any]) -> st.SearchStrategy[Any]:
 UDP_PARTS = (
     Delays,
     UdpInterval,
+    ServerMemory,
     UdpCounts,
     SearchPoint,
     Classification,
@@ -88,6 +90,7 @@ UDP_PARTS = (
     TrackerReading,
     ConnectionCounts,
     ClientHandshakes,
+    ServerMemory,
     HandshakeCounts,
     UdpMeasurement,
 )

@@ -90,7 +90,7 @@ def test_check_says_where_a_bridge_cannot_be_had(spec: TestbedSpec, message: str
     ("spec", "option", "usual", "other"),
     [
         (TestbedSpec("lab", "ssh"), "bridged", "false", "[false, true]"),
-        (TestbedSpec("lab", "ssh"), "cpus", "1", "[1, 2]"),
+        (TestbedSpec("lab", "qemu"), "cpus", "1", "[1, 2]"),
         (TestbedSpec("lab", "qemu", speed_mips=125), "window_bytes", "[0]", "65536"),
         (TestbedSpec("lab", "simulated"), "content", '"random"', '"repeating"'),
         (TestbedSpec("lab", "simulated"), "write_bytes", "131072", "1000"),

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.unit.tunnel.fakes import FakeHost
 
+from tunnelbench.host.command import Completed
 from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.errors import CannotHere, TunnelUnavailable
-from tunnelbench.model.testbed import GATEWAY_PAIR, TestbedSpec
+from tunnelbench.model.testbed import GATEWAY_PAIR, HostAccess, RouterSpec, TestbedSpec
 from tunnelbench.plan import check_file, read_plan
 from tunnelbench.testbed import KINDS, netns, refused_in_plans
 from tunnelbench.testbed.netns import RPS_FILE, NetnsTestbed
+from tunnelbench.testbed.router_cpus import LIST_AFFINITIES, ONLINE_FILE, RESTORE
+from tunnelbench.testbed.ssh import SshTestbed
 from tunnelbench.tunnel import option_schemas
 
 PLAN = '[[tunnel]]\nkind = "vxlan"\nname = "V, {cpus}"\ncpus = [1, 2]\n'
@@ -91,6 +96,76 @@ def test_a_gateway_gets_a_cpu_of_its_own_if_there_are_three(
         testbed.prepare_for([Conditions(cpus=2)])
 
 
+class FakeRouter(FakeHost):
+    """A router behind SSH with two CPUs, whose kernel can switch `switchable` off."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("router", folder)
+        self.cpus: tuple[int, ...] = (0, 1)
+        self.switchable: tuple[int, ...] = (1,)
+        self.done: list[tuple[str, ...]] = []
+
+    def has_path(self, path: str) -> bool:
+        return path in {ONLINE_FILE.format(cpu) for cpu in self.switchable}
+
+    def shell(self, script: str) -> str:
+        assert script == LIST_AFFINITIES
+        return "/proc/irq/0/smp_affinity\n/proc/irq/24/smp_affinity 2\n/proc/irq/25/smp_affinity 3; reboot\n"
+
+    def set_kernel_file(self, path: str, value: str) -> None:
+        self.done.append((path, value))
+
+    def run_undoable(self, argv: Sequence[str], undo: Sequence[str], *, stdin: str = "") -> None:
+        self.done.append(("undo", *undo))
+
+    def run(self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = 0, check: bool = True) -> Completed:
+        self.done.append(tuple(argv))
+        return super().run(argv)
+
+
+@pytest.fixture
+def own_router(tmp_path: Path) -> SshTestbed:
+    """A testbed with a real router; its plan gives the router two CPUs for a tunnel."""
+    spec = TestbedSpec("mine", "ssh", router=RouterSpec(HostAccess("root@192.168.1.1")))
+    testbed = SshTestbed(spec, "20250314-092653-abcdef", tmp_path)
+    testbed.router = FakeRouter(tmp_path)  # type: ignore[assignment]
+    testbed.prepare_for([Conditions(), Conditions(cpus=2)])
+    return testbed
+
+
+def test_a_real_router_has_its_second_cpu_and_its_interrupts_back_after_a_tunnel(own_router: SshTestbed) -> None:
+    router = cast("FakeRouter", own_router.router)
+    restore = ("sh", "-c", RESTORE, "sh", "/proc/irq/24/smp_affinity", "2")
+    with ExitStack() as undo:
+        own_router.use_router_cpus(1, undo)
+        assert [*router.cpus] == [0]
+        assert router.done == [("undo", *restore), (ONLINE_FILE.format(1), "0")]
+    assert [*router.cpus] == [0, 1]
+    assert router.done[2:] == [(ONLINE_FILE.format(1), "1"), restore]
+    with ExitStack() as undo:
+        own_router.use_router_cpus(2, undo)
+        assert [*router.cpus] == [0, 1]
+    assert len(router.done) == 4
+
+
+def test_a_real_router_keeps_all_its_cpus_in_a_plan_that_chooses_none(own_router: SshTestbed) -> None:
+    own_router.prepare_for([Conditions()])
+    own_router.use_router_cpus(1, ExitStack())
+    assert cast("FakeRouter", own_router.router).done == []
+
+
+def test_a_real_router_that_cannot_have_so_many_cpus_says_why(own_router: SshTestbed) -> None:
+    router = cast("FakeRouter", own_router.router)
+    router.switchable = ()
+    with pytest.raises(TunnelUnavailable, match=r"cannot switch its CPU 1 off \(CONFIG_HOTPLUG_CPU\)"):
+        own_router.use_router_cpus(1, ExitStack())
+    router.cpus = (0,)
+    with pytest.raises(TunnelUnavailable, match=r"the router has 1 CPU$"):
+        own_router.use_router_cpus(2, ExitStack())
+    own_router.use_router_cpus(1, ExitStack())
+    assert router.done == []
+
+
 def errors(folder: Path, kind: str, text: str = PLAN) -> list[str]:
     path = folder / "plan.toml"
     path.write_text(text)
@@ -103,8 +178,8 @@ def errors(folder: Path, kind: str, text: str = PLAN) -> list[str]:
     [
         (4, "netns", ""),
         (2, "netns", "cannot be chosen on testbed lab: 2 CPUs of the router need 4 CPUs, two of them for the testers"),
-        (4, "ssh", "cannot be chosen on testbed lab: the CPUs of the router can be chosen on testbeds of kind"),
-        (4, "qemu", "cannot be chosen on testbed lab: the CPUs of the router can be chosen on testbeds of kind"),
+        (2, "ssh", ""),
+        (4, "qemu", "cannot be chosen on testbed lab: the CPUs of the router can be chosen on testbeds of the kinds"),
     ],
     indirect=["cpus"],
 )

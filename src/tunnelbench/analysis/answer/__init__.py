@@ -46,6 +46,8 @@ from tunnelbench.model.plan import FLAT_OUT, Test
 from tunnelbench.model.result import RunRecord, TrialRecord
 
 NO_TRIAL = "No trial of this run counts."
+SMALL_MEMORY_MIB = 64
+"""Memory for which an answer gives the number of open tunnels: a usual size of small routers."""
 NO_ENCRYPTED = "No encrypted tunnel has figures that count, so none is recommended."
 LIMITS_IN_WORDS = {
     Limit.LINE: "the line",
@@ -346,6 +348,12 @@ def _most_handshakes(rows: Sequence[UdpRow]) -> Iterator[str]:
     for rate, row in most.values():
         bound = "at least " * bool(row.figures and row.figures.is_tester_limited)
         yield f"The server of {row.tunnel.name} sets up {bound}{significant(rate, 3)} tunnels per second."
+        if row.figures and row.figures.tunnel_memory_bytes:
+            each_bytes = row.figures.tunnel_memory_bytes.median
+            yield (
+                f"Each open tunnel takes {significant(each_bytes / 1024, 3)} KiB of its memory: "
+                f"{SMALL_MEMORY_MIB} MiB hold about {significant(SMALL_MEMORY_MIB * 2**20 / each_bytes, 2)}."
+            )
 
 
 def _connections(rows: Sequence[ConnectionRow]) -> Iterator[str]:

@@ -11,7 +11,10 @@ from tunnelbench.model.shipped import (
     DEFAULT_TESTBED,
     FIRST_PLAN,
     OTHER_KERNEL,
+    ROAD_WARRIOR_TESTBED,
+    ROAD_WARRIOR_VIRTUAL_ROUTER,
     VIRTUAL_ROUTER,
+    other_kernel_options,
     shipped_plans,
     shipped_testbeds,
 )
@@ -42,16 +45,24 @@ class Change:
     """Effect of the options, such as `show small differences`."""
     is_alone: bool = False
     """True if other changes do not go with it."""
+    is_elsewhere: bool = False
+    """True if the options name another testbed."""
+    note: str = ""
+    """Sentence on a part that the reader must replace, or on another way; may be empty."""
 
 
 AIM = "find the router's own limit"
-ROUTER = Change(("--router", OWN_ROUTER), AIM)
-ON_VIRTUAL_ROUTER = Change(("--on", VIRTUAL_ROUTER), AIM)
+ROUTER = Change(("--router", OWN_ROUTER), AIM, is_elsewhere=True, note="Use your router's address.")
 
 
 def router_of(run: RunRecord) -> Change:
     """Return the change that finds a router's own limit: for a run in namespaces, a virtual router of fixed speed."""
-    return ON_VIRTUAL_ROUTER if run.testbed_name.startswith(DEFAULT_TESTBED) else ROUTER
+    if not run.testbed_name.startswith(DEFAULT_TESTBED):
+        return ROUTER
+    is_server = run.testbed_name == ROAD_WARRIOR_TESTBED
+    name = ROAD_WARRIOR_VIRTUAL_ROUTER if is_server else VIRTUAL_ROUTER
+    own = "" if is_server else f" Or your own: {shlex.join(ROUTER.options)}"
+    return Change(("--on", name), AIM, is_elsewhere=True, note=f"{name}: a virtual router of fixed speed.{own}")
 
 
 def slower_router(speed_mips: float) -> Change:
@@ -61,13 +72,11 @@ def slower_router(speed_mips: float) -> Change:
 
 def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> SuggestedCommand:
     """Return the command that measures the plan of a run again with all changes."""
-    is_elsewhere = ROUTER in changes or ON_VIRTUAL_ROUTER in changes
+    is_elsewhere = any(change.is_elsewhere for change in changes)
     on = [] if is_elsewhere or run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
     words = [word for change in changes for word in change.options]
     aim = " and to ".join(change.aim for change in changes)
-    notes = ["Use your router's address."] if ROUTER in changes else []
-    if ON_VIRTUAL_ROUTER in changes:
-        notes.append(f"{VIRTUAL_ROUTER}: a virtual router of fixed speed. Or your own: {shlex.join(ROUTER.options)}")
+    notes = [change.note for change in changes if change.note]
     if not has_plan(run):
         notes.append(f"{run.plan_name}: give the path of your plan.")
     note = " ".join(notes)
@@ -91,8 +100,9 @@ def on_other_kernel(run: RunRecord, *, is_planned: bool) -> SuggestedCommand:
 
     Unless the tunnel `is_planned` in a plan that this machine has, the command names the first plan, which has it.
     """
-    plan = run.plan_name if is_planned and has_plan(run) else FIRST_PLAN
-    return SuggestedCommand("", _joined("run", plan, "--on", OTHER_KERNEL))
+    if not (is_planned and has_plan(run)):
+        return SuggestedCommand("", _joined("run", FIRST_PLAN, "--on", OTHER_KERNEL))
+    return SuggestedCommand("", _joined("run", run.plan_name, *other_kernel_options(run.testbed_name)))
 
 
 def doctor(run: RunRecord) -> SuggestedCommand:

@@ -208,6 +208,16 @@ UDP = (
     ),
     _milliseconds("handshake_max_s", "Set-up worst", "handshakes.setup_max_s"),
     of_rows(
+        "tunnel_memory_bytes",
+        "Memory/tunnel",
+        unit="KiB",
+        help="Memory/tunnel: of the server's programs, for each open tunnel.",
+        of_trial=read("handshakes.memory.per_tunnel_bytes"),
+        is_optional=True,
+        scale=1 / 1024,
+        digits=3,
+    ),
+    of_rows(
         "ndr_pps",
         help="Highest load that a search carried without loss; the median of several searches.",
         of_trial=_lower_bound(NDR_LOSS_RATIO),

@@ -1,6 +1,6 @@
 """Program that runs a virtual router between two taps of its network namespace, behind a power switch for labgrid.
 
-    python malta_on_a_switch.py FOLDER SSH_PORT SWITCH_PORT
+    python router_on_a_switch.py BOARD FOLDER SSH_PORT SWITCH_PORT [OPTION OF QEMU]...
 
 The switch has labgrid's model `rest`: `PUT /1` with 0 kills the router, and with 1 starts it. The SSH keys and the port
 of the router stay the same, as those of a real one. The file `ssh_config` in FOLDER reaches it.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tunnelbench.qemu.boards import MALTA
+from tunnelbench.qemu.boards import BOARDS
 from tunnelbench.qemu.image import cached_image
 from tunnelbench.qemu.machine import Boot, Nic, write_access, write_initramfs
 from tunnelbench.qemu.taps import _open
@@ -53,8 +53,8 @@ class PowerSocket(http.server.BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    folder, ssh_port, switch_port = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    image = cached_image(MALTA)
+    board, folder, ssh_port, switch_port = BOARDS[sys.argv[1]], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    image = cached_image(board)
     assert image is not None
     taps = tuple(_open(tap) for tap, _, _ in DEVICES)
     nics = [
@@ -62,8 +62,8 @@ def main() -> None:
         for number, (tap, (_, name, address)) in enumerate(zip(taps, DEVICES, strict=True), start=1)
     ]
     write_access(folder, ssh_port)
-    boot = Boot(MALTA, image, write_initramfs(image, folder, nics, {}), "labgrid-router", ssh_port, nics)
-    PowerSocket.argv, PowerSocket.descriptors, PowerSocket.folder = tuple(boot.command()), taps, folder
+    boot = Boot(board, image, write_initramfs(image, folder, nics, {}), "switched-router", ssh_port, nics)
+    PowerSocket.argv, PowerSocket.descriptors, PowerSocket.folder = (*boot.command(), *sys.argv[5:]), taps, folder
     PowerSocket.switch(is_on=True)
     print("ready", flush=True)
     http.server.HTTPServer(("127.0.0.1", switch_port), PowerSocket).serve_forever()
