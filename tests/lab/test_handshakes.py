@@ -55,8 +55,9 @@ def test_each_client_sets_up_its_tunnel_again_and_again(kind: str, tmp_path: Pat
     print(handshakes, [f"{c.name} {c.verdict} {c.reason}" for c in record.checks])
     assert handshakes.finished > 4
     assert handshakes.failed == 0
-    assert handshakes.memory is not None
-    assert handshakes.memory.open_bytes > handshakes.memory.before_bytes > 0
+    assert (handshakes.memory is None) is (kind == "wireguard-go")
+    if handshakes.memory is not None:
+        assert handshakes.memory.open_bytes > handshakes.memory.before_bytes > 0
     assert handshakes.setup_p50_s is not None
     assert handshakes.setup_max_s is not None
     assert 0 < handshakes.setup_p50_s <= handshakes.setup_max_s

@@ -113,9 +113,10 @@ def setting_up(tunnel: Tunnel[Any], clients: int) -> Iterator[Callable[[], Hands
 def server_memory(tunnel: Tunnel[Any], clients: int) -> ServerMemory | None:
     """Open the tunnels of all further clients, compare the memory of the server's programs, and close the tunnels.
 
-    Returns None if there are no such clients, if no program of the server runs, or if a tunnel did not come up.
+    Returns None if there are no such clients, if no program of the server takes memory for them, or if a tunnel did not
+    come up.
     """
-    if not clients or not isinstance(tunnel, ServerTunnel):
+    if not clients or not isinstance(tunnel, ServerTunnel) or not tunnel.grows_with_clients:
         return None
     try:
         before_bytes = _anonymous_bytes(tunnel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -30,7 +30,7 @@ from tunnelbench.measure.router_filter import check_filter, read_filter
 from tunnelbench.measure.trial_monitor import OnSecond, TrafficPath, path_through
 from tunnelbench.model.counters import PathCounters, Ping
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.plan import Direction, Test, TrialSpec
+from tunnelbench.model.plan import FLAT_OUT, Direction, Test, TrialSpec
 from tunnelbench.model.result import Check, Measurement, TcpMeasurement, TrialRecord
 from tunnelbench.model.text import printable
 from tunnelbench.testbed.base import BackToBack, Testbed
@@ -137,7 +137,8 @@ class TrafficMeter(Meter, Generic[O]):
         with testbed.watched() as changes:
             filter_before = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
             before, packets_before = read_path(testbed), testbed.router_packets()
-            with naming_changes(changes):
+            is_paced = spec.load not in {"", FLAT_OUT}
+            with naming_changes(changes), testbed.awake() if is_paced else nullcontext():
                 offered, load = self._observed(spec, path)
             after, packets_after = read_path(testbed), testbed.router_packets()
             filter_after = read_filter(testbed, spec.tunnel.packet_filter, filter_table)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tunnelbench.host import cgroup
+from tunnelbench.host.cpu_polling import without_polling
 from tunnelbench.host.daemon import Daemon, deaths
 from tunnelbench.host.host import CpuReading, Sampler, SamplerOutput
 from tunnelbench.measure import cpu
@@ -361,7 +362,8 @@ class TrialMonitor:
 
     def _read_cpu(self) -> CpuReading:
         self._misplaced.update(dict.fromkeys(self.testbed.misplaced(self.path.router_daemons, self._testers)))
-        return cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
+        found = cpu.read_cpu(self._reader, self.path.router_daemons if self._reader is self.testbed.router else ())
+        return without_polling(found, self.testbed.pollers)
 
 
 def increase(before: float | None, after: float | None) -> float | None:

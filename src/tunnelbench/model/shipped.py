@@ -26,9 +26,9 @@ FIRST_PLAN = "quick"
 
 def other_kernel_options(testbed_name: str) -> tuple[str, ...]:
     """Return the options of `run` that repeat a run in namespaces on a kernel with every tunnel of the kernel."""
-    if testbed_name == ROAD_WARRIOR_TESTBED:
-        return "--on", testbed_name, "--set", "kernel=debian"
-    return "--on", OTHER_KERNEL
+    if testbed_name == DEFAULT_TESTBED or testbed_name not in shipped_testbeds():
+        return "--on", OTHER_KERNEL
+    return "--on", testbed_name, *(() if testbed_name == OTHER_KERNEL else ("--set", "kernel=debian"))
 
 
 def shipped_plans() -> list[str]:

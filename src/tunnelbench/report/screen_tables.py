@@ -478,10 +478,12 @@ def handshake_table(rows: Sequence[UdpRow]) -> ScreenTable | None:
     """Return the table of new tunnels: one line for each tunnel and direction, the baseline last."""
     rate = ("tunnels", "per s"), lambda found: "≥" * _is_bound(found) + _number(found.handshakes_per_s)
     setup = ("set-up,", "ms"), lambda found: _number(found.handshake_p50_s, 1e3)
-    memory = ("memory of", "each, KiB"), lambda found: _number(found.tunnel_memory_bytes, 1 / 1024)
-    has_memory = any(row.figures and row.figures.tunnel_memory_bytes for row in rows)
-    more = (rate, setup, memory) if has_memory else (rate, setup)
-    return _gap_table("NEW TUNNELS", "other clients set up their tunnels", rows, *more)
+    memory = ("KiB", "each"), lambda found: _number(found.tunnel_memory_bytes, 1 / 1024)
+    event = "other clients set up their tunnels"
+    if not any(row.figures and row.figures.tunnel_memory_bytes for row in rows):
+        return _gap_table("NEW TUNNELS", event, rows, rate, setup)
+    event += ". KiB each: memory of the server for each open tunnel"
+    return _gap_table("NEW TUNNELS", event, rows, rate, setup, memory)
 
 
 def _is_bound(found: UdpFigures) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Self
 
 from tunnelbench.host.daemon import Daemon
@@ -141,6 +141,9 @@ class Testbed(ABC):
     cable_ends: CableEnds | None = None
     """Devices and addresses that `look` found; None before `look`, and for testbeds that make their own devices."""
 
+    pollers: Mapping[int, Daemon] = MappingProxyType({})
+    """Programs that keep CPUs of this machine awake at the moment (`awake`), by CPU."""
+
     line: Line | None = None
     """The line that the cable of the tunnel is at the moment; None: the cable of the testbed file."""
     line_lacks = ""
@@ -244,6 +247,10 @@ class Testbed(ABC):
     def watched(self) -> AbstractContextManager[Callable[[], Sequence[str]]]:
         """Watch the path's set-up while the block runs; the function returns sentences on what has changed so far."""
         return nullcontext(lambda: ())
+
+    def awake(self) -> AbstractContextManager[None]:
+        """Keep this machine's CPUs from sleeping while the block runs, if the testbed's figures need that."""
+        return nullcontext()
 
     def late_rules(self) -> int:
         """Return the number of lines of packet filter rules in a router that this testbed has made."""

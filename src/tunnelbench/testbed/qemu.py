@@ -12,11 +12,12 @@ and on a cable between the two.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tunnelbench.host.cpu_polling import polled
 from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.programs import qemu_version
@@ -262,6 +263,23 @@ class QemuTestbed(LeasedTestbed):
                 self._enlarge_socket_buffers(host)
             if self._programs(host):
                 host.shell(INSTALL_SCRIPT)
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Keep the CPUs of the virtual machines awake, so that a router of fixed speed starts in time after each wait.
+
+        In trials at 60 and 360 packets/s on a machine whose hypervisor had other work, the router's clock lost 3.0 % of
+        the time, and 0.9 % with awake CPUs. A WireGuard packet of 18 bytes took 2.5 % more instructions.
+        """
+        if self.spec.speed_mips is None:
+            yield
+            return
+        with polled(self.local, {cpu for host in self.virtual for cpu in host.emulated_on}) as pollers:
+            self.pollers = pollers
+            try:
+                yield
+            finally:
+                self.pollers = {}
 
     def try_out(self) -> str:
         """Keep the router busy for a short time, and return whether this machine holds its speed."""

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -66,6 +66,9 @@ OptionsT = TypeVar("OptionsT", bound=ServerOptions)
 
 class ServerTunnel(Tunnel[OptionsT]):
     """Base of the kinds whose server can have several clients. The end `router` stands for all clients."""
+
+    grows_with_clients: ClassVar[bool] = True
+    """True if the server's programs take the memory for a client when it connects, and not when they start."""
 
     def __enter__(self) -> Self:
         if self.options.clients and not self.ends.is_server_under_test:

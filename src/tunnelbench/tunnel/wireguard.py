@@ -69,6 +69,7 @@ class WireGuardFamily(ServerTunnel[Options]):
     options_type = Options
     added_bytes = {"": "60, and padding to 16 that never exceeds the MTU"}
     listens_on_all_addresses = True
+    grows_with_clients = False
     _peer: list[str]
     """Words of `wg set` that name the server to a client."""
     _handshake = (0.0, 0.0)

@@ -506,6 +506,17 @@ def test_a_router_that_is_a_server_has_a_virtual_router_that_is_one() -> None:
     assert first.note == "malta-road-warrior: a virtual router of fixed speed."
 
 
+@pytest.mark.parametrize(
+    ("option", "elsewhere"), [('line = "adsl"', None), ("bridged = true", None), ("cpus = [1, 2]", "--router")]
+)
+def test_no_router_is_advised_that_cannot_do_what_the_plan_asks_for(option: str, elsewhere: str | None) -> None:
+    plan = f'[[tunnel]]\nkind = "openvpn"\n{option}\n'
+    commands = [each.command for each in answered(make_records(), plan_text=plan).next_commands]
+    assert not any("--on malta" in each for each in commands)
+    assert any("--router" in each for each in commands) is (elsewhere == "--router")
+    assert any("rounds=8" in each for each in commands)
+
+
 def test_a_machine_too_slow_for_its_virtual_router_is_pointed_to_a_slower_one() -> None:
     found = answered(with_late_clock(40), **AT_125_MIPS)
     slower = "tunnelbench run quick --on malta --set speed_mips=62.5"

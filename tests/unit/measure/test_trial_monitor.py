@@ -63,6 +63,7 @@ class SimulatedPath:
         self.dies_at_s: dict[FakeDaemon, float] = {}
         self.rates: list[float] = []
         self.busy_shares: list[float | None] = []
+        self.pollers: dict[int, Any] = {}
 
     @property
     def hosts(self) -> tuple[Host, ...]:

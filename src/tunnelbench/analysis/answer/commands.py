@@ -6,6 +6,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunnelbench.model.conditions import CPUS_OPTION
+from tunnelbench.model.lines import LINE_OPTION
+from tunnelbench.model.plan import BRIDGED_OPTION
 from tunnelbench.model.result import IMPORTED, RunRecord
 from tunnelbench.model.shipped import (
     DEFAULT_TESTBED,
@@ -18,6 +21,7 @@ from tunnelbench.model.shipped import (
     shipped_plans,
     shipped_testbeds,
 )
+from tunnelbench.model.toml_text import toml_values
 
 OWN_ROUTER = "root@192.168.1.1"
 """Example of a router's address; most routers have it when they are new."""
@@ -55,14 +59,30 @@ AIM = "find the router's own limit"
 ROUTER = Change(("--router", OWN_ROUTER), AIM, is_elsewhere=True, note="Use your router's address.")
 
 
-def router_of(run: RunRecord) -> Change:
-    """Return the change that finds a router's own limit: for a run in namespaces, a virtual router of fixed speed."""
-    if not run.testbed_name.startswith(DEFAULT_TESTBED):
+def router_of(run: RunRecord) -> Change | None:
+    """Return the change that finds a router's own limit: for a run in namespaces, a virtual router of fixed speed.
+
+    None: only a router in namespaces can do what the plan asks for.
+    """
+    options = _options_of(run)
+    if options & {LINE_OPTION, BRIDGED_OPTION}:
+        return None
+    if not run.testbed_name.startswith(DEFAULT_TESTBED) or CPUS_OPTION in options:
         return ROUTER
     is_server = run.testbed_name == ROAD_WARRIOR_TESTBED
     name = ROAD_WARRIOR_VIRTUAL_ROUTER if is_server else VIRTUAL_ROUTER
     own = "" if is_server else f" Or your own: {shlex.join(ROUTER.options)}"
     return Change(("--on", name), AIM, is_elsewhere=True, note=f"{name}: a virtual router of fixed speed.{own}")
+
+
+def _options_of(run: RunRecord) -> set[str]:
+    """Return the names of all options that a run's plan gives to any tunnel."""
+    try:
+        tunnels = toml_values(run.plan_text).get("tunnel")
+    except ValueError:
+        return set()
+    blocks = tunnels if isinstance(tunnels, list) else []
+    return {option for each in blocks if isinstance(each, dict) for option in each}
 
 
 def slower_router(speed_mips: float) -> Change:

@@ -90,7 +90,7 @@ def _lower_bounds(run: RunRecord, shown: ShownFigures, *, is_shared: bool) -> It
         cpus = run.host_facts.get("cpus")
         where = f" on {counted(cpus, 'CPU')}" if isinstance(cpus, int) else ""
         is_known = commands.has_plan(run) or commands.is_repeatable(run)
-        router = commands.router_of(run) if is_shared and is_known else commands.every_figure(run)
+        router = (commands.router_of(run) if is_shared and is_known else None) or commands.every_figure(run)
         are = "is a lower bound" if len(limited.every) == 1 else "are lower bounds"
         yield _Finding(f"{limited.count_of(shown)} {are}{where}: client and server were the limit.", router)
 
