@@ -50,7 +50,9 @@ def test_a_router_has_one_or_two_cpus_as_the_plan_says_and_both_afterwards(
         assert before.startswith("0-1\n")
         assert state() == before
     trials = {trial["spec"]["tunnel"]["name"]: trial["tcp"] for trial in json.loads(done.stdout)["trials"]}
-    assert {name: trials[name]["router_cpu"]["cpus"] for name in ("no tunnel", "VXLAN, CPUs 1", "VXLAN, CPUs 2")} == {
+    assert {
+        name: trials[name]["window"]["router_cpu"]["cpus"] for name in ("no tunnel", "VXLAN, CPUs 1", "VXLAN, CPUs 2")
+    } == {
         "no tunnel": [0],
         "VXLAN, CPUs 1": [0],
         "VXLAN, CPUs 2": [0, 1],
