@@ -15,7 +15,7 @@ from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import CpuReading, Host
 from tunnelbench.host.procfs import thread_cpu_s
 
-PROGRAM = """
+POLLING = """
 import os
 os.sched_setaffinity(0, {{{cpu}}})
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -32,7 +32,7 @@ def polled(host: Host, cpus: Collection[int]) -> Iterator[Mapping[int, Daemon]]:
     with ExitStack() as stack:
         pollers = {}
         for cpu in cpus:
-            argv = [sys.executable, "-I", "-S", "-c", PROGRAM.format(cpu=cpu)]
+            argv = [sys.executable, "-I", "-S", "-c", POLLING.format(cpu=cpu)]
             pollers[cpu] = host.start(argv, name="polling")
             stack.callback(pollers[cpu].stop)
         yield pollers
