@@ -337,8 +337,15 @@ fn answers_that_are_late_or_lost_or_doubled_are_told_apart_by_the_second_in_whic
     ] {
         assert_eq!(report.count(name), count, "{name}");
     }
-    assert_eq!(report.intervals[0]["lost_packets"], 15);
-    assert_eq!(report.intervals[1]["lost_packets"], 0);
+    // On a busy machine, the sender may be late by more than an interval.
+    let mut next = 0;
+    for interval in &report.intervals {
+        let first = next;
+        next += interval["sent_packets"].as_u64().expect("a count");
+        let unanswered = (10..25).filter(|index| (first..next).contains(index)).count();
+        assert_eq!(interval["lost_packets"], unanswered, "packets {first} to {next}");
+    }
+    assert_eq!(next, 100);
 }
 
 #[test]
