@@ -135,7 +135,7 @@ def server_memory(tunnel: Tunnel[Any], clients: int) -> ServerMemory | None:
 
 def _anonymous_bytes(tunnel: Tunnel[Any]) -> int | None:
     """Return the memory of the programs that run on the router for a tunnel [bytes]; None: there are none."""
-    host = tunnel.ends.server.host
+    host = tunnel.end_under_test.host
     sizes = [anonymous_bytes(host.read_machine(f"/proc/{daemon.pid}/status")) for daemon in tunnel.daemons_under_test]
     known = [size for size in sizes if size is not None]
     return sum(known) if known and len(known) == len(sizes) else None

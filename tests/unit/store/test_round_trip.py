@@ -81,7 +81,6 @@ def any_of(record: type[Any]) -> st.SearchStrategy[Any]:
 UDP_PARTS = (
     Delays,
     UdpInterval,
-    ServerMemory,
     UdpCounts,
     SearchPoint,
     Classification,
