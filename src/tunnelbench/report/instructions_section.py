@@ -37,11 +37,11 @@ def instructions_section(every: Sequence[PacketInstructions]) -> list[Section]:
             rows=tuple(_row(each, payloads) for each in every),
             items=tuple(
                 one_line(
-                    f"{each.tunnel.name}, {each.direction.label}: packets were lost in "
-                    f"{counted(each.lossy_trials, 'trial')}, which are left out."
+                    f"{each.tunnel.name}, {each.direction.label}: packets were lost or waited in "
+                    f"{counted(each.left_out_trials, 'trial')}, which are left out."
                 )
                 for each in every
-                if each.lossy_trials
+                if each.left_out_trials
             ),
             notes=(NOTE,),
         )

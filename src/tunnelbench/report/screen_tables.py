@@ -375,7 +375,9 @@ def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | Non
         return f"{each.tunnel.name}, {each.direction.label}" if has_ways else each.tunnel.name
 
     def note(each: PacketInstructions) -> str:
-        return "" if each.by_payload else f"no figure: packets were lost in {counted(each.lossy_trials, 'trial')}"
+        if each.by_payload:
+            return ""
+        return f"no figure: packets were lost or waited in {counted(each.left_out_trials, 'trial')}"
 
     rows = [(ScreenRow(name(each), (), note=note(each)), each) for each in every]
     legend = "Instructions of the router for one UDP packet, at a low rate, without the router's idle work. Medians."

@@ -239,19 +239,21 @@ class WorkSampler:
 def cpu_readings(readings: Sequence[WorkReading], before: Account, after: Account) -> Iterator[CpuReading]:
     """Convert the work of a virtual machine with one CPU into readings of that CPU.
 
-    The guest's own figures over the whole time divide the work into user, system, softirq and programs.
+    The guest's own figures over the whole time divide the work into user, system, softirq and programs. They are used
+    as shares only: they were read earlier than the first work and later than the last one.
     """
-    first, last = readings[0][0], readings[-1][0]
+    first, _ = readings[0]
     split = [after.user_s - before.user_s, after.system_s - before.system_s, after.softirq_s - before.softirq_s]
     counted_s = sum(split)
     user, system, softirq = [part / counted_s for part in split] if counted_s > 0 else (0.0, 1.0, 0.0)
-    total_s = last.busy_s - first.busy_s
-    programs_s = {name: spent_s - before.programs_s[name] for name, spent_s in after.programs_s.items()}
+    shares = {
+        name: (spent_s - before.programs_s[name]) / counted_s if counted_s > 0 else 0.0
+        for name, spent_s in after.programs_s.items()
+    }
     for work, places in readings:
         busy_s = work.busy_s - first.busy_s
         idle_s = work.clock_s - first.clock_s - busy_s
-        so_far = busy_s / total_s if total_s > 0 else 0.0
         times = CpuTimes(busy_s * user, busy_s * system, idle_s, busy_s * softirq, steal_s=0.0)
-        spent_s = {name: whole_s * so_far for name, whole_s in programs_s.items()} if programs_s else None
-        method = GUEST_METHOD if programs_s else ""
+        spent_s = {name: busy_s * share for name, share in shares.items()} if shares else None
+        method = GUEST_METHOD if shares else ""
         yield CpuReading(work.clock_s, {0: times}, spent_s, method, work.instructions, work.lag_s, places)

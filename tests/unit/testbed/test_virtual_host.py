@@ -52,10 +52,16 @@ def test_the_split_is_the_guests_own_of_the_time_that_it_really_had() -> None:
     assert {each.daemons_s is None for each in readings} == {True}
 
 
-def test_a_programs_time_goes_with_the_routers_work() -> None:
-    before, after = Account(1, 2, 3, {"openvpn": 5.0}), Account(2, 2, 3, {"openvpn": 5.7})
+def test_a_program_has_its_share_of_the_routers_work() -> None:
+    """The guest's own times began earlier and ended later: the program had 2.1 of 3 s, and so 70 % of each work."""
+    before, after = Account(1, 2, 3, {"openvpn": 5.0}), Account(3, 2.5, 3.5, {"openvpn": 7.1})
     spent = [each.daemons_s and each.daemons_s["openvpn"] for each in cpu_readings(WORKS, before, after)]
-    assert spent == pytest.approx([0.0, 0.2, 0.7, 0.7])
+    assert spent == pytest.approx([0.0, 0.28, 0.98, 0.98])
+
+
+def test_a_router_that_counted_no_time_has_programs_without_time() -> None:
+    idle = Account(1, 2, 3, {"openvpn": 5.0})
+    assert [each.daemons_s for each in cpu_readings(WORKS, idle, idle)] == [{"openvpn": 0.0}] * 4
 
 
 def test_what_a_guest_says_of_its_programs_is_read_whatever_their_names_hold() -> None:

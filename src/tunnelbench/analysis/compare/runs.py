@@ -213,8 +213,8 @@ def _work_row(
         remarks = [name for row in rows for name in row.doubtful_checks]
     else:
         remarks = [reason for row in rows for reason in row.reasons][:1]
-        if not remarks and work and work.lossy_trials:
-            remarks = ["packets were lost, so that the instructions of a packet are unknown"]
+        if not remarks and work and work.left_out_trials:
+            remarks = ["packets were lost or waited, so that the instructions of a packet are unknown"]
     facts = {**_row_facts(lowest), "is_tester_limited": False, "remarks": tuple(dict.fromkeys(remarks))}
     trials = [record.udp for row in rows for record in by_row.get(row.key, []) if record.udp is not None]
     return SideRow(
