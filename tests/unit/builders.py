@@ -284,7 +284,7 @@ def make_run(**changes: object) -> RunRecord:
         "status": "done",
         "plan_name": "quick",
         "plan_title": "What this machine can do",
-        "plan_text": "rounds = 3\n[tcp]\nduration_s = 10\n",
+        "plan_text": "rounds = 3\n[tcp]\nduration_s = 2\n",
         "testbed_name": "netns",
         "testbed_text": 'kind = "netns"\n',
         "host_facts": {

@@ -11,9 +11,6 @@ DEFAULT_TESTBED = "netns"
 VIRTUAL_ROUTER = "malta"
 """Name of the testbed with a virtual router; its figures apply to that virtual router only."""
 
-ROAD_WARRIOR_TESTBED = "netns-road-warrior"
-"""Name of the testbed in namespaces whose router is a server of clients."""
-
 ROAD_WARRIOR_VIRTUAL_ROUTER = "malta-road-warrior"
 """Name of the testbed with a virtual router that is a server of clients."""
 

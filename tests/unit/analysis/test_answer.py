@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,20 @@ from tests.unit.udp_builders import make_delays, make_udp_records
 
 from tunnelbench import cli
 from tunnelbench.analysis.answer import NO_ENCRYPTED, NO_TRIAL, Answer
+from tunnelbench.analysis.answer.commands import router_of
 from tunnelbench.analysis.answer.doubts import CHECKS_IN_WORDS
 from tunnelbench.analysis.answer.scope import AES_INSTRUCTIONS
 from tunnelbench.analysis.answer.udp import BASELINE_DELAY, LongerTrial, UdpDirectionAnswer
 from tunnelbench.analysis.answer.warnings import MOST_WARNINGS
 from tunnelbench.analysis.soak import summarise_soak
+from tunnelbench.cli.plans import load_plan
 from tunnelbench.model.plan import Direction, Test
 from tunnelbench.model.result import IMPORTED, Check, Outcome, TrialRecord, TunnelProof, Verdict
 from tunnelbench.model.shipped import shipped_plans, shipped_testbeds
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.plan import FileErrors, override_target, read_testbed
 from tunnelbench.report.document import SoakReport, compose
+from tunnelbench.testbed import KINDS
 
 SEALED, OTHER, PLAIN = "wireguard-go", "openvpn AES-128-GCM", "vxlan"
 
@@ -224,10 +230,10 @@ def test_the_command_for_the_kernel_names_a_plan_that_has_the_tunnel() -> None:
     several = trials({SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)})
     unavailable = replace(several[-1], spec=replace(several[-1].spec, tunnel=make_tunnel("wireguard")))
     unavailable = replace(unavailable, outcome=Outcome.UNAVAILABLE, measurement=None)
-    planned = answered([*several, unavailable], plan_name="udp")
+    planned = answered([*several, unavailable], plan_name="udp", plan_text="")
     assert planned.scope.endswith("(tunnelbench run udp --on netns-debian).")
     assert not any("without figures" in each.text for each in planned.warnings)
-    clients = answered([*several, unavailable], plan_name="clients", testbed_name="netns-road-warrior")
+    clients = answered([*several, unavailable], **CLIENTS)
     assert clients.scope.endswith("(tunnelbench run clients --on netns-road-warrior --set kernel=debian).")
     assert answered(several, plan_name="cost").scope.endswith(IN_KERNEL)
     elsewhere = answered(several, testbed_name="rack", testbed_text='kind = "ssh"\n', host_facts={}).scope
@@ -339,7 +345,11 @@ def every_answer() -> Iterator[Answer]:
     yield answered(with_late_clock(40), **AT_125_MIPS)
 
 
-AT_125_MIPS: dict[str, Any] = {"testbed_name": "malta", "host_facts": {"cpus": 2, "guest_speed_mips": 125.0}}
+AT_125_MIPS: dict[str, Any] = {
+    "testbed_name": "malta",
+    "testbed_text": read_testbed("malta", KINDS).text,
+    "host_facts": {"cpus": 2, "guest_speed_mips": 125.0},
+}
 
 
 def with_late_clock(count: int) -> list[TrialRecord]:
@@ -500,14 +510,46 @@ def test_a_second_run_that_helps_is_one_command() -> None:
     assert commands[0] not in {warning.command for warning in found.warnings}
 
 
+CLIENTS: dict[str, Any] = {
+    "plan_name": "clients",
+    "plan_text": load_plan("clients").text,
+    "testbed_name": "netns-road-warrior",
+    "testbed_text": read_testbed("netns-road-warrior", KINDS).text,
+}
+
+
 def test_a_router_that_is_a_server_has_a_virtual_router_that_is_one() -> None:
-    (first, *_) = answered(make_records(), plan_name="clients", testbed_name="netns-road-warrior").next_commands
+    (first, *_) = answered(make_records(), **CLIENTS).next_commands
     assert first.command == "tunnelbench run clients --on malta-road-warrior --set rounds=8"
     assert first.note == "malta-road-warrior: a virtual router of fixed speed."
 
 
+@pytest.mark.parametrize("name", shipped_plans())
+def test_the_advised_router_can_carry_out_the_plan(name: str) -> None:
+    for testbed in (read_testbed(each, KINDS) for each in shipped_testbeds()):
+        here = testbed.testbed
+        if can_run(name, here):
+            texts = {"plan_text": load_plan(name).text, "testbed_text": testbed.text}
+            change = router_of(make_run(plan_name=name, testbed_name=here.name, **texts))
+            option, where = change.options if change else ("--on", here.name)
+            advised = TestbedSpec("router", "ssh") if option == "--router" else read_testbed(where, KINDS).testbed
+            assert can_run(name, advised), f"{name} on {here.name}"
+
+
+def can_run(plan: str, testbed: TestbedSpec) -> bool:
+    with suppress(FileErrors):
+        return bool(load_plan(plan, (), testbed))
+    return False
+
+
 @pytest.mark.parametrize(
-    ("option", "elsewhere"), [('line = "adsl"', None), ("bridged = true", None), ("cpus = [1, 2]", "--router")]
+    ("option", "elsewhere"),
+    [
+        ('line = "adsl"', None),
+        ("bridged = true", None),
+        ("cpus = [1, 2]", "--router"),
+        ("window_bytes = 65536", "--router"),
+    ],
 )
 def test_no_router_is_advised_that_cannot_do_what_the_plan_asks_for(option: str, elsewhere: str | None) -> None:
     plan = f'[[tunnel]]\nkind = "openvpn"\n{option}\n'
@@ -515,6 +557,49 @@ def test_no_router_is_advised_that_cannot_do_what_the_plan_asks_for(option: str,
     assert not any("--on malta" in each for each in commands)
     assert any("--router" in each for each in commands) is (elsewhere == "--router")
     assert any("rounds=8" in each for each in commands)
+
+
+def test_no_virtual_router_is_advised_for_a_window_of_all_tunnels() -> None:
+    (first, *_) = answered(make_records(), plan_text="rounds = 3\n[tcp]\nwindow_bytes = 65536\n").next_commands
+    assert first.command.startswith("tunnelbench run quick --router root@192.168.1.1 ")
+
+
+def with_set(plan: str, *texts: str, testbed: str = "netns") -> dict[str, Any]:
+    """Return the fields of a run that `run PLAN --on TESTBED --set ...` stores."""
+    sets = {kind: [text for text in texts if override_target(text) == kind] for kind in ("plan", "testbed")}
+    where = read_testbed(testbed, KINDS, sets["testbed"])
+    loaded = load_plan(plan, sets["plan"], where.testbed)
+    return {"plan_name": plan, "plan_text": loaded.text, "testbed_name": testbed, "testbed_text": where.text}
+
+
+def test_an_advised_run_has_the_values_of_set() -> None:
+    found = answered(make_records(), **with_set("mtu", "link.mtu_bytes=1492", "udp.test=rate", "rounds=2"))
+    assert found.next_commands[0].command == (
+        "tunnelbench run mtu --on malta --set rounds=8 --set udp.test=rate --set link.mtu_bytes=1492"
+    )
+    lists = answered(make_records(), **with_set("quick", "tcp.payload_bytes=[1448]", "title=mine"))
+    assert lists.next_commands[0].command.endswith("--set 'tcp.payload_bytes=[1448]'")
+
+
+def test_a_topology_of_set_has_its_own_virtual_router() -> None:
+    run = with_set("clients", "topology=road-warrior")
+    found = answered(make_records(), **run)
+    assert found.next_commands[0].command == "tunnelbench run clients --on malta-road-warrior --set rounds=8"
+    here = {each.command for each in found.warnings}
+    assert "tunnelbench run clients --set rounds=8 --set topology=road-warrior" in here
+
+
+def test_doctor_is_not_advised_for_a_testbed_that_set_changed() -> None:
+    lacking = replace(make_trial(make_spec()), outcome=Outcome.UNAVAILABLE, measurement=None)
+    for texts, advised in (((), "doctor"), (("rounds=1",), "doctor"), (("link.mtu_bytes=1492",), "report")):
+        (warning, *_) = answered([lacking], **with_set("quick", *texts), trials_planned=1).warnings
+        assert warning.command.split()[1] == advised
+
+
+def test_cables_of_set_that_no_virtual_router_has_are_not_left_out() -> None:
+    found = answered(make_records(), **with_set("quick", "link.rate_out_mbps=100"))
+    assert not any("malta" in each.command for each in found.next_commands)
+    assert any("--set rounds=8 --set link.rate_out_mbps=100" in each.command for each in found.next_commands)
 
 
 def test_a_machine_too_slow_for_its_virtual_router_is_pointed_to_a_slower_one() -> None:

@@ -111,12 +111,7 @@ def _without_figures(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator
     if missing:
         words = joined(named([f"{name} ({each})" for name, each in missing.items()]))
         is_lacking = TrialClass.UNAVAILABLE in missing.values()
-        help_with = (
-            commands.doctor(run)
-            if is_lacking and commands.has_plan(run) and commands.is_repeatable(run)
-            else commands.every_figure(run)
-        )
-        yield _Finding(f"Without figures: {words}.", help_with)
+        yield _Finding(f"Without figures: {words}.", commands.doctor(run) if is_lacking else commands.every_figure(run))
 
 
 def _dropped(run: RunRecord, records: Sequence[TrialRecord], void: Sequence[TrialRecord]) -> Iterator[_Finding]:
@@ -125,10 +120,10 @@ def _dropped(run: RunRecord, records: Sequence[TrialRecord], void: Sequence[Tria
     disturbed = background_load_effect(records).trials_left_out
     does = "does" if len(void) == 1 else "do"
     dropped = f"{len(void)} of {counted(len(records), 'trial')} {does} not count"
-    if disturbed == len(void) and commands.has_plan(run) and commands.is_repeatable(run):
-        yield _Finding(f"{dropped}: background load. Find its source:", commands.doctor(run))
-    elif disturbed == len(void):
-        yield _Finding(f"{dropped}: background load.", commands.every_figure(run))
+    if disturbed == len(void):
+        help_with = commands.doctor(run)
+        source = "" if help_with == commands.every_figure(run) else " Find its source:"
+        yield _Finding(f"{dropped}: background load.{source}", help_with)
     else:
         numbers = Counter(_why_void(record) for record in void)
         reasons = joined(named([f"{reason} ({number})" for reason, number in numbers.most_common()]))

@@ -429,7 +429,7 @@ def test_what_differs_between_two_runs_is_said() -> None:
         run_id="b",
         tunnelbench_version="0.2.0",
         host_facts={**run.host_facts, "kernel": "6.19.1", "cpu_mhz": 1.0},
-        plan_text="rounds = 5\n[tcp]\nduration_s = 10\n",
+        plan_text="rounds = 5\n[tcp]\nduration_s = 2\n",
         testbed_text='kind = "netns"\nlink_mbps = 100\n',
     )
     found = {
