@@ -22,7 +22,10 @@ FIRST_FIGURES = (
     ComparedFigure.PDR,
     ComparedFigure.CARRIED,
     ComparedFigure.DELAY_P50,
+    ComparedFigure.HANDSHAKES,
     ComparedFigure.GAP,
+    ComparedFigure.CONNECTIONS,
+    ComparedFigure.OPEN,
 )
 """Figures of a campaign's table: a row has the first of these that it knows, and the CPU time."""
 

@@ -180,6 +180,8 @@ def _one_tunnel(side: Side, name: str) -> Side:
     An encrypted tunnel is preferred, and a remark of the side states which of several tunnels it is.
     """
     names = side.tunnels_like(name)
+    if not side.rows:
+        raise WrongInput(f"run {side.name} has no tunnel with figures to compare", "; ".join(side.remarks))
     if not names:
         known = dict.fromkeys(quoted(printable(row.name)) for row in side.rows)
         raise WrongInput(f"run {side.name} has no tunnel {quoted(printable(name))}", f"it has {', '.join(known)}")

@@ -76,12 +76,7 @@ def _lines(found: Comparison, width: int, fail_share: float | None, within_share
     lines = [Text(comparison_title(found), style="bold")]
     for letter, side in (("A", found.a), ("B", found.b)):
         lines += _paragraph(f"{letter}: {side.title}", width)
-    verdict = (
-        f"{counted(len(found.rows), 'figure')}: {verdict_counts(found)}."
-        if found.rows
-        else "No tunnel is on both sides."
-    )
-    lines += [Text(), *_paragraph(verdict, width, "bold")]
+    lines += [Text(), *_paragraph(_verdict(found), width, "bold")]
     if fail_share is not None:
         lines += _paragraph(regressions_text(found, fail_share), width, "bold")
     if within_share is not None:
@@ -112,6 +107,13 @@ MOST_DIFFERENCE_LINES = 6
 LEAST_DIFFERENCE_LINES = 2
 LINES_AROUND_DIFFERENCES = 3
 """Empty lines before and after the differences, and the last line."""
+
+
+def _verdict(found: Comparison) -> str:
+    if found.rows:
+        return f"{counted(len(found.rows), 'figure')}: {verdict_counts(found)}."
+    empty = " and ".join(letter for letter, side in (("A", found.a), ("B", found.b)) if not side.rows)
+    return f"No figures to compare in {empty}." if empty else "No tunnel is on both sides."
 
 
 def _paragraph(text: str, width: int, style: str = "") -> list[Text]:

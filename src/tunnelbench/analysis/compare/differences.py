@@ -73,14 +73,15 @@ def bench_ratios(a: Side, b: Side, traffic: str = "tcp") -> Mapping[str, float]:
         for figure in BENCH_FIGURES:
             own, theirs = ([*side.figures.get(figure, {}).values()] for side in (row, other))
             # A load that was asked for and carried does not show the maximum.
-            is_given = figure is ComparedFigure.CARRIED and not row.test.endswith(FLAT_OUT)
+            is_given = figure in LOAD_FIGURES and not row.test.endswith(FLAT_OUT)
             if own and theirs and not is_given and median(own) > 0 and median(theirs) > 0:
                 place = " ".join(filter(None, (str(row.payload_bytes), row.direction, row.test)))
                 found[place] = median(theirs) / median(own)
     return found
 
 
-BENCH_FIGURES = (ComparedFigure.THROUGHPUT, ComparedFigure.PDR, ComparedFigure.CARRIED)
+LOAD_FIGURES = (ComparedFigure.CARRIED, ComparedFigure.CONNECTIONS)
+BENCH_FIGURES = (ComparedFigure.THROUGHPUT, ComparedFigure.PDR, *LOAD_FIGURES)
 
 
 def bench_moved(a: Side, b: Side, traffic: str = "tcp") -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow, settings_of, versions_by_program
+from tunnelbench.analysis.connections import ConnectionRow, summarise_connections
 from tunnelbench.analysis.packet_instructions import (
     PacketInstructions,
     are_apart,
@@ -33,8 +34,11 @@ COMPARED_TESTS = {
     Test.RATE: ComparedFigure.CARRIED,
     Test.ECHO: ComparedFigure.CARRIED,
     Test.REKEY: ComparedFigure.GAP,
+    Test.HANDSHAKE: ComparedFigure.GAP,
+    Test.CONNECT: ComparedFigure.CONNECTIONS,
+    Test.CONCURRENT: ComparedFigure.OPEN,
 }
-"""UDP tests that are compared, each with the figure that is reported as missing if there is none."""
+"""Tests of the packet engine that are compared, each with the figure that is reported as missing if there is none."""
 
 Values = Mapping[ComparedFigure, float | None]
 
@@ -46,6 +50,7 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
     """Return a run as a side; a row without a trial that counts has no figures."""
     by_row = trials_by_row(record for record in records if record.counts)
     udp_rows = summarise_udp(records)
+    engine_rows: list[UdpRow | ConnectionRow] = [*udp_rows, *summarise_connections(records)]
     baselines: dict[tuple[Any, ...], Sequence[TrialRecord]] = {}
     for key, own in by_row.items():
         if own[0].spec.tunnel.is_baseline:
@@ -54,13 +59,11 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
     rows = [
         *(_tcp_row(row, by_row, baselines.get(row.key[1:], ())) for row in summarise(records)),
         *((row, False) for row in work_rows.values()),
-        *(_udp_row(row, by_row, work_rows.get(_place(row))) for row in udp_rows if row.test in COMPARED_TESTS),
+        *(_engine_row(row, by_row, work_rows.get(_place(row))) for row in engine_rows if row.test in COMPARED_TESTS),
     ]
     missing = run.trials_planned - len(records)
     tests = [row.test for row in udp_rows] + [record.spec.test for record in records]
-    not_compared = dict.fromkeys(
-        test.value for test in tests if test not in COMPARED_TESTS and test not in {Test.TCP, Test.SOAK}
-    )
+    not_compared = dict.fromkeys(test.value for test in tests if test not in COMPARED_TESTS and test is not Test.TCP)
     return Side(
         name=run.run_id,
         title=f"run {run.run_id} ({run.plan_title or run.plan_name})",
@@ -83,7 +86,7 @@ def side_of_run(run: RunRecord, records: Sequence[TrialRecord]) -> Side:
                 if missing > 0
                 else []
             ),
-            *([f"these UDP tests are not compared: {', '.join(not_compared)}"] if not_compared else []),
+            *([f"these tests are not compared: {', '.join(not_compared)}"] if not_compared else []),
         ),
     )
 
@@ -141,17 +144,17 @@ def _is_router_full(windows: Iterable[Window | None]) -> bool:
     return bool(shares) and median(shares) >= FULL_CPU_SHARE
 
 
-def _udp_row(
-    row: UdpRow, by_row: Mapping[RowKey, Sequence[TrialRecord]], work_row: SideRow | None
+def _engine_row(
+    row: UdpRow | ConnectionRow, by_row: Mapping[RowKey, Sequence[TrialRecord]], work_row: SideRow | None
 ) -> tuple[SideRow, bool]:
-    """Return a UDP row as a row of a side, and True if it is a calibration.
+    """Return a row of the packet engine as a row of a side, and True if it is a calibration.
 
     If the router's instructions without idle work are known from this and another rate, `work_row` has them, and the
     row has none: idle work hides a part of a difference.
     """
     figures = _by_figure(
         {
-            record.spec.round: _udp_values(record.udp, row.test)
+            record.spec.round: _engine_values(record.udp, row.test)
             for record in by_row.get(row.key, [])
             if record.udp is not None
         }
@@ -166,7 +169,7 @@ def _udp_row(
     return SideRow(
         **_row_facts(row),
         effective_bytes=None,
-        traffic="udp",
+        traffic="tcp" if row.test.is_of_connections else "udp",
         figures=figures,
         test=f"{row.test} {row.load}".strip(),
         expected=COMPARED_TESTS[row.test],
@@ -177,7 +180,7 @@ def _udp_row(
     ), row.is_calibration
 
 
-def _place(row: UdpRow) -> Place:
+def _place(row: UdpRow | ConnectionRow) -> Place:
     return row.tunnel.name, row.payload_bytes, row.direction
 
 
@@ -230,7 +233,7 @@ def _work_row(
     )
 
 
-def _row_facts(row: Row | UdpRow) -> dict[str, Any]:
+def _row_facts(row: Row | UdpRow | ConnectionRow) -> dict[str, Any]:
     return {
         "kind": row.tunnel.kind,
         "name": row.tunnel.name,
@@ -262,9 +265,9 @@ def _tcp_values(trial: TcpMeasurement, baseline: TrialRecord | None) -> Values:
     }
 
 
-def _udp_values(trial: UdpMeasurement, test: Test) -> Values:
-    counts = trial.counts
-    delay = counts.delay if counts and test is not Test.REKEY else None
+def _engine_values(trial: UdpMeasurement, test: Test) -> Values:
+    counts, handshakes, opened = trial.counts, trial.handshakes, trial.connections
+    delay = counts.delay if counts and not test.is_of_gaps else None
     is_one_load = COMPARED_TESTS[test] is ComparedFigure.CARRIED  # a search mixes the costs of many loads
     return {
         ComparedFigure.NDR: trial.lower_bound_pps(NDR_LOSS_RATIO),
@@ -275,8 +278,14 @@ def _udp_values(trial: UdpMeasurement, test: Test) -> Values:
         ComparedFigure.DELAY_P50: delay.p50_ns / 1e3 if delay else None,
         ComparedFigure.DELAY_P99: delay.p99_ns / 1e3 if delay else None,
         ComparedFigure.GAP: counts.longest_gap_s * 1e3
-        if counts and counts.longest_gap_s is not None and test is Test.REKEY
+        if counts and counts.longest_gap_s is not None and test.is_of_gaps
         else None,
+        ComparedFigure.HANDSHAKES: handshakes.per_s if handshakes else None,
+        ComparedFigure.SETUP: handshakes.setup_p50_s * 1e3
+        if handshakes and handshakes.setup_p50_s is not None
+        else None,
+        ComparedFigure.CONNECTIONS: opened.established_per_s if opened and test is Test.CONNECT else None,
+        ComparedFigure.OPEN: float(opened.open_max) if opened and test is Test.CONCURRENT else None,
     }
 
 

@@ -35,7 +35,15 @@ class ComparedFigure(StrEnum):
     DELAY_P50 = "delay p50 us"
     DELAY_P99 = "delay p99 us"
     GAP = "longest gap ms"
-    """Longest time without an arrival while the tunnel changes its keys."""
+    """Longest time without an arrival while the tunnel changes its keys, or while other tunnels are set up."""
+    HANDSHAKES = "tunnels/s"
+    """Tunnels that other clients set up per second."""
+    SETUP = "set-up p50 ms"
+    """Time from the start of such a tunnel to the answer to its first packet."""
+    CONNECTIONS = "connections/s"
+    """New TCP connections per second."""
+    OPEN = "open connections"
+    """Most TCP connections that were open at the same time."""
 
     @property
     def is_better_when_high(self) -> bool:
@@ -48,7 +56,7 @@ class ComparedFigure(StrEnum):
 
     @property
     def is_delay(self) -> bool:
-        return self in {ComparedFigure.DELAY_P50, ComparedFigure.DELAY_P99, ComparedFigure.GAP}
+        return self in DELAYS
 
     @property
     def is_rate(self) -> bool:
@@ -58,6 +66,8 @@ class ComparedFigure(StrEnum):
 
 COSTS = frozenset({ComparedFigure.COST, ComparedFigure.COST_SHARE, ComparedFigure.INSTRUCTIONS, ComparedFigure.WORK})
 """Figures that state the work of the router for a packet."""
+
+DELAYS = frozenset({ComparedFigure.DELAY_P50, ComparedFigure.DELAY_P99, ComparedFigure.GAP, ComparedFigure.SETUP})
 
 
 @dataclass(frozen=True)

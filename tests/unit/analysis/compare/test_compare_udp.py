@@ -173,7 +173,7 @@ def test_the_sheet_names_test_and_load_and_what_is_not_compared() -> None:
     assert ("vxlan", "18", "up", "NDR packets/s (search)") in cells
     assert ("vxlan", "imix", "up", "delay p99 us (latency 50%)") in cells
     assert ("none", "18", "up", "carried packets/s (rate flat-out)") in cells
-    assert "A: these UDP tests are not compared: loss-curve, burst." in found.cautions
+    assert "A: these tests are not compared: loss-curve, burst." in found.cautions
 
 
 def test_a_udp_row_without_a_figure_says_why() -> None:
