@@ -123,6 +123,8 @@ class Host(ABC):
     """True if each command on the host goes over SSH."""
     has_own_clock: bool = False
     """True if the host's clock serves this run only, so that it may be set."""
+    programs_key: str = ""
+    """Key of the testbed that gives the host, a virtual machine, more programs; empty: packages can be installed."""
 
     def __init__(self, name: str, folder: Path, cpus: Sequence[int]) -> None:
         self.name = name

@@ -72,6 +72,7 @@ class VirtualHost(LeasedHost):
         """CPUs of this machine that QEMU may use."""
         self._modules: list[str] | None = None
         self._kernel = Symbols((), ())
+        self.programs_key = "programs" if name == "router" else "far_programs"
 
     @property
     def cpus_here(self) -> tuple[int, ...]:

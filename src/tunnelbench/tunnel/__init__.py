@@ -125,6 +125,14 @@ def create(spec: TunnelSpec, ends: Ends) -> Tunnel[Any]:
     options = adapter(spec.kind).options_type.model_validate(dict(spec.options))
     for end, _ in ends:
         if missing := unmet(spec.kind, options, end.host):
-            needs = "; ".join(f"{requirement.what} is missing ({requirement.remedy})" for requirement in missing)
+            needs = "; ".join(_missing(requirement, end.host.programs_key) for requirement in missing)
             raise TunnelUnavailable(f"on the {end.host.name}: {needs}")
     return adapter(spec.kind)(options, ends)
+
+
+def _missing(requirement: Requirement, programs_key: str) -> str:
+    """Return what is missing, and how to get it: a virtual machine gets programs by a key of the testbed only."""
+    if programs_key and not requirement.is_program:
+        return f"{requirement.what} is missing"
+    remedy = f"the testbed's key {programs_key} can name a folder with it" if programs_key else requirement.remedy
+    return f"{requirement.what} is missing ({remedy})"

@@ -596,6 +596,14 @@ def test_doctor_is_not_advised_for_a_testbed_that_set_changed() -> None:
         assert warning.command.split()[1] == advised
 
 
+def test_a_tunnel_that_a_virtual_router_lacks_has_its_reason_in_the_report() -> None:
+    lacking = replace(make_trial(make_spec()), outcome=Outcome.UNAVAILABLE, measurement=None)
+    facts = {"guest_board": "Malta, a MIPS board"}
+    (warning, *_) = answered([lacking], **with_set("quick", testbed="malta"), host_facts=facts).warnings[1:]
+    assert warning.text == "Without figures: none (unavailable)."
+    assert warning.command.endswith(" --full")
+
+
 def test_cables_of_set_that_no_virtual_router_has_are_not_left_out() -> None:
     found = answered(make_records(), **with_set("quick", "link.rate_out_mbps=100"))
     assert not any("malta" in each.command for each in found.next_commands)

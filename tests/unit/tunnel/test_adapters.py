@@ -119,6 +119,20 @@ def test_everything_that_the_server_lacks_is_reported_too(tmp_path: Path) -> Non
     )
 
 
+def test_what_a_virtual_machine_lacks_is_not_installed_by_a_package(tmp_path: Path) -> None:
+    ends = make_ends(tmp_path)
+    assert isinstance(ends.router.host, FakeHost)
+    ends.router.host.programs = set()
+    ends.router.host.programs_key = "programs"
+    with pytest.raises(TunnelUnavailable) as caught:
+        create(TunnelSpec("wireguard-go", "wireguard-go"), ends)
+    assert caught.value.message.startswith(
+        "on the router: the program wireguard-go is missing (the testbed's key programs can name a folder with it); "
+    )
+    with pytest.raises(TunnelUnavailable, match="the kernel's wireguard is missing; "):
+        create(TunnelSpec("wireguard", "wireguard"), ends)
+
+
 def test_a_kernel_that_lacks_a_kind_of_device_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TunnelUnavailable, match=r"the kernel's wireguard is missing \(modprobe wireguard"):
         create(TunnelSpec("wireguard", "wireguard"), make_ends(tmp_path))

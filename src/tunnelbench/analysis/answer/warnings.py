@@ -110,8 +110,9 @@ def _without_figures(run: RunRecord, records: Sequence[TrialRecord]) -> Iterator
     }
     if missing:
         words = joined(named([f"{name} ({each})" for name, each in missing.items()]))
-        is_lacking = TrialClass.UNAVAILABLE in missing.values()
-        yield _Finding(f"Without figures: {words}.", commands.doctor(run) if is_lacking else commands.every_figure(run))
+        is_installable = TrialClass.UNAVAILABLE in missing.values() and "guest_board" not in run.host_facts
+        help_with = commands.doctor(run) if is_installable else commands.every_figure(run)
+        yield _Finding(f"Without figures: {words}.", help_with)
 
 
 def _dropped(run: RunRecord, records: Sequence[TrialRecord], void: Sequence[TrialRecord]) -> Iterator[_Finding]:
