@@ -55,6 +55,13 @@ def testbed_names(_context: click.Context, _parameter: click.Parameter, start: s
     return _or_file(shipped_testbeds(), start)
 
 
+def checked_names(_context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
+    """Complete the name of a shipped plan or testbed, or a file."""
+    from tunnelbench.plan import shipped_plans, shipped_testbeds  # noqa: PLC0415 # only a completion needs it
+
+    return _or_file([*shipped_plans(), *shipped_testbeds()], start)
+
+
 def run_names(context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
     """Complete the id of a stored run, newest first, or `last`."""
     return _items(["last", *_run_ids(context)], start)

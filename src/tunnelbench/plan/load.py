@@ -11,6 +11,7 @@ import tomli_w
 
 from tunnelbench.model.conditions import CONDITION_OPTIONS
 from tunnelbench.model.plan import BRIDGED_OPTION, CLIENTS_OPTION, HANDSHAKES_OPTION, Plan
+from tunnelbench.model.shipped import shipped_plans, shipped_testbeds
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.plan.check import check_table, unknown_key
 from tunnelbench.plan.errors import Faults, FileError, FileErrors
@@ -121,13 +122,19 @@ def check_file(
     kinds: Kinds,
     known_kinds: Mapping[str, str] = NO_KINDS,
     refused: Mapping[str, str] = NOTHING_REFUSED,
+    *,
+    shipped_tunnels: Mapping[str, Sequence[Mapping[str, Any]]] = NO_TUNNELS,
 ) -> list[FileError]:
-    """Return all errors of a plan or testbed file, in the order of the file; never raises for what it holds.
+    """Return all errors of a plan or testbed, by its shipped name or its path, in the order of the file.
 
-    `schemas`, `known_kinds` and `refused` are those of `read_plan`, `kinds` those of `read_testbed`.
+    It never raises for what a file holds. `schemas`, `known_kinds`, `refused` and `shipped_tunnels` are those of
+    `read_plan`, `kinds` those of `read_testbed`.
     """
     try:
-        source = read_path(path)
+        if path in shipped_plans():
+            source = read_plan_source(path, shipped_tunnels)
+        else:
+            source = read_testbed_source(path) if path in shipped_testbeds() else read_path(path)
         data, faults = _open(source, ())
     except FileErrors as error:
         return list(error.errors)

@@ -43,6 +43,14 @@ def test_a_file_that_is_not_there_is_an_error_among_others(type_in: CommandLine,
     assert result.stdout == f"{tmp_path}/none.toml:1:1: file: there is no such file\n{good}: ok\n"
 
 
+def test_shipped_plans_and_testbeds_are_checked_by_their_names(type_in: CommandLine) -> None:
+    result = type_in("check", "wr841n", "all", "malta", "--on", "malta")
+    assert (result.exit_code, result.stdout) == (0, "wr841n: ok\nall: ok\nmalta: ok\n")
+    refused = type_in("check", "soak", "--on", "malta")
+    assert refused.exit_code == 1
+    assert "soak: cannot run on testbed malta" in refused.stdout
+
+
 def test_json_has_each_file_with_its_errors(type_in: CommandLine, tmp_path: Path) -> None:
     good = write(tmp_path / "good.toml", GOOD_PLAN)
     result = type_in("check", "--json", WRONG / "neither.toml", good)
