@@ -189,6 +189,10 @@ class SimulationTable(TomlTable):
     trial_s: Annotated[float, Field(ge=0, le=3600)] = SimulationModel.trial_s
 
 
+WRONG_KEY = "wrong"
+"""Stands for the value of a key that has an error: pydantic leaves such a key out of the values of the other ones."""
+
+
 class TestbedFile(TomlTable):
     """A testbed file; `setting_faults` checks its kind and the settings of that kind."""
 
@@ -220,7 +224,7 @@ class TestbedFile(TomlTable):
     @field_validator("coordinator", "place_wait_s", "power_after_s")
     @classmethod
     def _is_of_a_place(cls, value: str | int, info: ValidationInfo) -> str | int:
-        if info.data.get("place", "wrong") is None:
+        if info.data.get("place", WRONG_KEY) is None:
             raise ValueError('is for the key place, such as place = "rack1-router"')
         return value
 
@@ -234,14 +238,14 @@ class TestbedFile(TomlTable):
     @field_validator("far_programs")
     @classmethod
     def _are_for_a_machine(cls, value: str, info: ValidationInfo) -> str:
-        if value and not info.data.get("far_board"):
+        if value and not info.data.get("far_board", WRONG_KEY):
             raise ValueError('is for the virtual machine of the key far_board, such as far_board = "x86-64"')
         return value
 
     @field_validator("profile")
     @classmethod
     def _needs_a_fixed_speed(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and info.data.get("speed_mips") is None:
+        if value and info.data.get("speed_mips", WRONG_KEY) is None:
             raise ValueError("needs a router of fixed speed, such as speed_mips = 125")
         return value
 

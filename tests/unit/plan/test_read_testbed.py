@@ -191,6 +191,14 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         (NETNS + 'board = "malta"', "2:1: board: {netns} this key, only {qemu}"),
         (NETNS + 'far_board = "x86-64"', "2:1: far_board: {netns} this key, only {qemu}"),
         (NETNS + 'programs = "x"', "2:1: programs: {netns} this key, only {qemu}"),
+        (
+            QEMU + "speed_mips = 100\nprofile = true",
+            "3:1: speed_mips: must be 1000, or 1000 halved up to 10 times, not 100; the nearest is 125",
+        ),
+        (
+            QEMU + 'far_board = "x86"\nfar_programs = "x"',
+            '3:1: far_board: "x86" is not one of malta, ',
+        ),
         (QEMU + "profile = true", "3:1: profile: needs a router of fixed speed, such as speed_mips = 125"),
         (NETNS + "speed_mips = 125", "2:1: speed_mips: {netns} this key, only {qemu}"),
         (NETNS + '[router]\nhost = "a"', "2:2: router: {netns} this key, only {ssh}"),
