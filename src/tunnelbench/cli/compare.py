@@ -84,6 +84,12 @@ def command(  # noqa: PLR0917 - click hands them over by name
         write_text(text, output)
     else:
         write_sheet(sheet(found, weights(), fail_share=fail_share, within_share=within_share), chosen, output)
+    if (within_share is not None or fail_share is not None) and found.unlike_speeds_mips:
+        a_mips, b_mips = found.unlike_speeds_mips
+        raise WrongInput(
+            f"--within and --fail-on-regression: the router of A has {a_mips} MIPS and that of B {b_mips}",
+            "compare two runs of one speed: --set speed_mips=... gives a run the other speed",
+        )
     if within_share is not None:
         require_within(found, within_share)
     if fail_share is not None:

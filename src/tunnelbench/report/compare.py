@@ -153,7 +153,18 @@ def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
         yield "Testers alone, B / A", f"{ratios}; single trials, without a router"
 
 
+def speeds_text(found: Comparison) -> Iterator[str]:
+    """Yield a sentence on what can be compared if the two routers have different fixed speeds."""
+    if found.unlike_speeds_mips:
+        a, b = found.unlike_speeds_mips
+        yield (
+            f"The router of A has {a} MIPS and that of B {b}. Only instructions per packet can be compared: all other "
+            "figures differ because of the speed."
+        )
+
+
 def _cautions(found: Comparison) -> Iterator[str]:
+    yield from speeds_text(found)
     for letter, side in (("A", found.a), ("B", found.b)):
         for remark in side.remarks:
             yield f"{letter}: {remark}."

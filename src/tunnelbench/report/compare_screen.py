@@ -26,6 +26,7 @@ from tunnelbench.report.compare import (
     difference_text,
     limited_text,
     regressions_text,
+    speeds_text,
     verdict_counts,
     within_texts,
 )
@@ -77,6 +78,8 @@ def _lines(found: Comparison, width: int, fail_share: float | None, within_share
     for letter, side in (("A", found.a), ("B", found.b)):
         lines += _paragraph(f"{letter}: {side.title}", width)
     lines += [Text(), *_paragraph(_verdict(found), width, "bold")]
+    for text in speeds_text(found):
+        lines += _paragraph(text, width, "bold")
     if fail_share is not None:
         lines += _paragraph(regressions_text(found, fail_share), width, "bold")
     if within_share is not None:

@@ -329,3 +329,21 @@ def test_a_name_that_is_nothing_says_what_there_is(type_in: CommandLine, store: 
     assert "wr841n-2014" in result.stderr
     assert type_in("compare", "run:last", f"run:{RUN_ID}").exit_code == 0
     assert type_in("compare", "reference:last", "last").exit_code == 2
+
+
+def test_two_speeds_of_a_virtual_router_are_not_compared(type_in: CommandLine, runs: Path) -> None:
+    for day, speed_mips in ((3, 62.5), (4, 125.0)):
+        started = f"2025-06-0{day}T00:00:00+00:00"
+        run = make_run(
+            run_id=f"2025060{day}-000000-fixed", started_at=started, host_facts={"guest_speed_mips": speed_mips}
+        )
+        keep(runs, run, make_records(5))
+    said = "The router of A has 62.5 MIPS and that of B 125. Only instructions per packet can be compared"
+    for full in ((), ("--full",)):
+        result = type_in("compare", "20250603", "20250604", *full)
+        assert result.exit_code == 0
+        assert said in " ".join(result.stdout.split())
+    for option in ("--within", "--fail-on-regression"):
+        result = type_in("compare", "20250603", "20250604", option, "100")
+        assert result.exit_code == 2
+        assert "the router of A has 62.5 MIPS and that of B 125" in " ".join(result.stderr.split())

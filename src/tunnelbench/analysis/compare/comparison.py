@@ -107,6 +107,15 @@ class Comparison:
         return tuple(traffic for traffic, factor in moved.items() if factor is None and traffic in compared)
 
     @property
+    def unlike_speeds_mips(self) -> tuple[str, str] | None:
+        """The fixed speeds of the virtual routers of A and B [million instructions per second], if they differ.
+
+        Only the instructions of a packet are then comparable: the speed of the routers is in all other figures.
+        """
+        a, b = (side.facts.get("guest_speed_mips", "").removesuffix(".0") for side in (self.a, self.b))
+        return (a, b) if a and b and a != b else None
+
+    @property
     def tested(self) -> tuple[ComparisonRow, ...]:
         return tuple(row for row in self.rows if row.p is not None)
 
