@@ -101,8 +101,8 @@ def require_within(found: Comparison, within_share: float) -> None:
 
     Raises WrongInput if nothing is comparable.
     """
-    if not found.own_figures:
-        raise WrongInput("--within: no figure is on both sides", "compare two runs of one plan")
+    if not found.judged(within_share):
+        raise WrongInput("--within: no figure of the routers is on both sides", "compare two runs of one plan")
     if found.apart(within_share) or found.only_in_a:
         sys.exit(ExitCode.CHECK_FAILED)
 

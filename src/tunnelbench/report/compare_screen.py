@@ -146,7 +146,8 @@ def _table(found: Comparison, within_share: float | None) -> tuple[ScreenTable, 
     kept = list(found.rows)
     if within_share is not None:
         apart = found.apart(within_share)
-        kept = [*apart, *(line for line in found.own_figures if line not in apart)][:MOST_LISTED_ROWS]
+        kept = [*apart, *(line for line in found.judged(within_share) if line not in apart)] or kept
+        kept = kept[:MOST_LISTED_ROWS]
     elif len(kept) > MOST_LISTED_ROWS:
         kept = [line for line in kept if line.verdict is not ComparisonVerdict.TIE] or kept
         kept = [line for line in kept if line.verdict is not ComparisonVerdict.MISSING] or kept

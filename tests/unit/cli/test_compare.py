@@ -238,7 +238,7 @@ def test_figures_that_are_not_within_the_limit_fail(type_in: CommandLine, runs: 
     assert json.loads(type_in("compare", EARLY, LATE, "--within", "12", "--json").stdout)["apart"] == []
     nothing = type_in("compare", f"{EARLY}#vxlan", "wr841n-2014", "--within", "3")
     assert nothing.exit_code == 2
-    assert "no figure is on both sides" in " ".join(nothing.stderr.split())
+    assert "no figure of the routers is on both sides" in " ".join(nothing.stderr.split())
 
 
 def test_an_exported_file_is_a_side(type_in: CommandLine, runs: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from tunnelbench.analysis.compare.differences import bench_moved
 from tunnelbench.analysis.compare.matching import Pair, match
-from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow
+from tunnelbench.analysis.compare.sides import LOAD_FIGURES, ComparedFigure, Side, SideRow
 from tunnelbench.analysis.mann_whitney import Ratio, least_p, mann_whitney, ratio
 from tunnelbench.analysis.statistics import Estimate, estimate
 from tunnelbench.analysis.wilcoxon import least_paired_p, paired_ratio, signed_rank
@@ -75,6 +75,15 @@ class ComparisonRow:
     def is_tester_limited(self) -> bool:
         """True if the figure is a rate and the testers, not the router, were the limit on both sides."""
         return self.figure.is_rate and self.pair.a.is_tester_limited and self.pair.b.is_tester_limited
+
+    @property
+    def is_planned(self) -> bool:
+        """True if the plan sets the figure on both sides, so that it differs only if a router does not carry so much.
+
+        A load in per cent is no such figure: it is a part of a rate that was measured.
+        """
+        rows = self.pair.a, self.pair.b
+        return self.figure in LOAD_FIGURES and all(row.is_paced and not row.test.endswith("%") for row in rows)
 
     def worse_by(self) -> float:
         """Return the share of A's figure by which B is worse: negative if B is better, 0 if there is no ratio."""
@@ -153,7 +162,8 @@ class Comparison:
         """Figures of the routers themselves, each once.
 
         Ratios to the baseline are left out, rates that the testers limited on both sides, and the CPU time per packet
-        of routers of fixed speed, which is the number of instructions divided by the speed.
+        of routers of fixed speed, which is the number of instructions divided by the speed. Rates that the plan sets
+        are in it, although they show only if the routers carry so much.
         """
         return tuple(
             row
@@ -162,6 +172,11 @@ class Comparison:
             and not (row.figure is ComparedFigure.COST and _have_fixed_speed(row.pair))
             and (row.a is not None or row.b is not None)
         )
+
+    def judged(self, share: float) -> tuple[ComparisonRow, ...]:
+        """Return the routers' own figures, those that the plan sets only if they differ by more than this share."""
+        apart = {id(row) for row in self.apart(share)}
+        return tuple(row for row in self.own_figures if not row.is_planned or id(row) in apart)
 
     def apart(self, share: float) -> tuple[ComparisonRow, ...]:
         """Return the routers' own figures that differ by more than this share, or that one side does not have."""

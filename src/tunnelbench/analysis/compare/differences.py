@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side
 from tunnelbench.analysis.statistics import median
-from tunnelbench.model.plan import FLAT_OUT
 
 NOT_STATED = "not stated"
 
@@ -73,15 +72,16 @@ def bench_ratios(a: Side, b: Side, traffic: str = "tcp") -> Mapping[str, float]:
         for figure in BENCH_FIGURES:
             own, theirs = ([*side.figures.get(figure, {}).values()] for side in (row, other))
             # A load that was asked for and carried does not show the maximum.
-            is_given = figure in LOAD_FIGURES and not row.test.endswith(FLAT_OUT)
+            is_given = row.is_paced and figure is not ComparedFigure.THROUGHPUT
             if own and theirs and not is_given and median(own) > 0 and median(theirs) > 0:
                 place = " ".join(filter(None, (str(row.payload_bytes), row.direction, row.test)))
                 found[place] = median(theirs) / median(own)
     return found
 
 
-LOAD_FIGURES = (ComparedFigure.CARRIED, ComparedFigure.CONNECTIONS)
-BENCH_FIGURES = (ComparedFigure.THROUGHPUT, ComparedFigure.PDR, *LOAD_FIGURES)
+BENCH_FIGURES = (
+    ComparedFigure.THROUGHPUT, ComparedFigure.PDR, ComparedFigure.CARRIED, ComparedFigure.CONNECTIONS
+)  # fmt: skip
 
 
 def bench_moved(a: Side, b: Side, traffic: str = "tcp") -> float | None:

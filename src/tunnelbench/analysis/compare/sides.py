@@ -67,6 +67,11 @@ class ComparedFigure(StrEnum):
 COSTS = frozenset({ComparedFigure.COST, ComparedFigure.COST_SHARE, ComparedFigure.INSTRUCTIONS, ComparedFigure.WORK})
 """Figures that state the work of the router for a packet."""
 
+LOAD_FIGURES = frozenset(
+    {ComparedFigure.THROUGHPUT, ComparedFigure.CARRIED, ComparedFigure.CONNECTIONS, ComparedFigure.OPEN}
+)
+"""Figures that a plan can set: a paced load that the router carries has the rate of the plan."""
+
 DELAYS = frozenset({ComparedFigure.DELAY_P50, ComparedFigure.DELAY_P99, ComparedFigure.GAP, ComparedFigure.SETUP})
 
 

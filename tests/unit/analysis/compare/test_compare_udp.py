@@ -185,3 +185,15 @@ def test_a_udp_row_without_a_figure_says_why() -> None:
     refused = [line for line in missing if line.pair.a.name == "tinc BF-CBC, SHA-1" and line.pair.a.test == "search"]
     assert {line.figure for line in refused} == {ComparedFigure.PDR}
     assert all("went over TCP" in line.remarks[0] for line in refused)
+
+
+def test_a_rate_of_the_plan_counts_within_a_limit_only_if_it_is_not_carried() -> None:
+    both = [*carried(5000, "5000"), *searching(9000)]
+    same = compare(side(both), side(both, "b"))
+    assert {line.figure for line in same.judged(0.03)} == {ComparedFigure.NDR, ComparedFigure.PDR}
+    less = compare(side(both), side([*carried(4000, "5000"), *searching(9000)], "b"))
+    assert {line.figure for line in less.apart(0.03)} == {ComparedFigure.CARRIED}
+    assert len(less.judged(0.03)) == 3
+    full = compare(side(carried(5000)), side(carried(5000), "b"))
+    assert {line.figure for line in full.judged(0.03)} == {ComparedFigure.CARRIED}
+    assert len(compare(side(carried(5000, "50%")), side(carried(5000, "50%"), "b")).judged(0.03)) == 1
