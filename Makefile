@@ -116,7 +116,7 @@ sample-malta: install-dev ## measure the run on the virtual router `malta` that 
 	@.venv/bin/tunnelbench export last -o docs/malta-run.json
 	@$(MAKE) docs
 
-reproduce: ## measure the plan `quick` on the virtual router `malta`, and compare with the figures of README.md (about 13 minutes)
+reproduce: ## measure the plan `quick` on the virtual router `malta`, and compare with the figures of README.md (13 to 14 minutes)
 	@scripts/install-debian --virtual-router
 	@$(TUNNELBENCH) run quick --on malta --set rounds=2
 	@$(TUNNELBENCH) compare docs/malta-run.json last --within 3

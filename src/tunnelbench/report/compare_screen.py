@@ -82,9 +82,9 @@ def _lines(found: Comparison, width: int, fail_share: float | None, within_share
         lines += _paragraph(text, width, "bold")
     if fail_share is not None:
         lines += _paragraph(regressions_text(found, fail_share), width, "bold")
-    if within_share is not None:
-        for text in within_texts(found, within_share):
-            lines += _paragraph(text, width, "bold")
+    within = [] if within_share is None else [*within_texts(found, within_share)]
+    lines += [line for text in within[:1] for line in _paragraph(text, width, "bold")]
+    last = [line for text in within[1:] for line in (Text(), *_paragraph(text, width, "bold"))]
     if found.rows:
         table, left_out = _table(found, within_share)
         lines.append(Text())
@@ -97,11 +97,11 @@ def _lines(found: Comparison, width: int, fail_share: float | None, within_share
                   enumerate(wrap(one_line(text), width - 2))]  # fmt: skip
     if unlike := differences(found.a, found.b):
         text = "; ".join(map(difference_text, unlike))
-        room = MOST_COMPARISON_LINES - len(lines) - LINES_AROUND_DIFFERENCES
+        room = MOST_COMPARISON_LINES - len(lines) - len(last) - LINES_AROUND_DIFFERENCES
         most = min(max(room, LEAST_DIFFERENCE_LINES), MOST_DIFFERENCE_LINES)
         folded = wrap(one_line(f"The sides differ in {text}."), width, max_lines=most, placeholder=" …")
         lines += [Text(), *map(Text, folded)]
-    return [*lines, Text(), Text("Tests, intervals and remarks of each figure: add --full")]
+    return [*lines, *last, Text(), Text("Tests, intervals and remarks of each figure: add --full")]
 
 
 MOST_COMPARISON_LINES = 40
