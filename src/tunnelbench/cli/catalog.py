@@ -9,7 +9,7 @@ from tunnelbench.cli.availability import availability, kinds
 from tunnelbench.cli.common_options import duration_text, link_text
 from tunnelbench.cli.layout import reasoned, word
 from tunnelbench.cli.list import Listing
-from tunnelbench.cli.plans import load_plan
+from tunnelbench.cli.plans import load_plan, on_virtual_router
 from tunnelbench.host.preflight import probing_host
 from tunnelbench.plan import read_testbed, shipped_plans, shipped_testbeds
 from tunnelbench.reference import read_reference, reference_names
@@ -17,7 +17,7 @@ from tunnelbench.testbed import KINDS
 
 
 def plans() -> Listing:
-    """Return the shipped plans."""
+    """Return the shipped plans, with their times in namespaces and on a virtual router that can run them."""
     loaded = [load_plan(name).plan for name in shipped_plans()]
     entries = [
         {
@@ -33,11 +33,12 @@ def plans() -> Listing:
             plan.name,
             len(plan.every_trial()),
             duration_text(plan.expected_duration_s()),
+            duration_text(found[1]) if (found := on_virtual_router(plan.name)) else "-",
             plan.title,
         )
         for plan in loaded
     ]
-    return Listing(entries, ("plan", "trials", "takes about", "title"), rows, numbers=(1, 2))
+    return Listing(entries, ("plan", "trials", "in namespaces", "virtual router", "title"), rows, numbers=(1, 2, 3))
 
 
 def testbeds() -> Listing:

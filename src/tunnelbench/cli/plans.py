@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from tunnelbench.model.plan import TrialSpec
+from tunnelbench.model.plan import VIRTUAL_ROUTER_TRIAL_S, TrialSpec
 from tunnelbench.model.result import RunRecord
+from tunnelbench.model.shipped import ROAD_WARRIOR_VIRTUAL_ROUTER, VIRTUAL_ROUTER
 from tunnelbench.model.testbed import TestbedSpec
-from tunnelbench.plan import LoadedPlan, read_plan, stored_plan
-from tunnelbench.testbed import refused_in_plans
+from tunnelbench.plan import FileErrors, LoadedPlan, read_plan, read_testbed, stored_plan
+from tunnelbench.testbed import KINDS, refused_in_plans
 from tunnelbench.tunnel import PLANNED, option_schemas, plan_entries
 
 
@@ -16,6 +18,18 @@ def load_plan(reference: str, overrides: Sequence[str] = (), testbed: TestbedSpe
     """Read a plan by its shipped name or its path, for a testbed if one is given. Raises as `read_plan`."""
     refused = refused_in_plans(testbed) if testbed else {}
     return read_plan(reference, option_schemas(), overrides, PLANNED, plan_entries(), refused=refused)
+
+
+def on_virtual_router(reference: str) -> tuple[str, float] | None:
+    """Return the shipped virtual router that can run a plan, and about how long that takes with all tunnels [s].
+
+    None: no virtual router can. Without its image it is unknown which tunnels it has.
+    """
+    for name in (VIRTUAL_ROUTER, ROAD_WARRIOR_VIRTUAL_ROUTER):
+        with suppress(FileErrors):
+            plan = load_plan(reference, (), read_testbed(name, KINDS).testbed).plan
+            return name, plan.expected_duration_s() + VIRTUAL_ROUTER_TRIAL_S * len(plan.every_trial())
+    return None
 
 
 def plan_of_run(run: RunRecord) -> LoadedPlan:

@@ -29,8 +29,9 @@ def row(text: str, name: str) -> list[str]:
 
 def test_plans_have_a_title_a_number_of_trials_and_a_time(type_in: CommandLine) -> None:
     result = type_in("list", "plans", columns=120)
-    assert row(result.stdout, "quick")[1:7] == ["112", "5", "min", "A", "first", "look"]
-    assert row(result.stdout, "wr841n")[1:4] == ["148", "27", "min"]
+    assert row(result.stdout, "quick")[1:9] == ["112", "5", "min", "20", "min", "A", "first", "look"]
+    assert row(result.stdout, "wr841n")[1:6] == ["148", "27", "min", "46", "min"]
+    assert row(result.stdout, "soak")[1:5] == ["4", "16", "min", "-"]
 
 
 def test_testbeds_have_their_link(type_in: CommandLine) -> None:

@@ -74,8 +74,18 @@ def test_a_plan_has_its_trials_in_order_with_the_time_that_they_take(type_in: Co
     assert [trial["expected_start_s"] for trial in trials[:6]] == pytest.approx([0, 2.3, 4.6, 6.9, 11.2, 13.5])
     assert trials[-1]["expected_start_s"] + 2.3 == pytest.approx(shown["expected_duration_s"])
     text = type_in("show", "quick").stdout
-    assert "Takes    about 5 min\n" in text
+    assert (
+        "Takes    about 5 min in namespaces of this machine\n           about 20 min on malta with all tunnels\n"
+        in text
+    )
     assert "    1    0:00:11      1  1448 down  no tunnel\n" in text
+
+
+@pytest.mark.parametrize(("plan", "where"), [("clients", "on malta-road-warrior"), ("soak", ""), ("lines", "")])
+def test_a_plan_has_the_time_on_the_virtual_router_that_can_run_it(type_in: CommandLine, plan: str, where: str) -> None:
+    lines = [line for line in type_in("show", plan).stdout.splitlines() if " with all tunnels" in line]
+    assert len(lines) == bool(where)
+    assert all(where in line for line in lines)
 
 
 def test_the_last_trial_of_any_plan_ends_when_the_plan_says() -> None:

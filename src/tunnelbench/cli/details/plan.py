@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from tunnelbench.cli.availability import Availability, availability, packages
 from tunnelbench.cli.common_options import duration_text, emit, emit_json
 from tunnelbench.cli.layout import columns, drawn, facts, heading, name_and_title, reasoned, word
-from tunnelbench.cli.plans import load_plan
+from tunnelbench.cli.plans import load_plan, on_virtual_router
 from tunnelbench.host.preflight import probing_host
 from tunnelbench.model.plan import (
     BLOCK_OVERHEAD_S,
@@ -36,7 +36,9 @@ def show(reference: str, *, as_json: bool) -> None:
     if as_json:
         emit_json(entry(plan, here))
     else:
-        emit(drawn(name_and_title(plan.name, plan.title), *picture(plan, here)))
+        elsewhere = on_virtual_router(reference)
+        also = f"about {duration_text(elsewhere[1])} on {elsewhere[0]} with all tunnels" if elsewhere else ""
+        emit(drawn(name_and_title(plan.name, plan.title), *picture(plan, here, also)))
 
 
 def starts(plan: Plan, missing: Collection[str] = ()) -> Iterator[tuple[float, TrialSpec]]:
@@ -99,8 +101,8 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
     }
 
 
-def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[RenderableType]:
-    """Yield the parts of a plan's description for people, without its title."""
+def picture(plan: Plan, here: Mapping[str, Availability], also: str) -> Iterator[RenderableType]:
+    """Yield the parts of a plan's description for people, without its title; `also` is the time elsewhere."""
     missing = missing_tunnels(here)
     trials = f"{len(plan.trials())} in {plan.rounds} round{'s' * (plan.rounds > 1)}"
     calibrations = f"{len(plan.calibrations())} of the testers without a router"
@@ -108,7 +110,8 @@ def picture(plan: Plan, here: Mapping[str, Availability]) -> Iterator[Renderable
         [
             *zip(("Traffic", "", ""), traffic_texts(plan), strict=False),
             ("Trials", f"{trials}; before them {calibrations}"),
-            ("Takes", f"about {duration_text(plan.expected_duration_s(missing))}"),
+            ("Takes", f"about {duration_text(plan.expected_duration_s(missing))} in namespaces of this machine"),
+            *([("", also)] if also else []),
             *(
                 [("Needs", f"Debian packages {' '.join(debian)}")]
                 if (debian := packages(plan.tunnels, "debian"))
