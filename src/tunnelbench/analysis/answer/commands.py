@@ -67,6 +67,8 @@ ROUTER = Change(("--router", OWN_ROUTER), AIM, is_elsewhere=True, note="Use your
 NO_ROUTER_HAS = frozenset({LINE_OPTION, BRIDGED_OPTION, "soak"})
 """Tables and options of plans that only a router in namespaces can carry out."""
 LINK_MTU = "link.mtu_bytes"
+LONGEST_OPTIONS = 500
+"""Largest number of characters of the options of an advised run."""
 
 
 def router_of(run: RunRecord) -> Change | None:
@@ -123,7 +125,7 @@ def _settings(values: Mapping[str, Any], table: str = "") -> Iterator[tuple[str,
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _settings(value, f"{table}{key}.")
-        elif f"{table}{key}" not in ("title", "tunnel"):
+        elif re.fullmatch(r"[A-Za-z0-9_-]+", key) and f"{table}{key}" not in ("title", "tunnel"):
             yield f"{table}{key}", value
 
 
@@ -141,7 +143,8 @@ def slower_router(speed_mips: float) -> Change:
 def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> SuggestedCommand:
     """Return the command that measures the plan of a run again with all changes, and with its own values of `--set`.
 
-    On another testbed, only the MTU of the cables is still that of the run.
+    On another testbed, only the MTU of the cables is still that of the run. If the values are too many for a command
+    line, as in a file that another person has made, the command is the one for every figure.
     """
     is_elsewhere = any(change.is_elsewhere for change in changes)
     on = [] if is_elsewhere or run.testbed_name == DEFAULT_TESTBED else ["--on", run.testbed_name]
@@ -149,6 +152,8 @@ def run_again(run: RunRecord, changes: Sequence[Change], purpose: str) -> Sugges
     new = {word.partition("=")[0] for word in words}
     of_testbed = {key: each for key, each in _testbed_changes(run).items() if key == LINK_MTU or not is_elsewhere}
     words += _set_options({key: each for key, each in (_plan_changes(run) | of_testbed).items() if key not in new})
+    if len(shlex.join(words)) > LONGEST_OPTIONS:
+        return every_figure(run)
     aim = " and to ".join(change.aim for change in changes)
     notes = [change.note for change in changes if change.note]
     if not has_plan(run):
@@ -182,6 +187,8 @@ def on_other_kernel(run: RunRecord, *, is_planned: bool) -> SuggestedCommand:
         return SuggestedCommand("", _joined("run", FIRST_PLAN, "--on", OTHER_KERNEL))
     own = {key: value for key, value in (_plan_changes(run) | _testbed_changes(run)).items() if key != "kernel"}
     words = (*other_kernel_options(run.testbed_name), *_set_options(own))
+    if len(shlex.join(words)) > LONGEST_OPTIONS:
+        return every_figure(run)
     return SuggestedCommand("", _joined("run", run.plan_name, *words))
 
 

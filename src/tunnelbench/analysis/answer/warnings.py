@@ -74,7 +74,7 @@ def answer_warnings(
         commands.run_again(run, [each.help], "") if isinstance(each.help, Change) else each.help for each in found
     ]
     warnings = [AnswerWarning(each.text, own.command) for each, own in zip(found, helpful, strict=True)]
-    following = [own for own in (first if isinstance(first, SuggestedCommand) else None, again) if own]
+    following = [own for own in (first if isinstance(first, SuggestedCommand) else None, again) if own and own.aim]
     return tuple(warnings), tuple(following)
 
 

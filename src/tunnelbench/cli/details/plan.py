@@ -101,7 +101,7 @@ def entry(plan: Plan, here: Mapping[str, Availability]) -> Mapping[str, object]:
     }
 
 
-def picture(plan: Plan, here: Mapping[str, Availability], also: str) -> Iterator[RenderableType]:
+def picture(plan: Plan, here: Mapping[str, Availability], also: str = "") -> Iterator[RenderableType]:
     """Yield the parts of a plan's description for people, without its title; `also` is the time elsewhere."""
     missing = missing_tunnels(here)
     trials = f"{len(plan.trials())} in {plan.rounds} round{'s' * (plan.rounds > 1)}"
