@@ -87,7 +87,8 @@ class ScreenTable:
                 + len(COLUMN_GAP)
             )
             widths[own[0][0]] += max(0, lacking)
-        figures = sum(widths.values()) + len(COLUMN_GAP) * len(widths)
+        marks = any(row.cells and row.cells[-1].endswith(DOUBT_MARK) for row in shown)  # right of the last column
+        figures = sum(widths.values()) + len(COLUMN_GAP) * len(widths) + marks * len(DOUBT_MARK)
         room = max(LEAST_NAME_COLUMNS, width - figures - len(INDENT))
         names = min(
             room, max([len(self.title), *(len(row.name) for row in shown if row.cells or not self.columns)], default=0)

@@ -173,3 +173,9 @@ def test_a_name_reaches_into_the_blanks_before_its_first_figure(width: int) -> N
     # indent 2, gap 2 and figure 4: from 31 columns on, name and figure have room in one line
     assert len(found) == (2 if width >= 31 else 3)
     assert len({len(line) for line in found if line.endswith("46.7")}) == 1
+
+
+def test_a_mark_after_the_last_column_fits_into_the_terminal() -> None:
+    row = ScreenRow(f"a tunnel whose name {'x' * 28}", ("16.5?", "152?"))
+    table = ScreenTable("", (ScreenColumn(("gap, ms",), ""), ScreenColumn(("KiB",), "")), (row,), "")
+    assert max(len(line) for line, _ in table.lines(65)) <= 65
