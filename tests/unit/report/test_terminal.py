@@ -10,7 +10,10 @@ from tests.unit.builders import make_proof, make_records, make_run, make_spec, m
 from tests.unit.report.hostile import hostile_run
 
 from tunnelbench.model.plan import Direction
-from tunnelbench.report.render import render
+from tunnelbench.report.document import Style
+from tunnelbench.report.render import render, render_sheet
+from tunnelbench.report.sections import Section
+from tunnelbench.report.sheet import Sheet
 from tunnelbench.report.text import one_line
 
 
@@ -93,3 +96,20 @@ def test_hostile_text_steers_nothing(width: int) -> None:
 
 def test_one_line_is_made_of_any_text() -> None:
     assert one_line(" a\r\n\tb\x1b[1m\u200bc\u202e ") == "a b [1m c"
+
+
+@pytest.mark.parametrize("width", [44, 60])
+def test_a_table_wider_than_the_terminal_is_divided(width: int) -> None:
+    names = [f"figure{place}" for place in range(9)]
+    row = ("wireguard-go", "down", *(f"{place}11,111" for place in range(9)))
+    sheet = Sheet("", (), (), (), (), sections=(Section("Costs", header=("Tunnel", "Way", *names), rows=(row,)),))
+    lines = render_sheet(sheet, "terminal", Style(width)).splitlines()
+    heads = [place for place, line in enumerate(lines) if line.strip().startswith("Way")]
+    assert [name for place in heads for name in lines[place].split()[1:]] == names
+    assert [figure for place in heads for figure in lines[place + 2].split()[1:]] == [*row[2:]]
+    assert {lines[place + 1] for place in heads} == {"wireguard-go"}
+
+
+def test_a_table_of_results_that_is_too_wide_repeats_the_names_of_its_rows() -> None:
+    lines = render(make_run(), make_records(), "terminal", 50).partition("Figures are")[0].splitlines()
+    assert sum(line.startswith("wireguard-go") for line in lines) > 1

@@ -42,7 +42,8 @@ class Format(SheetFormat):
         )
 
     def render_sheet(self, sheet: Sheet, style: Style) -> str:
-        return printed(_sheet(sheet), style.width or UNFOLDED_WIDTH, has_colour=style.colour)
+        width = style.width or UNFOLDED_WIDTH
+        return printed(_sheet(sheet, width), width, has_colour=style.colour)
 
 
 def _report(document: Document, width: int) -> Iterator[RenderableType]:
@@ -53,7 +54,7 @@ def _report(document: Document, width: int) -> Iterator[RenderableType]:
     for paragraph in legends(document, "starred"):
         yield Text(f"{paragraph}\n", style="dim")
     for section in document.sections:
-        yield from _section(section)
+        yield from _section(section, width)
     yield Text("Warnings", style="bold")
     yield Text(document.tally)
     for warning in document.warnings:
@@ -61,7 +62,7 @@ def _report(document: Document, width: int) -> Iterator[RenderableType]:
         yield _items(warning.items)
 
 
-def _sheet(sheet: Sheet) -> Iterator[RenderableType]:
+def _sheet(sheet: Sheet, width: int) -> Iterator[RenderableType]:
     yield from _head(sheet)
     if sheet.rows:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -73,7 +74,7 @@ def _sheet(sheet: Sheet) -> Iterator[RenderableType]:
         yield table
     for section in sheet.sections:
         yield Text(f"\n{section.title}", style="bold")
-        yield from _section_body(section)
+        yield from _section_body(section, width)
 
 
 def _head(found: Document | Sheet) -> Iterator[RenderableType]:
@@ -93,24 +94,28 @@ def _items(texts: Sequence[str]) -> RenderableType:
     return items
 
 
-def _section(section: Section) -> Iterator[RenderableType]:
+def _section(section: Section, width: int) -> Iterator[RenderableType]:
     yield Text(section.title, style="bold")
-    yield from _section_body(section)
+    yield from _section_body(section, width)
     yield Text()
 
 
-def _section_body(section: Section) -> Iterator[RenderableType]:
+def _section_body(section: Section, width: int) -> Iterator[RenderableType]:
     if section.rows:
         titles = [title.split(" ") for title in section.header[1:]]
         widths = [
             max(len(word) for word in (*words, *(row[number] for row in section.rows)))
             for number, words in enumerate(titles, start=1)
         ]
-        yield from _lines([[Text(word) for word in words] for words in titles], widths)
-        for name, rows in groupby(section.rows, key=lambda row: row[0]):
-            yield Text(name, style="bold")
-            for row in rows:
-                yield from _lines([[Text(cell)] for cell in row[1:]], widths)
+        for number, part in enumerate(_parts(widths, width)):
+            own = [widths[place] for place in part]
+            if number:
+                yield Text()
+            yield from _lines([[Text(word) for word in titles[place]] for place in part], own)
+            for name, rows in groupby(section.rows, key=lambda row: row[0]):
+                yield Text(name, style="bold")
+                for row in rows:
+                    yield from _lines([[Text(row[1 + place])] for place in part], own)
     if section.items:
         yield _items(section.items)
     for note in section.notes:
@@ -166,24 +171,50 @@ def _table(table: ResultTable, width: int) -> Iterator[RenderableType]:
     """Yield the table, with the columns of the narrow one if the wide one does not fit."""
     columns = _columns(table, is_narrow=False)
     widths = _widths(columns, table)
-    if len(INDENT) + sum(widths) + len(COLUMN_GAP) * (len(widths) - 1) > width:
+    if len(_parts(widths, width)) > 1:
         columns = _columns(table, is_narrow=True)
         widths = _widths(columns, table)
+    for number, part in enumerate(_parts(widths, width)):
+        own = [widths[place] for place in part]
+        yield from _table_part(table, [columns[place] for place in part], own, width, is_first=not number)
+
+
+def _table_part(
+    table: ResultTable, columns: Sequence[TerminalColumn], widths: Sequence[int], width: int, *, is_first: bool
+) -> Iterator[RenderableType]:
+    """Yield some columns of the table; versions and comments are in the first part only."""
     headings = [column.heading(own) for column, own in zip(columns, widths, strict=True)]
     height = max(map(len, headings))
-    yield Text("tunnel, version: router (server)", style="bold")
+    yield Text("tunnel, version: router (server)" if is_first else "tunnel", style="bold")
     yield from _lines([[Text(text) for text in [""] * (height - len(each)) + each] for each in headings], widths)
     yield Text("─" * width)
     for block in table.blocks:
-        yield Text.assemble((block.tunnel, "bold"), COLUMN_GAP, (", ".join(block.versions), "dim"))
+        if block.is_empty_alike and not is_first:
+            continue
+        yield Text.assemble((block.tunnel, "bold"), COLUMN_GAP, (", ".join(block.versions) if is_first else "", "dim"))
         if block.is_empty_alike:
             yield _comments(block.lines[0], len(INDENT))
         else:
             for line in block.lines:
                 yield from _lines([column.cell(line) for column in columns], widths)
-                if line.comments:
+                if line.comments and is_first:
                     yield _comments(line, len(INDENT) + widths[0] + len(COLUMN_GAP))
         yield Text()
+
+
+def _parts(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Divide the columns of a table into as many tables as the terminal's width needs.
+
+    Returns the places of the columns in each; the first column, which names the row, is in all of them.
+    """
+    found = [[*range(len(widths))[:1]]]
+    for place in range(1, len(widths)):
+        own = [*found[-1], place]
+        if sum(len(COLUMN_GAP) + widths[each] for each in own) <= width or len(own) == 2:  # INDENT is as wide as a gap
+            found[-1] = own
+        else:
+            found.append([0, place])
+    return found
 
 
 def _widths(columns: Sequence[TerminalColumn], table: ResultTable) -> list[int]:
