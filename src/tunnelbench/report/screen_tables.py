@@ -516,16 +516,16 @@ def _gap_table(
         _Cell(("99 % of packets", "within, µs"), "", of(lambda found: _number(found.delay_p99_ns, 1e-3))),
         *(_Cell(heading, "", of(text)) for heading, text in more),
     ]
-    found = [
-        (
-            ScreenRow(f"{row.tunnel.name}, {row.direction.label}", (), _group(row.is_encrypted)),
-            row,
-        )
-        for row in rows
-    ]
-    loads = sorted({row.load for row in rows})
-    repeats = _repeats([row.trials - row.uncounted_trials for row in rows])
+    loads = sorted({row.load for row in rows}, key=lambda load: (len(load), load))  # an imported one may be no number
     sizes = sorted({row.payload_bytes for row in rows})
+
+    def name(row: UdpRow) -> str:
+        size = f", {payload_text(row.payload_bytes)} bytes" if len(sizes) > 1 else ""
+        load = f", {row.load}/s" if len(loads) > 1 else ""
+        return f"{row.tunnel.name}{size}{load}, {row.direction.label}"
+
+    found = [(ScreenRow(name(row), (), _group(row.is_encrypted)), row) for row in rows]
+    repeats = _repeats([row.trials - row.uncounted_trials for row in rows])
     legend = (
         f"UDP at {joined(loads)} packets/s with {joined([payload_text(size) for size in sizes])} bytes of payload, "
         f"while {event}. Longest gap: between two arrivals. {repeats}"

@@ -15,14 +15,15 @@ from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report.document import compose
 from tunnelbench.report.first_screen import first_screen
 from tunnelbench.report.render import render
+from tunnelbench.report.screen_tables import screen_tables
 
 OPENVPN = "openvpn AES-128-GCM"
 GAPS_S = {"none": 0.0021, "vxlan": 0.9, OPENVPN: 0.5125}
 RUN = make_run(plan_name="rekey")
 
 
-def records() -> list[TrialRecord]:
-    udp = UdpTraffic((1400,), (Direction.IN, Direction.OUT), (Test.REKEY,), ("1000",))
+def records(payloads: tuple[int, ...] = (1400,), rates: tuple[str, ...] = ("1000",)) -> list[TrialRecord]:
+    udp = UdpTraffic(payloads, (Direction.IN, Direction.OUT), (Test.REKEY,), rates)
     plan = Plan("rekey", "", tuple(make_tunnel(name) for name in GAPS_S), None, rounds=2, udp=udp)
     found = []
     for spec in plan.trials():
@@ -60,3 +61,12 @@ def test_the_report_and_the_json_have_the_gap() -> None:
     rows = json.loads(render(RUN, records(), "json"))["udp_rows"]
     gaps = {row["tunnel"]["name"]: row["figures"]["longest_gap_s"]["median"] for row in rows}
     assert gaps == pytest.approx({name: gap_s + 0.0015 for name, gap_s in GAPS_S.items()})
+
+
+def test_lines_of_several_rates_and_sizes_have_different_names() -> None:
+    document = compose(RUN, records((100, 1400), ("100", "1000", "300")))
+    (table,) = screen_tables(document)
+    names = [row.name for row in table.rows]
+    assert len({*names}) == len(names)
+    assert "vxlan, 1400 bytes, 300/s, up" in names
+    assert "UDP at 100, 300 and 1000 packets/s with 100 and 1400 bytes" in table.legend
