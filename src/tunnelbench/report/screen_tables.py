@@ -153,10 +153,10 @@ class _Cell(Generic[T]):
 def _table(
     title: str, cells: Sequence[_Cell[T]], items: Sequence[tuple[ScreenRow, T]], legend: str
 ) -> ScreenTable | None:
-    """Return a table without its empty columns, group after group; None if it has neither a figure nor a note."""
+    """Return a table without its empty columns, group after group; without columns, only if each line has a note."""
     texts = [[cell.text(item) for cell in cells] for _, item in items]
     used = [place for place in range(len(cells)) if any(line[place] for line in texts)]
-    if not used and not any(row.note for row, _ in items):
+    if not used and not (items and all(row.note for row, _ in items)):
         return None
     groups: dict[str, list[ScreenRow]] = {}
     for (row, _), line in zip(items, texts, strict=True):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.unit.builders import make_records, make_run, make_spec, make_tcp, make_trial, make_tunnel
-from tests.unit.udp_builders import make_udp_records
+from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_tcp, make_trial, make_tunnel
+from tests.unit.udp_builders import make_counts, make_udp_records
 
+from tunnelbench.analysis.answer import NO_VERDICT
 from tunnelbench.analysis.cost import Amount, CostFit
 from tunnelbench.analysis.cost_model import CostModel
 from tunnelbench.model.plan import Direction, Test
 from tunnelbench.model.result import Check, Outcome, TrialRecord, TunnelProof, Verdict
+from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report.charts.answer import answer_charts
 from tunnelbench.report.document import Document, compose
 from tunnelbench.report.page_tables import page_tables
@@ -173,6 +175,18 @@ def test_a_name_reaches_into_the_blanks_before_its_first_figure(width: int) -> N
     # indent 2, gap 2 and figure 4: from 31 columns on, name and figure have room in one line
     assert len(found) == (2 if width >= 31 else 3)
     assert len({len(line) for line in found if line.endswith("46.7")}) == 1
+
+
+def test_udp_at_paced_rates_has_no_table_of_names_alone() -> None:
+    def paced(tunnel: str, place: int) -> TrialRecord:
+        spec = replace(make_spec(place, tunnel=tunnel), test=Test.RATE, load="100")
+        counts = make_counts(100, intended_pps=100)
+        return replace(make_trial(spec, proof=make_proof(tunnel)), measurement=UdpMeasurement(counts))
+
+    trials = [paced("none", 1), replace(paced("wireguard-go", 2), outcome=Outcome.VOID, reason="cut", measurement=None)]
+    document = compose(make_run(), trials)
+    assert screen_tables(document) == []
+    assert document.answer.verdict == (NO_VERDICT,)
 
 
 def test_a_mark_after_the_last_column_fits_into_the_terminal() -> None:

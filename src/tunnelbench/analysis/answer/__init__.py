@@ -42,10 +42,11 @@ from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, RowKey
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, rows_of
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
-from tunnelbench.model.plan import FLAT_OUT, Test
+from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Test
 from tunnelbench.model.result import RunRecord, TrialRecord
 
 NO_TRIAL = "No trial of this run counts."
+NO_VERDICT = "The tests of this run rank no tunnels; the full report has their figures."
 SMALL_MEMORY_MIB = 64
 """Memory for which an answer gives the number of open tunnels: a usual size of small routers."""
 NO_ENCRYPTED = "No encrypted tunnel has figures that count, so none is recommended."
@@ -151,7 +152,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     has_figures = bool(shown.every or found.connection_rows or found.soaks or found.speeds)
     machine = [*machine_scope(found.run, tunnels, shown)] if is_shared and has_figures else []
     return Answer(
-        verdict=tuple(dict.fromkeys(verdict)) or (NO_TRIAL,),
+        verdict=tuple(dict.fromkeys(verdict)) or (_without_verdict(found.records),),
         recommended=names[0] or None if names else None,
         comparisons=compared or compared_udp,
         is_nearly_all_doubtful=doubt.is_nearly_everywhere,
@@ -162,6 +163,11 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         advice=short_advice(tunnels, allow_plaintext=allow_plaintext),
         next_commands=(*helpful, commands.every_figure(found.run), commands.charts(found.run)),
     )
+
+
+def _without_verdict(records: Sequence[TrialRecord]) -> str:
+    is_counted = any(record.counts and record.spec.tunnel.kind != CALIBRATION_KIND for record in records)
+    return NO_VERDICT if is_counted else NO_TRIAL
 
 
 def _unauthenticated(names: Sequence[str | None], records: Sequence[TrialRecord]) -> Iterator[str]:
