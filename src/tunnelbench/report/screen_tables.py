@@ -365,7 +365,7 @@ def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | Non
 
     cells: list[_Cell[PacketInstructions]] = [
         *(_Cell(("a packet of", f"{payload} bytes"), "", packet(payload)) for payload in payloads),
-        _Cell(("each", "byte"), "", lambda each: significant(each.per_byte.median, 3) if each.per_byte else ""),
+        _Cell(("each", "byte"), "", lambda each: _each_byte(each.per_byte) if each.per_byte else ""),
         *(
             _Cell(("against no", "tunnel, at", f"{payload} bytes"), "", quotient(payload))
             for payload in dict.fromkeys((*payloads[:1], *payloads[-1:]))
@@ -382,7 +382,17 @@ def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | Non
 
     rows = [(ScreenRow(name(each), (), note=note(each)), each) for each in every]
     legend = "Instructions of the router for one UDP packet, at a low rate, without the router's idle work. Medians."
+    if any(each.per_byte and _includes_zero(each.per_byte) for each in every):
+        legend += " <: upper bound; not distinct from 0."
     return _table("INSTRUCTIONS OF", cells, rows, legend)
+
+
+def _includes_zero(found: Estimate) -> bool:
+    return found.low <= 0 < found.high
+
+
+def _each_byte(found: Estimate) -> str:
+    return f"{UPPER_BOUND}{significant(found.high, 2)}" if _includes_zero(found) else significant(found.median, 3)
 
 
 SOAK_LEGEND = (
