@@ -18,6 +18,7 @@ from tunnelbench.analysis.cost_components import ComponentCost, UnknownComponent
 from tunnelbench.analysis.cost_model import LeftOut, NoModel, Prediction
 from tunnelbench.analysis.limits import LimitFinding
 from tunnelbench.analysis.memory import Growth, MemoryTrend
+from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row, TrialClass
@@ -147,6 +148,7 @@ def report_model() -> type[SchemaModel]:
         "advice": Advice,
         "cost_models": _cost_models(),
         "cost_parts": _cost_parts(),
+        "packet_instructions": PacketInstructions,
         "cipher_speeds": CipherSpeed,
         "soaks": _soak(),
         "udp_rows": _with_fields("ReportUdpRow", UdpRow, figures=udp | None),

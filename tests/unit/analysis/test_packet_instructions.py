@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,11 +10,14 @@ from tests.unit.builders import make_proof, make_run, make_tcp, make_trial, make
 from tests.unit.udp_builders import make_counts
 
 from tunnelbench.analysis.packet_instructions import paced_rate_pps, packet_instructions
+from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.plan import Direction, Test, TrialSpec
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.report.document import compose
 from tunnelbench.report.first_screen import first_screen
+from tunnelbench.report.render import render
+from tunnelbench.report.screen_tables import instructions_table
 
 IDLE_MIPS = 1.5
 WORK = {"none": (7000.0, 0.5), "vxlan": (9000.0, 1.0), "openvpn AES-128-GCM": (30_000.0, 80.0)}
@@ -132,3 +136,20 @@ def test_the_verdict_names_the_encrypted_tunnel_with_the_fewest_instructions() -
     (sentence, *_) = compose(make_run(trials_planned=len(records)), records).answer.verdict
     assert sentence.startswith("openvpn AES-128-GCM takes the fewest instructions of the encrypted tunnels")
     assert "1300 bytes: 17.5 times as many" in sentence
+
+
+def test_a_cost_of_each_byte_whose_range_includes_0_is_an_upper_bound() -> None:
+    each = packet_instructions(trials())[0]
+    for low, high, shown in ((-0.088, 0.142, "< 0.14"), (0.05, 0.142, "0.062"), (-0.2, -0.1, "-0.062")):
+        known = replace(each, per_byte=Estimate(-0.062 if low < 0 else 0.062, low, high, 3))
+        table = instructions_table([known])
+        assert table is not None
+        assert table.rows[0].cells[2] == shown
+        assert ("upper bound" in table.legend) == shown.startswith("<")
+
+
+def test_the_json_has_the_instructions_by_tunnel_and_direction() -> None:
+    found = json.loads(render(make_run(), trials(), "json"))["packet_instructions"]
+    assert [(each["tunnel"]["name"], each["direction"]) for each in found] == [(name, "out") for name in WORK]
+    assert found[1]["over_baseline"]["18"]["median"] == pytest.approx(9018 / 7009, rel=1e-4)
+    assert found[1]["by_round"]["1300"].keys() == {"1", "2", "3"}

@@ -55,6 +55,7 @@ def content(document: Document) -> dict[str, Any]:
         "advice": plain(document.advice),
         "cost_models": [_model(model) for model in document.models],
         "cost_parts": [_parts(parts) for parts in document.parts],
+        "packet_instructions": plain(document.instructions),
         "cipher_speeds": plain(document.speeds),
         "quiet": plain(background_load_effect(document.records)),
         "soaks": [_soak(report) for report in document.soaks],
