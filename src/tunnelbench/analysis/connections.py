@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.statistics import Estimate, estimate, estimate_known, median
-from tunnelbench.analysis.summary import RowKey, TunnelRow, group_trials, is_tester_limited, row_facts
+from tunnelbench.analysis.summary import (
+    PingFigures,
+    RowKey,
+    TunnelRow,
+    group_trials,
+    is_tester_limited,
+    ping_figures,
+    row_facts,
+)
 from tunnelbench.model.connections import ConnectionCounts
 from tunnelbench.model.plan import CALIBRATION_KIND, Test
 from tunnelbench.model.result import TrialRecord
@@ -14,7 +22,7 @@ from tunnelbench.model.udp import UdpMeasurement
 
 
 @dataclass(frozen=True)
-class ConnectionFigures:
+class ConnectionFigures(PingFigures):
     """Medians over the trials that count; None: the test has no such figure."""
 
     established_per_s: Estimate | None
@@ -102,6 +110,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         router_busy_share=of_router(lambda udp: udp.router_busy_share),
         daemon_share=of_router(lambda udp: udp.daemon_busy_share),
         share_of_baseline=estimate([rate / median(base) for rate in rates]) if has_share else None,
+        **ping_figures([udp.ping for _, udp, _ in trials]),
         is_tester_limited=is_tester_limited([record for record, _, _ in trials]),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tunnelbench.analysis.encryption import is_encrypted
 from tunnelbench.analysis.statistics import Estimate, estimate, estimate_known, median
+from tunnelbench.model.counters import Ping
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import (
     LINE_SPEED_TOLERANCE,
@@ -62,7 +63,27 @@ def count_classes(records: Iterable[TrialRecord]) -> Mapping[TrialClass, int]:
 
 
 @dataclass(frozen=True)
-class Figures:
+class PingFigures:
+    """Pings of the client to the router under load, over the trials that count."""
+
+    ping_worst_ms: float | None
+    """Slowest answer in all trials [ms]; None: no answer came in any trial."""
+    pings_sent: int
+    pings_lost: int
+    """Sums over the trials."""
+
+
+def ping_figures(pings: Sequence[Ping]) -> dict[str, Any]:
+    """Return the fields of PingFigures."""
+    return {
+        "ping_worst_ms": max((ping.worst_ms for ping in pings if ping.worst_ms is not None), default=None),
+        "pings_sent": sum(ping.sent for ping in pings),
+        "pings_lost": sum(ping.sent - ping.answered for ping in pings),
+    }
+
+
+@dataclass(frozen=True)
+class Figures(PingFigures):
     """Medians over the trials that count; None: no trial has the figure."""
 
     throughput_bps: Estimate
@@ -95,11 +116,6 @@ class Figures:
     payload_bytes: Estimate | None
     """Effective TCP payload of a full segment [bytes]."""
     retransmits: Estimate | None
-    ping_worst_ms: float | None
-    """Slowest answer in all trials [ms]; None: no answer came in any trial."""
-    pings_sent: int
-    pings_lost: int
-    """Sums over the trials."""
     share_of_limit: Estimate | None
     """Throughput over the limit of the link for this payload; None: the link has no rate."""
     is_tester_limited: bool
@@ -319,9 +335,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         cpu_s_per_gigabit=per_packet(lambda trial: trial.cpu_s_per_gigabit),
         payload_bytes=where_known(lambda trial: trial.mss_bytes),
         retransmits=where_known(lambda trial: trial.retransmits),
-        ping_worst_ms=max((t.ping.worst_ms for t in trials if t.ping.worst_ms is not None), default=None),
-        pings_sent=sum(trial.ping.sent for trial in trials),
-        pings_lost=sum(trial.ping.sent - trial.ping.answered for trial in trials),
+        **ping_figures([trial.ping for trial in trials]),
         share_of_limit=where_known(
             lambda trial: trial.throughput_bps / trial.physical_limit_bps if trial.physical_limit_bps else None
         ),

@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunnelbench.analysis.statistics import Estimate, estimate, estimate_known, median
-from tunnelbench.analysis.summary import Row, RowKey, TunnelRow, group_trials, is_tester_limited, row_facts
+from tunnelbench.analysis.summary import (
+    PingFigures,
+    Row,
+    RowKey,
+    TunnelRow,
+    group_trials,
+    is_tester_limited,
+    ping_figures,
+    row_facts,
+)
 from tunnelbench.model.plan import CALIBRATION_KIND, Test
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
@@ -24,7 +33,7 @@ SMALL_PAYLOAD_BYTES = 100
 
 
 @dataclass(frozen=True)
-class UdpFigures:
+class UdpFigures(PingFigures):
     """Medians over the trials that count, or over their searches; None: the test has no such figure."""
 
     forwarding_rate_pps: Estimate | None
@@ -187,6 +196,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         daemon_share=of_router(lambda trial: trial.daemon_busy_share),
         cpu_s_per_million_packets=of_router(lambda trial: trial.cpu_s_per_million_packets),
         share_of_baseline=estimate([rate / median(base) for rate in rates]) if rates and has_baseline else None,
+        **ping_figures([trial.ping for trial in trials]),
         is_tester_limited=is_tester_limited([record for record, _ in counting]),
     )
 

@@ -8,10 +8,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.unit.builders import make_run
+from tests.unit.builders import make_run, make_tcp
 from tests.unit.connection_builders import LIMIT, OPENVPN, connection_records
+from tests.unit.udp_builders import make_udp_records
 
-from tunnelbench.model.result import Check, Verdict
+from tunnelbench.model.counters import Ping
+from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.report.document import compose
 from tunnelbench.report.first_screen import first_screen
 from tunnelbench.report.render import render
@@ -55,3 +57,25 @@ def test_report_csv_and_json_have_the_connections() -> None:
 @pytest.mark.parametrize("name", ["dokuwiki", "html", "terminal", "textile"])
 def test_every_other_format_shows_such_a_run(name: str) -> None:
     assert OPENVPN in render(RUN, RECORDS, name, 100)
+
+
+@pytest.mark.parametrize(("kind", "records"), [("connection", RECORDS), ("udp", make_udp_records())])
+def test_pings_under_load_and_the_far_end_s_cpu_are_in_every_report(kind: str, records: list[TrialRecord]) -> None:
+    found = [
+        replace(record, measurement=replace(
+            record.udp, ping=Ping(40, 38, 12.5), window=replace(make_tcp(1e7).window, far_end_busy_share=0.25)
+        ))
+        if record.udp
+        else record
+        for record in records
+    ]  # fmt: skip
+    assert "Ping worst" in render(RUN, found, "markdown")
+    assert "12.5 ms" in render(RUN, found, "terminal", 120)
+    rows = [row["figures"] for row in json.loads(render(RUN, found, "json"))[f"{kind}_rows"] if row["figures"]]
+    assert {row["ping_worst_ms"] for row in rows} == {12.5}
+    assert all(row["pings_lost"] * 20 == row["pings_sent"] for row in rows)
+    measured = [row for row in csv.DictReader(io.StringIO(render(RUN, found, "csv"))) if row["outcome"] == "measured"]
+    prefix = "connections" if kind == "connection" else kind
+    assert {(row[f"{prefix}_far_end_busy_share"], row[f"{prefix}_ping_worst_ms"]) for row in measured} == {
+        ("0.25", "12.5")
+    }

@@ -8,7 +8,7 @@ from typing import Any
 from tunnelbench.analysis.number_format import count_text
 from tunnelbench.model.connections import ConnectionCounts, TrackerReading
 from tunnelbench.report.figures.figure import Figure, Read, Spread, read
-from tunnelbench.report.figures.shared import BUSY, DAEMON, SHARE, TESTER_LIMITED, of_rows
+from tunnelbench.report.figures.shared import BUSY, DAEMON, FAR_END, SHARE, TESTER_LIMITED, of_rows, pings
 
 
 def _number(name: str) -> Read:
@@ -84,4 +84,6 @@ CONNECTIONS = (
     TESTER_LIMITED,
     BUSY,
     DAEMON,
+    FAR_END,
+    *pings("establishment_p50_ns", is_optional=True),
 )

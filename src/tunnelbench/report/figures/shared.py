@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.udp import UdpRow
 from tunnelbench.model.plan import IDLE
-from tunnelbench.report.figures.figure import Figure, Read, Spread, TableRow, read
+from tunnelbench.report.figures.figure import Figure, FigureText, Read, Spread, TableRow, read
 
 
 def stored(key: str, path: str = "") -> Figure:
@@ -44,6 +45,17 @@ def _has_packet_cost(found: TableRow) -> bool:
     """
     is_idle = isinstance(found.row, UdpRow) and found.row.load == IDLE
     return not is_idle and not found.row.is_calibration and found.goal != "PDR"
+
+
+def _ping(found: TableRow) -> FigureText | None:
+    figures = found.row.figures
+    if figures is None or found.row.is_calibration or found.goal == "PDR":
+        return None
+    if figures.ping_worst_ms is None:
+        worst = "no answer" if figures.pings_sent else ""
+    else:
+        worst = f"{significant(figures.ping_worst_ms, 3)} ms"
+    return FigureText(worst, note=f"{figures.pings_lost}/{figures.pings_sent} lost" if figures.pings_lost else "")
 
 
 SHARE = of_rows(
@@ -120,3 +132,26 @@ INSTRUCTIONS = (
     ),
 )
 TESTER_LIMITED = of_rows("is_tester_limited", help="True if the testers were the limit in at least half of the trials.")
+
+FAR_END = stored("far_end_busy_share", "window.far_end_busy_share")
+
+
+def pings(under: str, *, is_optional: bool = False) -> tuple[Figure, ...]:
+    """Return the figures of pings under load; a narrow terminal has them below the figure `under`."""
+    return (
+        of_rows(
+            "pings_sent", help="Pings that the client sent to the router.", of_trial=read("ping.sent"), is_stored=True
+        ),
+        stored("pings_answered", "ping.answered"),
+        of_rows("pings_lost", help="Pings that the router did not answer."),
+        of_rows(
+            "ping_worst_ms",
+            "Ping worst",
+            help="Ping worst: the router's slowest answer to the client, and how many answers are missing.",
+            of_trial=read("ping.worst_ms"),
+            is_stored=True,
+            is_optional=is_optional,
+            of_table=_ping,
+            narrow_under=under,
+        ),
+    )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from tunnelbench.analysis.number_format import significant
-from tunnelbench.analysis.summary import Figures
 from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.result import TcpMeasurement
-from tunnelbench.report.figures.figure import Figure, FigureText, Spread, TableRow, read
+from tunnelbench.report.figures.figure import Figure, Spread, TableRow, read
 from tunnelbench.report.figures.shared import (
     BUSY,
     COST,
     DAEMON,
+    FAR_END,
     INSTRUCTIONS,
     SHARE,
     TESTER_LIMITED,
     of_router,
     of_rows,
+    pings,
     stored,
 )
 
@@ -28,17 +28,6 @@ CLOCK_TICKS = ("user", "system", "softirq", "steal")
 def _split(found: TableRow) -> str | None:
     shares = [of_router(f"router_{name}_share")(found) for name in CLOCK_TICKS]
     return "/".join(f"{share.median * 100:.0f}" for share in shares) if all(shares) else None
-
-
-def _ping(found: TableRow) -> FigureText | None:
-    figures = found.row.figures
-    if not isinstance(figures, Figures) or found.row.is_calibration:
-        return None
-    if figures.ping_worst_ms is None:
-        worst = "no answer" if figures.pings_sent else ""
-    else:
-        worst = f"{significant(figures.ping_worst_ms, 3)} ms"
-    return FigureText(worst, note=f"{figures.pings_lost}/{figures.pings_sent} lost" if figures.pings_lost else "")
 
 
 def _least_share(trial: TcpMeasurement) -> float | None:
@@ -146,21 +135,10 @@ TCP = (
     stored("tester_busy_s", "window.tester_cpu.busy_s"),
     stored("tester_steal_s", "window.tester_cpu.steal_s"),
     of_rows("tester_busy_share", help="Share of the testers' CPUs that was busy.", of_trial=read("tester_busy_share")),
-    stored("far_end_busy_share", "window.far_end_busy_share"),
+    FAR_END,
     stored("bracket_s"),
     stored("foreign_cpu_s"),
     of_rows("foreign_share", help="Background load on the CPUs of the testbed, as a share of one CPU."),
     TESTER_LIMITED,
-    of_rows("pings_sent", help="Pings that the client sent to the router.", of_trial=read("ping.sent"), is_stored=True),
-    stored("pings_answered", "ping.answered"),
-    of_rows("pings_lost", help="Pings that the router did not answer."),
-    of_rows(
-        "ping_worst_ms",
-        "Ping worst",
-        help="Ping worst: the router's slowest answer to the client, and how many answers are missing.",
-        of_trial=read("ping.worst_ms"),
-        is_stored=True,
-        of_table=_ping,
-        narrow_under="data_pps",
-    ),
+    *pings("data_pps"),
 )

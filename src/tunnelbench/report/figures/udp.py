@@ -14,11 +14,13 @@ from tunnelbench.report.figures.shared import (
     BUSY,
     COST,
     DAEMON,
+    FAR_END,
     INSTRUCTIONS,
     SHARE,
     TESTER_LIMITED,
     except_pdr,
     of_rows,
+    pings,
     stored,
 )
 
@@ -250,4 +252,6 @@ UDP = (
     DAEMON,
     replace(COST, narrow_under=BUSY.key),
     *INSTRUCTIONS,
+    FAR_END,
+    *pings("delay_p50_ns", is_optional=True),
 )
