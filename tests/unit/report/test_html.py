@@ -24,6 +24,7 @@ from tunnelbench.report.formats import html
 from tunnelbench.report.formats.html import embedded_data, library, page
 from tunnelbench.report.render import render
 from tunnelbench.report.sections import Section
+from tunnelbench.report.table import rows_with_trials
 from tunnelbench.report.text import one_line
 
 MOST_BYTES = 2_000_000
@@ -125,8 +126,10 @@ def test_every_row_has_all_columns_and_numbers_stand_to_the_right() -> None:
 
 
 def test_a_run_of_udp_has_its_own_table_and_no_empty_one_of_tcp() -> None:
-    found = Page(page(compose(make_run(), make_udp_records()), **BESIDE))
-    headings = [each.heading for each in table_figures("udp")]
+    document = compose(make_run(), make_udp_records())
+    found = Page(page(document, **BESIDE))
+    rows = rows_with_trials(document.udp_rows, document.records)
+    headings = [each.heading for each in table_figures("udp", rows)]
     heads = [table[0] for table in found.tables]
     assert ["Tunnel", "Payload [bytes]", "Direction", "Test", *headings, "Comment"] in heads
     assert ("table", {"class": "results", "id": "tcp"}) not in found.elements
