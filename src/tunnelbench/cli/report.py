@@ -128,7 +128,7 @@ def command(
         if found.is_simulated and name in (*IMAGE_FORMATS, "series"):
             message = f"run {found.run_id} is simulated, and --format {name} has no place to say so"
             raise WrongInput(message, "choose another format")
-        records = store.trials(found.run_id, with_raw=name == "json")
+        records = store.trials(found.run_id, with_raw=name == "json" or (full and name == "terminal"))
         speeds, soaks = store.cipher_speeds(found.run_id), soak_reports(store, found.run_id)
         to_terminal = output is None or output == "-"
         if name in IMAGE_FORMATS and output is not None:

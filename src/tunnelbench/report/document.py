@@ -17,6 +17,7 @@ from tunnelbench.analysis.packet_instructions import PacketInstructions, packet_
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.soak_columns import SoakColumn, soak_columns
 from tunnelbench.analysis.summary import Row, TrialClass, count_classes, summarise, trials_by_row
+from tunnelbench.analysis.tunnel_start import TunnelStart, tunnel_starts
 from tunnelbench.analysis.udp import UdpRow, summarise_udp
 from tunnelbench.analysis.warnings import TrialWarning, trial_warnings
 from tunnelbench.model.cipher_speed import CipherSpeed
@@ -33,6 +34,7 @@ from tunnelbench.report.sections import Section, advice_section, cipher_section,
 from tunnelbench.report.soak_section import soak_section
 from tunnelbench.report.table import ResultTable, legend, result_table, rows_with_trials
 from tunnelbench.report.text import one_line
+from tunnelbench.report.tunnel_start_section import tunnel_start_section
 
 FIGURES_OF_A_GUEST = (
     "Absolute figures apply to a CPU that QEMU emulates; its CPUs share the machine with all other programs there."
@@ -98,6 +100,8 @@ class Document:
     instructions: tuple[PacketInstructions, ...]
     instruction_places: tuple[InstructionPlaces, ...]
     """Instructions of a router of fixed speed for one packet in each tunnel, if the plan has two low rates of UDP."""
+    starts: tuple[TunnelStart, ...]
+    """Times to start each tunnel; empty if the records were read without raw results."""
     advice: tuple[Advice, ...]
     soaks: tuple[SoakReport, ...]
     """All soaks; one that is not finished has no record."""
@@ -160,6 +164,7 @@ def compose(
     parts = measured_components(unpaced, speeds)
     instructions = packet_instructions(ordered)
     places = instruction_places(ordered)
+    starts = tunnel_starts(ordered)
     shared = is_shared(run)
     simulated = f"{SIMULATED_IN_CAPITALS}: " if run.is_simulated else ""
     at_full_speed = [place for place, row in enumerate(rows) if not row.load]
@@ -196,6 +201,7 @@ def compose(
         parts=parts,
         instructions=instructions,
         instruction_places=places,
+        starts=starts,
         advice=advice,
         doubts=found,
         answer=answer(answered, is_shared=shared, allow_plaintext=allow_plaintext),
@@ -210,6 +216,7 @@ def compose(
             *parts_sections(parts),
             *instructions_section(instructions),
             *instruction_places_section(places),
+            *tunnel_start_section(starts),
             *cipher_section(speeds, rows),
             *soak_section([soak.summary for soak in soaks]),
         ),

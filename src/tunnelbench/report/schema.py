@@ -22,6 +22,7 @@ from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.soak import SoakSummary
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Figures, Row, TrialClass
+from tunnelbench.analysis.tunnel_start import TunnelStart
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
 from tunnelbench.analysis.warnings import TrialWarning
 from tunnelbench.model.cipher_speed import CipherSpeed
@@ -149,6 +150,7 @@ def report_model() -> type[SchemaModel]:
         "cost_models": _cost_models(),
         "cost_parts": _cost_parts(),
         "packet_instructions": PacketInstructions,
+        "tunnel_starts": TunnelStart,
         "cipher_speeds": CipherSpeed,
         "soaks": _soak(),
         "udp_rows": _with_fields("ReportUdpRow", UdpRow, figures=udp | None),

@@ -28,6 +28,7 @@ def test_it_holds_the_run_the_rows_what_load_cost_the_doubts_and_the_trials() ->
         "cost_models",
         "cost_parts",
         "packet_instructions",
+        "tunnel_starts",
         "cipher_speeds",
         "quiet",
         "soaks",

@@ -56,6 +56,7 @@ def content(document: Document) -> dict[str, Any]:
         "cost_models": [_model(model) for model in document.models],
         "cost_parts": [_parts(parts) for parts in document.parts],
         "packet_instructions": plain(document.instructions),
+        "tunnel_starts": plain(document.starts),
         "cipher_speeds": plain(document.speeds),
         "quiet": plain(background_load_effect(document.records)),
         "soaks": [_soak(report) for report in document.soaks],
