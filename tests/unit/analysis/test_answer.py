@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -643,3 +644,29 @@ def test_lower_bounds_on_a_shared_machine_point_to_the_virtual_router_of_fixed_s
     here, there = (answered(make_records(), testbed_name=name).next_commands[0].command for name in ("netns", "malta"))
     assert "--on malta" in here
     assert "--router root@192.168.1.1" in there
+
+
+def on_lines(*lines: str) -> list[TrialRecord]:
+    """Return trials of two tunnels on some lines; each tunnel on a line has a name of its own."""
+    found = []
+    for place, (kind, line) in enumerate(product(("wireguard-go", "openvpn AES-128-GCM"), lines), start=1):
+        spec = make_spec(place, tunnel=kind)
+        tunnel = replace(spec.tunnel, name=f"{kind}, {line}", options={**spec.tunnel.options, "line": line})
+        proof = TunnelProof((), is_encrypted=True)
+        found.append(make_trial(replace(spec, tunnel=tunnel), make_tcp(1e7 * place), proof=proof))
+    return found
+
+
+def test_tunnels_are_compared_on_one_line_and_not_at_a_rate_above_that_of_the_line() -> None:
+    found = answered(on_lines("adsl", "gigabit"))
+    assert found.verdict[0].startswith("On the line gigabit: Of the 2 encrypted tunnels, ")
+    assert found.recommended is not None
+    assert found.recommended.endswith("gigabit")
+    shares = {each.name: each.up.cpu_share or each.down.cpu_share for each in found.tunnels}
+    assert {name for name, share in shares.items() if share is None} == {name for name in shares if "adsl" in name}
+
+
+def test_tunnels_on_slow_lines_alone_are_compared_at_a_rate_that_the_line_carries() -> None:
+    found = answered(on_lines("adsl"))
+    assert "encrypted tunnels" in found.verdict[0]
+    assert {each.reference_mbps for each in found.tunnels} <= {1.0, 10.0}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tunnelbench.analysis.advice import TARGET_RULE, Advice
 from tunnelbench.analysis.answer import commands
@@ -122,6 +123,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
     udp = udp_answers(of_rates, found.soaks, allow_plaintext=allow_plaintext)
     eligible = [each for each in tunnels if _is_eligible(each, allow_plaintext) and each.mean_cpu_share is not None]
     eligible_udp = [each for each in udp if _is_eligible(each, allow_plaintext) and each.mean_pps is not None]
+    eligible, eligible_udp = _on_one_line(eligible), _on_one_line(eligible_udp)
     targets = [each for each in found.advice if each.rule == TARGET_RULE]
     compared = compare(eligible[0], eligible[1:], is_cheaper, cpu_trials) if eligible else ()
     compared_udp = compare(eligible_udp[0], eligible_udp[1:], carries_more_udp, udp_trials) if eligible_udp else ()
@@ -182,6 +184,20 @@ def _is_eligible(tunnel: TunnelAnswer | UdpAnswer, allow_plaintext: bool) -> boo
     return tunnel.tunnel.has_tunnel and (tunnel.is_encrypted is True or allow_plaintext)
 
 
+AnyAnswer = TypeVar("AnyAnswer", TunnelAnswer, UdpAnswer)
+
+
+def _on_one_line(ranked: Sequence[AnyAnswer]) -> list[AnyAnswer]:
+    """Return the tunnels on the line of the first one: a tunnel on another line is not another tunnel."""
+    return [each for each in ranked if each.tunnel.conditions.line == ranked[0].tunnel.conditions.line]
+
+
+def _place(ranked: Sequence[AnyAnswer]) -> str:
+    """Return the beginning of a sentence on tunnels of one line; empty if the cable is as the testbed has it."""
+    line = ranked[0].tunnel.conditions.line
+    return f"On the line {line}: " if line else ""
+
+
 def _target(advice: Sequence[Advice], target_mbps: float | None, allow_plaintext: bool) -> Iterator[str]:
     """Return the advice on the most headroom; without it, state that no tunnel was shown to carry the target."""
     if advice[-1].tunnel:
@@ -205,7 +221,7 @@ def _cheapest(
         return
     best, *others = eligible
     names, kind = [each.name for each in eligible], _kind(allow_plaintext)
-    yield claim(names, "takes the least CPU", "takes less", compared, kind=kind, figures="figures")
+    yield _place(eligible) + claim(names, "takes the least CPU", "takes less", compared, kind=kind, figures="figures")
     yield f"At {best.reference_mbps:g} Mbit/s, {best.name} takes {cpu_taken(best)}."
     if rates := carried(best):
         yield f"{best.name} carries {rates}{_limit(best, found)}."
@@ -259,7 +275,9 @@ def _fastest(
         return
     best, names, kind = eligible[0], [each.name for each in eligible], _kind(allow_plaintext)
     size = f"UDP packets of {best.payload_bytes} bytes" if best.payload_bytes else "UDP packets of mixed sizes"
-    yield claim(names, f"carries the most {size}", "carries more", compared, kind=kind, figures="figures of UDP")
+    yield _place(eligible) + claim(
+        names, f"carries the most {size}", "carries more", compared, kind=kind, figures="figures of UDP"
+    )
     rates: dict[str, list[tuple[str, str]]] = {}
     for way, found in best.directions.items():
         if found.rate_pps and not found.pdr_refutation:

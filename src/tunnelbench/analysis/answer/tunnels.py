@@ -9,6 +9,7 @@ from typing import TypeVar
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, TunnelRow
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES
+from tunnelbench.model.lines import LINES
 from tunnelbench.model.plan import Direction, TunnelSpec
 
 RowT = TypeVar("RowT", bound=TunnelRow)
@@ -26,7 +27,8 @@ class DirectionAnswer:
     is_lower_bound: bool = False
     """True if the testers or the plan, not the router, limited the throughput: the router can carry more."""
     cpu_share: Estimate | None = None
-    """Share of one CPU of the router that the tunnel's `reference_mbps` take with large packets."""
+    """Share of one CPU of the router that the tunnel's `reference_mbps` take with large packets; None also where the
+    line of the plan carries less than that."""
     is_cpu_measured: bool = False
     """True if `cpu_share` was measured at `reference_mbps`; else it is computed from the cost at the measured load."""
     small_pps: Estimate | None = None
@@ -116,8 +118,20 @@ def tunnel_answers(rows: Sequence[Row], *, allow_plaintext: bool = False) -> tup
 def _can_carry(best: TunnelAnswer) -> bool:
     """Return True unless the router can carry less than the reference through its best tunnel."""
     bps = [way.throughput_bps.median for way in best.directions.values() if way.throughput_bps]
+    if best.mean_cpu_share is None and all(
+        _is_line_slower(best.tunnel, each, best.reference_mbps) for each in Direction
+    ):
+        return False
     carries = bool(bps) and max(bps) >= best.reference_mbps * 1e6
     return carries or best.mean_cpu_share is None or best.mean_cpu_share <= 1
+
+
+def _is_line_slower(tunnel: TunnelSpec, direction: Direction, reference_mbps: float) -> bool:
+    """Return True if the tunnel's line carries less than the reference, so that no CPU share at it can be seen."""
+    line = LINES.get(tunnel.conditions.line) if tunnel.conditions.line else None
+    if line is None:
+        return False
+    return (line.rate_in_mbps if direction is Direction.IN else line.rate_out_mbps) < reference_mbps
 
 
 def _rank(tunnel: TunnelAnswer, allow_plaintext: bool) -> tuple[int, bool, bool, int, float]:
@@ -212,7 +226,8 @@ def _direction_answer(
     found = large.figures if large else None
     least = small.figures if small else None
     costly = paced or found
-    cost = costly.cpu_s_per_gigabit if costly else None
+    is_slower = _is_line_slower(rows[0].tunnel, direction, reference_mbps)
+    cost = costly.cpu_s_per_gigabit if costly and not is_slower else None
     return DirectionAnswer(
         throughput_bps=found.throughput_bps if found else None,
         is_lower_bound=bool(large and found and (found.is_tester_limited or large.is_at_load)),
