@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.lab.bench import check, make_plan, make_testbed, measure, processes_of
 
+from tunnelbench.measure.router_filter import FILTER_CHECK
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Outcome, TcpMeasurement, TrialRecord, Verdict
 from tunnelbench.model.testbed import ROAD_WARRIOR
@@ -104,6 +105,15 @@ def test_one_client_of_a_server_is_a_tunnel_like_any_other(tmp_path: Path) -> No
         tcp = require_clients(record, 1)
         assert tcp.client_shares == (1.0,)
         assert tcp.throughput_bps == tcp.clients[0].throughput_bps
+
+
+def test_the_packet_filter_holds_for_every_client_of_the_server(tmp_path: Path) -> None:
+    with make_testbed(tmp_path, topology=ROAD_WARRIOR) as testbed:
+        for options in ({"firewall": "stateful"}, {"firewall": "stateful-nat", "rules": 3}, {"rules": 10}):
+            tunnel = TunnelSpec("wireguard-go", "filtered", {"clients": 2, **options})
+            (record,) = measure(testbed, make_plan(tunnel, payload_bytes=(1200,), duration_s=1))
+            require_clients(record, 2)
+            assert check(record, FILTER_CHECK).verdict is Verdict.OK, check(record, FILTER_CHECK).reason
 
 
 @pytest.mark.parametrize("kind", ["openvpn", "wireguard-go"])

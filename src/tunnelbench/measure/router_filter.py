@@ -65,9 +65,9 @@ def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = Fal
     router, server, a = testbed.router, testbed.server, testbed.addresses
     if not router.has_program("nft"):
         raise TunnelUnavailable("firewall and rules need nft on the router; iptables alone is not supported")
-    added = [(router, FILTER_TABLE, ruleset(wanted, testbed.client_address, a.target))]
+    added = [(router, FILTER_TABLE, ruleset(wanted, testbed.clients_of_traffic, a.target))]
     if wanted.firewall.has_nat:
-        seen = seen_ruleset((a.router_inner, a.router_wan), testbed.client_address, a.target)
+        seen = seen_ruleset((a.router_inner, a.router_wan), testbed.clients_of_traffic, a.target)
         added.append((server, SEEN_TABLE, seen))
     with undone_unless_kept(keep) as stack:
         if wanted.firewall.has_nat and testbed.has_own_far_end:  # the server is not at the end of the tunnel then

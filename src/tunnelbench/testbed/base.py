@@ -197,6 +197,11 @@ class Testbed(ABC):
         """The client's address of the traffic."""
         return self.traffic_ends(IpVersion.IPV4)[0]
 
+    @property
+    def clients_of_traffic(self) -> str:
+        """The address of the client, or the network of the clients' addresses if the router may have several."""
+        return self.addresses.inside_network if self.is_road_warrior else self.client_address
+
     def traffic_ends(self, version: IpVersion) -> tuple[str, str]:
         """Return the two addresses of the traffic: the client's, and the target on the server."""
         a = self.addresses

@@ -1,7 +1,8 @@
 """The packet filter that a plan sets up on the router: a table of nftables, which exists only during the run.
 
-The rules match the traffic of the trials by its two addresses. Other packets pass unchanged, so that a router in use
-keeps its own rules for them. Connection tracking, once on, sees all IPv4 packets of the router.
+The rules match the traffic of the trials by the addresses of its clients and by its target. Other packets pass
+unchanged, so that a router in use keeps its own rules for them. Connection tracking, once on, sees all IPv4 packets of
+the router.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ _COUNTER = re.compile(
 )
 
 
-def ruleset(wanted: RouterFilter, client: str, target: str) -> str:
-    """Return the input of `nft -f -` that sets up the filter for the traffic between two addresses.
+def ruleset(wanted: RouterFilter, clients: str, target: str) -> str:
+    """Return the input of `nft -f -` that sets up the filter for the traffic between clients and the target.
+
+    `clients` is an address, or the network of several clients.
 
     The rules that match nothing come first, so that every packet is compared with all of them. Their addresses are from
     240.0.0.0/4, which is reserved (RFC 1112, section 4).
@@ -45,7 +48,7 @@ def ruleset(wanted: RouterFilter, client: str, target: str) -> str:
     source = f"""
             chain source {{
                 type nat hook postrouting priority 100
-                ip saddr {client} ip daddr {target} counter name {TRANSLATED} masquerade
+                ip saddr {clients} ip daddr {target} counter name {TRANSLATED} masquerade
             }}
     """
     lines = "\n                ".join(rules)
@@ -62,16 +65,16 @@ def ruleset(wanted: RouterFilter, client: str, target: str) -> str:
             }}
             chain forward {{
                 type filter hook forward priority 0
-                ip saddr {client} ip daddr {target} jump trial
-                ip saddr {target} ip daddr {client} jump trial
+                ip saddr {clients} ip daddr {target} jump trial
+                ip saddr {target} ip daddr {clients} jump trial
             }}
             {source if wanted.firewall.has_nat else ""}
         }}
     """
 
 
-def seen_ruleset(router: tuple[str, ...], client: str, target: str) -> str:
-    """Return the input of `nft -f -` that counts, on the server, the packets from the router and from the client."""
+def seen_ruleset(router: tuple[str, ...], clients: str, target: str) -> str:
+    """Return the input of `nft -f -` that counts, on the server, the packets from the router and from its clients."""
     return f"""
         table ip {SEEN_TABLE}
         delete table ip {SEEN_TABLE}
@@ -81,7 +84,7 @@ def seen_ruleset(router: tuple[str, ...], client: str, target: str) -> str:
             chain arriving {{
                 type filter hook input priority 0
                 ip daddr {target} ip saddr {{ {", ".join(router)} }} counter name {FROM_ROUTER}
-                ip daddr {target} ip saddr {client} counter name {FROM_CLIENT}
+                ip daddr {target} ip saddr {clients} counter name {FROM_CLIENT}
             }}
         }}
     """
