@@ -10,7 +10,7 @@ from tests.lab.bench import check, make_testbed, measure
 from tunnelbench.host.procfs import parse_snmp, parse_snmp6
 from tunnelbench.model.plan import Direction, OptionValue, Plan, Test, TunnelSpec, UdpTraffic
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
-from tunnelbench.model.testbed import Link
+from tunnelbench.model.testbed import GATEWAY_PAIR, ROAD_WARRIOR, ROUTER_SERVER, Link
 from tunnelbench.testbed.netns import NetnsTestbed
 
 pytestmark = pytest.mark.lab
@@ -82,6 +82,30 @@ def test_packets_that_exceed_the_tunnel_are_cut_before_it_as_the_kernels_count(
         assert (counters.fragments_created, counters.reassembled) == (2 * PACKETS, PACKETS)
         assert record.proof is not None
         assert record.proof.inner_mtu_bytes == tunnel.options["mtu"]
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "mtu_bytes", "topology"),
+    [
+        (TunnelSpec("vxlan", "cut again", {"mtu": 1280}), 1492, ROUTER_SERVER),
+        (TunnelSpec("openvpn", "cut again inside and outside", {**OPENVPN, "tun_mtu": 1460}), 1480, GATEWAY_PAIR),
+        (TunnelSpec("vxlan", "put together", {"mtu": 1000, "firewall": "stateful"}), 1500, ROUTER_SERVER),
+        (TunnelSpec("vxlan", "put together and cut again", {"firewall": "stateful"}), 1492, ROAD_WARRIOR),
+        (
+            TunnelSpec("openvpn", "put together", {**OPENVPN, "fragment": 1300, "firewall": "stateful"}),
+            1492,
+            GATEWAY_PAIR,
+        ),
+    ],
+    ids=lambda value: f"{value.kind} {value.name}" if isinstance(value, TunnelSpec) else None,
+)
+def test_packets_that_the_router_cuts_or_puts_together_are_neither_merged_nor_copied(
+    tunnel: TunnelSpec, mtu_bytes: int, topology: str, tmp_path: Path
+) -> None:
+    with make_testbed(tmp_path, Link(mtu_bytes=mtu_bytes), topology=topology) as testbed:
+        for record in trials(testbed, tunnel, 1472):
+            for name in ("merged-frames", "copies", "outer-protocol-in-trial"):
+                assert check(record, name).verdict is Verdict.OK, check(record, name).reason
 
 
 def test_fragments_without_a_tunnel_are_those_of_the_traffic(tmp_path: Path) -> None:

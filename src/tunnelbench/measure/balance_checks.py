@@ -133,9 +133,11 @@ def _copies(balance: PathBalance, counters: PathCounters, *, one_outer_packet: b
         f"the tunnel's cable carried {sent} frames by the router's count, {arrived} by its neighbour's; {offered} "
         f"inner packets were sent, {received} arrived"
     )
+    if balance.added_packets:
+        reason += f", and cutting made {balance.added_packets} more of them"
     cut_up = counters.fragments_created + counters.reassembled > offered * FRAGMENT_NOTE_SHARE
     multiplied = one_outer_packet and not cut_up and _exceeds(counters.wan_packets, offered)
-    if multiplied or _exceeds(arrived, sent) or _exceeds(received, offered):
+    if multiplied or _exceeds(arrived, sent) or _exceeds(received, offered + balance.added_packets):
         return Check("copies", Verdict.DOUBTFUL, f"{reason}: packets were copied", rule=3)
     return Check("copies", Verdict.OK, reason, rule=3)
 

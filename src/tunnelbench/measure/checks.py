@@ -104,6 +104,8 @@ class TrialContext:
     """Packets that the router's CPUs processed, and packets that arrived at its devices; None: not counted."""
     throttled_s: float = 0.0
     """Time for which a CPU quota stopped the run or the router's programs [s]."""
+    cut_by_router_packets: int = 0
+    """`PathBalance.added_by_router_packets`: they arrive, and the router has not counted them as forwarded."""
     keep_alives: Sequence[bool] = ()
     """True for each keep-alive of the tunnel's programs that was answered during the trial."""
     has_own_router: bool = False
@@ -202,7 +204,7 @@ def path_checks(
     """
     carried = counters.data_packets + counters.ack_packets
     return (
-        _merged_frames(counters, carried, one_makes, largest_bytes, has_own_router=context.has_own_router),
+        _merged_frames(counters, carried, one_makes, largest_bytes, context),
         outer_protocol(
             counters,
             carried,
@@ -233,7 +235,7 @@ def tunnel_checks(context: TrialContext) -> tuple[Check, ...]:
 
 
 def _merged_frames(
-    counters: PathCounters, carried: int, one_makes: str, largest_bytes: int, *, has_own_router: bool
+    counters: PathCounters, carried: int, one_makes: str, largest_bytes: int, context: TrialContext
 ) -> Check:
     """Check that no frame holds merged packets: frames are not too long, and the router forwarded all packets.
 
@@ -243,15 +245,17 @@ def _merged_frames(
     if not counters.data_packets:
         return Check("merged-frames", Verdict.VOID, "no data packets were counted", rule=1)
     mean_bytes = counters.data_bytes / counters.data_packets
-    missing = carried - counters.forwarded_packets
+    cut = context.cut_by_router_packets
+    missing = carried - counters.forwarded_packets - cut
     reason = (
         f"frames of {mean_bytes:.0f} bytes on average where {one_makes}; "
-        f"router forwarded {counters.forwarded_packets} packets, {carried} arrived"
+        f"router forwarded {counters.forwarded_packets} packets{f', made {cut} more by cutting them' * bool(cut)}, "
+        f"{carried} arrived"
     )
     longest_bytes = counters.data_packets * largest_bytes * (1 + MERGED_FRAME_TOLERANCE)
     merged = counters.data_bytes > longest_bytes + CONTROL_BYTES  # the devices may carry SSH, too
     uncounted = missing > carried * MERGED_FRAME_TOLERANCE + CONTROL_PACKETS
-    if merged or (uncounted and not has_own_router):
+    if merged or (uncounted and not context.has_own_router):
         return Check("merged-frames", Verdict.VOID, reason, rule=1)
     if uncounted:
         reason += ": it merges packets, or offloads flows"

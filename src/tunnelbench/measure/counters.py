@@ -29,11 +29,12 @@ FORWARDED = ("Ip.ForwDatagrams", "Ip6.OutForwDatagrams")
 FRAGMENTS_CREATED = ("Ip.FragCreates", "Ip6.FragCreates")
 REASSEMBLED = ("Ip.ReasmOKs", "Ip6.ReasmOKs")
 FRAGMENTS_ARRIVED = ("Ip.ReasmReqds", "Ip6.ReasmReqds")
-"""Counters of forwarded packets and of fragments, of both IP versions."""
+PACKETS_CUT = ("Ip.FragOKs", "Ip6.FragOKs")
+"""Counters of forwarded packets, of fragments, and of packets that were cut into fragments, of both IP versions."""
 
-INNER_FRAGMENTS, OUTER_FRAGMENTS = "inner_fragments", "outer_fragments"
-COUNTERS = ("expected", "other", INNER_FRAGMENTS, OUTER_FRAGMENTS)
-"""Counters of the table TABLE."""
+INNER_FRAGMENTS, OUTER_FRAGMENTS, OUTER_PACKETS_CUT = "inner_fragments", "outer_fragments", "outer_packets_cut"
+COUNTERS = ("expected", "other", INNER_FRAGMENTS, OUTER_FRAGMENTS, OUTER_PACKETS_CUT)
+"""Counters of the table TABLE. The last one counts the first fragment of each packet of the tunnel that was cut."""
 
 IPV6_REFUSALS = ("Ip6.InHdrErrors", "Ip6.InAddrErrors", "Ip6.InDiscards", "Ip6.OutDiscards", "Ip6.OutNoRoutes")
 """Counters of IPv6 packets that IP did not forward."""
@@ -44,6 +45,7 @@ IPV6_STATISTICS = frozenset(
         FRAGMENTS_CREATED[1],
         REASSEMBLED[1],
         FRAGMENTS_ARRIVED[1],
+        PACKETS_CUT[1],
         *IPV6_REFUSALS,
         "Udp6.RcvbufErrors",
     )
@@ -92,7 +94,8 @@ class Snapshot:
 def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     """Install rules at the far end that count the tunnel's packets, and all other IP packets, on the WAN.
 
-    The rules also count the fragments that arrive there, which is before they are put together.
+    The rules also count the fragments that arrive there, which is before they are put together, and the first fragment
+    of each packet of the tunnel that was cut.
 
     The far end counts, so that counting costs the router no CPU time. A road warrior's tunnel is on the LAN: there the
     client counts, without the pings to the router, which do not go through the tunnel. The SSH connections that control
@@ -120,6 +123,10 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
     pinged = testbed.addresses.router_lan
     on_cable = INNER_FRAGMENTS if outer.protocol == "plain" else OUTER_FRAGMENTS
     rules = "\n".join(f"{match} counter name expected accept" for match in matches)
+    cut = (
+        ("ip frag-off & 0x3fff == 0x2000", "frag frag-off 0 frag more-fragments 1") if outer.protocol != "plain" else ()
+    )
+    first_fragments = "\n".join(f"{match} counter name {OUTER_PACKETS_CUT}" for match in cut)
     control = control_rules(testbed.control_connections)
     ruleset = f"""
         table inet {TABLE}
@@ -129,6 +136,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
             counter other {{}}
             counter {INNER_FRAGMENTS} {{}}
             counter {OUTER_FRAGMENTS} {{}}
+            counter {OUTER_PACKETS_CUT} {{}}
             chain arriving {{
                 type filter hook prerouting priority -450
                 iifname != "{device}" ip frag-off & 0x3fff != 0 counter name {INNER_FRAGMENTS}
@@ -136,6 +144,7 @@ def install_outer_counters(testbed: Testbed, outer: Outer) -> None:
                 iifname != "{device}" accept
                 ip frag-off & 0x3fff != 0 counter name {on_cable}
                 exthdr frag exists counter name {on_cable}
+                {first_fragments}
                 icmp type echo-reply ip saddr {pinged} accept
                 {rules}
                 {control}

@@ -147,6 +147,8 @@ class TrafficMeter(Meter, Generic[O]):
         beside = list(offered.beside)
         if offered.first_arrivals is not None:
             beside.append(offered.first_arrivals - arrivals(before.client, before.server, path.place))
+        cables = testbed.router_lan_device, testbed.router_wan_device
+        balance = path_balance(before, after, path.place, *cables, tunnel=devices_of(tunnel))
         context = TrialContext(
             load.bracket_s,
             load.by_name,
@@ -162,6 +164,7 @@ class TrafficMeter(Meter, Generic[O]):
             late_rules=testbed.late_rules(),
             router_packets=_increase(packets_before, packets_after),
             throttled_s=cgroup.increase_s(throttled_before, throttled_s_by_process(tunnel), offered.quota_files),
+            cut_by_router_packets=balance.added_by_router_packets,
             keep_alives=tunnel.keep_alives()[asked_before:],
             has_own_router=testbed.has_own_router,
             counted_bytes=tunnel.counted_bytes,
@@ -172,15 +175,8 @@ class TrafficMeter(Meter, Generic[O]):
         )
         counters = without(path_counters(before, after, path.place), beside)
         figures, checks = self.judge(spec, offered, counters, context)
-        balance = check_balance(
-            path_balance(
-                before,
-                after,
-                path.place,
-                testbed.router_lan_device,
-                testbed.router_wan_device,
-                tunnel=devices_of(tunnel),
-            ),
+        balanced = check_balance(
+            balance,
             counters,
             tcp=figures if isinstance(figures, TcpMeasurement) else None,
             one_outer_packet=tunnel.has_exact_packets_under_load and len(tunnel.outer_packets_bytes(INNER_BYTES)) == 1,
@@ -189,9 +185,14 @@ class TrafficMeter(Meter, Generic[O]):
             engine_sent_packets=offered.engine_sent_packets,
         )
         filtered = check_filter(
-            spec.tunnel.packet_filter, filter_before, filter_after, counters, has_own_router=testbed.has_own_router
+            spec.tunnel.packet_filter,
+            filter_before,
+            filter_after,
+            counters,
+            has_own_router=testbed.has_own_router,
+            cut_by_router_packets=balance.added_by_router_packets,
         )
-        checks = (*checks, *balance, *filtered, *sharing(data_shares(before, after, path.place)), *offered.sampling)
+        checks = (*checks, *balanced, *filtered, *sharing(data_shares(before, after, path.place)), *offered.sampling)
         if testbed.line:
             checks = (*checks, check_line(testbed.line, testbed.line_lacks))
         read = {"counters_before": asdict(before), "counters_after": asdict(after)}

@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tunnelbench.measure.counters import (
+    FRAGMENTS_ARRIVED,
+    FRAGMENTS_CREATED,
     IPV6_REFUSALS,
     NO_PACKETS,
+    OUTER_FRAGMENTS,
+    OUTER_PACKETS_CUT,
+    PACKETS_CUT,
+    REASSEMBLED,
     CountingPoints,
     HostCounters,
     QueueCounters,
@@ -64,6 +70,11 @@ class PathBalance:
     """Packets that the router's devices, queues and UDP sockets count as dropped."""
     router_refused_packets: int
     """Packets that the router's IP counts as not forwarded."""
+    added_by_router_packets: int = 0
+    """Packets that the router's IP made of forwarded ones by cutting them into fragments: all fragments but one of each
+    packet. The fragments of the tunnel's own packets are not among them."""
+    added_packets: int = 0
+    """The same on the whole path, less the fragments that the router put together, as its connection tracking does."""
     counted_losses_packets: int = 0
     """Packets that devices and UDP sockets of all hosts, and the queues of router and link, count as dropped."""
     receiver_segments: int | None = None
@@ -106,6 +117,9 @@ def path_balance(
     sender = (before.server, after.server) if place.direction is Direction.IN else (before.client, after.client)
     sending = place.server_devices if place.direction is Direction.IN else place.client_devices
     in_router = _counted(before.router, after.router, place.veths, tunnel)
+    added_by_router = _cut(before.router, after.router) - _cut_from_tunnel(before, after)
+    end = (before.client, after.client) if place.is_lan else _far(before, after)
+    at_end = _cut(*end) - _joined(before.router, after.router)
     elsewhere = sum(_counted(*host, place.veths, tunnel) for host in hosts) + _link_drops(after) - _link_drops(before)
     return PathBalance(
         offered_packets=client_sent + server_sent - pings,
@@ -115,12 +129,31 @@ def path_balance(
         neighbour_cable_packets=sum(counted),
         router_dropped_packets=in_router + at_queues,
         router_refused_packets=_change(before.router, after.router, *REFUSALS),
+        added_by_router_packets=added_by_router,
+        # A tester that ends the tunnel has cut its packets before the tunnel's device counts them as offered.
+        added_packets=added_by_router + (at_end if after.far else min(0, at_end)),
         counted_losses_packets=in_router + at_queues + elsewhere,
         receiver_segments=_change(*receiver, SEGMENTS) if SEGMENTS in receiver[1].snmp else None,
         sender_packets=_left(*sender, sending) if {*sending} <= {*place.veths} else None,
         duplicate_segments=sum(_change(*host, *DUPLICATES) for host in hosts[:2]),
         queues=queues,
     )
+
+
+def _cut(before: HostCounters, after: HostCounters) -> int:
+    """Return how many packets a host has made of others by cutting them, inside the tunnel and outside."""
+    return _change(before, after, *FRAGMENTS_CREATED) - _change(before, after, *PACKETS_CUT)
+
+
+def _joined(before: HostCounters, after: HostCounters) -> int:
+    """Return how many packets a host has spared by putting fragments together, inside the tunnel and outside."""
+    return _change(before, after, *FRAGMENTS_ARRIVED) - _change(before, after, *REASSEMBLED)
+
+
+def _cut_from_tunnel(before: Snapshot, after: Snapshot) -> int:
+    """Return how many packets the router has made of the tunnel's own packets by cutting them, as they arrived."""
+    fragments, packets = (after.outer[name][0] - before.outer[name][0] for name in (OUTER_FRAGMENTS, OUTER_PACKETS_CUT))
+    return fragments - packets
 
 
 def _far(before: Snapshot, after: Snapshot) -> tuple[HostCounters, HostCounters]:

@@ -143,16 +143,19 @@ def check_filter(
     path: PathCounters,
     *,
     has_own_router: bool,
+    cut_by_router_packets: int = 0,
 ) -> tuple[Check, ...]:
     """Check that the traffic of a trial passed the filter that the plan asks for, and no other (rule 12).
 
+    `cut_by_router_packets` is `PathBalance.added_by_router_packets`: the router cuts packets behind the filter.
     No check where the filter is not the plan's: a real router that keeps its own firewall.
     """
     if before is None or after is None:
         return ()
     if wanted.is_empty:
         return _untracked(before, after, has_own_router=has_own_router)
-    reasons = list(_faults(wanted, before, after, path, has_own_router=has_own_router))
+    carried = path.data_packets + path.ack_packets - cut_by_router_packets
+    reasons = list(_faults(wanted, before, after, carried, path.data_bytes, has_own_router=has_own_router))
     verdict = Verdict.VOID if reasons else Verdict.OK
     return (Check(FILTER_CHECK, verdict, "; ".join(reasons) or _found(wanted, before, after), rule=12),)
 
@@ -176,9 +179,18 @@ def _untracked(before: FilterReading, after: FilterReading, *, has_own_router: b
 
 
 def _faults(
-    wanted: RouterFilter, before: FilterReading, after: FilterReading, path: PathCounters, *, has_own_router: bool
+    wanted: RouterFilter,
+    before: FilterReading,
+    after: FilterReading,
+    carried: int,
+    data_bytes: int,
+    *,
+    has_own_router: bool,
 ) -> Iterator[str]:
-    """Yield the counters, in words, that show that a trial did not pass the whole filter."""
+    """Yield the counters, in words, that show that a trial did not pass the whole filter.
+
+    `carried` packets with `data_bytes` bytes of data must have passed it.
+    """
     if before.counters is None or after.counters is None:
         yield f"the table of {wanted} is no longer on the router"
         return
@@ -188,10 +200,9 @@ def _faults(
         yield f"the rules on the router were not those that were set up: {changed}"
     names = (ESTABLISHED, NEW) if wanted.firewall.tracks else (OTHER,)
     passed, passed_bytes = (sum(_added(name, unit, before, after) for name in names) for unit in (0, 1))
-    carried = path.data_packets + path.ack_packets - path.fragments_created
     what = "by the state of their connection" if wanted.firewall.tracks else "by the rules"
-    if has_own_router and passed_bytes < path.data_bytes * MERGED_LEAST_SHARE:
-        yield f"only {passed_bytes} bytes were forwarded {what}, and {path.data_bytes} bytes of data arrived"
+    if has_own_router and passed_bytes < data_bytes * MERGED_LEAST_SHARE:
+        yield f"only {passed_bytes} bytes were forwarded {what}, and {data_bytes} bytes of data arrived"
     elif not has_own_router and passed < carried * FILTERED_LEAST_SHARE - LATE_PACKETS:
         yield f"only {passed} of {carried} packets were forwarded {what}"
     if wanted.firewall.tracks and not after.connections and after.connections is not None:

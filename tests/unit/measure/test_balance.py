@@ -150,6 +150,50 @@ def test_more_frames_than_the_router_sent_are_copies(arrived: int, verdict: Verd
     assert check.reason.endswith("packets were copied") is (verdict is DOUBTFUL)
 
 
+@pytest.mark.parametrize(("arrived", "verdict"), [(153_060, OK), (153_061, DOUBTFUL)])
+def test_fragments_that_the_path_made_are_no_copies_and_others_are(arrived: int, verdict: Verdict) -> None:
+    balance = replace(CLEAN, added_packets=50_000)
+    check = checks(balance, replace(COUNTERS, data_packets=arrived, ack_packets=0))["copies"]
+    assert check.verdict is verdict
+    assert "and cutting made 50000 more of them" in check.reason
+
+
+def cut(packets: int, pieces: int) -> dict[str, int]:
+    """Return the counters of a host that has cut so many packets into so many pieces each."""
+    return {"Ip_FragOKs": packets, "Ip_FragCreates": packets * pieces}
+
+
+@pytest.mark.parametrize(
+    ("router", "server", "far", "by_router", "on_path"),
+    [
+        (cut(400, 2), {}, None, 400, 400),  # forwarded fragments, which the client had made
+        ({"Ip6_FragOKs": 5, "Ip6_FragCreates": 15}, {}, None, 10, 10),
+        (cut(400, 2) | {"Ip_ReasmReqds": 800, "Ip_ReasmOKs": 400}, {}, None, 400, 0),  # connection tracking
+        ({"Ip_ReasmReqds": 30, "Ip_ReasmOKs": 10}, cut(10, 3), None, 0, 0),  # of the tunnel's packets
+        ({}, cut(400, 2), None, 0, 0),  # before the tunnel, which is part of the offered packets
+        ({}, {}, cut(400, 2), 0, 400),  # the gateway cut forwarded packets before the tunnel
+        (cut(30, 3) | {"Ip_ReasmReqds": 30, "Ip_ReasmOKs": 10}, {}, cut(10, 3), 60, 60),
+    ],
+)
+def test_packets_that_router_and_far_end_make_by_cutting_are_counted(
+    router: dict[str, int], server: dict[str, int], far: dict[str, int] | None, by_router: int, on_path: int
+) -> None:
+    place = IN if far is None else replace(IN, far_devices=("tun0",))
+    before = NOTHING if far is None else replace(NOTHING, far=host({}))
+    later = replace(
+        before, router=host({}, **router), server=host({}, **server), far=None if far is None else host({}, **far)
+    )
+    found = path_balance(before, later, place, "lan", "wan", tunnel=TunnelDevices())
+    assert (found.added_by_router_packets, found.added_packets) == (by_router, on_path)
+
+
+def test_fragments_of_the_tunnels_own_packets_are_not_added_to_the_traffic() -> None:
+    outer = NOTHING.outer | {"outer_fragments": (90, 0), "outer_packets_cut": (30, 0)}
+    later = replace(NOTHING, router=host({}, Ip_FragOKs=430, Ip_FragCreates=890), outer=outer)
+    found = path_balance(NOTHING, later, IN, "lan", "wan", tunnel=TunnelDevices())
+    assert found.added_by_router_packets == 400
+
+
 def test_a_router_of_its_own_may_have_queues_and_losses() -> None:
     balance = replace(CLEAN, router_out_packets=1, queues=SHAPER, neighbour_cable_packets=10**6)
     balance = replace(balance, receiver_segments=0)

@@ -192,10 +192,15 @@ def test_without_a_segment_size_frames_are_held_against_ethernets_largest() -> N
 @pytest.mark.parametrize(
     ("missing", "verdict"), [(CARRIED // 100 + 60, OK), (CARRIED // 100 + 61, VOID), (-CARRIED // 100, OK)]
 )
-def test_a_router_that_forwards_fewer_packets_than_arrive_has_merged_them(missing: int, verdict: Verdict) -> None:
-    check = checks(counted(forwarded_packets=-missing))["merged-frames"]
+@pytest.mark.parametrize("cut", [0, 5000])
+def test_a_router_that_forwards_fewer_packets_than_arrive_has_merged_them(
+    missing: int, verdict: Verdict, cut: int
+) -> None:
+    tcp = counted(forwarded_packets=-missing - cut)
+    check = checks(tcp, cut_by_router_packets=cut)["merged-frames"]
     assert check.verdict is verdict
-    assert f"router forwarded {CARRIED - missing} packets, {CARRIED} arrived" in check.reason
+    said = f"router forwarded {CARRIED - missing - cut} packets{', made 5000 more by cutting them' * bool(cut)}, "
+    assert f"{said}{CARRIED} arrived" in check.reason
 
 
 def test_a_trial_without_packets_is_void() -> None:

@@ -98,6 +98,13 @@ def test_the_last_packets_that_need_not_be_counted_are_two_per_cent_and_sixty() 
     assert judged(STATEFUL, replace(AFTER, counters=counted(97_937, 2))).verdict is Verdict.VOID
 
 
+def test_fragments_that_the_router_made_behind_the_filter_did_not_pass_it() -> None:
+    passed = replace(AFTER, counters=counted(49_998, 2))
+    for cut, verdict in ((0, Verdict.VOID), (50_000, Verdict.OK)):
+        (check,) = check_filter(STATEFUL, BEFORE, passed, PATH, has_own_router=False, cut_by_router_packets=cut)
+        assert check.verdict is verdict, check.reason
+
+
 def test_a_router_that_merges_packets_is_judged_by_bytes() -> None:
     merged = replace(AFTER, counters=counted(2000, 2, size=64_000))
     assert judged(STATEFUL, merged).verdict is Verdict.VOID
