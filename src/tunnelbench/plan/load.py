@@ -24,6 +24,7 @@ from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
 from tunnelbench.plan.testbed_schema import TESTBED_KEYS, Kinds, TestbedFile, setting_faults
 from tunnelbench.plan.tunnels import (
     Schemas,
+    check_clients,
     check_content,
     check_filters,
     check_size,
@@ -203,6 +204,7 @@ def _plan(
     tunnels = expand_blocks(blocks, schemas, faults)
     if file is None:
         return None
+    check_clients(blocks, file, faults)
     check_filters(blocks, file, faults)
     check_versions(blocks, file, faults)
     check_content(blocks, file, faults)

@@ -121,6 +121,21 @@ def with_clients(
     return found
 
 
+def check_clients(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
+    """Add an error for each number of clients and of handshakes that the plan's traffic cannot have."""
+    others = [name for name in ("udp", "soak", "connections") if getattr(file, name)]
+    for block in blocks:
+        values = block.choices.get(CLIENTS_OPTION, ())
+        for number, value in enumerate(values if others else ()):
+            if isinstance(value, int) and value > 1:
+                place = _place_of_value(block.path, CLIENTS_OPTION, values, number)
+                faults.add(place, f"several clients share out TCP: leave [{others[0]}] out")
+        if HANDSHAKES_OPTION in block.choices and not file.handshake:
+            faults.add(
+                (*block.path, HANDSHAKES_OPTION), "only a plan with [handshake] makes handshakes: add this table"
+            )
+
+
 def with_tcp_options(blocks: Sequence[TunnelTable], file: PlanFile) -> list[TunnelTable]:
     """Return the blocks of a plan with the values that `[tcp]` gives to options of every tunnel.
 

@@ -63,6 +63,17 @@ def test_a_name_shows_the_number_of_clients_and_the_outer_version(tmp_path: Path
             CLIENTS + '[udp]\n[[tunnel]]\nkind = "openvpn"\n',
             "[clients] shares out TCP: leave [udp] out",
         ),
+        *(
+            (
+                f'[{table}]\n[[tunnel]]\nkind = "openvpn"\nclients = [1, 2]\n',
+                f"4: tunnel[1].clients: several clients share out TCP: leave [{table}] out",
+            )
+            for table in ("udp", "connections")
+        ),
+        (
+            '[soak]\nrate = 100\n[[tunnel]]\nkind = "openvpn"\nclients = 2\n',
+            "5: tunnel[1].clients: several clients share out TCP: leave [soak] out",
+        ),
         ('[clients]\ncount = 33\n[[tunnel]]\nkind = "openvpn"\n', "2: clients.count"),
         ('[clients]\ncount = [2, 2]\n[[tunnel]]\nkind = "openvpn"\n', "2 is given twice"),
     ],
