@@ -391,8 +391,9 @@ class PlanFile(TomlTable):
         others = [name for name in ("udp", "soak", "connections", "handshake") if getattr(self, name)]
         if self.clients and others:
             raise ValueError(f"[clients] shares out TCP: leave [{others[0]}] out")
-        if self.handshake and self.udp:
-            raise ValueError("[handshake] has UDP traffic of its own: leave [udp] out")
+        beside = [name for name in ("tcp", "udp", "soak", "connections") if getattr(self, name)]
+        if self.handshake and beside:
+            raise ValueError(f"[handshake] has UDP traffic of its own: leave [{beside[0]}] out")
         return self
 
     @model_validator(mode="after")

@@ -174,7 +174,7 @@ def check_filters(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
                 faults.add(
                     _place_of_value(block.path, option, block.choices[option], number),
                     f'"{each.firewall}" cannot carry UDP that the server begins, for the server does not know the'
-                    ' client\'s address: set udp.direction = "out"',
+                    f' client\'s address: set {"udp" if file.udp else "handshake"}.direction = "out"',
                 )
 
 

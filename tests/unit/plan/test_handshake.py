@@ -43,6 +43,14 @@ def test_a_name_may_have_the_number_in_another_place(tmp_path: Path) -> None:
             '"vxlan" has one client only; [handshake] needs boringtun, ipsec, openvpn',
         ),
         ("[udp]\n" + HANDSHAKE, "[handshake] has UDP traffic of its own: leave [udp] out"),
+        *(
+            (f"[{table}]\n" + HANDSHAKE, f"[handshake] has UDP traffic of its own: leave [{table}] out")
+            for table in ("tcp", "connections", "soak")
+        ),
+        (
+            '[[tunnel]]\nkind = "openvpn"\nclients = 1\nhandshakes = 4\n',
+            "4: tunnel[1].handshakes: only a plan with [handshake] makes handshakes: add this table",
+        ),
         ("[clients]\ncount = 1\n" + HANDSHAKE, "[clients] shares out TCP: leave [handshake] out"),
         (HANDSHAKE.replace("200", '"flat-out"'), "[handshake] times each packet: it needs rates of at most 50,000"),
         (HANDSHAKE.replace("[0, 4]", "33"), "handshake.parallel"),
@@ -53,6 +61,11 @@ def test_what_cannot_be_measured_is_refused_with_the_reason(text: str, message: 
     found = errors(tmp_path, text)
     assert found
     assert all(message in each for each in found), found
+
+
+def test_the_key_of_the_direction_that_nat_blocks_is_named(tmp_path: Path) -> None:
+    (found,) = errors(tmp_path, HANDSHAKE.replace("rate", 'direction = "in"\nrate') + 'firewall = "stateful-nat"\n')
+    assert found.endswith('set handshake.direction = "out"')
 
 
 def test_handshakes_are_refused_where_the_router_is_not_the_server(tmp_path: Path) -> None:
