@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.lab.bench import check, make_plan, make_testbed, measure, processes_of
 
-from tunnelbench.model.plan import Direction, TunnelSpec
+from tunnelbench.model.plan import Direction, Plan, Test, TunnelSpec, UdpTraffic
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.model.testbed import GATEWAY_PAIR, ROAD_WARRIOR
 from tunnelbench.testbed.netns import NetnsTestbed
@@ -23,6 +24,23 @@ def require_proven(record: TrialRecord) -> None:
     assert {found.reason for found in record.proof.checks if found.verdict is not Verdict.OK} == set()
     assert check(record, "outer-protocol-in-trial").verdict is Verdict.OK
     assert check(record, "merged-frames").verdict is Verdict.OK
+
+
+def test_two_processes_share_out_the_flows_of_udp(testbed: NetnsTestbed) -> None:
+    udp = UdpTraffic((1200,), BOTH_WAYS, (Test.RATE, Test.ECHO), rate=("2000",), duration_s=1.0, flows=16)
+    tunnel = TunnelSpec("openvpn", "two", {"processes": 2})
+    records = measure(testbed, Plan("lab", "", (tunnel,), None, rounds=1, udp=udp))
+    assert len(records) == 4
+    for record in records:
+        assert record.outcome is Outcome.MEASURED, record.reason
+        assert check(record, "sharing").verdict is Verdict.OK, check(record, "sharing").reason
+        assert record.udp is not None
+        assert record.udp.counts is not None
+        assert record.udp.counts.received_packets == record.udp.counts.sent_packets
+    one_flow = replace(udp, flows=1, tests=(Test.RATE,), direction=(Direction.OUT,))
+    (void,) = measure(testbed, Plan("lab", "", (tunnel,), None, rounds=1, udp=one_flow))
+    assert void.outcome is Outcome.VOID
+    assert "more flows (udp.flows) share out better" in void.reason
 
 
 def test_two_processes_both_carry_packets(testbed: NetnsTestbed) -> None:

@@ -23,7 +23,7 @@ from tunnelbench.model.frames import (
     wire_bytes,
 )
 from tunnelbench.model.lines import Line
-from tunnelbench.model.plan import CALIBRATION_KIND, TrialSpec
+from tunnelbench.model.plan import CALIBRATION_KIND, Test, TrialSpec
 from tunnelbench.model.result import (
     APPLICATION_LIMITED_SHARE,
     BUFFER_LIMITED_SHARE,
@@ -310,7 +310,7 @@ def _uncompressed_bytes(counters: PathCounters, compression: Compression) -> int
     return data_bytes + counters.ack_packets * compression.uncompressed_bytes(shortest_ack_bytes)
 
 
-def sharing(data_packets: Mapping[str, int]) -> tuple[Check, ...]:
+def sharing(data_packets: Mapping[str, int], test: Test) -> tuple[Check, ...]:
     """Check that each of several parallel tunnels carried data. `data_packets` is by tunnel device.
 
     A tunnel with at most CONTROL_PACKETS packets counts as idle. A single tunnel gets no check.
@@ -321,7 +321,8 @@ def sharing(data_packets: Mapping[str, int]) -> tuple[Check, ...]:
     shares = ", ".join(f"{device} {packets / total:.0%}" for device, packets in data_packets.items())
     idle = [device for device, packets in data_packets.items() if packets <= CONTROL_PACKETS]
     if idle:
-        reason = f"{' and '.join(idle)} carried no data ({shares}); more streams (tcp.streams) share out better"
+        more = "streams (tcp.streams)" if test is Test.TCP else "flows (udp.flows)"
+        reason = f"{' and '.join(idle)} carried no data ({shares}); more {more} share out better"
         return (Check("sharing", Verdict.VOID, reason, rule=3),)
     return (
         Check("sharing", Verdict.OK, f"each parallel tunnel carried data; shares of the packets: {shares}", rule=3),

@@ -192,7 +192,13 @@ class TrafficMeter(Meter, Generic[O]):
             has_own_router=testbed.has_own_router,
             cut_by_router_packets=balance.added_by_router_packets,
         )
-        checks = (*checks, *balanced, *filtered, *sharing(data_shares(before, after, path.place)), *offered.sampling)
+        checks = (
+            *checks,
+            *balanced,
+            *filtered,
+            *sharing(data_shares(before, after, path.place), spec.test),
+            *offered.sampling,
+        )
         if testbed.line:
             checks = (*checks, check_line(testbed.line, testbed.line_lacks))
         read = {"counters_before": asdict(before), "counters_after": asdict(after)}

@@ -42,6 +42,8 @@ class Exchanger:
     """Path of the engine on each machine."""
     sizes: str
     """Payload sizes [bytes], in the syntax of the engine's option."""
+    flows: int = 1
+    """Number of source ports that the sender uses in turn."""
     received_packets: int = 0
     """Packets that reached the sockets of both testers so far, including socket drops and echoes."""
     sent_packets: int = 0
@@ -72,7 +74,7 @@ class Exchanger:
         far, near = (self.programs[host.machine] for host in (self.receiver, self.sender))
         return (
             engine.far_end_command(far, there, session, load, has_one_clock=self.has_one_clock),
-            engine.sender_command(near, there, session, load, source=here, content=self.path.content),
+            engine.sender_command(near, there, session, load, source=here, content=self.path.content, flows=self.flows),
         )
 
     def exchange(
@@ -134,7 +136,7 @@ class Exchanger:
 
     def beside(self) -> Exchanger:
         """Return another exchanger over the same path, for a second stream of packets at the same time."""
-        return Exchanger(self.testbed, self.path, self.programs, self.sizes)
+        return Exchanger(self.testbed, self.path, self.programs, self.sizes, self.flows)
 
     def take_in(self, other: Exchanger) -> None:
         """Add the counts of another exchanger, made by `beside`, to this one's."""

@@ -99,6 +99,7 @@ class EngineMeter(Meter):
     ) -> None:
         super().__init__(testbed, on_second)
         self._directions = traffic.direction
+        self._flows = traffic.flows if isinstance(traffic, UdpTraffic) else 1
         sizes = traffic.payload_bytes  # those of connections are smaller than any of UDP
         largest = IMIX_PAYLOAD_BYTES if IMIX_PAYLOAD_BYTES in sizes else max(*sizes, SMALLEST_UDP_PAYLOAD_BYTES)
         self._largest = payload_text(largest)
@@ -123,7 +124,7 @@ class EngineMeter(Meter):
 
     def exchanger(self, path: TrafficPath, sizes: str) -> Exchanger:
         """Return the exchanger that sends payloads of these sizes over a path."""
-        return Exchanger(self.testbed, path, self.programs, sizes)
+        return Exchanger(self.testbed, path, self.programs, sizes, self._flows)
 
 
 class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):

@@ -25,6 +25,8 @@ HANDSHAKES_OPTION = "handshakes"
 """Option of the same kinds; `[handshake]` of a plan sets it."""
 BRIDGED_OPTION = "bridged"
 """Option of the kinds of tunnels that the router can join with its LAN by a bridge."""
+PROCESSES_OPTION = "processes"
+"""Option of the kinds of tunnels that can be several side by side, which share out connections by their ports."""
 MOST_CLIENTS = 32
 """Largest number of clients of one server."""
 
@@ -36,6 +38,9 @@ SMALLEST_UDP_PAYLOAD_BYTES = 18
 
 LARGEST_UDP_PAYLOAD_BYTES = 8972
 """UDP payload of a packet of 9000 bytes: 20 are for IPv4 and 8 for UDP."""
+
+MOST_FLOWS = 256
+"""Largest number of flows of the packet engine's sender."""
 
 RFC_2544_FRAME_BYTES = (64, 128, 256, 512, 1024, 1280, 1518)
 """Frame sizes for Ethernet of RFC 2544, section 9.1."""
@@ -253,6 +258,8 @@ class UdpTraffic:
     """Timed part of a trial outside a search [s]."""
     interval_s: float = 1.0
     """Length of one reading in the series [s]."""
+    flows: int = 1
+    """Number of flows, each with a source port of its own, which the sender uses in turn."""
     repeats: int = 3
     """Number of searches in one record."""
     trial_s: float = 1.0

@@ -25,6 +25,7 @@ from tunnelbench.model.plan import (
     LARGEST_RESULT_BYTES,
     LARGEST_UDP_PAYLOAD_BYTES,
     MOST_CLIENTS,
+    MOST_FLOWS,
     RFC_2544_FRAME_BYTES,
     SMALLEST_TCP_PAYLOAD_BYTES,
     SMALLEST_UDP_PAYLOAD_BYTES,
@@ -228,6 +229,7 @@ class UdpTable(TomlTable):
     rate: OneOrMore[Annotated[str, PlainValidator(_offered_load)]] = list(UdpTraffic.rate)
     duration_s: Annotated[float, Field(ge=1, le=86_400)] = UdpTraffic.duration_s
     interval_s: Annotated[float, Field(ge=0.1, le=60)] = UdpTraffic.interval_s
+    flows: Annotated[int, Field(ge=1, le=MOST_FLOWS)] = UdpTraffic.flows
     repeats: Annotated[int, Field(ge=1, le=100)] = UdpTraffic.repeats
     trial_s: Annotated[float, Field(ge=0.2, le=600)] = UdpTraffic.trial_s
     confirm_s: Annotated[float, Field(ge=0, le=86_400)] = UdpTraffic.confirm_s
@@ -241,6 +243,11 @@ class UdpTable(TomlTable):
             raise ValueError('the test "latency" takes shares of the PDR: add "search", which finds it')
         if "rekey" in self.test:
             _require_timed('the test "rekey"', self.rate)
+            if self.flows > 1:
+                raise ValueError(
+                    'the test "rekey" finds the longest gap of one flow, which the packets of others would fill: leave '
+                    "flows out"
+                )
         _require_held(max(self.duration_s, self.confirm_s), self.interval_s, ENGINE_READING_BYTES)
         if 0 < self.confirm_s < 1:
             raise ValueError(f"confirm_s must be 0 or at least 1, not {self.confirm_s:g}")

@@ -19,6 +19,7 @@ from tunnelbench.model.plan import (
     HANDSHAKES_OPTION,
     IMIX_NAME,
     IMIX_PAYLOAD_BYTES,
+    PROCESSES_OPTION,
     Direction,
     OptionValue,
     TunnelSpec,
@@ -33,6 +34,9 @@ from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
 from tunnelbench.plan.schema_base import LONGEST_TUNNEL_NAME
 
 MOST_PLANNED_TRIALS = 100_000
+
+FLOWS_PER_TUNNEL = 8
+"""Number of flows for each of several parallel tunnels with which one is hardly ever idle."""
 
 Schemas = Mapping[str, type[BaseModel]]
 """Models of options by the kind of tunnel."""
@@ -134,6 +138,24 @@ def check_clients(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
             faults.add(
                 (*block.path, HANDSHAKES_OPTION), "only a plan with [handshake] makes handshakes: add this table"
             )
+
+
+def check_sharing(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
+    """Add an error for each number of parallel tunnels of which the plan's traffic must leave one idle."""
+    tcp, udp = file.traffic()
+    counts = {"tcp.streams": tcp.streams if tcp else None, "udp.flows": udp.flows if udp else None}
+    for block in blocks:
+        values = block.choices.get(PROCESSES_OPTION, ())
+        for number, value in enumerate(values):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 2:
+                continue
+            place = _place_of_value(block.path, PROCESSES_OPTION, values, number)
+            for key, count in counts.items():
+                if count is not None and count < value:
+                    message = f"{value} tunnels share out connections by their ports, and {key} is {count}, so that one"
+                    faults.add(place, f"{message} of them carries nothing: set {key} = {FLOWS_PER_TUNNEL * value}")
+            if file.soak:
+                faults.add(place, "the packets of a soak are one flow, which one process carries: leave [soak] out")
 
 
 def with_tcp_options(blocks: Sequence[TunnelTable], file: PlanFile) -> list[TunnelTable]:

@@ -94,9 +94,19 @@ def far_end_command(
 
 
 def sender_command(
-    program: str, address: str, session: str, load: SenderLoad, *, source: str, content: Content = Content.RANDOM
+    program: str,
+    address: str,
+    session: str,
+    load: SenderLoad,
+    *,
+    source: str,
+    content: Content = Content.RANDOM,
+    flows: int = 1,
 ) -> list[str]:
-    """Return the command of the sender of one trial; `source` is its own address. Repeating content is zeros."""
+    """Return the command of the sender of one trial; `source` is its own address. Repeating content is zeros.
+
+    Each of the `flows` has a source port of its own.
+    """
     # fmt: off
     argv = [program, "send", "--target", with_port(address, load.port), "--bind", source, "--session", session,
             "--payload-bytes", load.sizes, "--interval-s", f"{load.interval_s:g}"]
@@ -114,6 +124,8 @@ def sender_command(
         argv += ["--echo", "--timeout-s", f"{LATE_S:g}"]
     if content is Content.REPEATING:
         argv += ["--content", "zeros"]
+    if flows > 1:
+        argv += ["--flows", str(flows)]
     return [*argv, *_ways(load)]
 
 

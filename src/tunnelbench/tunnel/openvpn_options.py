@@ -135,7 +135,7 @@ class Options(ServerOptions):
         ge=1,
         le=8,
         description="tunnels side by side, a process each at both ends; connections are shared out by address and port "
-        "(ECMP), so that some idle if tcp.streams is lower",
+        "(ECMP), so that some idle if tcp.streams or udp.flows is lower",
     )
     program: str = Field(default="openvpn", description="name or path of the program at both ends")
     library: Library | None = Field(

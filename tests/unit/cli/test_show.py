@@ -21,7 +21,7 @@ from tunnelbench.cli.details.tunnel import type_text
 from tunnelbench.guest.kernel import Kernel
 from tunnelbench.host.preflight import PreflightResult, Status
 from tunnelbench.model.counters import CpuUsage, PathCounters, Ping, Window
-from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Plan, TcpTraffic, TunnelSpec
+from tunnelbench.model.plan import BLOCK_OVERHEAD_S, Direction, Plan, TcpTraffic, TunnelSpec, UdpTraffic
 from tunnelbench.model.result import Check, Outcome, TcpMeasurement, TrialRecord, Verdict
 from tunnelbench.reference import read_reference, shipped_names
 from tunnelbench.tunnel import PLANNED, adapters
@@ -345,3 +345,9 @@ def test_a_tunnel_that_can_be_had_here_is_carried_by_this_machines_kernel() -> N
     assert carried_by("openvpn-dco", Availability("no adapter yet")) == "none: there is no adapter yet"
     missing = PreflightResult("the program tincd", Status.MISSING, "", "for tinc", "apt-get install tinc")
     assert carried_by("tinc", Availability("no", (missing,))) == "unknown until the other requirements are installed"
+
+
+@pytest.mark.parametrize(("flows", "words"), [(1, ""), (16, ", 16 flows")])
+def test_several_flows_of_udp_are_named(flows: int, words: str) -> None:
+    udp = UdpTraffic((18,), (Direction.OUT,), flows=flows)
+    assert plan_details.udp_text(udp) == f"UDP up, payload 18 bytes{words}: search"

@@ -12,6 +12,7 @@ from tunnelbench.measure.checks import TrialContext, check_trial, checks_of_stor
 from tunnelbench.measure.setup_checks import softirq
 from tunnelbench.model.conditions import Compression
 from tunnelbench.model.counters import CpuUsage, Ping
+from tunnelbench.model.plan import Test
 from tunnelbench.model.result import Check, Interval, Sender, TcpMeasurement, Verdict
 
 OK, NOTE, DOUBTFUL, VOID = Verdict.OK, Verdict.NOTE, Verdict.DOUBTFUL, Verdict.VOID
@@ -618,10 +619,16 @@ def test_testers_back_to_back_beside_foreign_load_are_void() -> None:
 def test_a_trial_in_which_one_of_several_tunnels_idles_is_void(
     packets: dict[str, int], verdict: Verdict, reason: str
 ) -> None:
-    (found,) = sharing(packets)
+    (found,) = sharing(packets, Test.TCP)
     assert found.verdict is verdict
     assert found.reason.startswith(reason)
 
 
 def test_one_tunnel_shares_nothing() -> None:
-    assert sharing({"tun0": 7}) == ()
+    assert sharing({"tun0": 7}, Test.TCP) == ()
+
+
+@pytest.mark.parametrize(("test", "key"), [(Test.TCP, "tcp.streams"), (Test.RATE, "udp.flows")])
+def test_an_idle_tunnel_is_reported_with_the_key_that_shares_out_better(test: Test, key: str) -> None:
+    (found,) = sharing({"tun0": 100, "tun1": 0}, test)
+    assert found.reason.endswith(f"({key}) share out better")

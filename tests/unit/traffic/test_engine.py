@@ -207,6 +207,12 @@ def test_what_a_load_asks_of_both_ends(load: SenderLoad, sender_has: str, far_ha
     assert far_has in " ".join(far_end_command("engine", "b", "aa", load))
 
 
+@pytest.mark.parametrize(("flows", "words"), [(1, []), (16, ["--flows", "16"])])
+def test_a_sender_of_several_flows_has_so_many_ports(flows: int, words: list[str]) -> None:
+    usual = sender_command("engine", "b", "aa", SenderLoad("18", 1.0), source="a")
+    assert sender_command("engine", "b", "aa", SenderLoad("18", 1.0), source="a", flows=flows) == usual + words
+
+
 def test_the_engine_of_this_installation_is_found() -> None:
     assert Path(locate()).name == engine.ENGINE_PROGRAM
     assert os.access(locate(), os.X_OK)

@@ -163,7 +163,8 @@ def _ways(directions: Iterable[Direction]) -> str:
 
 
 def udp_text(udp: UdpTraffic) -> str:
-    return f"UDP {_ways(udp.direction)}, payload {sizes_text(udp.payload_bytes)} bytes: {', '.join(udp.tests)}"
+    flows = f", {counted(udp.flows, 'flow')}" if udp.flows > 1 else ""
+    return f"UDP {_ways(udp.direction)}, payload {sizes_text(udp.payload_bytes)} bytes{flows}: {', '.join(udp.tests)}"
 
 
 def connections_text(opened: ConnectionTraffic) -> str:
