@@ -15,6 +15,8 @@ LINE_OPTIONS: Mapping[str, str] = {LINE_OPTION: "none"}
 class LineName(StrEnum):
     """Name of a line, as plans name it."""
 
+    NONE = "none"
+    """No line: the cable as the testbed has it."""
     ADSL = "adsl"
     VDSL = "vdsl"
     LTE = "lte"
@@ -66,4 +68,4 @@ provider's first router as the delay. ADSL and VDSL correct most of their errors
 def line_of(options: Mapping[str, object]) -> LineName | None:
     """Return the line that a tunnel's options name; None: none, or one that a plan cannot have."""
     name = options.get(LINE_OPTION)
-    return LineName(name) if isinstance(name, str) and name in {*LineName} else None
+    return LineName(name) if isinstance(name, str) and name in LINES else None

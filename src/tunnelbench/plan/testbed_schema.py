@@ -315,7 +315,8 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
         if allowed is None or (allowed and table[path[-1]] not in allowed):
             what = "this key" if allowed is None else value_text(table[path[-1]])
             others = [quoted(name) for name, other in kinds.items() if other.settings.allowed(key) == ()]
-            yield path, f"{quoted(kind)} testbeds do not support {what}, only {' and '.join(others)} testbeds do"
+            only = f"only {' and '.join(others)} testbeds do{_hint(table[path[-1]], settings)}"
+            yield path, f"{quoted(kind)} testbeds do not support {what}, {only}"
     has_place = "place" in data and settings.allowed("place") is not None
     for key, example in settings.required.items():
         if key not in data and not (key == ROUTER_KEY and has_place):
@@ -324,6 +325,13 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
         yield from _address_faults(router, has_place=has_place)
     if settings.allowed(GATEWAY_KEY) is not None:
         yield from _gateway_faults(data)
+
+
+def _hint(value: object, settings: KindSettings) -> str:
+    """Return the end of a message that names the key in place of an unsupported value; empty if there is none."""
+    if value == GATEWAY_PAIR and settings.allowed("far_board") is not None:
+        return ': they need the key far_board for their gateway, such as far_board = "x86-64"'
+    return ""
 
 
 def _gateway_faults(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:

@@ -87,7 +87,7 @@ class TunnelOptions(BaseModel):
 
     line: LineName | None = Field(
         default=None,
-        description="line that carries the tunnel: its rates, delay and loss; left out: the testbed's cable",
+        description="line that carries the tunnel: its rates, delay and loss; none or left out: the testbed's cable",
     )
 
     cpus: int | None = Field(default=None, ge=1, le=MOST_ROUTER_CPUS, description="CPUs of the router; left out: 1")
@@ -117,10 +117,10 @@ class TunnelOptions(BaseModel):
         default=None, description="IP version of the packets on the WAN that carry the tunnel; left out: ipv4"
     )
 
-    @field_validator("firewall")
+    @field_validator("firewall", "line")
     @classmethod
-    def _without_none(cls, firewall: Firewall | None) -> Firewall | None:
-        return None if firewall is Firewall.NONE else firewall
+    def _without_none(cls, value: Firewall | LineName | None) -> Firewall | LineName | None:
+        return None if value in {Firewall.NONE, LineName.NONE} else value
 
     @field_validator("cpus")
     @classmethod

@@ -31,6 +31,23 @@ def test_each_line_makes_a_tunnel_that_is_not_the_baseline(tmp_path: Path) -> No
     ]
 
 
+def test_a_list_may_have_the_cable_without_a_line(tmp_path: Path) -> None:
+    text = '[[tunnel]]\nkind = "vxlan"\nline = ["none", "lte"]\n'
+    found = tunnels(tmp_path, text)
+    assert [(each.name, each.conditions.line) for each in found[1:]] == [
+        ("vxlan line=none", None),
+        ("vxlan line=lte", LineName.LTE),
+    ]
+    assert "line" not in found[1].options
+    assert errors(tmp_path, text.replace('["none", "lte"]', '"none"'), "ssh") == []
+    named = tunnels(tmp_path, text.replace("line =", 'name = "V"\nline ='))
+    assert [each.name for each in named[1:]] == ["V", "V line=lte"]
+    assert [each.name for each in tunnels(tmp_path, PLAN.replace("adsl", "none"))] == [
+        "no tunnel, none",
+        "no tunnel, gigabit",
+    ]
+
+
 def test_a_name_shows_the_line(tmp_path: Path) -> None:
     (_, found) = tunnels(tmp_path, '[[tunnel]]\nkind = "vxlan"\nname = "V"\nline = "lte"\n')
     assert found.name == "V line=lte"

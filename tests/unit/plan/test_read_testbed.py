@@ -204,7 +204,10 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         (NETNS + '[router]\nhost = "a"', "2:2: router: {netns} this key, only {ssh}"),
         (NETNS + '[server]\ndevice = "eth0"', "2:2: server: {netns} this key, only {ssh}"),
         (QEMU + 'kernel = "debian"', '3:1: kernel: {qemu-not} "debian", only {netns}'),
-        (QEMU + 'topology = "gateway-pair"', '3:1: topology: {qemu-not} "gateway-pair", only {netns-ssh}'),
+        (
+            QEMU + 'topology = "gateway-pair"',
+            '3:1: topology: {qemu-not} "gateway-pair", only {netns-ssh}: they need the key far_board for their gateway',
+        ),
         (QEMU + "[link]\nmtu_bytes = 9001", "4:1: link.mtu_bytes: must be at most 9000, not 9001"),
         (QEMU + "[link]\n\nrate_in_mbps = 10", "5:1: link.rate_in_mbps: {qemu-not} this key, only {netns-ssh}"),
         (ROUTER + "[link]\ndelay_ms = 3", "5:1: link.delay_ms: {ssh-not} this key, only {netns}"),
