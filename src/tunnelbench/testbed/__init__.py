@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 from tunnelbench.model.conditions import CONTENT_OPTION, CPUS_OPTION, MOST_ROUTER_CPUS, TCP_OPTIONS, WINDOW_OPTION
+from tunnelbench.model.firewall import FILTER_OPTIONS
+from tunnelbench.model.ip_versions import VERSION_OPTIONS
 from tunnelbench.model.lines import LINE_OPTION
 from tunnelbench.model.plan import BRIDGED_OPTION
 from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
@@ -32,6 +34,8 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
             CPUS_OPTION: f"{reason}a router with one CPU",
             CONTENT_OPTION: f"{reason}data that no tunnel compresses",
             BRIDGED_OPTION: f"{reason}a router that routes",
+            **dict.fromkeys(FILTER_OPTIONS, f"{reason}a router without a packet filter"),
+            **dict.fromkeys(VERSION_OPTIONS, f"{reason}IPv4 only"),
             **dict.fromkeys(TCP_OPTIONS, f"{reason}the usual buffers and writes of iperf3"),
         }
         return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only") | usual

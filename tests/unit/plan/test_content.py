@@ -45,6 +45,22 @@ def test_connections_carry_no_data_that_could_be_chosen(tmp_path: Path) -> None:
     assert errors(tmp_path, '[connections]\n[[tunnel]]\nkind = "openvpn"\ncontent = "random"\n') == []
 
 
+@pytest.mark.parametrize(
+    ("option", "model"),
+    [
+        ('firewall = ["none", "stateful"]', "a router without a packet filter"),
+        ("rules = 3", "a router without a packet filter"),
+        ('inside = "ipv6"', "IPv4 only"),
+        ('outside = ["ipv4", "ipv6"]', "IPv4 only"),
+    ],
+)
+def test_a_simulated_testbed_refuses_conditions_that_its_model_lacks(option: str, model: str, tmp_path: Path) -> None:
+    text = f'[[tunnel]]\nkind = "vxlan"\n{option}\n'
+    (found,) = errors_of(tmp_path, text, TestbedSpec("model", "simulated"))
+    assert found.startswith(f"3: tunnel[1].{option.partition(' ')[0]}: cannot run on testbed model")
+    assert found.endswith(f"a simulated testbed has a model of {model}")
+
+
 def test_a_simulated_testbed_has_no_model_of_data_that_shrink(tmp_path: Path) -> None:
     (found,) = errors_of(tmp_path, BLOCK.format(kind="openvpn"), TestbedSpec("model", "simulated"))
     assert found.endswith("a simulated testbed has a model of data that no tunnel compresses")
