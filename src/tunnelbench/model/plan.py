@@ -27,6 +27,8 @@ BRIDGED_OPTION = "bridged"
 """Option of the kinds of tunnels that the router can join with its LAN by a bridge."""
 PROCESSES_OPTION = "processes"
 """Option of the kinds of tunnels that can be several side by side, which share out connections by their ports."""
+GATEWAY_NEEDED = "needs_gateway"
+"""Key of plans that compare nothing where the server itself ends the tunnel."""
 MOST_CLIENTS = 32
 """Largest number of clients of one server."""
 

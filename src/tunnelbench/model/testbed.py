@@ -203,6 +203,11 @@ class TestbedSpec:
         return tuple(filter(None, (self.board, self.far_board)))
 
     @property
+    def has_gateway(self) -> bool:
+        """True if the tunnel's far end is a machine of its own in front of the server."""
+        return self.topology == GATEWAY_PAIR or bool(self.far_board)
+
+    @property
     def is_simulated(self) -> bool:
         """True if the testbed draws its figures from a model."""
         return self.kind == SIMULATED_KIND

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import tomli_w
 
 from tunnelbench.model.conditions import CONDITION_OPTIONS
-from tunnelbench.model.plan import BRIDGED_OPTION, CLIENTS_OPTION, HANDSHAKES_OPTION, Plan
+from tunnelbench.model.plan import BRIDGED_OPTION, CLIENTS_OPTION, GATEWAY_NEEDED, HANDSHAKES_OPTION, Plan
 from tunnelbench.model.shipped import shipped_plans, shipped_testbeds
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.plan.check import check_table, unknown_key
@@ -249,8 +249,8 @@ def _refuse(data: Mapping[str, Any], refused: Mapping[str, str], faults: Faults)
                 faults.add((*path, key), reason)
 
 
-USUAL_VALUES: Mapping[str, object] = {**CONDITION_OPTIONS, BRIDGED_OPTION: False}
-"""Options that a testbed may refuse, each with the value that a tunnel has without it."""
+USUAL_VALUES: Mapping[str, object] = {**CONDITION_OPTIONS, BRIDGED_OPTION: False, GATEWAY_NEEDED: False}
+"""Options and keys that a testbed may refuse, each with the value that a tunnel or a plan has without it."""
 
 
 def _changes(key: str, value: object) -> bool:

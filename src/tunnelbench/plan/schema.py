@@ -385,6 +385,8 @@ class PlanFile(TomlTable):
 
     title: Title = ""
     rounds: Annotated[int, Field(ge=1, le=1000)] = Plan.rounds
+    needs_gateway: bool = False
+    """True if `check` refuses testbeds whose server ends the tunnel."""
     tcp: TcpTable | None = None
     udp: UdpTable | None = None
     soak: SoakTable | None = None

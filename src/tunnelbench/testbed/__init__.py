@@ -9,7 +9,7 @@ from tunnelbench.model.conditions import CONTENT_OPTION, CPUS_OPTION, MOST_ROUTE
 from tunnelbench.model.firewall import FILTER_OPTIONS
 from tunnelbench.model.ip_versions import VERSION_OPTIONS
 from tunnelbench.model.lines import LINE_OPTION
-from tunnelbench.model.plan import BRIDGED_OPTION
+from tunnelbench.model.plan import BRIDGED_OPTION, GATEWAY_NEEDED
 from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
 from tunnelbench.testbed.base import FIXED_CPUS, FIXED_WINDOW, NO_BRIDGE, NO_BRIDGE_TO_LAN, NO_LINES, Testbed
 from tunnelbench.testbed.netns import NetnsTestbed, too_few_cpus
@@ -34,18 +34,13 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
             CPUS_OPTION: f"{reason}a router with one CPU",
             CONTENT_OPTION: f"{reason}data that no tunnel compresses",
             BRIDGED_OPTION: f"{reason}a router that routes",
+            GATEWAY_NEEDED: f"{reason}a tunnel that ends on the server",
             **dict.fromkeys(FILTER_OPTIONS, f"{reason}a router without a packet filter"),
             **dict.fromkeys(VERSION_OPTIONS, f"{reason}IPv4 only"),
             **dict.fromkeys(TCP_OPTIONS, f"{reason}the usual buffers and writes of iperf3"),
         }
         return no_model | dict.fromkeys(of_one, f"{reason}the throughput of one client only") | usual
-    refused = {}
-    if spec.topology != ROAD_WARRIOR:
-        reason = (
-            f"cannot run on testbed {spec.name}: its clients connect to the router, which needs topology = "
-            f'"{ROAD_WARRIOR}"; the shipped testbed netns-{ROAD_WARRIOR} has it'
-        )
-        refused = dict.fromkeys(("clients", "handshake"), reason)
+    refused = _refused_by_topology(spec)
     if KINDS[spec.kind].use_line is Testbed.use_line:
         refused[LINE_OPTION] = f"cannot be had on testbed {spec.name}: {NO_LINES}"
     if KINDS[spec.kind].use_router_cpus is Testbed.use_router_cpus:
@@ -64,6 +59,23 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         return refused
     where = "a guest" if spec.needs_guest else f'a testbed of kind "{spec.kind}"'
     return refused | {"soak": f"cannot run on testbed {spec.name}: {where} has no soaks yet; leave [soak] out"}
+
+
+def _refused_by_topology(spec: TestbedSpec) -> dict[str, str]:
+    """Return the tables and keys of plans that need another machine at an end of the tunnel, each with the reason."""
+    refused = {}
+    cannot = f"cannot run on testbed {spec.name}:"
+    if spec.topology != ROAD_WARRIOR:
+        reason = (
+            f'{cannot} its clients connect to the router, which needs topology = "{ROAD_WARRIOR}"; the shipped testbed '
+            f"netns-{ROAD_WARRIOR} has it"
+        )
+        refused = dict.fromkeys(("clients", "handshake"), reason)
+    if not spec.has_gateway:
+        refused[GATEWAY_NEEDED] = (
+            f"{cannot} the tunnels need a gateway in front of the server; the shipped testbed netns-gateways has one"
+        )
+    return refused
 
 
 def open_testbed(spec: TestbedSpec, run_id: str, folder: Path) -> Testbed:

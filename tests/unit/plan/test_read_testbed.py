@@ -119,7 +119,7 @@ def test_an_override_belongs_where_its_first_key_is_known(text: str, target: str
         (
             "zzz=2",
             (
-                "unknown key; known are title, rounds, tcp, udp, soak, clients, handshake, connections, "
+                "unknown key; known are title, rounds, needs_gateway, tcp, udp, soak, clients, handshake, connections, "
                 "cipher_speed, tunnel, kind, router_cpu, "
                 "kernel, quiet_wait_s, topology, link, board, far_board, programs, far_programs, "
                 "speed_mips, profile, simulation, router, gateway, client, server, place, coordinator, place_wait_s, "
