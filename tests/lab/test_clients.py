@@ -109,8 +109,8 @@ def test_one_client_of_a_server_is_a_tunnel_like_any_other(tmp_path: Path) -> No
 
 def test_the_packet_filter_holds_for_every_client_of_the_server(tmp_path: Path) -> None:
     with make_testbed(tmp_path, topology=ROAD_WARRIOR) as testbed:
-        for options in ({"firewall": "stateful"}, {"firewall": "stateful-nat", "rules": 3}, {"rules": 10}):
-            tunnel = TunnelSpec("wireguard-go", "filtered", {"clients": 2, **options})
+        for firewall, rules in (("stateful", 0), ("stateful-nat", 3), ("none", 10)):
+            tunnel = TunnelSpec("wireguard-go", "filtered", {"clients": 2, "firewall": firewall, "rules": rules})
             (record,) = measure(testbed, make_plan(tunnel, payload_bytes=(1200,), duration_s=1))
             require_clients(record, 2)
             assert check(record, FILTER_CHECK).verdict is Verdict.OK, check(record, FILTER_CHECK).reason
