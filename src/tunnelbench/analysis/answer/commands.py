@@ -11,7 +11,7 @@ from typing import Any
 
 from tunnelbench.model.conditions import CPUS_OPTION, WINDOW_OPTION
 from tunnelbench.model.lines import LINE_OPTION
-from tunnelbench.model.plan import BRIDGED_OPTION
+from tunnelbench.model.plan import BRIDGED_OPTION, GATEWAY_NEEDED
 from tunnelbench.model.result import IMPORTED, RunRecord
 from tunnelbench.model.shipped import (
     DEFAULT_TESTBED,
@@ -64,8 +64,8 @@ AIM = "find the router's own limit"
 ROUTER = Change(("--router", OWN_ROUTER), AIM, is_elsewhere=True, note="Use your router's address.")
 
 
-NO_ROUTER_HAS = frozenset({LINE_OPTION, BRIDGED_OPTION, "soak"})
-"""Tables and options of plans that only a router in namespaces can carry out."""
+NO_ROUTER_HAS = frozenset({LINE_OPTION, BRIDGED_OPTION, GATEWAY_NEEDED, "soak"})
+"""Keys of plans that of the shipped testbeds and of `--router` only namespaces can carry out."""
 LINK_MTU = "link.mtu_bytes"
 LONGEST_OPTIONS = 500
 """Largest number of characters of the options of an advised run."""
