@@ -41,7 +41,8 @@ def test_a_rekey_that_is_held_back_shows_as_a_gap_of_that_time(testbed: NetnsTes
     assert counts.longest_gap_s == pytest.approx(HELD_S + 1 / RATE_PPS, abs=0.02), "a gap ends with the next packet"
     assert counts.longest_gap_start_s is not None
     # A change of keys near the end of the window holds packets back beyond it. The receiver still waits for them.
-    assert 0 < counts.longest_gap_start_s < counts.duration_s
+    # The first packet may be what makes an idle OpenVPN notice that a change of keys is due.
+    assert 0 <= counts.longest_gap_start_s < counts.duration_s
     assert counts.path_lost_packets < 0.01 * counts.sent_packets, "the server's socket keeps what comes meanwhile"
 
 
