@@ -18,10 +18,10 @@ from operator import itemgetter
 from pathlib import Path
 
 from tunnelbench.cli.common_options import open_store
-from tunnelbench.measure.step_times import Step
 from tunnelbench.model.errors import UserError
 from tunnelbench.model.result import TrialRecord
 from tunnelbench.model.soak import Soak
+from tunnelbench.model.step import STEPS_KEY, Step
 
 BLOCK_STEPS = (Step.BRING_UP, Step.REACH, Step.SETTLE, Step.PROOF, Step.WARM_UP, Step.TAKE_DOWN)
 """Steps of a tunnel that do not belong to one trial."""
@@ -56,7 +56,7 @@ def traffic_s(trial: TrialRecord, soaks: Mapping[int, Soak]) -> float:
 
 def steps_s(trial: TrialRecord) -> Mapping[str, float]:
     """Return the stored durations of the steps up to the end of a trial [s]; empty if the run is older than these."""
-    found = trial.raw.get("steps_s")
+    found = trial.raw.get(STEPS_KEY)
     return found if isinstance(found, dict) else {}
 
 

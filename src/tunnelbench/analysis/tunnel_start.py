@@ -9,10 +9,11 @@ from math import isfinite
 from tunnelbench.analysis.statistics import Estimate, estimate
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.result import TrialRecord
+from tunnelbench.model.step import STEPS_KEY, Step
 
-START_STEPS = ("bring-up", "reach")
+START_STEPS = (Step.BRING_UP, Step.REACH)
 """Steps of a run that begin with the set-up of both ends and end with the first answer through the tunnel."""
-STEP_AFTER_START = "proof"
+STEP_AFTER_START = Step.PROOF
 """Step that shows that an answer came."""
 
 
@@ -34,7 +35,7 @@ def tunnel_starts(records: Sequence[TrialRecord]) -> tuple[TunnelStart, ...]:
     tunnels: dict[str, TunnelSpec] = {}
     for record in records:
         tunnel = record.spec.tunnel
-        if tunnel.has_tunnel and (start_s := _start_s(record.raw.get("steps_s"))) is not None:
+        if tunnel.has_tunnel and (start_s := _start_s(record.raw.get(STEPS_KEY))) is not None:
             tunnels.setdefault(tunnel.name, tunnel)
             found.setdefault(tunnel.name, []).append(start_s)
     return tuple(TunnelStart(tunnels[name], estimate(values)) for name, values in found.items())

@@ -26,6 +26,7 @@ from tunnelbench.cli.param_types import FiniteRange
 from tunnelbench.cli.soak_reports import soak_reports
 from tunnelbench.host.trust import held_for_writing
 from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.step import STEPS_KEY
 from tunnelbench.model.text import printable
 from tunnelbench.report.document import Style
 from tunnelbench.report.formats import format_names, sheet_format_names
@@ -128,7 +129,8 @@ def command(
         if found.is_simulated and name in (*IMAGE_FORMATS, "series"):
             message = f"run {found.run_id} is simulated, and --format {name} has no place to say so"
             raise WrongInput(message, "choose another format")
-        records = store.trials(found.run_id, with_raw=name == "json" or (full and name == "terminal"))
+        starts = (STEPS_KEY,) if full and name == "terminal" else ()
+        records = store.trials(found.run_id, with_raw=name == "json" or starts)
         speeds, soaks = store.cipher_speeds(found.run_id), soak_reports(store, found.run_id)
         to_terminal = output is None or output == "-"
         if name in IMAGE_FORMATS and output is not None:

@@ -11,9 +11,10 @@ from tunnelbench.host.signals import undisturbed
 from tunnelbench.measure.counters import closed_ports
 from tunnelbench.measure.ipv6_paths import ipv6_paths
 from tunnelbench.measure.router_filter import installed_filter
-from tunnelbench.measure.step_times import Step, StepTimes
+from tunnelbench.measure.step_times import StepTimes
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import TunnelSpec
+from tunnelbench.model.step import Step
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import End, Ends, Tunnel, undone_unless_kept

@@ -23,7 +23,7 @@ from tunnelbench.measure.radio import RadioWatch
 from tunnelbench.measure.repeated_proof import PROOF_AFTER, prove_again
 from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.measure.soak import JudgeSoak, SoakMeter
-from tunnelbench.measure.step_times import Step, StepTimes
+from tunnelbench.measure.step_times import StepTimes
 from tunnelbench.measure.tcp_trial import TcpMeter
 from tunnelbench.measure.trial_monitor import OnSecond
 from tunnelbench.measure.udp_trial import UdpMeter
@@ -48,6 +48,7 @@ from tunnelbench.model.result import (
     reasons_of_void,
     worst,
 )
+from tunnelbench.model.step import STEPS_KEY, Step
 from tunnelbench.tunnel import algorithms, create
 
 
@@ -256,7 +257,7 @@ class PlanRunner:
             (*checks, self.clock.check(is_long=spec.test is Test.SOAK)),
             measurement,
             proof,
-            {**raw, "steps_s": self.steps.take()},
+            {**raw, STEPS_KEY: self.steps.take()},
             waited_for_quiet_s=waited_s,
         )
         if self._recovery:

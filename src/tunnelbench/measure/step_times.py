@@ -5,20 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 
-
-class Step(StrEnum):
-    """A step of a run whose duration is stored with the next trial."""
-
-    BRING_UP = "bring-up"
-    REACH = "reach"
-    SETTLE = "settle"
-    PROOF = "proof"
-    WARM_UP = "warm-up"
-    MEASURE = "measure"
-    PROOF_AFTER = "proof-after"
-    TAKE_DOWN = "take-down"
+from tunnelbench.model.step import Step
 
 
 class StepTimes:

@@ -82,8 +82,8 @@ def trial_row(run_id: str, record: TrialRecord) -> DatabaseRow:
     )
 
 
-def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | None) -> TrialRecord:
-    """Return the trial of a row of table `trial`; `raw` is the JSON of table `trial_raw`, None if it was not read."""
+def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: Mapping[str, Any]) -> TrialRecord:
+    """Return the trial of a row of table `trial`; `raw` are the raw results that were read."""
     tunnel = TunnelSpec(row["tunnel_kind"], row["tunnel_name"], _OPTIONS.validate_json(row["tunnel_options"]))
     return TrialRecord(
         spec=TrialSpec(
@@ -102,7 +102,7 @@ def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: str | N
         checks=_CHECKS.validate_json(row["checks"]),
         measurement=_measurement(row),
         proof=proof,
-        raw={} if raw is None else _OBJECT.validate_json(raw),
+        raw=raw,
         waited_for_quiet_s=row["waited_for_quiet_s"],
     )
 
@@ -117,6 +117,11 @@ def _measurement(row: Mapping[Any, Any]) -> Measurement | None:
 def raw_row(run_id: str, record: TrialRecord) -> DatabaseRow:
     """Return the row of table `trial_raw`."""
     return _sealed({"run_id": run_id, "sequence": record.spec.sequence, "raw": _json(dict(record.raw))})
+
+
+def raw_results(row: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return the raw results of a row of table `trial_raw`."""
+    return _OBJECT.validate_json(row["raw"])
 
 
 def proof_row(proof: TunnelProof) -> DatabaseRow:

@@ -276,24 +276,27 @@ class Store:
             run_id = _referred_run(reference, [(row.run_id, row.status) for row in known])
             return self._run_record(connection.execute(select(run).where(run.c.run_id == run_id)).mappings().one())
 
-    def trials(self, run_id: str, *, with_raw: bool = True, only: Collection[int] | None = None) -> list[TrialRecord]:
+    def trials(
+        self, run_id: str, *, with_raw: bool | Collection[str] = True, only: Collection[int] | None = None
+    ) -> list[TrialRecord]:
         """Return a run's trials in the order in which they ran; without `with_raw`, without the output of programs.
 
-        `only` has the sequence numbers of the trials to return; None: all.
+        If `with_raw` has keys, the trials have only these parts of the raw results, which take little memory, and their
+        proofs have none. `only` has the sequence numbers of the trials to return; None: all.
         """
         wanted = _of_run(select(trial), trial, run_id, only).order_by(trial.c.sequence)
         damage = self._transactions.report_damage
         with self._transactions.reading() as connection:
             expected = connection.scalar(select(run.c.trials_recorded).where(run.c.run_id == run_id)) or 0
-            proofs = self._proofs(connection, run_id, only, with_raw=with_raw)
-            raw = self._raw(connection, run_id, only) if with_raw else {}
+            proofs = self._proofs(connection, run_id, only, with_raw=with_raw is True)
+            raw = self._raw(connection, run_id, only, None if with_raw is True else with_raw) if with_raw else {}
             records = []
             for row in connection.execute(wanted).mappings():
                 place = f"trial {row['sequence']} of run {run_id}"
                 self._transactions.require_intact(row, place)
                 if row["proof_sha256"] is not None and row["proof_sha256"] not in proofs:
                     damage(f"the proof of {place} is missing")
-                records.append(rows.trial_record(row, proofs.get(row["proof_sha256"]), raw.get(row["sequence"])))
+                records.append(rows.trial_record(row, proofs.get(row["proof_sha256"]), raw.get(row["sequence"], {})))
         if only is None and len(records) != expected:
             damage(
                 f"run {run_id} has recorded {counted(expected, 'trial')}, and {len(records)} {are(len(records))} there"
@@ -318,13 +321,16 @@ class Store:
             )
         return found
 
-    def _raw(self, connection: Connection, run_id: str, only: Collection[int] | None) -> dict[int, str]:
-        """Return the output of programs in a run's trials, as JSON, by sequence number."""
+    def _raw(
+        self, connection: Connection, run_id: str, only: Collection[int] | None, parts: Collection[str] | None
+    ) -> dict[int, Mapping[str, Any]]:
+        """Return these parts of the raw results of a run's trials, by sequence number; None: all parts."""
         found = {}
         for row in connection.execute(_of_run(select(trial_raw), trial_raw, run_id, only)).mappings():
             what = f"the output of programs in trial {row['sequence']} of run {run_id}"
             self._transactions.require_intact(row, what)
-            found[row["sequence"]] = row["raw"]
+            every = rows.raw_results(row)
+            found[row["sequence"]] = every if parts is None else {key: every[key] for key in parts if key in every}
         return found
 
     def _proofs(

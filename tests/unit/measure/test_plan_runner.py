@@ -17,10 +17,11 @@ from tunnelbench.measure import plan_runner
 from tunnelbench.measure.meter import TrialFindings
 from tunnelbench.measure.plan_runner import PlanRunner
 from tunnelbench.measure.request import ResultsInMemory, RunRequest, RunSink
-from tunnelbench.measure.step_times import Step, StepTimes
+from tunnelbench.measure.step_times import StepTimes
 from tunnelbench.model.errors import KeptForDebugging, TrialFailed
 from tunnelbench.model.plan import Plan, TcpTraffic
 from tunnelbench.model.result import Check, Outcome, TrialRecord, Verdict
+from tunnelbench.model.step import Step
 
 KEY = "0123456789abcdef" * 2
 

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.builders import make_run, make_spec, make_trial
 
 from tunnelbench.analysis.tunnel_start import START_STEPS, STEP_AFTER_START, tunnel_starts
-from tunnelbench.measure.step_times import Step
 from tunnelbench.model.result import TrialRecord
+from tunnelbench.model.step import Step
 from tunnelbench.report.render import render
 
 
