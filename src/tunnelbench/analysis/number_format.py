@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from tunnelbench.analysis.statistics import Estimate
+
 MOST_DECIMALS = 3
 """Numbers have at most this many decimals, because no figure is more accurate: 0.0000012 is printed as 0."""
 
@@ -32,6 +34,11 @@ def percent_in_words(share: float) -> str:
 def with_range(value: str, low: str, high: str) -> str:
     """Return a figure with its range in parentheses, such as `3.2 (3.1-3.4)`; without it if it has no extent."""
     return value if low == high else f"{value} ({low}-{high})"
+
+
+def estimate_text(found: Estimate, digits: int) -> str:
+    """Return a median with so many significant digits, and its range."""
+    return with_range(*(significant(each, digits) for each in (found.median, found.low, found.high)))
 
 
 def _places(value: float, digits: int) -> int:

@@ -147,7 +147,7 @@ def check_sharing(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
     for block in blocks:
         values = block.choices.get(PROCESSES_OPTION, ())
         for number, value in enumerate(values):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 2:
+            if not isinstance(value, int) or value < 2:
                 continue
             place = _place_of_value(block.path, PROCESSES_OPTION, values, number)
             for key, count in counts.items():

@@ -261,10 +261,10 @@ def regressions_text(found: Comparison, fail_share: float) -> str:
 
 def within_texts(found: Comparison, within_share: float) -> Iterator[str]:
     """Yield a sentence that names the figures that differ by more than this share, and one on possible reasons."""
-    if not found.judged(within_share):
+    if not (judged := found.judged(within_share)):
         return
     limit = f"within {within_share * 100:g} % of A's"
-    count = counted(len(found.judged(within_share)), "figure")
+    count = counted(len(judged), "figure")
     apart = found.apart(within_share)
     missing = ", ".join(_labels(found.only_in_a))
     if not apart and not missing:

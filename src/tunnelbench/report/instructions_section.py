@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tunnelbench.analysis.number_format import significant, with_range
+from tunnelbench.analysis.number_format import estimate_text
 from tunnelbench.analysis.packet_instructions import PacketInstructions
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.text import counted
@@ -60,6 +60,4 @@ def _row(each: PacketInstructions, payloads: Sequence[int]) -> tuple[str, ...]:
 
 
 def _range(found: Estimate | None, digits: int) -> str:
-    if found is None:
-        return "-"
-    return with_range(*(significant(each, digits) for each in (found.median, found.low, found.high)))
+    return "-" if found is None else estimate_text(found, digits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tunnelbench.analysis.number_format import significant, with_range
+from tunnelbench.analysis.number_format import estimate_text
 from tunnelbench.analysis.tunnel_start import TunnelStart
 from tunnelbench.report.sections import Section
 from tunnelbench.report.text import one_line
@@ -18,12 +18,9 @@ START_NOTE = (
 
 def tunnel_start_section(starts: Sequence[TunnelStart]) -> list[Section]:
     """Return the section; an empty list if no duration of a step is known."""
-    rows = tuple((one_line(each.tunnel.name), _range(each), str(each.start_s.count)) for each in starts)
+    rows = tuple(
+        (one_line(each.tunnel.name), estimate_text(each.start_s, 3), str(each.start_s.count)) for each in starts
+    )
     return [
         Section("Start of a tunnel", header=("Tunnel", "Start [s]", "Blocks"), rows=rows, notes=(START_NOTE,))
     ] * bool(rows)
-
-
-def _range(each: TunnelStart) -> str:
-    found = each.start_s
-    return with_range(*(significant(value, 3) for value in (found.median, found.low, found.high)))

@@ -85,6 +85,10 @@ class ComparisonRow:
         rows = self.pair.a, self.pair.b
         return self.figure in LOAD_FIGURES and all(row.is_paced and not row.test.endswith("%") for row in rows)
 
+    def is_apart(self, share: float) -> bool:
+        """Return True if the figure differs by more than this share, or if one side does not have it."""
+        return self.ratio is None or abs(self.ratio.value - 1) > share
+
     def worse_by(self) -> float:
         """Return the share of A's figure by which B is worse: negative if B is better, 0 if there is no ratio."""
         if self.ratio is None:
@@ -175,12 +179,11 @@ class Comparison:
 
     def judged(self, share: float) -> tuple[ComparisonRow, ...]:
         """Return the routers' own figures, those that the plan sets only if they differ by more than this share."""
-        apart = {id(row) for row in self.apart(share)}
-        return tuple(row for row in self.own_figures if not row.is_planned or id(row) in apart)
+        return tuple(row for row in self.own_figures if not row.is_planned or row.is_apart(share))
 
     def apart(self, share: float) -> tuple[ComparisonRow, ...]:
         """Return the routers' own figures that differ by more than this share, or that one side does not have."""
-        return tuple(row for row in self.own_figures if row.ratio is None or abs(row.ratio.value - 1) > share)
+        return tuple(row for row in self.own_figures if row.is_apart(share))
 
 
 def compare(a: Side, b: Side) -> Comparison:
