@@ -32,6 +32,9 @@ OTHERS_LIMIT = 0.10
 """Share of all CPU time that processes outside of pytest may use during a test marked `alone`."""
 WAITING_LIMIT = 0.5
 """Share of the time in which a process may wait for a CPU during a test that runs next to others."""
+WAITING_WINDOW_LIMIT = 0.9
+"""Share of any window in which a process may wait for a CPU during a test that runs next to others. A trial of two
+seconds can fail because of one such moment in a test that waits for other things most of the time."""
 WINDOW_S = 0.5
 QUIET_LIMIT_S = 30.0
 """Longest wait for a quiet machine before a second try [s]."""
@@ -88,6 +91,12 @@ class Watch:
             self._readings.append(Reading.now())
 
 
+def waiting_share(before: Reading, after: Reading) -> float:
+    """Return the share of the time between two readings in which a process waited for a CPU."""
+    elapsed_s = after.clock_s - before.clock_s
+    return (after.waiting_s - before.waiting_s) / elapsed_s if elapsed_s > 0 else 0.0
+
+
 def judge(readings: Sequence[Reading], others_s: dict[str, float], *, is_alone: bool = True) -> str:
     """Return what disturbed a test; empty for a quiet machine.
 
@@ -98,16 +107,18 @@ def judge(readings: Sequence[Reading], others_s: dict[str, float], *, is_alone: 
     if all_s <= 0:
         return ""
     stolen = (readings[-1].stolen_s - readings[0].stolen_s) / all_s
-    windows = pairwise(readings[:-1])  # without the last one: it may be too short for a share of clock ticks
+    windows = list(pairwise(readings[:-1]))  # without the last one: it may be too short for a share of clock ticks
     worst = max(((b.stolen_s - a.stolen_s) / (b.all_s - a.all_s) for a, b in windows if b.all_s > a.all_s), default=0.0)
     others = sum(others_s.values()) / all_s
     found = []
     if stolen > STEAL_LIMIT or worst > STEAL_WINDOW_LIMIT:
         found.append(f"the hypervisor took {stolen:.0%} of the CPU time, {worst:.0%} in the worst {WINDOW_S:g} s")
-    elapsed_s = readings[-1].clock_s - readings[0].clock_s
-    waiting = (readings[-1].waiting_s - readings[0].waiting_s) / elapsed_s if elapsed_s > 0 else 0.0
-    if not is_alone and waiting > WAITING_LIMIT:
-        found.append(f"processes waited for a CPU {waiting:.0%} of the time")
+    waiting = waiting_share(readings[0], readings[-1])
+    worst_waiting = max((waiting_share(a, b) for a, b in windows), default=0.0)
+    if not is_alone and (waiting > WAITING_LIMIT or worst_waiting > WAITING_WINDOW_LIMIT):
+        found.append(
+            f"processes waited for a CPU {waiting:.0%} of the time, {worst_waiting:.0%} in the worst {WINDOW_S:g} s"
+        )
     if others > OTHERS_LIMIT:
         names = ", ".join(sorted(others_s, key=lambda name: -others_s[name])[:5])
         found.append(f"other processes used {others:.0%} of the CPU time ({names})")

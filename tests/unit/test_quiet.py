@@ -166,6 +166,20 @@ def test_time_taken_by_the_hypervisor_disturbs_on_average_or_in_one_window() -> 
     assert burst == "the hypervisor took 2% of the CPU time, 40% in the worst 0.5 s"
 
 
+def waited(*waited_s: float) -> list[Reading]:
+    """Readings each half a second, by the time in each window in which a process waited for a CPU [s]."""
+    return [Reading(0.0, float(count), sum(waited_s[:count]), count / 2) for count in range(len(waited_s) + 1)]
+
+
+def test_waiting_for_a_cpu_disturbs_on_average_or_in_one_window_unless_a_test_is_alone() -> None:
+    steady = waited(*[0.3] * 6)
+    assert judge(steady, {}, is_alone=False) == "processes waited for a CPU 60% of the time, 60% in the worst 0.5 s"
+    burst = waited(*[0.1] * 8, 0.48, 0.1)
+    assert judge(burst, {}, is_alone=False) == "processes waited for a CPU 28% of the time, 96% in the worst 0.5 s"
+    assert judge(waited(*[0.2] * 8, 0.4, 0.2), {}, is_alone=False) == ""
+    assert judge(steady, {}) == ""
+
+
 def test_other_processes_disturb_by_their_sum_and_are_named_in_its_order() -> None:
     found = judge(at(0.0, 0.0, 0.0, 0.0), {"cc": 0.3, "cron": 0.01, "rustc": 0.5, "sh": 0.02, "ps": 0.0, "awk": 0.03})
     assert found == "other processes used 22% of the CPU time (rustc, cc, awk, sh, cron)"

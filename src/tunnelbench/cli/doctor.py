@@ -39,6 +39,7 @@ from tunnelbench.model.text import counted
 from tunnelbench.plan import read_testbed
 from tunnelbench.qemu.boards import BOARDS, Board
 from tunnelbench.qemu.image import (
+    BASE_PACKAGES,
     BUILD_PROGRAMS,
     MORE_ROOM,
     NEEDED_ROOM,
@@ -63,6 +64,10 @@ IMAGES_ARE_BUILT = (
 )
 
 APT_INSTALL = "apt-get install "
+
+OWN_PROGRAMS = (
+    "put programs for the boards into folders, and name these in `programs` and `far_programs` of the testbed"
+)
 
 
 @click.command()
@@ -174,8 +179,9 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
     """List the requirements of all tunnels, each once, with its section; those of the plan's tunnels are needed.
 
     A guest has a kernel of its own. A feature that this machine's kernel lacks is therefore not reported as missing. If
-    both ends of the tunnel are virtual machines, this machine needs only the programs that make keys. A run without a
-    guest leaves out a tunnel whose feature the kernel lacks, if the plan has other tunnels.
+    both ends of the tunnel are virtual machines, this machine needs only the programs that make keys, and a program that
+    their images lack is a warning. A run without a guest leaves out a tunnel whose feature the kernel lacks, if the plan
+    has other tunnels.
     """
     own = {
         each.what: each
@@ -196,6 +202,10 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
             other = " ".join(other_kernel_options(spec.name))
             status, use = Status.WARNING, f"{why}; the run leaves out what needs it, and {other} has it"
         wanted = Wanted(requirement.name or requirement.what, use, requirement.remedy, status)
+        if requirement.what in own and is_lacking_in_image(requirement, spec):
+            use = f"{why}; the run leaves out what needs it"
+            yield "programs", replace(wanted, why=use, remedy=OWN_PROGRAMS).found(Status.WARNING, "not in the image")
+            continue
         is_named_by_plan = requirement.is_program and requirement.what not in usual
         if is_named_by_plan and (fault := distrust(requirement.name)):
             yield "programs", replace(wanted, remedy=fault).found(Status.MISSING)
@@ -207,6 +217,13 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
             yield "programs", preflight.program(wanted)
         else:
             yield "kernel", preflight.met(wanted, partial(requirement.is_met, host))
+
+
+def is_lacking_in_image(requirement: Requirement, spec: TestbedSpec) -> bool:
+    """Return True if no package in the image of a virtual router brings a program, and no folder of the user can."""
+    if not spec.far_board or spec.programs or not requirement.is_program or requirement.makes_keys:
+        return False
+    return not set(requirement.debian.split()) & {*BASE_PACKAGES, *virtual_router_packages()}
 
 
 def plan_has_others(plan: Plan, requirement: Requirement) -> bool:

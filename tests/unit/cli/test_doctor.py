@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -15,10 +16,11 @@ from tests.unit.tunnel.fakes import FakeHost
 
 from tunnelbench.cli import doctor, doctor_remote
 from tunnelbench.cli.availability import needs
+from tunnelbench.cli.plans import load_plan
 from tunnelbench.host import preflight
 from tunnelbench.host.facts import machine_facts
 from tunnelbench.host.leased_host import LeasedHost
-from tunnelbench.host.preflight import PreflightResult, Status
+from tunnelbench.host.preflight import BlindHost, PreflightResult, Status
 from tunnelbench.host.programs import REQUIRED_PROGRAMS
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TestbedSpec
@@ -127,6 +129,18 @@ def test_an_image_of_another_recipe_is_built_again_so_that_its_programs_are_need
     monkeypatch.setattr(images, "cached_image", lambda _: cached)
     status = {each.name: each.status for each in doctor.guest_programs(read_testbed("malta", KINDS).testbed)}
     assert {status[name] for name in images.BUILD_PROGRAMS} == {Status.MISSING}
+
+
+def test_a_program_that_the_image_of_a_virtual_router_lacks_is_a_warning(tmp_path: Path) -> None:
+    spec = read_testbed("malta", KINDS).testbed
+    plan = load_plan("quick", (), spec).plan
+
+    def warnings(spec: TestbedSpec) -> dict[str, str]:
+        found = doctor.tunnel_findings(BlindHost("not looked at"), plan, spec)
+        return {each.name: each.found for _, each in found if each.status is Status.WARNING}
+
+    assert warnings(spec) == {"wireguard-go": "not in the image"}
+    assert warnings(replace(spec, programs=str(tmp_path))) == {}, "the folder may have it"
 
 
 @pytest.mark.parametrize("columns", [40, 80, 100])
