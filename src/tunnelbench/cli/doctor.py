@@ -179,9 +179,9 @@ def tunnel_findings(host: Host, plan: Plan, spec: TestbedSpec) -> Iterator[tuple
     """List the requirements of all tunnels, each once, with its section; those of the plan's tunnels are needed.
 
     A guest has a kernel of its own. A feature that this machine's kernel lacks is therefore not reported as missing. If
-    both ends of the tunnel are virtual machines, this machine needs only the programs that make keys, and a program that
-    their images lack is a warning. A run without a guest leaves out a tunnel whose feature the kernel lacks, if the plan
-    has other tunnels.
+    both ends of the tunnel are virtual machines, this machine needs only the programs that make keys, and a program
+    that their images lack is a warning. A run without a guest leaves out a tunnel whose feature the kernel lacks, if
+    the plan has other tunnels.
     """
     own = {
         each.what: each
