@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
-from tests.lab.bench import check, measure, void_checks
+from tests.lab.bench import check, make_testbed, measure, void_checks
 
 from tunnelbench.model.plan import Direction, Plan, Test, TunnelSpec, UdpTraffic
-from tunnelbench.model.result import Outcome
+from tunnelbench.model.result import Outcome, TrialRecord, Verdict
+from tunnelbench.model.testbed import ROAD_WARRIOR
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.tunnel.openvpn import OpenVpn
 
 pytestmark = pytest.mark.lab
 
@@ -74,3 +79,49 @@ def test_tinc_reports_its_changes_of_keys(testbed: NetnsTestbed) -> None:
     (record,) = measure(testbed, rekey_plan(tinc))
     assert record.udp is not None, record.reason
     assert record.udp.rekeys
+
+
+def timed_beside_others(tmp_path: Path, options: dict[str, str | int], direction: Direction) -> TrialRecord:
+    """Time the first of two clients of a server while the second one changes its keys."""
+    server = TunnelSpec("openvpn", "server", {**OPENVPN, "clients": 2, "others_rekey": True, **options})
+    with make_testbed(tmp_path, topology=ROAD_WARRIOR) as testbed:
+        (record,) = measure(testbed, rekey_plan(server, direction))
+    assert record.outcome is Outcome.MEASURED, record.reason
+    assert "client-2/" in check(record, "rekeys").reason, "the server's log names the client"
+    return record
+
+
+def gap_of_another_client_s(tmp_path: Path, options: dict[str, str | int], direction: Direction) -> float:
+    record = timed_beside_others(tmp_path, options, direction)
+    assert {found.reason for found in record.checks if found.verdict is Verdict.VOID and found.rule != 12} == set()
+    assert check(record, "kept-keys").verdict is Verdict.OK
+    assert record.udp is not None
+    assert record.udp.rekeys
+    assert record.udp.counts is not None
+    assert record.udp.counts.longest_gap_s is not None
+    print(check(record, "rekeys").reason, record.udp.counts.longest_gap_s, record.udp.counts.path_lost_packets)
+    return record.udp.counts.longest_gap_s
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_rekey_of_another_client_that_is_held_back_stops_the_first_one(tmp_path: Path, direction: Direction) -> None:
+    gap_s = gap_of_another_client_s(tmp_path, {"script_delay_ms": round(HELD_S * 1000)}, direction)
+    assert HELD_S - 0.01 <= gap_s <= HELD_S + 0.03
+
+
+def test_without_a_script_a_rekey_of_another_client_makes_a_short_gap(tmp_path: Path) -> None:
+    assert 1 / RATE_PPS <= gap_of_another_client_s(tmp_path, {}, Direction.OUT) < HELD_S / 5
+
+
+def test_a_trial_in_which_the_timed_client_changes_its_keys_is_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_changes_of_all(*arguments: Any) -> str:
+        return written(*arguments).replace("reneg-sec 0\n", f"reneg-sec {RENEGOTIATION_S}\n")
+
+    written = OpenVpn._config
+    monkeypatch.setattr(OpenVpn, "_config", with_changes_of_all)
+    record = timed_beside_others(tmp_path, {}, Direction.OUT)
+    assert "kept-keys" in void_checks(record)
+    assert "client-1/" in check(record, "kept-keys").reason

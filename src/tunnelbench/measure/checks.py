@@ -92,6 +92,9 @@ class TrialContext:
     """Lines in which a daemon of the tunnel reports new keys."""
     must_rekey: bool = False
     """True if the trial measures what a change of keys does to the traffic."""
+    own_rekeys: Sequence[str] | None = None
+    """Lines that report new keys and are not of another client, if the trial times one client of a server while the
+    others get new keys, which `rekeys` reports; None: another trial."""
     late_offloads: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Offloads that were on after the trial although the testbed had switched them off, by device."""
     misplaced: Sequence[str] = ()
@@ -223,7 +226,7 @@ def tunnel_checks(context: TrialContext) -> tuple[Check, ...]:
     """Return the checks of the tunnel's programs and of the router's CPU."""
     return (
         restarted(context.restart),
-        must_rekey(context.rekeys) if context.must_rekey else rekeyed(context.rekeys),
+        *(must_rekey(context.rekeys, context.own_rekeys) if context.must_rekey else (rekeyed(context.rekeys),)),
         offloads_off(context.late_offloads),
         router_setup(context.misplaced, context.late_rules),
         path_setup(context.altered),
@@ -536,12 +539,26 @@ def rekeyed(lines: Sequence[str]) -> Check:
     return Check("rekeys", Verdict.OK, "no change of keys was reported", rule=3)
 
 
-def must_rekey(lines: Sequence[str]) -> Check:
-    """Check that the tunnel changed its keys; `lines` report new ones."""
+def must_rekey(lines: Sequence[str], own: Sequence[str] | None = None) -> tuple[Check, ...]:
+    """Check that the tunnel changed its keys; `lines` report new ones.
+
+    If `own` is given, `lines` are those of the server's other clients, and `own` are all others: the client whose
+    packets are timed must keep its keys.
+    """
+    whose, of_whom = "the tunnel changed its", ""
+    if own is not None:
+        whose, of_whom = "other clients changed their", " of other clients"
+    reason = f"the tunnel reported no change of keys{of_whom} during the trial, so the trial shows none: set a shorter"
+    found = Check("rekeys", Verdict.VOID, f"{reason} interval", rule=3)
     if lines:
-        return Check("rekeys", Verdict.OK, f"the tunnel changed its keys {counted(len(lines), 'time')}", rule=3)
-    reason = "the tunnel reported no change of keys during the trial, so the trial shows none: set a shorter interval"
-    return Check("rekeys", Verdict.VOID, reason, rule=3)
+        reason = f"{whose} keys {counted(len(lines), 'time')}; first: {printable(lines[0])}"
+        found = Check("rekeys", Verdict.OK, reason, rule=3)
+    if own is None:
+        return (found,)
+    if own:
+        reason = f"keys changed that are not those of another client, and the gap may be theirs: {printable(own[0])}"
+        return found, Check("kept-keys", Verdict.VOID, reason, rule=3)
+    return found, Check("kept-keys", Verdict.OK, "the client whose packets were timed kept its keys", rule=3)
 
 
 def kept_alive(answered: Sequence[bool]) -> tuple[Check, ...]:

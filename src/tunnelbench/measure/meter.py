@@ -149,6 +149,7 @@ class TrafficMeter(Meter, Generic[O]):
             beside.append(offered.first_arrivals - arrivals(before.client, before.server, path.place))
         cables = testbed.router_lan_device, testbed.router_wan_device
         balance = path_balance(before, after, path.place, *cables, tunnel=devices_of(tunnel))
+        rekeys, own_rekeys = rekeys_in_trial(spec, tunnel, log_sizes)
         context = TrialContext(
             load.bracket_s,
             load.by_name,
@@ -156,7 +157,8 @@ class TrafficMeter(Meter, Generic[O]):
             exact_outer_packets=tunnel.has_exact_packets_under_load,
             router_cpu_doubt=router_cpu_doubt(testbed, tunnel),
             restart=tunnel.restart_since(log_sizes),
-            rekeys=tunnel.rekeys_since(log_sizes),
+            rekeys=rekeys,
+            own_rekeys=own_rekeys,
             must_rekey=spec.test is Test.REKEY and spec.tunnel.has_tunnel,
             late_offloads=testbed.late_offloads(),
             misplaced=tuple(dict.fromkeys((*offered.misplaced, *testbed.misplaced(tunnel.daemons_under_test)))),
@@ -179,7 +181,10 @@ class TrafficMeter(Meter, Generic[O]):
             balance,
             counters,
             tcp=figures if isinstance(figures, TcpMeasurement) else None,
-            one_outer_packet=tunnel.has_exact_packets_under_load and len(tunnel.outer_packets_bytes(INNER_BYTES)) == 1,
+            # Handshakes of other clients are on the path, too.
+            one_outer_packet=own_rekeys is None
+            and tunnel.has_exact_packets_under_load
+            and len(tunnel.outer_packets_bytes(INNER_BYTES)) == 1,
             has_own_router=testbed.has_own_router,
             has_uncounted_queue=tunnel.works_on_all_cpus,
             engine_sent_packets=offered.engine_sent_packets,
@@ -196,7 +201,7 @@ class TrafficMeter(Meter, Generic[O]):
             *checks,
             *balanced,
             *filtered,
-            *sharing(data_shares(before, after, path.place), spec.test),
+            *(sharing(data_shares(before, after, path.place), spec.test) if own_rekeys is None else ()),
             *offered.sampling,
         )
         if testbed.line:
@@ -211,6 +216,17 @@ class TrafficMeter(Meter, Generic[O]):
         testers = [host for host in self.testbed.hosts if host is not router]
         watch = BackgroundWatch(cpus_here(*self.testbed.hosts), router, testers)
         return self.offer(spec, path), watch.load()
+
+
+def rekeys_in_trial(
+    spec: TrialSpec, tunnel: Tunnel[Any], log_sizes: tuple[int, ...]
+) -> tuple[list[str], list[str] | None]:
+    """Return `rekeys` and `own_rekeys` of a TrialContext."""
+    lines = tunnel.rekeys_since(log_sizes)
+    if spec.test is not Test.REKEY or not spec.tunnel.others_rekey:
+        return lines, None
+    own = [line for line in lines if not tunnel.is_of_another_client(line)]
+    return [line for line in lines if tunnel.is_of_another_client(line)], own
 
 
 def _increase(before: tuple[int, int] | None, after: tuple[int, int] | None) -> tuple[int, int] | None:

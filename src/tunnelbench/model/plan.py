@@ -23,6 +23,8 @@ CLIENTS_OPTION = "clients"
 """Option of the kinds of tunnels whose server can have several clients; `[clients]` of a plan sets it."""
 HANDSHAKES_OPTION = "handshakes"
 """Option of the same kinds; `[handshake]` of a plan sets it."""
+OTHERS_REKEY_OPTION = "others_rekey"
+"""Option of kinds of which all clients but the first can change their keys; a plan with the test `rekey` sets it."""
 BRIDGED_OPTION = "bridged"
 """Option of the kinds of tunnels that the router can join with its LAN by a bridge."""
 PROCESSES_OPTION = "processes"
@@ -193,6 +195,11 @@ class TunnelSpec:
     def handshakes(self) -> int:
         """Number of further clients that set up their tunnels at the same time in a trial of the test `handshake`."""
         return self._number(HANDSHAKES_OPTION) or 0
+
+    @property
+    def others_rekey(self) -> bool:
+        """True if the clients of a server change their keys, except the first one."""
+        return self.options.get(OTHERS_REKEY_OPTION) is True and (self.clients or 0) > 1
 
     def _number(self, option: str) -> int | None:
         value = self.options.get(option)

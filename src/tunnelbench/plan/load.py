@@ -34,6 +34,7 @@ from tunnelbench.plan.tunnels import (
     expand_blocks,
     read_blocks,
     with_clients,
+    with_rekeying_clients,
     with_tcp_options,
 )
 
@@ -196,6 +197,8 @@ def _plan(
     if file and file.handshake:
         values = {CLIENTS_OPTION: [1], HANDSHAKES_OPTION: file.handshake.parallel}
         blocks = with_clients(blocks, values, "[handshake]", schemas, faults)
+    if file and file.udp and file.udp.is_of_rekeys:
+        blocks = with_rekeying_clients(blocks, schemas)
     factors: dict[KeyPath, int] = {}
     if file:
         factors[("rounds",)] = file.rounds
@@ -205,7 +208,7 @@ def _plan(
     tunnels = expand_blocks(blocks, schemas, faults)
     if file is None:
         return None
-    check_clients(blocks, file, faults)
+    check_clients(blocks, file, schemas, faults)
     check_sharing(blocks, file, faults)
     check_filters(blocks, file, faults)
     check_versions(blocks, file, faults)

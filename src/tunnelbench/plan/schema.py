@@ -253,6 +253,11 @@ class UdpTable(TomlTable):
             raise ValueError(f"confirm_s must be 0 or at least 1, not {self.confirm_s:g}")
         return self
 
+    @property
+    def is_of_rekeys(self) -> bool:
+        """True if the only test is `rekey`, so that servers may have several clients."""
+        return self.test == ["rekey"]
+
     def traffic(self) -> UdpTraffic:
         fields = self.as_fields()
         asked, frames = fields.pop("test"), fields.pop("frame_bytes")

@@ -19,6 +19,7 @@ from tunnelbench.model.plan import (
     HANDSHAKES_OPTION,
     IMIX_NAME,
     IMIX_PAYLOAD_BYTES,
+    OTHERS_REKEY_OPTION,
     PROCESSES_OPTION,
     Direction,
     OptionValue,
@@ -117,23 +118,64 @@ def with_clients(
     """
     found = []
     for block in blocks:
-        has_option = block.kind in schemas and CLIENTS_OPTION in schemas[block.kind].model_fields
+        has_option = _has_option(block, CLIENTS_OPTION, schemas)
         if not has_option and block.kind != BASELINE_KIND:
-            able = ", ".join(sorted(kind for kind in schemas if CLIENTS_OPTION in schemas[kind].model_fields))
-            faults.add((*block.path, "kind"), f"{value_text(block.kind)} has one client only; {table} needs {able}")
+            faults.add((*block.path, "kind"), _has_one_client(block.kind, table, schemas))
         found.append(_with_missing(block, values) if has_option else block)
     return found
 
 
-def check_clients(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
+def _has_one_client(kind: str, asked: str, schemas: Schemas) -> str:
+    """Return the message for a kind of tunnel that has no server with clients; `asked` is the key that needs one."""
+    return f"{value_text(kind)} has one client only; {asked} needs {_kinds_with(CLIENTS_OPTION, schemas)}"
+
+
+def _kinds_with(option: str, schemas: Schemas) -> str:
+    return ", ".join(sorted(kind for kind in schemas if option in schemas[kind].model_fields))
+
+
+def _has_option(block: TunnelTable, option: str, schemas: Schemas) -> bool:
+    return block.kind in schemas and option in schemas[block.kind].model_fields
+
+
+def with_rekeying_clients(blocks: Sequence[TunnelTable], schemas: Schemas) -> list[TunnelTable]:
+    """Return the blocks of a plan with the test `rekey`: of several clients, all but the first change their keys."""
+    return [
+        _with_missing(block, {OTHERS_REKEY_OPTION: [True]})
+        if _has_option(block, OTHERS_REKEY_OPTION, schemas) and any(map(_are_several, _clients_of(block)))
+        else block
+        for block in blocks
+    ]
+
+
+def _clients_of(block: TunnelTable) -> Sequence[OptionValue]:
+    return block.choices.get(CLIENTS_OPTION, ())
+
+
+def _are_several(clients: OptionValue) -> bool:
+    return isinstance(clients, int) and clients > 1
+
+
+def check_clients(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schemas, faults: Faults) -> None:
     """Add an error for each number of clients and of handshakes that the plan's traffic cannot have."""
-    others = [name for name in ("udp", "soak", "connections") if getattr(file, name)]
+    times_rekeys = file.udp is not None and file.udp.is_of_rekeys
+    tables = ("soak", "connections") if times_rekeys else ("udp", "soak", "connections")
+    others = [name for name in tables if getattr(file, name)]
     for block in blocks:
-        values = block.choices.get(CLIENTS_OPTION, ())
-        for number, value in enumerate(values if others else ()):
-            if isinstance(value, int) and value > 1:
-                place = _place_of_value(block.path, CLIENTS_OPTION, values, number)
-                faults.add(place, f"several clients share out TCP: leave [{others[0]}] out")
+        can_rekey = _has_option(block, OTHERS_REKEY_OPTION, schemas)
+        message = ""
+        if others:
+            message = f"several clients share out TCP: leave [{others[0]}] out"
+            message += ', or set udp.test = "rekey"' * (can_rekey and others == ["udp"])
+        elif times_rekeys and not can_rekey:
+            message = (
+                f"{value_text(block.kind)} has no option by which only other clients change their keys; the test "
+                f'"rekey" of several clients needs {_kinds_with(OTHERS_REKEY_OPTION, schemas)}'
+            )
+        values = _clients_of(block)
+        for number, value in enumerate(values if message else ()):
+            if _are_several(value):
+                faults.add(_place_of_value(block.path, CLIENTS_OPTION, values, number), message)
         if HANDSHAKES_OPTION in block.choices and not file.handshake:
             faults.add(
                 (*block.path, HANDSHAKES_OPTION), "only a plan with [handshake] makes handshakes: add this table"
@@ -265,7 +307,9 @@ def _read_block(
         if option in _RESERVED:
             continue
         if schema and option not in schema.model_fields:
-            faults.add((*path, option), unknown_key((*path, option), known))
+            has_none = option == CLIENTS_OPTION and kind != BASELINE_KIND
+            message = _has_one_client(kind, option, schemas) if has_none else unknown_key((*path, option), known)
+            faults.add((*path, option), message)
         elif values := _values((*path, option), given, faults):
             choices[option] = values
     name = _template(path, table.get("name"), schema.model_fields if schema else choices, faults)

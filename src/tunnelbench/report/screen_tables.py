@@ -484,7 +484,10 @@ def connections_table(rows: Sequence[ConnectionRow]) -> ScreenTable | None:
 def rekey_table(rows: Sequence[UdpRow]) -> ScreenTable | None:
     """Return the table of changes of keys: one line for each tunnel and direction, the baseline last."""
     rekeys = ("rekeys", "in a trial"), lambda found: _counted(found.rekeys)
-    return _gap_table("CHANGE OF KEYS", "the tunnel changes its keys", rows, rekeys)
+    event = "the tunnel changes its keys"
+    if any(row.tunnel.others_rekey for row in rows):
+        event += ". Of several clients, the others change theirs, and the gap is that of one that keeps its keys"
+    return _gap_table("CHANGE OF KEYS", event, rows, rekeys)
 
 
 def handshake_table(rows: Sequence[UdpRow]) -> ScreenTable | None:

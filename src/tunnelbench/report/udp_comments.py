@@ -5,6 +5,7 @@ from __future__ import annotations
 from tunnelbench.analysis.comments import class_comments, why_empty
 from tunnelbench.analysis.number_format import percent, significant
 from tunnelbench.analysis.udp import UdpFigures, UdpRow
+from tunnelbench.model.plan import Test
 from tunnelbench.model.text import counted
 
 CURVE_POINTS = 12
@@ -19,6 +20,8 @@ def udp_comments(row: UdpRow) -> tuple[str, ...]:
     found = _of_search(figures) if row.test.is_search else []
     if figures.is_tester_limited:
         found.append("tester-limited")
+    if row.test is Test.REKEY and row.tunnel.others_rekey:
+        found.append("the gap is that of a client that kept its keys while others changed theirs")
     if row.is_calibration:
         found.append("calibration: maximum of the testers")
     if burst := figures.longest_burst_packets:

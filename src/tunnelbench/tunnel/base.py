@@ -517,6 +517,10 @@ class Tunnel(ABC, Generic[OptionsT]):
         tunnel does not log them. With `is_frequent`, a kind that must start a program for the answer may skip it."""
         return list(self._said_since(self.router_daemons, sizes, self.signs_of_rekey))
 
+    def is_of_another_client(self, rekey: str) -> bool:
+        """Return True if a line of `rekeys_since` reports new keys of another client than the first one of a server."""
+        return False
+
     def _said_since(self, daemons: Sequence[Daemon], sizes: tuple[int, ...], signs: tuple[str, ...]) -> Iterator[str]:
         for daemon, size in zip(daemons, sizes, strict=False):  # the router's come first
             for line in daemon.printed_since(size).splitlines() if signs else ():

@@ -28,6 +28,7 @@ from tunnelbench.tunnel.openvpn_output import (
     parse_data_channel,
     parse_engine,
     parse_library,
+    rekey_of_client,
 )
 from tunnelbench.tunnel.openvpn_packets import LEGACY_CIPHERS, Packets, is_aead
 from tunnelbench.tunnel.requirements import Requirement, ipv6, key_maker, program, tun_device
@@ -339,6 +340,15 @@ class OpenVpn(ServerTunnel[Options]):
             self._await(daemon, "Initialization Sequence Completed")
         self._note_agreement()
 
+    def rekeys_since(self, sizes: tuple[int, ...], *, is_frequent: bool = False) -> list[str]:
+        if not self.options.has_rekeying_others:
+            return super().rekeys_since(sizes, is_frequent=is_frequent)
+        # The server's log names the client of each change of keys.
+        return list(self._said_since(self.server_daemons, sizes[len(self.router_daemons) :], self.signs_of_rekey))
+
+    def is_of_another_client(self, rekey: str) -> bool:
+        return rekey_of_client(rekey) > 1
+
     def before_trial(self) -> None:
         """Let OpenVPN on a virtual router look at its TLS session while nothing waits to be sent.
 
@@ -430,8 +440,9 @@ class OpenVpn(ServerTunnel[Options]):
         if options.tls_wrap == "tls-auth":
             lines += [f"key-direction {0 if is_server else 1}"]
         if options.reneg_sec is not None:
-            # Only the server begins: two ends that begin at about the same time make two handshakes of one.
-            lines += [f"reneg-sec {options.reneg_sec if is_server else 0}"]
+            begins = not is_server and number > 0 if options.has_rekeying_others else is_server
+            # Only one end begins: two ends that begin at about the same time make two handshakes of one.
+            lines += [f"reneg-sec {options.reneg_sec if begins else 0}"]
         if options.compress or options.comp_lzo:
             # Without this line, OpenVPN 2.5 and 2.6 decompress only.
             lines += ["allow-compression yes"]

@@ -79,6 +79,11 @@ class Options(ServerOptions):
         description="interval between changes of keys [s], which the server begins; 0 for never; left out: 3600, and "
         "either end begins",
     )
+    others_rekey: bool | None = Field(
+        default=None,
+        description="with clients: each but the first changes its keys every reneg_sec, and the first one never; a "
+        "plan with the UDP test rekey sets it for several clients",
+    )
     reneg_bytes: int | None = Field(
         default=None,
         ge=0,
@@ -144,6 +149,11 @@ class Options(ServerOptions):
     )
 
     @property
+    def has_rekeying_others(self) -> bool:
+        """True if all clients but the first change their keys; with one client, there are no others."""
+        return bool(self.others_rekey) and (self.clients or 0) > 1
+
+    @property
     def offered(self) -> tuple[str, ...]:
         """Ciphers that both ends offer."""
         return tuple(self.data_ciphers.split(":")) if self.data_ciphers else (self.cipher,)
@@ -160,7 +170,7 @@ class Options(ServerOptions):
         """Bytes that compression adds to a packet which is not compressed."""
         return FRAMING_BYTES[self.compress] if self.compress else COMP_LZO_FRAMING_BYTES * bool(self.comp_lzo)
 
-    @field_validator("fast_io", "bridged")
+    @field_validator("fast_io", "bridged", "others_rekey")
     @classmethod
     def _without_false(cls, value: bool | None) -> bool | None:
         return value or None  # runs of earlier versions have stored no such option
@@ -199,6 +209,15 @@ class Options(ServerOptions):
     def _suits_clients(self) -> Self:
         if self.clients and (self.mode, self.dev, self.processes) != ("tls", "tun", 1):
             raise ValueError('clients of one server need mode = "tls", dev = "tun" and one process')
+        return self
+
+    @model_validator(mode="after")
+    def _others_know_when_to_rekey(self) -> Self:
+        if self.others_rekey and not (self.clients and self.reneg_sec):
+            raise ValueError(
+                "with others_rekey, which the UDP test rekey sets, all clients but the first change their keys every "
+                "reneg_sec: set clients and reneg_sec"
+            )
         return self
 
     @model_validator(mode="after")

@@ -52,6 +52,15 @@ def parse_engine(log: str) -> str:
     return found[-1] if found else "none"
 
 
+def rekey_of_client(line: str) -> int:
+    """Return the number of the client, from 1, whose new keys a line of a server's log reports; 0 if it names none.
+
+    The line has the name of the client's certificate, which is `client-N`, before the client's address.
+    """
+    found = re.search(r"\bclient-(\d{1,9})/", line)
+    return int(found[1]) if found else 0
+
+
 def first_complaint(log: str) -> str:
     """Return a sentence with the line of a log that says why OpenVPN ended; empty if there is none."""
     for line in log.splitlines():

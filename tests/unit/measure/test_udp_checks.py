@@ -179,6 +179,26 @@ def test_a_rekey_trial_without_a_change_of_keys_is_void(lines: list[str], verdic
     assert found["rekeys"].verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("others", "own", "expected"),
+    [
+        (["client-2/"], [], (Verdict.OK, Verdict.OK)),
+        ([], [], (Verdict.VOID, Verdict.OK)),
+        (["client-2/"], ["client-1/"], (Verdict.OK, Verdict.VOID)),
+        ([], ["client-1/"], (Verdict.VOID, Verdict.VOID)),
+    ],
+)
+def test_only_other_clients_change_keys_while_the_packets_of_one_are_timed(
+    others: list[str], own: list[str], expected: tuple[Verdict, Verdict]
+) -> None:
+    udp, given = measured(make_counts(longest_gap_s=0.1)), {"rekeys": others, "own_rekeys": own, "must_rekey": True}
+    found = verdicts(udp, spec_of(Test.REKEY), **given)
+    assert (found["rekeys"].verdict, found["kept-keys"].verdict) == expected
+    assert all(line in found["rekeys"].reason for line in others)
+    assert all(line in found["kept-keys"].reason for line in own)
+    assert "kept-keys" not in verdicts(udp, spec_of(Test.REKEY), rekeys=others, must_rekey=True)
+
+
 def test_a_calibration_is_not_held_to_a_router() -> None:
     found = {
         check.name

@@ -90,3 +90,57 @@ def test_clients_are_refused_where_the_router_is_not_the_server(tmp_path: Path) 
     (found,) = errors(tmp_path, text, "router-server")
     assert found.startswith("1: clients: cannot run on testbed lab: its clients connect to the router, which needs")
     assert "netns-road-warrior" in found
+
+
+REKEY = '[udp]\ntest = "rekey"\nrate = 200\n'
+SERVER = '[[tunnel]]\nkind = "openvpn"\nname = "O"\nclients = [1, 3]\nreneg_sec = 2\n'
+
+
+def test_of_several_clients_all_but_the_first_change_keys_in_the_test_rekey(tmp_path: Path) -> None:
+    tunnels = plan_of(tmp_path, REKEY + SERVER).tunnels
+    assert [(tunnel.name, tunnel.others_rekey) for tunnel in tunnels] == [
+        ("no tunnel", False),
+        ("O, 1 client", False),
+        ("O, 3 clients", True),
+    ]
+    assert errors(tmp_path, REKEY + SERVER) == []
+    assert not any(tunnel.others_rekey for tunnel in plan_of(tmp_path, SERVER).tunnels), "TCP is that of all clients"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        (
+            REKEY + '[[tunnel]]\nkind = "wireguard"\nclients = [1, 2]\n',
+            "6: tunnel[1].clients",
+            (
+                '"wireguard" has no option by which only other clients change their keys; the test "rekey" of several '
+                "clients needs openvpn"
+            ),
+        ),
+        (
+            REKEY + '[[tunnel]]\nkind = "tinc"\nclients = 2\n',
+            "6: tunnel[1].clients",
+            '"tinc" has one client only; clients needs boringtun, ipsec, openvpn, wireguard, wireguard-go',
+        ),
+        (REKEY + SERVER.replace("reneg_sec = 2", ""), "4: tunnel[1]", "set clients and reneg_sec"),
+        (REKEY + SERVER.replace("2", "0"), "4: tunnel[1]", "set clients and reneg_sec"),
+        (
+            REKEY.replace('"rekey"', '["rekey", "rate"]') + SERVER,
+            "7: tunnel[1].clients",
+            'leave [udp] out, or set udp.test = "rekey"',
+        ),
+        ("[soak]\nrate = 100\n" + REKEY + SERVER, "9: tunnel[1].clients", "share out TCP: leave [soak] out"),
+    ],
+)
+def test_clients_that_cannot_be_in_the_test_rekey_are_refused(
+    text: str, place: str, message: str, tmp_path: Path
+) -> None:
+    (found,) = errors(tmp_path, text)
+    assert found.startswith(f"{place}: ")
+    assert message in found
+
+
+def test_several_clients_in_the_test_rekey_need_a_road_warrior(tmp_path: Path) -> None:
+    (found,) = errors(tmp_path, REKEY + SERVER, "router-server")
+    assert found.startswith("7: tunnel[1].clients: cannot run on testbed lab: its clients connect to the router")

@@ -278,7 +278,7 @@ def test_a_name_that_is_not_shipped_gets_the_nearest_one(schemas: Schemas) -> No
         read_plan("quik", schemas)
     assert (
         "Shipped are all, clients, connections, cost, family, firewall, gateways, handshake, instructions, lines, mtu, "
-        "quick, rekey, smp, soak, udp, userspace, wr841n" in caught.value.hint
+        "quick, rekey, rekey-clients, smp, soak, udp, userspace, wr841n" in caught.value.hint
     )
 
 
@@ -347,6 +347,7 @@ def test_every_shipped_plan_loads() -> None:
         "mtu",
         "quick",
         "rekey",
+        "rekey-clients",
         "smp",
         "soak",
         "udp",

@@ -70,3 +70,24 @@ def test_lines_of_several_rates_and_sizes_have_different_names() -> None:
     assert len({*names}) == len(names)
     assert "vxlan, 1400 bytes, 300/s, up" in names
     assert "UDP at 100, 300 and 1000 packets/s with 100 and 1400 bytes" in table.legend
+
+
+def test_a_gap_beside_other_clients_is_that_of_a_client_that_kept_its_keys() -> None:
+    options = {"clients": 2, "others_rekey": True}
+    beside = [
+        replace(record, spec=replace(record.spec, tunnel=replace(record.spec.tunnel, options=options)))
+        if record.spec.tunnel.name == OPENVPN
+        else record
+        for record in records()
+    ]
+    document = compose(RUN, beside)
+    text = "\n".join(line.plain for line in first_screen(document, 200))
+    said = f"{OPENVPN}: while other clients change their keys, no packet of a client that keeps its own arrives for up"
+    assert f"{said} to 514 ms, and 250 packets are lost." in text
+    (table,) = screen_tables(document)
+    assert (
+        "Of several clients, the others change theirs, and the gap is that of one that keeps its keys" in table.legend
+    )
+    markdown = render(RUN, beside, "markdown")
+    assert "the gap is that of a client that kept its keys while others changed theirs" in markdown
+    assert "Of several clients" not in screen_tables(compose(RUN, records()))[0].legend

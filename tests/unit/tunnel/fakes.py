@@ -71,6 +71,9 @@ class FakeDaemon:
     def output(self, limit_bytes: int = 0) -> str:
         return self.log
 
+    def printed_since(self, size_bytes: int, limit_bytes: int = 0) -> str:
+        return self.log[size_bytes:]
+
     def last_lines(self, count: int = 3) -> str:
         return last_lines(self.log, count)
 

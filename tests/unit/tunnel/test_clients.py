@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.tunnel.fakes import commands, make_ends
+from tests.unit.tunnel.fakes import FakeDaemon, commands, make_ends
 
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.model.errors import TunnelUnavailable
@@ -156,3 +156,31 @@ def test_a_further_client_of_wireguard_forgets_the_server_and_names_it_again(tmp
                 "wg set wgr1-abcdef peer KEY remove peer KEY allowed-ips 0.0.0.0/0 endpoint 198.18.2.2:51820"
             )
         assert "198.18.3.2/32,198.18.6.2/32" in tunnel.configuration["server/wgs-abcdef"]
+
+
+SERVER_LOG = (
+    "2026-11-27 07:00:00 us=1 client-1/198.18.2.1:1001 Control Channel: TLSv1.3, cipher TLSv1.3\n"
+    "2026-11-27 07:00:02 us=2 client-2/198.18.2.1:1002 Control Channel: TLSv1.3, cipher TLSv1.3\n"
+    "2026-11-27 07:00:02 us=3 client-13/198.18.2.1:1013 Control Channel: TLSv1.3, cipher TLSv1.3\n"
+    "2026-11-27 07:00:03 us=4 198.18.2.1:1003 Control Channel: TLSv1.3, cipher TLSv1.3\n"
+)
+
+
+def test_only_the_clients_after_the_first_begin_changes_of_keys_if_the_others_rekey(tmp_path: Path) -> None:
+    def intervals(options: Options) -> list[str]:
+        with OpenVpn(options, road_warrior(tmp_path)) as tunnel:
+            texts = [text for name, text in tunnel.configuration.items() if name.endswith(".conf")]
+            return [line for text in texts for line in text.splitlines() if line.startswith("reneg-sec")]
+
+    every = "reneg-sec 7"
+    assert intervals(Options(clients=3, reneg_sec=7, others_rekey=True)) == ["reneg-sec 0", "reneg-sec 0", every, every]
+    assert intervals(Options(clients=3, reneg_sec=7)) == [every, "reneg-sec 0", "reneg-sec 0", "reneg-sec 0"]
+    assert intervals(Options(clients=1, reneg_sec=7, others_rekey=True)) == [every, "reneg-sec 0"]
+
+
+def test_the_servers_log_names_the_client_of_each_change_of_keys(tmp_path: Path) -> None:
+    with OpenVpn(Options(clients=2, reneg_sec=7, others_rekey=True), road_warrior(tmp_path)) as tunnel:
+        tunnel.router_daemons, tunnel.server_daemons = [], [FakeDaemon(SERVER_LOG).as_daemon]
+        found = tunnel.rekeys_since((0,))
+        assert [tunnel.is_of_another_client(line) for line in found] == [False, True, True, False]
+        assert "client-2/198.18.2.1:1002 Control Channel" in found[1]

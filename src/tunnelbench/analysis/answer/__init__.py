@@ -352,11 +352,15 @@ def _shortest_gap(rows: Sequence[UdpRow]) -> Iterator[str]:
     if not longest:
         return
     of_baseline = [row.figures for row in rows if row.tunnel.is_baseline and row.figures]
+    of_others = {row.tunnel.name for row in rows if row.tunnel.others_rekey}
     ordered = sorted(longest, key=lambda name: longest[name])
     for name in dict.fromkeys((ordered[0], ordered[-1])):
         gap_s, lost = longest[name]
         loss = "and no packet is lost" if not lost else f"and {count_text(lost)} packets are lost"
-        yield f"While {name} changes its keys, no packet arrives for up to {significant(gap_s * 1e3, 3)} ms, {loss}."
+        event = f"While {name} changes its keys, no packet arrives"
+        if name in of_others:
+            event = f"{name}: while other clients change their keys, no packet of a client that keeps its own arrives"
+        yield f"{event} for up to {significant(gap_s * 1e3, 3)} ms, {loss}."
     plain = [each.longest_gap_s.median for each in of_baseline if each.longest_gap_s]
     if plain:
         yield f"Without a tunnel, the longest gap between two packets is {significant(max(plain) * 1e3, 3)} ms."

@@ -26,6 +26,7 @@ CHECKS_IN_WORDS = {
     "handshakes": "no client set up two tunnels",
     "iperf3-figures": "iperf3's figures disagree with the counts",
     "iperf3-settings": "iperf3 ran a different test",
+    "kept-keys": "the client whose packets were timed may have changed its keys",
     "merged-frames": "frames were merged",
     "not-begun": "the load of a trial was unknown",
     "offered": "the sender offered too little",
