@@ -97,6 +97,16 @@ def test_a_program_with_another_crypto_library_is_unavailable(testbed: NetnsTest
     assert "router.openssl" in named.proof.versions
 
 
+@pytest.mark.parametrize(("cipher", "mtu_bytes"), [("AES-128-GCM", 1351), ("AES-128-CBC", 1347)])
+def test_the_installed_openvpn_computes_the_mtu_from_link_mtu(
+    testbed: NetnsTestbed, cipher: str, mtu_bytes: int
+) -> None:
+    record = trial(testbed, link_mtu_bytes=1400, cipher=cipher)
+    assert record.proof is not None
+    assert record.proof.inner_mtu_bytes == mtu_bytes
+    assert [each.verdict for each in record.proof.checks if each.name == "link-mtu"] == [Verdict.OK] * 2
+
+
 has_old_openvpn = pytest.mark.skipif(not old_openvpn.PROGRAM.exists(), reason="OpenVPN 2.5 could not be fetched")
 
 
@@ -113,6 +123,7 @@ has_old_openvpn = pytest.mark.skipif(not old_openvpn.PROGRAM.exists(), reason="O
         {"compress": "lz4-v2", "content": "repeating"},
         {"comp_lzo": "adaptive"},
         {"fast_io": True, "txqueuelen": 200},
+        {"link_mtu_bytes": 1400},
         {"dev": "tap", "bridged": True},
     ],
     ids=str,

@@ -53,6 +53,11 @@ CLIENTS_FOLDER = "clients"
 MANY_HANDSHAKES = "connect-freq-initial 100000 1"
 """Lifts OpenVPN's limit of 100 new clients in ten seconds, which would be measured in place of the server's CPU."""
 
+LINK_MTU_TOLERANCE_BYTES = 60
+"""Largest difference between link-mtu and the longest datagram. OpenVPN computes the MTU of the device before the ends
+have agreed on their packets: the datagrams of 2.6.14 have from 27 bytes less than link-mtu (AES-GCM) to 16 bytes more
+(CBC in a tap), and those of 2.5.1 up to 50 bytes less (a tap with fragment)."""
+
 STREAM_LENGTH_BYTES = 2
 """Length of the field before each record in TCP that holds the record's length."""
 
@@ -189,20 +194,24 @@ class OpenVpn(ServerTunnel[Options]):
         return max(self.outer_packets_bytes(inner_packet_bytes))
 
     def outer_packets_bytes(self, inner_packet_bytes: int) -> tuple[int, ...]:
+        is_tcp = self.options.transport == "tcp"
+        transport_bytes = TIMESTAMPED_TCP_HEADER_BYTES + STREAM_LENGTH_BYTES if is_tcp else UDP_HEADER_BYTES
+        head_bytes = self.outer.ip_header_bytes + transport_bytes
+        records = self._packets(self.options.fragment).records_bytes(inner_packet_bytes)
+        return tuple(head_bytes + record for record in records)
+
+    def _packets(self, fragment: int | None) -> Packets:
+        """Return the rules by which packets become records, which are split with `fragment`."""
         options = self.options
-        packets = Packets(
+        return Packets(
             self.cipher,
             options.auth,
             options.mode == "tls",
             self._has_peer_id,
             options.dev == "tap",
-            options.fragment,
+            fragment,
             options.framing_bytes,
         )
-        is_tcp = options.transport == "tcp"
-        transport_bytes = TIMESTAMPED_TCP_HEADER_BYTES + STREAM_LENGTH_BYTES if is_tcp else UDP_HEADER_BYTES
-        head_bytes = self.outer.ip_header_bytes + transport_bytes
-        return tuple(head_bytes + record for record in packets.records_bytes(inner_packet_bytes))
 
     def versions(self, end: End) -> Mapping[str, str]:
         text = printed_by(end.host, [self.options.program, "--version"])
@@ -213,7 +222,7 @@ class OpenVpn(ServerTunnel[Options]):
     def negotiated(self) -> tuple[Check, ...]:
         """Compare the data channel in the router's log (verb 4), and the devices, with what was asked for."""
         of_daemons = (check for daemon in self.router_daemons for check in self._negotiated_by(daemon))
-        return (*of_daemons, *self._queues())
+        return (*of_daemons, *self._queues(), *self._link_mtu())
 
     def _queues(self) -> Iterator[Check]:
         """Check the length of the queue of each device."""
@@ -223,6 +232,21 @@ class OpenVpn(ServerTunnel[Options]):
                 found = end.host.device_queue_packets(device)
                 reason = f"asked for {wanted} packets; the queue of {device} on the {end.host.name} takes {found}"
                 yield is_so("txqueuelen", found == wanted, reason)
+
+    def _link_mtu(self) -> Iterator[Check]:
+        """Check that OpenVPN has computed the MTU of each device from link-mtu, which a version could ignore."""
+        wanted = self.options.link_mtu_bytes
+        if wanted is None:
+            return
+        for end, _ in self.ends:
+            for device in self.devices_at(end):
+                mtu_bytes = end.host.device_mtu_bytes(device) or 0
+                (longest,) = self._packets(None).records_bytes(mtu_bytes)
+                reason = (
+                    f"asked for datagrams of {wanted} bytes; {device} on the {end.host.name} has an MTU of {mtu_bytes}"
+                    f", which makes datagrams of {longest}"
+                )
+                yield is_so("link-mtu", abs(longest - wanted) <= LINK_MTU_TOLERANCE_BYTES, reason)
 
     def _negotiated_by(self, daemon: Daemon) -> tuple[Check, ...]:
         cipher, auth = parse_data_channel(daemon.output())
@@ -448,6 +472,8 @@ class OpenVpn(ServerTunnel[Options]):
             lines += ["allow-compression yes"]
         if options.fast_io:
             lines += ["fast-io"]
+        if options.link_mtu_bytes is not None:
+            lines += [f"link-mtu {options.link_mtu_bytes}"]
         for name in ("mssfix", "tun_mtu", "fragment", "sndbuf", "rcvbuf", "txqueuelen", "compress", "comp_lzo"):
             if (value := getattr(options, name)) is not None:
                 lines += [f"{name.replace('_', '-')} {value}"]

@@ -57,6 +57,13 @@ class Options(ServerOptions):
     tun_mtu: int | None = Field(
         default=None, ge=576, le=9000, description="MTU of the tunnel's device [bytes]; left out: its own default, 1500"
     )
+    link_mtu_bytes: int | None = Field(
+        default=None,
+        ge=750,
+        le=9100,
+        description="OpenVPN's link-mtu [bytes]: about the longest UDP datagram, which gives the MTU of the tunnel's "
+        "device; left out: tun_mtu does",
+    )
     fragment: int | None = Field(
         default=None,
         ge=256,
@@ -217,6 +224,19 @@ class Options(ServerOptions):
             raise ValueError(
                 "with others_rekey, which the UDP test rekey sets, all clients but the first change their keys every "
                 "reneg_sec: set clients and reneg_sec"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _suits_link_mtu(self) -> Self:
+        if self.link_mtu_bytes is None:
+            return self
+        if self.tun_mtu is not None:
+            raise ValueError("tun_mtu and link_mtu_bytes both set the MTU of the device; leave one of them out")
+        if self.clients:
+            raise ValueError(
+                "a server of OpenVPN 2.6 gives its clients its tun-mtu, so that only its own device obeys link-mtu: "
+                "set tun_mtu in place of link_mtu_bytes"
             )
         return self
 

@@ -116,6 +116,10 @@ TUNNELS = (
             {"mssfix": 65536},
             {"tun_mtu": 575},
             {"tun_mtu": 9001},
+            {"link_mtu_bytes": 749},
+            {"link_mtu_bytes": 9101},
+            {"link_mtu_bytes": 1400, "tun_mtu": 1400},
+            {"link_mtu_bytes": 1400, "clients": 1},
             {"tls_wrap": "tls-crypt-v2"},
             {"sndbuf": 2047},
             {"rcvbuf": 16_777_217},
@@ -130,6 +134,8 @@ TUNNELS = (
         accepted=(
             {"mssfix": 0, "tun_mtu": 576},
             {"mssfix": 65535, "tun_mtu": 9000},
+            {"link_mtu_bytes": 750},
+            {"link_mtu_bytes": 9100},
             {"txqueuelen": 1},
             {"txqueuelen": 100_000},
         ),
@@ -304,6 +310,7 @@ def test_both_ends_know_one_cipher_only(tmp_path: Path) -> None:
         ({"mssfix": 0}, "mssfix 0"),
         ({"mssfix": 1400}, "mssfix 1400"),
         ({"tun_mtu": 1400}, "tun-mtu 1400"),
+        ({"link_mtu_bytes": 1400}, "link-mtu 1400"),
         ({"cipher": "BF-CBC"}, "providers legacy default"),
         ({"cipher": "CAST5-CBC"}, "providers legacy default"),
         ({"dev": "tap"}, "dev-type tap"),
@@ -669,6 +676,28 @@ def test_the_length_of_the_queue_is_read_back_from_the_devices_of_both_ends(tmp_
         checks = tunnel.negotiated()
         assert [check.verdict for check in checks] == [verdict, verdict]
         assert checks[1].reason == f"asked for {wanted} packets; the queue of tun0 on the server takes 321"
+
+
+@pytest.mark.parametrize(
+    ("options", "mtu_bytes", "longest", "verdict"),
+    [
+        (GCM, 1351, 1375, Verdict.OK),  # as OpenVPN 2.6.14 sets it
+        (CBC_SHA1 | TAP, 1347, 1416, Verdict.OK),
+        (GCM | {"fragment": 500}, 1351, 1375, Verdict.OK),
+        (GCM, 1500, 1524, Verdict.VOID),  # as without the option
+    ],
+)
+def test_the_mtu_of_both_devices_shows_that_openvpn_has_obeyed_link_mtu(
+    options: dict[str, Any], mtu_bytes: int, longest: int, verdict: Verdict, tmp_path: Path
+) -> None:
+    shown = f"7: tun0: <UP> mtu {mtu_bytes} qdisc fq_codel state UNKNOWN mode DEFAULT group default qlen 500\n"
+    asked = Options.model_validate({**options, "link_mtu_bytes": 1400})
+    checks = OpenVpn(asked, make_ends(tmp_path, lambda _: shown)).negotiated()
+    assert [(check.name, check.verdict) for check in checks] == [("link-mtu", verdict)] * 2
+    assert checks[1].reason == (
+        f"asked for datagrams of 1400 bytes; tun0 on the server has an MTU of {mtu_bytes}, which makes datagrams of "
+        f"{longest}"
+    )
 
 
 @pytest.mark.parametrize("cipher", ["AES-128-GCM", "AES-256-GCM", "CHACHA20-POLY1305"])
