@@ -53,7 +53,8 @@ from tunnelbench.report.site.gather import device_name
 from tunnelbench.testbed import discovery, firewall, nic, offloads, router_cpus, virtual_host
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.testbed.discovery import CableEnd
-from tunnelbench.testbed.router_filter import other_rules
+from tunnelbench.testbed.nftables_filter import other_rules
+from tunnelbench.testbed.router_filter import FilterProgram
 from tunnelbench.traffic import connections, engine, engine_series, iperf3, openssl_speed, ping
 from tunnelbench.tunnel import adapters, openvpn_output, tinc, versions
 from tunnelbench.tunnel.base import End, Ends
@@ -169,10 +170,11 @@ def of_mtu(texts: Texts) -> None:
     finite(host(texts).device_mtu_bytes("eth0"), host(texts).device_queue_packets("eth0"))
 
 
-def of_router_filter(texts: Texts) -> None:
+def of_router_filter(program: FilterProgram, texts: Texts) -> None:
     at = host(texts)
     testbed = mock.Mock(spec=Testbed, router=at, server=at)
-    found = router_filter.read_filter(cast("Testbed", testbed), RouterFilter(Firewall.STATEFUL_NAT, 3), "table")
+    wanted, installed = RouterFilter(Firewall.STATEFUL_NAT, 3), router_filter.InstalledFilter(program, "rules")
+    found = router_filter.read_filter(cast("Testbed", testbed), wanted, installed)
     assert found is not None
     finite(found.connections, found.rules)
     finite(other_rules(at.run(["nft", "list", "ruleset"]).stdout))
@@ -452,7 +454,7 @@ PARSERS: Mapping[str, Callable[[Texts], None]] = {
     "labgrid": of_labgrid,
     "labgrid-values": of_labgrid_values,
     "ip-add": of_ip_add,
-    "router-filter": of_router_filter,
+    **{f"router-filter {each.name}": partial(of_router_filter, each) for each in router_filter.FILTER_PROGRAMS},
     "queues": of_queues,
     "capture": of_capture,
     "ss": of_ss,
@@ -568,7 +570,8 @@ def seeds_of_tools() -> Iterator[bytes]:
     yield seed("path", json.dumps(NFT), *host, *host, json.dumps(TC), *host, *host, json.dumps(TC), devices)
     yield seed("tracker", "7\n262144\n")
     yield seed("mtu", "5: eth0: <UP> mtu 1500 qdisc noqueue state UP mode DEFAULT group default qlen 1000")
-    yield seed("router-filter", "7\n", FILTER, FILTER, FILTER)
+    yield seed("router-filter nft", "7\n", FILTER, FILTER, FILTER)
+    yield from (seed("router-filter iptables", "7\n", saved, FILTER) for saved in samples("iptables-*/*.txt").values())
     yield seed("queues", json.dumps(TC))
     packets = [b"\x45" + bytes(range(60)), b"\x60" + bytes(5) + b"\x2c" + bytes(range(60)), bytes(64)]
     yield seed("capture", pcap(packets).decode("latin-1"))

@@ -14,7 +14,8 @@ from tunnelbench.model.firewall import Firewall, RouterFilter
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import Verdict
 from tunnelbench.testbed.netns import NetnsTestbed
-from tunnelbench.testbed.router_filter import FILTER_TABLE, FROM_CLIENT, FROM_ROUTER, NEW, TRANSLATED
+from tunnelbench.testbed.nftables_filter import FROM_CLIENT, FROM_ROUTER
+from tunnelbench.testbed.router_filter import FILTER_NAME, NEW, TRANSLATED
 
 pytestmark = pytest.mark.lab
 
@@ -57,10 +58,10 @@ def peers_seen(bed: NetnsTestbed) -> list[str]:
 @pytest.mark.parametrize("firewall", [Firewall.STATEFUL, Firewall.STATEFUL_NAT])
 def test_the_tracker_counts_as_many_connections_as_were_made(testbed: NetnsTestbed, firewall: Firewall) -> None:
     wanted = RouterFilter(firewall, rules=3)
-    with open_tunnel(testbed, NO_TUNNEL), installed_filter(testbed, wanted):
-        before = read_filter(testbed, wanted)
+    with open_tunnel(testbed, NO_TUNNEL), installed_filter(testbed, wanted) as installed:
+        before = read_filter(testbed, wanted, installed)
         peers = peers_seen(testbed)
-        after = read_filter(testbed, wanted)
+        after = read_filter(testbed, wanted, installed)
     assert before
     assert before.counters
     assert after
@@ -77,7 +78,7 @@ def test_the_tracker_counts_as_many_connections_as_were_made(testbed: NetnsTestb
         assert after.seen[FROM_CLIENT][0] == 0
     else:
         assert peers == [a.client_lan] * CONNECTIONS
-    assert FILTER_TABLE not in testbed.router.run(["nft", "list", "ruleset"]).stdout
+    assert FILTER_NAME not in testbed.router.run(["nft", "list", "ruleset"]).stdout
 
 
 def test_trials_through_the_filter_are_proven_and_the_router_is_as_before(testbed: NetnsTestbed) -> None:
@@ -94,7 +95,7 @@ def test_trials_through_the_filter_are_proven_and_the_router_is_as_before(testbe
 
 def test_a_trial_whose_stateful_rule_is_taken_away_is_void(testbed: NetnsTestbed) -> None:
     def take_away() -> None:
-        testbed.router.run(["nft", "flush", "chain", "ip", FILTER_TABLE, "trial"])
+        testbed.router.run(["nft", "flush", "chain", "ip", FILTER_NAME, "trial"])
 
     record = trial(testbed, MidTrial(actions=[take_away]), STATEFUL)
     assert check(record, FILTER_CHECK).verdict is Verdict.VOID
@@ -110,7 +111,7 @@ def test_a_trial_whose_stateful_rule_is_taken_away_is_void(testbed: NetnsTestbed
 )
 def test_rules_that_are_changed_before_a_trial_make_it_void(testbed: NetnsTestbed, lie: str, words: str) -> None:
     def plant(_: object) -> None:
-        testbed.router.run(["nft", lie.format(FILTER_TABLE)])
+        testbed.router.run(["nft", lie.format(FILTER_NAME)])
 
     record = trial(testbed, Watcher(at_trial=plant), STATEFUL, duration_s=1)
     found = check(record, FILTER_CHECK)
@@ -119,7 +120,7 @@ def test_rules_that_are_changed_before_a_trial_make_it_void(testbed: NetnsTestbe
 
 
 def test_rules_that_an_earlier_trial_left_behind_make_a_trial_void(testbed: NetnsTestbed) -> None:
-    table = f"table ip {FILTER_TABLE}"
+    table = f"table ip {FILTER_NAME}"
     with script(testbed.router, f"nft '{table} {{ chain left {{ accept; }}; }}'", f"nft delete {table}"):
         record = trial(testbed, Watcher(), duration_s=1)
     assert check(record, FILTER_CHECK).verdict is Verdict.VOID

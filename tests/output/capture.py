@@ -23,9 +23,11 @@ from tests.unit.tunnel.cases import Options, TunnelCase, tunnel_cases
 
 from tunnelbench.host.host import LocalHost
 from tunnelbench.measure.live_tunnel import tunnel_ends
+from tunnelbench.model.firewall import Firewall, RouterFilter
 from tunnelbench.model.plan import Direction, TcpTraffic, TunnelSpec
 from tunnelbench.model.testbed import TestbedSpec
 from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.iptables_filter import restore_input
 from tunnelbench.testbed.netns import NetnsTestbed
 from tunnelbench.traffic import engine, iperf3, ping
 from tunnelbench.traffic.engine import SenderLoad
@@ -123,6 +125,22 @@ def capture_proc(testbed: Testbed) -> None:
     process.wait()
 
 
+def capture_iptables(testbed: Testbed) -> None:
+    """The chains of a plan beside rules of the router's owner, in both variants of iptables."""
+    folder = "iptables-" + version(["iptables", "--version"], r"iptables v(\S+)")
+    router, a = testbed.router, testbed.addresses
+    rules = restore_input(RouterFilter(Firewall.STATEFUL_NAT, 2), a.client_lan, a.target)
+    for program in ("iptables-nft", "iptables-legacy"):
+        router.run([program, "-N", "guests"])
+        router.run([program, "-A", "FORWARD", "-s", "192.0.2.0/24", "-j", "guests"])
+        router.run([f"{program}-restore", "--noflush"], stdin=rules)
+        testbed.client.run(ping.command(a.target, count=3))
+        keep(folder, f"{program}-save.txt", router.run([f"{program}-save", "-c"]).stdout)
+        for table in ("filter", "nat"):
+            router.run([program, "-t", table, "-F"])
+            router.run([program, "-t", table, "-X"])
+
+
 def capture_pcap(testbed: Testbed) -> None:
     """Two pings with a pattern, of which the second travels in fragments."""
     folder = "tcpdump-" + version(["tcpdump", "--version"], r"tcpdump version (\S+)")
@@ -200,6 +218,7 @@ def main(kinds: list[str]) -> None:
         with tunnel_up(testbed, "none", {}):
             capture_ping(testbed)
             capture_pcap(testbed)
+            capture_iptables(testbed)
             capture_iperf3(testbed)
         capture_proc(testbed)
     engine_exchanges()

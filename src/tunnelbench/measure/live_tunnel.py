@@ -10,7 +10,7 @@ from typing import Any, Self
 from tunnelbench.host.signals import undisturbed
 from tunnelbench.measure.counters import closed_ports
 from tunnelbench.measure.ipv6_paths import ipv6_paths
-from tunnelbench.measure.router_filter import installed_filter
+from tunnelbench.measure.router_filter import InstalledFilter, installed_filter
 from tunnelbench.measure.step_times import StepTimes
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import TunnelSpec
@@ -26,8 +26,8 @@ class LiveTunnel:
     tunnel: Tunnel[Any]
     created: Tunnel[Any] | None = None
     """The tunnel of the last attempt, successful or not; it holds the output of its daemons."""
-    filter_table: str = ""
-    """The router's packet filter of the plan, as nft listed it when it was set up."""
+    packet_filter = InstalledFilter(None)
+    """The router's packet filter of the plan, as it was set up."""
 
     def __init__(
         self, testbed: Testbed, spec: TunnelSpec, *, keep: bool = False, steps: StepTimes | None = None
@@ -63,7 +63,7 @@ class LiveTunnel:
             if self.created.inside is IpVersion.IPV6:
                 self._stack.enter_context(ipv6_paths(self.testbed, keep=self.keep))
             wanted = self.spec.packet_filter
-            self.filter_table = self._stack.enter_context(installed_filter(self.testbed, wanted, keep=self.keep))
+            self.packet_filter = self._stack.enter_context(installed_filter(self.testbed, wanted, keep=self.keep))
             self.tunnel = self._stack.enter_context(self.created)
             if self.tunnel.is_bridged:
                 ends = (self.tunnel.end_under_test, self.tunnel.far_end)

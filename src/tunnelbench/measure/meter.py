@@ -26,7 +26,7 @@ from tunnelbench.measure.counters import (
 from tunnelbench.measure.cpu import BackgroundLoad, BackgroundWatch, cpus_here
 from tunnelbench.measure.live_tunnel import LiveTunnel
 from tunnelbench.measure.path_balance import devices_of, path_balance
-from tunnelbench.measure.router_filter import check_filter, read_filter
+from tunnelbench.measure.router_filter import InstalledFilter, check_filter, read_filter
 from tunnelbench.measure.trial_monitor import OnSecond, TrafficPath, path_through
 from tunnelbench.model.counters import PathCounters, Ping
 from tunnelbench.model.errors import TrialFailed
@@ -126,23 +126,23 @@ class TrafficMeter(Meter, Generic[O]):
 
     def measure(self, spec: TrialSpec, live: LiveTunnel) -> TrialFindings:
         with blaming_restart(live.tunnel):
-            return self._measure(spec, live.tunnel, live.filter_table)
+            return self._measure(spec, live.tunnel, live.packet_filter)
 
-    def _measure(self, spec: TrialSpec, tunnel: Tunnel[Any], filter_table: str) -> TrialFindings:
+    def _measure(self, spec: TrialSpec, tunnel: Tunnel[Any], installed: InstalledFilter) -> TrialFindings:
         testbed = self.testbed
         path = path_through(testbed, tunnel, spec.direction)
         log_sizes, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
         tunnel.rekeys_since(log_sizes)  # some kinds compare with the last look
         throttled_before = throttled_s_by_process(tunnel)
         with testbed.watched() as changes:
-            filter_before = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
+            filter_before = read_filter(testbed, spec.tunnel.packet_filter, installed)
             before, packets_before = read_path(testbed), testbed.router_packets()
             # Not for tests of delays and gaps: a hypervisor stops a CPU that never sleeps for some ms now and then.
             is_paced = spec.test in {Test.TCP, Test.RATE} and spec.load not in {"", FLAT_OUT}
             with naming_changes(changes), testbed.awake() if is_paced else nullcontext():
                 offered, load = self._observed(spec, path)
             after, packets_after = read_path(testbed), testbed.router_packets()
-            filter_after = read_filter(testbed, spec.tunnel.packet_filter, filter_table)
+            filter_after = read_filter(testbed, spec.tunnel.packet_filter, installed)
             changed = changes()
         beside = list(offered.beside)
         if offered.first_arrivals is not None:

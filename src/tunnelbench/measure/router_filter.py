@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,24 +14,27 @@ from tunnelbench.model.firewall import RouterFilter
 from tunnelbench.model.result import Check, Verdict
 from tunnelbench.model.text import counted, printable
 from tunnelbench.testbed.base import Testbed
+from tunnelbench.testbed.iptables_filter import Iptables
+from tunnelbench.testbed.nftables_filter import FROM_CLIENT, FROM_ROUTER, SEEN_TABLE, Nftables, seen_ruleset
 from tunnelbench.testbed.router_filter import (
     ESTABLISHED,
-    FILTER_TABLE,
-    FROM_CLIENT,
-    FROM_ROUTER,
+    FILTER_NAME,
     NEW,
     OTHER,
-    SEEN_TABLE,
     TRANSLATED,
+    FilterChange,
+    FilterProgram,
     first_difference,
-    parse_counters,
-    parse_rules,
-    ruleset,
-    seen_ruleset,
 )
 from tunnelbench.tunnel.base import undone_unless_kept
 
 FILTER_CHECK = "firewall"
+
+FILTER_PROGRAMS: tuple[FilterProgram, ...] = (Nftables(), Iptables())
+"""Programs that can set up the filter; the first one that the router has is used."""
+
+SEEN = Nftables(SEEN_TABLE)
+"""Table of the server, which is a tester and has nft."""
 
 TRACKED_CONNECTIONS = "/proc/sys/net/netfilter/nf_conntrack_count"
 """Number of connections that the kernel tracks now in the network of the reading process."""
@@ -46,94 +49,101 @@ LATE_PACKETS = 60
 """Largest number of packets that may arrive without passing the filter, such as those of the last trial."""
 
 
+@dataclass(frozen=True)
+class InstalledFilter:
+    """The packet filter of a tunnel's trials, as the router had it when it was set up."""
+
+    program: FilterProgram | None
+    """Program with which the router lists it; None: the router has none."""
+    text: str = ""
+    """The rules as the program lists them; empty if the plan asks for no filter."""
+
+
 @contextmanager
-def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = False) -> Iterator[str]:
+def installed_filter(testbed: Testbed, wanted: RouterFilter, *, keep: bool = False) -> Iterator[InstalledFilter]:
     """Give the router a packet filter for the block, and with NAT let the server count by the address that it sees.
 
-    Yields the router's table as nft lists it, which `read_filter` compares with the table of later; empty if the plan
-    asks for no filter. With `keep`, the filter stays after a failure, for a user to examine. Raises TunnelUnavailable
-    if the router cannot have the filter, or has a firewall of its own, whose cost would be measured, too.
+    Yields the filter, with which `read_filter` compares that of later. With `keep`, the filter stays after a failure,
+    for a user to examine. Raises TunnelUnavailable if the router cannot have the filter, or has a firewall of its own,
+    whose cost would be measured, too.
     """
+    router, server, a = testbed.router, testbed.server, testbed.addresses
+    program = next((each for each in FILTER_PROGRAMS if all(map(router.has_program, each.programs))), None)
     if wanted.is_empty:
-        yield ""
+        yield InstalledFilter(program)
         return
     if own := testbed.own_firewall():
         raise TunnelUnavailable(
             f"the router has a firewall of its own ({own}), which would be measured, too: stop it for the run, or leave"
             " firewall and rules out of the plan"
         )
-    router, server, a = testbed.router, testbed.server, testbed.addresses
-    if not router.has_program("nft"):
-        raise TunnelUnavailable("firewall and rules need nft on the router; iptables alone is not supported")
-    added = [(router, FILTER_TABLE, ruleset(wanted, testbed.clients_of_traffic, a.target))]
+    if program is None:
+        raise TunnelUnavailable(
+            "firewall and rules need nft on the router, or iptables with iptables-restore and iptables-save"
+        )
+    added = [(router, program.change(wanted, testbed.clients_of_traffic, a.target))]
     if wanted.firewall.has_nat:
         seen = seen_ruleset((a.router_inner, a.router_wan), testbed.clients_of_traffic, a.target)
-        added.append((server, SEEN_TABLE, seen))
+        added.append((server, SEEN.loading(seen)))
     with undone_unless_kept(keep) as stack:
         if wanted.firewall.has_nat and testbed.has_own_far_end:  # the server is not at the end of the tunnel then
             for address in (a.router_inner, a.router_wan):
                 way = [f"{address}/32", "via", a.far_lan]
                 stack.callback(server.run, ["ip", "route", "del", *way], check=False)
                 server.ip("route", "add", *way)
-        for host, table, text in added:
-            stack.callback(host.run, _undo(table), check=False)
-            _add(host, table, text, wanted)
-        yield _listed(router, FILTER_TABLE) or ""
+        for host, change in added:
+            stack.callback(host.run, change.undo, check=False)
+            _add(host, change, wanted)
+        listed = program.read(router)
+        yield InstalledFilter(program, listed.text if listed else "")
 
 
-def _add(host: Host, table: str, text: str, wanted: RouterFilter) -> None:
+def _add(host: Host, change: FilterChange, wanted: RouterFilter) -> None:
     try:
-        host.run_undoable(["nft", "-f", "-"], _undo(table), stdin=text)
+        host.run_undoable(change.argv, change.undo, stdin=change.stdin)
     except CommandFailed as error:
         said = printable(error.output.strip().partition("\n")[0][:200])
         raise TunnelUnavailable(f"the {host.name} cannot set up {wanted}: {said}") from None
-
-
-def _undo(table: str) -> list[str]:
-    return ["nft", "delete", "table", "ip", table]
 
 
 @dataclass(frozen=True)
 class FilterReading:
     """The counters of the filter and of connection tracking, read at one moment."""
 
-    counters: dict[str, tuple[int, int]] | None = None
-    """Packets and bytes by the counter's name; None: the router has no table of the plan."""
+    counters: Mapping[str, tuple[int, int]] | None = None
+    """Packets and bytes by the counter's name; None: the router has no filter of a plan."""
     rules: int = 0
     """Number of rules that match nothing."""
     connections: int | None = None
     """Number of tracked connections; None: the kernel does not report it."""
-    seen: dict[str, tuple[int, int]] | None = None
+    seen: Mapping[str, tuple[int, int]] | None = None
     """Counters of the server; None unless the filter has NAT."""
     changed: str = ""
-    """Difference of the table from the one that was set up; empty if there is none."""
+    """Difference of the rules from those that were set up; empty if there is none."""
+    program: str = "nft"
+    """Name of the program that has set up the filter."""
 
 
-def read_filter(testbed: Testbed, wanted: RouterFilter, set_up: str = "") -> FilterReading | None:
+def read_filter(testbed: Testbed, wanted: RouterFilter, installed: InstalledFilter) -> FilterReading | None:
     """Read the filter's counters; None if the router has a firewall of its own, and no filter from the plan.
 
-    `set_up` is the table that `installed_filter` has yielded; empty: the table is not compared.
+    `installed` is the filter that `installed_filter` has yielded; without its text, the rules are not compared.
     """
     if wanted.is_empty and testbed.own_firewall():
         return None
     count = testbed.router.run(["cat", TRACKED_CONNECTIONS], check=False).stdout.strip()
     connections = int(count) if count.isdecimal() and len(count) < 20 else None
-    listed = _listed(testbed.router, FILTER_TABLE)
-    if wanted.is_empty:
-        return FilterReading(None if listed is None else parse_counters(listed), connections=connections)
-    seen = _listed(testbed.server, SEEN_TABLE) if wanted.firewall.has_nat else None
+    program = installed.program
+    found = program.read(testbed.router) if program else None
+    seen = SEEN.read(testbed.server) if wanted.firewall.has_nat else None
     return FilterReading(
-        None if listed is None else parse_counters(listed),
-        parse_rules(listed or ""),
+        found.counters if found else None,
+        found.unmatched if found else 0,
         connections,
-        None if seen is None else parse_counters(seen),
-        first_difference(set_up, listed) if set_up and listed else "",
+        seen.counters if seen else None,
+        first_difference(installed.text, found.text) if installed.text and found else "",
+        program.name if program else "",
     )
-
-
-def _listed(host: Host, table: str) -> str | None:
-    done = host.run(["nft", "list", "table", "ip", table], check=False)
-    return done.stdout if done.returncode == 0 else None
 
 
 def check_filter(
@@ -168,7 +178,7 @@ def _untracked(before: FilterReading, after: FilterReading, *, has_own_router: b
     there.
     """
     if before.counters is not None or after.counters is not None:
-        reason = f"the router had the table {FILTER_TABLE} of an earlier trial, although the plan has no firewall"
+        reason = f"the router had the rules {FILTER_NAME} of an earlier trial, although the plan has no firewall"
         return (Check(FILTER_CHECK, Verdict.VOID, reason, rule=12),)
     added = (after.connections or 0) - (before.connections or 0)
     if added > 0:
@@ -192,7 +202,7 @@ def _faults(
     `carried` packets with `data_bytes` bytes of data must have passed it.
     """
     if before.counters is None or after.counters is None:
-        yield f"the table of {wanted} is no longer on the router"
+        yield f"the rules of {wanted} are no longer on the router"
         return
     if after.rules != wanted.rules:
         yield f"the router had {after.rules} of {counted(wanted.rules, 'rule')} after the trial"
@@ -223,7 +233,8 @@ def _nat_faults(before: FilterReading, after: FilterReading) -> Iterator[str]:
 
 def _found(wanted: RouterFilter, before: FilterReading, after: FilterReading) -> str:
     """Return a sentence on the parts of a filter that worked, with their counters."""
-    rules = f"each packet was compared with {counted(wanted.rules, 'rule')}" if wanted.rules else "no further rules"
+    compared = f"each packet was compared with {counted(wanted.rules, 'rule')}" if wanted.rules else "no further rules"
+    rules = f"{compared} of {after.program}"
     if not wanted.firewall.tracks:
         return f"{_added(OTHER, 0, before, after)} packets passed the packet filter: {rules}; no connection tracking"
     known, first = (_added(name, 0, before, after) for name in (ESTABLISHED, NEW))
@@ -239,7 +250,8 @@ def _found(wanted: RouterFilter, before: FilterReading, after: FilterReading) ->
 
 def _added(name: str, unit: int, before: FilterReading, after: FilterReading) -> int:
     """Return the increase of a counter of the router: its packets (unit 0) or its bytes (unit 1)."""
-    return (after.counters or {}).get(name, (0, 0))[unit] - (before.counters or {}).get(name, (0, 0))[unit]
+    before_it, after_it = ((reading.counters or {}).get(name, (0, 0))[unit] for reading in (before, after))
+    return max(after_it - before_it, 0)  # a rule that was removed, or is new, begins at 0
 
 
 def _seen(name: str, before: FilterReading, after: FilterReading) -> int:

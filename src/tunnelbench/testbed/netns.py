@@ -40,7 +40,7 @@ from tunnelbench.model.testbed import GATEWAY_PAIR, ROUTER_SERVER, KindSettings,
 from tunnelbench.model.text import counted
 from tunnelbench.testbed import offloads
 from tunnelbench.testbed.base import IP_FORWARD, NO_BRIDGE_TO_LAN, BackToBack, Testbed
-from tunnelbench.testbed.router_filter import SEEN_TABLE, other_rules
+from tunnelbench.testbed.nftables_filter import SEEN_TABLE, other_rules
 
 UNCOUNTED_BYTES = ETHERNET_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES
 """Bytes that a frame takes on a cable in addition to those that a veth counts: FCS 4, preamble 8, gap 12 (IEEE

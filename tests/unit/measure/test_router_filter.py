@@ -12,7 +12,14 @@ from tests.unit.builders import make_tcp
 from tests.unit.tunnel.fakes import FakeHost, commands
 
 from tunnelbench.host.command import CommandFailed, Completed
-from tunnelbench.measure.router_filter import FilterReading, check_filter, installed_filter, read_filter
+from tunnelbench.measure.router_filter import (
+    FILTER_PROGRAMS,
+    FilterReading,
+    InstalledFilter,
+    check_filter,
+    installed_filter,
+    read_filter,
+)
 from tunnelbench.model.errors import TrialFailed, TunnelUnavailable
 from tunnelbench.model.firewall import Firewall, RouterFilter
 from tunnelbench.model.result import Check, Verdict
@@ -24,6 +31,7 @@ PATH = replace(make_tcp().counters, data_packets=90_000, data_bytes=90_000 * 151
 LIST = "nft list table ip tunnelbench-firewall"
 REMOVE = "nft delete table ip tunnelbench-firewall"
 REMOVE_SEEN = "nft delete table ip tunnelbench-seen"
+BY_NFT, BY_IPTABLES = map(InstalledFilter, FILTER_PROGRAMS)
 
 
 def counted(
@@ -55,20 +63,20 @@ def test_a_trial_whose_packets_were_all_counted_passes() -> None:
     assert check.verdict is Verdict.OK
     assert check.reason == (
         "99998 packets of known connections and 2 of new ones were forwarded by their state; each packet was compared "
-        "with 10 rules; 2 connections are tracked"
+        "with 10 rules of nft; 2 connections are tracked"
     )
     assert (
         "NAT of 2 connections: the server saw 90000 packets, all from the router"
         in judged(NAT, replace(AFTER, rules=0)).reason
     )
     passed = replace(AFTER, counters=counted(0, 0, 100_000))
-    assert judged(RULES, passed).reason.endswith("each packet was compared with 10 rules; no connection tracking")
+    assert judged(RULES, passed).reason.endswith("with 10 rules of nft; no connection tracking")
 
 
 @pytest.mark.parametrize(
     ("wanted", "after", "reason"),
     [
-        (STATEFUL, replace(AFTER, counters=None), "the table of firewall=stateful rules=10 is no longer on the router"),
+        (STATEFUL, replace(AFTER, counters=None), "the rules of firewall=stateful rules=10 are no longer on"),
         (
             STATEFUL,
             replace(AFTER, changed="'accept' in place of 'drop'"),
@@ -77,6 +85,7 @@ def test_a_trial_whose_packets_were_all_counted_passes() -> None:
         (STATEFUL, replace(AFTER, rules=9), "the router had 9 of 10 rules after the trial"),
         (STATEFUL, replace(AFTER, counters=counted(97_930, 2)), "only 97932 of 100000 packets were forwarded by the"),
         (STATEFUL, replace(AFTER, counters=counted(2, 0, 99_998)), "only 2 of 100000 packets were forwarded by the"),
+        (STATEFUL, replace(AFTER, counters={}), "only 0 of 100000 packets were forwarded by the"),
         (STATEFUL, replace(AFTER, connections=0), "the router tracks no connection"),
         (RULES, replace(AFTER, counters=counted(0, 0, 9)), "only 9 of 100000 packets were forwarded by the rules"),
         (NAT, replace(AFTER, rules=0, seen=None), "the server no longer counts the addresses that it sees"),
@@ -138,12 +147,12 @@ def test_a_filter_of_an_earlier_trial_makes_a_trial_without_one_void(has_own_rou
     for before, after in (left, left[::-1]):
         check = judged(NOTHING, after, before=before, has_own_router=has_own_router)
         assert check.verdict is Verdict.VOID
-        assert "had the table tunnelbench-firewall of an earlier trial" in check.reason
+        assert "had the rules tunnelbench-firewall of an earlier trial" in check.reason
 
 
 def test_a_router_with_rules_of_its_own_has_no_check_of_the_plans_filter() -> None:
     bed = Mock(own_firewall=lambda: "fw4")
-    assert read_filter(bed, NOTHING) is None
+    assert read_filter(bed, NOTHING, BY_NFT) is None
     assert check_filter(NOTHING, None, None, PATH, has_own_router=True) == ()
 
 
@@ -182,8 +191,8 @@ def make_bed(tmp_path: Path, kind: type[Filtered] = Filtered, own_firewall: str 
 
 def test_the_filter_is_there_for_the_block_only(tmp_path: Path) -> None:
     bed = make_bed(tmp_path)
-    with installed_filter(bed, NAT) as listed:
-        assert listed == ""  # a fake host prints nothing
+    with installed_filter(bed, NAT) as installed:
+        assert installed == BY_NFT  # a fake host prints nothing
         ((undo, ruleset),) = bed.router.rulesets
         assert undo == REMOVE
         assert "masquerade" in ruleset
@@ -223,11 +232,28 @@ def test_a_router_with_its_own_firewall_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_router_without_nft_is_refused(tmp_path: Path) -> None:
+def test_a_router_with_neither_nft_nor_all_programs_of_iptables_is_refused(tmp_path: Path) -> None:
     bed = make_bed(tmp_path)
-    bed.router.programs = {"iptables"}
-    with pytest.raises(TunnelUnavailable, match="iptables alone is not supported"), installed_filter(bed, RULES):
+    bed.router.programs = {"iptables", "iptables-save"}
+    with pytest.raises(TunnelUnavailable, match="need nft on the router, or iptables"), installed_filter(bed, RULES):
         pass
+    with installed_filter(bed, NOTHING) as installed:
+        assert read_filter(bed, NOTHING, installed) == FilterReading(program="")
+
+
+def test_a_router_with_iptables_alone_gets_chains_and_the_server_its_table(tmp_path: Path) -> None:
+    bed = make_bed(tmp_path)
+    bed.router.programs = {"iptables", "iptables-restore", "iptables-save"}
+    with installed_filter(bed, NAT) as installed:
+        assert installed == BY_IPTABLES
+        ((remove, chains),) = bed.router.rulesets
+        assert "-j MASQUERADE" in chains
+        assert commands(bed.router) == ["iptables-save -c"]
+        found = read_filter(bed, NAT, installed)
+    assert found
+    assert (found.counters, found.program) == (None, "iptables")
+    assert [undo for undo, _ in bed.server.rulesets] == [REMOVE_SEEN]
+    assert commands(bed.router)[-1] == remove
 
 
 def test_a_kernel_without_connection_tracking_is_unavailable_with_the_words_of_nft(tmp_path: Path) -> None:
@@ -253,11 +279,11 @@ class Listing(Filtered):
 
 def test_a_rule_that_was_changed_after_it_was_set_up_is_named(tmp_path: Path) -> None:
     bed = make_bed(tmp_path, Listing)
-    with installed_filter(bed, RULES) as listed:
+    with installed_filter(bed, RULES) as installed:
         bed.router.rulesets.append(("", ""))  # its counter grows
-        same = read_filter(bed, RULES, listed)
+        same = read_filter(bed, RULES, installed)
         bed.router.rule = "accept"
-        found = read_filter(bed, RULES, listed)
+        found = read_filter(bed, RULES, installed)
     assert same
     assert same.changed == ""
     assert found
@@ -265,12 +291,12 @@ def test_a_rule_that_was_changed_after_it_was_set_up_is_named(tmp_path: Path) ->
 
 
 def test_a_table_that_nobody_asked_for_is_read(tmp_path: Path) -> None:
-    found = read_filter(make_bed(tmp_path, Listing), NOTHING)
+    found = read_filter(make_bed(tmp_path, Listing), NOTHING, BY_NFT)
     assert found
     assert found.counters == {"other": (0, 0)}
-    assert read_filter(make_bed(tmp_path, Unfiltered), NOTHING) == FilterReading()
+    assert read_filter(make_bed(tmp_path, Unfiltered), NOTHING, BY_NFT) == FilterReading()
 
 
 def test_a_table_that_has_gone_has_no_counters(tmp_path: Path) -> None:
-    found = read_filter(make_bed(tmp_path, Unfiltered), NAT)
+    found = read_filter(make_bed(tmp_path, Unfiltered), NAT, BY_NFT)
     assert found == FilterReading(None, 0, None, None)

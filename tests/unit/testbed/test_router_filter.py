@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tunnelbench.model.firewall import Firewall, RouterFilter
-from tunnelbench.testbed.router_filter import (
-    first_difference,
-    other_rules,
-    parse_counters,
-    parse_rules,
-    ruleset,
-    seen_ruleset,
-)
+from tunnelbench.testbed.nftables_filter import other_rules, parse_counters, parse_rules, ruleset, seen_ruleset
+from tunnelbench.testbed.router_filter import first_difference
 
 CLIENT, TARGET = "198.18.1.2", "198.18.4.1"
 LISTED = """table ip tunnelbench-firewall {
