@@ -419,6 +419,7 @@ def of_openvpn_log(texts: Texts) -> None:
     openvpn_output.has_peer_id(texts[0])
     openvpn_output.parse_library(texts[0])
     openvpn_output.first_complaint(texts[0])
+    openvpn_output.rekey_of_client(texts[0])
 
 
 def of_tinc_nodes(texts: Texts) -> None:

@@ -171,7 +171,7 @@ def waited(*waited_s: float) -> list[Reading]:
     return [Reading(0.0, float(count), sum(waited_s[:count]), count / 2) for count in range(len(waited_s) + 1)]
 
 
-def test_waiting_for_a_cpu_disturbs_on_average_or_in_one_window_unless_a_test_is_alone() -> None:
+def test_waiting_for_a_cpu_disturbs_on_average_or_in_one_window() -> None:
     steady = waited(*[0.3] * 6)
     assert judge(steady, {}, is_alone=False) == "processes waited for a CPU 60% of the time, 60% in the worst 0.5 s"
     burst = waited(*[0.1] * 8, 0.48, 0.1)
