@@ -99,7 +99,6 @@ def gap_of_another_client_s(tmp_path: Path, options: dict[str, str | int], direc
     assert record.udp.rekeys
     assert record.udp.counts is not None
     assert record.udp.counts.longest_gap_s is not None
-    print(check(record, "rekeys").reason, record.udp.counts.longest_gap_s, record.udp.counts.path_lost_packets)
     return record.udp.counts.longest_gap_s
 
 

@@ -226,7 +226,10 @@ def tunnel_checks(context: TrialContext) -> tuple[Check, ...]:
     """Return the checks of the tunnel's programs and of the router's CPU."""
     return (
         restarted(context.restart),
-        *(must_rekey(context.rekeys, context.own_rekeys) if context.must_rekey else (rekeyed(context.rekeys),)),
+        must_rekey(context.rekeys, are_of_others=context.own_rekeys is not None)
+        if context.must_rekey
+        else rekeyed(context.rekeys),
+        *kept_keys(context.own_rekeys),
         offloads_off(context.late_offloads),
         router_setup(context.misplaced, context.late_rules),
         path_setup(context.altered),
@@ -539,26 +542,31 @@ def rekeyed(lines: Sequence[str]) -> Check:
     return Check("rekeys", Verdict.OK, "no change of keys was reported", rule=3)
 
 
-def must_rekey(lines: Sequence[str], own: Sequence[str] | None = None) -> tuple[Check, ...]:
-    """Check that the tunnel changed its keys; `lines` report new ones.
-
-    If `own` is given, `lines` are those of the server's other clients, and `own` are all others: the client whose
-    packets are timed must keep its keys.
-    """
-    whose, of_whom = "the tunnel changed its", ""
-    if own is not None:
-        whose, of_whom = "other clients changed their", " of other clients"
-    reason = f"the tunnel reported no change of keys{of_whom} during the trial, so the trial shows none: set a shorter"
-    found = Check("rekeys", Verdict.VOID, f"{reason} interval", rule=3)
+def must_rekey(lines: Sequence[str], *, are_of_others: bool = False) -> Check:
+    """Check that the tunnel changed its keys, or that the other clients of a server did; `lines` report new ones."""
     if lines:
-        reason = f"{whose} keys {counted(len(lines), 'time')}; first: {printable(lines[0])}"
-        found = Check("rekeys", Verdict.OK, reason, rule=3)
+        whose = "other clients changed their" if are_of_others else "the tunnel changed its"
+        times = counted(len(lines), "time")
+        return Check("rekeys", Verdict.OK, f"{whose} keys {times}; first: {printable(lines[0])}", rule=3)
+    of_whom = " of other clients" if are_of_others else ""
+    reason = (
+        f"the tunnel reported no change of keys{of_whom} during the trial, so the trial shows none: set a shorter "
+        "interval"
+    )
+    return Check("rekeys", Verdict.VOID, reason, rule=3)
+
+
+def kept_keys(own: Sequence[str] | None) -> tuple[Check, ...]:
+    """Check that the client whose packets are timed kept its keys while others changed theirs.
+
+    `own` is `TrialContext.own_rekeys`: no check without it.
+    """
     if own is None:
-        return (found,)
+        return ()
     if own:
         reason = f"keys changed that are not those of another client, and the gap may be theirs: {printable(own[0])}"
-        return found, Check("kept-keys", Verdict.VOID, reason, rule=3)
-    return found, Check("kept-keys", Verdict.OK, "the client whose packets were timed kept its keys", rule=3)
+        return (Check("kept-keys", Verdict.VOID, reason, rule=3),)
+    return (Check("kept-keys", Verdict.OK, "the client whose packets were timed kept its keys", rule=3),)
 
 
 def kept_alive(answered: Sequence[bool]) -> tuple[Check, ...]:
