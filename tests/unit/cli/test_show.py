@@ -12,6 +12,7 @@ import pytest
 from pytest_regressions.file_regression import FileRegressionFixture
 from tests.unit.builders import make_proof, make_records, make_run, make_spec, make_trial
 from tests.unit.cli.conftest import RUN_ID, CommandLine, keep
+from tests.unit.connection_builders import LIMIT, connection_records
 from tests.unit.report.hostile import hostile_run
 
 from tunnelbench.cli import show
@@ -275,6 +276,19 @@ def test_every_field_of_a_measurement_is_shown(type_in: CommandLine, home: Path)
     for measured in (TcpMeasurement, PathCounters, Window, CpuUsage, Ping):
         for field in fields(measured):
             assert re.search(rf"^  {field.name} |[ ]{field.name}=", text, re.MULTILINE), field.name
+
+
+def test_trials_of_connections_are_shown_with_their_counts(type_in: CommandLine, home: Path) -> None:
+    records = connection_records()
+    keep(home, make_run(), tuple(records))
+    text = type_in("show", "last", columns=100_000).stdout
+    assert text.count("\nTrial ") == text.count(" open_max=") == len(records)
+    assert f" open_max={LIMIT} " in text
+    for record in records:
+        shown = type_in("show", "last", "--trial", str(record.spec.sequence), columns=100_000).stdout
+        assert record.udp is not None
+        assert record.udp.connections is not None
+        assert f" established={record.udp.connections.established} " in shown
 
 
 def test_a_configuration_is_written_once_and_again_where_it_differs(type_in: CommandLine, home: Path) -> None:

@@ -178,7 +178,7 @@ def udp_figures(udp: UdpMeasurement, derived: Mapping[str, Any]) -> Iterator[tup
     """Yield name and text of every figure of a UDP trial; a search has its bounds and its trials in their order."""
     own = {name: value for name, value in derived.items() if not isinstance(value, list)}
     yield "derived", pairs(own)
-    for number, (run, found) in enumerate(zip(udp.searches, derived["searches"], strict=True), start=1):
+    for number, (run, found) in enumerate(zip(udp.searches, derived.get("searches", ()), strict=True), start=1):
         bounds = {f"{goal}_{key}": value for goal in GOALS for key, value in found[goal].items()}
         yield f"search {number}", pairs({"trial_s": run.trial_s, "is_complete": run.is_complete, **bounds})
         yield "", "; ".join(map(point_text, run.points))
