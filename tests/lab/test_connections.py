@@ -49,6 +49,8 @@ def test_a_tracker_that_is_limited_to_500_connections_is_found_at_500(testbed: N
     record, counts = connections(testbed, TunnelSpec("none", "tracked", TRACKING), **traffic)
     assert (counts.begun, counts.established, counts.open_max) == (700, LIMIT, LIMIT)
     assert counts.timed_out == 700 - LIMIT
+    assert counts.shows_limit
+    assert check(record, "connections").verdict is Verdict.OK
     assert counts.accepted == LIMIT
     assert counts.tracked_before is not None
     assert counts.tracked is not None

@@ -41,8 +41,8 @@ def make_connections(established: int = 3000, *, opening_s: float = 3.0, lost: i
 
 
 def make_kept(open_max: int = MOST) -> ConnectionCounts:
-    """Return counts of a trial that keeps its connections."""
-    counts = make_connections(open_max, opening_s=2.0, lost=MOST - open_max)
+    """Return counts of a trial that keeps its connections, through a list that has room for `open_max` of them."""
+    counts = make_connections(open_max, opening_s=open_max / 1000, lost=MOST - open_max)
     return replace(counts, intended_per_s=1000.0, open_max=open_max, closed=0)
 
 

@@ -31,6 +31,8 @@ class ConnectionFigures(PingFigures):
     """Most connections that were open at the same time."""
     not_established: Estimate
     """Connections that were begun and not established."""
+    shows_limit: bool
+    """True if each trial that lost connections lost those that were begun last, so that their number is a limit."""
     tracked: Estimate | None
     """Connections that the router tracked, at most, those of earlier trials included; None: it tracks none."""
     establishment_p50_ns: Estimate | None
@@ -57,7 +59,7 @@ class ConnectionRow(TunnelRow):
         return self.tunnel.name, self.payload_bytes, self.direction, self.test, self.load
 
     @property
-    def has_limit(self) -> bool:
+    def is_incomplete(self) -> bool:
         """True if fewer connections were open than the plan tried to open."""
         figures = self.figures
         return self.test is Test.CONCURRENT and figures is not None and figures.not_established.median > 0
@@ -102,6 +104,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         established_per_s=estimate(rates) if rates else None,
         open_max=of(lambda counts: counts.open_max),
         not_established=of(lambda counts: counts.not_established),
+        shows_limit=all(counts.shows_limit for _, _, counts in trials if counts.not_established),
         tracked=where_known(lambda counts: counts.tracked)
         if records[0].spec.tunnel.packet_filter.firewall.tracks
         else None,

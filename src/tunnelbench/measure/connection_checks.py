@@ -72,12 +72,19 @@ def _opened(counts: ConnectionCounts) -> Check:
 
 
 def _outcomes(spec: TrialSpec, counts: ConnectionCounts) -> Check:
-    """Report the connections that were not established. In a trial of many at the same time, they are its result."""
+    """Report the connections that were not established. In a trial of many at the same time, they are its result if
+    they show a limit."""
     lost = counts.not_established
     reason = (
         f"{counts.established} of {counts.begun} connections were established, {counts.timed_out} timed out, "
         f"{counts.refused} were refused, {counts.failed} failed, and {counts.broken} broke"
     )
+    if spec.test is Test.CONCURRENT and lost and not counts.shows_limit:
+        reason += (
+            "; some were lost while later ones were established, so the number is no limit: "
+            f"{counts.intended_per_s:g} per second may be too fast for the path; set a lower connections.opening_rate"
+        )
+        return Check("connections", Verdict.DOUBTFUL, reason, rule=9)
     is_note = bool(lost or counts.broken) and spec.test is Test.CONNECT
     return Check("connections", Verdict.NOTE if is_note else Verdict.OK, reason, rule=9)
 

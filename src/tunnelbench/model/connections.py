@@ -62,6 +62,18 @@ class ConnectionCounts:
         return self.begun - self.established
 
     @property
+    def shows_limit(self) -> bool:
+        """True if the connections that were not established are those that were begun last, as if a list was full.
+
+        A list with room for some establishes them as fast as they are begun, and then no more. On a path that is too
+        slow for the opening rate, others are still established. The line between both is half of the time in which
+        those that are not established would have been begun.
+        """
+        if not self.not_established or self.intended_per_s is None:
+            return False
+        return self.opening_s * self.intended_per_s <= self.established - 1 + self.not_established / 2
+
+    @property
     def tracked(self) -> int | None:
         """Connections in the list of the router's tracking, at most, those of earlier trials included; None: unknown.
 

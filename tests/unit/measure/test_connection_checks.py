@@ -45,6 +45,40 @@ def test_failed_connections_are_a_note_unless_their_number_is_the_result() -> No
     assert verdict("connections", make_kept(1500), "2000") is Verdict.OK
 
 
+@pytest.mark.parametrize(
+    ("open_max", "opening_s", "is_limit"),
+    [
+        (1500, 1.5, True),  # as fast as they were begun, and then no more: a full list
+        (1500, 1.7, True),
+        (1500, 2.0, False),  # to the end of the opening, at the rate of a path that is slower than the opening
+        (1398, 4.0, False),  # repeated SYNs
+        (1998, 2.0, False),  # two that were lost, the others established to the end
+        (0, 0.0, True),
+    ],
+)
+def test_a_number_is_a_limit_only_if_the_connections_begun_last_were_lost(
+    open_max: int, opening_s: float, is_limit: bool
+) -> None:
+    counts = replace(make_kept(open_max), opening_s=opening_s)
+    assert counts.shows_limit is is_limit
+    assert verdict("connections", counts, "2000") is (Verdict.OK if is_limit else Verdict.DOUBTFUL)
+
+
+def test_the_reason_of_lost_connections_names_the_opening_rate() -> None:
+    overrun = replace(make_kept(1398), opening_s=4.0)
+    spec = TrialSpec(1, 1, TunnelSpec("none", "no tunnel"), 7, Direction.OUT, Test.CONCURRENT, "2000")
+    reasons = {check.name: check.reason for check in check_connection_trial(spec, make_measurement(overrun), CONTEXT)}
+    assert reasons["connections"].endswith(
+        "; some were lost while later ones were established, so the number is no limit: 1000 per second may be too "
+        "fast for the path; set a lower connections.opening_rate"
+    )
+
+
+def test_without_lost_connections_no_limit_was_found() -> None:
+    assert not make_kept().shows_limit
+    assert verdict("connections", make_kept(), "2000") is Verdict.OK
+
+
 def test_connections_without_their_packets_are_void() -> None:
     assert verdict("packet-count", SHARED) is Verdict.VOID, (
         "the builder's trial carried 8,633 data packets and half the ACKs"

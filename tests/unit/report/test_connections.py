@@ -13,6 +13,7 @@ from tests.unit.connection_builders import LIMIT, OPENVPN, connection_records
 from tests.unit.udp_builders import make_udp_records
 
 from tunnelbench.model.counters import Ping
+from tunnelbench.model.plan import Test
 from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.report.document import compose
 from tunnelbench.report.first_screen import first_screen
@@ -31,6 +32,26 @@ def test_the_screen_names_the_rates_and_the_limit_that_was_found() -> None:
     (row,) = (line.split() for line in text.splitlines() if line.strip().startswith(f"{OPENVPN}, kept, 2000"))
     assert row[-4:] == ["1,500", "500", "1,500", "900"]
     assert max(len(line.plain) for line in first_screen(compose(RUN, RECORDS), 80)) <= 80
+
+
+def test_a_number_of_connections_that_were_opened_too_fast_is_a_lower_bound() -> None:
+    records = [with_opening_of(record, 4.0) if record.spec.test is Test.CONCURRENT else record for record in RECORDS]
+    text = " ".join(line.plain for line in first_screen(compose(RUN, records), 200))
+    assert (
+        f"{OPENVPN} carries at least 1,500 TCP connections at the same time; 2000 were tried, perhaps too fast for the "
+        "path: set a lower connections.opening_rate."
+    ) in text
+    assert "at most" not in text
+    one_slow = [with_opening_of(RECORDS[-1], 4.0) if record is RECORDS[-1] else record for record in RECORDS]
+    assert "carries at least 1,500 TCP" in "\n".join(line.plain for line in first_screen(compose(RUN, one_slow), 200))
+
+
+def with_opening_of(record: TrialRecord, opening_s: float) -> TrialRecord:
+    """Return a trial whose connections were established over another time."""
+    assert record.udp is not None
+    assert record.udp.connections is not None
+    counts = replace(record.udp.connections, opening_s=opening_s)
+    return replace(record, measurement=replace(record.udp, connections=counts))
 
 
 def test_a_rate_that_the_testers_limited_is_a_lower_bound() -> None:

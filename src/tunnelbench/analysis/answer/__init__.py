@@ -385,8 +385,8 @@ def _most_handshakes(rows: Sequence[UdpRow]) -> Iterator[str]:
 
 
 def _connections(rows: Sequence[ConnectionRow]) -> Iterator[str]:
-    """Yield sentences on the encrypted tunnel with the most new connections per second, and on each limit that was
-    found."""
+    """Yield sentences on the encrypted tunnel with the most new connections per second, and on each tunnel that carried
+    fewer connections at the same time than were tried."""
     new = [
         (row.figures.established_per_s.median, row)
         for row in rows
@@ -401,9 +401,12 @@ def _connections(rows: Sequence[ConnectionRow]) -> Iterator[str]:
             bound = "at least " * bool(row.figures and row.figures.is_tester_limited)
             yield f"Without a tunnel, it opens {bound}{rate:,.0f} per second."
     for row in rows:
-        if row.has_limit and row.figures and not row.is_calibration:
-            most = f"{row.figures.open_max.median:,.0f} TCP connections"
-            yield f"{row.tunnel.name} carries at most {most} at the same time; {row.load} were tried."
+        if row.is_incomplete and row.figures and not row.is_calibration:
+            bound, cause = "at most", ""
+            if not row.figures.shows_limit:
+                bound, cause = "at least", ", perhaps too fast for the path: set a lower connections.opening_rate"
+            most = f"{bound} {row.figures.open_max.median:,.0f} TCP connections"
+            yield f"{row.tunnel.name} carries {most} at the same time; {row.load} were tried{cause}."
 
 
 def _soaked(soaks: Sequence[SoakSummary]) -> Iterator[str]:

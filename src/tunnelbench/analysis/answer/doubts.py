@@ -17,6 +17,7 @@ CHECKS_IN_WORDS = {
     BASELINE_DELAY: "the path without a tunnel was slower than one with a tunnel",
     "acks": "acknowledgements went past the path",
     "clock": "the clock was set",
+    "connections": "connections may have been opened too fast for the path",
     "copies": "packets were copied",
     "cpu-quota": "a CPU quota stopped programs",
     "firewall": "the router tracked connections without a firewall in the plan",
