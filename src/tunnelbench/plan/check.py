@@ -92,6 +92,8 @@ def unknown_key(path: KeyPath, known: Sequence[KeyPath]) -> str:
     """Return the message for an unknown key: it belongs in another table, or a similar key was meant."""
     key, table = str(path[-1]), path[:-1]
     with_same_name = next((other for other in known if other[-1] == key), None)
+    if with_same_name and any(other[:-1] == with_same_name for other in known):
+        return f"unknown key; [{key}] is a table of its own"
     if with_same_name and len(with_same_name) == 1:
         return f"unknown key; {key} belongs at the top of the file, above the first table"
     if with_same_name:

@@ -241,7 +241,7 @@ class UdpTable(TomlTable):
             raise ValueError("payload_bytes and frame_bytes say the same thing: leave one of them out")
         if "latency" in self.test and "search" not in self.test:
             raise ValueError('the test "latency" takes shares of the PDR: add "search", which finds it')
-        if "rekey" in self.test:
+        if self.has_rekeys:
             _require_timed('the test "rekey"', self.rate)
             if self.flows > 1:
                 raise ValueError(
@@ -252,6 +252,11 @@ class UdpTable(TomlTable):
         if 0 < self.confirm_s < 1:
             raise ValueError(f"confirm_s must be 0 or at least 1, not {self.confirm_s:g}")
         return self
+
+    @property
+    def has_rekeys(self) -> bool:
+        """True if one of the tests is `rekey`, which needs a change of keys in each trial."""
+        return "rekey" in self.test
 
     @property
     def is_of_rekeys(self) -> bool:

@@ -184,8 +184,12 @@ def check_clients(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schema
 
 def check_sharing(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:
     """Add an error for each number of parallel tunnels of which the plan's traffic must leave one idle."""
-    tcp, udp = file.traffic()
-    counts = {"tcp.streams": tcp.streams if tcp else None, "udp.flows": udp.flows if udp else None}
+    tcp, _ = file.traffic()
+    has_rekeys = file.udp is not None and file.udp.has_rekeys
+    counts = {
+        "tcp.streams": tcp.streams if tcp else None,
+        "udp.flows": file.udp.flows if file.udp and not has_rekeys else None,
+    }
     for block in blocks:
         values = block.choices.get(PROCESSES_OPTION, ())
         for number, value in enumerate(values):
@@ -196,6 +200,11 @@ def check_sharing(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
                 if count is not None and count < value:
                     message = f"{value} tunnels share out connections by their ports, and {key} is {count}, so that one"
                     faults.add(place, f"{message} of them carries nothing: set {key} = {FLOWS_PER_TUNNEL * value}")
+            if has_rekeys:
+                faults.add(
+                    place,
+                    'the test "rekey" times the packets of one flow, which one process carries: set processes = 1',
+                )
             if file.soak:
                 faults.add(place, "the packets of a soak are one flow, which one process carries: leave [soak] out")
 
@@ -429,7 +438,7 @@ def _check_names(tunnels: Sequence[tuple[TunnelTable, TunnelSpec]], faults: Faul
             continue
         place = (*block.path, "name") if block.name is not None else block.path
         if fault := _name_fault(tunnel.name):
-            faults.add(place, fault)
+            faults.add(place, fault + (_name_to_set(block) if block.name is None else ""))
         elif owner := owners.get(tunnel.name):
             if block.path not in reported:  # once for each block, also if several of its tunnels share names
                 faults.add(place, _taken(tunnel.name, block, owner, faults))
@@ -450,13 +459,22 @@ def _name_fault(name: str) -> str:
     return ""
 
 
+def _name_to_set(block: TunnelTable) -> str:
+    """Return advice to set a name in place of the one that was made from the options."""
+    example = " ".join((block.kind, *(f"{{{option}}}" for option in _varied(block))))
+    return f"; set one of its own, such as name = {quoted(example)}"
+
+
+def _varied(block: TunnelTable) -> list[str]:
+    return [option for option, values in block.choices.items() if len(values) > 1]
+
+
 def _taken(name: str, block: TunnelTable, owner: TunnelTable, faults: Faults) -> str:
     if not owner.path:
         return f"the name {quoted(name)} is that of the baseline, which is added to every plan"
     if owner is not block:
         return f"the name {quoted(name)} is taken by the tunnel on line {faults.line_of(owner.path)}"
-    varied = [option for option, values in block.choices.items() if len(values) > 1]
-    missing = [f"{{{option}}}" for option in varied if f"{{{option}}}" not in (block.name or "")]
+    missing = [f"{{{option}}}" for option in _varied(block) if f"{{{option}}}" not in (block.name or "")]
     hint = f": put {' and '.join(missing)} into it" if missing else ""
     return f"several tunnels of this block have the name {quoted(name)}{hint}"
 

@@ -57,7 +57,7 @@ class ServerOptions(TunnelOptions):
     @model_validator(mode="after")
     def _clients_send_ipv4(self) -> Self:
         if self.clients and self.inside is IpVersion.IPV6:
-            raise ValueError('clients of one server have IPv4 traffic only: leave clients out, or set inside = "ipv4"')
+            raise ValueError('clients of one server have IPv4 traffic only: set inside = "ipv4"')
         return self
 
 

@@ -57,7 +57,7 @@ def test_a_name_shows_the_number_of_clients_and_the_outer_version(tmp_path: Path
         ),
         (
             CLIENTS + '[[tunnel]]\nkind = "wireguard"\ninside = "ipv6"\n',
-            'clients of one server have IPv4 traffic only: leave clients out, or set inside = "ipv4"',
+            'clients of one server have IPv4 traffic only: set inside = "ipv4"',
         ),
         (
             CLIENTS + '[udp]\n[[tunnel]]\nkind = "openvpn"\n',
@@ -74,6 +74,7 @@ def test_a_name_shows_the_number_of_clients_and_the_outer_version(tmp_path: Path
             '[soak]\nrate = 100\n[[tunnel]]\nkind = "openvpn"\nclients = 2\n',
             "5: tunnel[1].clients: several clients share out TCP: leave [soak] out",
         ),
+        ('[[tunnel]]\nkind = "none"\nclients = 1\n', "unknown key; [clients] is a table of its own"),
         ('[clients]\ncount = 33\n[[tunnel]]\nkind = "openvpn"\n', "2: clients.count"),
         ('[clients]\ncount = [2, 2]\n[[tunnel]]\nkind = "openvpn"\n', "2 is given twice"),
     ],

@@ -54,6 +54,8 @@ def test_a_name_may_have_the_number_in_another_place(tmp_path: Path) -> None:
         ("[clients]\ncount = 1\n" + HANDSHAKE, "[clients] shares out TCP: leave [handshake] out"),
         (HANDSHAKE.replace("200", '"flat-out"'), "[handshake] times each packet: it needs rates of at most 50,000"),
         (HANDSHAKE.replace("[0, 4]", "33"), "handshake.parallel"),
+        (HANDSHAKE + 'inside = "ipv6"\n', 'clients of one server have IPv4 traffic only: set inside = "ipv4"'),
+        (HANDSHAKE + "processes = 2\n", 'clients of one server need mode = "tls", dev = "tun" and one process'),
         (HANDSHAKE + "clients = 2\n", "handshakes needs clients = 1, whose traffic flows meanwhile"),
     ],
 )
