@@ -550,8 +550,8 @@ def must_rekey(lines: Sequence[str], *, are_of_others: bool = False) -> Check:
         return Check("rekeys", Verdict.OK, f"{whose} keys {times}; first: {printable(lines[0])}", rule=3)
     of_whom = " of other clients" if are_of_others else ""
     reason = (
-        f"the tunnel reported no change of keys{of_whom} during the trial, so the trial shows none: set a shorter "
-        "interval"
+        f"the tunnel reported no change of keys{of_whom} during the trial, so the trial shows none: set a longer "
+        "udp.duration_s"
     )
     return Check("rekeys", Verdict.VOID, reason, rule=3)
 

@@ -27,6 +27,7 @@ from tunnelbench.plan.tunnels import (
     check_clients,
     check_content,
     check_filters,
+    check_rekeys,
     check_sharing,
     check_size,
     check_tcp_options,
@@ -209,6 +210,7 @@ def _plan(
     if file is None:
         return None
     check_clients(blocks, file, schemas, faults)
+    check_rekeys(blocks, file, schemas, faults)
     check_sharing(blocks, file, faults)
     check_filters(blocks, file, faults)
     check_versions(blocks, file, faults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -180,6 +180,39 @@ def check_clients(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schema
             faults.add(
                 (*block.path, HANDSHAKES_OPTION), "only a plan with [handshake] makes handshakes: add this table"
             )
+
+
+@runtime_checkable
+class TimedKeys(Protocol):
+    """Options of a tunnel that state how often its keys change, as those of the adapters do."""
+
+    rekey_option: str
+    rekey_interval_s: float
+
+
+def check_rekeys(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schemas, faults: Faults) -> None:
+    """Add an error for each tunnel whose keys do not change in each trial of the test `rekey`."""
+    if file.udp is None or not file.udp.has_rekeys:
+        return
+    for block in blocks:
+        schema = None if block.kind == BASELINE_KIND else schemas.get(block.kind)
+        for given in expand.combinations(block.choices) if schema else ():
+            values, problems = check_options(schema, given) if schema else ({}, [])
+            options = None if problems or schema is None else schema.model_validate(values)
+            if isinstance(options, TimedKeys) and options.rekey_interval_s >= file.udp.duration_s:
+                key = options.rekey_option if options.rekey_option in given else "kind"
+                _note(Problem((key,), _keys_kept(options, file.udp.duration_s)), block, given, faults)
+
+
+def _keys_kept(options: TimedKeys, duration_s: float) -> str:
+    """Return why a trial has no change of keys, and what to set."""
+    if math.isfinite(options.rekey_interval_s):
+        shorter = f", or {options.rekey_option} to less than {duration_s:g}" if options.rekey_option else ""
+        return (
+            f'the keys change every {options.rekey_interval_s:g} s, and a trial of the test "rekey" lasts '
+            f"{duration_s:g} s: set udp.duration_s to more than {options.rekey_interval_s:g}{shorter}"
+        )
+    return 'with these options, the tunnel reports no changes of keys, which the test "rekey" needs: leave it out'
 
 
 def check_sharing(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,6 +75,14 @@ class TunnelOptions(BaseModel):
     """Reason why the tunnel cannot carry IPv6; empty if it can."""
     ipv4_only_outside: ClassVar[str] = "the packets that carry this kind of tunnel are set up for IPv4 only"
     """Reason why packets of IPv6 cannot carry the tunnel; empty if they can."""
+    rekey_option: ClassVar[str] = ""
+    """Option that sets the time between two changes of keys; empty without one."""
+
+    @property
+    def rekey_interval_s(self) -> float:
+        """Time between two changes of keys that the tunnel reports [s]; infinite: there are none; 0: the amount of data
+        decides."""
+        return math.inf
 
     firewall: Firewall | None = Field(
         default=None, description="the router tracks connections, and with stateful-nat hides the client's address"

@@ -42,6 +42,10 @@ Method = Literal[
 """All methods of Debian's build of fastd 22 (`fastd --verify-config`); each was seen to carry packets."""
 
 
+LONGEST_SESSION_S = 3300.0
+"""Time after which fastd has made a new session [s]: after 50 to 55 minutes (KEY_REFRESH in its constants.h)."""
+
+
 class Options(TunnelOptions):
     ipv4_only_inside = ipv4_only_outside = ""
 
@@ -51,6 +55,10 @@ class Options(TunnelOptions):
     )
     mode: Literal["tun", "tap"] = Field(default="tun", description="IP packets, or Ethernet frames")
     mtu: int = Field(default=1406, ge=576, le=8900, description="MTU of the tunnel's device [bytes]")
+
+    @property
+    def rekey_interval_s(self) -> float:
+        return LONGEST_SESSION_S
 
 
 class Fastd(Tunnel[Options]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal, Self, get_args
 
@@ -29,9 +30,13 @@ FRAMING_BYTES = {"lzo": 1, "lz4": 1, "lz4-v2": 0, "stub": 1, "stub-v2": 0}
 COMP_LZO_FRAMING_BYTES = 1
 """The same with `comp-lzo`, whatever its value."""
 
+USUAL_RENEGOTIATION_S = 3600
+"""OpenVPN's own `reneg-sec` [s]."""
+
 
 class Options(ServerOptions):
     ipv4_only_inside = ipv4_only_outside = ""
+    rekey_option = "reneg_sec"
 
     mode: Literal["tls", "static-key"] = Field(default="tls", description="how the ends agree on keys")
     transport: Literal["udp", "tcp"] = Field(default="udp", description="what carries the tunnel's packets")
@@ -154,6 +159,13 @@ class Options(ServerOptions):
         default=None,
         description="crypto library that the program must have been built with; left out: any",
     )
+
+    @property
+    def rekey_interval_s(self) -> float:
+        if self.reneg_bytes:
+            return 0.0
+        interval_s = USUAL_RENEGOTIATION_S if self.reneg_sec is None else self.reneg_sec
+        return (interval_s or math.inf) if self.mode == "tls" else math.inf
 
     @property
     def has_rekeying_others(self) -> bool:

@@ -44,6 +44,10 @@ class Options(DeviceMtuOptions):
     )
 
     @property
+    def rekey_interval_s(self) -> float:
+        return 0.0  # OpenSSH changes the keys after an amount of data
+
+    @property
     def is_aead(self) -> bool:
         """True if the cipher also authenticates."""
         return not self.cipher.endswith("-ctr")

@@ -74,10 +74,15 @@ FIRST_PROBE_LIMIT_S = 3.0
 """Limit for the first probe to arrive [s]."""
 
 
+USUAL_KEY_EXPIRE_S = 3600
+"""tinc's own KeyExpire [s]."""
+
+
 class Options(DeviceMtuOptions):
     """Options of `tinc`; its own defaults (AES-256-CBC, SHA-256) are named, since they have changed over time."""
 
     ipv4_only_inside = ipv4_only_outside = ""
+    rekey_option = "key_expire_s"
 
     cipher: Literal[
         "aes-128-cbc", "aes-192-cbc", "aes-256-cbc", "camellia-128-cbc", "camellia-256-cbc",
@@ -98,6 +103,10 @@ class Options(DeviceMtuOptions):
         default=None, ge=1, le=604_800, description="interval between changes of keys [s]; left out: 3600"
     )
     legacy: bool = Field(default=False, description="activate OpenSSL's legacy provider, where OpenSSL 3 keeps bf-cbc")
+
+    @property
+    def rekey_interval_s(self) -> float:
+        return self.key_expire_s or USUAL_KEY_EXPIRE_S
 
 
 PLAN_ENTRY = {"name": "tinc AES-128-CBC, SHA-1", "cipher": "aes-128-cbc", "digest": "sha1"}

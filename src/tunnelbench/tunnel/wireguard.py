@@ -46,6 +46,9 @@ CLIENT_PAUSE_S = 0.021
 within 20 ms, and the client repeats it after 5 s (INITIATIONS_PER_SECOND in drivers/net/wireguard/messages.h, and
 REKEY_TIMEOUT)."""
 
+HANDSHAKE_INTERVAL_S = 120.0
+"""Time between two handshakes while data flow [s] (WireGuard protocol, section 6.2, REKEY_AFTER_TIME)."""
+
 HANDSHAKE_POLL_S = 10.0
 """Interval between two frequent queries for a new handshake [s]; each query starts a program."""
 
@@ -57,6 +60,10 @@ class Options(ServerOptions):
 
     mtu: int = Field(default=1420, ge=576, le=8920, description="MTU of the tunnel's device [bytes]")
     port: int = Field(default=51820, ge=1, le=65535, description="UDP port at both ends")
+
+    @property
+    def rekey_interval_s(self) -> float:
+        return HANDSHAKE_INTERVAL_S
 
 
 class WireGuardFamily(ServerTunnel[Options]):

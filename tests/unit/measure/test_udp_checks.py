@@ -177,6 +177,7 @@ def test_a_gap_that_the_sender_may_have_made_is_doubtful(gap_s: float | None, st
 def test_a_rekey_trial_without_a_change_of_keys_is_void(lines: list[str], verdict: Verdict) -> None:
     found = verdicts(measured(make_counts(longest_gap_s=0.1)), spec_of(Test.REKEY), rekeys=lines, must_rekey=True)
     assert found["rekeys"].verdict is verdict
+    assert lines or found["rekeys"].reason.endswith("set a longer udp.duration_s")
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ def test_of_several_clients_all_but_the_first_change_keys_in_the_test_rekey(tmp_
     ("text", "place", "message"),
     [
         (
-            REKEY + '[[tunnel]]\nkind = "wireguard"\nclients = [1, 2]\n',
-            "6: tunnel[1].clients",
+            REKEY + 'duration_s = 130\n[[tunnel]]\nkind = "wireguard"\nclients = [1, 2]\n',
+            "7: tunnel[1].clients",
             (
                 '"wireguard" has no option by which only other clients change their keys; the test "rekey" of several '
                 "clients needs openvpn"
