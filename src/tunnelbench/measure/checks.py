@@ -121,6 +121,10 @@ class TrialContext:
     """Length of the IP header of the packets in the tunnel [bytes]."""
     link_mbps: float | None = None
     """Rate of the link [Mbit/s]; None: the link has no limit, or the tunnel compresses."""
+    inner_mtu_bytes: int | None = None
+    """MTU of the tunnel's device [bytes]; None: unknown, or the link has no limit."""
+    has_tunnel: bool = True
+    """False for the baseline, whose traffic no tunnel carries."""
     compression: Compression | None = None
     """Effect of the tunnel on the lengths of the data; None: they stay as long as they are."""
 

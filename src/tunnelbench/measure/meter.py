@@ -131,6 +131,8 @@ class TrafficMeter(Meter, Generic[O]):
     def _measure(self, spec: TrialSpec, tunnel: Tunnel[Any], installed: InstalledFilter) -> TrialFindings:
         testbed = self.testbed
         path = path_through(testbed, tunnel, spec.direction)
+        link_mbps = None if tunnel.compresses else link_rate_mbps(testbed, spec.direction)
+        inner_mtu_bytes = None if link_mbps is None else tunnel.inner_mtu_bytes()
         log_sizes, asked_before = tunnel.log_sizes(), len(tunnel.keep_alives())
         tunnel.rekeys_since(log_sizes)  # some kinds compare with the last look
         throttled_before = throttled_s_by_process(tunnel)
@@ -172,7 +174,9 @@ class TrafficMeter(Meter, Generic[O]):
             counted_bytes=tunnel.counted_bytes,
             wire_bytes=tunnel.wire_bytes,
             inner_header_bytes=tunnel.inside.header_bytes,
-            link_mbps=None if tunnel.compresses else link_rate_mbps(testbed, spec.direction),
+            link_mbps=link_mbps,
+            inner_mtu_bytes=inner_mtu_bytes,
+            has_tunnel=spec.tunnel.has_tunnel,
             compression=tunnel.compression,
         )
         counters = without(path_counters(before, after, path.place), beside)

@@ -57,7 +57,7 @@ def prove(testbed: Testbed, tunnel: Tunnel[Any], reach: Check) -> TunnelProof:
         checks=tuple(checks),
         versions=versions_of(tunnel),
         configuration=dict(tunnel.configuration),
-        inner_mtu_bytes=tunnel.ends.router.host.device_mtu_bytes(tunnel.device_at(tunnel.ends.router)),
+        inner_mtu_bytes=tunnel.inner_mtu_bytes(),
         is_encrypted=tunnel.is_encrypted,
         raw=daemon_logs(tunnel),
     )

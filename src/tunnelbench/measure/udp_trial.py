@@ -163,7 +163,14 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
         if context.link_mbps is not None:
             sizes = ((spec.payload_bytes, 1),) if spec.payload_bytes else IMIX
             mtu_bytes, header_bytes = self.testbed.spec.link.mtu_bytes, context.inner_header_bytes
-            limit_pps = udp_limit_pps(context.link_mbps, sizes, context.wire_bytes, mtu_bytes, header_bytes)
+            limit_pps = udp_limit_pps(
+                context.link_mbps,
+                sizes,
+                context.wire_bytes,
+                mtu_bytes,
+                header_bytes,
+                inner_mtu_bytes=context.inner_mtu_bytes,
+            )
         udp = UdpMeasurement(
             counts=offered.counts,
             counters=counters,

@@ -71,22 +71,30 @@ def ethernet_bytes(packet_bytes: int) -> int:
     return packet_bytes + ETHERNET_HEADER_BYTES
 
 
-def wire_bytes(packet_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> int:
-    """Return the bytes of an IP packet on the cable, preamble and gap included.
+def fragments_bytes(packet_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> tuple[int, ...]:
+    """Return the lengths of the IP packets in which an IP packet passes an MTU.
 
     A packet larger than the MTU travels in fragments. All fragments but the last carry a multiple of 8 bytes, and each
     has its own header (RFC 791 and 8200).
     """
     if packet_bytes <= mtu_bytes:
-        return max(ETHERNET_MINIMUM_BYTES, packet_bytes + ETHERNET_OVERHEAD_BYTES)
+        return (packet_bytes,)
     header_bytes = ip_header_bytes + (IPV6_FRAGMENT_HEADER_BYTES if ip_header_bytes == IPV6_HEADER_BYTES else 0)
-    total = 0
+    part_bytes = max(8, (mtu_bytes - header_bytes) // 8 * 8)  # a device may report an MTU that is no MTU of IP
+    found = []
     rest = packet_bytes - ip_header_bytes
-    while rest + header_bytes > mtu_bytes:
-        part = (mtu_bytes - header_bytes) // 8 * 8
-        total += max(ETHERNET_MINIMUM_BYTES, part + header_bytes + ETHERNET_OVERHEAD_BYTES)
-        rest -= part
-    return total + max(ETHERNET_MINIMUM_BYTES, rest + header_bytes + ETHERNET_OVERHEAD_BYTES)
+    while rest + header_bytes > mtu_bytes and rest > part_bytes:
+        found.append(part_bytes + header_bytes)
+        rest -= part_bytes
+    return (*found, rest + header_bytes)
+
+
+def wire_bytes(packet_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> int:
+    """Return the bytes of an IP packet on the cable, in fragments if the MTU is smaller, preamble and gap included."""
+    return sum(
+        max(ETHERNET_MINIMUM_BYTES, part + ETHERNET_OVERHEAD_BYTES)
+        for part in fragments_bytes(packet_bytes, mtu_bytes, ip_header_bytes)
+    )
 
 
 def stream_wire_bytes(record_bytes: int, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> float:
@@ -96,12 +104,23 @@ def stream_wire_bytes(record_bytes: int, mtu_bytes: int, ip_header_bytes: int = 
     return record_bytes * (mtu_bytes + ETHERNET_OVERHEAD_BYTES) / segment_bytes
 
 
-def widest_bytes(inner_bytes: int, on_wan: OnWan, mtu_bytes: int, ip_header_bytes: int = IPV4_HEADER_BYTES) -> float:
+def widest_bytes(
+    inner_bytes: int,
+    on_wan: OnWan,
+    mtu_bytes: int,
+    ip_header_bytes: int = IPV4_HEADER_BYTES,
+    *,
+    inner_mtu_bytes: int | None = None,
+) -> float:
     """Return the bytes that an inner packet takes on the cable of the LAN or of the WAN, whichever is larger.
 
-    The WAN adds the headers of the tunnel. On the LAN a small packet may fill a minimum frame.
+    The WAN adds the headers of the tunnel. On the LAN a small packet may fill a minimum frame. A packet that exceeds
+    the tunnel's MTU `inner_mtu_bytes` is cut by its sender, and each fragment travels in the tunnel; None: unknown.
     """
-    return max(wire_bytes(inner_bytes, mtu_bytes, ip_header_bytes), on_wan(inner_bytes, mtu_bytes))
+    cut_to_bytes = inner_bytes if inner_mtu_bytes is None else inner_mtu_bytes
+    parts = fragments_bytes(inner_bytes, cut_to_bytes, ip_header_bytes)
+    on_lan = sum(wire_bytes(part, mtu_bytes, ip_header_bytes) for part in parts)
+    return max(on_lan, sum(on_wan(part, mtu_bytes) for part in parts))
 
 
 def tcp_limit_bps(
@@ -121,14 +140,20 @@ def udp_limit_pps(
     on_wan: OnWan,
     mtu_bytes: int,
     ip_header_bytes: int = IPV4_HEADER_BYTES,
+    *,
+    inner_mtu_bytes: int | None = None,
 ) -> float:
     """Return the UDP packets that a link of an Ethernet rate can carry in one direction [packets/s].
 
-    `payloads` are sizes [bytes] with the number of packets of each size. `ip_header_bytes` is as in `tcp_limit_bps`.
+    `payloads` are sizes [bytes] with the number of packets of each size. `ip_header_bytes` is as in `tcp_limit_bps`,
+    and `inner_mtu_bytes` as in `widest_bytes`.
     """
     packets = sum(times for _, times in payloads)
     mean_bytes = sum(
-        widest_bytes(udp_packet_bytes(size, ip_header_bytes), on_wan, mtu_bytes, ip_header_bytes) * times
+        widest_bytes(
+            udp_packet_bytes(size, ip_header_bytes), on_wan, mtu_bytes, ip_header_bytes, inner_mtu_bytes=inner_mtu_bytes
+        )
+        * times
         for size, times in payloads
     )
     return rate_mbps * 1e6 * packets / (8 * mean_bytes)

@@ -546,6 +546,10 @@ class Tunnel(ABC, Generic[OptionsT]):
         them."""
         return (self.device_at(end),)
 
+    def inner_mtu_bytes(self) -> int | None:
+        """Return the MTU of the tunnel's device [bytes]; a larger packet is cut before it. None: unknown."""
+        return self.ends.router.host.device_mtu_bytes(self.device_at(self.ends.router))
+
     @property
     def client_devices(self) -> tuple[str, ...]:
         """Names of the clients' devices, if the tunnel's server has clients in place of one fixed peer; else empty."""

@@ -16,6 +16,7 @@ from tests.unit.udp_builders import make_counts, make_search
 
 from tunnelbench.host.host import LocalHost
 from tunnelbench.measure import udp_trial
+from tunnelbench.measure.checks import TrialContext
 from tunnelbench.measure.counters import Arrivals
 from tunnelbench.measure.meter import without
 from tunnelbench.measure.udp_exchange import Exchanger, as_point
@@ -35,6 +36,7 @@ from tunnelbench.model.plan import (
 )
 from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint
+from tunnelbench.model.testbed import Link
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic.engine import SenderLoad
@@ -252,3 +254,13 @@ def test_bursts_end_where_one_takes_too_long_to_send_that_comes_through_whole(me
 def test_what_arrived_before_and_after_the_traffic_is_not_counted_as_its_own() -> None:
     counted = without(PathCounters(100, 9000, 50, 0, 0, 0, 0, 0, 0, 0, 0, 0), (Arrivals(5, 700, 4), Arrivals(1, 80, 0)))
     assert (counted.data_packets, counted.data_bytes, counted.ack_packets) == (94, 8220, 46)
+
+
+def test_the_physical_limit_counts_the_fragments_that_the_tunnels_mtu_makes(meter: UdpMeter) -> None:
+    meter.testbed = cast("Testbed", SimpleNamespace(spec=SimpleNamespace(link=Link())))
+    context = TrialContext(3.0, {}, link_mbps=10.0, wire_bytes=lambda inner, _: inner + 126, inner_mtu_bytes=1280)
+    spec = replace(spec_of(Test.RATE, "700"), payload_bytes=1472)
+    offered = OfferedUdp(counts=make_counts(700, intended_pps=700))
+    udp, _ = meter.judge(spec, offered, PathCounters(700, 0, 0, 0, 0, 0, 0, 0, 700, 0, 0, 0), context)
+    assert isinstance(udp, UdpMeasurement)
+    assert udp.physical_limit_pps == pytest.approx(10e6 / 8 / (1276 + 126 + 244 + 126))  # 705.4

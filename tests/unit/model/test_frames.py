@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunnelbench.model.frames import IPV6_HEADER_BYTES, stream_wire_bytes, tcp_limit_bps, tcp_packet_bytes, wire_bytes
+from tunnelbench.model.frames import (
+    IPV6_HEADER_BYTES,
+    fragments_bytes,
+    stream_wire_bytes,
+    tcp_limit_bps,
+    tcp_packet_bytes,
+    udp_limit_pps,
+    wire_bytes,
+)
 
 FAST_ETHERNET_MBPS = 100
 
@@ -84,3 +92,26 @@ def test_fragments_of_ipv6_have_a_header_more() -> None:
     assert wire_bytes(1500, 1500, IPV6_HEADER_BYTES) == 1538
     assert wire_bytes(1501, 1500, IPV6_HEADER_BYTES) == (40 + 8 + 1448 + 38) + (40 + 8 + 13 + 38)
     assert wire_bytes(1700, 1500, IPV6_HEADER_BYTES) == (40 + 8 + 1448 + 38) + (40 + 8 + 212 + 38)
+
+
+def test_packets_that_exceed_the_tunnels_mtu_take_the_wire_bytes_of_their_fragments() -> None:
+    # 1500 bytes are cut to 20 + 1256 = 1276 and 20 + 224 = 244. WireGuard pads to multiples of 16 (1280, 256) and adds
+    # 32 bytes, UDP 8 and IPv6 40: 1360 + 336. With 38 bytes of Ethernet each: 1772, and 10^7 / 8 / 1772 = 705.4.
+    def on_wan(inner_bytes: int, mtu_bytes: int) -> int:
+        return wire_bytes(-(-inner_bytes // 16) * 16 + 32 + 8 + 40, mtu_bytes, IPV6_HEADER_BYTES)
+
+    assert fragments_bytes(1500, 1280) == (1276, 244)
+    assert udp_limit_pps(10, ((1472, 1),), on_wan, 1500, inner_mtu_bytes=1280) == pytest.approx(705.4, abs=0.05)
+    # On the LAN, the fragments have 1276 + 38 and 244 + 38 bytes: 1596, and 10^7 / 8 / 1596 = 783.2.
+    assert udp_limit_pps(10, ((1472, 1),), lambda *_: 0, 1500, inner_mtu_bytes=1280) == pytest.approx(783.2, abs=0.05)
+
+
+@pytest.mark.parametrize("inner_mtu_bytes", [None, 1500, 9000])
+def test_packets_that_fit_the_tunnels_mtu_are_whole(inner_mtu_bytes: int | None) -> None:
+    limit_pps = udp_limit_pps(10, ((1472, 1),), wire_bytes, 1500, inner_mtu_bytes=inner_mtu_bytes)
+    assert limit_pps == pytest.approx(10e6 / 8 / 1538)
+
+
+@pytest.mark.parametrize("mtu_bytes", [0, 20, 27])
+def test_an_mtu_too_small_for_ip_ends_in_the_smallest_fragments(mtu_bytes: int) -> None:
+    assert fragments_bytes(60, mtu_bytes) == (28,) * 5
