@@ -175,7 +175,7 @@ def checks_of_stored(spec: TrialSpec, tcp: TcpMeasurement, *, compresses: bool) 
             exact=False,
             compression=Compression() if may_shrink else None,
         ),
-        fragments(tcp.counters, carried),
+        fragments(tcp.counters, carried, has_tunnel=spec.tunnel.has_tunnel),
         drops(tcp.counters, carried),
         _tester(tcp, None, given.window_bytes),
         *router_clock(tcp.window, is_paced=bool(spec.load)),
@@ -220,7 +220,7 @@ def path_checks(
             exact=context.exact_outer_packets,
             compression=context.compression,
         ),
-        fragments(counters, carried),
+        fragments(counters, carried, has_tunnel=context.has_tunnel),
         drops(counters, carried),
         *tunnel_checks(context),
     )
@@ -339,19 +339,20 @@ def sharing(data_packets: Mapping[str, int], test: Test) -> tuple[Check, ...]:
     )
 
 
-def fragments(counters: PathCounters, carried_packets: int) -> Check:
+def fragments(counters: PathCounters, carried_packets: int, *, has_tunnel: bool) -> Check:
     """Count the packets that were too large for the path and were cut into fragments."""
     created, reassembled = counters.fragments_created, counters.reassembled
+    inner, outer = counters.inner_fragments, counters.outer_fragments
     reason = f"{created} fragments made, {reassembled} packets put together again"
-    if created and counters.inner_fragments is not None:
-        reason += (
-            f"; {counters.inner_fragments} fragments arrived inside the tunnel and {counters.outer_fragments} outside"
-        )
+    if created and inner is not None:
+        reason += f"; {inner} fragments arrived"
+        if has_tunnel:
+            reason += f" inside the tunnel and {'an unknown number' if outer is None else outer} outside"
     many = created + reassembled > carried_packets * FRAGMENT_NOTE_SHARE
-    if many and counters.inner_fragments and not counters.outer_fragments:
-        reason += "; a larger tunnel MTU or smaller packets would spare the sender this"
-    elif many:
+    if many and outer:
         reason += "; a smaller tunnel MTU or mssfix would spare the router this"
+    elif many and inner and outer == 0:
+        reason += f"; {'a larger tunnel MTU or ' * has_tunnel}smaller packets would spare the sender this"
     return Check("fragments", Verdict.NOTE if many else Verdict.OK, reason, rule=4)
 
 

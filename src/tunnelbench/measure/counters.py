@@ -339,18 +339,31 @@ class CountingPoints:
     """Devices that are ends of veth pairs, as in `Testbed.veths`."""
     bridge_port: str = ""
     """The tunnel's device at the router, if a bridge joins it with the LAN; the router then routes no packets."""
+    has_tunnel: bool = True
+    """False for plain forwarding: all fragments on the cable are then those of the traffic."""
 
 
 def place_of(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) -> CountingPoints:
     """Return the devices that count the packets of a trial through a tunnel."""
     lan, wan = testbed.lan_device, testbed.wan_device
-    devices = tunnel.devices_at(tunnel.far_end)
+    devices, has_tunnel = tunnel.devices_at(tunnel.far_end), tunnel.outer.protocol != "plain"
     if testbed.is_road_warrior:
         has_pings = lan in devices
-        return CountingPoints(direction, devices, (wan,), lan, is_lan=True, has_pings=has_pings, veths=testbed.veths)
+        return CountingPoints(
+            direction,
+            devices,
+            (wan,),
+            lan,
+            is_lan=True,
+            has_pings=has_pings,
+            veths=testbed.veths,
+            has_tunnel=has_tunnel,
+        )
     server, far = ((testbed.server_device,), devices) if testbed.has_own_far_end else (devices, ())
     port = tunnel.device_at(tunnel.end_under_test) if tunnel.is_bridged else ""
-    return CountingPoints(direction, (lan,), server, wan, far_devices=far, veths=testbed.veths, bridge_port=port)
+    return CountingPoints(
+        direction, (lan,), server, wan, far_devices=far, veths=testbed.veths, bridge_port=port, has_tunnel=has_tunnel
+    )
 
 
 def direct_place(link: BackToBack, direction: Direction) -> CountingPoints:
@@ -374,11 +387,13 @@ def path_counters(before: Snapshot, after: Snapshot, place: CountingPoints) -> P
 
     ends = ((before.client, before.server), (after.client, after.server))
     direct = direct_counters(*ends, place, (before.far, after.far) if before.far and after.far else None)
+    inner_fragments, outer_fragments = _fragments(before, after, place)
     return replace(
         direct,
         forwarded_packets=_forwarded(before.router, after.router, place.bridge_port),
         **_outer(before, after),
-        **_fragments(before, after, place),
+        inner_fragments=inner_fragments,
+        outer_fragments=outer_fragments,
         fragments_created=direct.fragments_created + _on(FRAGMENTS_CREATED, before, after, "client", "router"),
         reassembled=direct.reassembled + _on(REASSEMBLED, before, after, "client", "router"),
         dropped_packets=direct.dropped_packets
@@ -399,18 +414,40 @@ def _on(names: tuple[str, str], before: Snapshot, after: Snapshot, *hosts: str) 
     return sum(_both(names, getattr(before, host), getattr(after, host)) for host in hosts)
 
 
-def _fragments(before: Snapshot, after: Snapshot, place: CountingPoints) -> dict[str, int]:
-    """Return the fields of PathCounters with the fragments that arrived inside the tunnel and outside.
+def _fragments(before: Snapshot, after: Snapshot, place: CountingPoints) -> tuple[int, int | None]:
+    """Return the fragments that arrived inside the tunnel and outside; None: unknown.
 
-    The host at the router's neighbour on the tunnel's cable counts by its rules, because it may get both kinds. The
-    other hosts get only one kind, which their kernels count.
+    The host at the router's neighbour on the tunnel's cable counts by its rules, because it may get both kinds. Of the
+    other hosts, only a router that tracks connections counts both kinds in its kernel.
     """
     inner, outer = (after.outer[name][0] - before.outer[name][0] for name in (INNER_FRAGMENTS, OUTER_FRAGMENTS))
     if after.far is not None:  # it forwards inner fragments, which the two testers count
         inner = _on(FRAGMENTS_ARRIVED, before, after, "client", "server")
     else:
         inner += _on(FRAGMENTS_ARRIVED, before, after, "server" if place.is_lan else "client")
-    return {INNER_FRAGMENTS: inner, OUTER_FRAGMENTS: outer + _on(FRAGMENTS_ARRIVED, before, after, "router")}
+    at_router = _outer_fragments_at_router(before, after, place)
+    return inner, None if at_router is None else outer + at_router
+
+
+def _outer_fragments_at_router(before: Snapshot, after: Snapshot, place: CountingPoints) -> int | None:
+    """Return the fragments of the tunnel's packets that arrived at the router; None: unknown.
+
+    A router that tracks connections puts the fragments of the traffic together, too. It cuts such a packet again when
+    it forwards it, and the tester that gets it puts it together once more.
+    """
+    beyond = ("client",) if place.is_lan else ("server",) if after.far is None else ("server", "far")
+    tester = "server" if place.is_lan else "client"
+    found = _on(FRAGMENTS_ARRIVED, before, after, "router")
+    if not place.has_tunnel or not _on(FRAGMENTS_CREATED, before, after, beyond[-1]):
+        return 0
+    is_traffic_whole = not any(_on(names, before, after, tester) for names in (FRAGMENTS_CREATED, FRAGMENTS_ARRIVED))
+    cut_outside = after.outer[OUTER_PACKETS_CUT][0] - before.outer[OUTER_PACKETS_CUT][0]
+    if is_traffic_whole or _on(PACKETS_CUT, before, after, "router") == cut_outside:
+        return found
+    # All that was cut on the other side of the router were then packets of the traffic, and none was the tunnel's.
+    if _on(PACKETS_CUT, before, after, *beyond) == _on(REASSEMBLED, before, after, tester):
+        return 0
+    return None
 
 
 def outer_counters(before: Snapshot, after: Snapshot) -> PathCounters:

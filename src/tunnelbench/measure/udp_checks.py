@@ -71,7 +71,7 @@ def checks_of_stored_udp(spec: TrialSpec, udp: UdpMeasurement) -> tuple[Check, .
         return tuple(found)
     if udp.counters is not None:
         carried = udp.counters.data_packets + udp.counters.ack_packets
-        found += [fragments(udp.counters, carried), drops(udp.counters, carried)]
+        found += [fragments(udp.counters, carried, has_tunnel=spec.tunnel.has_tunnel), drops(udp.counters, carried)]
     return (*found, *_router_checks(spec, udp, None))
 
 

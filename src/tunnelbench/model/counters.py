@@ -83,7 +83,7 @@ class PathCounters:
     tunnel. None: not counted."""
     outer_fragments: int | None = None
     """IP fragments on the tunnel's cable that arrived at its two ends: packets of the tunnel that were cut. None: not
-    counted."""
+    counted, or unknown because the router's connection tracking put other fragments together, too."""
 
 
 @dataclass(frozen=True)

@@ -322,10 +322,25 @@ def test_fragments_that_are_all_inside_the_tunnel_are_not_blamed_on_a_large_mtu(
     assert outside.reason.endswith("; a smaller tunnel MTU or mssfix would spare the router this")
 
 
+def test_fragments_of_unknown_place_get_no_advice() -> None:
+    tcp = counted(fragments_created=CARRIED, reassembled=CARRIED // 2, inner_fragments=400)
+    check = checks(tcp)["fragments"]
+    assert check.verdict is NOTE
+    assert check.reason.endswith("; 400 fragments arrived inside the tunnel and an unknown number outside")
+
+
+def test_the_baseline_is_not_advised_to_change_a_tunnel() -> None:
+    tcp = counted(fragments_created=CARRIED, reassembled=1, inner_fragments=CARRIED, outer_fragments=0)
+    assert checks(tcp, has_tunnel=False)["fragments"].reason == (
+        f"{CARRIED} fragments made, 1 packets put together again; {CARRIED} fragments arrived; smaller packets would "
+        "spare the sender this"
+    )
+
+
 @pytest.mark.parametrize("name", ["fragments_created", "reassembled"])
 @pytest.mark.parametrize(("more", "verdict"), [(0, OK), (1, NOTE)])
 def test_fragments_are_noted_with_what_would_spare_them(name: str, more: int, verdict: Verdict) -> None:
-    check = checks(counted(**{name: CARRIED // 1000 + more}))["fragments"]
+    check = checks(counted(**{name: CARRIED // 1000 + more}, outer_fragments=1))["fragments"]
     assert check.verdict is verdict
     assert ("mssfix" in check.reason) is (verdict is NOTE)
 

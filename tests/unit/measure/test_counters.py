@@ -45,7 +45,14 @@ from tunnelbench.testbed.netns import NetnsTestbed
 COUNTS = st.integers(0, 2**40)
 IN = CountingPoints(Direction.IN, ("lan",), ("tun0",), "wan")
 OUT = replace(IN, direction=Direction.OUT)
-SNMP = {"Ip.ForwDatagrams": 0, "Ip.FragCreates": 0, "Ip.ReasmOKs": 0, "Ip.ReasmReqds": 0, "Icmp.InEchoReps": 0}
+SNMP = {
+    "Ip.ForwDatagrams": 0,
+    "Ip.FragCreates": 0,
+    "Ip.FragOKs": 0,
+    "Ip.ReasmOKs": 0,
+    "Ip.ReasmReqds": 0,
+    "Icmp.InEchoReps": 0,
+}
 
 
 def device(rx_packets: int = 0, rx_bytes: int = 0, tx_packets: int = 0, dropped: int = 0) -> DeviceCounters:
@@ -122,9 +129,9 @@ def test_a_bridge_forwards_what_its_port_carries_and_ip_does_not_forward() -> No
 def with_fragments(far: HostCounters | None = None, inner: int = 0, outer: int = 0) -> Snapshot:
     """Return readings after a trial in which the kernels of client, router and server got 10, 200 and 3000 fragments.
 
-    The rules at the host that counts saw `inner` and `outer` fragments.
+    The rules at the host that counts saw `inner` and `outer` fragments. Its kernel has made 200.
     """
-    server = host({"wan": device(), "tun0": device()}, Ip_ReasmReqds=1000, Ip6_ReasmReqds=2000)
+    server = host({"wan": device(), "tun0": device()}, Ip_ReasmReqds=1000, Ip6_ReasmReqds=2000, Ip_FragCreates=200)
     return replace(
         NOTHING,
         client=host({"lan": device()}, Ip_ReasmReqds=10, Ip_FragCreates=1, Ip_ReasmOKs=5),
@@ -139,7 +146,7 @@ def test_fragments_inside_the_tunnel_are_counted_apart_from_those_outside() -> N
     place = CountingPoints(Direction.OUT, ("lan",), ("tun0",), "wan")
     found = path_counters(NOTHING, with_fragments(inner=2900, outer=100), place)
     assert (found.inner_fragments, found.outer_fragments) == (10 + 2900, 200 + 100)
-    assert (found.fragments_created, found.reassembled) == (1, 5)
+    assert (found.fragments_created, found.reassembled) == (201, 5)
 
 
 def test_the_fragments_of_a_road_warrior_are_counted_at_the_client() -> None:
@@ -155,9 +162,89 @@ def test_a_far_end_of_its_own_counts_only_the_fragments_outside() -> None:
         server=host({"wan": device(), "far": device()}),
         far=host({"wan": device(), "tun0": device()}),
     )
-    after = with_fragments(host({"wan": device(), "tun0": device()}, Ip_ReasmReqds=100), inner=9999, outer=100)
+    after = with_fragments(
+        host({"wan": device(), "tun0": device()}, Ip_ReasmReqds=100, Ip_FragCreates=200), inner=9999, outer=100
+    )
     found = path_counters(before, after, place)
     assert (found.inner_fragments, found.outer_fragments) == (10 + 3000, 200 + 100)
+
+
+def cut(packets: int, fragments: int) -> dict[str, int]:
+    """Return the counters of a host that has cut packets into so many fragments in all."""
+    return {"Ip_FragOKs": packets, "Ip_FragCreates": fragments}
+
+
+def joined(packets: int, fragments: int) -> dict[str, int]:
+    """Return the counters of a host that has put packets together from so many fragments in all."""
+    return {"Ip_ReasmOKs": packets, "Ip_ReasmReqds": fragments}
+
+
+TRACKED = joined(200, 400) | cut(200, 400)
+"""Counters of a router that has put 200 packets of the traffic together for connection tracking, and cut them again."""
+ROAD_WARRIOR = CountingPoints(Direction.OUT, ("tun0",), ("wan",), "lan", is_lan=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "hosts", "rules", "expected"),
+    [
+        (IN, (joined(200, 400), {}, cut(200, 400)), (0, 0), 0),  # a small MTU of the tunnel, no connection tracking
+        (IN, (joined(200, 400), TRACKED, cut(200, 400)), (0, 0), 0),
+        (OUT, (cut(200, 400), TRACKED, joined(200, 400)), (0, 0), 0),
+        (IN, (joined(500, 3500), joined(500, 3500) | cut(500, 3500), cut(500, 3500)), (0, 0), 0),
+        (ROAD_WARRIOR, (cut(200, 400), TRACKED, joined(200, 400)), (0, 0), 0),
+        (IN, ({}, joined(200, 400), cut(200, 400)), (0, 0), 400),  # packets of the tunnel, and whole packets in it
+        (OUT, ({}, cut(200, 400), {}), (400, 200), 400),
+        (IN, (joined(200, 400), joined(200, 400), cut(400, 800)), (0, 0), 400),  # both, no connection tracking
+        (OUT, (cut(200, 400), TRACKED | cut(400, 800), joined(200, 400)), (400, 200), 400),  # both, tracked
+        (IN, (joined(200, 400), joined(400, 800) | cut(200, 400), cut(400, 800)), (0, 0), None),
+        (IN, (joined(150, 300), TRACKED, cut(200, 400)), (0, 0), None),  # the client lost some
+        # Not tracked: each packet of the tunnel is cut outside, and the router cuts the traffic's fragments again.
+        (IN, (joined(200, 600), joined(200, 400) | cut(200, 400), cut(400, 800)), (0, 0), None),
+        (replace(IN, has_tunnel=False), (joined(150, 300), TRACKED, cut(200, 400)), (0, 0), 0),
+    ],
+)
+def test_fragments_that_connection_tracking_puts_together_are_not_the_tunnels(
+    place: CountingPoints, hosts: Sequence[dict[str, int]], rules: tuple[int, int], expected: int | None
+) -> None:
+    client, router, server = hosts
+    devices = {"lan": device(), "wan": device(), "tun0": device()}
+    before = replace(NOTHING, client=host(devices), server=host(devices))
+    after = replace(
+        before,
+        client=host(devices, **client),
+        router=host({}, **router),
+        server=host(devices, **server),
+        outer=NOTHING.outer | {"outer_fragments": (rules[0], 0), "outer_packets_cut": (rules[1], 0)},
+    )
+    assert path_counters(before, after, place).outer_fragments == expected
+
+
+@pytest.mark.parametrize(
+    ("far", "expected"),
+    [
+        ({}, 0),  # the server made fragments, and the far end cut none of them
+        (cut(200, 400), None),  # it cut each first fragment, inside the tunnel or outside
+    ],
+)
+def test_fragments_of_a_far_end_of_its_own_are_known_unless_it_cuts(far: dict[str, int], expected: int | None) -> None:
+    place = replace(IN, server_devices=("far",), far_devices=("tun0",))
+    devices = {"wan": device(), "tun0": device(), "far": device()}
+    before = replace(NOTHING, server=host(devices), far=host(devices))
+    after = replace(
+        before,
+        client=host({"lan": device()}, **joined(200, 400)),
+        router=host({}, **TRACKED),
+        server=host(devices, **cut(200, 400)),
+        far=host(devices, **far),
+    )
+    assert path_counters(before, after, place).outer_fragments == expected
+
+
+@pytest.mark.parametrize(("kind", "has_tunnel"), [("none", False), ("vxlan", True)])
+def test_the_baseline_has_no_packets_of_a_tunnel(kind: str, has_tunnel: bool) -> None:
+    for is_road_warrior in (False, True):
+        testbed = Mock(lan_device="lan", wan_device="wan", is_road_warrior=is_road_warrior, has_own_far_end=False)
+        assert place_of(testbed, make_tunnel(kind, {}), Direction.IN).has_tunnel is has_tunnel
 
 
 def test_a_frame_that_a_veth_dropped_is_counted_once_although_both_ends_count_it() -> None:
