@@ -247,6 +247,11 @@ def test_what_was_not_measured_is_named() -> None:
     udp = answered(make_udp_records()).scope
     assert udp.endswith("Not measured: traffic down and CPU time at 100 Mbit/s of TCP; the plan quick has that.")
     assert "traffic" not in answered(make_records()).scope
+    void = [
+        replace(record, checks=(Check("foreign-load", Verdict.VOID, "", 12),))
+        for record in trials({SEALED: (6.0, 6.1), OTHER: (12.0, 12.1)})
+    ]
+    assert "CPU time at" not in answered([*make_udp_records(), *void]).scope  # the plan has it
 
 
 def test_aes_instructions_are_named_where_aes_is_compared_with_another_cipher() -> None:
