@@ -125,6 +125,8 @@ class TrialContext:
     """MTU of the tunnel's device [bytes]; None: unknown, or the link has no limit."""
     has_tunnel: bool = True
     """False for the baseline, whose traffic no tunnel carries."""
+    link_burst_bytes: int = 0
+    """Bytes that the link carries at once in addition to its rate, at the start of a trial (rule 17)."""
     compression: Compression | None = None
     """Effect of the tunnel on the lengths of the data; None: they stay as long as they are."""
 
@@ -132,6 +134,12 @@ class TrialContext:
     def foreign_cpu_s(self) -> float:
         """CPU time of all other processes [s]."""
         return sum(self.foreign.values())
+
+    def link_mbps_over(self, duration_s: float) -> float | None:
+        """Return the highest mean rate of the link over a trial [Mbit/s]; None: the link has no limit."""
+        if self.link_mbps is None or duration_s <= 0:
+            return self.link_mbps
+        return self.link_mbps + self.link_burst_bytes * 8 / duration_s / 1e6
 
 
 def check_trial(

@@ -177,6 +177,7 @@ class TrafficMeter(Meter, Generic[O]):
             link_mbps=link_mbps,
             inner_mtu_bytes=inner_mtu_bytes,
             has_tunnel=spec.tunnel.has_tunnel,
+            link_burst_bytes=0 if link_mbps is None else testbed.link_burst_bytes(link_mbps),
             compression=tunnel.compression,
         )
         counters = without(path_counters(before, after, path.place), beside)

@@ -126,7 +126,7 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
                 results.append(iperf3.parse(client.output(), server.output(), spec.direction))
                 require_data(results[-1])
             return OfferedTcp(
-                result=iperf3.together(results, started_at_s[-1] - started_at_s[0]),
+                result=iperf3.together(results, parse_starts(monitor.sockets, ports) or started_at_s),
                 clients=tuple(map(_counts_of, results)) if path.client_devices else (),
                 mss_bytes=parse_mss(monitor.sockets, spec.payload_bytes),
                 sender=parse_sender(monitor.sockets, spec.payload_bytes),
@@ -145,12 +145,12 @@ class TcpMeter(TrafficMeter[OfferedTcp]):
             )
 
     def judge(self, spec: TrialSpec, offered: OfferedTcp, counters: PathCounters, context: TrialContext) -> Judged:
-        limit_bps = None
-        if context.link_mbps is not None:
+        limit_bps, link_mbps = None, context.link_mbps_over(offered.result.duration_s)
+        if link_mbps is not None:
             payload_bytes = offered.mss_bytes or spec.payload_bytes
             mtu_bytes = self.testbed.spec.link.mtu_bytes
             limit_bps = tcp_limit_bps(
-                context.link_mbps, payload_bytes, context.wire_bytes, mtu_bytes, context.inner_header_bytes
+                link_mbps, payload_bytes, context.wire_bytes, mtu_bytes, context.inner_header_bytes
             )
         tcp = TcpMeasurement(
             duration_s=offered.result.duration_s,
@@ -291,6 +291,32 @@ def parse_sender(sockets: str, payload_bytes: int) -> Sender | None:
     )
 
 
+def parse_starts(sockets: str, ports: Sequence[int]) -> list[float]:
+    """Parse from `ss -tinO` when the test on each port started [s], before the moment of that output; empty if unknown.
+
+    The control connection is the one that sent fewest bytes. From the start of a test to its end, its last message is
+    the one with which the server started the test. On a busy machine, the clients' programs take unequal times to get
+    there, so the starts of these programs do not tell how far the tests are apart.
+    """
+    starts_s = []
+    for port in ports:
+        sent = _by_sent_bytes(sockets, re.compile(rf":{port}\b"))
+        ages_ms = re.findall(r"\blast(?:snd|rcv):(\d{1,12})\b", min(sent)[1]) if sent else []
+        if not ages_ms:
+            return []
+        starts_s.append(-min(map(int, ages_ms)) / 1000)
+    return starts_s
+
+
+def _by_sent_bytes(sockets: str, socket: re.Pattern[str]) -> list[tuple[int, str]]:
+    """Return the lines of `ss -tinO` with an address that matches, each with the bytes that its connection has sent."""
+    return [
+        (int(found[1]), line)
+        for line in sockets.splitlines()
+        if socket.search(line) and (found := re.search(r"\bbytes_sent:(\d{1,18})\b", line))
+    ]
+
+
 def _test_connection(sockets: str, payload_bytes: int) -> str:
     """Return the line of `ss -tinO` for the connection that carries the test's data; empty if there is none.
 
@@ -298,11 +324,7 @@ def _test_connection(sockets: str, payload_bytes: int) -> str:
     which may be the only one left if `ss` ran late. Therefore a connection whose segments are larger than the plan asks
     for is taken as the control connection.
     """
-    sent = [
-        (int(found[1]), line)
-        for line in sockets.splitlines()
-        if IPERF3_SOCKET.search(line) and (found := re.search(r"\bbytes_sent:(\d{1,18})\b", line))
-    ]
+    sent = _by_sent_bytes(sockets, IPERF3_SOCKET)
     line = max(sent)[1] if sent else ""
     return "" if (_mss(line) or 0) > payload_bytes else line
 

@@ -159,12 +159,13 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
         return offered
 
     def judge(self, spec: TrialSpec, offered: OfferedUdp, counters: PathCounters, context: TrialContext) -> Judged:
-        limit_pps = None
-        if context.link_mbps is not None:
+        receiving_s = 0.0 if offered.counts is None else offered.counts.receiving_s
+        limit_pps, link_mbps = None, context.link_mbps_over(receiving_s)
+        if link_mbps is not None:
             sizes = ((spec.payload_bytes, 1),) if spec.payload_bytes else IMIX
             mtu_bytes, header_bytes = self.testbed.spec.link.mtu_bytes, context.inner_header_bytes
             limit_pps = udp_limit_pps(
-                context.link_mbps,
+                link_mbps,
                 sizes,
                 context.wire_bytes,
                 mtu_bytes,

@@ -296,6 +296,10 @@ class Testbed(ABC):
         line, link = self.line, self.spec.link
         return replace(link, rate_in_mbps=line.rate_in_mbps, rate_out_mbps=line.rate_out_mbps) if line else link
 
+    def link_burst_bytes(self, rate_mbps: float) -> int:
+        """Return the bytes that a cable of this rate carries at once after a pause, in addition to its rate."""
+        return 0
+
     @abstractmethod
     def back_to_back(self) -> AbstractContextManager[BackToBack]:
         """Join the testers directly while the block runs, for their calibration (rule 6).

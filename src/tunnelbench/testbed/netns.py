@@ -309,15 +309,17 @@ class NetnsTestbed(Testbed):
         self._limit_rate(cable, device, rate_mbps, ["parent", "2:1"] if has_netem else ["root"])
         return has_netem
 
-    def _limit_rate(self, cable: NamespaceHost, device: str, rate_mbps: float, parent: Sequence[str]) -> None:
-        rate_bps = round(rate_mbps * 1e6)
+    def link_burst_bytes(self, rate_mbps: float) -> int:
         # The bytes of one timer tick at high rates; two frames at low rates, to pace packets as Ethernet does. A frame
         # that is longer than the burst is dropped.
-        burst_bytes = max(2 * (self.spec.link.mtu_bytes + 50), round(rate_bps / 8 * 250e-6))
+        return max(2 * (self.spec.link.mtu_bytes + 50), round(rate_mbps * 1e6 / 8 * 250e-6))
+
+    def _limit_rate(self, cable: NamespaceHost, device: str, rate_mbps: float, parent: Sequence[str]) -> None:
+        rate_bps = round(rate_mbps * 1e6)
         table = SIZE_TABLE if parent == ["root"] else []  # the kernel takes it at the root only
         # fmt: off
         cable.run(["tc", "qdisc", "add", "dev", device, *parent, "handle", "1:", *table,
-                   "tbf", "rate", f"{rate_bps}bit", "burst", str(burst_bytes), "latency", "50ms"])
+                   "tbf", "rate", f"{rate_bps}bit", "burst", str(self.link_burst_bytes(rate_mbps)), "latency", "50ms"])
         # fmt: on
 
     def _shape(self, cable: NamespaceHost, device: str, rate_mbps: float | None) -> None:

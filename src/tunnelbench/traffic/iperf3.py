@@ -127,9 +127,8 @@ class Iperf3Result:
     """Settings of the test as each end reports them, by `client` and `server` and by iperf3's names."""
 
 
-def together(results: Sequence[Iperf3Result], started_over_s: float) -> Iperf3Result:
-    """Return the sum of tests that ran at the same time; `started_over_s` is the time from the first start to the last
-    [s].
+def together(results: Sequence[Iperf3Result], starts_s: Sequence[float]) -> Iperf3Result:
+    """Return the sum of tests that ran at the same time; `starts_s` are their starts by one clock [s].
 
     The duration reaches from the start of the first test to the end of the last, so that the sum never exceeds the rate
     that the path carried. Settings have the number of the test in the name of their end.
@@ -137,8 +136,9 @@ def together(results: Sequence[Iperf3Result], started_over_s: float) -> Iperf3Re
     if len(results) == 1:
         return results[0]
     resent = [result.retransmits for result in results if result.retransmits is not None]
+    ends_s = [start_s + result.duration_s for start_s, result in zip(starts_s, results, strict=True)]
     return Iperf3Result(
-        duration_s=max(result.duration_s for result in results) + started_over_s,
+        duration_s=max(ends_s) - min(starts_s),
         bytes_received=sum(result.bytes_received for result in results),
         bytes_sent=sum(result.bytes_sent for result in results),
         retransmits=sum(resent) if len(resent) == len(results) else None,

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import cast
 from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.output.samples import samples
+from tests.unit.builders import make_spec, make_tcp
 
 from tunnelbench.host.host import THIS_MACHINE
+from tunnelbench.measure.checks import TrialContext
 from tunnelbench.measure.meter import blaming_restart, naming_changes, throttled_s_by_process
-from tunnelbench.measure.tcp_trial import parse_mss, parse_sender, require_data
+from tunnelbench.measure.tcp_trial import OfferedTcp, TcpMeter, parse_mss, parse_sender, parse_starts, require_data
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.model.result import Sender
+from tunnelbench.model.plan import TcpTraffic
+from tunnelbench.model.result import Sender, Verdict
+from tunnelbench.model.testbed import TestbedSpec
+from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic.iperf3 import Iperf3Result
 
 LISTS = samples("iproute2-*/ss-*-sender.txt")
@@ -72,6 +78,33 @@ def test_what_held_the_sender_back_is_read_off_its_connection() -> None:
 def test_any_list_can_be_read(sockets: str) -> None:
     parse_mss(sockets, 1448)
     parse_sender(sockets, 1448)
+
+
+@pytest.mark.parametrize(("name", "start_s"), [("in", -1.004), ("out", -1.012)])
+def test_a_test_started_with_the_last_message_of_its_control_connection(name: str, start_s: float) -> None:
+    sockets = LISTS[f"iproute2-6.1.0/ss-{name}-sender.txt"]
+    assert parse_starts(sockets, [5201]) == [start_s]
+    others = sockets.replace(":5201", ":5202").replace("lastsnd:10", "lastsnd:9").replace("lastrcv:10", "lastrcv:9")
+    assert parse_starts(others + sockets, [5201, 5202]) == [start_s, pytest.approx(start_s + 0.1)]
+    assert parse_starts(sockets, [5201, 5202]) == [], "a test without connections has no known start"
+
+
+def test_connections_without_times_say_no_starts() -> None:
+    assert parse_starts("0 0 198.18.1.2:40000 198.18.4.1:5201 cubic mss:1448 bytes_sent:1000\n", [5201]) == []
+
+
+@pytest.mark.parametrize(("burst_bytes", "verdict"), [(0, Verdict.DOUBTFUL), (3100, Verdict.OK)])
+def test_a_short_trial_may_carry_the_burst_of_its_link_as_well(burst_bytes: int, verdict: Verdict) -> None:
+    usual = make_tcp((1e6 + 3100 * 8 / 2) * 1448 / 1538, duration_s=2.0)
+    result = Iperf3Result(2.0, usual.bytes_received, usual.bytes_sent, 0, usual.intervals, {})
+    offered = OfferedTcp(result=result, mss_bytes=1448, sender=None, window=usual.window, ping=usual.ping)
+    context = TrialContext(usual.bracket_s, {}, link_mbps=1.0, link_burst_bytes=burst_bytes)
+    testbed = SimpleNamespace(client=Mock(), server=Mock(), spec=TestbedSpec("lab", "netns"))
+    meter = TcpMeter(cast("Testbed", testbed), TcpTraffic(), lambda *_: None)
+    _, checks = meter.judge(make_spec(), offered, usual.counters, context)
+    (found,) = [check for check in checks if check.name == "physical-limit"]
+    assert found.verdict is verdict
+    assert found.reason.startswith("100.0%" if burst_bytes else "101.2%")
 
 
 def test_a_test_that_transferred_nothing_fails_with_its_bytes() -> None:

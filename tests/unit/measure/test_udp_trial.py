@@ -36,7 +36,7 @@ from tunnelbench.model.plan import (
 )
 from tunnelbench.model.result import Check, TrialRecord, Verdict
 from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint
-from tunnelbench.model.testbed import Link
+from tunnelbench.model.testbed import Link, TestbedSpec
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic.engine import SenderLoad
@@ -235,6 +235,15 @@ def test_the_longest_burst_is_that_of_the_bucket(meter: UdpMeter, bucket: int) -
     found = UdpMeasurement(None, bursts=traffic.parts["bursts"]).longest_burst_packets
     assert found is not None
     assert bucket * 0.97 - 1 <= found <= bucket
+
+
+def test_packets_of_a_short_trial_may_exceed_the_rate_of_the_link_by_its_burst(meter: UdpMeter) -> None:
+    meter.testbed.spec = TestbedSpec("lab", "netns")
+    counts = make_counts(1000, lost=0)
+    context = TrialContext(3.0, {}, link_mbps=8 * 84 * 1000 / 1e6, link_burst_bytes=84 * 20)
+    udp, _ = meter.judge(spec_of(Test.RATE, "1000"), OfferedUdp(counts=counts), make_tcp().counters, context)
+    assert isinstance(udp, UdpMeasurement)
+    assert udp.physical_limit_pps == pytest.approx(1000 + 20 / counts.receiving_s)
 
 
 def test_bursts_end_at_the_longest_that_the_testers_could_send(meter: UdpMeter) -> None:

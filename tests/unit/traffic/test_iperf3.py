@@ -243,9 +243,10 @@ def test_a_client_of_several_has_a_port_and_a_device_of_its_own() -> None:
 def test_tests_at_the_same_time_are_summed_over_the_time_of_all() -> None:
     first = Iperf3Result(2.0, 1000, 1100, 1, (Interval(0, 1, 600, 1), Interval(1, 2, 400, 0)), {"client": {"a": 1}})
     other = Iperf3Result(2.1, 500, 500, 2, (Interval(0, 1, 500, 2),), {"client": {"a": 2}})
-    found = together([first, other], 0.4)
+    found = together([first, other], [7.0, 7.4])
     assert (found.duration_s, found.bytes_received, found.bytes_sent, found.retransmits) == (2.5, 1500, 1600, 3)
+    assert together([first, other], [7.0, 6.8]).duration_s == pytest.approx(2.2), "the last to start ended last"
     assert found.intervals == (Interval(0, 1, 1100, 3),)
     assert found.settings == {"client 1": {"a": 1}, "client 2": {"a": 2}}
-    assert together([first], 0.0) is first
-    assert together([first, replace(other, retransmits=None)], 0.0).retransmits is None
+    assert together([first], [7.0]) is first
+    assert together([first, replace(other, retransmits=None)], [7.0, 7.0]).retransmits is None
