@@ -205,7 +205,7 @@ class TestbedSpec:
     @property
     def has_gateway(self) -> bool:
         """True if the tunnel's far end is a machine of its own in front of the server."""
-        return self.topology == GATEWAY_PAIR or bool(self.far_board)
+        return self.topology == GATEWAY_PAIR
 
     @property
     def is_simulated(self) -> bool:

@@ -258,7 +258,7 @@ class TestbedFile(TomlTable):
             router_cpu=self.router_cpu,
             kernel=self.kernel,
             quiet_wait_s=self.quiet_wait_s,
-            topology=self.topology,
+            topology=GATEWAY_PAIR if self.far_board else self.topology,
             board=self.board or "",
             far_board=self.far_board or "",
             programs=self.programs,
@@ -284,6 +284,7 @@ TESTBED_KEYS: tuple[tuple[str, ...], ...] = tuple(key_paths(TestbedFile))
 
 ROUTER_KEY = "router"
 GATEWAY_KEY = "gateway"
+GATEWAY_BOARD_KEY = "far_board"
 GIVEN_BY_PLACE = ("host", "port")
 """Keys of [router] that a place of labgrid gives."""
 
@@ -315,7 +316,7 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
         if allowed is None or (allowed and table[path[-1]] not in allowed):
             what = "this key" if allowed is None else value_text(table[path[-1]])
             others = [quoted(name) for name, other in kinds.items() if other.settings.allowed(key) == ()]
-            only = f"only {' and '.join(others)} testbeds do{_hint(table[path[-1]], settings)}"
+            only = f"only {' and '.join(others)} testbeds do"
             yield path, f"{quoted(kind)} testbeds do not support {what}, {only}"
     has_place = "place" in data and settings.allowed("place") is not None
     for key, example in settings.required.items():
@@ -325,13 +326,9 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
         yield from _address_faults(router, has_place=has_place)
     if settings.allowed(GATEWAY_KEY) is not None:
         yield from _gateway_faults(data)
-
-
-def _hint(value: object, settings: KindSettings) -> str:
-    """Return the end of a message that names the key in place of an unsupported value; empty if there is none."""
-    if value == GATEWAY_PAIR and settings.allowed("far_board") is not None:
-        return ': they need the key far_board for their gateway, such as far_board = "x86-64"'
-    return ""
+    needs_board = settings.allowed(GATEWAY_BOARD_KEY) is not None and data.get("topology") == GATEWAY_PAIR
+    if needs_board and GATEWAY_BOARD_KEY not in data:
+        yield (GATEWAY_BOARD_KEY,), f'is missing; topology = "{GATEWAY_PAIR}" needs it, such as far_board = "x86-64"'
 
 
 def _gateway_faults(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:

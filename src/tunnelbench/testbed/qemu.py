@@ -22,7 +22,7 @@ from tunnelbench.host.host import Host, LocalHost
 from tunnelbench.host.namespace import NamespaceHost
 from tunnelbench.host.programs import qemu_version
 from tunnelbench.model.errors import CannotHere
-from tunnelbench.model.testbed import HOST_KERNEL, ROAD_WARRIOR, ROUTER_SERVER, HostAccess, KindSettings, TestbedSpec
+from tunnelbench.model.testbed import HOST_KERNEL, HostAccess, KindSettings, TestbedSpec
 from tunnelbench.qemu.boards import BOARDS, EMULATED, Board
 from tunnelbench.qemu.image import Image, cached_image
 from tunnelbench.qemu.instruction_profile import require_profile
@@ -64,7 +64,7 @@ class QemuTestbed(LeasedTestbed):
         {
             "router_cpu": (),
             "kernel": (HOST_KERNEL,),  # the virtual router has a kernel of its own
-            "topology": (ROUTER_SERVER, ROAD_WARRIOR),
+            "topology": (),
             "link.mtu_bytes": (),
             "board": (),
             "far_board": (),

@@ -20,7 +20,7 @@ TUNNEL = '[[tunnel]]\nkind = "vxlan"\n'
     ("testbed", "reason"),
     [
         (TestbedSpec("lab", "netns", topology=GATEWAY_PAIR), ""),
-        (TestbedSpec("lab", "qemu", board="malta", far_board="x86-64"), ""),
+        (TestbedSpec("lab", "qemu", topology=GATEWAY_PAIR, board="malta", far_board="x86-64"), ""),
         (TestbedSpec("lab", "netns", topology=ROUTER_SERVER), "the tunnels need a gateway in front of the server"),
         (TestbedSpec("lab", "netns", topology=ROAD_WARRIOR), "the tunnels need a gateway in front of the server"),
         (TestbedSpec("lab", "qemu", board="malta"), "the tunnels need a gateway in front of the server"),

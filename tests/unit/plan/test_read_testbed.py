@@ -206,7 +206,7 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         (QEMU + 'kernel = "debian"', '3:1: kernel: {qemu-not} "debian", only {netns}'),
         (
             QEMU + 'topology = "gateway-pair"',
-            '3:1: topology: {qemu-not} "gateway-pair", only {netns-ssh}: they need the key far_board for their gateway',
+            '1:1: far_board: is missing; topology = "gateway-pair" needs it, such as far_board = "x86-64"',
         ),
         (QEMU + "[link]\nmtu_bytes = 9001", "4:1: link.mtu_bytes: must be at most 9000, not 9001"),
         (QEMU + "[link]\n\nrate_in_mbps = 10", "5:1: link.rate_in_mbps: {qemu-not} this key, only {netns-ssh}"),
@@ -236,6 +236,12 @@ def test_a_setting_that_a_kind_of_testbed_does_not_support_is_an_error(text: str
         error = error.replace(short, long)
     assert str(caught.value).startswith(f"the stored testbed mine:{error}")
     assert len(caught.value.errors) == 1
+
+
+@pytest.mark.parametrize("topology", ["", 'topology = "gateway-pair"\n'])
+def test_a_virtual_far_end_makes_a_pair_of_gateways(topology: str) -> None:
+    found = read_text(QEMU + topology + 'far_board = "x86-64"')
+    assert (found.topology, found.far_board, found.has_gateway) == ("gateway-pair", "x86-64", True)
 
 
 def test_values_that_every_kind_has_are_accepted_for_every_kind() -> None:
