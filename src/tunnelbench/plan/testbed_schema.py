@@ -324,11 +324,9 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
             yield (key,), f"is missing; {quoted(kind)} testbeds need it, such as {example}"
     if isinstance(router := data.get(ROUTER_KEY), Mapping) and settings.allowed(ROUTER_KEY) is not None:
         yield from _address_faults(router, has_place=has_place)
-    if settings.allowed(GATEWAY_KEY) is not None:
-        yield from _gateway_faults(data)
-    needs_board = settings.allowed(GATEWAY_BOARD_KEY) is not None and data.get("topology") == GATEWAY_PAIR
-    if needs_board and GATEWAY_BOARD_KEY not in data:
-        yield (GATEWAY_BOARD_KEY,), f'is missing; topology = "{GATEWAY_PAIR}" needs it, such as far_board = "x86-64"'
+    for key, faults in ((GATEWAY_KEY, _gateway_faults), (GATEWAY_BOARD_KEY, _gateway_board_faults)):
+        if settings.allowed(key) is not None:
+            yield from faults(data)
 
 
 def _gateway_faults(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
@@ -340,6 +338,12 @@ def _gateway_faults(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         yield (GATEWAY_KEY,), f'needs topology = "{GATEWAY_PAIR}"'
     if is_pair and isinstance(gateway, Mapping) and "host" not in gateway:
         yield (GATEWAY_KEY, "host"), "is missing"
+
+
+def _gateway_board_faults(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the fault of a file whose kind has virtual gateways: the topology needs a board."""
+    if data.get("topology") == GATEWAY_PAIR and GATEWAY_BOARD_KEY not in data:
+        yield (GATEWAY_BOARD_KEY,), f'is missing; topology = "{GATEWAY_PAIR}" needs it, such as far_board = "x86-64"'
 
 
 def _address_faults(router: Mapping[str, Any], *, has_place: bool) -> Iterator[tuple[KeyPath, str]]:
