@@ -324,26 +324,22 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
             yield (key,), f"is missing; {quoted(kind)} testbeds need it, such as {example}"
     if isinstance(router := data.get(ROUTER_KEY), Mapping) and settings.allowed(ROUTER_KEY) is not None:
         yield from _address_faults(router, has_place=has_place)
-    for key, faults in ((GATEWAY_KEY, _gateway_faults), (GATEWAY_BOARD_KEY, _gateway_board_faults)):
-        if settings.allowed(key) is not None:
-            yield from faults(data)
+    yield from _gateway_faults(data, settings)
 
 
-def _gateway_faults(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the faults of a file whose kind has real gateways: table and topology belong together."""
+def _gateway_faults(data: Mapping[str, Any], settings: KindSettings) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the faults of a pair of gateways: a real one needs the table, a virtual one the board."""
     is_pair, gateway = data.get("topology") == GATEWAY_PAIR, data.get(GATEWAY_KEY)
+    if is_pair and settings.allowed(GATEWAY_BOARD_KEY) is not None and GATEWAY_BOARD_KEY not in data:
+        yield (GATEWAY_BOARD_KEY,), f'is missing; topology = "{GATEWAY_PAIR}" needs it, such as far_board = "x86-64"'
+    if settings.allowed(GATEWAY_KEY) is None:
+        return
     if is_pair and gateway is None:
         yield (GATEWAY_KEY,), f'is missing; topology = "{GATEWAY_PAIR}" needs [gateway] with host = "root@192.168.2.1"'
     if gateway is not None and not is_pair:
         yield (GATEWAY_KEY,), f'needs topology = "{GATEWAY_PAIR}"'
     if is_pair and isinstance(gateway, Mapping) and "host" not in gateway:
         yield (GATEWAY_KEY, "host"), "is missing"
-
-
-def _gateway_board_faults(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the fault of a file whose kind has virtual gateways: the topology needs a board."""
-    if data.get("topology") == GATEWAY_PAIR and GATEWAY_BOARD_KEY not in data:
-        yield (GATEWAY_BOARD_KEY,), f'is missing; topology = "{GATEWAY_PAIR}" needs it, such as far_board = "x86-64"'
 
 
 def _address_faults(router: Mapping[str, Any], *, has_place: bool) -> Iterator[tuple[KeyPath, str]]:
