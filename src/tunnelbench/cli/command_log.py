@@ -67,10 +67,12 @@ def _log_to_file(context: click.Context, _: click.Parameter, value: str | None) 
 def _add(context: click.Context, handler: logging.Handler) -> None:
     handler.setFormatter(LineFormatter())
     log.addHandler(handler)
+    level = log.level
     log.setLevel(logging.INFO)
 
     def remove() -> None:
         log.removeHandler(handler)
+        log.setLevel(level)
         handler.close()
 
     context.call_on_close(remove)

@@ -198,7 +198,7 @@ def check_rekeys(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schemas
         schema = None if block.kind == BASELINE_KIND else schemas.get(block.kind)
         for given in expand.combinations(block.choices) if schema else ():
             values, problems = check_options(schema, given) if schema else ({}, [])
-            options = None if problems or schema is None else schema.model_validate(values)
+            options: object = None if problems or schema is None else schema.model_validate(values)
             if isinstance(options, TimedKeys) and options.rekey_interval_s >= file.udp.duration_s:
                 key = options.rekey_option if options.rekey_option in given else "kind"
                 _note(Problem((key,), _keys_kept(options, file.udp.duration_s)), block, given, faults)

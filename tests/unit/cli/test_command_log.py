@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -52,6 +53,12 @@ def test_the_log_file_is_a_shell_script_with_host_status_and_duration(tmp_path: 
     assert body(path.read_text()) == [headings[0], *EXPECTED, headings[1], *EXPECTED]
     assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_commands_are_logged_no_longer_than_the_verb_runs(tmp_path: Path) -> None:
+    assert not log.isEnabledFor(logging.INFO)
+    CliRunner().invoke(verb, ["-v", "--log", str(tmp_path / "log")])
+    assert not log.isEnabledFor(logging.INFO)
 
 
 def test_verbose_prints_the_commands_to_standard_error() -> None:
