@@ -382,17 +382,20 @@ def instructions_table(every: Sequence[PacketInstructions]) -> ScreenTable | Non
 
     rows = [(ScreenRow(name(each), (), note=note(each)), each) for each in every]
     legend = "Instructions of the router for one UDP packet, at a low rate, without the router's idle work. Medians."
-    if any(each.per_byte and _includes_zero(each.per_byte) for each in every):
+    if any(each.per_byte and _may_be_zero(each.per_byte) for each in every):
         legend += " <: upper bound; not distinct from 0."
     return _table("INSTRUCTIONS OF", cells, rows, legend)
 
 
-def _includes_zero(found: Estimate) -> bool:
-    return found.low <= 0 < found.high
+def _may_be_zero(found: Estimate) -> bool:
+    return found.low <= 0
 
 
 def _each_byte(found: Estimate) -> str:
-    return f"{UPPER_BOUND}{significant(found.high, 2)}" if _includes_zero(found) else significant(found.median, 3)
+    """Return the instructions for each byte. No byte saves work: a value below 0 shows how far the rounds differ."""
+    if _may_be_zero(found):
+        return f"{UPPER_BOUND}{significant(max(found.high, -found.low), 2)}"
+    return significant(found.median, 3)
 
 
 SOAK_LEGEND = (
