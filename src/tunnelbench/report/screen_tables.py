@@ -265,7 +265,9 @@ def _sizes(tunnels: Sequence[TunnelAnswer]) -> str:
     large, small = tunnels[0].large_payload_bytes, tunnels[0].small_payload_bytes
     if not any(way.small_pps for tunnel in tunnels for way in tunnel.directions.values()):
         small = None
-    parts = [f"Large packets: {large} bytes of payload"] if large > SMALL_PAYLOAD_BYTES else []
+    sent = [*{payload for tunnel in tunnels for payload in tunnel.sent_payload_bytes}] or [large]
+    size = f"{min(sent)} to {max(sent)}" if len(sent) > 1 else f"{sent[0]}"
+    parts = [f"Large packets: {size} bytes of payload"] if large > SMALL_PAYLOAD_BYTES else []
     parts += [f"small: {small}" if parts else f"Small packets: {small} bytes of payload"] if small else []
     return f"{', '.join(parts)}." if parts else ""
 

@@ -47,6 +47,9 @@ class TunnelAnswer:
     tunnel: TunnelSpec
     large_payload_bytes: int
     """Largest payload of the run, which `throughput_bps` and `cpu_share` are for [bytes]."""
+    sent_payload_bytes: tuple[int, ...]
+    """Payload that the packets of `large_payload_bytes` had in effect, by direction [bytes]: the tunnel's MTU may allow
+    less. Directions in which it is unknown are left out."""
     small_payload_bytes: int | None
     """Smallest payload of the run, which `small_pps` is for [bytes]; None: it is not that of a small packet."""
     reference_mbps: float
@@ -149,9 +152,12 @@ def group_place(is_encrypted: bool | None, *, allow_plaintext: bool) -> int:
 def _tunnel_answer(rows: Sequence[Row], sizes: Sequence[int], reference_mbps: float) -> TunnelAnswer:
     counting = [row.figures for row in rows if row.figures is not None]
     dropped = [row.uncounted_trials for row in rows]
+    large = [_large_and_small(rows, sizes, direction)[0] for direction in Direction]
+    sent = [row.figures.payload_bytes for row in large if row and row.figures]
     answer = TunnelAnswer(
         tunnel=rows[0].tunnel,
         large_payload_bytes=sizes[-1],
+        sent_payload_bytes=tuple(round(payload.median) for payload in sent if payload),
         small_payload_bytes=sizes[0] if sizes[0] <= SMALL_PAYLOAD_BYTES else None,
         reference_mbps=reference_mbps,
         is_encrypted=rows[0].is_encrypted if rows[0].tunnel.is_baseline else common(row.is_encrypted for row in rows),
