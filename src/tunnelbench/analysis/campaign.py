@@ -139,6 +139,9 @@ def _verdict(device: DeviceFigure, first: DeviceFigure, ratio: float, figure: Co
     """Judge as `compare` does, with runs in place of trials."""
     if device.runs and first.runs and device.runs.ties_with(first.runs):
         return ComparisonVerdict.TIE
+    lower, higher = (device, first) if ratio < 1 else (first, device)
+    if lower.is_lower_bound and not higher.is_lower_bound:
+        return ComparisonVerdict.UNDECIDED
     if min(len(device.values), len(first.values)) < TESTED_FROM:
         return ComparisonVerdict.HIGHER if ratio > 1 else ComparisonVerdict.LOWER
     if mann_whitney(device.values, first.values) > ALPHA or abs(ratio - 1) < SMALLEST:

@@ -45,6 +45,7 @@ VERDICT_MEANINGS = {
     ComparisonVerdict.TIE: "tie: the spreads overlap, or the test finds no difference.",
     ComparisonVerdict.HIGHER: "higher, lower: the spreads are apart, but there are too few trials for a test.",
     ComparisonVerdict.LOWER: "higher, lower: the spreads are apart, but there are too few trials for a test.",
+    ComparisonVerdict.UNDECIDED: "undecided: the lower figure is a lower bound.",
     ComparisonVerdict.FASTER: "faster, slower, cheaper, dearer: the test excludes chance.",
 }
 VERDICT_MEANINGS |= dict.fromkeys(

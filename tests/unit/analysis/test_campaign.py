@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.unit.builders import make_run
 
 from tunnelbench.analysis.campaign import CampaignRow, campaign_rows
@@ -56,6 +58,14 @@ def test_five_runs_of_each_testbed_are_tested_and_fewer_are_not() -> None:
     for count, expected in ((5, ComparisonVerdict.SLOWER), (4, ComparisonVerdict.LOWER)):
         fast, slow = several(FAST_SEED, count, "a"), several(SLOW_SEED, count, "b")
         assert verdicts({"attic": fast, "cellar": slow}) == {expected}
+
+
+def test_a_lower_bound_leaves_open_which_testbed_is_slower() -> None:
+    fast, slow = several(FAST_SEED, 5, "a"), several(SLOW_SEED, 5, "b")
+    bounds = [replace(own, rows=tuple(replace(row, is_tester_limited=True) for row in own.rows)) for own in slow]
+    assert verdicts({"attic": fast, "cellar": bounds}) == {ComparisonVerdict.UNDECIDED}
+    assert verdicts({"attic": bounds, "cellar": fast}) == {ComparisonVerdict.UNDECIDED}
+    assert verdicts({"attic": slow, "cellar": fast}) == {ComparisonVerdict.FASTER}
 
 
 def test_two_testbeds_of_one_speed_tie() -> None:

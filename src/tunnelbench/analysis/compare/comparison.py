@@ -44,6 +44,8 @@ class ComparisonVerdict(StrEnum):
     HIGHER = "higher"
     """Outside the spread, but with too few repeats for a test."""
     LOWER = "lower"
+    UNDECIDED = "undecided"
+    """The lower figure is a lower bound, so that its router may carry as much as the other one, or more."""
     MISSING = "no figure"
 
     @property
@@ -130,7 +132,8 @@ class Comparison:
 
     @property
     def tested(self) -> tuple[ComparisonRow, ...]:
-        return tuple(row for row in self.rows if row.p is not None)
+        """Rows of which a test can tell whether B is worse."""
+        return tuple(row for row in self.rows if row.p is not None and row.verdict is not ComparisonVerdict.UNDECIDED)
 
     @property
     def different(self) -> tuple[ComparisonRow, ...]:
@@ -238,6 +241,7 @@ def _row(pair: Pair, figure: ComparedFigure, moved: float, *, is_published: bool
         remarks += why
         if p is None and not is_published:
             remarks.append(_untested(len(others), len(values)))
+        verdict = _unless_open(pair, figure, quotient.value, verdict)
     return ComparisonRow(pair, figure, other, own, quotient, p, verdict, tuple(remarks))
 
 
@@ -286,6 +290,7 @@ def _paired_row(pair: Pair, figure: ComparedFigure) -> ComparisonRow:
         if p is None:
             least = least_paired_p(len(rounds))
             remarks.append(f"{len(rounds)} rounds are too few to show a difference (p at least {least:.2g})")
+        verdict = _unless_open(pair, figure, quotient.value, verdict)
     return ComparisonRow(pair, figure, estimate(others), estimate(values), quotient, p, verdict, tuple(remarks))
 
 
@@ -314,6 +319,13 @@ def _judge(
             f"different, but by less than {SMALLEST:.0%}, which the layout of code in memory can cause"
         ]
     return difference_verdict(figure, quotient), []
+
+
+def _unless_open(pair: Pair, figure: ComparedFigure, quotient: float, verdict: ComparisonVerdict) -> ComparisonVerdict:
+    """Return the verdict, or UNDECIDED if only the side with the lower rate is a lower bound."""
+    lower, higher = (pair.b, pair.a) if quotient < 1 else (pair.a, pair.b)
+    is_open = figure.is_rate and lower.is_tester_limited and not higher.is_tester_limited
+    return ComparisonVerdict.UNDECIDED if is_open and verdict is not ComparisonVerdict.TIE else verdict
 
 
 def difference_verdict(figure: ComparedFigure, quotient: float) -> ComparisonVerdict:

@@ -93,16 +93,32 @@ def test_a_ratio_is_that_of_the_medians_with_its_interval() -> None:
     assert cost.worse_by() == pytest.approx(0.1, abs=1e-3)
 
 
-def test_a_tester_limited_throughput_is_never_a_regression_of_the_router() -> None:
+def limited(name: str, mbps: float, *, is_limited: bool = True, rounds: int = 5) -> Side:
     check = Check("tester-limited", CheckVerdict.DOUBTFUL, "testers 97 % busy", 6)
+    records = [
+        make_trial(make_spec(number, number), make_tcp((mbps + number) * 1e6), checks=(check,) * is_limited)
+        for number in range(1, rounds + 1)
+    ]
+    return side_of_run(make_run(run_id=name, trials_planned=rounds), records)
 
-    def limited(name: str, mbps: float) -> Side:
-        records = [
-            make_trial(make_spec(number, number), make_tcp((mbps + number) * 1e6), checks=(check,))
-            for number in range(1, 6)
-        ]
-        return side_of_run(make_run(run_id=name, trials_planned=5), records)
 
+@pytest.mark.parametrize("rounds", [1, 5])
+@pytest.mark.parametrize(("a_mbps", "b_mbps", "is_open"), [(100, 80, True), (80, 100, False)])
+def test_a_lower_bound_leaves_open_whether_it_is_lower(
+    a_mbps: float, b_mbps: float, is_open: bool, rounds: int
+) -> None:
+    a, b = limited("a", a_mbps, is_limited=False, rounds=rounds), limited("b", b_mbps, rounds=rounds)
+    found = compare(a, b)
+    assert (found.rows[0].verdict is ComparisonVerdict.UNDECIDED) is is_open
+    assert found.regressions(0.05) == ()
+    assert (found.rows[0] in found.tested) is (rounds == 5 and not is_open)
+    backwards = compare(b, a)
+    assert (backwards.rows[0].verdict is ComparisonVerdict.UNDECIDED) is is_open
+    # The CPU time of a packet is the router's own, whoever was the limit.
+    assert ComparisonVerdict.UNDECIDED not in {row.verdict for row in found.rows if not row.figure.is_rate}
+
+
+def test_a_tester_limited_throughput_is_never_a_regression_of_the_router() -> None:
     found = compare(limited("a", 100), limited("b", 80))
     assert found.rows[0].verdict is ComparisonVerdict.SLOWER
     assert found.rows[0].is_tester_limited
