@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from tunnelbench.model.errors import TunnelUnavailable
+from tunnelbench.model.testbed import ROAD_WARRIOR
 from tunnelbench.tunnel.requirements import path, tun_device
 from tunnelbench.tunnel.strongswan import CHARON_PLUGINS, EspOptions, StrongSwan
 
@@ -42,3 +46,11 @@ class IpsecUserspace(StrongSwan[Options]):
         *StrongSwan.needs,
     )
     in_udp = True  # libipsec knows nothing else
+
+    def __enter__(self) -> Self:
+        if self.ends.is_server_under_test:
+            raise TunnelUnavailable(
+                "charon's own ESP accepts only associations for addresses of its own ends, and a road warrior sends to "
+                f'one behind the router: take the kind ipsec, or a testbed without topology = "{ROAD_WARRIOR}"'
+            )
+        return super().__enter__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,6 +11,7 @@ from tests.output.samples import samples
 from tests.unit.tunnel.cases import IP_VERSIONS, Captured, Ping, TunnelCase
 from tests.unit.tunnel.fakes import commands, make_ends
 
+from tunnelbench.model.errors import TunnelUnavailable
 from tunnelbench.model.result import Verdict
 from tunnelbench.tunnel.base import Tunnel
 from tunnelbench.tunnel.ipsec_userspace import IpsecUserspace, Options
@@ -52,6 +54,13 @@ UP = "00[JOB] spawning 16 worker threads\n"
 def make_tunnel(folder: Path, listing: str = "", **options: Any) -> IpsecUserspace:
     ends = make_ends(folder, lambda argv: listing if "--list-sas" in argv else UP)
     return IpsecUserspace(Options.model_validate(options), ends)
+
+
+def test_a_road_warrior_gets_the_reason_at_once(tmp_path: Path) -> None:
+    tunnel = IpsecUserspace(Options(), replace(make_ends(tmp_path), is_server_under_test=True))
+    with pytest.raises(TunnelUnavailable, match=r"addresses of its own ends.* take the kind ipsec"):
+        tunnel.__enter__()
+    assert [command for end, _ in tunnel.ends for command in commands(end.host)] == []
 
 
 @pytest.mark.parametrize("name", LISTINGS)
