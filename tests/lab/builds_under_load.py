@@ -27,7 +27,7 @@ TIMES = int(os.environ.get("TUNNELBENCH_BUILDS", "5"))
 SLOWER_BY = 0.05
 """Work that the slower build adds, as a share of the instructions of a packet of the usual build."""
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(TIMES * 600 + 600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(TIMES * 1200 + 600)]
 
 PLAN = """
 rounds = 7
