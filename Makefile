@@ -7,8 +7,8 @@ ifndef RUST_PATH
 export RUST_PATH := $(PATH)
 export PATH := $(CURDIR)/scripts/rust:$(PATH)
 endif
-# Test workers. Most lab tests wait most of the time: five workers keep two CPUs busy.
-WORKERS ?= 5
+# Test workers. Most lab tests wait most of the time: four workers keep two CPUs busy.
+WORKERS ?= 4
 # `make site` builds the folder SITE from the contributed runs in RESULTS.
 SITE ?= dist/site
 RESULTS ?= results
