@@ -195,10 +195,12 @@ def check_rekeys(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schemas
     if file.udp is None or not file.udp.has_rekeys:
         return
     for block in blocks:
-        schema = None if block.kind == BASELINE_KIND else schemas.get(block.kind)
-        for given in expand.combinations(block.choices) if schema else ():
-            values, problems = check_options(schema, given) if schema else ({}, [])
-            options: object = None if problems or schema is None else schema.model_validate(values)
+        schema = schemas.get(block.kind)
+        if schema is None or block.kind == BASELINE_KIND:
+            continue
+        for given in expand.combinations(block.choices):
+            values, problems = check_options(schema, given)
+            options: object = None if problems else schema.model_validate(values)
             if isinstance(options, TimedKeys) and options.rekey_interval_s >= file.udp.duration_s:
                 key = options.rekey_option if options.rekey_option in given else "kind"
                 _note(Problem((key,), _keys_kept(options, file.udp.duration_s)), block, given, faults)
