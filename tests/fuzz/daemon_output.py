@@ -195,6 +195,7 @@ def of_capture(texts: Texts) -> None:
 
 def of_ss(texts: Texts) -> None:
     finite(tcp_trial.parse_mss(texts[0], 1448))
+    finite(*tcp_trial.parse_starts(texts[0], [5201]))
     sender = tcp_trial.parse_sender(texts[0], 1448)
     if sender:
         finite(*vars(sender).values())
