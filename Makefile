@@ -63,7 +63,7 @@ test-interrupts: install-dev ## send 1,000 signals at random moments of doctor, 
 test-damage: install-dev ## flip every bit of a store and cut it at every byte (about 3 hours); `make test` takes a sample
 	@TUNNELBENCH_DAMAGE=0 $(PYTHON) -m pytest tests/unit/store/test_damage.py
 
-test-planted: install-dev ## find a router that is 10 % slower, in 24 rounds (about 5 minutes); `make test` finds 60 % in 8
+test-planted: install-dev ## find a router that is 10 % slower, in 24 rounds (about 5 minutes); `make test` finds 60 % in 12
 	@TUNNELBENCH_PLANTED=0.1 TUNNELBENCH_PLANTED_ROUNDS=24 $(PYTHON) -m pytest -s tests/lab/test_planted.py
 
 fuzz: install-dev ## fuzz each target for FUZZ_SECONDS (an hour together); `make test` takes some seconds

@@ -1,9 +1,10 @@
-"""A second try for a lab test that failed while the machine was not quiet.
+"""A further try for a lab test that failed while the machine was not quiet.
 
 The plugin measures the machine during each lab test. A test that fails on a quiet machine has failed. A test is tried
 once more if it fails while the hypervisor takes CPU time, or while it and the tests next to it wait for a CPU. For a
-test marked `alone`, CPU time that processes outside of pytest use is a reason, too. During a second try the other
-workers stand still. The terminal summary counts the second tries and gives the reason of each.
+test marked `alone`, CPU time that processes outside of pytest use is a reason, too. During a further try the other
+workers stand still, so that the same reason counts for every test. A test has three tries at most. The terminal summary
+counts the further tries and gives the reason of each.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ WAITING_WINDOW_LIMIT = 0.9
 seconds can fail because of one such moment in a test that waits for other things most of the time."""
 WINDOW_S = 0.5
 QUIET_LIMIT_S = 30.0
-"""Longest wait for a quiet machine before a second try [s]."""
+"""Longest wait for a quiet machine before a further try [s]."""
+MOST_TRIES = 3
 LOCKS = (Path(__file__), Path(__file__).with_name("conftest.py"))
 """Files that every worker can open and lock, and that stay as they are."""
-PROPERTY = "second try"
+PROPERTY = "further try"
 """Name of the property of a report that holds the reason."""
 
 
@@ -149,25 +151,36 @@ def turn(*, is_alone: bool) -> Iterator[None]:
         yield
 
 
+def one_try(
+    item: pytest.Item, nextitem: pytest.Item | None, *, is_alone: bool, others_stand_still: bool
+) -> tuple[list[pytest.TestReport], str]:
+    """Run a test once; returns its reports and what disturbed it."""
+    with turn(is_alone=others_stand_still):
+        if others_stand_still:
+            wait_for_quiet(is_alone=is_alone)
+        watch = Watch(is_alone=is_alone or others_stand_still) if item.get_closest_marker("lab") else None
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        return reports, watch.disturbance() if watch else ""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     is_alone = item.get_closest_marker("alone") is not None
-    with turn(is_alone=False):
-        watch = Watch(is_alone=is_alone) if item.get_closest_marker("lab") else None
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        disturbance = watch.disturbance() if watch else ""
-    failure = next((report for report in reports if report.failed), None)
-    if failure is not None and disturbance and "from pytest-timeout" not in failure.longreprtext:
+    reports, disturbance = one_try(item, nextitem, is_alone=is_alone, others_stand_still=False)
+    earlier: list[str] = []
+    reasons: list[str] = []
+    while (failure := next((report for report in reports if report.failed), None)) is not None:
+        if not disturbance or "from pytest-timeout" in failure.longreprtext or len(reasons) + 1 >= MOST_TRIES:
+            break
+        earlier.append(failure.longreprtext)
+        reasons.append(f"{disturbance}; failed in {failure.when} with: {failure.longreprtext.splitlines()[-1].strip()}")
         item.session._setupstate.teardown_exact(None)  # a shared fixture that failed is made once more, too
-        with turn(is_alone=True):
-            wait_for_quiet(is_alone=is_alone)
-            reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        reason = f"{disturbance}; failed in {failure.when} with: {failure.longreprtext.splitlines()[-1].strip()}"
-        reports[0].user_properties.append((PROPERTY, reason))
-        for report in reports:
-            if report.failed:  # the second try may have failed because of what the first one left
-                report.sections.append(("First try", failure.longreprtext))
+        reports, disturbance = one_try(item, nextitem, is_alone=is_alone, others_stand_still=True)
+    reports[0].user_properties.extend((PROPERTY, reason) for reason in reasons)
+    for report in reports:
+        if report.failed:  # the last try may have failed because of what an earlier one left
+            report.sections.extend((f"Try {number}", text) for number, text in enumerate(earlier, start=1))
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -184,6 +197,6 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         if name == PROPERTY
     ]
     if tries:
-        terminalreporter.section(f"second tries, because the machine was not quiet: {len(tries)}")
+        terminalreporter.section(f"further tries, because the machine was not quiet: {len(tries)}")
         for nodeid, reason in tries:
             terminalreporter.line(f"{nodeid}: {reason}")

@@ -30,7 +30,7 @@ SLOWER_BY = 0.05
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(TIMES * 1200 + 600)]
 
 PLAN = """
-rounds = 7
+rounds = 6
 [tcp]
 payload_bytes = 1448
 direction = "out"

@@ -79,7 +79,7 @@ def test_trials_through_iptables_are_proven_and_the_router_is_as_before(bed: Net
     before = rules_of(bed)
     assert len(before) == 2
     for spec, way in ((STATEFUL, Direction.OUT), (BEHIND_NAT, Direction.IN)):
-        record = trial(bed, Watcher(), spec, way, duration_s=1)
+        record = trial(bed, Watcher(), spec, way)
         found = check(record, FILTER_CHECK)
         assert found.verdict is Verdict.OK, found.reason
         assert "rules of iptables" in found.reason
@@ -88,7 +88,7 @@ def test_trials_through_iptables_are_proven_and_the_router_is_as_before(bed: Net
     assert "with 20 rules of iptables" in found.reason
     assert "all from the router" in found.reason
     assert "tunnelbench-seen" not in bed.server.run(["nft", "list", "ruleset"]).stdout
-    plain = trial(bed, Watcher(), duration_s=1)
+    plain = trial(bed, Watcher())
     assert check(plain, FILTER_CHECK).reason == "the router tracked no new connection"
 
 
@@ -137,7 +137,7 @@ def test_chains_or_a_tracker_without_a_filter_in_the_plan_make_a_trial_void(
     bed: NetnsTestbed, plant: str, undo: str, words: str
 ) -> None:
     with script(bed.router, plant, undo):
-        record = trial(bed, Watcher(), duration_s=1)
+        record = trial(bed, Watcher())
     assert check(record, FILTER_CHECK).verdict is Verdict.VOID
     assert words in check(record, FILTER_CHECK).reason
 

@@ -15,7 +15,7 @@ from tests.lab.bench import TUNNELBENCH
 
 SLOWER_BY = float(os.environ.get("TUNNELBENCH_PLANTED", "0.6"))
 """Added work as a share of the router's own; `make test-planted` adds less, in more rounds."""
-ROUNDS = int(os.environ.get("TUNNELBENCH_PLANTED_ROUNDS", "8"))
+ROUNDS = int(os.environ.get("TUNNELBENCH_PLANTED_ROUNDS", "12"))
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone, pytest.mark.timeout(3000)]
 

@@ -83,13 +83,13 @@ def test_the_tracker_counts_as_many_connections_as_were_made(testbed: NetnsTestb
 
 def test_trials_through_the_filter_are_proven_and_the_router_is_as_before(testbed: NetnsTestbed) -> None:
     for spec, way in ((STATEFUL, Direction.OUT), (BEHIND_NAT, Direction.IN)):
-        record = trial(testbed, Watcher(), spec, way, duration_s=1)
+        record = trial(testbed, Watcher(), spec, way)
         assert check(record, FILTER_CHECK).verdict is Verdict.OK, check(record, FILTER_CHECK).reason
         assert check(record, "router-setup").verdict is Verdict.OK
         assert check(record, "path-setup").verdict is Verdict.OK
     assert testbed.router.run(["nft", "list", "ruleset"]).stdout == ""
     assert "tunnelbench-seen" not in testbed.server.run(["nft", "list", "ruleset"]).stdout
-    plain = trial(testbed, Watcher(), duration_s=1)
+    plain = trial(testbed, Watcher())
     assert check(plain, FILTER_CHECK).reason == "the router tracked no new connection"
 
 
@@ -113,7 +113,7 @@ def test_rules_that_are_changed_before_a_trial_make_it_void(testbed: NetnsTestbe
     def plant(_: object) -> None:
         testbed.router.run(["nft", lie.format(FILTER_NAME)])
 
-    record = trial(testbed, Watcher(at_trial=plant), STATEFUL, duration_s=1)
+    record = trial(testbed, Watcher(at_trial=plant), STATEFUL)
     found = check(record, FILTER_CHECK)
     assert found.verdict is Verdict.VOID
     assert f"the rules on the router were not those that were set up: {words}" in found.reason
@@ -122,7 +122,7 @@ def test_rules_that_are_changed_before_a_trial_make_it_void(testbed: NetnsTestbe
 def test_rules_that_an_earlier_trial_left_behind_make_a_trial_void(testbed: NetnsTestbed) -> None:
     table = f"table ip {FILTER_NAME}"
     with script(testbed.router, f"nft '{table} {{ chain left {{ accept; }}; }}'", f"nft delete {table}"):
-        record = trial(testbed, Watcher(), duration_s=1)
+        record = trial(testbed, Watcher())
     assert check(record, FILTER_CHECK).verdict is Verdict.VOID
     assert "of an earlier trial" in check(record, FILTER_CHECK).reason
 
@@ -130,6 +130,6 @@ def test_rules_that_an_earlier_trial_left_behind_make_a_trial_void(testbed: Netn
 def test_a_tracker_that_the_plan_does_not_ask_for_makes_a_trial_void(testbed: NetnsTestbed) -> None:
     tracker = "table ip lie { chain lie { type filter hook forward priority 0; ct state invalid drop; }; }"
     with script(testbed.router, f"nft '{tracker}'", "nft delete table ip lie"):
-        record = trial(testbed, Watcher(), duration_s=1)
+        record = trial(testbed, Watcher())
     assert check(record, FILTER_CHECK).verdict is Verdict.VOID
     assert "although the plan has no firewall" in check(record, FILTER_CHECK).reason
