@@ -25,7 +25,7 @@ from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import HOST_KERNEL, HostAccess, KindSettings, TestbedSpec
 from tunnelbench.qemu.boards import BOARDS, EMULATED, Board
 from tunnelbench.qemu.image import Image, cached_image
-from tunnelbench.qemu.instruction_profile import require_profile
+from tunnelbench.qemu.instruction_profile import PROFILE_KEY, can_profile
 from tunnelbench.qemu.machine import ALIAS, Nic, VirtualMachine, cable, can_run_first, require_machine_programs
 from tunnelbench.qemu.programs import INSTALL_SCRIPT, programs_text, read_programs
 from tunnelbench.qemu.taps import open_tap
@@ -45,6 +45,11 @@ NOT_FIRST = (
     "other work of this machine; a container needs CAP_SYS_NICE"
 )
 """Note on a run on a router of fixed speed whose QEMU keeps its usual priority."""
+
+NO_PROFILE = (
+    f"there is no profile of instructions ({PROFILE_KEY} = true), because this machine's QEMU was built without plugins"
+)
+"""Note on a run whose testbed file asks for a profile that QEMU cannot count."""
 
 SOCKET_BUFFERS_SCRIPT = """
 set -e
@@ -91,6 +96,8 @@ class QemuTestbed(LeasedTestbed):
         would be the limit instead. On a machine with one CPU, the testers must keep their part of it."""
         if spec.speed_mips is not None:
             self.receive_window_bytes = RECEIVE_WINDOW_BYTES
+        self.has_profile = False
+        """True if the run counts the router's instructions by address."""
         self.far: VirtualHost | None = None
         far_cpu = tester_cpus[-1]
         if spec.far_board and len(tester_cpus) > 1:  # the far end gets a CPU of its own
@@ -133,8 +140,9 @@ class QemuTestbed(LeasedTestbed):
         )
         image = self._image(self.board)
         require_machine_programs(self.board)
-        if self.spec.profile:
-            require_profile(self.board.program)
+        self.has_profile = self.spec.profile and can_profile(self.board.program)
+        if self.spec.profile and not self.has_profile:
+            self.notes += (NO_PROFILE,)
         if self.goes_first and not can_run_first():
             self.notes += (NOT_FIRST,)
         facts: dict[str, Any] = {
@@ -252,7 +260,7 @@ class QemuTestbed(LeasedTestbed):
             speed_mips=self.spec.speed_mips if host is self.router else None,
             programs=self._programs(host),
             is_first=self.goes_first,
-            has_profile=self.spec.profile and host is self.router,
+            has_profile=self.has_profile and host is self.router,
         )
         return emulator
 

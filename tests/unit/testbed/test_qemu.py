@@ -15,7 +15,7 @@ from tunnelbench.qemu.boards import MALTA
 from tunnelbench.qemu.image import Image
 from tunnelbench.qemu.programs import programs_text
 from tunnelbench.testbed import KINDS
-from tunnelbench.testbed.qemu import NOT_FIRST, QemuTestbed
+from tunnelbench.testbed.qemu import NO_PROFILE, NOT_FIRST, QemuTestbed
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,17 @@ def test_a_run_notes_that_qemu_may_not_run_before_other_programs(
     made.goes_first = goes_first
     made.look()
     assert (NOT_FIRST in made.notes) == is_noted
+
+
+@pytest.mark.usefixtures("with_image")
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("can_profile", [True, False])
+def test_a_run_notes_that_qemu_cannot_count_instructions_by_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_asked: bool, can_profile: bool
+) -> None:
+    monkeypatch.setattr("tunnelbench.testbed.qemu.can_profile", lambda _: can_profile)
+    spec = replace(read_testbed("malta", KINDS).testbed, profile=is_asked)
+    made = QemuTestbed(spec, "20260101-000000-abcdef", tmp_path)
+    made.look()
+    assert made.has_profile == (is_asked and can_profile)
+    assert (NO_PROFILE in made.notes) == (is_asked and not can_profile)
