@@ -139,8 +139,8 @@ def _verdict(device: DeviceFigure, first: DeviceFigure, ratio: float, figure: Co
     """Judge as `compare` does, with runs in place of trials."""
     if device.runs and first.runs and device.runs.ties_with(first.runs):
         return ComparisonVerdict.TIE
-    lower, higher = (device, first) if ratio < 1 else (first, device)
-    if lower.is_lower_bound and not higher.is_lower_bound:
+    lower = device if ratio < 1 else first
+    if lower.is_lower_bound:
         return ComparisonVerdict.UNDECIDED
     if min(len(device.values), len(first.values)) < TESTED_FROM:
         return ComparisonVerdict.HIGHER if ratio > 1 else ComparisonVerdict.LOWER

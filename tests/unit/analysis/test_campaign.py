@@ -66,6 +66,9 @@ def test_a_lower_bound_leaves_open_which_testbed_is_slower() -> None:
     assert verdicts({"attic": fast, "cellar": bounds}) == {ComparisonVerdict.UNDECIDED}
     assert verdicts({"attic": bounds, "cellar": fast}) == {ComparisonVerdict.UNDECIDED}
     assert verdicts({"attic": slow, "cellar": fast}) == {ComparisonVerdict.FASTER}
+    faster_bounds = [replace(own, rows=tuple(replace(row, is_tester_limited=True) for row in own.rows)) for own in fast]
+    assert verdicts({"attic": slow, "cellar": faster_bounds}) == {ComparisonVerdict.FASTER}
+    assert verdicts({"attic": bounds, "cellar": faster_bounds}) == {ComparisonVerdict.UNDECIDED}
 
 
 def test_two_testbeds_of_one_speed_tie() -> None:

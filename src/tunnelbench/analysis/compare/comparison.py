@@ -157,12 +157,8 @@ class Comparison:
         )
 
     def regressions(self, share: float) -> tuple[ComparisonRow, ...]:
-        """Return the rows that are worse by a test and by more than this share; tester-limited rates are left out."""
-        return tuple(
-            row
-            for row in self.different
-            if row.verdict.is_worse and row.worse_by() > share and not row.is_tester_limited
-        )
+        """Return the rows that are worse by a test and by more than this share."""
+        return tuple(row for row in self.different if row.verdict.is_worse and row.worse_by() > share)
 
     @property
     def own_figures(self) -> tuple[ComparisonRow, ...]:
@@ -322,9 +318,9 @@ def _judge(
 
 
 def _unless_open(pair: Pair, figure: ComparedFigure, quotient: float, verdict: ComparisonVerdict) -> ComparisonVerdict:
-    """Return the verdict, or UNDECIDED if only the side with the lower rate is a lower bound."""
-    lower, higher = (pair.b, pair.a) if quotient < 1 else (pair.a, pair.b)
-    is_open = figure.is_rate and lower.is_tester_limited and not higher.is_tester_limited
+    """Return the verdict, or UNDECIDED if the lower rate is a lower bound."""
+    lower = pair.b if quotient < 1 else pair.a
+    is_open = figure.is_rate and lower.is_tester_limited
     return ComparisonVerdict.UNDECIDED if is_open and verdict is not ComparisonVerdict.TIE else verdict
 
 
