@@ -15,6 +15,7 @@ from tunnelbench.measure.step_times import StepTimes
 from tunnelbench.model.ip_versions import IpVersion
 from tunnelbench.model.plan import TunnelSpec
 from tunnelbench.model.step import Step
+from tunnelbench.model.testbed import ROUTER_SERVER
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import End, Ends, Tunnel, undone_unless_kept
@@ -109,5 +110,6 @@ def tunnel_ends(testbed: Testbed, *, keep: bool = False) -> Ends:
         mark=testbed.mark,
         prepare_device=testbed.prepare_tunnel_device,
         is_server_under_test=testbed.is_road_warrior,
+        is_target_behind_server=testbed.spec.topology != ROUTER_SERVER,
         keep=keep,
     )

@@ -242,6 +242,8 @@ class Ends:
     """Function that makes a tunnel's device, given by host and name, behave like Ethernet."""
     is_server_under_test: bool = False
     """True if the end `server` is the router under test, as with a road warrior."""
+    is_target_behind_server: bool = False
+    """True if the end `server` forwards to the target of the traffic, and is not the target itself."""
     keep: bool = False
     """True if a tunnel that fails stays up, for a user to examine."""
 

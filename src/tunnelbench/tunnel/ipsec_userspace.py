@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from tunnelbench.model.errors import TunnelUnavailable
-from tunnelbench.model.testbed import ROAD_WARRIOR
+from tunnelbench.model.testbed import ROUTER_SERVER
 from tunnelbench.tunnel.requirements import path, tun_device
 from tunnelbench.tunnel.strongswan import CHARON_PLUGINS, EspOptions, StrongSwan
 
@@ -48,9 +48,9 @@ class IpsecUserspace(StrongSwan[Options]):
     in_udp = True  # libipsec knows nothing else
 
     def __enter__(self) -> Self:
-        if self.ends.is_server_under_test:
+        if self.ends.is_target_behind_server:  # install_route in strongSwan's kernel_libipsec_ipsec.c
             raise TunnelUnavailable(
-                "charon's own ESP accepts only associations for addresses of its own ends, and a road warrior sends to "
-                f'one behind the router: take the kind ipsec, or a testbed without topology = "{ROAD_WARRIOR}"'
+                "charon's own ESP accepts only associations for addresses of its own ends, and the target of the "
+                f'traffic is behind one: take the kind ipsec, or a testbed with topology = "{ROUTER_SERVER}"'
             )
         return super().__enter__()

@@ -56,8 +56,8 @@ def make_tunnel(folder: Path, listing: str = "", **options: Any) -> IpsecUserspa
     return IpsecUserspace(Options.model_validate(options), ends)
 
 
-def test_a_road_warrior_gets_the_reason_at_once(tmp_path: Path) -> None:
-    tunnel = IpsecUserspace(Options(), replace(make_ends(tmp_path), is_server_under_test=True))
+def test_ends_that_forward_to_the_target_get_the_reason_at_once(tmp_path: Path) -> None:
+    tunnel = IpsecUserspace(Options(), replace(make_ends(tmp_path), is_target_behind_server=True))
     with pytest.raises(TunnelUnavailable, match=r"addresses of its own ends.* take the kind ipsec"):
         tunnel.__enter__()
     assert [command for end, _ in tunnel.ends for command in commands(end.host)] == []
