@@ -80,7 +80,7 @@ test-debian-kernel: install-dev ## test in guests what a kernel may lack: tunnel
 test-boards: install-dev ## prove tunnels through the virtual routers of all boards, count a known number of instructions on malta, and take a CPU from a router (about 25 minutes)
 	@$(PYTHON) -m pytest tests/lab/boards.py tests/lab/fixed_speed.py tests/lab/two_cpus.py
 
-test-builds: install-dev ## find a VPN program that is 5 % slower on the virtual router beside two busy CPUs, five times of five (an hour or more)
+test-builds: install-dev ## find a VPN program that is 5 % slower on the virtual router beside two busy CPUs, five times of five (about an hour)
 	@$(PYTHON) -m pytest -s tests/lab/builds_under_load.py
 
 test-labgrid: install-dev ## let labgrid switch a virtual router off and on in mid-run (about 5 minutes); `make test` has a router of namespaces
