@@ -15,6 +15,7 @@ import pytest
 from tunnelbench.qemu.boards import MALTA
 from tunnelbench.qemu.fixed_speed import MachineWork
 from tunnelbench.qemu.image import find_image
+from tunnelbench.qemu.instruction_profile import read_counts
 from tunnelbench.qemu.machine import ALIAS, VirtualMachine
 from tunnelbench.qemu.programs import INSTALL_SCRIPT
 from tunnelbench.qemu.speed_trial import judge_speed
@@ -62,12 +63,26 @@ def test_the_instructions_of_a_known_program_are_counted_within_half_a_per_cent(
     image = find_image(MALTA, virtual_router_packages(), print)
     programs = {f"turns-{turns}": program(turns) for turns in (FEW, MANY)}
     machine = VirtualMachine(
-        MALTA, image, "test00", tmp_path / "machine", speed_mips=SPEED_MIPS, programs=programs, is_first=True
+        MALTA,
+        image,
+        "test00",
+        tmp_path / "machine",
+        speed_mips=SPEED_MIPS,
+        programs=programs,
+        is_first=True,
+        has_profile=True,
     )
+    assert machine.instruction_counts is not None
+    counts = machine.instruction_counts
 
     def run(command: str) -> None:
         ssh = ["ssh", "-F", str(tmp_path / "machine" / "ssh_config"), ALIAS, command]
         subprocess.run(ssh, check=True, timeout=COMMAND_LIMIT_S)
+
+    def in_user_mode() -> int:
+        """Return the instructions since the start of the machine that were not in the kernel."""
+        addresses, instructions = read_counts(counts)
+        return sum(number for at, number in zip(addresses, instructions, strict=True) if at < MALTA.kernel_start)
 
     def counted(before: MachineWork) -> tuple[int, float]:
         """Return the instructions of the machine since an earlier reading, and the time since then on its own clock."""
@@ -85,11 +100,12 @@ def test_the_instructions_of_a_known_program_are_counted_within_half_a_per_cent(
         before, spent_s = machine.work(), machine.cpu_s()
         time.sleep(IDLE_S)
         idle, idle_s = counted(before)
-        found = []
+        found, of_user = [], []
         for turns in (FEW, MANY):
-            before = machine.work()
+            before, of_user_before = machine.work(), in_user_mode()
             run(f"/usr/sbin/turns-{turns}")
             found.append(counted(before))
+            of_user.append(in_user_mode() - of_user_before)
         trial = judge_speed(before, machine.work(), SPEED_MIPS, machine.cpu_s() - spent_s)
     finally:
         machine.stop()
@@ -99,3 +115,5 @@ def test_the_instructions_of_a_known_program_are_counted_within_half_a_per_cent(
     of_kernel = idle / idle_s * (many_s - few_s)  # its clock ticks
     known = (MANY - FEW) * INSTRUCTIONS_PER_TURN
     assert many - few - of_kernel == pytest.approx(known, rel=ERROR_LIMIT_SHARE)
+    assert of_user[1] - of_user[0] == pytest.approx(known, rel=ERROR_LIMIT_SHARE)
+    print(f"{known} instructions: {many - few - of_kernel:.0f} counted, {of_user[1] - of_user[0]} of them in user mode")

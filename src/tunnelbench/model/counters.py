@@ -101,6 +101,11 @@ LEAST_DIVIDED_S = 0.25
 """Busy time of a virtual CPU from which its clock ticks (4 ms on most boards) divide it well enough into user mode and
 kernel [s]: with 62 ticks, a share of one half has a standard error of 6 points."""
 
+PLACE_SEPARATOR = "/"
+"""Separates the parts of a place: `kernel/MODULE/FUNCTION`, `PROGRAM/FILE`."""
+KERNEL = "kernel"
+"""First part of the places of the kernel."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -167,13 +172,23 @@ class Window:
         return self.router_instructions / packets if packets and self.router_instructions is not None else None
 
     @property
-    def user_instructions_per_packet(self) -> float | None:
-        """Instructions in user mode per packet, from the share of user time in clock ticks; None: not counted, or too
-        few ticks."""
+    def user_share(self) -> float | None:
+        """Share of the router's work in user mode, 0 to 1: of its instructions if they were counted by address, else of
+        its busy time by clock ticks. None: too few ticks."""
+        if self.router_instruction_shares:
+            of_kernel = f"{KERNEL}{PLACE_SEPARATOR}"
+            return sum(
+                share for place, share in self.router_instruction_shares.items() if not place.startswith(of_kernel)
+            )
         usage = self.router_cpu
-        if self.instructions_per_packet is None or usage.busy_s < LEAST_DIVIDED_S:
+        return usage.user_s / usage.busy_s if usage.busy_s >= LEAST_DIVIDED_S else None
+
+    @property
+    def user_instructions_per_packet(self) -> float | None:
+        """Instructions in user mode per packet; None: not counted, or not divided."""
+        if self.instructions_per_packet is None or self.user_share is None:
             return None
-        return self.instructions_per_packet * usage.user_s / usage.busy_s
+        return self.instructions_per_packet * self.user_share
 
     @property
     def kernel_instructions_per_packet(self) -> float | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from tunnelbench.host.command import run_command
 from tunnelbench.host.parsing import parsing
 from tunnelbench.host.programs import qemu_version, require_programs
+from tunnelbench.model.counters import KERNEL, PLACE_SEPARATOR
 
 SOURCE = Path(__file__).with_name("instruction_counts.c")
 COMPILER = {"cc": "gcc libc6-dev"}
@@ -25,10 +26,6 @@ COMPILER = {"cc": "gcc libc6-dev"}
 PROFILE_KEY = "profile"
 """Key of a testbed file that asks for the profile."""
 
-SEPARATOR = "/"
-"""Separates the parts of a place: `kernel/MODULE/FUNCTION`, `PROGRAM/FILE`."""
-
-KERNEL = "kernel"
 KERNEL_ITSELF = "vmlinux"
 """Stands for a module's name with functions that are not in a module."""
 
@@ -135,7 +132,7 @@ def parse_program_files(text: str, program: str) -> Symbols:
 
 
 def _place(*parts: str) -> str:
-    return SEPARATOR.join(re.sub(r"[^\w .()+\[\]-]", "_", part[:MOST_NAME], flags=re.ASCII) for part in parts)
+    return PLACE_SEPARATOR.join(re.sub(r"[^\w .()+\[\]-]", "_", part[:MOST_NAME], flags=re.ASCII) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -191,6 +188,6 @@ def shares(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, flo
             break
         share = spent[place] / total
         kept = number < MOST_PLACES and share >= LEAST_SHARE
-        name = place if kept or SEPARATOR not in place else _place(place.split(SEPARATOR)[0], OTHERS)
+        name = place if kept or PLACE_SEPARATOR not in place else _place(place.split(PLACE_SEPARATOR)[0], OTHERS)
         found[name] = found.get(name, 0.0) + share
     return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))

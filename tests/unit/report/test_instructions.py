@@ -36,13 +36,16 @@ def with_instructions(tcp: TcpMeasurement, per_packet: float) -> TcpMeasurement:
     return replace(tcp, window=window)
 
 
-def test_user_mode_gets_its_part_of_the_busy_time_and_the_kernel_the_rest() -> None:
+def test_user_mode_gets_its_part_by_ticks_or_by_address_and_the_kernel_the_rest() -> None:
     (tcp,) = [record.tcp for record in make_records(1) if record.tcp][:1]
     window = with_instructions(tcp, 9000).window
     usage = window.router_cpu
     assert window.instructions_per_packet == pytest.approx(9000)
     assert window.user_instructions_per_packet == pytest.approx(9000 * usage.user_s / usage.busy_s)
     assert window.kernel_instructions_per_packet == pytest.approx(9000 * (1 - usage.user_s / usage.busy_s))
+    profiled = replace(window, router_instruction_shares={"kernel/vmlinux/f": 0.6, "openvpn/libcrypto.so.3": 0.4})
+    assert profiled.user_instructions_per_packet == pytest.approx(9000 * 0.4)
+    assert profiled.kernel_instructions_per_packet == pytest.approx(9000 * 0.6)
     without = tcp.window
     assert without.instructions_per_packet is without.user_instructions_per_packet is None
     assert without.kernel_instructions_per_packet is None

@@ -119,7 +119,7 @@ INSTRUCTIONS = (
             (
                 "user_instructions_per_packet",
                 "user",
-                "instructions in user mode per packet, by clock ticks",
+                "instructions in user mode per packet",
                 "instructions_per_packet",
             ),
             (
