@@ -114,6 +114,6 @@ def test_the_instructions_of_a_known_program_are_counted_within_half_a_per_cent(
     (few, few_s), (many, many_s) = found
     of_kernel = idle / idle_s * (many_s - few_s)  # its clock ticks
     known = (MANY - FEW) * INSTRUCTIONS_PER_TURN
+    print(f"{known} instructions: {many - few - of_kernel:.0f} counted, {of_user[1] - of_user[0]} in user mode")
     assert many - few - of_kernel == pytest.approx(known, rel=ERROR_LIMIT_SHARE)
     assert of_user[1] - of_user[0] == pytest.approx(known, rel=ERROR_LIMIT_SHARE)
-    print(f"{known} instructions: {many - few - of_kernel:.0f} counted, {of_user[1] - of_user[0]} of them in user mode")

@@ -97,10 +97,6 @@ class CpuInterval:
     """Busy time, summed over the CPUs [s]."""
 
 
-LEAST_DIVIDED_S = 0.25
-"""Busy time of a virtual CPU from which its clock ticks (4 ms on most boards) divide it well enough into user mode and
-kernel [s]: with 62 ticks, a share of one half has a standard error of 6 points."""
-
 PLACE_SEPARATOR = "/"
 """Separates the parts of a place: `kernel/MODULE/FUNCTION`, `PROGRAM/FILE`."""
 KERNEL = "kernel"
@@ -173,26 +169,22 @@ class Window:
 
     @property
     def user_share(self) -> float | None:
-        """Share of the router's work in user mode, 0 to 1: of its instructions if they were counted by address, else of
-        its busy time by clock ticks. None: too few ticks."""
-        if self.router_instruction_shares:
-            of_kernel = f"{KERNEL}{PLACE_SEPARATOR}"
-            return sum(
-                share for place, share in self.router_instruction_shares.items() if not place.startswith(of_kernel)
-            )
-        usage = self.router_cpu
-        return usage.user_s / usage.busy_s if usage.busy_s >= LEAST_DIVIDED_S else None
+        """Share of the router's instructions in user mode, 0 to 1; None: they were not counted by address."""
+        if not self.router_instruction_shares:
+            return None
+        shares = self.router_instruction_shares.items()
+        return sum(share for place, share in shares if place.partition(PLACE_SEPARATOR)[0] != KERNEL)
 
     @property
     def user_instructions_per_packet(self) -> float | None:
-        """Instructions in user mode per packet; None: not counted, or not divided."""
+        """Instructions in user mode per packet; None: not counted by address."""
         if self.instructions_per_packet is None or self.user_share is None:
             return None
         return self.instructions_per_packet * self.user_share
 
     @property
     def kernel_instructions_per_packet(self) -> float | None:
-        """Instructions per packet that were not in user mode; None: not counted."""
+        """Instructions per packet that were not in user mode; None: not counted by address."""
         if self.instructions_per_packet is None or self.user_instructions_per_packet is None:
             return None
         return self.instructions_per_packet - self.user_instructions_per_packet

@@ -36,13 +36,11 @@ def with_instructions(tcp: TcpMeasurement, per_packet: float) -> TcpMeasurement:
     return replace(tcp, window=window)
 
 
-def test_user_mode_gets_its_part_by_ticks_or_by_address_and_the_kernel_the_rest() -> None:
+def test_user_mode_and_kernel_are_divided_only_by_a_profile() -> None:
     (tcp,) = [record.tcp for record in make_records(1) if record.tcp][:1]
     window = with_instructions(tcp, 9000).window
-    usage = window.router_cpu
     assert window.instructions_per_packet == pytest.approx(9000)
-    assert window.user_instructions_per_packet == pytest.approx(9000 * usage.user_s / usage.busy_s)
-    assert window.kernel_instructions_per_packet == pytest.approx(9000 * (1 - usage.user_s / usage.busy_s))
+    assert window.user_instructions_per_packet is window.kernel_instructions_per_packet is None
     profiled = replace(window, router_instruction_shares={"kernel/vmlinux/f": 0.6, "openvpn/libcrypto.so.3": 0.4})
     assert profiled.user_instructions_per_packet == pytest.approx(9000 * 0.4)
     assert profiled.kernel_instructions_per_packet == pytest.approx(9000 * 0.6)
