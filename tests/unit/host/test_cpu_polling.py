@@ -23,6 +23,11 @@ def test_a_polling_program_gives_way_to_all_others_and_ends_with_its_block(tmp_p
             time.sleep(0.01)
         assert os.sched_getscheduler(pid) == os.SCHED_IDLE
         assert os.sched_getaffinity(pid) == {cpu}
+        autogroup = Path(f"/proc/{pid}/autogroup")
+        if autogroup.exists():
+            while not autogroup.read_text().endswith("nice 19\n") and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            assert autogroup.read_text().endswith("nice 19\n")
         while thread_cpu_s([pid])[0] < 0.1 and time.monotonic() < deadline_s:
             time.sleep(0.01)
         before = CpuReading(0.0, {cpu: CpuTimes(50.0, 1.0, 10.0, 0.0, 0.0)}, None, "")
