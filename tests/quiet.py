@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -145,10 +146,24 @@ def turn(*, is_alone: bool) -> Iterator[None]:
     """
     turns, queue = (path.open() for path in LOCKS)
     with turns, queue:
-        fcntl.flock(queue, fcntl.LOCK_EX)
-        fcntl.flock(turns, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
-        fcntl.flock(queue, fcntl.LOCK_UN)
+        with stopped_time_limit():
+            fcntl.flock(queue, fcntl.LOCK_EX)
+            fcntl.flock(turns, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+            fcntl.flock(queue, fcntl.LOCK_UN)
         yield
+
+
+@contextmanager
+def stopped_time_limit() -> Iterator[None]:
+    """Do not count the block in the time limit of the test, whose timer pytest-timeout has started.
+
+    The tries of another test can take longer than this limit.
+    """
+    left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left_s)
 
 
 def one_try(

@@ -35,7 +35,10 @@ THREE_SKIPS = """
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """An empty project under our conftest, on a machine that is always quiet."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")
+    # Locks of its own: this test has a turn, and would wait for a worker that waits for this test.
+    locks = [pytester.makefile(".lock", **{name: ""}) for name in ("turns", "queue")]
     quiet = "import tests.quiet\ntests.quiet.Watch.disturbance = lambda self: ''\n"
+    quiet += f"tests.quiet.LOCKS = tuple(map(__import__('pathlib').Path, {list(map(str, locks))}))\n"
     pytester.makeconftest(f"{CONFTEST.read_text()}\n{quiet}")
     pytester.makeini("[pytest]\nmarkers = lab: needs root")
     return pytester

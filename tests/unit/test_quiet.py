@@ -134,6 +134,28 @@ def test_during_a_second_try_no_other_worker_runs_a_test(project: pytest.Pyteste
     result.stdout.fnmatch_lines(["*failed in call with: *"])
 
 
+def test_the_wait_for_the_tries_of_another_test_is_not_in_the_time_limit(project: pytest.Pytester) -> None:
+    make_conftest(project, "the hypervisor took 40% of the CPU time")
+    project.makepyfile("""
+        import pathlib, time, pytest
+
+        @pytest.mark.lab
+        def test_second_try_passes():
+            for path in pathlib.Path().glob("tried"):
+                time.sleep(3)
+                return
+            pathlib.Path("tried").touch()
+            assert False
+
+        @pytest.mark.timeout(1.5)
+        @pytest.mark.parametrize("number", range(40))
+        def test_neighbour(number):
+            time.sleep(0.05)
+    """)
+    result = project.runpytest_subprocess("-n", "2", "--dist", "worksteal")
+    result.assert_outcomes(passed=41)
+
+
 def test_a_test_that_hangs_gets_no_second_try(project: pytest.Pytester) -> None:
     make_conftest(project, "the hypervisor took 40% of the CPU time")
     project.makepyfile("""
