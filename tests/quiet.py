@@ -3,7 +3,7 @@
 The plugin measures the machine during each lab test. A test that fails on a quiet machine has failed. A test is tried
 once more if it fails while the hypervisor takes CPU time, or while it and the tests next to it wait for a CPU. For a
 test marked `alone`, CPU time that processes outside of pytest use is a reason, too. During a further try the other
-workers stand still, so that the same reason counts for every test. A test has three tries at most. The terminal summary
+workers stand still, so that it is a reason for every test then. A test has three tries at most. The terminal summary
 counts the further tries and gives the reason of each.
 """
 
@@ -178,24 +178,28 @@ def one_try(
         return reports, watch.disturbance() if watch else ""
 
 
+def failure_of(reports: Sequence[pytest.TestReport]) -> pytest.TestReport | None:
+    """Return the first report of a failure, unless the test hung; None: there is none."""
+    failure = next((report for report in reports if report.failed), None)
+    return None if failure is None or "from pytest-timeout" in failure.longreprtext else failure
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     is_alone = item.get_closest_marker("alone") is not None
     reports, disturbance = one_try(item, nextitem, is_alone=is_alone, others_stand_still=False)
-    earlier: list[str] = []
-    reasons: list[str] = []
-    while (failure := next((report for report in reports if report.failed), None)) is not None:
-        if not disturbance or "from pytest-timeout" in failure.longreprtext or len(reasons) + 1 >= MOST_TRIES:
-            break
-        earlier.append(failure.longreprtext)
-        reasons.append(f"{disturbance}; failed in {failure.when} with: {failure.longreprtext.splitlines()[-1].strip()}")
+    earlier: list[tuple[str, str]] = []
+    """Failure of each earlier try, and the reason for another one."""
+    while len(earlier) + 1 < MOST_TRIES and disturbance and (failure := failure_of(reports)):
+        text = failure.longreprtext
+        earlier.append((text, f"{disturbance}; failed in {failure.when} with: {text.splitlines()[-1].strip()}"))
         item.session._setupstate.teardown_exact(None)  # a shared fixture that failed is made once more, too
         reports, disturbance = one_try(item, nextitem, is_alone=is_alone, others_stand_still=True)
-    reports[0].user_properties.extend((PROPERTY, reason) for reason in reasons)
+    reports[0].user_properties.extend((PROPERTY, reason) for _, reason in earlier)
     for report in reports:
         if report.failed:  # the last try may have failed because of what an earlier one left
-            report.sections.extend((f"Try {number}", text) for number, text in enumerate(earlier, start=1))
+            report.sections.extend((f"Try {number}", text) for number, (text, _) in enumerate(earlier, start=1))
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -106,7 +106,7 @@ def test_a_fixture_that_fails_on_a_disturbed_machine_is_made_once_more(project: 
     result.stdout.fnmatch_lines(["*failed in setup with: *"])
 
 
-def test_during_a_second_try_no_other_worker_runs_a_test(project: pytest.Pytester) -> None:
+def test_during_a_second_try_no_other_worker_runs_a_test_or_loses_its_time(project: pytest.Pytester) -> None:
     make_conftest(project, "the hypervisor took 40% of the CPU time")
     project.makepyfile("""
         import pathlib, time, pytest
@@ -114,7 +114,7 @@ def test_during_a_second_try_no_other_worker_runs_a_test(project: pytest.Pyteste
         @pytest.mark.lab
         def test_second_try_passes():
             for path in pathlib.Path().glob("tried"):
-                for _ in range(20):  # the others would run in this second
+                for _ in range(60):  # the others would run in these three seconds
                     count = len(list(pathlib.Path().glob("began-*")))
                     assert count == len(list(pathlib.Path().glob("ended-*")))
                     time.sleep(0.05)
@@ -123,6 +123,7 @@ def test_during_a_second_try_no_other_worker_runs_a_test(project: pytest.Pyteste
             time.sleep(0.5)
             assert len(list(pathlib.Path().glob("began-*"))) == 0, "the others run at the first try"
 
+        @pytest.mark.timeout(1.5)  # less than the neighbours wait
         @pytest.mark.parametrize("number", range(40))
         def test_neighbour(number):
             pathlib.Path(f"began-{number}").touch()
@@ -132,28 +133,6 @@ def test_during_a_second_try_no_other_worker_runs_a_test(project: pytest.Pyteste
     result = project.runpytest_subprocess("-n", "2", "--dist", "worksteal")
     result.assert_outcomes(passed=41)
     result.stdout.fnmatch_lines(["*failed in call with: *"])
-
-
-def test_the_wait_for_the_tries_of_another_test_is_not_in_the_time_limit(project: pytest.Pytester) -> None:
-    make_conftest(project, "the hypervisor took 40% of the CPU time")
-    project.makepyfile("""
-        import pathlib, time, pytest
-
-        @pytest.mark.lab
-        def test_second_try_passes():
-            for path in pathlib.Path().glob("tried"):
-                time.sleep(3)
-                return
-            pathlib.Path("tried").touch()
-            assert False
-
-        @pytest.mark.timeout(1.5)
-        @pytest.mark.parametrize("number", range(40))
-        def test_neighbour(number):
-            time.sleep(0.05)
-    """)
-    result = project.runpytest_subprocess("-n", "2", "--dist", "worksteal")
-    result.assert_outcomes(passed=41)
 
 
 def test_a_test_that_hangs_gets_no_second_try(project: pytest.Pytester) -> None:

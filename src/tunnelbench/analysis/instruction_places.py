@@ -13,7 +13,7 @@ from tunnelbench.model.plan import CALIBRATION_KIND, Direction, TunnelSpec
 from tunnelbench.model.result import TrialRecord
 
 MOST_REPORTED_PLACES = 200
-"""Largest number of places of one tunnel; a trial of ours has about 100."""
+"""Largest number of places of one tunnel; a trial of ours has fewer."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
+from tunnelbench.host.autogroup import LOWEST_NICE, set_session_nice
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.host import CpuReading, Host
 from tunnelbench.host.procfs import thread_cpu_s
@@ -19,16 +20,11 @@ POLLING = """
 import os
 os.sched_setaffinity(0, {{{cpu}}})
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-if os.path.exists("/proc/self/autogroup"):
-    with open("/proc/self/autogroup", "w") as file:
-        file.write("19")
 while True:
     pass
 """
 """A program that runs on a CPU whenever nothing else does: any other program that wakes up there replaces it at once
-(sched(7), SCHED_IDLE). A kernel with autogroups shares a CPU between sessions first, whatever the policies of their
-processes are. So the session has the lowest nice value as well: beside a busy program it then gets some per cent of the
-CPU, and not half of it."""
+(sched(7), SCHED_IDLE)."""
 
 
 @contextmanager
@@ -40,6 +36,9 @@ def polled(host: Host, cpus: Collection[int]) -> Iterator[Mapping[int, Daemon]]:
             argv = [sys.executable, "-I", "-S", "-c", POLLING.format(cpu=cpu)]
             pollers[cpu] = host.start(argv, name="polling")
             stack.callback(pollers[cpu].stop)
+            # With autogroups it would else get half of the CPU beside a busy program, in place of some per cent.
+            with suppress(OSError):
+                set_session_nice(pollers[cpu].pid, LOWEST_NICE)
         yield pollers
 
 

@@ -178,16 +178,14 @@ class Window:
     @property
     def user_instructions_per_packet(self) -> float | None:
         """Instructions in user mode per packet; None: not counted by address."""
-        if self.instructions_per_packet is None or self.user_share is None:
-            return None
-        return self.instructions_per_packet * self.user_share
+        per_packet, share = self.instructions_per_packet, self.user_share
+        return None if per_packet is None or share is None else per_packet * share
 
     @property
     def kernel_instructions_per_packet(self) -> float | None:
         """Instructions per packet that were not in user mode; None: not counted by address."""
-        if self.instructions_per_packet is None or self.user_instructions_per_packet is None:
-            return None
-        return self.instructions_per_packet - self.user_instructions_per_packet
+        per_packet, of_user = self.instructions_per_packet, self.user_instructions_per_packet
+        return None if per_packet is None or of_user is None else per_packet - of_user
 
     @property
     def cpu_s_per_million_packets(self) -> float | None:

@@ -36,8 +36,9 @@ MOST_SYMBOLS = 1_000_000
 MOST_NAME = 100
 """Largest length of a name in a place; longer names are cut."""
 
-MOST_PLACES = 400
-"""Number of places with the most instructions that are kept of a trial."""
+MOST_PLACES = 180
+"""Number of places with the most instructions that are kept of a trial: with the others of each group, a report shows
+all of them."""
 
 LEAST_SHARE = 0.0005
 """Smallest share of all instructions with which a place is kept."""

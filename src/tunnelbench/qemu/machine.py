@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tunnelbench.host.autogroup import HIGHEST_NICE, LOWEST_NICE, set_session_nice
 from tunnelbench.host.command import DIE_WITH_CONTROLLER, kill_session, run_command, start_process
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.programs import require_programs
@@ -29,14 +30,9 @@ MACHINE_BOOT_LIMIT_S = 120.0
 BOOT_MILLION_INSTRUCTIONS = 15000.0
 """Number of instructions for which a machine of fixed speed may boot, divided by 10^6; a PC boots in 6900."""
 
-HIGHEST_NICE = -20
-"""Nice value with which a program gets nearly all the time of a CPU that it shares with other programs."""
-
-LOWEST_NICE = 19
-"""Nice value of the thread that emulates devices: after the virtual CPU, in a session that goes before others."""
-
 DEVICES_NICE = -10
-"""Nice value of that thread on a kernel without autogroups: after the virtual CPU, and before other programs."""
+"""Nice value of the thread that emulates devices on a kernel without autogroups: after the virtual CPU, before other
+programs."""
 
 ALIAS = "tunnelbench-router"
 """Name of the virtual router in its ssh_config."""
@@ -212,8 +208,7 @@ def run_first(pid: int) -> bool:
     """
     try:
         os.setpriority(os.PRIO_PROCESS, pid, HIGHEST_NICE)
-        with suppress(FileNotFoundError):  # a kernel without autogroups
-            Path(f"/proc/{pid}/autogroup").write_text(str(HIGHEST_NICE))
+        set_session_nice(pid, HIGHEST_NICE)
     except OSError:
         return False
     return True
