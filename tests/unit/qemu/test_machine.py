@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tunnelbench.host.autogroup import HIGHEST_NICE, LOWEST_NICE
 from tunnelbench.qemu.boards import BOARDS, MALTA, VIRT_ARM64, X86_64_PC, Board
 from tunnelbench.qemu.image import Image
 from tunnelbench.qemu.machine import (
     AUTOGROUPS,
     DEVICES_NICE,
-    HIGHEST_NICE,
-    LOWEST_NICE,
     Boot,
     Nic,
     cable,
