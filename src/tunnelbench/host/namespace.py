@@ -61,6 +61,8 @@ class NamespaceHost(Host):
         super().__init__(name, folder, cpus)
         self.namespace = namespace
         self.shell_command = f"ip netns exec {namespace} sh"
+        self.realtime_priority = 0
+        """Real-time priority of the programs that are started here; 0: they have the normal class."""
         self._anchor: Daemon | None = None
 
     def create(self) -> None:
@@ -126,7 +128,8 @@ class NamespaceHost(Host):
         if argv[0] == "ip":
             return ["ip", "-n", self.namespace, *argv[1:]]  # no exec and no mount: half the time
         cpu_list = ",".join(map(str, self.cpus))
-        return ["ip", "netns", "exec", self.namespace, "taskset", "-c", cpu_list, *argv]
+        first = ["chrt", "--fifo", str(self.realtime_priority)] if self.realtime_priority else []
+        return ["ip", "netns", "exec", self.namespace, "taskset", "-c", cpu_list, *first, *argv]
 
 
 def namespace_name(mark: str, role: str) -> str:

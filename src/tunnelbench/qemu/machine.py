@@ -15,6 +15,7 @@ from tunnelbench.host.autogroup import HIGHEST_NICE, LOWEST_NICE, set_session_ni
 from tunnelbench.host.command import DIE_WITH_CONTROLLER, kill_session, run_command, start_process
 from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.programs import require_programs
+from tunnelbench.host.realtime import set_realtime, threads_of
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.qemu import cpio
 from tunnelbench.qemu.boards import Board
@@ -34,6 +35,9 @@ DEVICES_NICE = -10
 """Nice value of the thread that emulates devices on a kernel without autogroups: after the virtual CPU, before other
 programs."""
 
+CPU_PRIORITY, OTHER_PRIORITY = 2, 1
+"""Real-time priorities of the thread of a virtual CPU, and of QEMU's other threads, in `VirtualMachine.in_realtime`."""
+
 ALIAS = "tunnelbench-router"
 """Name of the virtual router in its ssh_config."""
 
@@ -44,6 +48,9 @@ AUTOGROUPS = Path("/proc/sys/kernel/sched_autogroup_enabled")
 """Holds 1 if the kernel shares a CPU between sessions first (sched(7))."""
 
 READY = "tunnelbench: ready"
+
+CPU_THREAD = "/TCG"
+"""End of the name of QEMU's thread of the virtual CPU, such as "ALL CPUs/TCG"."""
 
 MAC_PREFIX = "52:54:00:54:42"
 """Beginning of MAC addresses, in QEMU's own range; the last byte is the number of the device."""
@@ -178,6 +185,26 @@ class VirtualMachine:
     def stop(self) -> None:
         """Kill the machine; a second call has no effect."""
         self._stack.close()
+
+    @contextmanager
+    def in_realtime(self) -> Iterator[bool]:
+        """Let QEMU run before all programs of a normal class while the block runs; yields False if that is refused.
+
+        The virtual CPU comes before the devices, as in `run_devices_second`. This is for a machine that mostly waits:
+        one that is always busy would leave no time to the other programs on its CPU.
+        """
+        try:
+            for thread, name in threads_of(self._daemon.pid).items():
+                set_realtime(thread, CPU_PRIORITY if name.endswith(CPU_THREAD) else OTHER_PRIORITY)
+            is_done = True
+        except OSError:
+            is_done = False
+        try:
+            yield is_done
+        finally:
+            for thread in threads_of(self._daemon.pid):
+                with suppress(OSError):  # it has just ended
+                    set_realtime(thread, 0)
 
     @property
     def is_running(self) -> bool:

@@ -71,6 +71,8 @@ def test_commands_run_in_the_namespace_on_the_cpus_of_the_host(tmp_path: Path) -
         "ip", "netns", "exec", "tb-abc-router", "taskset", "-c", "2,3", "iperf3", "-s",
     ]  # fmt: skip
     assert host.command(["ip", "link"]) == ["ip", "-n", "tb-abc-router", "link"]
+    host.realtime_priority = 1
+    assert host.command(["iperf3", "-s"])[6:] == ["2,3", "chrt", "--fifo", "1", "iperf3", "-s"]
 
 
 def test_a_private_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:

@@ -13,13 +13,18 @@ from pathlib import Path
 import pytest
 
 from tunnelbench.host.autogroup import HIGHEST_NICE, LOWEST_NICE
+from tunnelbench.host.daemon import Daemon
+from tunnelbench.host.realtime import threads_of
 from tunnelbench.qemu.boards import BOARDS, MALTA, VIRT_ARM64, X86_64_PC, Board
 from tunnelbench.qemu.image import Image
 from tunnelbench.qemu.machine import (
     AUTOGROUPS,
+    CPU_PRIORITY,
     DEVICES_NICE,
+    OTHER_PRIORITY,
     Boot,
     Nic,
+    VirtualMachine,
     cable,
     can_run_first,
     left_machines,
@@ -188,3 +193,51 @@ def test_the_devices_of_a_machine_that_goes_first_come_after_its_cpu(
         assert nice_of.pop(process.pid) == nice
         assert set(nice_of.values()) == {HIGHEST_NICE}
     run_devices_second(process.pid)  # it has ended, which is no error
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root gives a program a real-time class")
+def test_a_machine_in_realtime_has_its_cpu_before_its_devices_until_the_block_ends(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, threading\n"
+        "def run():\n"
+        "    pathlib.Path('/proc/thread-self/comm').write_text('CPU 0/TCG')\n"
+        "    print('named', flush=True)\n"
+        "    input()\n"
+        "threading.Thread(target=run).start()\n"
+    )
+    daemon = Daemon([sys.executable, "-c", program], tmp_path / "log", has_input=True)
+    machine = object.__new__(VirtualMachine)
+    machine._daemon = daemon
+    try:
+        assert daemon.wait_for("named", 10)
+        with machine.in_realtime() as is_done:
+            classes = {name: thread_class(thread) for thread, name in threads_of(daemon.pid).items()}
+        after = {thread_class(thread) for thread in threads_of(daemon.pid)}
+    finally:
+        daemon.kill()
+    assert is_done
+    assert classes.pop("CPU 0/TCG") == (os.SCHED_FIFO, CPU_PRIORITY)
+    assert [*classes.values()] == [(os.SCHED_FIFO, OTHER_PRIORITY)]
+    assert after == {(os.SCHED_OTHER, 0)}
+
+
+def thread_class(thread: int) -> tuple[int, int]:
+    """Return the scheduling class of a thread, and its real-time priority."""
+    return os.sched_getscheduler(thread), os.sched_getparam(thread).sched_priority
+
+
+def test_a_system_that_refuses_realtime_leaves_the_machine_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    machine = object.__new__(VirtualMachine)
+    machine._daemon = Daemon(["sleep", "30"], tmp_path / "log")
+    try:
+        with machine.in_realtime() as is_done:
+            assert not is_done
+        assert thread_class(machine._daemon.pid) == (os.SCHED_OTHER, 0)
+    finally:
+        machine._daemon.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,3 +111,20 @@ def test_a_run_notes_that_qemu_cannot_count_instructions_by_address(
     made.look()
     assert made.has_profile == (is_asked and can_profile)
     assert (NO_PROFILE in made.notes) == (is_asked and not can_profile)
+
+
+@pytest.mark.parametrize(
+    ("goes_first", "is_allowed", "priority"), [(True, True, 1), (True, False, 0), (False, True, 0)]
+)
+def test_testers_run_before_other_programs_in_paced_trials_if_the_router_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, goes_first: bool, is_allowed: bool, priority: int
+) -> None:
+    monkeypatch.setattr("tunnelbench.testbed.qemu.polled", lambda *_: nullcontext({0: "polling"}))
+    made = QemuTestbed(read_testbed("malta", KINDS).testbed, "20260101-000000-abcdef", tmp_path)
+    made.goes_first = goes_first
+    made.router.emulator = SimpleNamespace(in_realtime=lambda: nullcontext(is_allowed))  # type: ignore[assignment]
+    with made.awake():
+        assert {made.client.realtime_priority, made.server.realtime_priority} == {priority}
+        assert made.pollers
+    assert {made.client.realtime_priority, made.server.realtime_priority} == {0}
+    assert not made.pollers
