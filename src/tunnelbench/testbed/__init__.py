@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tunnelbench.model.conditions import CONTENT_OPTION, CPUS_OPTION, MOST_ROUTER_CPUS, TCP_OPTIONS, WINDOW_OPTION
 from tunnelbench.model.firewall import FILTER_OPTIONS
-from tunnelbench.model.ip_versions import VERSION_OPTIONS
+from tunnelbench.model.ip_versions import SMALLEST_IPV6_MTU_BYTES, VERSION_OPTIONS
 from tunnelbench.model.lines import LINE_OPTION
 from tunnelbench.model.plan import BRIDGED_OPTION, GATEWAY_NEEDED
 from tunnelbench.model.testbed import ROAD_WARRIOR, TestbedSpec
@@ -53,6 +53,12 @@ def refused_in_plans(spec: TestbedSpec) -> dict[str, str]:
         refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE}"
     elif spec.topology == ROAD_WARRIOR:
         refused[BRIDGED_OPTION] = f"cannot be had on testbed {spec.name}: {NO_BRIDGE_TO_LAN}"
+    if spec.link.mtu_bytes < SMALLEST_IPV6_MTU_BYTES:
+        reason = (
+            f"IPv6 needs cables of {SMALLEST_IPV6_MTU_BYTES} bytes or more (RFC 8200), and those of testbed {spec.name}"
+            f" have {spec.link.mtu_bytes}: set link.mtu_bytes to {SMALLEST_IPV6_MTU_BYTES} or more, or take ipv4"
+        )
+        refused |= dict.fromkeys(VERSION_OPTIONS, reason)
     if spec.speed_mips is not None:
         refused[WINDOW_OPTION] = f"cannot be chosen on testbed {spec.name}: {FIXED_WINDOW}"
     if KINDS[spec.kind].settings.has_soaks and not spec.needs_guest:

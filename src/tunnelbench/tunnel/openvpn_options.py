@@ -8,7 +8,7 @@ from typing import Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from tunnelbench.model.ip_versions import IpVersion
+from tunnelbench.model.ip_versions import SMALLEST_IPV6_MTU_BYTES, IpVersion
 from tunnelbench.tunnel.clients import ServerOptions
 from tunnelbench.tunnel.openvpn_packets import is_aead
 
@@ -29,6 +29,11 @@ FRAMING_BYTES = {"lzo": 1, "lz4": 1, "lz4-v2": 0, "stub": 1, "stub-v2": 0}
 
 COMP_LZO_FRAMING_BYTES = 1
 """The same with `comp-lzo`, whatever its value."""
+
+LINK_MTU_ROOM_BYTES = 170
+"""More than the MTU of the device is below link-mtu in any tunnel [bytes]. OpenVPN 2.5 subtracts up to 163: 120 for
+cipher and digest before the ends agree (crypto_max_overhead in crypto.c), 32 in a tap, 5 for compression and fragment,
+4 for the opcode, 2 in TCP; 2.6 subtracts up to 102 (frame_calculate_protocol_header_size in mtu.c)."""
 
 USUAL_RENEGOTIATION_S = 3600
 """OpenVPN's own `reneg-sec` [s]."""
@@ -249,6 +254,13 @@ class Options(ServerOptions):
             raise ValueError(
                 "a server of OpenVPN 2.6 gives its clients its tun-mtu, so that only its own device obeys link-mtu: "
                 "set tun_mtu in place of link_mtu_bytes"
+            )
+        needed_bytes = SMALLEST_IPV6_MTU_BYTES + LINK_MTU_ROOM_BYTES
+        if self.inside is IpVersion.IPV6 and self.link_mtu_bytes < needed_bytes:
+            raise ValueError(
+                f'inside = "ipv6" needs a device of {SMALLEST_IPV6_MTU_BYTES} bytes or more (RFC 8200), which '
+                f"link_mtu_bytes = {self.link_mtu_bytes} may not leave: set it to {needed_bytes} or more, or set "
+                f"tun_mtu = {SMALLEST_IPV6_MTU_BYTES} or more in its place"
             )
         return self
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.unit.plan.test_filters import errors
-from tests.unit.plan.texts import plan_of
+from tests.unit.plan.texts import errors_of, plan_of
 
 from tunnelbench.model.conditions import Conditions, conditions_of
 from tunnelbench.model.ip_versions import IpVersion, with_port
+from tunnelbench.model.testbed import Link, TestbedSpec
 from tunnelbench.plan import read_plan
 from tunnelbench.tunnel import adapters, option_schemas
 
@@ -68,6 +69,33 @@ def test_forwarding_of_ipv6_is_neither_the_baseline_nor_a_tunnel(tmp_path: Path)
 def test_what_no_tunnel_can_have_is_refused(text: str, error: str, tmp_path: Path) -> None:
     (found,) = errors(tmp_path, f'[[tunnel]]\nkind = "wireguard"\n{text}\n')
     assert found.startswith(error)
+
+
+@pytest.mark.parametrize("option", ["inside", "outside"])
+def test_ipv6_is_refused_on_cables_below_1280_bytes(option: str, tmp_path: Path) -> None:
+    def found(version: str, mtu_bytes: int) -> list[str]:
+        text = f'[[tunnel]]\nkind = "vxlan"\n{option} = "{version}"\n'
+        return errors_of(tmp_path, text, TestbedSpec("lab", "netns", link=Link(mtu_bytes=mtu_bytes)))
+
+    (error,) = found("ipv6", 1279)
+    assert error == (
+        f"3: tunnel[1].{option}: IPv6 needs cables of 1280 bytes or more (RFC 8200), and those of testbed lab have "
+        "1279: set link.mtu_bytes to 1280 or more, or take ipv4"
+    )
+    assert found("ipv6", 1280) == found("ipv4", 1279) == []
+
+
+def test_a_link_mtu_that_may_leave_too_little_for_ipv6_inside_is_refused(tmp_path: Path) -> None:
+    def found(link_mtu_bytes: int, version: str = "ipv6") -> list[str]:
+        block = f'kind = "openvpn"\ninside = "{version}"\nlink_mtu_bytes = {link_mtu_bytes}\n'
+        return errors(tmp_path, f"[[tunnel]]\n{block}")
+
+    (error,) = found(1449)
+    assert error == (
+        'tunnel[1]: inside = "ipv6" needs a device of 1280 bytes or more (RFC 8200), which link_mtu_bytes = 1449 may '
+        "not leave: set it to 1450 or more, or set tun_mtu = 1280 or more in its place"
+    )
+    assert found(1450) == found(750, "ipv4") == []
 
 
 @pytest.mark.parametrize(
