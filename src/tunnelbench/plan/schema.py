@@ -211,6 +211,10 @@ def _require_timed(what: str, rates: list[str]) -> None:
         )
 
 
+LONGEST_UDP_TRIAL_S = 86_400
+"""Longest duration of a trial of UDP that a plan may ask for [s]; soaks are longer."""
+
+
 class UdpTable(TomlTable):
     """`[udp]`; the fields are those of UdpTraffic, except `frame_bytes`, which replaces payloads."""
 
@@ -227,7 +231,7 @@ class UdpTable(TomlTable):
     direction: Directions = list(UdpTraffic.direction)
     test: OneOrMore[TestName] = ["search"]
     rate: OneOrMore[Annotated[str, PlainValidator(_offered_load)]] = list(UdpTraffic.rate)
-    duration_s: Annotated[float, Field(ge=1, le=86_400)] = UdpTraffic.duration_s
+    duration_s: Annotated[float, Field(ge=1, le=LONGEST_UDP_TRIAL_S)] = UdpTraffic.duration_s
     interval_s: Annotated[float, Field(ge=0.1, le=60)] = UdpTraffic.interval_s
     flows: Annotated[int, Field(ge=1, le=MOST_FLOWS)] = UdpTraffic.flows
     repeats: Annotated[int, Field(ge=1, le=100)] = UdpTraffic.repeats

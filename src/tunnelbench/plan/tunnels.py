@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from tunnelbench.model.conditions import CONDITION_OPTIONS, CONTENT_OPTION, TCP_OPTIONS, Content, conditions_of
 from tunnelbench.model.firewall import FILTER_OPTIONS, filter_of
+from tunnelbench.model.frames import udp_packet_bytes
 from tunnelbench.model.ip_versions import INSIDE_OPTION, IpVersion
 from tunnelbench.model.plan import (
     BASELINE_KIND,
@@ -26,12 +27,13 @@ from tunnelbench.model.plan import (
     TunnelSpec,
 )
 from tunnelbench.model.text import counted, printable
+from tunnelbench.model.udp import mean_payload_bytes
 from tunnelbench.plan import expand
 from tunnelbench.plan.check import Problem, check_options, unknown_key
 from tunnelbench.plan.errors import Faults
 from tunnelbench.plan.key_positions import KeyPath
 from tunnelbench.plan.messages import did_you_mean, not_one_of, quoted, value_text
-from tunnelbench.plan.schema import PLAN_KEYS, PlanFile
+from tunnelbench.plan.schema import LONGEST_UDP_TRIAL_S, PLAN_KEYS, PlanFile
 from tunnelbench.plan.schema_base import LONGEST_TUNNEL_NAME
 
 MOST_PLANNED_TRIALS = 100_000
@@ -187,13 +189,20 @@ class TimedKeys(Protocol):
     """Options of a tunnel that state how often its keys change, as those of the adapters do."""
 
     rekey_option: str
+    rekey_delay_s: float
     rekey_interval_s: float
+    rekey_bytes_option: str
+    rekey_bytes_delay_s: float
+    rekey_bytes: float
 
 
 def check_rekeys(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schemas, faults: Faults) -> None:
     """Add an error for each tunnel whose keys do not change in each trial of the test `rekey`."""
     if file.udp is None or not file.udp.has_rekeys:
         return
+    traffic = file.udp.traffic()
+    smallest_bytes = min(udp_packet_bytes(round(mean_payload_bytes(size))) for size in traffic.payload_bytes)
+    least_bytes_per_s = smallest_bytes * min(float(rate) for rate in traffic.rate)
     for block in blocks:
         schema = schemas.get(block.kind)
         if schema is None or block.kind == BASELINE_KIND:
@@ -201,20 +210,41 @@ def check_rekeys(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schemas
         for given in expand.combinations(block.choices):
             values, problems = check_options(schema, given)
             options: object = None if problems else schema.model_validate(values)
-            if isinstance(options, TimedKeys) and options.rekey_interval_s >= file.udp.duration_s:
-                key = options.rekey_option if options.rekey_option in given else "kind"
-                _note(Problem((key,), _keys_kept(options, file.udp.duration_s)), block, given, faults)
+            if isinstance(options, TimedKeys) and (kept := _keys_kept(options, traffic.duration_s, least_bytes_per_s)):
+                keys = (options.rekey_bytes_option, options.rekey_option, "kind")
+                key = next(key for key in keys if key in given or key == "kind")
+                _note(Problem((key,), kept), block, given, faults)
 
 
-def _keys_kept(options: TimedKeys, duration_s: float) -> str:
-    """Return why a trial has no change of keys, and what to set."""
-    if math.isfinite(options.rekey_interval_s):
-        shorter = f", or {options.rekey_option} to less than {duration_s:g}" if options.rekey_option else ""
+def _keys_kept(options: TimedKeys, duration_s: float, least_bytes_per_s: float) -> str:
+    """Return why a trial has no change of keys, and what to set; an empty text if it surely has one."""
+    by_time_s = options.rekey_interval_s + options.rekey_delay_s
+    by_bytes_s = options.rekey_bytes / least_bytes_per_s + options.rekey_bytes_delay_s
+    if by_time_s < duration_s or by_bytes_s <= duration_s:
+        return ""
+    lasts = f'and a trial of the test "rekey" lasts {duration_s:g} s'
+    if math.isfinite(by_bytes_s):
+        delay_s, needed_s = options.rekey_bytes_delay_s, math.ceil(by_bytes_s)
+        ways = [f"set udp.duration_s to {needed_s} or more"] * (needed_s <= LONGEST_UDP_TRIAL_S)
+        if duration_s > delay_s:
+            ways += ["raise udp.rate", "send larger packets"]
+            ways += [f"lower {options.rekey_bytes_option}"] * bool(options.rekey_bytes_option)
         return (
-            f'the keys change every {options.rekey_interval_s:g} s, and a trial of the test "rekey" lasts '
-            f"{duration_s:g} s: set udp.duration_s to more than {options.rekey_interval_s:g}{shorter}"
+            f"the keys change after {options.rekey_bytes:,.0f} bytes{_late(delay_s)}, so after up to {needed_s} s at "
+            f"the lowest rate and size of the plan, {lasts}: {', or '.join(ways)}"
+        )
+    if math.isfinite(by_time_s):
+        shortest_s = duration_s - options.rekey_delay_s
+        shorter = f", or {options.rekey_option} to less than {shortest_s:g}"
+        return (
+            f"the keys change every {options.rekey_interval_s:g} s{_late(options.rekey_delay_s)}, {lasts}: "
+            f"set udp.duration_s to more than {by_time_s:g}{shorter * bool(options.rekey_option and shortest_s > 1)}"
         )
     return 'with these options, the tunnel reports no changes of keys, which the test "rekey" needs: leave it out'
+
+
+def _late(delay_s: float) -> str:
+    return f", up to {delay_s:g} s late" if delay_s else ""
 
 
 def check_sharing(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:

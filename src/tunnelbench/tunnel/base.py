@@ -77,11 +77,22 @@ class TunnelOptions(BaseModel):
     """Reason why packets of IPv6 cannot carry the tunnel; empty if they can."""
     rekey_option: ClassVar[str] = ""
     """Option that sets the time between two changes of keys; empty without one."""
+    rekey_delay_s: ClassVar[float] = 0.0
+    """Longest time after the end of that interval in which the tunnel notices it under traffic [s]."""
+    rekey_bytes_option: ClassVar[str] = ""
+    """Option that sets the amount of data between two changes of keys; empty without one."""
+    rekey_bytes_delay_s: ClassVar[float] = 0.0
+    """Longest time in which the tunnel notices that it has carried this amount [s]."""
 
     @property
     def rekey_interval_s(self) -> float:
-        """Time between two changes of keys that the tunnel reports [s]; infinite: there are none; 0: the amount of data
-        decides."""
+        """Time between two changes of keys that the tunnel reports [s]; infinite: time changes no keys."""
+        return math.inf
+
+    @property
+    def rekey_bytes(self) -> float:
+        """Amount of data between two changes of keys that the tunnel reports [bytes]; infinite: data change no
+        keys."""
         return math.inf
 
     firewall: Firewall | None = Field(

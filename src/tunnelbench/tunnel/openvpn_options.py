@@ -38,10 +38,15 @@ cipher and digest before the ends agree (crypto_max_overhead in crypto.c), 32 in
 USUAL_RENEGOTIATION_S = 3600
 """OpenVPN's own `reneg-sec` [s]."""
 
+BYTES_LOOK_INTERVAL_S = 15.0
+"""Longest interval at which OpenVPN compares the amount of data with `reneg-bytes` [s] (TLS_MULTI_REFRESH in ssl.h)."""
+
 
 class Options(ServerOptions):
     ipv4_only_inside = ipv4_only_outside = ""
     rekey_option = "reneg_sec"
+    rekey_bytes_option = "reneg_bytes"
+    rekey_bytes_delay_s = BYTES_LOOK_INTERVAL_S
 
     mode: Literal["tls", "static-key"] = Field(default="tls", description="how the ends agree on keys")
     transport: Literal["udp", "tcp"] = Field(default="udp", description="what carries the tunnel's packets")
@@ -167,10 +172,13 @@ class Options(ServerOptions):
 
     @property
     def rekey_interval_s(self) -> float:
-        if self.reneg_bytes:
-            return 0.0
         interval_s = USUAL_RENEGOTIATION_S if self.reneg_sec is None else self.reneg_sec
         return (interval_s or math.inf) if self.mode == "tls" else math.inf
+
+    @property
+    def rekey_bytes(self) -> float:
+        # Only the first client has traffic, and the changes of keys of the others are measured.
+        return math.inf if self.has_rekeying_others else self.reneg_bytes or math.inf
 
     @property
     def has_rekeying_others(self) -> bool:

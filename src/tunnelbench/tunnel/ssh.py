@@ -30,6 +30,9 @@ address family before a packet (OpenSSH's PROTOCOL, section 2.3)."""
 SMALLEST_PADDING_BYTES = 4
 
 PACKET_BLOCK_BYTES = {"aes128-gcm": 16, "aes256-gcm": 16, "chacha20-poly1305": 8, "aes128-ctr": 16, "aes256-ctr": 16}
+MOST_BYTES_OF_KEYS = {8: 2**30, 16: 2**36}
+"""Amount of data in one direction after which OpenSSH changes the keys [bytes], by the block of the cipher: 1 GiB, and
+2^32 blocks of 16 bytes (ssh_set_newkeys in packet.c; RFC 4344, section 3.2)."""
 MAC_BYTES = {"hmac-sha1-etm": 20, "hmac-sha2-256-etm": 32, "hmac-sha2-512-etm": 64}
 
 Cipher = Literal["aes128-gcm", "aes256-gcm", "chacha20-poly1305", "aes128-ctr", "aes256-ctr"]
@@ -44,8 +47,8 @@ class Options(DeviceMtuOptions):
     )
 
     @property
-    def rekey_interval_s(self) -> float:
-        return 0.0  # OpenSSH changes the keys after an amount of data
+    def rekey_bytes(self) -> float:
+        return MOST_BYTES_OF_KEYS[PACKET_BLOCK_BYTES[self.cipher]]
 
     @property
     def is_aead(self) -> bool:
@@ -59,8 +62,8 @@ PLAN_ENTRY = {"name": "SSH AES-128-GCM", "cipher": "aes128-gcm"}
 class Ssh(Tunnel[Options]):
     """Plan entry: `kind = "ssh"`, `cipher = "aes128-gcm"`.
 
-    The tunnel is TCP in TCP: a lost outer packet stalls all inner connections. With ChaCha20-Poly1305, OpenSSH changes
-    the keys after each GiB in one direction (RFC 4344, section 3.2).
+    The tunnel is TCP in TCP: a lost outer packet stalls all inner connections. OpenSSH changes the keys after each GiB
+    in one direction with ChaCha20-Poly1305, and after each 64 GiB with the other ciphers.
     """
 
     kind = "ssh"

@@ -76,6 +76,9 @@ FIRST_PROBE_LIMIT_S = 3.0
 
 USUAL_KEY_EXPIRE_S = 3600
 """tinc's own KeyExpire [s]."""
+KEY_LOOK_INTERVAL_S = 5.0
+"""Interval at which tinc looks for expired keys under traffic [s], its PingTimeout (main_loop in net.c of 1.0.36).
+Without traffic, it may be a second longer."""
 
 
 class Options(DeviceMtuOptions):
@@ -83,6 +86,7 @@ class Options(DeviceMtuOptions):
 
     ipv4_only_inside = ipv4_only_outside = ""
     rekey_option = "key_expire_s"
+    rekey_delay_s = KEY_LOOK_INTERVAL_S
 
     cipher: Literal[
         "aes-128-cbc", "aes-192-cbc", "aes-256-cbc", "camellia-128-cbc", "camellia-256-cbc",
