@@ -145,6 +145,13 @@ def make_tcp(
     )
 
 
+def late_window() -> Window:
+    """A window in which a router of fixed speed was nearly idle, and lost a fifth of the time on its clock."""
+    window = make_tcp().window
+    cpu = replace(window.router_cpu, wall_s=window.duration_s, idle_s=window.duration_s * 0.95)
+    return replace(window, router_cpu=cpu, router_clock_lost_s=window.duration_s / 5)
+
+
 def make_trial(
     spec: TrialSpec | None = None,
     tcp: TcpMeasurement | None = None,

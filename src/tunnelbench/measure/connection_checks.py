@@ -39,8 +39,7 @@ def check_connection_trial(
     counts, window, counters = measured.connections, measured.window, measured.counters
     if counts is None or window is None or counters is None:
         raise ValueError("a trial of connections has counts, a window and counters")
-    is_paced = spec.load != FLAT_OUT
-    is_harmless = not context.is_calibration and withstands_load(window, is_paced=is_paced)
+    is_harmless = not context.is_calibration and withstands_load(window, is_paced=spec.load != FLAT_OUT)
     found = [
         foreign_load(measured.foreign_cpu_s, measured.bracket_s, context.foreign, is_harmless=is_harmless),
         steal(window),
@@ -53,7 +52,7 @@ def check_connection_trial(
     largest = context.counted_bytes(tcp_packet_bytes(CONNECTION_PAYLOAD_BYTES, context.inner_header_bytes))
     payload_bytes = 2 * CONNECTION_PAYLOAD_BYTES * counts.established
     found += path_checks(counters, payload_bytes, f"one token makes {largest}", largest, context)
-    found += [_tester(spec, measured, counts, testers_per_s), *router_clock(window, is_paced=is_paced)]
+    found += [_tester(spec, measured, counts, testers_per_s), *router_clock(window)]
     found += [responsiveness(measured.ping)] if measured.ping.sent else []
     if spec.tunnel.packet_filter.firewall.tracks:
         found.append(_tracked(counts))

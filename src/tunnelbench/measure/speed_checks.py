@@ -13,8 +13,8 @@ IDLE_LATE_LIMIT_SHARE = 0.1
 wait, and a router with idle time does not work faster while its clock catches up."""
 
 PACED_LATE_LIMIT_SHARE = 0.5
-"""The same share for a load that the plan paces: the router waits for each packet, and late waits change neither the
-number of packets nor the work of a packet as long as it has time left."""
+"""The same share for a load that the plan paces, if no times are measured: the router waits for each packet, and late
+waits change neither the number of packets nor the work of a packet as long as it has time left."""
 
 FULL_SHARE = 0.95
 """Busy share of a router of fixed speed from which the router is surely the limit. The share refers to the time on the

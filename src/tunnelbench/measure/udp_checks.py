@@ -94,8 +94,8 @@ def _router_checks(spec: TrialSpec, udp: UdpMeasurement, testers_pps: float | No
     """Return the checks of a UDP trial through a router that follow from its figures, but for the path's counters."""
     found = [*check_handshakes(udp)] or [_tester(spec, udp, testers_pps)]
     if udp.window is not None:
-        # Other trials are paced as well, but their delays and gaps depend on each wait.
-        is_paced = spec.load != FLAT_OUT and spec.test in {Test.RATE, Test.HANDSHAKE}
+        # Other trials are paced as well, but their delays, gaps and times of handshakes depend on each wait.
+        is_paced = spec.load != FLAT_OUT and spec.test is Test.RATE
         found += router_clock(udp.window, is_paced=is_paced)
     if udp.physical_limit_pps is not None and udp.counts is not None:
         found.append(physical_limit(udp.counts.forwarding_rate_pps, udp.physical_limit_pps, "packets/s"))

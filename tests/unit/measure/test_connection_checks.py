@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.builders import late_window
 from tests.unit.connection_builders import make_connections, make_kept, make_measurement
 
 from tunnelbench.measure.checks import TrialContext
@@ -29,6 +30,21 @@ def verdict(name: str, counts: ConnectionCounts, load: str = FLAT_OUT, **more: A
         measured = replace(measured, window=replace(measured.window, busiest_tester_share=more.pop("tester_share")))
     found = check_connection_trial(spec, measured, CONTEXT, more.get("testers_per_s"))
     return next((check.verdict for check in found if check.name == name), None)
+
+
+@pytest.mark.parametrize(("counts", "load"), [(SHARED, FLAT_OUT), (SHARED, "1000"), (make_kept(), "1000")])
+def test_a_router_that_is_late_makes_the_times_of_connections_void(counts: ConnectionCounts, load: str) -> None:
+    spec = TrialSpec(
+        1,
+        1,
+        TunnelSpec("none", "no tunnel"),
+        7,
+        Direction.OUT,
+        Test.CONNECT if counts.closed else Test.CONCURRENT,
+        load,
+    )
+    found = check_connection_trial(spec, replace(make_measurement(counts), window=late_window()), CONTEXT)
+    assert [check.verdict for check in found if check.name == "router-clock"] == [Verdict.VOID]
 
 
 def test_a_rate_that_was_not_offered_is_void() -> None:

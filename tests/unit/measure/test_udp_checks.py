@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.builders import make_spec, make_tcp
+from tests.unit.builders import late_window, make_spec, make_tcp
 from tests.unit.udp_builders import make_counts, make_point, make_search
 
 from tunnelbench.measure.checks import TrialContext
@@ -228,6 +228,21 @@ def test_new_tunnels_that_fail_or_that_a_tester_limits_are_named(
     found = verdicts(measured(handshakes=counts, window=window), spec_of(Test.HANDSHAKE))
     assert (found["handshakes"].verdict, found["tester-limited"].verdict) == (handshakes, limited)
     assert "handshakes" not in verdicts(measured(), spec_of(Test.HANDSHAKE))
+
+
+@pytest.mark.parametrize(
+    ("test", "load", "verdict"),
+    [
+        (Test.RATE, "5000", Verdict.OK),
+        (Test.RATE, FLAT_OUT, Verdict.VOID),
+        (Test.ECHO, "5000", Verdict.VOID),
+        (Test.REKEY, "5000", Verdict.VOID),
+        (Test.HANDSHAKE, "5000", Verdict.VOID),
+    ],
+)
+def test_a_late_router_may_do_no_harm_only_to_trials_without_times(test: Test, load: str, verdict: Verdict) -> None:
+    found = verdicts(measured(window=late_window()), spec_of(test, load))["router-clock"]
+    assert found.verdict is verdict
 
 
 def test_fast_ethernet_carries_148809_of_the_smallest_frames() -> None:
