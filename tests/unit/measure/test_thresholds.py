@@ -39,7 +39,10 @@ def test_a_threshold_stands_in_the_text_of_its_rule_or_its_checks(
     assert re.search(rf"(?<![\d.,]){re.escape(f'{number} {unit}')}", "\n".join([*checks, *course, section]))
 
 
-MODULES = ("model.result", *(f"measure.{kind}checks" for kind in ("", "balance_", "setup_", "speed_", "udp_")))
+MODULES = (
+    "model.result",
+    *(f"measure.{kind}checks" for kind in ("", "balance_", "connection_", "setup_", "speed_", "udp_")),
+)
 
 
 @pytest.mark.parametrize("module", MODULES)
