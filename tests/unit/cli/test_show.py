@@ -18,7 +18,7 @@ from tests.unit.report.hostile import hostile_run
 from tunnelbench.cli import show
 from tunnelbench.cli.availability import Availability, carried_by
 from tunnelbench.cli.details import plan as plan_details
-from tunnelbench.cli.details.tunnel import type_text
+from tunnelbench.cli.details.tunnel import described, type_text
 from tunnelbench.guest.kernel import Kernel
 from tunnelbench.host.preflight import PreflightResult, Status
 from tunnelbench.model.counters import CpuUsage, PathCounters, Ping, Window
@@ -66,6 +66,17 @@ def test_a_tunnel_that_is_not_available_says_what_it_lacks(
 )
 def test_a_type_is_described_in_words(schema: dict[str, object], words: str) -> None:
     assert type_text(schema) == words
+
+
+@pytest.mark.parametrize("kind", sorted(adapters()))
+def test_every_option_of_a_tunnel_has_its_values_in_words(kind: str) -> None:
+    _, _, options = described(kind)
+    words = {option: type_text(schema) for option, schema in options.items()}
+    assert words["firewall"] == "one of none, stateful, stateful-nat"
+    assert words["content"] == "one of random, repeating"
+    assert words["inside"] == words["outside"] == "one of ipv4, ipv6"
+    assert "value" not in words.values()
+    assert all(schema["description"] for schema in options.values())
 
 
 def test_a_plan_has_its_trials_in_order_with_the_time_that_they_take(type_in: CommandLine) -> None:

@@ -41,7 +41,19 @@ def described(kind: str) -> tuple[str, str, Mapping[str, Mapping[str, Any]]]:
     if kind in PLANNED:
         return "A plan may name it; its rows then report that there is no adapter yet.", "", {}
     tunnel = adapter(kind)
-    return inspect.getdoc(tunnel) or "", tunnel.tested_with, tunnel.options_type.model_json_schema()["properties"]
+    schema = tunnel.options_type.model_json_schema()
+    options = resolved(schema["properties"], schema.get("$defs", {}))
+    return inspect.getdoc(tunnel) or "", tunnel.tested_with, options
+
+
+def resolved(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a part of a JSON schema in which each reference is replaced by what it refers to."""
+    if isinstance(schema, list):
+        return [resolved(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    referred = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+    return referred | {key: resolved(value, definitions) for key, value in schema.items() if key != "$ref"}
 
 
 def picture(
