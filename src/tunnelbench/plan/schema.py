@@ -6,7 +6,7 @@ import math
 import re
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, ValidationInfo, model_validator
 
 from tunnelbench.model.conditions import (
     LARGEST_WINDOW_BYTES,
@@ -202,13 +202,19 @@ MOST_TIMED_PPS = 50_000
 """Highest rate at which a plan may time each packet [packets/s]."""
 
 
-def _require_timed(what: str, rates: list[str]) -> None:
-    """Raise ValueError if a rate is too high for `what`, which times each packet."""
-    if fast := [rate for rate in rates if rate == FLAT_OUT or float(rate) > MOST_TIMED_PPS]:
+def _timed_rate(value: Any) -> str:
+    """Return packets per second as text, of a test that times each packet."""
+    if not _is_pps(value) or value > MOST_TIMED_PPS:
         raise ValueError(
-            f"{what} times each packet: it needs rates of at most {MOST_TIMED_PPS:,} packets/s, such as rate = 1000, "
-            f"not {value_text(fast[0])}"
+            f"must be packets per second from 1 to {MOST_TIMED_PPS:,}, such as 1000, not {value_text(value)}: each "
+            "packet is timed"
         )
+    return _number_text(value)
+
+
+def _udp_rate(value: Any, info: ValidationInfo) -> str:
+    """Return a rate of the tests of `[udp]` as text."""
+    return _timed_rate(value) if Test.REKEY in info.data.get("test", ()) else _offered_load(value)
 
 
 LONGEST_UDP_TRIAL_S = 86_400
@@ -230,7 +236,9 @@ class UdpTable(TomlTable):
     ) = None
     direction: Directions = list(UdpTraffic.direction)
     test: OneOrMore[TestName] = ["search"]
-    rate: OneOrMore[Annotated[str, PlainValidator(_offered_load)]] = list(UdpTraffic.rate)
+    rate: Annotated[OneOrMore[Annotated[str, PlainValidator(_udp_rate)]], Field(validate_default=True)] = list(
+        UdpTraffic.rate
+    )
     duration_s: Annotated[float, Field(ge=1, le=LONGEST_UDP_TRIAL_S)] = UdpTraffic.duration_s
     interval_s: Annotated[float, Field(ge=0.1, le=60)] = UdpTraffic.interval_s
     flows: Annotated[int, Field(ge=1, le=MOST_FLOWS)] = UdpTraffic.flows
@@ -245,13 +253,11 @@ class UdpTable(TomlTable):
             raise ValueError("payload_bytes and frame_bytes say the same thing: leave one of them out")
         if "latency" in self.test and "search" not in self.test:
             raise ValueError('the test "latency" takes shares of the PDR: add "search", which finds it')
-        if self.has_rekeys:
-            _require_timed('the test "rekey"', self.rate)
-            if self.flows > 1:
-                raise ValueError(
-                    'the test "rekey" finds the longest gap of one flow, which the packets of others would fill: leave '
-                    "flows out"
-                )
+        if self.has_rekeys and self.flows > 1:
+            raise ValueError(
+                'the test "rekey" finds the longest gap of one flow, which the packets of others would fill: leave '
+                "flows out"
+            )
         _require_held(max(self.duration_s, self.confirm_s), self.interval_s, ENGINE_READING_BYTES)
         if 0 < self.confirm_s < 1:
             raise ValueError(f"confirm_s must be 0 or at least 1, not {self.confirm_s:g}")
@@ -372,15 +378,10 @@ class HandshakeTable(TomlTable):
     """`[handshake]`: clients of each server set up their tunnels while one client's UDP packets flow."""
 
     parallel: OneOrMore[Annotated[int, Field(ge=0, le=MOST_CLIENTS)]] = [0, 4]
-    rate: OneOrMore[Annotated[str, PlainValidator(_offered_load)]] = ["100"]
+    rate: OneOrMore[Annotated[str, PlainValidator(_timed_rate)]] = ["100"]
     payload_bytes: OneOrMore[UdpPayload] = [1200]
     direction: Directions = [Direction.OUT]
     duration_s: Annotated[float, Field(ge=1, le=3600)] = UdpTraffic.duration_s
-
-    @model_validator(mode="after")
-    def _is_timed(self) -> Self:
-        _require_timed("[handshake]", self.rate)
-        return self
 
     def traffic(self) -> UdpTraffic:
         return UdpTraffic(

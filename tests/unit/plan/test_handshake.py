@@ -52,7 +52,10 @@ def test_a_name_may_have_the_number_in_another_place(tmp_path: Path) -> None:
             "4: tunnel[1].handshakes: only a plan with [handshake] makes handshakes: add this table",
         ),
         ("[clients]\ncount = 1\n" + HANDSHAKE, "[clients] shares out TCP: leave [handshake] out"),
-        (HANDSHAKE.replace("200", '"flat-out"'), "[handshake] times each packet: it needs rates of at most 50,000"),
+        *(
+            (HANDSHAKE.replace("200", rate), f"must be packets per second from 1 to 50,000, such as 1000, not {value}")
+            for rate, value in (('"flat-out"', '"flat-out"'), ("0", "0"), ("[0.5]", "0.5"), ("60000", "60000"))
+        ),
         (HANDSHAKE.replace("[0, 4]", "33"), "handshake.parallel"),
         (HANDSHAKE + 'inside = "ipv6"\n', 'clients of one server have IPv4 traffic only: set inside = "ipv4"'),
         (HANDSHAKE + "processes = 2\n", 'clients of one server need mode = "tls", dev = "tun" and one process'),

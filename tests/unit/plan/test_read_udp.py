@@ -75,6 +75,9 @@ def test_the_mix_is_a_payload_by_its_name(load: Load) -> None:
     assert plan.trials()[0].what == "imix down search"
 
 
+TIMED = "must be packets per second from 1 to 50,000, such as 1000"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -84,8 +87,15 @@ def test_the_mix_is_a_payload_by_its_name(load: Load) -> None:
         ('rate = "fast"', 'udp.rate: must be packets per second from 1 on or "flat-out", not "fast"'),
         ("rate = 0", 'udp.rate: must be packets per second from 1 on or "flat-out", not 0'),
         ("payload_bytes = 18\nframe_bytes = 64", "udp: payload_bytes and frame_bytes say the same thing"),
-        ('test = "rekey"', "it needs rates of at most 50,000 packets/s, such as rate = 1000, not"),
-        ('test = "rekey"\nrate = 60000', "it needs rates of at most 50,000 packets/s, such as rate = 1000, not"),
+        *(
+            (f'test = ["rate", "rekey"]\n{rate}', f"udp.rate: {TIMED}, not {value}: each packet is timed")
+            for rate, value in (
+                ("", '"flat-out"'),
+                ("rate = [100, 0.5]", "0.5"),
+                ("rate = 0", "0"),
+                ("rate = 60000", "60000"),
+            )
+        ),
         ('test = "latency"', 'udp: the test "latency" takes shares of the PDR: add "search", which finds it'),
         ('test = "serch"', 'udp.test: "serch" is not one of'),
         ("confirm_s = 0.5", "udp: confirm_s must be 0 or at least 1, not 0.5"),
