@@ -210,14 +210,19 @@ def check_rekeys(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schemas
         for given in expand.combinations(block.choices):
             values, problems = check_options(schema, given)
             options: object = None if problems else schema.model_validate(values)
-            if isinstance(options, TimedKeys) and (kept := _keys_kept(options, traffic.duration_s, least_bytes_per_s)):
-                keys = (options.rekey_bytes_option, options.rekey_option, "kind")
-                key = next(key for key in keys if key in given or key == "kind")
+            if not isinstance(options, TimedKeys):
+                continue
+            keys = (options.rekey_bytes_option, options.rekey_option, "kind")
+            key = next(key for key in keys if key in given or key == "kind")
+            if kept := _keys_kept(options, traffic.duration_s, least_bytes_per_s, key):
                 _note(Problem((key,), kept), block, given, faults)
 
 
-def _keys_kept(options: TimedKeys, duration_s: float, least_bytes_per_s: float) -> str:
-    """Return why a trial has no change of keys, and what to set; an empty text if it surely has one."""
+def _keys_kept(options: TimedKeys, duration_s: float, least_bytes_per_s: float, key: str) -> str:
+    """Return why a trial has no change of keys, and what to set; an empty text if it surely has one.
+
+    `key` is the position of the error.
+    """
     by_time_s = options.rekey_interval_s + options.rekey_delay_s
     by_bytes_s = options.rekey_bytes / least_bytes_per_s + options.rekey_bytes_delay_s
     if by_time_s < duration_s or by_bytes_s <= duration_s:
@@ -235,10 +240,15 @@ def _keys_kept(options: TimedKeys, duration_s: float, least_bytes_per_s: float) 
         )
     if math.isfinite(by_time_s):
         shortest_s = duration_s - options.rekey_delay_s
-        shorter = f", or {options.rekey_option} to less than {shortest_s:g}"
+        shorter = f", or {options.rekey_option} to at least 1 and less than {shortest_s:g}"
         return (
             f"the keys change every {options.rekey_interval_s:g} s{_late(options.rekey_delay_s)}, {lasts}: "
             f"set udp.duration_s to more than {by_time_s:g}{shorter * bool(options.rekey_option and shortest_s > 1)}"
+        )
+    if key == options.rekey_option:
+        return (
+            'the keys never change, and each trial of the test "rekey" needs a change: set it to at least 1 and less than '
+            f"{duration_s - options.rekey_delay_s:g}"
         )
     return 'with these options, the tunnel reports no changes of keys, which the test "rekey" needs: leave it out'
 
@@ -320,19 +330,19 @@ def check_versions(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults
     """Add an error for each tunnel of IPv6 traffic whose plan gives its packets sizes that are defined for IPv4."""
     sizes: dict[str, str] = {}
     if file.udp and file.udp.frame_bytes:
-        sizes["udp.frame_bytes"] = "they are frames with IPv4 headers"
+        sizes["udp.frame_bytes"] = "they are frames with IPv4 headers; give udp.payload_bytes in bytes"
     payloads = {"udp": file.udp.payload_bytes if file.udp else [], "soak": file.soak.payload_bytes if file.soak else []}
     for table, values in payloads.items():
         if IMIX_PAYLOAD_BYTES in values:
-            sizes[f"{table}.payload_bytes, {quoted(IMIX_NAME)}"] = "the mix has frames with IPv4 headers"
+            key = f"{table}.payload_bytes"
+            sizes[f"{key}, {quoted(IMIX_NAME)}"] = f"the mix has frames with IPv4 headers; give {key} in bytes"
     for block in blocks:
         versions = block.choices.get(INSIDE_OPTION, ())
         if IpVersion.IPV6 not in versions:
             continue
         place = _place_of_value(block.path, INSIDE_OPTION, versions, versions.index(IpVersion.IPV6))
         for key, reason in sizes.items():
-            message = f'"{IpVersion.IPV6}" cannot have the sizes of {key}: {reason}; give udp.payload_bytes in bytes'
-            faults.add(place, message)
+            faults.add(place, f'"{IpVersion.IPV6}" cannot have the sizes of {key}: {reason}')
 
 
 def check_content(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults) -> None:

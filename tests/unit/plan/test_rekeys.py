@@ -25,14 +25,21 @@ def errors(folder: Path, block: str, duration_s: int = 10) -> list[str]:
     [
         ('kind = "vxlan"\n', 10, ["tunnel[1].kind", NEVER]),
         ('kind = "ipsec"\n', 10, ["tunnel[1].kind", NEVER]),
-        ('kind = "openvpn"\nreneg_sec = 0\n', 10, ["tunnel[1].reneg_sec", NEVER]),
+        (
+            'kind = "openvpn"\nreneg_sec = 0\n',
+            10,
+            [
+                "tunnel[1].reneg_sec: the keys never change",
+                "needs a change: set it to at least 1 and less than 10",
+            ],
+        ),
         ('kind = "openvpn"\nmode = "static-key"\ncipher = "AES-128-CBC"\n', 10, ["tunnel[1].kind", NEVER]),
         (
             'kind = "openvpn"\n',
             10,
             [
                 'the keys change every 3600 s, and a trial of the test "rekey" lasts 10 s',
-                "set udp.duration_s to more than 3600, or reneg_sec to less than 10",
+                "set udp.duration_s to more than 3600, or reneg_sec to at least 1 and less than 10",
             ],
         ),
         ('kind = "openvpn"\nreneg_sec = 10\n', 10, ["tunnel[1].reneg_sec", "set udp.duration_s to more than 10"]),
@@ -41,10 +48,10 @@ def errors(folder: Path, block: str, duration_s: int = 10) -> list[str]:
             10,
             [
                 "the keys change every 3600 s, up to 5 s late",
-                "set udp.duration_s to more than 3605, or key_expire_s to ",
+                "set udp.duration_s to more than 3605, or key_expire_s to at least 1 and less than 5",
             ],
         ),
-        ('kind = "tinc"\nkey_expire_s = 9\n', 10, ["tunnel[1].key_expire_s", "or key_expire_s to less than 5"]),
+        ('kind = "tinc"\nkey_expire_s = 9\n', 10, ["tunnel[1].key_expire_s", "or key_expire_s to at least 1 and less than 5"]),
         ('kind = "tinc"\nkey_expire_s = 5\n', 10, ["set udp.duration_s to more than 10, or key"]),
         ('kind = "tinc"\nkey_expire_s = 1\n', 3, ["lasts 3 s: set udp.duration_s to more than 6"]),
         (
@@ -78,10 +85,16 @@ def test_a_tunnel_whose_keys_do_not_change_in_a_trial_is_refused(
     assert all(message in found for message in messages), found
 
 
+def test_no_interval_is_advised_for_trials_that_are_too_short_for_any(tmp_path: Path) -> None:
+    (found,) = errors(tmp_path, 'kind = "openvpn"\nreneg_sec = 1\n', 1)
+    assert found.endswith("lasts 1 s: set udp.duration_s to more than 1")
+
+
 @pytest.mark.parametrize(
     ("block", "duration_s"),
     [
         ('kind = "none"\n', 10),
+        ('kind = "openvpn"\nreneg_sec = 1\n', 10),
         ('kind = "openvpn"\nreneg_sec = 9\n', 10),
         ('kind = "openvpn"\nreneg_bytes = 1000000\n', 25),
         ('kind = "openvpn"\nreneg_bytes = 1000000000\nreneg_sec = 9\n', 10),
