@@ -35,6 +35,7 @@ from tunnelbench.plan.tunnels import (
     expand_blocks,
     read_blocks,
     with_clients,
+    with_first_client,
     with_rekeying_clients,
     with_tcp_options,
 )
@@ -194,10 +195,11 @@ def _plan(
         check_tcp_options(blocks, file, faults)
         blocks = with_tcp_options(blocks, file)
     if file and file.clients:
-        blocks = with_clients(blocks, {CLIENTS_OPTION: file.clients.count}, "[clients]", schemas, faults)
+        blocks = with_clients(blocks, {CLIENTS_OPTION: file.clients.count}, "clients", schemas, faults)
     if file and file.handshake:
         values = {CLIENTS_OPTION: [1], HANDSHAKES_OPTION: file.handshake.parallel}
-        blocks = with_clients(blocks, values, "[handshake]", schemas, faults)
+        blocks = with_clients(blocks, values, "handshake", schemas, faults)
+    blocks = with_first_client(blocks)
     if file and file.udp and file.udp.is_of_rekeys:
         blocks = with_rekeying_clients(blocks, schemas)
     factors: dict[KeyPath, int] = {}
@@ -244,13 +246,18 @@ def _factors(file: PlanFile) -> dict[KeyPath, int]:
 
 
 def _refuse(data: Mapping[str, Any], refused: Mapping[str, str], faults: Faults) -> None:
-    """Add an error for each table and option that a testbed refuses and that changes something."""
+    """Add an error for each table and option that a testbed refuses and that changes something.
+
+    A key that has an error already gets no second one: its value will change.
+    """
+    known = {error.key for error in faults.errors}
     blocks = data.get("tunnel")
     places: list[tuple[KeyPath, Any]] = [((), data), (("tcp",), data.get("tcp"))]
     places += [(("tunnel", number), block) for number, block in enumerate(blocks if isinstance(blocks, list) else [])]
     for key, reason in refused.items():
         for path, table in places:
-            if isinstance(table, Mapping) and key in table and _changes(key, table[key]):
+            is_known = key_text((*path, key)) in known
+            if isinstance(table, Mapping) and key in table and _changes(key, table[key]) and not is_known:
                 faults.add((*path, key), reason)
 
 

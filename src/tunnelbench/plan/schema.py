@@ -414,7 +414,9 @@ class PlanFile(TomlTable):
     def _has_traffic_for_clients(self) -> Self:
         others = [name for name in ("udp", "soak", "connections", "handshake") if getattr(self, name)]
         if self.clients and others:
-            raise ValueError(f"[clients] shares out TCP: leave [{others[0]}] out")
+            of_tunnels = ", or give the option clients to each [[tunnel]] in place of [clients]"
+            times_rekeys = others == ["udp"] and self.udp is not None and self.udp.is_of_rekeys
+            raise ValueError(f"[clients] shares out TCP: leave [{others[0]}] out{of_tunnels * times_rekeys}")
         beside = [name for name in ("tcp", "udp", "soak", "connections") if getattr(self, name)]
         if self.handshake and beside:
             raise ValueError(f"[handshake] has UDP traffic of its own: leave [{beside[0]}] out")

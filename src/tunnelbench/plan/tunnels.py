@@ -17,6 +17,7 @@ from tunnelbench.model.plan import (
     BASELINE_KIND,
     BASELINE_NAME,
     CLIENTS_OPTION,
+    GATEWAY_NEEDED,
     HANDSHAKES_OPTION,
     IMIX_NAME,
     IMIX_PAYLOAD_BYTES,
@@ -114,15 +115,19 @@ def with_clients(
     schemas: Schemas,
     faults: Faults,
 ) -> list[TunnelTable]:
-    """Return the blocks of a plan with the numbers of a `table`, such as `[clients]`, as values of options of a server.
+    """Return the blocks of a plan with the numbers of a `table`, such as `clients`, as values of options of a server.
 
-    The baseline has no server, and stays as it is. Adds an error for each kind of tunnel that has no such option.
+    The baseline has no server, and stays as it is. Adds an error for each kind of tunnel that has no such option, and
+    one if the baseline is the only tunnel.
     """
+    if blocks and all(block.kind == BASELINE_KIND for block in blocks):
+        kinds = _kinds_with(CLIENTS_OPTION, schemas)
+        faults.add((table,), f"no tunnel of the plan has clients: add a [[tunnel]] of {kinds}")
     found = []
     for block in blocks:
         has_option = _has_option(block, CLIENTS_OPTION, schemas)
         if not has_option and block.kind != BASELINE_KIND:
-            faults.add((*block.path, "kind"), _has_one_client(block.kind, table, schemas))
+            faults.add((*block.path, "kind"), _has_one_client(block.kind, f"[{table}]", schemas))
         found.append(_with_missing(block, values) if has_option else block)
     return found
 
@@ -138,6 +143,15 @@ def _kinds_with(option: str, schemas: Schemas) -> str:
 
 def _has_option(block: TunnelTable, option: str, schemas: Schemas) -> bool:
     return block.kind in schemas and option in schemas[block.kind].model_fields
+
+
+def with_first_client(blocks: Sequence[TunnelTable]) -> list[TunnelTable]:
+    """Return the blocks of a plan with `clients = 1` where `handshakes` needs it, as `[handshake]` sets it.
+
+    So a plan without this table has no error about its number of clients.
+    """
+    first = {CLIENTS_OPTION: [1]}
+    return [_with_missing(block, first) if HANDSHAKES_OPTION in block.choices else block for block in blocks]
 
 
 def with_rekeying_clients(blocks: Sequence[TunnelTable], schemas: Schemas) -> list[TunnelTable]:
@@ -165,6 +179,11 @@ def check_clients(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schema
     others = [name for name in tables if getattr(file, name)]
     for block in blocks:
         can_rekey = _has_option(block, OTHERS_REKEY_OPTION, schemas)
+        if file.needs_gateway and CLIENTS_OPTION in block.choices:
+            faults.add(
+                (GATEWAY_NEEDED,),
+                "the clients of a server connect to the router, so that no tunnel ends on a gateway: leave it out",
+            )
         message = ""
         if others:
             message = f"several clients share out TCP: leave [{others[0]}] out"
@@ -250,7 +269,7 @@ def _keys_kept(options: TimedKeys, duration_s: float, least_bytes_per_s: float, 
             'the keys never change, and each trial of the test "rekey" needs a change: set it to at least 1 and less than '
             f"{duration_s - options.rekey_delay_s:g}"
         )
-    return 'with these options, the tunnel reports no changes of keys, which the test "rekey" needs: leave it out'
+    return 'the tunnel reports no changes of keys with these options; the test "rekey" needs them: leave the tunnel out'
 
 
 def _late(delay_s: float) -> str:
@@ -266,6 +285,8 @@ def check_sharing(blocks: Sequence[TunnelTable], file: PlanFile, faults: Faults)
         "udp.flows": file.udp.flows if file.udp and not has_rekeys else None,
     }
     for block in blocks:
+        if CLIENTS_OPTION in block.choices:
+            continue  # a server of clients has one process
         values = block.choices.get(PROCESSES_OPTION, ())
         for number, value in enumerate(values):
             if not isinstance(value, int) or value < 2:

@@ -71,15 +71,18 @@ def _refused_by_topology(spec: TestbedSpec) -> dict[str, str]:
     """Return the tables and keys of plans that need another machine at an end of the tunnel, each with the reason."""
     refused = {}
     cannot = f"cannot run on testbed {spec.name}:"
+    is_virtual = spec.kind == QemuTestbed.kind
     if spec.topology != ROAD_WARRIOR:
+        shipped = f"{'malta' if is_virtual else 'netns'}-{ROAD_WARRIOR}"
         reason = (
             f'{cannot} its clients connect to the router, which needs topology = "{ROAD_WARRIOR}"; the shipped testbed '
-            f"netns-{ROAD_WARRIOR} has it"
+            f"{shipped} has it"
         )
         refused = dict.fromkeys(("clients", "handshake"), reason)
     if not spec.has_gateway:
+        shipped = "malta" if is_virtual else "netns-gateways"
         refused[GATEWAY_NEEDED] = (
-            f"{cannot} the tunnels need a gateway in front of the server; the shipped testbed netns-gateways has one"
+            f"{cannot} the tunnels need a gateway in front of the server; the shipped testbed {shipped} has one"
         )
     return refused
 

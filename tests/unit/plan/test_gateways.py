@@ -15,15 +15,17 @@ from tunnelbench.tunnel import option_schemas
 
 TUNNEL = '[[tunnel]]\nkind = "vxlan"\n'
 
+NO_GATEWAY = "the tunnels need a gateway in front of the server; the shipped testbed "
+
 
 @pytest.mark.parametrize(
     ("testbed", "reason"),
     [
         (TestbedSpec("lab", "netns", topology=GATEWAY_PAIR), ""),
         (TestbedSpec("lab", "qemu", topology=GATEWAY_PAIR, board="malta", far_board="x86-64"), ""),
-        (TestbedSpec("lab", "netns", topology=ROUTER_SERVER), "the tunnels need a gateway in front of the server"),
-        (TestbedSpec("lab", "netns", topology=ROAD_WARRIOR), "the tunnels need a gateway in front of the server"),
-        (TestbedSpec("lab", "qemu", board="malta"), "the tunnels need a gateway in front of the server"),
+        (TestbedSpec("lab", "netns", topology=ROUTER_SERVER), f"{NO_GATEWAY}netns-gateways has one"),
+        (TestbedSpec("lab", "netns", topology=ROAD_WARRIOR), f"{NO_GATEWAY}netns-gateways has one"),
+        (TestbedSpec("lab", "qemu", board="malta"), f"{NO_GATEWAY}malta has one"),
         (TestbedSpec("lab", "simulated"), "a simulated testbed has a model of a tunnel that ends on the server"),
     ],
 )
