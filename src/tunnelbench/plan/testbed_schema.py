@@ -16,6 +16,7 @@ from tunnelbench.model.testbed import (
     HOST_KERNEL,
     LOCAL,
     ROAD_WARRIOR,
+    ROUTER_SERVER,
     HostAccess,
     KindSettings,
     LabgridPlace,
@@ -189,6 +190,9 @@ class SimulationTable(TomlTable):
     trial_s: Annotated[float, Field(ge=0, le=3600)] = SimulationModel.trial_s
 
 
+OTHER_END = {ROUTER_SERVER: "server", ROAD_WARRIOR: "client"}
+"""Topologies without a gateway, each with the host on which the tunnel ends besides the router."""
+
 WRONG_KEY = "wrong"
 """Stands for the value of a key that has an error: pydantic leaves such a key out of the values of the other ones."""
 
@@ -203,7 +207,8 @@ class TestbedFile(TomlTable):
     router_cpu: Annotated[int, Field(ge=0)] | None = TestbedSpec.router_cpu
     kernel: Annotated[str, AfterValidator(_kernel)] = TestbedSpec.kernel
     quiet_wait_s: Annotated[int, Field(ge=0, le=3600)] = TestbedSpec.quiet_wait_s
-    topology: Literal["router-server", "road-warrior", "gateway-pair"] = "router-server"
+    topology: Literal["router-server", "road-warrior", "gateway-pair"] | None = None
+    """None: that of the file's machines, `router-server` or, with `far_board`, `gateway-pair`."""
     link: LinkTable = LinkTable()
     board: BoardName | None = None
     far_board: BoardName | None = None
@@ -231,8 +236,9 @@ class TestbedFile(TomlTable):
     @field_validator("far_board")
     @classmethod
     def _ends_the_tunnel(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value and info.data.get("topology") == ROAD_WARRIOR:
-            raise ValueError(f'cannot be together with topology = "{ROAD_WARRIOR}", whose tunnel ends on the client')
+        topology = info.data.get("topology")
+        if value and (end := OTHER_END.get(topology)):
+            raise ValueError(f'cannot be together with topology = "{topology}", whose tunnel ends on the {end}')
         return value
 
     @field_validator("far_programs")
@@ -258,7 +264,7 @@ class TestbedFile(TomlTable):
             router_cpu=self.router_cpu,
             kernel=self.kernel,
             quiet_wait_s=self.quiet_wait_s,
-            topology=GATEWAY_PAIR if self.far_board else self.topology,
+            topology=GATEWAY_PAIR if self.far_board else self.topology or ROUTER_SERVER,
             board=self.board or "",
             far_board=self.far_board or "",
             programs=self.programs,

@@ -162,9 +162,12 @@ PAIR = f'topology = "gateway-pair"\n{ROUTER}'
             QEMU + 'far_programs = "x"',
             '3:1: far_programs: is for the virtual machine of the key far_board, such as far_board = "x86-64"',
         ),
-        (
-            QEMU + 'far_board = "x86-64"\ntopology = "road-warrior"',
-            '3:1: far_board: cannot be together with topology = "road-warrior", whose tunnel ends on the client',
+        *(
+            (
+                QEMU + f'far_board = "x86-64"\ntopology = "{topology}"',
+                f'3:1: far_board: cannot be together with topology = "{topology}", whose tunnel ends on {end}',
+            )
+            for topology, end in (("road-warrior", "the client"), ("router-server", "the server"))
         ),
         (QEMU + "speed_mips = true", "3:1: speed_mips: must be a number, not true"),
         (
