@@ -50,6 +50,15 @@ _LENGTHS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
+_AMOUNTS = ("bytes", "amount", "amount_mb", "amount_bytes")
+_NO_AMOUNT = (
+    "a TCP trial has a duration and no amount of data, which would take minutes through a slow tunnel and a fraction "
+    "of a second without one: set tcp.duration_s"
+)
+ABSENT_KEYS: Mapping[KeyPath, str] = {("tcp", key): _NO_AMOUNT for key in _AMOUNTS}
+"""Keys that plans intentionally lack, each with the reason (docs/out-of-scope.md)."""
+
+
 class Problem(NamedTuple):
     """One error that a schema finds."""
 
@@ -89,7 +98,10 @@ def check_options(
 
 
 def unknown_key(path: KeyPath, known: Sequence[KeyPath]) -> str:
-    """Return the message for an unknown key: it belongs in another table, or a similar key was meant."""
+    """Return the message for an unknown key: plans intentionally lack it, it belongs in another table, or a similar key
+    was meant."""
+    if reason := ABSENT_KEYS.get(path):
+        return reason
     key, table = str(path[-1]), path[:-1]
     with_same_name = next((other for other in known if other[-1] == key), None)
     if with_same_name and any(other[:-1] == with_same_name for other in known):

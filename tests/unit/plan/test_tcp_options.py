@@ -92,6 +92,13 @@ def test_other_sizes_are_refused(key: str, error: str, tmp_path: Path) -> None:
     assert errors(tmp_path, f'[tcp]\n{key}\n[[tunnel]]\nkind = "vxlan"\n') == [f"tcp.{error}"]
 
 
+@pytest.mark.parametrize("key", ["bytes", "amount", "amount_mb", "amount_bytes"])
+def test_an_amount_in_place_of_the_duration_is_refused_with_the_reason(key: str, tmp_path: Path) -> None:
+    (error,) = errors(tmp_path, f'[tcp]\n{key} = 1000\n[[tunnel]]\nkind = "vxlan"\n')
+    assert error.startswith(f"tcp.{key}: a TCP trial has a duration and no amount of data, which would take minutes")
+    assert error.endswith("set tcp.duration_s")
+
+
 @pytest.mark.parametrize("other", ["[udp]", "[connections]", "[soak]\nrate = 1000"])
 def test_other_traffic_has_no_such_sizes(other: str, tmp_path: Path) -> None:
     text = f"{other}\n[tcp]\nwindow_bytes = [0, 65536]\nwrite_bytes = 131072\n{BLOCK.format(kind='vxlan')}"
