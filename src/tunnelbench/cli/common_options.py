@@ -162,7 +162,13 @@ def duration_text(seconds: float) -> str:
 
 
 def link_text(link: Link) -> str:
-    """Describe a testbed's link, such as `100 Mbit/s, 20 ms on each cable`."""
+    """Describe a testbed's link, such as `100 Mbit/s, 20 ms on each cable`, with an MTU that is not the usual one."""
+    mtu = f", MTU of {link.mtu_bytes} bytes" if link.mtu_bytes != Link.mtu_bytes else ""
+    return f"{speed_text(link)}{mtu}"
+
+
+def speed_text(link: Link) -> str:
+    """Describe the rate and the delay of a testbed's link."""
     rate = "as fast as the machine"
     if link.rate_out_mbps is not None or link.rate_in_mbps is not None:
         out, back = (
@@ -171,8 +177,7 @@ def link_text(link: Link) -> str:
         )
         rate = out if out == back else f"{out} out, {back} in"
     delay = f", {link.delay_ms:g} ms on each cable" if link.delay_ms else ""
-    mtu = f", MTU of {link.mtu_bytes} bytes" if link.mtu_bytes != Link.mtu_bytes else ""
-    return f"{rate}{delay}{mtu}"
+    return f"{rate}{delay}"
 
 
 def open_store(location: Path | str | None, *, create: bool = False, marks_killed: bool = True) -> Store:

@@ -151,6 +151,14 @@ def test_a_testbed_is_shown_by_its_name(type_in: CommandLine) -> None:
     assert "road-warrior: the tunnel joins client and router" in type_in("show", "netns-road-warrior").stdout
 
 
+@pytest.mark.parametrize("kind", ['kind = "netns"\n', 'kind = "ssh"\nrouter.host = "root@192.168.1.1"\n'])
+def test_a_testbeds_mtu_is_shown_once(type_in: CommandLine, kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(f"{kind}[link]\nmtu_bytes = 1000\n")
+    link = next(line for line in type_in("show", str(file)).stdout.splitlines() if "Link" in line)
+    assert link.endswith("as fast as the machine; MTU 1000 bytes")
+
+
 # A reference
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tunnelbench.cli.common_options import emit, emit_json, link_text
+from tunnelbench.cli.common_options import emit, emit_json, speed_text
 from tunnelbench.cli.layout import drawn, facts, name_and_title
 from tunnelbench.model.errors import CannotHere
 from tunnelbench.model.testbed import TOPOLOGIES, Port, TestbedSpec, TesterSpec
@@ -29,7 +29,7 @@ def show(reference: str, *, as_json: bool) -> None:
             [
                 ("Kind", testbed.kind),
                 *board(testbed),
-                ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
+                ("Link", f"{speed_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
                 ("Topology", f"{testbed.topology}: {TOPOLOGIES[testbed.topology]}"),
                 ("Router's CPU", "the last one" if testbed.router_cpu is None else str(testbed.router_cpu)),
                 ("CPUs here", cpus_here(testbed.router_cpu)),
@@ -80,7 +80,7 @@ def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
             else [("WAN", f"router {end(router.wan)}; server on {tester(testbed.server)}")]
         ),
         ("Topology", f"{testbed.topology}: {TOPOLOGIES[testbed.topology]}"),
-        ("Link", f"{link_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
+        ("Link", f"{speed_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
     ]
     known = [f"{router.watts:g} W"] if router.watts is not None else []
     known += [router.price] if router.price else []
