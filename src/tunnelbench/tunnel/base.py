@@ -198,7 +198,7 @@ class DeviceMtuOptions(TunnelOptions):
     mtu: int | None = Field(
         default=None,
         ge=576,
-        le=8900,
+        le=9000,
         description="MTU of the tunnel's device [bytes]; left out: the one that kernel or program gives it",
     )
 

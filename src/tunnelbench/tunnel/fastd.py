@@ -54,7 +54,7 @@ class Options(TunnelOptions):
         description="cipher and authentication of the packets; null is neither, null+... authenticates only",
     )
     mode: Literal["tun", "tap"] = Field(default="tun", description="IP packets, or Ethernet frames")
-    mtu: int = Field(default=1406, ge=576, le=8900, description="MTU of the tunnel's device [bytes]")
+    mtu: int = Field(default=1406, ge=576, le=9000, description="MTU of the tunnel's device [bytes]")
 
     @property
     def rekey_interval_s(self) -> float:

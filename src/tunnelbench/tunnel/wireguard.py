@@ -58,7 +58,7 @@ class Options(ServerOptions):
 
     ipv4_only_inside = ipv4_only_outside = ""
 
-    mtu: int = Field(default=1420, ge=576, le=8920, description="MTU of the tunnel's device [bytes]")
+    mtu: int = Field(default=1420, ge=576, le=9000, description="MTU of the tunnel's device [bytes]")
     port: int = Field(default=51820, ge=1, le=65535, description="UDP port at both ends")
 
     @property
