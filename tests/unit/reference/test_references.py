@@ -24,8 +24,10 @@ DOCUMENTS = {
 }
 SPELLED_OTHERWISE = {"l2tp-ppp": "l2tpv2-ppp"}
 NOT_IN_THE_DOCUMENT = {
+    "001": {"auth", "comment"},
+    "002": {"auth", "comment"},
     "003": {"cpu", "transport", "comment"},
-    "004": {"device", "version_router", "version_server", "comment"},
+    "004": {"device", "transport", "version_router", "version_server", "traffic", "comment"},
 }
 """Columns in which the collected table has values that the document does not state, or lacks statements of it."""
 
@@ -63,6 +65,18 @@ def test_what_the_slides_on_openvpn_do_not_state_is_empty() -> None:
     }
     assert not any(row["version_server"] for row in rows.values())
     assert rows["400"]["direction"] == "in"
+    stated = {"650", "900", "600", "840"}
+    for column, value in (("transport", "udp"), ("traffic", "iperf tcp 2 GB")):
+        assert {rate: row[column] for rate, row in rows.items()} == {
+            rate: value if rate in stated else "" for rate in rows
+        }
+
+
+@pytest.mark.parametrize("name", ["alix-2d3-2010", "pentium3-it168", "apu1d-2014"])
+def test_a_digest_that_a_document_does_not_state_is_no_cell(name: str) -> None:
+    reference = read_reference(name)
+    assert not any(row.get("auth") for row in reference.rows)
+    assert not any("not stated" in row["comment"] for row in reference.rows)
 
 
 @pytest.mark.parametrize(
