@@ -51,7 +51,11 @@ def errors(folder: Path, block: str, duration_s: int = 10) -> list[str]:
                 "set udp.duration_s to more than 3605, or key_expire_s to at least 1 and less than 5",
             ],
         ),
-        ('kind = "tinc"\nkey_expire_s = 9\n', 10, ["tunnel[1].key_expire_s", "or key_expire_s to at least 1 and less than 5"]),
+        (
+            'kind = "tinc"\nkey_expire_s = 9\n',
+            10,
+            ["tunnel[1].key_expire_s", "or key_expire_s to at least 1 and less than 5"],
+        ),
         ('kind = "tinc"\nkey_expire_s = 5\n', 10, ["set udp.duration_s to more than 10, or key"]),
         ('kind = "tinc"\nkey_expire_s = 1\n', 3, ["lasts 3 s: set udp.duration_s to more than 6"]),
         (

@@ -25,8 +25,8 @@ def transfer(name: str, tunnel: Tunnel[Any], ping: Ping) -> Captured:
     yield "transfer.txt", router.host.run(["wg", "show", tunnel.device_at(router), "transfer"]).stdout
 
 
-REFUSED: tuple[dict[str, int], ...] = ({"mtu": 575}, {"mtu": 8921}, {"port": 0})
-ACCEPTED: tuple[dict[str, int], ...] = ({"mtu": 576, "port": 1}, {"mtu": 8920, "port": 65535})
+REFUSED: tuple[dict[str, int], ...] = ({"mtu": 575}, {"mtu": 9001}, {"port": 0})
+ACCEPTED: tuple[dict[str, int], ...] = ({"mtu": 576, "port": 1}, {"mtu": 9000, "port": 65535})
 
 TUNNELS = (
     TunnelCase(
