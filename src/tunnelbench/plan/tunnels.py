@@ -266,8 +266,8 @@ def _keys_kept(options: TimedKeys, duration_s: float, least_bytes_per_s: float, 
         )
     if key == options.rekey_option:
         return (
-            'the keys never change, and each trial of the test "rekey" needs a change: set it to at least 1 and less than '
-            f"{duration_s - options.rekey_delay_s:g}"
+            'the keys never change, and each trial of the test "rekey" needs a change: set it to at least 1 and less '
+            f"than {duration_s - options.rekey_delay_s:g}"
         )
     return 'the tunnel reports no changes of keys with these options; the test "rekey" needs them: leave the tunnel out'
 
