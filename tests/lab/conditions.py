@@ -19,12 +19,12 @@ CONDITIONS = (
     + """
 [[tunnel]]
 kind = "none"
-name = "stateful"
+name = "{firewall}, rules {rules}"
 firewall = "stateful"
 rules = 10
 [[tunnel]]
 kind = "openvpn"
-name = "nat"
+name = "{firewall}"
 firewall = "stateful-nat"
 [[tunnel]]
 kind = "vxlan"
@@ -32,11 +32,11 @@ name = "mtu"
 mtu = 1400
 [[tunnel]]
 kind = "vxlan"
-name = "ipv6 inside"
+name = "inside {inside}"
 inside = "ipv6"
 [[tunnel]]
 kind = "openvpn"
-name = "ipv6 outside"
+name = "outside {outside}"
 outside = "ipv6"
 """
 )
@@ -92,15 +92,15 @@ def require_ok(trial: dict[str, Any], *names: str) -> None:
 
 def test_filters_mtus_and_ipv6_are_proven(testbed: Path) -> None:
     trials = {trial["spec"]["tunnel"]["name"]: trial for trial in trials_of(CONDITIONS, testbed)}
-    assert trials.keys() == {"no tunnel", "stateful", "nat", "mtu", "ipv6 inside", "ipv6 outside"}
+    assert trials.keys() == {"no tunnel", "stateful, rules 10", "stateful-nat", "mtu", "inside ipv6", "outside ipv6"}
     for name, trial in trials.items():
         assert trial["proof"] is not None, trial["reason"]
         assert {check["verdict"] for check in trial["proof"]["checks"]} == {"ok"}, name
         require_ok(trial, "firewall", "fragments")
-    for name, header_bytes in {"mtu": 40, "ipv6 inside": 60}.items():
+    for name, header_bytes in {"mtu": 40, "inside ipv6": 60}.items():
         tcp = trials[name]["tcp"]
         assert tcp["mss_bytes"] <= (1400 if name == "mtu" else 1450) - header_bytes, name
-    proven = {check["name"]: check["reason"] for check in trials["ipv6 outside"]["proof"]["checks"]}
+    proven = {check["name"]: check["reason"] for check in trials["outside ipv6"]["proof"]["checks"]}
     assert "IPv6" in proven["outer-protocol"]
 
 
