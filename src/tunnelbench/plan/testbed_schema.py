@@ -236,7 +236,7 @@ class TestbedFile(TomlTable):
     @field_validator("far_board")
     @classmethod
     def _ends_the_tunnel(cls, value: str | None, info: ValidationInfo) -> str | None:
-        topology = info.data.get("topology")
+        topology = info.data.get("topology") or ""
         if value and (end := OTHER_END.get(topology)):
             raise ValueError(f'cannot be together with topology = "{topology}", whose tunnel ends on the {end}')
         return value
