@@ -77,7 +77,7 @@ fuzz: install-dev ## fuzz each target for FUZZ_SECONDS (an hour together); `make
 test-debian-kernel: install-dev ## test in guests what a kernel may lack: tunnels (`make test` has 2), radios, guests that are killed (about 15 minutes)
 	@TUNNELBENCH_GUEST_TUNNELS=all $(PYTHON) -m pytest tests/lab/debian_kernel.py tests/lab/netem_lines.py tests/lab/test_guest.py
 
-test-boards: install-dev ## prove tunnels through the virtual routers of all boards, and filters, MTUs, IPv6 and connections on malta and in a guest; count a known number of instructions; take a CPU from a router (about 35 minutes)
+test-boards: install-dev ## prove tunnels through the virtual routers of all boards, and filters, MTUs, IPv6 and connections on malta, count a known number of instructions there, and take a CPU from a router (about 35 minutes)
 	@$(PYTHON) -m pytest tests/lab/boards.py tests/lab/conditions.py tests/lab/fixed_speed.py tests/lab/two_cpus.py
 
 test-builds: install-dev ## find a VPN program that is 5 % slower on the virtual router beside two busy CPUs, five times of five (about an hour)

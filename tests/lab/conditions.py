@@ -1,6 +1,6 @@
-"""Packet filters, MTUs, IPv6 and connections through a virtual router and in a guest, proven as in namespaces.
+"""Packet filters, MTUs, IPv6 and connections through a virtual router, proven as in namespaces.
 
-`make test` leaves it out, because each testbed takes some minutes; `make test-boards` runs it.
+`make test` leaves it out, because it takes some minutes; `make test-boards` runs it.
 """
 
 from __future__ import annotations
@@ -55,17 +55,16 @@ firewall = ["none", "stateful"]
 [[tunnel]]
 kind = "openvpn"
 """
-GUEST = 'kind = "netns"\nkernel = "debian"\n'
 LIMIT_S = 900
 """Time limit for a run on an emulated machine [s]; a quiet machine needs a third of it."""
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(LIMIT_S + 30)]
 
 
-@pytest.fixture(params=[TESTBED, GUEST], ids=["virtual-router", "guest"])
-def testbed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture
+def testbed(tmp_path: Path) -> Path:
     path = tmp_path / "testbed.toml"
-    path.write_text(request.param + "quiet_wait_s = 0\n")
+    path.write_text(TESTBED + "quiet_wait_s = 0\n")
     return path
 
 
