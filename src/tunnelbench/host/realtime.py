@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 TESTER_PRIORITY = 1
@@ -21,9 +22,8 @@ def set_realtime(thread: int, priority: int) -> None:
 def threads_of(pid: int) -> dict[int, str]:
     """Return the names of the threads of a process, by their number; empty: it has ended."""
     names = {}
-    try:
+    with suppress(OSError):  # the process has ended
         for task in Path(f"/proc/{pid}/task").iterdir():
-            names[int(task.name)] = (task / "comm").read_text().strip()
-    except OSError:
-        return {}
+            with suppress(OSError):  # the thread has just ended
+                names[int(task.name)] = (task / "comm").read_text().strip()
     return names

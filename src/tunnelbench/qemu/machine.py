@@ -195,7 +195,8 @@ class VirtualMachine:
         """
         try:
             for thread, name in threads_of(self._daemon.pid).items():
-                set_realtime(thread, CPU_PRIORITY if name.endswith(CPU_THREAD) else OTHER_PRIORITY)
+                with suppress(ProcessLookupError):  # it has just ended, as threads that read the disk do
+                    set_realtime(thread, CPU_PRIORITY if name.endswith(CPU_THREAD) else OTHER_PRIORITY)
             is_done = True
         except OSError:
             is_done = False
@@ -230,8 +231,8 @@ def run_first(pid: int) -> bool:
     """Give a program the highest scheduling priority (nice value -20). Returns False if the system refuses it.
 
     A kernel with autogroups shares a CPU between sessions first, whatever the nice values of their processes are, so
-    that the session of the program gets the same value (sched(7)). A real-time class was tried and not used: it changes
-    the order of the threads of QEMU, and with it the number of packets that the router handles in one interrupt.
+    that the session of the program gets the same value (sched(7)). A real-time class is only for trials in which the
+    machine mostly waits (`VirtualMachine.in_realtime`): a busy one would leave no time to others on its CPU.
     """
     try:
         os.setpriority(os.PRIO_PROCESS, pid, HIGHEST_NICE)

@@ -281,24 +281,20 @@ class QemuTestbed(LeasedTestbed):
         the time, and 0.9 % with awake CPUs. A WireGuard packet of 18 bytes took 2.5 % more instructions.
 
         The router and the testers get a real-time class, so that packets come and are handled one by one also beside
-        other programs. In trials at 293 packets/s beside two busy programs, the sender was late by over 1 ms up to 260
-        times in 10 s without that, and once at most with it. Instructions of a packet were up to 2.1 % lower than on
-        the quiet machine, and differed by at most 0.9 % with it.
+        other programs (docs/methodology.md, rule 14, has figures).
         """
         if self.spec.speed_mips is None:
             yield
             return
+        cpus = {cpu for host in self.virtual for cpu in host.emulated_on}
         with ExitStack() as stack:
-            self.pollers = stack.enter_context(polled(self.local, self._emulating_cpus()))
+            self.pollers = stack.enter_context(polled(self.local, cpus))
             stack.callback(setattr, self, "pollers", {})
             if self.goes_first and self._has_realtime(stack):
                 for tester in (self.client, self.server):
                     tester.realtime_priority = TESTER_PRIORITY
                     stack.callback(setattr, tester, "realtime_priority", 0)
             yield
-
-    def _emulating_cpus(self) -> set[int]:
-        return {cpu for host in self.virtual for cpu in host.emulated_on}
 
     def _has_realtime(self, stack: ExitStack) -> bool:
         """Give the router's QEMU a real-time class until the stack is closed; returns False if that is refused."""
