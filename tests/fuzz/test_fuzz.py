@@ -42,6 +42,7 @@ OWN_TEXT_FUNCTIONS = {
                        "parse_softnet", "open_files"},
     "qemu/instruction_profile.py": {"compile_plugin"},  # reads the version of QEMU of this machine
     "host/programs.py": {"qemu_version"},  # reads QEMU of this machine
+    "host/realtime.py": {"threads_of"},  # reads the threads of a process that TunnelBench started
     "host/ssh.py": {"_as_user"},
     "host/ssh_programs.py": {"pid"},
     "measure/checks.py": {"_sender"},  # converts a figure
