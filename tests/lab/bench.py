@@ -21,6 +21,7 @@ from tunnelbench.model.result import Check, Outcome, TrialRecord, Verdict
 from tunnelbench.model.testbed import Link, TestbedSpec
 from tunnelbench.run import on_cpus
 from tunnelbench.testbed.netns import NetnsTestbed
+from tunnelbench.testbed.qemu import QemuTestbed
 from tunnelbench.tunnel import create
 from tunnelbench.tunnel.base import Tunnel
 
@@ -88,7 +89,7 @@ def make_plan(*tunnels: TunnelSpec, **traffic: Any) -> Plan:
 
 
 def measure(
-    testbed: NetnsTestbed, plan: Plan, watcher: Watcher | None = None, soaks: SoakJournal | None = None
+    testbed: NetnsTestbed | QemuTestbed, plan: Plan, watcher: Watcher | None = None, soaks: SoakJournal | None = None
 ) -> list[TrialRecord]:
     """Measure the trials of a plan with one tunnel on a testbed that is set up, without a calibration.
 

@@ -36,6 +36,14 @@ def toml_values(text: str) -> Mapping[str, Any]:
     return found
 
 
+def known_values(text: str) -> Mapping[str, Any]:
+    """Return the content of a stored plan or testbed; empty if `toml_values` refuses it."""
+    try:
+        return toml_values(text)
+    except ValueError:
+        return {}
+
+
 @lru_cache(maxsize=8)
 def _parsed(text: str) -> tuple[Mapping[str, Any], str]:
     """Return the content of a TOML text, or why it is refused; results are cached, because a report reads a text

@@ -17,6 +17,7 @@ from tunnelbench.host.daemon import Daemon
 from tunnelbench.host.programs import require_programs
 from tunnelbench.host.realtime import set_realtime, threads_of
 from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.frames import ETHERNET_MTU_BYTES
 from tunnelbench.qemu import cpio
 from tunnelbench.qemu.boards import Board
 from tunnelbench.qemu.fixed_speed import MachineWork, Monitor, speed_options
@@ -55,16 +56,12 @@ CPU_THREAD = "/TCG"
 MAC_PREFIX = "52:54:00:54:42"
 """Beginning of MAC addresses, in QEMU's own range; the last byte is the number of the device."""
 
-MANAGEMENT = "mgmt"
-MANAGEMENT_ADDRESS = "10.0.2.15/24"
-"""Address of the virtual machine in QEMU's user-mode network (-netdev user), which carries SSH."""
-
 SSH_PROGRAMS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 """Programs that are needed in addition to QEMU, each with its Debian package."""
 
 VIRTIO_OFFLOADS = (
     "csum", "gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_csum", "guest_tso4", "guest_tso6",
-    "guest_ecn", "guest_ufo", "mrg_rxbuf",
+    "guest_ecn", "guest_ufo",
 )  # fmt: skip
 """Offloads of virtio that merge packets into one frame, or leave the checksum to another machine (rules 1 and 2)."""
 
@@ -81,12 +78,24 @@ class Nic:
     number: int
     """Number of the device, 1 to 255; unique in a run."""
     is_tap: bool = True
+    mtu_bytes: int = ETHERNET_MTU_BYTES
+
+    def device(self) -> str:
+        """Return the value of QEMU's option -device."""
+        settings = [f"{offload}=off" for offload in VIRTIO_OFFLOADS]
+        # Without this, each of the device's buffers has 1518 bytes, and QEMU drops larger frames without a word.
+        settings.append(f"mrg_rxbuf={'on' if self.mtu_bytes > ETHERNET_MTU_BYTES else 'off'}")
+        return ",".join(["virtio-net-pci", f"netdev={self.name}", f"mac={_mac(self.number)}", "romfile=", *settings])
 
     def backend(self) -> str:
         """Return the value of QEMU's option -netdev."""
         if self.is_tap:
             return f"tap,id={self.name},fd={self.descriptor}"
         return f"dgram,id={self.name},local.type=fd,local.str={self.descriptor}"
+
+
+MANAGEMENT = Nic("mgmt", "10.0.2.15/24", -1, 0)
+"""The device in QEMU's user-mode network (-netdev user), which carries SSH."""
 
 
 def cable() -> tuple[int, int]:
@@ -312,18 +321,13 @@ class Boot:
             # A Malta has four slots: the disk and three network devices fill them (arch/mips/pci/fixup-malta.c).
             "-device", "virtio-blk-pci,drive=disk",
             # The controller reaches the machine on this device; the machine itself reaches nothing.
-            "-netdev", f"user,id={MANAGEMENT},restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22",
-            "-device", _device(MANAGEMENT, 0),
+            "-netdev", f"user,id={MANAGEMENT.name},restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22",
+            "-device", MANAGEMENT.device(),
         ]
         for nic in self.nics:
-            argv += ["-netdev", nic.backend(), "-device", _device(nic.name, nic.number)]
+            argv += ["-netdev", nic.backend(), "-device", nic.device()]
         # fmt: on
         return argv
-
-
-def _device(name: str, number: int) -> str:
-    offloads = ",".join(f"{offload}=off" for offload in VIRTIO_OFFLOADS)
-    return f"virtio-net-pci,netdev={name},mac={_mac(number)},romfile=,{offloads}"
 
 
 def _mac(number: int) -> str:
@@ -357,8 +361,7 @@ def write_access(folder: Path, port: int) -> Path:
 
 def write_initramfs(image: Image, folder: Path, nics: Sequence[Nic], programs: Mapping[str, bytes]) -> Path:
     """Write the image's initramfs, followed by a second archive with the files of this boot."""
-    management = Nic(MANAGEMENT, MANAGEMENT_ADDRESS, -1, 0)
-    network = "".join(f"{_mac(nic.number)} {nic.name} {nic.address}\n" for nic in (management, *nics))
+    network = "".join(f"{_mac(nic.number)} {nic.name} {nic.address}\n" for nic in (MANAGEMENT, *nics))
     handed = cpio.archive(
         {
             "handed": (cpio.FOLDER_MODE, b""),

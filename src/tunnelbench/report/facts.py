@@ -11,7 +11,7 @@ from tunnelbench.analysis.statistics import median
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.testbed import TOPOLOGIES
 from tunnelbench.model.text import counted
-from tunnelbench.model.toml_text import toml_values
+from tunnelbench.model.toml_text import known_values
 from tunnelbench.report.text import one_line
 
 TAKEN_ON = {
@@ -50,10 +50,24 @@ def is_shared(run: RunRecord) -> bool:
 
 def testbed_key(run: RunRecord, key: str) -> str:
     """Return a value of the testbed file outside its sections; empty if it is absent or the file cannot be read."""
-    try:
-        return str(toml_values(run.testbed_text).get(key, ""))
-    except ValueError:
-        return ""
+    return str(known_values(run.testbed_text).get(key, ""))
+
+
+LINK_TEXTS = {
+    "rate_out_mbps": "{:g} Mbit/s up",
+    "rate_in_mbps": "{:g} Mbit/s down",
+    "delay_ms": "{:g} ms on each",
+    "mtu_bytes": "MTU of {:g} bytes",
+}
+
+
+def _cables(run: RunRecord) -> str:
+    """Return what the testbed file says of the cables; empty if it says nothing."""
+    link = known_values(run.testbed_text).get("link")
+    known = link if isinstance(link, dict) else {}
+    return ", ".join(
+        text.format(value) for key, text in LINK_TEXTS.items() if isinstance(value := known.get(key), int | float)
+    )
 
 
 def run_facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str, str]]:
@@ -64,6 +78,7 @@ def run_facts(run: RunRecord, records: Sequence[TrialRecord]) -> list[tuple[str,
     return [
         ("Taken on", f"testbed {run.testbed_name}: {inside}{taken_on(run)}"),
         *([("Topology", f"{topology}: {TOPOLOGIES[topology]}")] if topology in TOPOLOGIES else []),
+        *([("Cables", cables)] if (cables := _cables(run)) else []),
         *([("Router", _router(facts))] if "router_kernel" in facts else []),
         *([("Wireless", radios)] if (radios := _radios(facts)) else []),
         ("CPU", _cpu(facts)),

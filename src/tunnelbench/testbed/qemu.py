@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,18 +199,19 @@ class QemuTestbed(LeasedTestbed):
                     self._acknowledge_each_second_segment(host)
                 taps.append(closed_later(open_tap(host.namespace, end.device)))
                 self._set_up_tap(host, end)
-            lan = Nic(cable_ends.router_lan.device, cable_ends.router_lan.interface, taps[0], 1)
+            nic = partial(Nic, mtu_bytes=self.spec.link.mtu_bytes)
+            lan = nic(cable_ends.router_lan.device, cable_ends.router_lan.interface, taps[0], 1)
             wan = cable_ends.router_wan
             if self.far is None:
-                emulators = [self._start(self.router, self.board, [lan, Nic(wan.device, wan.interface, taps[1], 2)])]
+                emulators = [self._start(self.router, self.board, [lan, nic(wan.device, wan.interface, taps[1], 2)])]
             else:
                 near, far = map(closed_later, cable())
                 beyond = [
-                    Nic(self.wan_device, f"{a.server_wan}/24", far, 3, is_tap=False),
-                    Nic(self.far_device, f"{a.far_lan}/24", taps[1], 4),
+                    nic(self.wan_device, f"{a.server_wan}/24", far, 3, is_tap=False),
+                    nic(self.far_device, f"{a.far_lan}/24", taps[1], 4),
                 ]
                 emulators = [  # both boot at the same time
-                    self._start(self.router, self.board, [lan, Nic(wan.device, wan.interface, near, 2, is_tap=False)]),
+                    self._start(self.router, self.board, [lan, nic(wan.device, wan.interface, near, 2, is_tap=False)]),
                     self._start(self.far, BOARDS[self.spec.far_board], beyond),
                 ]
         for emulator in emulators:

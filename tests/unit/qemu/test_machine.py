@@ -51,6 +51,13 @@ def test_every_network_device_is_without_what_merges_packets() -> None:
         assert {settings[name] for name in ("csum", "gso", "guest_csum", "guest_tso4", "mrg_rxbuf")} == {"off"}
 
 
+@pytest.mark.parametrize(
+    ("mtu_bytes", "setting"), [(1500, "mrg_rxbuf=off"), (1501, "mrg_rxbuf=on"), (9000, "mrg_rxbuf=on")]
+)
+def test_a_device_receives_frames_as_large_as_its_mtu(mtu_bytes: int, setting: str) -> None:
+    assert Nic("lan", "198.18.1.1/24", 7, 1, mtu_bytes=mtu_bytes).device().endswith(f",{setting}")
+
+
 def test_taps_and_cables_are_handed_over_by_their_descriptors() -> None:
     words = argv()
     assert "tap,id=lan,fd=7" in words

@@ -26,7 +26,7 @@ from tunnelbench.model.shipped import (
     shipped_testbeds,
 )
 from tunnelbench.model.testbed import ROAD_WARRIOR
-from tunnelbench.model.toml_text import toml_values
+from tunnelbench.model.toml_text import known_values
 
 OWN_ROUTER = "root@192.168.1.1"
 """Example of a router's address; most routers have it when they are new."""
@@ -77,7 +77,7 @@ def router_of(run: RunRecord) -> Change | None:
     None: only a router in namespaces can do what the plan asks for, or have the cables of the run.
     """
     keys = _keys_of_plan(run)
-    is_server = _values(run.testbed_text).get("topology") == ROAD_WARRIOR
+    is_server = known_values(run.testbed_text).get("topology") == ROAD_WARRIOR
     cables = {key for key in _testbed_changes(run) if key.startswith("link.")}
     if keys & NO_ROUTER_HAS or cables - {LINK_MTU}:
         return None
@@ -90,18 +90,10 @@ def router_of(run: RunRecord) -> Change | None:
 
 def _keys_of_plan(run: RunRecord) -> set[str]:
     """Return the names of the tables of a run's plan, and of the options that it gives to any tunnel or to TCP."""
-    plan = _values(run.plan_text)
+    plan = known_values(run.plan_text)
     tunnels, tcp = plan.get("tunnel"), plan.get("tcp")
     tables = [*(tunnels if isinstance(tunnels, list) else []), tcp]
     return {*plan, *(option for each in tables if isinstance(each, dict) for option in each)}
-
-
-def _values(text: str) -> Mapping[str, Any]:
-    """Return the content of a stored plan or testbed; nothing if it cannot be read."""
-    try:
-        return toml_values(text)
-    except ValueError:
-        return {}
 
 
 def _plan_changes(run: RunRecord) -> dict[str, str]:
@@ -116,8 +108,8 @@ def _changes(kind: str, name: str, text: str) -> dict[str, str]:
     """Return the values by their keys, as `--set` takes them, that a stored text has other than the shipped file."""
     if name not in shipped_names(kind):
         return {}
-    shipped = dict(_settings(_values((shipped_folder(kind) / f"{name}.toml").read_text("utf-8"))))
-    return {key: _as_set(value) for key, value in _settings(_values(text)) if shipped.get(key) != value}
+    shipped = dict(_settings(known_values((shipped_folder(kind) / f"{name}.toml").read_text("utf-8"))))
+    return {key: _as_set(value) for key, value in _settings(known_values(text)) if shipped.get(key) != value}
 
 
 def _settings(values: Mapping[str, Any], table: str = "") -> Iterator[tuple[str, Any]]:
