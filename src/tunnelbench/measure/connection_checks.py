@@ -120,6 +120,6 @@ def _tracked(counts: ConnectionCounts) -> Check:
         return Check("tracked", Verdict.NOTE, "the router's kernel does not report tracked connections", rule=12)
     reason = f"the router tracked up to {counts.tracked} connections, and {counts.open_max} were open"
     if counts.tracked_most.limit is not None:
-        reason += f"; its limit is {counts.tracked_most.limit}"
+        reason += f"; its limit is {counts.tracked_most.limit}" + ", and the list was full" * counts.has_full_tracker
     missing = counts.tracked < counts.open_max * TRACKED_SHARE
     return Check("tracked", Verdict.VOID if missing else Verdict.OK, reason, rule=12)

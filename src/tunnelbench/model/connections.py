@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FULL_TRACKER_SHARE = 0.99
+"""Share of its limit from which a list of connections counts as full: it is read five times a second only."""
+
 
 @dataclass(frozen=True)
 class TrackerReading:
@@ -62,8 +65,15 @@ class ConnectionCounts:
         return self.begun - self.established
 
     @property
+    def has_full_tracker(self) -> bool:
+        """True if the router's list of connections reached its limit, as far as the readings show it."""
+        most = self.tracked_most
+        return most is not None and most.limit is not None and most.entries >= most.limit * FULL_TRACKER_SHARE
+
+    @property
     def shows_limit(self) -> bool:
-        """True if the connections that were not established are those that were begun last, as if a list was full.
+        """True if connections were not established because a list was full: the router says so, or they are those that
+        were begun last.
 
         A list with room for some establishes them as fast as they are begun, and then no more. On a path that is too
         slow for the opening rate, others are still established. The line between both is half of the time in which
@@ -71,7 +81,10 @@ class ConnectionCounts:
         """
         if not self.not_established or self.intended_per_s is None:
             return False
-        return self.opening_s * self.intended_per_s <= self.established - 1 + self.not_established / 2
+        return (
+            self.has_full_tracker
+            or self.opening_s * self.intended_per_s <= self.established - 1 + self.not_established / 2
+        )
 
     @property
     def tracked(self) -> int | None:

@@ -11,7 +11,7 @@ from tests.unit.connection_builders import make_connections, make_kept, make_mea
 
 from tunnelbench.measure.checks import TrialContext
 from tunnelbench.measure.connection_checks import check_connection_trial
-from tunnelbench.model.connections import ConnectionCounts
+from tunnelbench.model.connections import ConnectionCounts, TrackerReading
 from tunnelbench.model.plan import FLAT_OUT, Direction, Test, TrialSpec, TunnelSpec
 from tunnelbench.model.result import Verdict
 
@@ -78,6 +78,18 @@ def test_a_number_is_a_limit_only_if_the_connections_begun_last_were_lost(
     counts = replace(make_kept(open_max), opening_s=opening_s)
     assert counts.shows_limit is is_limit
     assert verdict("connections", counts, "2000") is (Verdict.OK if is_limit else Verdict.DOUBTFUL)
+
+
+@pytest.mark.parametrize(("entries", "is_limit"), [(1403, True), (1380, False)])
+def test_a_full_list_is_the_limit_although_it_takes_a_late_connection(entries: int, is_limit: bool) -> None:
+    """Set a list whose other entries end one by one, each in favour of a connection."""
+    counts = replace(make_kept(1398), opening_s=4.0, tracked_most=TrackerReading(entries, 1403))
+    assert counts.shows_limit is is_limit
+    spec = TrialSpec(
+        1, 1, TunnelSpec("none", "tracked", {"firewall": "stateful"}), 7, Direction.OUT, Test.CONCURRENT, "2000"
+    )
+    reasons = {check.name: check.reason for check in check_connection_trial(spec, make_measurement(counts), CONTEXT)}
+    assert reasons["tracked"].endswith("; its limit is 1403" + ", and the list was full" * is_limit)
 
 
 def test_the_reason_of_lost_connections_names_the_opening_rate() -> None:
