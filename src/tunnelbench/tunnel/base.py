@@ -368,7 +368,8 @@ class Tunnel(ABC, Generic[OptionsT]):
 
     @classmethod
     def algorithms(cls, options: OptionsT) -> tuple[str, ...]:
-        """Return the ciphers and digests of its data packets, as OpenSSL names them, in small letters."""
+        """Return the ciphers and digests of its data packets that its programs compute with this machine's OpenSSL, as
+        OpenSSL names them, in small letters; those that another library computes would have another speed."""
         return ()
 
     @property

@@ -83,11 +83,6 @@ class Fastd(Tunnel[Options]):
     device = "fastd0"
     needs = (tun_device(), program("fastd", openwrt="fastd"), key_maker("openssl"))
 
-    @classmethod
-    def algorithms(cls, options: Options) -> tuple[str, ...]:
-        # OpenSSL has neither Salsa20 nor UMAC, and a cipher without its authentication is half of the work.
-        return ("aes-128-gcm",) if options.method == "aes128-gcm" else ()
-
     @property
     def outer(self) -> Outer:
         return Outer("udp", PORT, self.outside.number)

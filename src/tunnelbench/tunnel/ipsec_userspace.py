@@ -47,6 +47,11 @@ class IpsecUserspace(StrongSwan[Options]):
     )
     in_udp = True  # libipsec knows nothing else
 
+    @classmethod
+    def algorithms(cls, options: Options) -> tuple[str, ...]:
+        names = [options.cipher] if options.is_aead else [options.cipher, options.digest]
+        return tuple(name for name in names if name != "none")
+
     def __enter__(self) -> Self:
         if self.ends.is_target_behind_server:  # install_route in strongSwan's kernel_libipsec_ipsec.c
             raise TunnelUnavailable(

@@ -61,10 +61,6 @@ class Nebula(Tunnel[Options]):
     def outer(self) -> Outer:
         return Outer("udp", PORT, self.outside.number)
 
-    @classmethod
-    def algorithms(cls, options: Options) -> tuple[str, ...]:
-        return ({"aes": "aes-256-gcm", "chachapoly": "chacha20-poly1305"}[options.cipher],)
-
     def outer_packet_bytes(self, inner_packet_bytes: int) -> int:
         return udp_packet_bytes(NEBULA_HEADER_BYTES + inner_packet_bytes + AEAD_TAG_BYTES, self.outer.ip_header_bytes)
 

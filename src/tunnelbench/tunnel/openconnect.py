@@ -64,10 +64,6 @@ class OpenConnect(Tunnel[Options]):
     )
     hides_payload = True
 
-    @classmethod
-    def algorithms(cls, options: Options) -> tuple[str, ...]:
-        return (options.cipher,)
-
     @property
     def outer(self) -> Outer:
         # The router's openconnect sends a packet by TLS when the socket of DTLS is full: up to 6 % of the packets.

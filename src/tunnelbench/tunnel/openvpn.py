@@ -20,7 +20,7 @@ from tunnelbench.model.text import PROGRAM_TITLES
 from tunnelbench.tunnel import certificates
 from tunnelbench.tunnel.base import PROGRAM_START_LIMIT_S, End, Outer, equals, is_so, source_words
 from tunnelbench.tunnel.clients import ServerTunnel
-from tunnelbench.tunnel.openvpn_options import NEGOTIATED, Options
+from tunnelbench.tunnel.openvpn_options import NEGOTIATED, USUAL_PROGRAM, Options
 from tunnelbench.tunnel.openvpn_output import (
     first_complaint,
     has_peer_id,
@@ -148,8 +148,8 @@ class OpenVpn(ServerTunnel[Options]):
     def algorithms(cls, options: Options) -> tuple[str, ...]:
         if options.cipher == NEGOTIATED:
             return ()  # unknown before the tunnel is up
-        if options.library not in {None, "openssl"}:
-            return ()  # OpenSSL measures its own
+        if options.library == "mbedtls" or (options.library is None and options.program != USUAL_PROGRAM):
+            return ()  # it has another library, or one that is not known
         names = [options.cipher] if is_aead(options.cipher) else [options.cipher, options.auth]
         if not options.aes_instructions:  # the cipher on its own is measured with these instructions
             names = [name for name in names if not name.startswith("AES-")]

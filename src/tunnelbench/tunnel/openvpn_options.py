@@ -12,6 +12,9 @@ from tunnelbench.model.ip_versions import SMALLEST_IPV6_MTU_BYTES, IpVersion
 from tunnelbench.tunnel.clients import ServerOptions
 from tunnelbench.tunnel.openvpn_packets import is_aead
 
+USUAL_PROGRAM = "openvpn"
+"""The system's own program, which the search path finds."""
+
 NEGOTIATED = "negotiated"
 """Value of `cipher` if the ends agree on one."""
 
@@ -109,7 +112,7 @@ class Options(ServerOptions):
     reneg_bytes: int | None = Field(
         default=None,
         ge=0,
-        le=2**62,
+        le=2**31 - 1,  # OpenVPN 2.6 keeps the number in an int
         description="number of bytes between changes of keys; left out: keys do not change after a number of bytes. "
         "OpenVPN's own default is 64 MB for ciphers with blocks of 64 bits and without a cipher",
     )
@@ -164,7 +167,7 @@ class Options(ServerOptions):
         description="tunnels side by side, a process each at both ends; connections are shared out by address and port "
         "(ECMP), so that some idle if tcp.streams or udp.flows is lower",
     )
-    program: str = Field(default="openvpn", description="name or path of the program at both ends")
+    program: str = Field(default=USUAL_PROGRAM, description="name or path of the program at both ends")
     library: Library | None = Field(
         default=None,
         description="crypto library that the program must have been built with; left out: any",

@@ -134,11 +134,6 @@ class StrongSwan(Tunnel[EspOptionsT]):
     settings: ClassVar[str] = ""
     """Additional lines of charon's section of strongswan.conf."""
 
-    @classmethod
-    def algorithms(cls, options: EspOptionsT) -> tuple[str, ...]:
-        names = [options.cipher] if options.is_aead else [options.cipher, options.digest]
-        return tuple(name for name in names if name != "none")
-
     @property
     @abstractmethod
     def in_udp(self) -> bool:

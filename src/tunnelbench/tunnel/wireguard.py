@@ -88,10 +88,6 @@ class WireGuardFamily(ServerTunnel[Options]):
     def _create_device(self, end: End, device: str) -> None:
         """Make a device of one end."""
 
-    @classmethod
-    def algorithms(cls, options: Options) -> tuple[str, ...]:
-        return ("chacha20-poly1305",)
-
     @property
     def outer(self) -> Outer:
         return Outer("udp", self.options.port, self.outside.number)

@@ -159,6 +159,12 @@ def test_a_testbeds_mtu_is_shown_once(type_in: CommandLine, kind: str, tmp_path:
     assert link.endswith("as fast as the machine; MTU 1000 bytes")
 
 
+def test_a_real_router_keeps_its_mtu_if_the_file_has_none(type_in: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text('kind = "ssh"\nrouter.host = "root@192.168.1.1"\n')
+    assert "as fast as the machine; the MTU that the devices have\n" in type_in("show", str(file)).stdout
+
+
 # A reference
 
 

@@ -58,7 +58,7 @@ def test_options_do_not_change() -> None:
         options.vni = 7
 
 
-def test_every_tunnel_names_the_ciphers_of_its_packets_once() -> None:
+def test_every_tunnel_names_the_ciphers_that_openssl_computes_for_it_once() -> None:
     specs = [
         TunnelSpec("none", "none"),
         TunnelSpec("vxlan", "VXLAN"),
@@ -66,14 +66,16 @@ def test_every_tunnel_names_the_ciphers_of_its_packets_once() -> None:
         TunnelSpec("openvpn", "gcm", {"cipher": "AES-128-GCM", "auth": "SHA1"}),
         TunnelSpec("openvpn", "cbc", {"cipher": "AES-128-CBC", "auth": "SHA1"}),
         TunnelSpec("tinc", "tinc", {"cipher": "none", "digest": "sha1"}),
-        TunnelSpec("fastd", "fastd gcm", {"method": "aes128-gcm"}),
-        TunnelSpec("fastd", "fastd", {"method": "salsa2012+umac"}),
+        TunnelSpec("openvpn", "of another build", {"program": "/opt/openvpn"}),
+        TunnelSpec("openvpn", "known", {"program": "/opt/openvpn", "library": "openssl", "cipher": "AES-128-GCM"}),
+        TunnelSpec("fastd", "fastd", {"method": "aes128-gcm"}),
+        TunnelSpec("ipsec", "in the kernel"),
+        TunnelSpec("ipsec-userspace", "charon", {"cipher": "aes-128-gcm"}),
         TunnelSpec("openvpn-dco", "no adapter"),
         TunnelSpec("gre", "no cipher"),
     ]
     assert algorithms(specs) == {
-        "chacha20-poly1305": ("wg",),
-        "aes-128-gcm": ("gcm", "fastd gcm"),
+        "aes-128-gcm": ("gcm", "known", "charon"),
         "aes-128-cbc": ("cbc",),
         "sha1": ("cbc", "tinc"),
     }

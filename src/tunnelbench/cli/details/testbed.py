@@ -66,6 +66,8 @@ def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
         where = "this machine" if spec.access.is_local else spec.access.host
         return f"{where}, {end(spec.port)}" + (", moved into a namespace for the run" if spec.namespace else "")
 
+    link = testbed.link
+    mtu = f"MTU {link.mtu_bytes} bytes" if link.has_mtu else "the MTU that the devices have"
     rows = [
         ("Kind", testbed.kind),
         ("Router", f"place {testbed.place.name} of labgrid" if testbed.place else router.access.host),
@@ -80,7 +82,7 @@ def hosts(testbed: TestbedSpec) -> list[tuple[str, str]]:
             else [("WAN", f"router {end(router.wan)}; server on {tester(testbed.server)}")]
         ),
         ("Topology", f"{testbed.topology}: {TOPOLOGIES[testbed.topology]}"),
-        ("Link", f"{speed_text(testbed.link)}; MTU {testbed.link.mtu_bytes} bytes"),
+        ("Link", f"{speed_text(link)}; {mtu}"),
     ]
     known = [f"{router.watts:g} W"] if router.watts is not None else []
     known += [router.price] if router.price else []
