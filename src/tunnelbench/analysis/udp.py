@@ -64,6 +64,8 @@ class UdpFigures(PingFigures):
     handshake_p50_s: Estimate | None
     handshake_max_s: Estimate | None
     """Time from the start of such a tunnel to the answer to its first packet: median and longest [s]."""
+    server_memory_bytes: Estimate | None
+    """Memory that the server's programs take before the tunnels of its further clients are open [bytes]."""
     tunnel_memory_bytes: Estimate | None
     """Memory that one open tunnel takes of the server's programs [bytes]."""
     longest_burst_packets: Estimate | None
@@ -189,6 +191,7 @@ def _figures(records: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) ->
         handshakes_per_s=of_handshakes(lambda counts: counts.per_s),
         handshake_p50_s=of_handshakes(lambda counts: counts.setup_p50_s),
         handshake_max_s=of_handshakes(lambda counts: counts.setup_max_s),
+        server_memory_bytes=of_handshakes(lambda counts: counts.memory.before_bytes if counts.memory else None),
         tunnel_memory_bytes=of_handshakes(lambda counts: counts.memory.per_tunnel_bytes if counts.memory else None),
         longest_burst_packets=estimate_known(trial.longest_burst_packets for trial in trials),
         curve=tuple(sorted((point.intended_pps, point.loss_ratio) for point in points)),

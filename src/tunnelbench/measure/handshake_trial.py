@@ -54,7 +54,7 @@ class HandshakeMeter(UdpMeter):
         if self._tunnel is None:
             raise ValueError("no trial has begun")
         with setting_up(self._tunnel, spec.tunnel.handshakes) as counts:
-            offered = self._timed(exchanger, float(spec.load), self.traffic.duration_s, takes_delays=True, sleeps=True)
+            offered = self._timed_sparsely(spec, exchanger)
             if spec.tunnel.handshakes:
                 offered.parts["handshakes"] = replace(counts(), memory=self._memory)
         return offered

@@ -199,7 +199,7 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
             case Test.LATENCY:
                 return self._latency(spec, exchanger)
             case Test.REKEY:
-                return self._timed(exchanger, float(spec.load), self.traffic.duration_s, takes_delays=True, sleeps=True)
+                return self._timed_sparsely(spec, exchanger)
             case _:
                 rate_pps = None if spec.load == FLAT_OUT else float(spec.load)
                 is_echo = spec.test.is_echo
@@ -225,12 +225,17 @@ class UdpMeter(EngineMeter, TrafficMeter[OfferedUdp]):
 
         with ThreadPoolExecutor(max_workers=1) as pool:
             answers = pool.submit(ask)
-            traffic = self._timed(exchanger, pps - probe_pps, duration_s)
+            traffic = self._timed(exchanger, pps - probe_pps, duration_s, has_ping=True)
             found = answers.result()
         exchanger.take_in(prober)
         if traffic.counts is not None:
             traffic.counts = replace(traffic.counts, delay=found.delay, delay_variation=found.delay_variation)
         return traffic
+
+    def _timed_sparsely(self, spec: TrialSpec, exchanger: Exchanger) -> OfferedUdp:
+        """Offer packets at a rate at which each has a send time of its own, and measure their delays and gaps."""
+        pps, duration_s = float(spec.load), self.traffic.duration_s
+        return self._timed(exchanger, pps, duration_s, takes_delays=True, sleeps=True, has_ping=True)
 
     def _timed(
         self,

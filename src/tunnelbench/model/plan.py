@@ -23,6 +23,9 @@ CLIENTS_OPTION = "clients"
 """Option of the kinds of tunnels whose server can have several clients; `[clients]` of a plan sets it."""
 HANDSHAKES_OPTION = "handshakes"
 """Option of the same kinds; `[handshake]` of a plan sets it."""
+HANDSHAKE_MEMORY_MIB = 64
+"""Memory for whose number of open tunnels the first screen has a sentence, if `[handshake]` of the plan names no other
+one: a usual size of small routers."""
 OTHERS_REKEY_OPTION = "others_rekey"
 """Option of kinds of which all clients but the first can change their keys; a plan with the test `rekey` sets it."""
 BRIDGED_OPTION = "bridged"

@@ -20,6 +20,7 @@ from tunnelbench.model.frames import UDP_FRAME_OVERHEAD_BYTES
 from tunnelbench.model.plan import (
     ENGINE_READING_BYTES,
     FLAT_OUT,
+    HANDSHAKE_MEMORY_MIB,
     IMIX_NAME,
     IMIX_PAYLOAD_BYTES,
     LARGEST_RESULT_BYTES,
@@ -382,11 +383,11 @@ class HandshakeTable(TomlTable):
     payload_bytes: OneOrMore[UdpPayload] = [1200]
     direction: Directions = [Direction.OUT]
     duration_s: Annotated[float, Field(ge=1, le=3600)] = UdpTraffic.duration_s
+    memory_mib: Annotated[int, Field(ge=1, le=2**20)] = HANDSHAKE_MEMORY_MIB
 
     def traffic(self) -> UdpTraffic:
-        return UdpTraffic(
-            tests=(Test.HANDSHAKE,), **{key: value for key, value in self.as_fields().items() if key != "parallel"}
-        )
+        of_packets = {key: each for key, each in self.as_fields().items() if key not in {"parallel", "memory_mib"}}
+        return UdpTraffic(tests=(Test.HANDSHAKE,), **of_packets)
 
 
 class CipherSpeedTable(TomlTable):

@@ -61,9 +61,16 @@ def test_the_screen_has_the_tunnels_per_second(is_tester_limited: bool, bound: s
     assert f"The server of {OPENVPN} sets up {bound}16.0 tunnels per second." in text
     (row,) = (line for line in text.splitlines() if line.strip().startswith(f"{OPENVPN}, up"))
     assert row.replace("?", "").split()[-6:] == ["42.1", "7", "80.0", f"{mark}16.0", "250", "256"]
-    assert "Each open tunnel takes 256 KiB of its memory: 64 MiB hold about 260." in text
+    assert "Its programs take 2.00 MiB, and 256 KiB more for each open tunnel: 64 MiB hold about 250." in text
     narrow = first_screen(document, 80)
     assert max(len(line.plain) for line in narrow) <= 80
+
+
+@pytest.mark.parametrize(("memory_mib", "most"), [(3, "4.0"), (1, "0"), (1024, "4,100")])
+def test_a_plan_names_the_memory_that_is_to_hold_tunnels(memory_mib: int, most: str) -> None:
+    run = replace(RUN, plan_text=f"[handshake]\nmemory_mib = {memory_mib}\n")
+    text = "\n".join(line.plain for line in first_screen(compose(run, records()), 200))
+    assert f"each open tunnel: {memory_mib} MiB hold about {most}." in text
 
 
 def test_the_report_and_the_json_have_the_tunnels_per_second() -> None:

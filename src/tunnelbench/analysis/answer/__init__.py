@@ -43,13 +43,12 @@ from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.summary import Row, RowKey
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, rows_of
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
-from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Test
+from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, HANDSHAKE_MEMORY_MIB, Test
 from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.toml_text import known_values
 
 NO_TRIAL = "No trial of this run counts."
 NO_VERDICT = "The tests of this run rank no tunnels; the full report has their figures."
-SMALL_MEMORY_MIB = 64
-"""Memory for which an answer gives the number of open tunnels: a usual size of small routers."""
 NO_ENCRYPTED = "No encrypted tunnel has figures that count, so none is recommended."
 LIMITS_IN_WORDS = {
     Limit.LINE: "the line",
@@ -140,7 +139,7 @@ def answer(found: AnswerInput, *, is_shared: bool, allow_plaintext: bool = False
         *_fewest_instructions(found.records),
         *_shared_out(clients_rows(found.rows, found.records)),
         *_shortest_gap(rows_of(Test.REKEY, found.udp_rows)),
-        *_most_handshakes(rows_of(Test.HANDSHAKE, found.udp_rows)),
+        *_most_handshakes(rows_of(Test.HANDSHAKE, found.udp_rows), found.run),
         *_connections(found.connection_rows),
         *_soaked(found.soaks),
         *_fastest_cipher(() if tunnels or udp else found.speeds),
@@ -366,7 +365,7 @@ def _shortest_gap(rows: Sequence[UdpRow]) -> Iterator[str]:
         yield f"Without a tunnel, the longest gap between two packets is {significant(max(plain) * 1e3, 3)} ms."
 
 
-def _most_handshakes(rows: Sequence[UdpRow]) -> Iterator[str]:
+def _most_handshakes(rows: Sequence[UdpRow], run: RunRecord) -> Iterator[str]:
     """Yield a sentence on the most new tunnels per second of each kind of tunnel."""
     most: dict[str, tuple[float, UdpRow]] = {}
     for row in rows:
@@ -376,12 +375,21 @@ def _most_handshakes(rows: Sequence[UdpRow]) -> Iterator[str]:
     for rate, row in most.values():
         bound = "at least " * bool(row.figures and row.figures.is_tester_limited)
         yield f"The server of {row.tunnel.name} sets up {bound}{significant(rate, 3)} tunnels per second."
-        if row.figures and row.figures.tunnel_memory_bytes:
-            each_bytes = row.figures.tunnel_memory_bytes.median
+        if row.figures and row.figures.tunnel_memory_bytes and row.figures.server_memory_bytes:
+            each_bytes, own_bytes = row.figures.tunnel_memory_bytes.median, row.figures.server_memory_bytes.median
+            limit_mib = _memory_limit_mib(run)
+            held = max(0.0, limit_mib * 2**20 - own_bytes) / each_bytes
             yield (
-                f"Each open tunnel takes {significant(each_bytes / 1024, 3)} KiB of its memory: "
-                f"{SMALL_MEMORY_MIB} MiB hold about {significant(SMALL_MEMORY_MIB * 2**20 / each_bytes, 2)}."
+                f"Its programs take {significant(own_bytes / 2**20, 3)} MiB, and {significant(each_bytes / 1024, 3)} "
+                f"KiB more for each open tunnel: {limit_mib} MiB hold about {significant(held, 2, thousands=True)}."
             )
+
+
+def _memory_limit_mib(run: RunRecord) -> int:
+    """Return the memory for which a plan of handshakes asks how many tunnels it holds [MiB]."""
+    table = known_values(run.plan_text).get("handshake")
+    found = table.get("memory_mib") if isinstance(table, dict) else None
+    return found if isinstance(found, int) and found > 0 else HANDSHAKE_MEMORY_MIB
 
 
 def _connections(rows: Sequence[ConnectionRow]) -> Iterator[str]:

@@ -210,6 +210,12 @@ UDP = (
     ),
     _milliseconds("handshake_max_s", "Set-up worst", "handshakes.setup_max_s"),
     of_rows(
+        "server_memory_bytes",
+        help="Memory of the server's programs before the tunnels of further clients are open.",
+        of_trial=read("handshakes.memory.before_bytes"),
+        is_optional=True,
+    ),
+    of_rows(
         "tunnel_memory_bytes",
         "Memory/tunnel",
         unit="KiB",
