@@ -26,7 +26,7 @@ def private_run(end: End, stack: ExitStack) -> list[str]:
     while _program_of(end, anchor.pid) != "sleep":  # it has not yet unshared
         ended = deaths("while it made the mount", (end.host.name, [anchor]))
         if ended or time.monotonic() > deadline:
-            reason = ended or f"no mount in {PROGRAM_START_LIMIT_S:g} s"
+            reason = f"{ended} ({anchor.ending})" if ended else f"no mount in {PROGRAM_START_LIMIT_S:g} s"
             raise TunnelRefused(f"the {end.host.name} cannot be given a /run of its own: {reason}")
         time.sleep(0.005)
     # The root is entered, too: a guest's root is a chroot, and entering a mount namespace leaves it.
