@@ -44,6 +44,12 @@ def known_values(text: str) -> Mapping[str, Any]:
         return {}
 
 
+def known_table(text: str, name: str) -> Mapping[str, Any]:
+    """Return a table of a stored plan or testbed; empty if it has none."""
+    table = known_values(text).get(name)
+    return table if isinstance(table, dict) else {}
+
+
 @lru_cache(maxsize=8)
 def _parsed(text: str) -> tuple[Mapping[str, Any], str]:
     """Return the content of a TOML text, or why it is refused; results are cached, because a report reads a text

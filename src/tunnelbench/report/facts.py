@@ -11,7 +11,7 @@ from tunnelbench.analysis.statistics import median
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.testbed import TOPOLOGIES
 from tunnelbench.model.text import counted
-from tunnelbench.model.toml_text import known_values
+from tunnelbench.model.toml_text import known_table, known_values
 from tunnelbench.report.text import one_line
 
 TAKEN_ON = {
@@ -63,10 +63,9 @@ LINK_TEXTS = {
 
 def _cables(run: RunRecord) -> str:
     """Return what the testbed file says of the cables; empty if it says nothing."""
-    link = known_values(run.testbed_text).get("link")
-    known = link if isinstance(link, dict) else {}
+    link = known_table(run.testbed_text, "link")
     return ", ".join(
-        text.format(value) for key, text in LINK_TEXTS.items() if isinstance(value := known.get(key), int | float)
+        text.format(value) for key, text in LINK_TEXTS.items() if isinstance(value := link.get(key), int | float)
     )
 
 

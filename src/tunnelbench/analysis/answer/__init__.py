@@ -45,7 +45,7 @@ from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, rows_of
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
 from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, HANDSHAKE_MEMORY_MIB, Test
 from tunnelbench.model.result import RunRecord, TrialRecord
-from tunnelbench.model.toml_text import known_values
+from tunnelbench.model.toml_text import known_table
 
 NO_TRIAL = "No trial of this run counts."
 NO_VERDICT = "The tests of this run rank no tunnels; the full report has their figures."
@@ -387,8 +387,7 @@ def _most_handshakes(rows: Sequence[UdpRow], run: RunRecord) -> Iterator[str]:
 
 def _memory_limit_mib(run: RunRecord) -> int:
     """Return the memory for which a plan of handshakes asks how many tunnels it holds [MiB]."""
-    table = known_values(run.plan_text).get("handshake")
-    found = table.get("memory_mib") if isinstance(table, dict) else None
+    found = known_table(run.plan_text, "handshake").get("memory_mib")
     return found if isinstance(found, int) and found > 0 else HANDSHAKE_MEMORY_MIB
 
 

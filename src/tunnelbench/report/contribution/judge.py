@@ -17,7 +17,7 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.plan import CALIBRATION_KIND, Direction, Test, TunnelSpec
 from tunnelbench.model.result import IMPORTED, SIMULATED, Check, TrialRecord, Verdict
 from tunnelbench.model.text import LONGEST_REASON, are, counted, printable
-from tunnelbench.model.toml_text import toml_values
+from tunnelbench.model.toml_text import known_table
 from tunnelbench.report.contribution.device import of_device
 from tunnelbench.report.contribution.names import of_cipher, of_names
 from tunnelbench.report.contribution.planned import PlannedTrials, of_baseline, of_plan, of_start
@@ -108,12 +108,9 @@ def _of_run(found: Imported) -> Iterator[str]:
 
 def _of_link(found: Imported) -> Iterator[str]:
     """Yield each direction in which the limit of a trial is above the rate of the link in the testbed file."""
-    try:
-        link = toml_values(found.run.testbed_text).get("link")
-    except ValueError:
-        return
+    link = known_table(found.run.testbed_text, "link")
     for direction in Direction:
-        rate_mbps = link.get(f"rate_{direction.value}_mbps") if isinstance(link, dict) else None
+        rate_mbps = link.get(f"rate_{direction.value}_mbps")
         limits = [
             record.tcp.physical_limit_bps or 0.0
             for record in found.records

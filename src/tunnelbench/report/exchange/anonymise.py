@@ -12,7 +12,7 @@ from typing import Any
 
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.text import KEY_WORD, PEM
-from tunnelbench.model.toml_text import toml_values
+from tunnelbench.model.toml_text import known_values
 
 ADDRESS, HOST, USER, HOME, MAC, SERIAL, KEY, RAW = (
     "address",
@@ -141,8 +141,7 @@ def _words(names: Iterable[str]) -> re.Pattern[str]:
 def stripper_for(run: RunRecord, trials: Sequence[TrialRecord]) -> Stripper:
     """Return a stripper with the names in a run: those in its testbed file, and the machines that iperf3 ran on."""
     names: dict[str, set[str]] = {"host": set(), "user": set(), "secret": set()}
-    with suppress(ValueError):  # then it is handled as any text
-        _named("", toml_values(run.testbed_text), names)
+    _named("", known_values(run.testbed_text), names)  # one that cannot be read is handled as any text
     for trial in trials:
         for printed in trial.raw.values():
             _of_iperf3(printed, names["host"])
