@@ -65,3 +65,14 @@ def test_without_a_limit_all_connections_are_open_at_the_same_time(testbed: Netn
     assert (counts.open_max, counts.not_established, counts.unsent) == (2000, 0, 0)
     assert counts.tracked in {None, 0}
     assert [found for found in record.checks if found.name == "tracked"] == []
+
+
+@pytest.mark.parametrize("kind", ["none", "openvpn"])
+def test_connections_of_ipv6_are_counted_alike_at_both_ends(testbed: NetnsTestbed, kind: str) -> None:
+    tunnel = TunnelSpec(kind, "IPv6 inside", {"inside": "ipv6"})
+    _, new = connections(testbed, tunnel, tests=(Test.CONNECT,), rate=("200",), duration_s=2.0)
+    assert 398 <= new.begun <= 401
+    assert new.begun == new.established == new.closed == new.accepted
+    traffic = {"tests": (Test.CONCURRENT,), "most": 500, "opening_rate": 500.0}
+    _, kept = connections(testbed, tunnel, **traffic)
+    assert (kept.open_max, kept.not_established, kept.unsent) == (500, 0, 0)
