@@ -15,7 +15,7 @@ from tests.lab.bench import TUNNELBENCH
 pytestmark = pytest.mark.lab
 
 PLAN = """
-rounds = 3
+rounds = 5
 [tcp]
 payload_bytes = 1448
 direction = "out"
@@ -48,18 +48,23 @@ def test_a_program_that_is_replaced_in_mid_run_is_reported_and_resume_refuses_it
     argv = [TUNNELBENCH, "run", str(plan), "--set", "quiet_wait_s=0", *store]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
+        # A busy machine may give this process no time before the next trial begins: the second trial after is judged.
+        figures = 0
         for line in process.stdout:
-            if "round 1 OpenVPN" in line:
+            figures += "OpenVPN" in line and "Mbit/s" in line
+            if figures == 1:
                 version.write_text("2.7.90")
-            if "round 2 OpenVPN" in line:
+            if figures == 3:
                 process.send_signal(signal.SIGINT)
-        process.wait(30)
+                break
+        process.communicate(timeout=60)
     shown = subprocess.run([TUNNELBENCH, "show", "last", "--json", *store], capture_output=True, text=True, check=True)
-    first, second = [
-        trial for trial in json.loads(shown.stdout)["trials"] if trial["spec"]["tunnel"]["name"] == "OpenVPN"
-    ]
+    trials = [trial for trial in json.loads(shown.stdout)["trials"] if trial["spec"]["tunnel"]["name"] == "OpenVPN"]
+    for trial in trials:
+        print(trial["outcome"], trial["reason"], trial["proof"] and trial["proof"]["versions"], trial["checks"])
+    first, *_, last = [trial for trial in trials if trial["outcome"] == "measured"]
     assert [check for check in first["checks"] if check["name"] == "versions"] == []
-    (check,) = [check for check in second["checks"] if check["name"] == "versions"]
+    (check,) = [check for check in last["checks"] if check["name"] == "versions"]
     assert check["verdict"] == "doubtful"
     assert f"{key} was 2.6.90, and is 2.7.90 now" in check["reason"]
     argv = [TUNNELBENCH, "run", "--resume", "last", *store]
