@@ -114,6 +114,26 @@ def lab(lab_obstacle: str) -> Iterator[None]:
         time.sleep(0.05)
 
 
+def share_of_worker() -> dict[str, object]:
+    """Return how much of the CPUs this process may get."""
+    return {
+        "nice value": os.getpriority(os.PRIO_PROCESS, 0),
+        "scheduling class": os.sched_getscheduler(0),
+        "CPUs": os.sched_getaffinity(0),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _share_of_worker_stays() -> Iterator[None]:
+    """Fail a test that leaves this process a smaller share of the CPUs, with which later tests would measure too late.
+
+    A process that is not root cannot raise its share again.
+    """
+    before = share_of_worker()
+    yield
+    assert share_of_worker() == before
+
+
 @pytest.fixture(autouse=True)
 def _lab_for_marked_tests(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("lab"):

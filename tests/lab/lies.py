@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tests.lab.bench import make_plan, measure
 from tests.watcher import Watcher
@@ -85,12 +85,19 @@ class OneSoak:
 
 @dataclass
 class MidTrial(Watcher):
-    """A watcher that calls its actions while the traffic flows, one at each reading of its rate."""
+    """A watcher that calls its actions while the traffic flows, one at each reading of its rate.
+
+    It begins again with the first action in each trial: `measure` may measure a trial once more.
+    """
 
     actions: Sequence[Callable[[], object]] = ()
+    left: Iterator[Callable[[], object]] = field(default_factory=lambda: iter(()))
+
+    def trial_starts(self, spec: TrialSpec) -> None:
+        super().trial_starts(spec)
+        self.left = iter(self.actions)
 
     def second_passed(self, rate_bps: float, router_busy_share: float | None) -> None:
         super().second_passed(rate_bps, router_busy_share)
-        number = len(self.rates_bps)
-        if number <= len(self.actions):
-            self.actions[number - 1]()
+        if action := next(self.left, None):
+            action()

@@ -31,9 +31,13 @@ pytestmark = pytest.mark.lab
 OPENVPN = {"mode": "static-key", "cipher": "none"}
 AWAY = """\
 #!/bin/sh
-# An OpenVPN whose process on the router is no child of the run.
+# An OpenVPN whose process on the router is no child of the run. It takes the place of that of an earlier trial.
 case "$1 $2" in
-"--config "*/router/*) setsid --fork openvpn "$@"; exec sleep 600 ;;
+"--config "*/router/*)
+    [ ! -f "$0.pid" ] || kill -KILL "$(cat "$0.pid")"
+    setsid --fork sh -c 'echo $$ >"$0"; exec openvpn "$@"' "$0.pid" "$@"
+    exec sleep 600
+    ;;
 esac
 exec openvpn "$@"
 """
@@ -84,7 +88,7 @@ def test_a_clock_that_is_set_and_set_back_makes_a_trial_void(
         step_s = seconds
 
     monkeypatch.setattr(time, "time", lambda: real() + step_s)
-    watcher = MidTrial(actions=[lambda: set_by(1.0), lambda: set_by(0.0)])
+    watcher = MidTrial(lambda _: set_by(0.0), actions=[lambda: set_by(1.0), lambda: set_by(0.0)])
     found = check(trial(bed, watcher, NO_TUNNEL, duration_s=3), "clock")
     assert (found.verdict, "was set by +1.0 s" in found.reason) == (Verdict.VOID, True), found
 

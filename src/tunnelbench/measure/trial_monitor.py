@@ -13,7 +13,7 @@ from typing import Any
 from tunnelbench.host import cgroup
 from tunnelbench.host.cpu_polling import without_polling
 from tunnelbench.host.daemon import Daemon, deaths
-from tunnelbench.host.host import CpuReading, Sampler, SamplerOutput
+from tunnelbench.host.host import THIS_MACHINE, CpuReading, Sampler, SamplerOutput
 from tunnelbench.measure import cpu
 from tunnelbench.measure.checks import check_sampling
 from tunnelbench.measure.counters import Arrivals, CountingPoints, place_of, read_arrivals
@@ -25,6 +25,7 @@ from tunnelbench.model.result import Check
 from tunnelbench.model.text import without_keys
 from tunnelbench.qemu.instruction_profile import shares
 from tunnelbench.testbed.base import Testbed
+from tunnelbench.traffic import engine
 from tunnelbench.traffic.iperf3 import without_host_name
 from tunnelbench.tunnel.base import Tunnel
 
@@ -149,9 +150,8 @@ def path_through(testbed: Testbed, tunnel: Tunnel[Any], direction: Direction) ->
 class TrialMonitor:
     """Observes one test of iperf3 or of the packet engine.
 
-    The measured window opens shortly after data begin to flow and closes just under `duration_s` after the program was
-    started. The program begins its test some time after its start, so the window, which is timed from the start, ends
-    before the test does.
+    The measured window opens shortly after data begin to flow. It closes just under `duration_s` after the last moment
+    at which the test had surely not begun, so that it ends before the test does.
     """
 
     def __init__(self, testbed: Testbed, path: TrafficPath, duration_s: float, on_second: OnSecond) -> None:
@@ -209,20 +209,21 @@ class TrialMonitor:
             raise
 
     def _stay_with(self, client: Daemon) -> None:
-        started_s = time.monotonic()
+        started_s = idle_s = time.monotonic()
         end_s = started_s + self.duration_s - MARGIN_S
         idle = read_arrivals(self.testbed, self.path.place)
-        while time.monotonic() < end_s:
+        while (looked_s := time.monotonic()) < end_s:
             if client.wait(DATA_FLOW_POLL_S):
                 return  # it failed early, or was refused; its own output says why
             self.path.require_daemons()
-            if (read_arrivals(self.testbed, self.path.place) - idle).data_packets >= self.flowing_packets:
+            arrived = (read_arrivals(self.testbed, self.path.place) - idle).data_packets
+            if arrived >= self.flowing_packets:
                 break
+            if not arrived:
+                idle_s = looked_s
         else:
             self._flows = False
-        if self.is_connected:  # if the set-up took long, through a slow tunnel, the test ends that much later
-            unnoticed_s = min(self.testbed.slow_start_s, self.duration_s * MOST_UNNOTICED_SHARE)
-            end_s = max(end_s, time.monotonic() + self.duration_s - unnoticed_s)
+        end_s = max(end_s, self._begun_s(client, idle_s) + self.duration_s - MARGIN_S)
         self._times.append(self._read_cpu())
         client.wait(RAMP_S)
         self._opened = latest = self._open(client)
@@ -248,6 +249,20 @@ class TrialMonitor:
         self._times.append(self._closed.cpu)
         if not client.wait(SENDER_GRACE_S):
             raise TrialFailed(f"{client.name} did not end {SENDER_GRACE_S:g} s after its test of {self.duration_s:g} s")
+
+    def _begun_s(self, client: Daemon, idle_s: float) -> float:
+        """Return a moment before which the test did not begin, now that data flow [s]; 0.0: unknown.
+
+        A program may take long to start, and its connection long to be made, and the test ends that much later. iperf3
+        makes its connection before its test, so that there was no test while no packet had arrived, until `idle_s`. The
+        packet engine tells its time when it begins, by the clock of its machine.
+        """
+        if self.is_connected:
+            unnoticed_s = min(self.testbed.slow_start_s, self.duration_s * MOST_UNNOTICED_SHARE)
+            return max(idle_s, time.monotonic() - unnoticed_s)
+        if self.sender.machine != THIS_MACHINE:
+            return 0.0
+        return engine.begun_s(client.output())
 
     def window(self) -> Window:
         """Return the counts of the measured window. Raises TrialFailed if the traffic was too short."""

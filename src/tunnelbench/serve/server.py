@@ -43,8 +43,6 @@ class PageServer(uvicorn.Server):
 def serve(listener: socket.socket, location: Path | str, access: Access, say: Callable[[str], object]) -> None:
     """Serve the pages until a signal. Raises WrongInput or CannotHere if the store cannot be read."""
     require_no_password(location)
-    with suppress(OSError):  # a run on this machine comes first
-        os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     with closing(Results(location)) as results, opened_queue(location) as queue:
         if not is_store_missing(location):
             results.open()
@@ -59,6 +57,8 @@ def serve(listener: socket.socket, location: Path | str, access: Access, say: Ca
             limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=LARGEST_HEAD_BYTES,
             timeout_keep_alive=10, timeout_graceful_shutdown=1,
         )  # fmt: skip
+        with suppress(OSError):  # a run on this machine comes first
+            os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
         PageServer(config, site).run(sockets=[listener])
 
 

@@ -204,6 +204,18 @@ def parse(sender_text: str, far_text: str, load: SenderLoad, *, may_be_refused: 
     return replace(counts, intervals=series)
 
 
+def begun_s(text: str) -> float:
+    """Return the time at which an engine began, by the monotonic clock of its machine [s]; 0.0: it has not said so.
+
+    `text` is what the engine has printed so far.
+    """
+    hello = parse_lines(text).hello
+    try:
+        return count(hello["now_ns"]) / 1e9 if hello else 0.0
+    except UNREADABLE:
+        return 0.0
+
+
 def _contradiction(sender: Mapping[str, Any], far: Mapping[str, Any], load: SenderLoad, counts: UdpCounts) -> str:
     """Return the reason for which the counts cannot be those of this trial; empty if they can."""
     far_name = "reflector" if load.is_echo else "receiver"

@@ -19,6 +19,7 @@ from tunnelbench.measure.trial_monitor import TrafficPath, TrialMonitor, keeping
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.plan import Direction
 from tunnelbench.testbed.base import SLOW_START_S, Testbed
+from tunnelbench.traffic.engine import PROTOCOL
 
 PLACE = CountingPoints(Direction.OUT, ("lan",), ("tun0",), "wan")
 PPS = 10_000
@@ -64,6 +65,7 @@ class SimulatedPath:
         self.rates: list[float] = []
         self.busy_shares: list[float | None] = []
         self.pollers: dict[int, Any] = {}
+        self.printed = ""
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -106,11 +108,15 @@ class SimulatedPath:
         away = self.moves_at_s <= self.clock_s < self.moves_at_s + 2
         return ["tund on the router may run on CPU 0"] if daemons and away else []
 
-    def accompany(self, duration_s: float = 10.0, *, with_daemons: bool = True) -> TrialMonitor:
+    def accompany(
+        self, duration_s: float = 10.0, *, with_daemons: bool = True, is_connected: bool = True
+    ) -> TrialMonitor:
         ends = ([self.router_daemon.as_daemon], [self.server_daemon.as_daemon]) if with_daemons else ((), ())
         path = TrafficPath("198.18.1.2", "198.18.4.1", PLACE, *ends)
         found = TrialMonitor(cast("Testbed", self), path, duration_s, self.on_second)
-        found.accompany(cast("Daemon", SimpleNamespace(wait=self.wait, name="iperf3")))
+        found.is_connected = is_connected
+        program = SimpleNamespace(wait=self.wait, name="iperf3", output=lambda: self.printed)
+        found.accompany(cast("Daemon", program))
         return found
 
 
@@ -330,6 +336,24 @@ def test_a_test_that_was_slow_to_set_up_is_watched_to_its_own_end(path: Simulate
     window = path.accompany().window()
     assert 9 < window.duration_s < 10
     assert window.data_packets / window.duration_s == pytest.approx(PPS, rel=0.01)
+
+
+def test_a_program_that_starts_late_keeps_its_whole_window_however_slow_its_machine_is(path: SimulatedPath) -> None:
+    path.slow_start_s, path.flows_from_s, path.ends_at_s = 4.0, 3.0, 13.1
+    window = path.accompany().window()
+    assert 9.7 < window.duration_s < 9.95
+
+
+@pytest.mark.parametrize(
+    ("printed", "longest_s"), [('{"type":"hello","protocol":%d,"now_ns":3000000000}\n', 9.95), ("", 6.95)]
+)
+def test_an_engine_that_starts_late_is_watched_from_the_time_that_it_tells(
+    path: SimulatedPath, printed: str, longest_s: float
+) -> None:
+    path.flows_from_s, path.ends_at_s = 3.0, 13.1
+    path.printed = printed and printed % PROTOCOL
+    window = path.accompany(is_connected=False).window()
+    assert longest_s - 0.25 < window.duration_s < longest_s
 
 
 def test_data_that_begin_to_flow_too_late_give_no_window(path: SimulatedPath) -> None:
