@@ -255,7 +255,7 @@ class TrialMonitor:
 
         A program may take long to start, and its connection long to be made, and the test ends that much later. iperf3
         makes its connection before its test, so that there was no test while no packet had arrived, until `idle_s`. The
-        packet engine tells its time when it begins, by the clock of its machine.
+        packet engine prints its time when it begins, by the clock of its machine.
         """
         if self.is_connected:
             unnoticed_s = min(self.testbed.slow_start_s, self.duration_s * MOST_UNNOTICED_SHARE)
@@ -273,7 +273,10 @@ class TrialMonitor:
         before, after = self._opened.cpu, self._closed.cpu
         duration_s = after.clock_s - before.clock_s
         if duration_s < self.duration_s * SHORTEST_WINDOW_SHARE:
-            raise TrialFailed(f"data flowed for only {duration_s:.1f} s of {self.duration_s:g} s")
+            raise TrialFailed(
+                f"data flowed for only {duration_s:.1f} s of {self.duration_s:g} s; on a slow or busy machine, let trials "
+                "take longer"
+            )
         arrived = self._closed.arrivals - self._opened.arrivals
         router, client, server = self.testbed.router, self.testbed.client, self.testbed.server
         remote = {machine: sampler.stop() for machine, sampler in self._samplers.items()}

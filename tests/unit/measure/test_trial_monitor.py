@@ -338,7 +338,7 @@ def test_a_test_that_was_slow_to_set_up_is_watched_to_its_own_end(path: Simulate
     assert window.data_packets / window.duration_s == pytest.approx(PPS, rel=0.01)
 
 
-def test_a_program_that_starts_late_keeps_its_whole_window_however_slow_its_machine_is(path: SimulatedPath) -> None:
+def test_a_program_that_starts_late_has_its_whole_window_on_a_slow_machine(path: SimulatedPath) -> None:
     path.slow_start_s, path.flows_from_s, path.ends_at_s = 4.0, 3.0, 13.1
     window = path.accompany().window()
     assert 9.7 < window.duration_s < 9.95
@@ -347,7 +347,7 @@ def test_a_program_that_starts_late_keeps_its_whole_window_however_slow_its_mach
 @pytest.mark.parametrize(
     ("printed", "longest_s"), [('{"type":"hello","protocol":%d,"now_ns":3000000000}\n', 9.95), ("", 6.95)]
 )
-def test_an_engine_that_starts_late_is_watched_from_the_time_that_it_tells(
+def test_an_engine_that_starts_late_is_watched_from_the_time_that_it_prints(
     path: SimulatedPath, printed: str, longest_s: float
 ) -> None:
     path.flows_from_s, path.ends_at_s = 3.0, 13.1
