@@ -274,8 +274,8 @@ class TrialMonitor:
         duration_s = after.clock_s - before.clock_s
         if duration_s < self.duration_s * SHORTEST_WINDOW_SHARE:
             raise TrialFailed(
-                f"data flowed for only {duration_s:.1f} s of {self.duration_s:g} s; on a slow or busy machine, let trials "
-                "take longer"
+                f"data flowed for only {duration_s:.1f} s of {self.duration_s:g} s; "
+                "on a slow or busy machine, let trials take longer"
             )
         arrived = self._closed.arrivals - self._opened.arrivals
         router, client, server = self.testbed.router, self.testbed.client, self.testbed.server
