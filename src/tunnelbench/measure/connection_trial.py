@@ -80,6 +80,7 @@ class ConnectionMeter(EngineMeter, TrafficMeter[OfferedConnections]):
             far = programs["engine_far_end"] = _start(stack, testbed.server, argv)
             if not far.wait_for('"hello"', READY_LIMIT_S):
                 raise TrialFailed(does_not_listen(far))
+            connections.require_open_files("far end", far.output(), load)
             pinger = testbed.client.start(ping.command(testbed.addresses.router_lan))
             stack.callback(pinger.stop)
             argv = connections.connect_command(

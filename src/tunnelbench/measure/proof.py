@@ -41,8 +41,9 @@ FEWEST_ATTEMPTS = 3
 SETTLE_TIMEOUT_S."""
 
 ICMP_HEADER_BYTES = 8
-PATTERN_PAYLOADS_BYTES = (211, 600)
-"""Payload sizes of the pings [bytes]; two sizes show both a wrong header and a wrong padding."""
+PATTERN_PAYLOADS_BYTES = (211, 440)
+"""Payload sizes of the pings [bytes]; two sizes show both a wrong header and a wrong padding. The longer one makes
+packets of 468 bytes over IPv4, which fit with any tunnel's header into the smallest MTU that a plan may have, 576."""
 SHORT_PAYLOADS_BYTES = (24, 37)
 """Payload sizes of additional pings through a tunnel that compresses long packets only [bytes]: their outer packets
 have the same length whatever the pings contain."""

@@ -174,6 +174,8 @@ class TrialMonitor:
         """Files that count how long a CPU quota stops this process and its programs, the traffic's among them."""
         self._flows = True
         """False if the test's time has passed without `flowing_packets` packets."""
+        self._started: tuple[float, Arrivals] | None = None
+        """Time before the first program was started [s], and the count at that time; None: when it is accompanied."""
         self._opened: MonitorReading | None = None
         self._closed: MonitorReading | None = None
         self._samplers: dict[str, Sampler] = {}
@@ -192,8 +194,9 @@ class TrialMonitor:
         """CPU readings: one before the traffic, one when data begin to flow, then about one each second."""
 
     def wait_for_lead(self) -> None:
-        """Wait until LEAD_S have passed since the first reading."""
+        """Wait until LEAD_S have passed since the first reading; the programs of several clients start from now on."""
         time.sleep(max(0.0, self._times[0].clock_s + LEAD_S - time.monotonic()))
+        self._started = time.monotonic(), read_arrivals(self.testbed, self.path.place)
 
     def accompany(self, client: Daemon, *others: Daemon) -> None:
         """Observe the sending program until it ends, and the CPUs of the `others` that carry the traffic.
@@ -209,9 +212,10 @@ class TrialMonitor:
             raise
 
     def _stay_with(self, client: Daemon) -> None:
-        started_s = idle_s = time.monotonic()
+        accompanied_s = time.monotonic()
+        started_s, idle = self._started or (accompanied_s, read_arrivals(self.testbed, self.path.place))
+        idle_s = started_s
         end_s = started_s + self.duration_s - MARGIN_S
-        idle = read_arrivals(self.testbed, self.path.place)
         while (looked_s := time.monotonic()) < end_s:
             if client.wait(DATA_FLOW_POLL_S):
                 return  # it failed early, or was refused; its own output says why
@@ -223,7 +227,7 @@ class TrialMonitor:
                 idle_s = looked_s
         else:
             self._flows = False
-        end_s = max(end_s, self._begun_s(client, idle_s) + self.duration_s - MARGIN_S)
+        end_s = max(end_s, self._begun_s(client, idle_s, accompanied_s - started_s) + self.duration_s - MARGIN_S)
         self._times.append(self._read_cpu())
         client.wait(RAMP_S)
         self._opened = latest = self._open(client)
@@ -250,8 +254,10 @@ class TrialMonitor:
         if not client.wait(SENDER_GRACE_S):
             raise TrialFailed(f"{client.name} did not end {SENDER_GRACE_S:g} s after its test of {self.duration_s:g} s")
 
-    def _begun_s(self, client: Daemon, idle_s: float) -> float:
+    def _begun_s(self, client: Daemon, idle_s: float, starting_s: float) -> float:
         """Return a moment before which the test did not begin, now that data flow [s]; 0.0: unknown.
+
+        The programs of all clients took `starting_s` to start, and nobody looked for data meanwhile.
 
         A program may take long to start, and its connection long to be made, and the test ends that much later. iperf3
         makes its connection before its test, so that there was no test while no packet had arrived, until `idle_s`. The
@@ -259,7 +265,7 @@ class TrialMonitor:
         """
         if self.is_connected:
             unnoticed_s = min(self.testbed.slow_start_s, self.duration_s * MOST_UNNOTICED_SHARE)
-            return max(idle_s, time.monotonic() - unnoticed_s)
+            return max(idle_s, time.monotonic() - unnoticed_s - starting_s)
         if self.sender.machine != THIS_MACHINE:
             return 0.0
         return engine.begun_s(client.output())

@@ -13,13 +13,16 @@ from tunnelbench.host.parsing import UNREADABLE, count
 from tunnelbench.model.connections import ConnectionCounts
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.ip_versions import with_port
-from tunnelbench.traffic.engine import delay_ns, finite_s, span_s, summary_of
+from tunnelbench.traffic.engine import delay_ns, finite_s, parse_lines, span_s, summary_of
 
 CONNECTION_PORT = 5204
 
 TIMEOUT_S = 3.0
 """Time after which a connection that is not established has failed [s]. TCP repeats a lost SYN after 1 s, and again
 after 2 s more."""
+
+OTHER_FILES = 10
+"""Number of files that the engine has open beside its connections, at most."""
 
 PENDING_MAX = 64
 """Most connections that wait for their establishment at the same time, if they are opened as fast as possible."""
@@ -55,9 +58,27 @@ def connect_command(program: str, address: str, session: str, load: ConnectionLo
     return argv if load.kept is None else [*argv, "--keep", "--count", str(load.kept)]
 
 
+def require_open_files(end: str, text: str, load: ConnectionLoad) -> None:
+    """Raise TrialFailed if an engine may not have as many files open as connections are kept.
+
+    `end` is the engine's name in the message, `text` what it has printed so far.
+    """
+    hello = parse_lines(text).hello
+    try:
+        limit = count(hello["open_files_max"]) if hello else None
+    except UNREADABLE:
+        return
+    if limit is not None and load.kept is not None and limit < load.kept + OTHER_FILES:
+        raise TrialFailed(
+            f"{load.kept} open connections need as many open files, and the engine's {end} may open {limit}: "
+            "raise the limit (ulimit -Hn), or set a lower connections.most"
+        )
+
+
 def parse(connect_text: str, accept_text: str, load: ConnectionLoad) -> ConnectionCounts:
     """Return the counts of a trial from the output of both ends. Raises TrialFailed with the engine's own message, or
     if the two ends contradict each other."""
+    require_open_files("client", connect_text, load)
     near, far = summary_of("client", connect_text), summary_of("far end", accept_text)
     try:
         counts = _counts(near, far, load)

@@ -25,7 +25,7 @@ from tunnelbench.model.result import Check, Verdict
 from tunnelbench.tunnel.base import Outer, Tunnel
 
 PATTERN = bytes.fromhex("00112233445566778899aabbccddeeff")
-INNER_BYTES = (239, 628)
+INNER_BYTES = (239, 468)
 OVERHEAD_BYTES = 50
 PORT = 1194
 
@@ -96,7 +96,7 @@ def test_a_tunnel_that_is_as_it_says_is_proven() -> None:
         "the payload should be hidden; a known pattern was readable in 0 of 12 packets"
     )
     assert checks["outer-length"].reason == (
-        "inner packets of 239, 628 bytes should make outer packets of 289, 678 bytes; seen: 289, 678"
+        "inner packets of 239, 468 bytes should make outer packets of 289, 518 bytes; seen: 289, 518"
     )
     assert {check.rule for check in checks.values()} == {3}
 
@@ -167,7 +167,7 @@ def test_a_compressing_tunnel_is_proven_by_packets_shorter_than_their_payload() 
     checks = judge(shrunk, compresses=True)
     assert void(checks) == set()
     assert checks["outer-length"].reason == (
-        "inner packets of 239, 628 bytes and a repeated pattern should make outer packets below 289 bytes; seen: 150"
+        "inner packets of 239, 468 bytes and a repeated pattern should make outer packets below 289 bytes; seen: 150"
     )
     assert void(judge(shrunk[1:], compresses=True)) == {"outer-length"}
     assert void(judge(pings(), compresses=True)) == {"outer-length"}
@@ -188,7 +188,7 @@ def test_a_tunnel_that_compresses_long_packets_is_held_to_the_length_of_short_on
     checks = judge(compressed(), 12, **LZO)
     assert void(checks) == set()
     assert checks["outer-length"].reason == (
-        "inner packets of 52, 65, 239, 628 bytes and a repeated pattern should make outer packets below 289 bytes, and "
+        "inner packets of 52, 65, 239, 468 bytes and a repeated pattern should make outer packets below 289 bytes, and "
         "the short ones packets of 102, 115 bytes; seen: 102, 115, 150"
     )
     assert void(judge(compressed(with_short=False), 12, **LZO)) == {"outer-length"}
@@ -227,7 +227,7 @@ def test_packets_of_a_wrong_length_are_void() -> None:
     packets[0] = packet("udp", INNER_BYTES[0] + OVERHEAD_BYTES + 4, (50000, PORT))
     checks = judge(packets)
     assert void(checks) == {"outer-length"}
-    assert checks["outer-length"].reason.endswith("seen: 289, 293, 678")
+    assert checks["outer-length"].reason.endswith("seen: 289, 293, 518")
 
 
 @pytest.mark.parametrize("change", [-1, 1, 12])

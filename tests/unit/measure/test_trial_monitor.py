@@ -109,12 +109,21 @@ class SimulatedPath:
         return ["tund on the router may run on CPU 0"] if daemons and away else []
 
     def accompany(
-        self, duration_s: float = 10.0, *, with_daemons: bool = True, is_connected: bool = True
+        self,
+        duration_s: float = 10.0,
+        *,
+        with_daemons: bool = True,
+        is_connected: bool = True,
+        starting_s: float | None = None,
     ) -> TrialMonitor:
+        """Accompany one trial; `starting_s`: the programs of several clients took so long to start."""
         ends = ([self.router_daemon.as_daemon], [self.server_daemon.as_daemon]) if with_daemons else ((), ())
         path = TrafficPath("198.18.1.2", "198.18.4.1", PLACE, *ends)
         found = TrialMonitor(cast("Testbed", self), path, duration_s, self.on_second)
         found.is_connected = is_connected
+        if starting_s is not None:
+            found.wait_for_lead()
+            self.advance(starting_s)
         program = SimpleNamespace(wait=self.wait, name="iperf3", output=lambda: self.printed)
         found.accompany(cast("Daemon", program))
         return found
@@ -342,6 +351,14 @@ def test_a_program_that_starts_late_has_its_whole_window_on_a_slow_machine(path:
     path.slow_start_s, path.flows_from_s, path.ends_at_s = 4.0, 3.0, 13.1
     window = path.accompany().window()
     assert 9.7 < window.duration_s < 9.95
+
+
+def test_the_window_ends_before_the_first_of_many_clients_does(path: SimulatedPath) -> None:
+    path.flows_from_s = trial_monitor.LEAD_S + 0.02
+    path.ends_at_s = path.flows_from_s + 10
+    window = path.accompany(starting_s=2.0).window()
+    assert 7.5 < window.duration_s < 8
+    assert window.data_packets / window.duration_s == pytest.approx(PPS, rel=0.01)
 
 
 @pytest.mark.parametrize(

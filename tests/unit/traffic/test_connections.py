@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tunnelbench.model.errors import TrialFailed
-from tunnelbench.traffic.connections import ConnectionLoad, accept_command, connect_command, parse
+from tunnelbench.traffic.connections import ConnectionLoad, accept_command, connect_command, parse, require_open_files
 
 LOAD = ConnectionLoad(0.3, 100.0)
 # What tunnelbench-engine 0.1.0 printed on loopback, without its intervals and buckets.
@@ -38,6 +39,19 @@ def test_the_lines_of_both_ends_become_counts() -> None:
     )
     assert counts.established_per_s == pytest.approx(29 / 0.290004123)
     assert (counts.establishment_p50_ns, counts.establishment_p99_ns) == (68479, 439551)
+
+
+@pytest.mark.parametrize(("kept", "limit", "is_enough"), [(490, 500, True), (491, 500, False), (None, 20, True)])
+def test_kept_connections_need_as_many_open_files(kept: int | None, limit: int, is_enough: bool) -> None:
+    hello = f'{{"type":"hello","protocol":1,"open_files_max":{limit}}}\n'
+    load = ConnectionLoad(0.3, 100.0, kept)
+    if is_enough:
+        require_open_files("far end", hello, load)
+        assert parse(hello + lines(NEAR), lines(FAR), load).begun == 30
+        return
+    for check in (partial(require_open_files, "client", hello, load), partial(parse, hello, lines(FAR), load)):
+        with pytest.raises(TrialFailed, match=r"the engine's client may open 500: raise the limit \(ulimit -Hn\)"):
+            check()
 
 
 def test_without_a_connection_there_are_no_rate_and_no_times() -> None:
