@@ -227,7 +227,8 @@ class TrialMonitor:
                 idle_s = looked_s
         else:
             self._flows = False
-        end_s = max(end_s, self._begun_s(client, idle_s, accompanied_s - started_s) + self.duration_s - MARGIN_S)
+        begun_s = self._begun_s(client, idle_s, accompanied_s - started_s) or started_s
+        end_s = begun_s + self.duration_s - MARGIN_S
         self._times.append(self._read_cpu())
         client.wait(RAMP_S)
         self._opened = latest = self._open(client)

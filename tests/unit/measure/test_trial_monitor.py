@@ -373,6 +373,13 @@ def test_an_engine_that_starts_late_is_watched_from_the_time_that_it_prints(
     assert longest_s - 0.25 < window.duration_s < longest_s
 
 
+def test_an_engine_that_is_accompanied_late_is_watched_to_its_own_end(path: SimulatedPath) -> None:
+    path.advance(1.0)
+    path.ends_at_s = 10.02
+    path.printed = f'{{"type":"hello","protocol":{PROTOCOL},"now_ns":10000000}}\n'
+    assert 8.5 < path.accompany(is_connected=False).window().duration_s < 9
+
+
 def test_data_that_begin_to_flow_too_late_give_no_window(path: SimulatedPath) -> None:
     path.flows_from_s = 5.0
     with pytest.raises(TrialFailed, match="the traffic ended early"):

@@ -35,7 +35,7 @@ TUNNELS = (
             ({"method": "null@l2tp"}, "udp port 10000, exact, readable"),
             ({"method": "null+aes128-gmac"}, "udp port 10000, exact, readable"),
         ),
-        refused=({"method": "xsalsa20-poly1305"}, {"mode": "multitap"}, {"mtu": 575}),
+        refused=({"method": "xsalsa20-poly1305"}, {"mode": "multitap"}, {"mtu": 1239}),
         exact=(
             {"method": "null"},
             {"method": "null@l2tp", "mode": "tap"},
