@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,15 @@ from tunnelbench.model.plan import Direction, Plan, Test, TunnelSpec, UdpTraffic
 from tunnelbench.model.result import Outcome, TrialRecord, Verdict
 from tunnelbench.model.testbed import ROAD_WARRIOR
 from tunnelbench.model.udp import HandshakeCounts, UdpCounts
+from tunnelbench.tunnel import openvpn
 
 pytestmark = pytest.mark.lab
 
-SERVERS_WORK_S = 0.05
-"""More than the time that a server itself works for one handshake [s]."""
+PACED_SCRIPT = f"""\
+[ "$1" = 0 ] && {sys.executable} -c 'import time; time.sleep({{delay_s:g}} - time.time() % {{delay_s:g}})'
+exit 0
+"""
+"""Holds OpenVPN's server until the next multiple of a time, so that its own work for a handshake does not count."""
 
 
 def set_up(
@@ -40,18 +45,18 @@ def set_up(
 @pytest.mark.alone
 @pytest.mark.parametrize(("script_s", "duration_s"), [(1.0, 20.0), (0.25, 8.0)])
 def test_a_server_that_is_held_to_so_many_handshakes_is_measured_with_so_many(
-    script_s: float, duration_s: float, tmp_path: Path
+    script_s: float, duration_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hold an OpenVPN server up for a time at each handshake, so that it makes 1 or 4 per second."""
+    """Hold an OpenVPN server up at each handshake, so that it makes exactly 1 or 4 per second."""
+    monkeypatch.setattr(openvpn, "SLOW_SCRIPT", PACED_SCRIPT)
     options = {"clients": 1, "handshakes": 4, "script_delay_ms": round(script_s * 1000)}
     # At a higher rate, the packets that wait for the server fill its socket, and those of handshakes are lost.
     _, handshakes, counts = set_up(tmp_path, TunnelSpec("openvpn", "held", options), duration_s, "20")
     print(handshakes, counts.longest_gap_s, counts.loss_ratio)
-    assert handshakes.per_s is not None
-    assert 1 / (script_s + SERVERS_WORK_S) <= handshakes.per_s <= 1.05 / script_s
+    assert handshakes.per_s == pytest.approx(1 / script_s, rel=0.05)
     assert handshakes.failed == 0
     assert counts.longest_gap_s is not None
-    assert counts.longest_gap_s >= script_s, "the server forwards nothing while its script runs"
+    assert counts.longest_gap_s >= 0.7 * script_s, "the server forwards nothing while its script runs"
 
 
 @pytest.mark.parametrize("kind", ["openvpn", "wireguard-go"])
