@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +21,7 @@ from tunnelbench.model.errors import WrongInput
 from tunnelbench.model.text import printable
 from tunnelbench.plan import FileErrors, check_file, shipped_plans, shipped_testbeds
 from tunnelbench.plan.files import read_path
-from tunnelbench.plan.messages import quoted
+from tunnelbench.plan.messages import quoted, similar
 from tunnelbench.reference import reference_names
 from tunnelbench.store.location import default_path
 from tunnelbench.testbed import KINDS
@@ -93,7 +92,7 @@ def meant(name: str, location: Path | str) -> tuple[str, str]:
 
 def unknown(noun: str, name: str, known: Iterable[str]) -> WrongInput:
     """Return the error for an unknown name, with similar names as a hint."""
-    near = difflib.get_close_matches(name.lower(), list(known))
+    near = similar(name, known)
     meant_perhaps = f"; did you mean {' or '.join(near)}?" if near else ""
     message = f"there is no {noun} {quoted(printable(name))}{meant_perhaps}"
     return WrongInput(message, "tunnelbench list tunnels|plans|testbeds|references|runs lists the names")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 PEM = re.compile(r"-----BEGIN [^-\n]+-----.*?(?:-----END [^-\n]+-----|\Z)", re.DOTALL)
 KEY_WORD = re.compile(
@@ -40,6 +41,11 @@ def harmless(text: str) -> str:
 def counted(count: int, what: str) -> str:
     """Return a count with its noun, which is given in the singular: `1 row`, `2 rows`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def joined(names: Sequence[str], word: str = "and") -> str:
+    """Join names as in a sentence: `a, b and c`."""
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def are(count: int) -> str:

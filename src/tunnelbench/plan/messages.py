@@ -36,11 +36,30 @@ def value_text(value: Any) -> str:
             return "a date or time"
 
 
+SHORT_WORD = 3
+"""Length of a word that resembles only words of about its own length [characters]."""
+SHORT_WORD_DIFFERENCE = 1
+"""Largest difference between the lengths of a short word and of a word that it resembles [characters]."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the most similar known word, ignoring case, or None."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return by_lower[found[0]] if found else None
+    return next(iter(similar(word, known)), None)
+
+
+def similar(word: str, known: Iterable[str]) -> list[str]:
+    """Return at most three similar known words, ignoring case, the most similar one first.
+
+    A word of up to three letters resembles only words of about its own length: `upd` resembles `udp`, but `on` does
+    not resemble `none`.
+    """
+    is_short = len(word) <= SHORT_WORD
+    by_lower = {
+        candidate.lower(): candidate
+        for candidate in known
+        if not is_short or abs(len(candidate) - len(word)) <= SHORT_WORD_DIFFERENCE
+    }
+    return [by_lower[found] for found in difflib.get_close_matches(word.lower(), by_lower)]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -27,6 +27,7 @@ from tunnelbench.model.testbed import (
     TestbedSpec,
     TesterSpec,
 )
+from tunnelbench.model.text import joined
 from tunnelbench.plan.key_positions import KeyPath
 from tunnelbench.plan.messages import not_one_of, quoted, value_text
 from tunnelbench.plan.schema_base import Title, TomlTable, key_paths, one_line
@@ -293,6 +294,8 @@ GATEWAY_KEY = "gateway"
 GATEWAY_BOARD_KEY = "far_board"
 GIVEN_BY_PLACE = ("host", "port")
 """Keys of [router] that a place of labgrid gives."""
+SSH_PORT = 22
+"""Port of SSH if a table states none."""
 
 
 class Kind(Protocol):
@@ -322,7 +325,7 @@ def setting_faults(kind: str, data: Mapping[str, Any], kinds: Kinds) -> Iterator
         if allowed is None or (allowed and table[path[-1]] not in allowed):
             what = "this key" if allowed is None else value_text(table[path[-1]])
             others = [quoted(name) for name, other in kinds.items() if other.settings.allowed(key) == ()]
-            only = f"only {' and '.join(others)} testbeds do"
+            only = f"only {joined(others)} testbeds do"
             yield path, f"{quoted(kind)} testbeds do not support {what}, {only}"
     has_place = "place" in data and settings.allowed("place") is not None
     for key, example in settings.required.items():
@@ -346,6 +349,19 @@ def _gateway_faults(data: Mapping[str, Any], settings: KindSettings) -> Iterator
         yield (GATEWAY_KEY,), f'needs topology = "{GATEWAY_PAIR}"'
     if is_pair and isinstance(gateway, Mapping) and "host" not in gateway:
         yield (GATEWAY_KEY, "host"), "is missing"
+    router = data.get(ROUTER_KEY)
+    if is_pair and isinstance(gateway, Mapping) and isinstance(router, Mapping):
+        address = _ssh_address(gateway)
+        if address is not None and address == _ssh_address(router):
+            yield (GATEWAY_KEY, "host"), "is the machine of [router], and the gateway must be another machine"
+
+
+def _ssh_address(table: Mapping[str, Any]) -> tuple[str, object, object] | None:
+    """Return the host without its user, the port, and the file that may state more; None: no host is named."""
+    host = table.get("host")
+    if not isinstance(host, str):
+        return None
+    return host.rpartition("@")[2].lower(), table.get("port", SSH_PORT), table.get("config")
 
 
 def _address_faults(router: Mapping[str, Any], *, has_place: bool) -> Iterator[tuple[KeyPath, str]]:

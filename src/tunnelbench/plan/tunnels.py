@@ -226,6 +226,10 @@ def check_rekeys(blocks: Sequence[TunnelTable], file: PlanFile, schemas: Schemas
         schema = schemas.get(block.kind)
         if schema is None or block.kind == BASELINE_KIND:
             continue
+        if _never_changes_keys(schema):
+            kind = f"a tunnel of kind {quoted(block.kind)} reports no changes of keys, whatever its options"
+            _note(Problem(("kind",), NO_REKEYS.format(kind)), block, {}, faults)
+            continue
         for given in expand.combinations(block.choices):
             values, problems = check_options(schema, given)
             options: object = None if problems else schema.model_validate(values)
@@ -269,7 +273,19 @@ def _keys_kept(options: TimedKeys, duration_s: float, least_bytes_per_s: float, 
             'the keys never change, and each trial of the test "rekey" needs a change: set it to at least 1 and less '
             f"than {duration_s - options.rekey_delay_s:g}"
         )
-    return 'the tunnel reports no changes of keys with these options; the test "rekey" needs them: leave the tunnel out'
+    return NO_REKEYS.format("the tunnel reports no changes of keys with these options")
+
+
+NO_REKEYS = '{}; the test "rekey" needs them: leave the tunnel out'
+
+
+def _never_changes_keys(schema: type[BaseModel]) -> bool:
+    """Return True if a kind of tunnel reports no changes of keys, whatever its options."""
+    values, problems = check_options(schema, {})
+    usual: object = None if problems else schema.model_validate(values)
+    if not isinstance(usual, TimedKeys) or usual.rekey_option or usual.rekey_bytes_option:
+        return False
+    return math.isinf(usual.rekey_interval_s) and math.isinf(usual.rekey_bytes)
 
 
 def _late(delay_s: float) -> str:

@@ -22,6 +22,7 @@ from tunnelbench.analysis.compare.differences import (
     fixed_speed_differences,
     largest_clock_loss,
 )
+from tunnelbench.analysis.compare.labels import row_labels
 from tunnelbench.analysis.compare.order import EXPECTATION, Inversion, order
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side, SideRow
 from tunnelbench.analysis.number_format import significant, with_range
@@ -32,6 +33,7 @@ from tunnelbench.model.text import counted
 from tunnelbench.report.calibration_section import calibration_section
 from tunnelbench.report.charts.ratios import ratio_charts
 from tunnelbench.report.facts import SIMULATED_IN_CAPITALS
+from tunnelbench.report.no_match import no_match_text
 from tunnelbench.report.sections import Section
 from tunnelbench.report.sheet import VERDICT, Sheet
 
@@ -91,13 +93,14 @@ def sheet(
     counts as a regression, `within_share` the largest one that two equal results may have.
     """
     unlike = differences(found.a, found.b)
+    labels = row_labels(found)
     calibration = calibrate(found)
     return Sheet(
         title=comparison_title(found),
         facts=tuple(_facts(found)),
         cautions=tuple(_cautions(found)),
         header=COMPARED_HEADER,
-        rows=tuple(_cells(line) for line in found.rows),
+        rows=tuple(_cells(line, remarks_of(line, labels)) for line in found.rows),
         numbers=COMPARED_NUMBERS,
         sections=tuple(
             section
@@ -116,7 +119,7 @@ def sheet(
             **({"is_simulated": True} if found.a.is_simulated else {}),
             "a": _side_data(found.a),
             "b": _side_data(found.b),
-            "rows": [_line_data(line) for line in found.rows],
+            "rows": [_line_data(line, remarks_of(line, labels)) for line in found.rows],
             "differences": unlike,
             "only_in_a": [_label(row) for row in found.only_in_a],
             "only_in_b": [_label(row) for row in found.only_in_b],
@@ -180,14 +183,21 @@ def _cautions(found: Comparison) -> Iterator[str]:
         of = f" of {traffic[0].upper()}" if len(traffic) == 1 else ""
         yield f"A or B has no valid calibration{of}: it is unknown whether the testers changed between A and B."
     if not found.rows:
-        yield "No row of A has the same tunnel, settings, payload, direction and traffic as a row of B."
+        yield f"No row of A matches a row of B. {no_match_text(found)}"
     elif not found.tested and found.is_paired:
         yield f"Nothing is tested: a test needs {PAIRS_FROM} rounds in which a trial of each tunnel counts."
     elif not found.tested:
         yield f"Nothing is tested: a test needs {TESTED_FROM} trials that count on each side."
 
 
-def _cells(line: ComparisonRow) -> tuple[str, ...]:
+def remarks_of(line: ComparisonRow, labels: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the remarks of a row, with those facts of its published row's label that they lack."""
+    said = "; ".join(line.remarks)
+    lacking = [fact for fact in labels.get(id(line.pair), ()) if fact not in said]
+    return (*line.remarks, f"published: {', '.join(lacking)}") if lacking else line.remarks
+
+
+def _cells(line: ComparisonRow, remarks: Sequence[str]) -> tuple[str, ...]:
     row = line.pair.a
     return (
         row.name,
@@ -199,7 +209,7 @@ def _cells(line: ComparisonRow) -> tuple[str, ...]:
         _ratio(line),
         "" if line.p is None else significant(line.p, 2),
         line.verdict,
-        "; ".join(line.remarks),
+        "; ".join(remarks),
     )
 
 
@@ -355,7 +365,7 @@ def _calibration_data(found: Calibration) -> dict[str, object]:
     return {**own, "median_absolute_error_share": found.median_absolute_error_share, "rows": rows}
 
 
-def _line_data(line: ComparisonRow) -> dict[str, object]:
+def _line_data(line: ComparisonRow, remarks: Sequence[str]) -> dict[str, object]:
     row = line.pair.a
     return {
         "tunnel": row.name,
@@ -367,5 +377,5 @@ def _line_data(line: ComparisonRow) -> dict[str, object]:
         "is_different": line.verdict.is_difference,
         "is_worse": line.verdict.is_worse,
         "is_tester_limited_on_both_sides": line.is_tester_limited,
-        "remarks": line.remarks,
+        "remarks": remarks,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import wrap
+from textwrap import shorten, wrap
 
 from rich.text import Text
 
@@ -16,6 +16,7 @@ from tunnelbench.analysis.compare.comparison import (
     ComparisonVerdict,
 )
 from tunnelbench.analysis.compare.differences import differences
+from tunnelbench.analysis.compare.labels import row_labels
 from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.model.plan import IMIX_PAYLOAD_BYTES
@@ -34,9 +35,12 @@ from tunnelbench.report.console import printed
 from tunnelbench.report.document import Style
 from tunnelbench.report.first_screen import LINE_STYLES, WARNING_STYLE
 from tunnelbench.report.formats.terminal import FIRST_SCREEN_WIDTH
+from tunnelbench.report.no_match import no_match_text
 from tunnelbench.report.screen_tables import ScreenColumn, ScreenRow, ScreenTable
 from tunnelbench.report.text import one_line
 
+LONGEST_LABEL_FACT = 40
+"""Length at which the screen cuts a fact of a published row [characters]."""
 MOST_LISTED_ROWS = 20
 """Largest number of figures on the screen; ties are left out first."""
 
@@ -116,12 +120,11 @@ LINES_AROUND_DIFFERENCES = 3
 def _verdict(found: Comparison) -> str:
     if found.rows:
         return f"{counted(len(found.rows), 'figure')}: {verdict_counts(found)}."
-    empty = " and ".join(letter for letter, side in (("A", found.a), ("B", found.b)) if not side.rows)
-    return f"No figures to compare in {empty}." if empty else "No tunnel is on both sides."
+    return no_match_text(found)
 
 
 def _paragraph(text: str, width: int, style: str = "") -> list[Text]:
-    return [Text(line, style=style) for line in wrap(one_line(text), width)]
+    return [Text(line, style=style) for line in wrap(one_line(text), width, break_on_hyphens=False)]
 
 
 def _warnings(found: Comparison) -> Iterator[str]:
@@ -154,7 +157,11 @@ def _table(found: Comparison, within_share: float | None) -> tuple[ScreenTable, 
         kept = [line for line in kept if line.verdict is not ComparisonVerdict.MISSING] or kept
         kept = kept[:MOST_LISTED_ROWS]
     columns = tuple(ScreenColumn((heading,), "") for heading in ("A", "B", "B against A", "verdict"))
-    rows = tuple(ScreenRow(_name(line), _cells(line), one_line(_tunnels(line))) for line in kept)
+    labels = row_labels(found)
+    names = [_name(line, labels.get(id(line.pair), ())) for line in kept]
+    rows = tuple(
+        ScreenRow(name, _cells(line), one_line(_tunnels(line))) for name, line in zip(names, kept, strict=True)
+    )
     words = PAIRED_VERDICT_MEANINGS if found.is_paired else VERDICT_MEANINGS
     meanings = list(dict.fromkeys(words[line.verdict] for line in kept if line.verdict in words))
     is_limited = any(line.figure.is_rate and line.pair.a.is_tester_limited for line in kept)
@@ -168,11 +175,14 @@ def _tunnels(line: ComparisonRow) -> str:
     return a if a == b else f"{a} (A), {b} (B)"
 
 
-def _name(line: ComparisonRow) -> str:
+def _name(line: ComparisonRow, label: tuple[str, ...]) -> str:
+    """Return the text of a figure; `label` distinguishes the published rows of one measured row."""
     row = line.pair.a
     size = {None: "", IMIX_PAYLOAD_BYTES: "mix"}.get(row.payload_bytes, f"{row.payload_bytes} bytes")
     place = " ".join(filter(None, (size, row.direction_label, row.test)))
-    return one_line(f"{place}, {line.figure}" if place else str(line.figure))
+    text = f"{place}, {line.figure}" if place else str(line.figure)
+    facts = ", ".join(shorten(one_line(fact).partition(";")[0], LONGEST_LABEL_FACT, placeholder=" …") for fact in label)
+    return one_line(f"{text} ({facts})" if facts else text)
 
 
 def _cells(line: ComparisonRow) -> tuple[str, ...]:

@@ -8,8 +8,7 @@ from itertools import groupby
 
 from tunnelbench.analysis.answer.doubts import in_words
 from tunnelbench.analysis.answer.tunnels import TunnelAnswer
-from tunnelbench.analysis.answer.words import joined
-from tunnelbench.model.text import counted
+from tunnelbench.model.text import counted, joined
 from tunnelbench.report.document import Document
 from tunnelbench.report.screen_tables import ScreenColumn, ScreenRow, ScreenTable, screen_tables
 from tunnelbench.report.text import one_line

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from tunnelbench.analysis.answer.tunnels import DirectionAnswer, TunnelAnswer, group_place
 from tunnelbench.analysis.answer.udp import LongerTrial, UdpAnswer, UdpDirectionAnswer
-from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, joined, large_packets, mbps, thousands
+from tunnelbench.analysis.answer.words import UPPER_BOUND, cpu_percent, large_packets, mbps, thousands
 from tunnelbench.analysis.clients import ClientsRow, clients_rows
 from tunnelbench.analysis.connections import ConnectionFigures, ConnectionRow
 from tunnelbench.analysis.cost_model import IMIX_FRAMES, CostModel, models_of_many_sizes
@@ -21,7 +21,7 @@ from tunnelbench.analysis.summary import Row
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpFigures, UdpRow, rows_of
 from tunnelbench.model.cipher_speed import BLOCK_BYTES, PLAIN, CipherSpeed
 from tunnelbench.model.plan import FLAT_OUT, Direction, Test, payload_text
-from tunnelbench.model.text import counted
+from tunnelbench.model.text import counted, joined
 from tunnelbench.report.document import Document
 from tunnelbench.report.text import COLUMN_GAP, INDENT, length, one_line
 

@@ -197,6 +197,7 @@ def test_an_unknown_name_is_reported_with_similar_names(type_in: CommandLine, ho
     assert result.stderr.startswith(
         'tunnelbench: there is no tunnel, plan, testbed, reference or run "OpenVPM"; did you mean openvpn'
     )
+    assert "did you mean" not in type_in("show", "on").stderr
     assert not home.parent.exists()
 
 

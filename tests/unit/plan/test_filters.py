@@ -56,7 +56,11 @@ def test_forwarding_with_a_filter_is_neither_the_baseline_nor_a_tunnel(tmp_path:
 @pytest.mark.parametrize(
     ("keys", "error"),
     [
-        ('firewall = "on"', 'tunnel[1].firewall: "on" is not one of none, stateful, stateful-nat; did you mean none?'),
+        ('firewall = "on"', 'tunnel[1].firewall: "on" is not one of none, stateful, stateful-nat'),
+        (
+            'firewall = "statefull"',
+            'tunnel[1].firewall: "statefull" is not one of none, stateful, stateful-nat; did you mean stateful?',
+        ),
         ("rules = 1001", "tunnel[1].rules: must be at most 1000, not 1001"),
         ("rules = -1", "tunnel[1].rules: must be at least 0, not -1"),
     ],

@@ -218,9 +218,17 @@ def test_a_wrong_value_of_a_virtual_router_is_refused_at_its_key(text: str, erro
         (ROUTER + '[gateway]\nhost = "a"', '4:2: gateway: needs topology = "gateway-pair"'),
         (PAIR + '[gateway]\nwan_device = "wan"', "5:2: gateway.host: is missing"),
         (PAIR + '[gateway]\nhost = "local"', "6:1: gateway.host: is another machine: must be what ssh takes"),
+        (
+            PAIR + '[gateway]\nhost = "admin@192.168.1.1"\nport = 22',
+            "6:1: gateway.host: is the machine of [router], and the gateway must be another machine",
+        ),
         (QEMU + '[gateway]\nhost = "a"', "3:2: gateway: {qemu-not} this key, only {ssh}"),
         ('kernel = "debian"\n' + ROUTER, '1:1: kernel: {ssh-not} "debian", only {netns}'),
         (NETNS + 'place = "attic"', "2:1: place: {netns} this key, only {ssh}"),
+        (
+            'kind = "simulated"\n[link]\nmtu_bytes = 1500',
+            '3:1: link.mtu_bytes: "simulated" testbeds do not support this key, only "netns", "qemu" and "ssh"',
+        ),
         ("router_cpu = 1\n" + ROUTER, "1:1: router_cpu: {ssh-not} this key, only {netns-qemu}"),
     ],
 )

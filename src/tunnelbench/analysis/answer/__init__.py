@@ -29,7 +29,7 @@ from tunnelbench.analysis.answer.scope import machine_scope, not_measured
 from tunnelbench.analysis.answer.tunnels import TunnelAnswer, shown_rows, tunnel_answers
 from tunnelbench.analysis.answer.udp import UdpAnswer, udp_answers
 from tunnelbench.analysis.answer.warnings import AnswerWarning, answer_warnings
-from tunnelbench.analysis.answer.words import by_direction, carried, cpu_taken, cpu_times, joined, mbps, thousands
+from tunnelbench.analysis.answer.words import by_direction, carried, cpu_taken, cpu_times, mbps, thousands
 from tunnelbench.analysis.ciphers import FULL_PACKET_BLOCK_BYTES
 from tunnelbench.analysis.clients import ClientsRow, clients_rows
 from tunnelbench.analysis.connections import ConnectionRow
@@ -45,6 +45,7 @@ from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES, UdpRow, rows_of
 from tunnelbench.model.cipher_speed import PLAIN, CipherSpeed
 from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, HANDSHAKE_MEMORY_MIB, Test
 from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.text import joined
 from tunnelbench.model.toml_text import known_table
 
 NO_TRIAL = "No trial of this run counts."

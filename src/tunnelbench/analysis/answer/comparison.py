@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from tunnelbench.analysis.answer.tunnels import TunnelAnswer
 from tunnelbench.analysis.answer.udp import UdpAnswer
-from tunnelbench.analysis.answer.words import joined, named
+from tunnelbench.analysis.answer.words import named
 from tunnelbench.analysis.statistics import Estimate
+from tunnelbench.model.text import joined
 
 AnswerT = TypeVar("AnswerT", TunnelAnswer, UdpAnswer)
 IsBetter = Callable[[AnswerT, AnswerT, str], bool | None]

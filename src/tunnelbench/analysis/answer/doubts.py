@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tunnelbench.analysis.answer.figures import ShownFigures
 from tunnelbench.analysis.answer.udp import BASELINE_DELAY
-from tunnelbench.analysis.answer.words import joined, named
-from tunnelbench.model.text import are
+from tunnelbench.analysis.answer.words import named
+from tunnelbench.model.text import are, joined
 
 NEARLY_ALL = 0.75
 """Share of tunnels with doubtful figures from which the verdict says so, instead of a warning."""

@@ -9,9 +9,9 @@ from tunnelbench.analysis.answer import commands
 from tunnelbench.analysis.answer.figures import ShownFigures
 from tunnelbench.analysis.answer.tunnels import REFERENCES_MBPS, TunnelAnswer
 from tunnelbench.analysis.answer.udp import UdpAnswer
-from tunnelbench.analysis.answer.words import joined
 from tunnelbench.model.result import RunRecord, TrialRecord
 from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN
+from tunnelbench.model.text import joined
 
 ONLY_THIS_MACHINE = "The figures apply to this machine only, not to a device."
 COMPARE_ONLY = "Compare tunnels only: the figures are not those of a device."

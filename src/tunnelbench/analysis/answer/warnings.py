@@ -11,11 +11,11 @@ from tunnelbench.analysis.answer.commands import Change, SuggestedCommand
 from tunnelbench.analysis.answer.doubts import Doubts, in_words
 from tunnelbench.analysis.answer.figures import ShownFigures
 from tunnelbench.analysis.answer.scope import unmeasured_in_kernel
-from tunnelbench.analysis.answer.words import joined, named
+from tunnelbench.analysis.answer.words import named
 from tunnelbench.analysis.background_load import background_load_effect
 from tunnelbench.analysis.summary import TrialClass, trial_class
 from tunnelbench.model.result import RunRecord, TrialRecord, Verdict, has_foreign_load
-from tunnelbench.model.text import counted
+from tunnelbench.model.text import counted, joined
 
 MOST_WARNINGS = 4
 NEXT, THEN = "Next", "Then"

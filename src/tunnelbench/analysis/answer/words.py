@@ -8,6 +8,7 @@ from tunnelbench.analysis.answer.tunnels import TunnelAnswer
 from tunnelbench.analysis.number_format import significant
 from tunnelbench.analysis.statistics import Estimate
 from tunnelbench.analysis.udp import SMALL_PAYLOAD_BYTES
+from tunnelbench.model.text import joined
 
 LOWER_BOUND = "≥ "
 UPPER_BOUND = "< "
@@ -88,8 +89,3 @@ def named(names: Sequence[str]) -> list[str]:
     """Return the first few names, followed by how many other names there are."""
     rest = len(names) - MOST_NAMES
     return [*names[:MOST_NAMES], *([f"{rest} more"] if rest > 0 else [])]
-
-
-def joined(names: Sequence[str]) -> str:
-    """Join names as in a sentence: `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -109,6 +109,13 @@ def _fits(one: SideRow, other: SideRow, a: Side, b: Side) -> tuple[str, ...] | N
     return tuple(unlike)
 
 
+def are_tunnels_alike(one: SideRow, other: SideRow, a: Side, b: Side) -> bool:
+    """Return True if the tunnels of two rows could match, whatever was measured with them."""
+    if one.kind != other.kind or one.conditions != other.conditions:
+        return False
+    return (a.comparability is None and b.comparability is None) or _unlike_settings(one, other, a, b) is not None
+
+
 def _goes_both_ways(row: SideRow) -> bool:
     """Return True if the direction of the row does not matter, because its packets go there and back."""
     return row.test == Test.ECHO_SEARCH

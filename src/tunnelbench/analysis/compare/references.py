@@ -35,6 +35,10 @@ _FACTS = {"board": "device", "cpu_model": "cpu", "system": "system", "traffic": 
 """Facts of a machine, and the column of a reference that states each."""
 
 
+LABEL_COLUMNS = ("version_router", "comment", "device", "cpu", "transport")
+"""Columns that can distinguish two rows of one tunnel."""
+
+
 def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
     """Return a row with its throughput or its packet rate; None if it has neither."""
     figures: dict[ComparedFigure, dict[int, float]] = {}
@@ -62,6 +66,7 @@ def _row_of_reference(cells: Mapping[str, str]) -> SideRow | None:
         test=Test.ECHO_SEARCH if is_echo_search else "",
         cost_within=_cost(cells),
         cpu_share=_cpu_share(cells),
+        label_facts=tuple(cells.get(column, "") for column in LABEL_COLUMNS),
     )
 
 

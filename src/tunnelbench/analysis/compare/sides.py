@@ -115,6 +115,8 @@ class SideRow:
     """True if the router of fixed speed was busy for all of the time on its own clock: median of the trials."""
     is_paced: bool = False
     """True if the plan states the rate of the load."""
+    label_facts: tuple[str, ...] = ()
+    """Version, comment, device, CPU and transport of a published row, as far as stated; empty: a row of a run."""
 
     @property
     def trials(self) -> int:

@@ -12,6 +12,7 @@ from tests.unit.udp_builders import make_search
 
 from tunnelbench.analysis.compare.comparison import Comparison, ComparisonVerdict, compare
 from tunnelbench.analysis.compare.differences import bench_ratios, differences
+from tunnelbench.analysis.compare.labels import row_labels
 from tunnelbench.analysis.compare.references import side_of_reference
 from tunnelbench.analysis.compare.runs import side_of_run
 from tunnelbench.analysis.compare.sides import ComparedFigure, Side
@@ -21,7 +22,10 @@ from tunnelbench.model.result import Check, RunRecord, TrialRecord
 from tunnelbench.model.result import Verdict as CheckVerdict
 from tunnelbench.model.udp import UdpMeasurement
 from tunnelbench.reference import read_reference
-from tunnelbench.report.compare import within_texts
+from tunnelbench.report.compare import sheet, within_texts
+from tunnelbench.report.compare_screen import comparison_screen
+from tunnelbench.report.document import Style
+from tunnelbench.report.no_match import no_match_text
 
 TUNNELS = ("none", "vxlan", "wireguard-go", "tinc AES-128-CBC, SHA-1")
 
@@ -488,13 +492,80 @@ def test_what_a_published_table_does_not_state_is_said() -> None:
         {1: 600},
         {1: 840},
         {1: 400},
-        {1: 2850},
-    ]
-    assert [line.pair.unlike[0] for line in lines[1:]] == ["cipher aes-256-gcm against not stated"] * 4
+    ], "a record with an MTU of 9000 is no figure of 1448 bytes"
+    assert [line.pair.unlike[0] for line in lines[1:]] == ["cipher aes-256-gcm against not stated"] * 3
     assert all("payload 1448 against not stated" in line.remarks for line in lines)
+    large = [replace(record, spec=replace(record.spec, payload_bytes=8948)) for record in records]
+    lines = compare(side_of_run(gcm, large), side_of_reference(read_reference("openvpn-2017"))).rows
+    assert {1: 2850} in [line.pair.b.figures[ComparedFigure.THROUGHPUT] for line in lines]
     plain, records = with_options("d", "x", "openvpn", cipher="none", auth="none", transport="udp")
     found = compare(side_of_run(plain, records), side_of_reference(read_reference("openvpn-2017")))
     assert found.rows == (), "a program whose cipher is not stated encrypts"
+
+
+def test_published_rows_of_one_measured_row_have_labels_on_the_first_screen() -> None:
+    run, records = with_options("a", "x", "openvpn", cipher="AES-128-GCM", auth="SHA1", transport="udp")
+    own, published = side_of_run(run, records), side_of_reference(read_reference("openvpn-2017"))
+    expected = ["openvpn 2.3, Linux client", "openvpn 2.4, Linux client", "openvpn 2.4, Windows 7 client, about 400"]
+    for found in (compare(own, published), compare(published, own)):
+        labels = row_labels(found)
+        assert [labels[id(line.pair)][0] for line in found.rows] == ["openvpn 2.3", "openvpn 2.4", "openvpn 2.4"]
+        text = comparison_screen(found, Style())
+        assert [text.count(f"Mbit/s ({label})") for label in expected] == [1, 1, 1]
+        sheets = [row[-1] for row in sheet(found, {}).rows]
+        assert ["published: openvpn 2.3" in remarks for remarks in sheets] == [True, False, False]
+
+
+def test_a_single_published_row_has_no_label() -> None:
+    run, records = with_options("a", "OpenVPN", "openvpn", cipher="BF-CBC", auth="SHA1", transport="udp")
+    assert row_labels(compare(side_of_run(run, records), side_of_reference(read_reference("wr841n-2014")))) == {}
+
+
+def no_match(a: Side, b: Side) -> str:
+    found = compare(a, b)
+    assert found.rows == ()
+    text = no_match_text(found)
+    assert text in " ".join(comparison_screen(found, Style()).split())
+    assert any(text in caution for caution in sheet(found, {}).cautions)
+    return text
+
+
+def test_another_test_than_published_is_the_reason_that_no_row_matches() -> None:
+    measured, published = side("a", (100,)), side_of_reference(read_reference("pentium3-it168"))
+    needed = ' To match, a plan needs [udp] with test = "echo-search" and payload_bytes = [18].'
+    a = 'A has TCP with 1448 bytes, and B has the test "echo-search" with 18 bytes.'
+    assert no_match(measured, published) == f'Both sides have "none", but the tests differ: {a}{needed}'
+    b = 'A has the test "echo-search" with 18 bytes, and B has TCP with 1448 bytes.'
+    assert no_match(published, measured) == f'Both sides have "none", but the tests differ: {b}{needed}'
+    run, records = with_options("b", "OpenVPN", "openvpn", cipher="AES-128-CBC", auth="SHA1", transport="udp")
+    text = no_match(side_of_run(run, records), published)
+    assert text.endswith("payload_bytes = [18, 512, 1400].")
+
+
+def test_other_payloads_than_published_are_the_reason_that_no_row_matches() -> None:
+    run, records = with_options("a", "x", "openvpn", cipher="none", auth="none", transport="udp")
+    text = no_match(side_of_run(run, records), side_of_reference(read_reference("apu1d-2014")))
+    assert text.startswith(
+        'Both sides have "x", but the payloads differ: A has TCP with 1448 bytes, and B has TCP with '
+    )
+    assert " To match, a plan needs [tcp] with payload_bytes = [" in text
+
+
+def test_other_settings_or_kinds_of_tunnels_are_the_reason_that_no_row_matches() -> None:
+    published = side_of_reference(read_reference("openvpn-2017"))
+    run, records = with_options("a", "x", "openvpn", cipher="none", auth="none", transport="udp")
+    assert no_match(side_of_run(run, records), published).startswith(
+        "The same kind of tunnel is on both sides, but its settings or conditions differ"
+    )
+    assert no_match(side("b", (100,)), published) == "No tunnel is on both sides."
+
+
+def test_two_runs_without_a_common_test_get_no_advice_on_a_plan() -> None:
+    run, records = with_options("b", "none", "none")
+    udp = UdpMeasurement(None, searches=(make_search(60_000, 61_000),))
+    searched = [replace(each, spec=replace(each.spec, test=Test.SEARCH), measurement=udp) for each in records]
+    text = no_match(side("a", (100,)), side_of_run(run, searched))
+    assert text.endswith('A has TCP with 1448 bytes, and B has the test "search" with 1448 bytes.')
 
 
 def test_a_search_of_echoes_is_compared_with_echoes_that_were_published() -> None:
