@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.lab.bench import check, make_testbed, measure
+from tests.lab.bench import TRIES, check, make_testbed, measure
 
 from tunnelbench.host.procfs import parse_snmp, parse_snmp6
 from tunnelbench.model.plan import Direction, OptionValue, Plan, Test, TunnelSpec, UdpTraffic
@@ -44,7 +44,11 @@ def created(testbed: NetnsTestbed) -> int:
 
 
 def trials(testbed: NetnsTestbed, tunnel: TunnelSpec, payload_bytes: int) -> list[TrialRecord]:
-    found = measure(testbed, plan_of(tunnel, payload_bytes))
+    for _ in range(TRIES):
+        found = measure(testbed, plan_of(tunnel, payload_bytes))
+        # Beside other tests, the sender may be too late at its end to send the last packet.
+        if all(record.udp and record.udp.counts and record.udp.counts.sent_packets == PACKETS for record in found):
+            break
     for record in found:
         assert record.outcome is Outcome.MEASURED, record.reason
         assert record.udp is not None

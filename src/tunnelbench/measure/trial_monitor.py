@@ -196,7 +196,8 @@ class TrialMonitor:
     def wait_for_lead(self) -> None:
         """Wait until LEAD_S have passed since the first reading; the programs of several clients start from now on."""
         time.sleep(max(0.0, self._times[0].clock_s + LEAD_S - time.monotonic()))
-        self._started = time.monotonic(), read_arrivals(self.testbed, self.path.place)
+        with suppress(TrialFailed):  # a program of the tunnel has ended; `accompany` says which
+            self._started = time.monotonic(), read_arrivals(self.testbed, self.path.place)
 
     def accompany(self, client: Daemon, *others: Daemon) -> None:
         """Observe the sending program until it ends, and the CPUs of the `others` that carry the traffic.

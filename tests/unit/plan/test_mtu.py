@@ -10,6 +10,7 @@ from tests.unit.plan.texts import plan_of
 
 from tunnelbench.plan import read_plan
 from tunnelbench.tunnel import adapters, option_schemas
+from tunnelbench.tunnel.fastd import LEAST_MTU_BYTES
 
 WITHOUT_MTU = {"none", "openvpn"}
 """Kinds without the option: there is no device, or the option has the program's own name (tun_mtu)."""
@@ -29,7 +30,8 @@ def test_every_tunnel_has_an_mtu_that_expands_as_any_list(kind: str, tmp_path: P
     assert [tunnel.options["mtu"] for tunnel in own] == [1280, 1400]
     assert [tunnel.name for tunnel in own] == [f"{kind} mtu=1280", f"{kind} mtu=1400"]
     largest = SMALLER_LARGEST_MTU_BYTES.get(kind, 9000)
-    assert errors(tmp_path, f'[[tunnel]]\nkind = "{kind}"\nmtu = [576, {largest}]\n') == []
+    least = LEAST_MTU_BYTES if kind == "fastd" else 576
+    assert errors(tmp_path, f'[[tunnel]]\nkind = "{kind}"\nmtu = [{least}, {largest}]\n') == []
     (error,) = errors(tmp_path, f'[[tunnel]]\nkind = "{kind}"\nmtu = {largest + 1}\n')
     assert error == f"tunnel[1].mtu: must be at most {largest}, not {largest + 1}"
 
