@@ -100,7 +100,7 @@ def of_long_iperf3(texts: Texts) -> None:
 def of_engine(texts: Texts, *, is_echo: bool) -> None:
     sender, far = (*texts, "", "")[:2]
     load = engine.SenderLoad("18", duration_s=1.0, rate_pps=1000.0, is_echo=is_echo, takes_delays=True)
-    finite(engine.begun_s(sender))
+    finite(engine.hello_count(sender, "now_ns"))
     found = engine.parse(sender, far, load)
     finite(found.duration_s, found.sent_packets, found.received_packets, found.sending_s, found.receiving_s)
     finite(found.late_packets, found.stall_max_s, found.tester_dropped_packets)

@@ -141,9 +141,9 @@ class TrafficMeter(Meter, Generic[O]):
             before, packets_before = read_path(testbed), testbed.router_packets()
             # Not for tests of delays and gaps: a hypervisor stops a CPU that never sleeps for some ms now and then.
             is_paced = spec.test in {Test.TCP, Test.RATE} and spec.load not in {"", FLAT_OUT}
-            # The devices of clients that set up tunnels come and go.
-            changed_devices = list if spec.test is Test.HANDSHAKE else changes
-            with naming_changes(changed_devices), testbed.awake() if is_paced else nullcontext():
+            # Devices of clients that set up their tunnels come and go.
+            named = nullcontext() if spec.tunnel.handshakes else naming_changes(changes)
+            with named, testbed.awake() if is_paced else nullcontext():
                 offered, load = self._observed(spec, path)
             after, packets_after = read_path(testbed), testbed.router_packets()
             filter_after = read_filter(testbed, spec.tunnel.packet_filter, installed)

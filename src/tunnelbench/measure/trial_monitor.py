@@ -228,8 +228,8 @@ class TrialMonitor:
                 idle_s = looked_s
         else:
             self._flows = False
-        begun_s = self._begun_s(client, idle_s, accompanied_s - started_s) or started_s
-        end_s = begun_s + self.duration_s - MARGIN_S
+        unseen_s = accompanied_s - started_s
+        end_s = (self._begun_s(client, idle_s, unseen_s) or started_s) + self.duration_s - MARGIN_S
         self._times.append(self._read_cpu())
         client.wait(RAMP_S)
         self._opened = latest = self._open(client)
@@ -256,10 +256,10 @@ class TrialMonitor:
         if not client.wait(SENDER_GRACE_S):
             raise TrialFailed(f"{client.name} did not end {SENDER_GRACE_S:g} s after its test of {self.duration_s:g} s")
 
-    def _begun_s(self, client: Daemon, idle_s: float, starting_s: float) -> float:
-        """Return a moment before which the test did not begin, now that data flow [s]; 0.0: unknown.
+    def _begun_s(self, client: Daemon, idle_s: float, unseen_s: float) -> float | None:
+        """Return a moment before which the test did not begin, now that data flow [s]; None: unknown.
 
-        The programs of all clients took `starting_s` to start, and nobody looked for data meanwhile.
+        Nobody looked for data for `unseen_s`, while the programs of all clients were started.
 
         A program may take long to start, and its connection long to be made, and the test ends that much later. iperf3
         makes its connection before its test, so that there was no test while no packet had arrived, until `idle_s`. The
@@ -267,10 +267,9 @@ class TrialMonitor:
         """
         if self.is_connected:
             unnoticed_s = min(self.testbed.slow_start_s, self.duration_s * MOST_UNNOTICED_SHARE)
-            return max(idle_s, time.monotonic() - unnoticed_s - starting_s)
-        if self.sender.machine != THIS_MACHINE:
-            return 0.0
-        return engine.begun_s(client.output())
+            return max(idle_s, time.monotonic() - unnoticed_s - unseen_s)
+        begun_ns = engine.hello_count(client.output(), "now_ns") if self.sender.machine == THIS_MACHINE else None
+        return None if begun_ns is None else begun_ns / 1e9
 
     def window(self) -> Window:
         """Return the counts of the measured window. Raises TrialFailed if the traffic was too short."""

@@ -94,13 +94,14 @@ def sheet(
     """
     unlike = differences(found.a, found.b)
     labels = row_labels(found)
+    remarked = [(line, remarks_of(line, labels)) for line in found.rows]
     calibration = calibrate(found)
     return Sheet(
         title=comparison_title(found),
         facts=tuple(_facts(found)),
         cautions=tuple(_cautions(found)),
         header=COMPARED_HEADER,
-        rows=tuple(_cells(line, remarks_of(line, labels)) for line in found.rows),
+        rows=tuple(_cells(line, remarks) for line, remarks in remarked),
         numbers=COMPARED_NUMBERS,
         sections=tuple(
             section
@@ -119,7 +120,7 @@ def sheet(
             **({"is_simulated": True} if found.a.is_simulated else {}),
             "a": _side_data(found.a),
             "b": _side_data(found.b),
-            "rows": [_line_data(line, remarks_of(line, labels)) for line in found.rows],
+            "rows": [_line_data(line, remarks) for line, remarks in remarked],
             "differences": unlike,
             "only_in_a": [_label(row) for row in found.only_in_a],
             "only_in_b": [_label(row) for row in found.only_in_b],

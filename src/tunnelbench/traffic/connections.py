@@ -13,7 +13,7 @@ from tunnelbench.host.parsing import UNREADABLE, count
 from tunnelbench.model.connections import ConnectionCounts
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.ip_versions import with_port
-from tunnelbench.traffic.engine import delay_ns, finite_s, parse_lines, span_s, summary_of
+from tunnelbench.traffic.engine import delay_ns, finite_s, hello_count, span_s, summary_of
 
 CONNECTION_PORT = 5204
 
@@ -63,11 +63,7 @@ def require_open_files(end: str, text: str, load: ConnectionLoad) -> None:
 
     `end` is the engine's name in the message, `text` what it has printed so far.
     """
-    hello = parse_lines(text).hello
-    try:
-        limit = count(hello["open_files_max"]) if hello else None
-    except UNREADABLE:
-        return
+    limit = hello_count(text, "open_files_max")
     if limit is not None and load.kept is not None and limit < load.kept + OTHER_FILES:
         raise TrialFailed(
             f"{load.kept} open connections need as many open files, and the engine's {end} may open {limit}: "

@@ -204,16 +204,16 @@ def parse(sender_text: str, far_text: str, load: SenderLoad, *, may_be_refused: 
     return replace(counts, intervals=series)
 
 
-def begun_s(text: str) -> float:
-    """Return the time at which an engine began, by the monotonic clock of its machine [s]; 0.0: it has not said so.
+def hello_count(text: str, name: str) -> int | None:
+    """Return a count of an engine's line `hello`; None: the engine has not printed it.
 
-    `text` is what the engine has printed so far.
+    `text` is what the engine has printed so far. Raises TrialFailed if the protocol differs.
     """
     hello = parse_lines(text).hello
     try:
-        return count(hello["now_ns"]) / 1e9 if hello else 0.0
+        return count(hello[name]) if hello else None
     except UNREADABLE:
-        return 0.0
+        return None
 
 
 def _contradiction(sender: Mapping[str, Any], far: Mapping[str, Any], load: SenderLoad, counts: UdpCounts) -> str:
