@@ -97,6 +97,8 @@ class TrialContext:
     others get new keys, which `rekeys` reports; None: another trial."""
     late_offloads: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Offloads that were on after the trial although the testbed had switched them off, by device."""
+    merging: str = ""
+    """Sentence on the testers' devices that merged packets after they had arrived; empty: none did."""
     misplaced: Sequence[str] = ()
     """Work that could run on the CPU of another host in or after the trial, as sentences without a full stop."""
     altered: Sequence[str] = ()
@@ -242,7 +244,7 @@ def tunnel_checks(context: TrialContext) -> tuple[Check, ...]:
         if context.must_rekey
         else rekeyed(context.rekeys),
         *kept_keys(context.own_rekeys),
-        offloads_off(context.late_offloads),
+        offloads_off(context.late_offloads, context.merging),
         router_setup(context.misplaced, context.late_rules),
         path_setup(context.altered),
         softirq(context.router_packets, context.bracket_s),

@@ -165,6 +165,7 @@ class TrafficMeter(Meter, Generic[O]):
             own_rekeys=own_rekeys,
             must_rekey=spec.test is Test.REKEY and spec.tunnel.has_tunnel,
             late_offloads=testbed.late_offloads(),
+            merging=testbed.merging,
             misplaced=tuple(dict.fromkeys((*offered.misplaced, *testbed.misplaced(tunnel.daemons_under_test)))),
             altered=(*changed, *testbed.altered()),
             late_rules=testbed.late_rules(),

@@ -15,13 +15,15 @@ THROTTLE_LIMIT_SHARE = 0.01
 """Share of a trial for which a CPU quota may stop the run or the router's programs."""
 
 
-def offloads_off(late: Mapping[str, Sequence[str]]) -> Check:
+def offloads_off(late: Mapping[str, Sequence[str]], merging: str = "") -> Check:
     """Check that no device had an offload on after the trial; its packets may have been merged (rule 1).
 
-    If only checksums are offloaded, the router computes checksums in place of a tester (rule 2).
+    If only checksums are offloaded, the router computes checksums in place of a tester (rule 2). `merging` is a
+    sentence on the testers' devices that merged packets after they had arrived.
     """
     if not late:
-        return Check("offloads", Verdict.OK, "no offload that was switched off was on after the trial", rule=1)
+        reason = "no offload that was switched off was on after the trial"
+        return Check("offloads", Verdict.OK, reason + f"; {merging}" * bool(merging), rule=1)
     reason = "on after the trial: " + "; ".join(f"{', '.join(names)} of {device}" for device, names in late.items())
     merges = any(not name.startswith("tx-checksum") for names in late.values() for name in names)
     return Check("offloads", Verdict.VOID if merges else Verdict.DOUBTFUL, reason, rule=1)

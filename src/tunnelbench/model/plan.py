@@ -498,6 +498,11 @@ class TrialSpec:
         return payload_text(self.payload_bytes, is_udp=self.test is not Test.TCP)
 
     @property
+    def is_tcp_flat_out(self) -> bool:
+        """True if TCP sends as fast as it can."""
+        return self.test is Test.TCP and not self.load
+
+    @property
     def what(self) -> str:
         """Payload and direction, for UDP also test and load, such as `18 up search`."""
         is_tcp = self.test is Test.TCP

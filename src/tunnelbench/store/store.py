@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Select, Table, func, insert, literal, select, tuple_
+from sqlalchemy import Connection, Engine, Select, Table, case, func, insert, literal, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from tunnelbench.model.cipher_speed import CipherSpeed
@@ -272,8 +272,7 @@ class Store:
         Raises WrongInput if that is no run, or several.
         """
         with self._transactions.reading() as connection:
-            known = connection.execute(_newest_first().with_only_columns(run.c.run_id, run.c.status)).all()
-            run_id = _referred_run(reference, [(row.run_id, row.status) for row in known])
+            run_id = _referred_run(connection, reference)
             return self._run_record(connection.execute(select(run).where(run.c.run_id == run_id)).mappings().one())
 
     def trials(
@@ -384,26 +383,46 @@ def _change_run(connection: Connection, run_id: str, change: Callable[[Mapping[A
     return change_row(connection, run, run.c.run_id == run_id, change)
 
 
-def _referred_run(reference: str, runs: list[tuple[str, str]]) -> str:
-    """Return the id that a reference means; `runs` has ids with status, newest first. Raises WrongInput."""
+def _referred_run(connection: Connection, reference: str) -> str:
+    """Return the id that a reference means. Raises WrongInput.
+
+    The database compares the ids: each job of a worker looks for its run, in a store of many thousand runs.
+    """
     if not reference:
         raise WrongInput("the name of the run is empty", hint=f"write {LAST}, or an id from tunnelbench list runs")
-    known = [run_id for run_id, _ in runs]
+    ids = _newest_first().with_only_columns(run.c.run_id)
+    matching, count = list[str](), 0
+    if reference == LAST:  # of this machine, and not one that another process is measuring, if there is one
+        wanted_last = case((run.c.status == IMPORTED, 2), (run.c.status == RUNNING, 1), else_=0)
+        newest = ids.order_by(None).order_by(wanted_last, run.c.started_at.desc(), run.c.run_id.desc())
+        matching = list(connection.scalars(newest.limit(1)))
+        count = len(matching)
+    elif not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in reference):  # PostgreSQL takes no such text
+        for is_meant in (run.c.run_id == reference, func.substr(run.c.run_id, 1, len(reference)) == reference):
+            matching, count = _first_ids(connection, ids.where(is_meant))
+            if matching:
+                break
+    if count == 1:
+        return matching[0]
+    if count:
+        hint = f"which one: {_listed(matching, count)}"
+        raise WrongInput(f"{count} runs begin with {reference!r}", hint=hint)
+    known, count = _first_ids(connection, ids)
     if not known:
         raise WrongInput("there are no runs yet", hint="measure: tunnelbench run")
-    if reference == LAST:  # of this machine, and not one that another process is measuring, if there is one
-        own = [(run_id, status) for run_id, status in runs if status != IMPORTED]
-        ended = [run_id for run_id, status in own if status != RUNNING]
-        return [*ended, *(run_id for run_id, _ in own), *known][0]
-    matching = [reference] if reference in known else [each for each in known if each.startswith(reference)]
-    if len(matching) == 1:
-        return matching[0]
-    listed = ", ".join((matching or known)[:NAMED_IN_HINT])
-    more = len(matching or known) - NAMED_IN_HINT
-    also = f" and {more} more" if more > 0 else ""
-    if matching:
-        raise WrongInput(f"{len(matching)} runs begin with {reference!r}", hint=f"which one: {listed}{also}")
-    raise WrongInput(f"there is no run {reference!r}", hint=f"runs: {LAST}, {listed}{also}")
+    raise WrongInput(f"there is no run {reference!r}", hint=f"runs: {LAST}, {_listed(known, count)}")
+
+
+def _first_ids(connection: Connection, ids: Select[tuple[str]]) -> tuple[list[str], int]:
+    """Return the first ids that a query finds, at most NAMED_IN_HINT, and the number of all of them."""
+    count = connection.scalar(select(func.count()).select_from(ids.order_by(None).subquery())) or 0
+    return list(connection.scalars(ids.limit(NAMED_IN_HINT))) if count else [], count
+
+
+def _listed(ids: Sequence[str], count: int) -> str:
+    """Return the first of `count` ids as words."""
+    more = count - len(ids)
+    return ", ".join(ids) + (f" and {more} more" if more > 0 else "")
 
 
 def _add_proof(connection: Connection, row: rows.DatabaseRow) -> None:

@@ -226,6 +226,17 @@ class Testbed(ABC):
     def prepare_tunnel_device(self, host: Host, device: str) -> None:
         """Set up a tunnel's device so that each frame holds one packet, as on Ethernet (rule 1)."""
 
+    def let_testers_merge(self, wanted: bool, *, has_tunnel: bool) -> None:  # noqa: B027 # most testbeds cannot
+        """Let the testers' devices merge packets that have arrived at a tester, on the tester's own CPUs, or not.
+
+        A tester that ends the tunnel (`has_tunnel`) merges none. No effect on a testbed that cannot do this.
+        """
+
+    @property
+    def merging(self) -> str:
+        """Sentence on the testers' devices that merge packets at the moment, or why none can; empty: none is to."""
+        return ""
+
     def late_offloads(self) -> Mapping[str, Sequence[str]]:
         """Return the offloads that are on although this testbed switched them off, by `DEVICE on the HOST`."""
         return {}

@@ -40,6 +40,7 @@ from tunnelbench.model.testbed import GATEWAY_PAIR, ROUTER_SERVER, KindSettings,
 from tunnelbench.model.text import counted
 from tunnelbench.testbed import offloads
 from tunnelbench.testbed.base import IP_FORWARD, NO_BRIDGE_TO_LAN, BackToBack, Testbed
+from tunnelbench.testbed.merging import TESTER_OFFLOADS, THREADED_FILE, CannotMerge, MergingDevice, merge
 from tunnelbench.testbed.nftables_filter import SEEN_TABLE, other_rules
 
 UNCOUNTED_BYTES = ETHERNET_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES
@@ -51,9 +52,6 @@ RPS_FILE = "/sys/class/net/{}/queues/rx-0/rps_cpus"
 
 FLOW_FILE = "/sys/class/net/{}/queues/rx-0/rps_flow_cnt"
 """Number of flows of a device that the kernel steers to the CPU of their program instead (RFS); 0 unless set."""
-
-THREADED_FILE = "/sys/class/net/{}/threaded"
-"""`1` if a kernel thread, which may run on any CPU, processes the packets that arrive at a device; 0 unless set."""
 
 USUAL_QUEUES = ("noqueue", "pfifo_fast", "fq_codel", "mq")
 """Kinds of queues that the kernel gives to devices by itself. None of them has a rate."""
@@ -121,6 +119,12 @@ class NetnsTestbed(Testbed):
         self._hosts: list[NamespaceHost] = [self.client, self.router, self.server]
         self._cable_queues: list[list[str]] = []
         """Queues of each cable as this testbed has made them."""
+        self._merging: dict[tuple[str, str], MergingDevice] = {}
+        """Devices of testers that merge packets at the moment, by host name and device."""
+        self._cannot_merge = ""
+        """Reason why the testers can merge no packets; empty: they can, as far as is known."""
+        self._direct: BackToBack | None = None
+        """The link that joins the testers at the moment, without the router."""
 
     def _add_gateway(self, tester_cpus: tuple[int, ...]) -> None:
         """Make the far end a gateway of its own; it takes a CPU from the testers if they have several."""
@@ -194,6 +198,38 @@ class NetnsTestbed(Testbed):
         if self.far:
             self._connect(self.far, self.server_device, self.server, self.server_device)
         self._address()
+
+    def let_testers_merge(self, wanted: bool, *, has_tunnel: bool) -> None:
+        ends = self._ends_of_traffic if wanted and not self._cannot_merge else []
+        if has_tunnel:  # a tester that ends the tunnel would merge packets before the rules there count them
+            ends = [end for end in ends if end[0] is not self.tunnel_cable[0]]
+        merging = {(host.name, device): host for host, device in ends}
+        for key in [key for key in self._merging if key not in merging]:
+            ended = self._merging.pop(key)
+            ended.stop()
+            self._steer(ended.host, ended.device)
+        for key in [key for key in merging if key not in self._merging]:
+            host, device = merging[key], key[1]
+            try:
+                self._merging[key] = merge(host, device)
+            except CannotMerge as error:
+                self._cannot_merge = str(error)
+                return
+            host.set_kernel_file(RPS_FILE.format(device), "0")
+
+    @property
+    def merging(self) -> str:
+        if self._merging:
+            where = [f"{each.device} on the {each.host.name} ({_cpus(each.cpus)})" for each in self._merging.values()]
+            return f"packets were merged after they had arrived, on {' and '.join(where)}"
+        return self._cannot_merge and f"the testers received each packet by itself: {self._cannot_merge}"
+
+    @property
+    def _ends_of_traffic(self) -> list[tuple[NamespaceHost, str]]:
+        """The testers, each with the device that receives the measured traffic."""
+        if self._direct:
+            return [(self.client, self._direct.client_device), (self.server, self._direct.server_device)]
+        return [(self.client, self.lan_device), (self.server, self.server_device if self.far else self.wan_device)]
 
     def _connect(self, left: NamespaceHost, left_device: str, right: NamespaceHost, right_device: str) -> None:
         """Make a veth pair with each end inside its namespace: the machine's own network never has it."""
@@ -372,6 +408,8 @@ class NetnsTestbed(Testbed):
         for host in self._namespaces:
             for device in self._prepared_devices(host):
                 left_on = offloads.late(host, device, with_checksums=host in testers and device in cables)
+                if (host.name, device) in self._merging:
+                    left_on = [name for name in left_on if name not in TESTER_OFFLOADS]
                 if left_on:
                     found[f"{device} on the {host.name}"] = left_on
         return found
@@ -394,14 +432,21 @@ class NetnsTestbed(Testbed):
                     steered = set(parse_cpu_mask(host.read(RPS_FILE.format(device))))
                 except FileNotFoundError:  # the device has gone since
                     continue
+                merging = self._merging.get((host.name, device))
                 # A kernel that isolates CPUs leaves them out of the mask. Without any CPU, packets are not steered.
-                if not steered or steered - set(host.cpus):
+                if (not steered and not merging) or steered - set(host.cpus):
                     where = f"steered to {_cpus(steered - set(host.cpus))}" if steered else "not steered to its CPUs"
                     found.append(f"packets of {device} on the {host.name} are {where}")
-                for file, means in ((FLOW_FILE, "steered by flow (RFS)"), (THREADED_FILE, "processed by a thread")):
+                by_thread = "merged on the CPU of their sender" if merging else "processed by a thread"
+                for file, usual, means in (
+                    (FLOW_FILE, 0, "steered by flow (RFS)"),
+                    (THREADED_FILE, int(merging is not None), by_thread),
+                ):
                     with suppress(OSError, ValueError):  # the device has gone, or the kernel has no such file
-                        if int(host.read(file.format(device))):
+                        if int(host.read(file.format(device))) != usual:
                             found.append(f"packets of {device} on the {host.name} are {means}")
+                if merging and (others := merging.cpus - set(host.cpus)):
+                    found.append(f"packets of {device} on the {host.name} may be processed on {_cpus(others)}")
         for own, where, cpus in (
             (daemons, "on the router", self.router.cpus),
             (testers, "of the testers", self.client.cpus),
@@ -498,8 +543,11 @@ class NetnsTestbed(Testbed):
         try:
             self.client.ip("addr", "add", f"{link.client_address}/24", "dev", link.client_device)
             self.server.ip("addr", "add", f"{link.server_address}/24", "dev", link.server_device)
+            self._direct = link
             yield link
         finally:
+            self.let_testers_merge(False, has_tunnel=False)
+            self._direct = None
             self.client.run(["ip", "link", "del", link.client_device], check=False)  # its peer goes with it
 
     def take_down(self) -> None:

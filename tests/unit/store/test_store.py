@@ -181,7 +181,7 @@ class TestReference:
         assert caught.value.message == "2 runs begin with '20250314'"
         assert caught.value.hint == "which one: 20250314-wr841n, 20250314-quick"
 
-    @pytest.mark.parametrize("reference", ["nonsense", "%", "_0", "A"])
+    @pytest.mark.parametrize("reference", ["nonsense", "%", "_0", "A", "a-quick\0", "\udcff", "é"])
     def test_an_unknown_one_names_the_known_ones(self, store: Store, reference: str) -> None:
         add_runs(store, "a-quick", "b-quick")
         with pytest.raises(WrongInput) as caught:
