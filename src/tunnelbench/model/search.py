@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 NDR_LOSS_RATIO = 0.0
 """No drop rate: throughput in the sense of RFC 2544."""
@@ -150,7 +151,8 @@ def bounds(points: Iterable[SearchPoint], loss_ratio: float, rule: Classificatio
 
     The upper bound is the lowest load that was not carried. The lower bound is the highest carried load below the upper
     bound, so that a trial that passed by chance at a higher load does not count. If a search ended before enough trials
-    decided a load, the majority of its trials at that load decides.
+    decided a load, the majority of its trials at that load decides; the lower bound then lies below each load at which
+    most trials failed.
     """
     by_load: dict[float, list[SearchPoint]] = {}
     for point in points:
@@ -164,8 +166,8 @@ def bounds(points: Iterable[SearchPoint], loss_ratio: float, rule: Classificatio
         above = [load for load in loads if lower is None or load > lower]
         upper = next((load for load in above if not _majority(by_load[load], loss_ratio)), None)
     if lower is None:
-        below = [load for load in loads if upper is None or load < upper]
-        lower = next((load for load in reversed(below) if _majority(by_load[load], loss_ratio)), None)
+        below = takewhile(lambda load: load != upper and _majority(by_load[load], loss_ratio), loads)
+        lower = max(below, default=None)
     best = None if lower is None else _best(by_load[lower], loss_ratio)
     return Bounds(best, upper, upper is not None and _is_testers(by_load[upper], loss_ratio))
 
