@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from tunnelbench.host.command import CommandFailed
 from tunnelbench.host.host import Host
-from tunnelbench.host.procfs import allowed_cpus
+from tunnelbench.host.procfs import KTHREADD, all_processes, allowed_cpus
 
 THREADED_FILE = "/sys/class/net/{}/threaded"
 """`1` if a kernel thread, which may run on any CPU, processes the packets that arrive at a device; 0 unless set."""
@@ -80,9 +79,8 @@ def switch_back(host: Host, device: str) -> None:
 
 def polling_threads(device: str) -> set[int]:
     """Return the kernel threads of the devices of this name, of all networks of this machine, by their numbers."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/comm"):
-        with suppress(OSError):  # the process has ended
-            if path.read_text().startswith(f"napi/{device}-"):
-                found.add(int(path.parent.name))
-    return found
+    return {
+        number
+        for number, process in all_processes().items()
+        if process.parent == KTHREADD and process.name.startswith(f"napi/{device}-")
+    }
