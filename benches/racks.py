@@ -64,6 +64,8 @@ interval_s = 0.5
 [[tunnel]]
 kind = "gre"
 """
+USUAL_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Environment of the programs that are measured. A process that finds no compiled modules spends seconds on them."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SUBMITTED_AT_ONCE = 10_000
 
@@ -177,7 +179,7 @@ def run_workers(location: str, names: list[str], count: int, kills: int, jobs: i
 def start(location: str, names: list[str]) -> subprocess.Popen[bytes]:
     """Start a worker, which the kernel ends if this process dies."""
     worker = [sys.executable, __file__, "work", location, *names]
-    return subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "--", *worker])
+    return subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "--", *worker], env=USUAL_ENVIRONMENT)
 
 
 def children_cpu_s() -> float:
@@ -289,11 +291,12 @@ def fill(location: str, runs: int, racks: int) -> int:
 
 def timed(command: list[str], repeats: int) -> list[tuple[float, float]]:
     """Return duration and CPU time of each call after the first [s]."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     found = []
     for _ in range(1 + repeats):
         begin_s, cpu_s = time.monotonic(), children_cpu_s()
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+        subprocess.run(
+            command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=USUAL_ENVIRONMENT
+        )
         found.append((time.monotonic() - begin_s, children_cpu_s() - cpu_s))
     return found[1:]
 
