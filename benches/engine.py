@@ -39,6 +39,7 @@ from one_way import (
     session,
     trafgen,
 )
+from search import free_rows, limited_rows
 from table import Row, print_table, spread
 
 PACKAGES = {"iperf3": "iperf3", "iperf": "iperf", "nuttcp": "nuttcp", "trafgen": "netsniff-ng", "sockperf": "sockperf"}
@@ -269,13 +270,6 @@ def binary_rows() -> list[Row]:
     ]
 
 
-def search_rows(kind: str, count: int) -> list[Row]:
-    """Return rows of searches. Only this part needs the package."""
-    from search import free_rows, limited_rows  # noqa: PLC0415 - only this part needs the package
-
-    return limited_rows(count) if kind == "limited" else free_rows(count)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
@@ -298,8 +292,8 @@ def main() -> None:
             "rtt": lambda: rtt_rows(rounds, duration_s),
             "pace": lambda: pace_rows(rounds, duration_s),
             "binary": binary_rows,
-            "limited": lambda: search_rows("limited", options.searches),
-            "free": lambda: search_rows("free", options.searches),
+            "limited": lambda: limited_rows(options.searches),
+            "free": lambda: free_rows(options.searches),
         }
         rows = [row for name in wanted for row in parts[name]()]
     print_table(rows)

@@ -8,9 +8,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tunnelbench.testbed.merging import polling_threads
 
 SENDER_CPU = 0
 RECEIVER_CPU = 1
@@ -119,23 +121,13 @@ def _remove(name: str) -> None:
     run("ip", "netns", "delete", name)
 
 
-def _merging_threads() -> set[int]:
-    """Return the kernel threads that poll the receiver's device, by their numbers; `_merge` starts them."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/comm"):
-        with suppress(OSError):  # the process has ended
-            if path.read_text().startswith("napi/r9-"):
-                found.add(int(path.parent.name))
-    return found
-
-
 def _merge(receiver: str) -> tuple[int, ...]:
     """Let the receiver's device merge packets (GRO), on the receiver's CPU and not on the sender's."""
-    before = _merging_threads()
+    before = polling_threads("r9")
     inside = ("ip", "netns", "exec", receiver)
     run(*inside, "ethtool", "-K", "r9", "gro", "on")
     run(*inside, "sh", "-c", "echo 1 > /sys/class/net/r9/threaded")
-    threads = tuple(_merging_threads() - before)
+    threads = tuple(polling_threads("r9") - before)
     for thread in threads:
         os.sched_setaffinity(thread, {RECEIVER_CPU})
     return threads

@@ -210,7 +210,8 @@ def check(location: str, jobs: int, trials: int) -> None:
         assert states == {"succeeded": jobs}, states
         assert tuple(made.execute(text(ends)).one()) == (jobs, jobs)
         runs = "SELECT count(*) FROM run WHERE status = 'done' AND trials_recorded = :trials"
-        assert made.scalar(text(runs), {"trials": trials}) == jobs
+        whole = made.scalar(text(runs), {"trials": trials})
+        assert whole == jobs, f"{whole} of {jobs} runs are done with {trials} trials"
         assert made.scalar(text("SELECT count(*) FROM trial")) == jobs * trials
         again = "SELECT count(*) FROM procrastinate_events WHERE type = 'deferred_for_retry'"
         resumed = made.scalar(text(again))

@@ -8,8 +8,8 @@ from statistics import fmean
 
 import pytest
 from tests.lab.bench import NO_TUNNEL, check, make_plan, measure
+from tests.lab.lies import MidTrial
 from tests.lab.merged import BothWays, Row, measure_in_turn
-from tests.watcher import Watcher
 
 from tunnelbench.model.plan import Direction, TunnelSpec
 from tunnelbench.model.result import TrialRecord, Verdict
@@ -92,8 +92,7 @@ def moves_the_thread_to_the_router(testbed: NetnsTestbed) -> None:
 def test_merging_on_the_routers_cpu_is_void(
     testbed: NetnsTestbed, lie: Callable[[NetnsTestbed], None], words: str
 ) -> None:
-    watcher = Watcher(at_trial=lambda _: None)
-    watcher.second_passed = lambda *_: lie(testbed)  # type: ignore[method-assign]
+    watcher = MidTrial(actions=[lambda: lie(testbed)])
     (record,) = measure(testbed, make_plan(NO_TUNNEL, direction=(Direction.IN,), duration_s=3), watcher)
     found = check(record, "router-setup")
     assert found.verdict is Verdict.VOID

@@ -391,17 +391,19 @@ def _referred_run(connection: Connection, reference: str) -> str:
     if not reference:
         raise WrongInput("the name of the run is empty", hint=f"write {LAST}, or an id from tunnelbench list runs")
     ids = _newest_first().with_only_columns(run.c.run_id)
+    found: str | None = None
     matching, count = list[str](), 0
     if reference == LAST:  # of this machine, and not one that another process is measuring, if there is one
         wanted_last = case((run.c.status == IMPORTED, 2), (run.c.status == RUNNING, 1), else_=0)
         newest = ids.order_by(None).order_by(wanted_last, run.c.started_at.desc(), run.c.run_id.desc())
-        matching = list(connection.scalars(newest.limit(1)))
-        count = len(matching)
+        found = connection.scalar(newest.limit(1))
     elif not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in reference):  # PostgreSQL takes no such text
-        for is_meant in (run.c.run_id == reference, func.substr(run.c.run_id, 1, len(reference)) == reference):
-            matching, count = _first_ids(connection, ids.where(is_meant))
-            if matching:
-                break
+        found = connection.scalar(ids.where(run.c.run_id == reference))
+        if found is None:
+            begins = func.substr(run.c.run_id, 1, len(reference)) == reference
+            matching, count = _first_ids(connection, ids.where(begins))
+    if found is not None:
+        return found
     if count == 1:
         return matching[0]
     if count:

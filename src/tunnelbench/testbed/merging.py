@@ -50,24 +50,30 @@ class MergingDevice:
 
 def merge(host: Host, device: str) -> MergingDevice:
     """Let a device merge packets on its host's CPUs. Raises CannotMerge, and then leaves the device as it was."""
+    try:
+        return MergingDevice(host, device, frozenset(_start_threads(host, device)))
+    except CannotMerge:
+        switch_back(host, device)
+        raise
+
+
+def _start_threads(host: Host, device: str) -> set[int]:
+    """Switch merging on, and bind the threads for it, which are returned. Raises CannotMerge."""
     before = polling_threads(device)
     try:
         host.run(["ethtool", "-K", device, *(word for name in TESTER_OFFLOADS for word in (name, "on"))])
         host.set_kernel_file(THREADED_FILE.format(device), "1")
     except CommandFailed:
-        switch_back(host, device)
         raise CannotMerge(TOO_OLD) from None
     threads = polling_threads(device) - before
     if not threads:
-        switch_back(host, device)
         raise CannotMerge(NOT_SEEN)
     try:
         for thread in threads:
             os.sched_setaffinity(thread, host.cpus)
     except OSError as error:
-        switch_back(host, device)
         raise CannotMerge(f"the thread of a device cannot be bound to CPUs: {error.strerror}") from None
-    return MergingDevice(host, device, frozenset(threads))
+    return threads
 
 
 def switch_back(host: Host, device: str) -> None:
