@@ -25,13 +25,17 @@ from tunnelbench.model.text import printable
 STORE_NAME = "store"
 """File in a run's folder that names its store: `clean` marks the run there as killed."""
 
-RUN_ID_PATTERN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
-"""Ids that `run` makes: date, time and six random hexadecimal digits. Imported runs have others."""
+RUN_ID_PATTERN = re.compile(r"\d{8}-\d{6}-(?:[0-9a-f]{6}){1,2}")
+"""Ids that `run` makes: date, time and twelve random hexadecimal digits; earlier runs have six. Imported runs differ."""
 
 
 def new_run_id() -> str:
-    """Return an id for a new run, which matches RUN_ID_PATTERN."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    """Return an id for a new run, which matches RUN_ID_PATTERN.
+
+    With 24 random bits three of 10,000 jobs that are submitted within a second would share an id; 48 bits make that as
+    unlikely as one in five million.
+    """
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
 
 
 @contextmanager

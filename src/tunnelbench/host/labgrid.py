@@ -32,10 +32,8 @@ OWN_PROGRAM = "tunnelbench.host.labgrid_session"
 DEFAULT_COORDINATOR = "127.0.0.1:20408"
 RUN_OF = "-tunnelbench-"
 """Text between the user and the id of the run in the name of a holder."""
-OWN_HOLDER = re.compile(
-    rf".*{RUN_OF}[A-Za-z0-9-]+\.(?P<machine>[0-9a-f]+|unknown)\.(?P<pid>[0-9]{{1,9}})\.(?P<start>[0-9]+)"
-)
-"""User in the name of a holder: user, run, machine, and number and start of the process."""
+OWN_PROCESS = re.compile(r"[A-Za-z0-9-]+\.(?P<machine>[0-9a-f]+|unknown)\.(?P<pid>[0-9]{1,9})\.(?P<start>[0-9]+)")
+"""Text after RUN_OF in the name of a holder: run, machine, and number and start of the process."""
 MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
 LABGRID_LIMIT_S = 120.0
@@ -105,7 +103,8 @@ def hold_for(place: LabgridPlace, run_id: str) -> PlaceHold:
 def is_left_here(holder: str) -> bool:
     """Return True if a holder is a run, or another verb, of TunnelBench on this machine whose process has ended."""
     machine, _, user = holder.partition("/")
-    found = OWN_HOLDER.fullmatch(user)
+    _, run_of, process = user.rpartition(RUN_OF)
+    found = OWN_PROCESS.fullmatch(process) if run_of else None
     if not found or machine != _machine() or found["machine"] != _machine_id():
         return False
     return _start_of(int(found["pid"])) != found["start"]

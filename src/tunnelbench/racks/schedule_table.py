@@ -68,7 +68,7 @@ BEGIN
         jsonb_build_object(
             'plan_name', taken.plan_name, 'plan_text', taken.plan_text, 'testbed', taken.testbed,
             'expected_s', taken.expected_s,
-            'run_id', to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD-HH24MISS') || '-' || left(gen_random_uuid()::text, 6)
+            'run_id', to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD-HH24MISS-') || right(gen_random_uuid()::text, 12)
         ) || CASE WHEN taken.deadline_s IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('deadline',
             to_char(_due AT TIME ZONE 'UTC' + make_interval(secs => taken.deadline_s),
                 'YYYY-MM-DD"T"HH24:MI:SS"+00:00"')

@@ -18,6 +18,7 @@ pytest.importorskip("procrastinate", reason="the extra racks is not installed")
 
 from procrastinate import App, PsycopgConnector
 
+from tunnelbench.cli.run_lock import RUN_ID_PATTERN, new_run_id
 from tunnelbench.model.errors import WrongInput
 from tunnelbench.racks.queue import connection_words
 from tunnelbench.racks.schedule import next_due
@@ -113,6 +114,16 @@ def test_a_worker_makes_the_jobs_of_its_own_testbeds_only(url: str, plan: str) -
     assert [job["testbed"] for job in jobs(url)] == ["cellar"] * 3
 
 
+def test_no_two_jobs_that_are_made_within_a_second_share_a_run(url: str, plan: str) -> None:
+    assert len({new_run_id() for _ in range(50_000)}) == 50_000
+    verb("submit", plan, "--on", "attic", "--repeat", "10000", "--every", "0 2 * * *", "--store", url)
+    for _ in range(2):
+        execute(url, MAKE_DUE)
+        look(url, "attic")
+    found = execute(url, "SELECT count(*), count(DISTINCT args->>'run_id') FROM procrastinate_jobs")
+    assert found == [(20_000, 20_000)]
+
+
 def test_the_job_of_a_schedule_has_what_a_submitted_job_has(url: str, plan: str) -> None:
     verb("submit", plan, "--on", "attic", "--priority", "4", "--deadline", "12h", "--store", url)
     verb(
@@ -126,7 +137,7 @@ def test_the_job_of_a_schedule_has_what_a_submitted_job_has(url: str, plan: str)
     submitted, scheduled = execute(url, query)
     assert submitted == scheduled
     ids = [job["run_id"] for job in jobs(url)]
-    assert [len(run_id) for run_id in ids] == [22, 22]
+    assert all(RUN_ID_PATTERN.fullmatch(run_id) and len(run_id) == len(new_run_id()) for run_id in ids)
     assert execute(url, "SELECT args->>'deadline' FROM procrastinate_jobs WHERE id = 2") == [
         ("2026-03-01T14:00:00+00:00",)
     ]
