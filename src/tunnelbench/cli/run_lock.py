@@ -26,7 +26,7 @@ STORE_NAME = "store"
 """File in a run's folder that names its store: `clean` marks the run there as killed."""
 
 RUN_ID_PATTERN = re.compile(r"\d{8}-\d{6}-(?:[0-9a-f]{6}){1,2}")
-"""Ids that `run` makes: date, time and twelve random hexadecimal digits; earlier runs have six. Imported runs differ."""
+"""Ids that `run` makes: date, time and twelve random hexadecimal digits (six in earlier ones). Imported runs differ."""
 
 
 def new_run_id() -> str:
