@@ -15,6 +15,8 @@ from tunnelbench.model.text import joined
 
 ONLY_THIS_MACHINE = "The figures apply to this machine only, not to a device."
 COMPARE_ONLY = "Compare tunnels only: the figures are not those of a device."
+COMPARE_WITHIN_DIRECTION = "Compare tunnels only, in one direction: the figures are not those of a device."
+"""The client merges what has arrived and the end of the tunnel does not, so that TCP up has more ACKs than down."""
 AES_INSTRUCTIONS = "This CPU has AES instructions, which make AES cheaper."
 
 KINDS_IN_KERNEL = {"wireguard-go": "wireguard", "boringtun": "wireguard", "ipsec-userspace": "ipsec"}
@@ -23,7 +25,9 @@ KINDS_IN_KERNEL = {"wireguard-go": "wireguard", "boringtun": "wireguard", "ipsec
 
 def machine_scope(run: RunRecord, tunnels: Sequence[TunnelAnswer], shown: ShownFigures) -> Iterator[str]:
     """Yield sentences on the machine that is the router and the testers as well."""
-    yield COMPARE_ONLY if shown.every else ONLY_THIS_MACHINE
+    has_both_directions = any(each.tunnel.has_tunnel and len(each.measured_directions) > 1 for each in tunnels)
+    compare = COMPARE_WITHIN_DIRECTION if has_both_directions else COMPARE_ONLY
+    yield compare if shown.every else ONLY_THIS_MACHINE
     ciphers = {algorithms_of(each.tunnel.options).get(CIPHER_OPTION, "") for each in tunnels if each.is_encrypted}
     uses_aes = {cipher.upper().startswith("AES") for cipher in ciphers}
     is_own_cpu = "guest_board" not in run.host_facts
