@@ -43,16 +43,17 @@ from search import free_rows, limited_rows
 from table import Row, print_table, spread
 
 PACKAGES = {"iperf3": "iperf3", "iperf": "iperf", "nuttcp": "nuttcp", "trafgen": "netsniff-ng", "sockperf": "sockperf"}
-RATE_TARGETS = {"iperf3": 4.0, "iperf2": 4.0, "nuttcp": 4.0, "trafgen": 3.0}
+RATE_TARGETS = {"iperf3": 4.0, "iperf2": 4.0, "nuttcp": 4.0, "trafgen": 3.0, "iperf3 --gsro": 1.2}
+COST_TARGETS = {"iperf3": 0.25, "iperf3 --gsro": 0.6}
 IPERF3_SOURCE = "https://github.com/esnet/iperf"
 """Source of the version of iperf3 that has the option --gsro, which Debian's does not have."""
-MERGED_RATE_TARGETS = {"iperf3 --gsro": 1.2, "GSO/GRO pair": 0.9}
-MERGED_COST_TARGETS = {"iperf3 --gsro": 0.6}
+MERGED_RATE_TARGETS = {"iperf3 --gsro, merged": 1.2, "GSO/GRO pair, merged": 0.9}
+MERGED_COST_TARGETS = {"iperf3 --gsro, merged": 0.6}
 BUILD_LIMIT_S = 300.0
 """Longest time of a step that builds a peer [s]."""
 
 
-PARTS = ("one", "three", "echo", "rtt", "pace", "binary", "limited", "free")
+PARTS = ("one", "three", "offloads", "echo", "rtt", "pace", "binary", "limited", "free")
 
 
 def install_peers() -> None:
@@ -107,27 +108,25 @@ def one_way_rows(hops: int, rounds: int, duration_s: float, pair: str, gsro: str
             ("nuttcp", plain, nuttcp),
             ("trafgen", plain, partial(trafgen, counter=pair)),
             ("ours, merged", merging, ours),
-            ("GSO/GRO pair", merging, partial(gso_pair, program=pair)),
+            ("GSO/GRO pair, merged", merging, partial(gso_pair, program=pair)),
         ]
         if gsro:
-            programs.append(("iperf3 --gsro", merging, partial(iperf3_gsro, program=gsro)))
+            programs.append(("iperf3 --gsro", plain, partial(iperf3_gsro, program=gsro)))
+            programs.append(("iperf3 --gsro, merged", merging, partial(iperf3_gsro, program=gsro)))
         for _ in range(rounds):
             for name, where, program in programs:
                 trials[name].append(with_merging(where, program, duration_s))
     print(f"\n{hops} hop(s), {rounds} rounds of {duration_s:g} s", file=sys.stderr)
     for name, of_name in trials.items():
         rate, cpu = (trial.pps for trial in of_name), (trial.cpu_s_per_million for trial in of_name)
-        print(f"  {name:8} kpps {spread(list(rate), 1e3)}  s/M {spread(list(cpu), digits=2)}", file=sys.stderr)
-    path, mine = f"{hops} hop(s)", trials["ours"]
-    rows = [
-        rate_row(f"{path}: kpps against {name}", mine, trials[name], target) for name, target in RATE_TARGETS.items()
+        lost = f"  lost % {spread(lost_percent(of_name), digits=3)}" if of_name[0].sent_packets else ""
+        rates = f"kpps {spread(list(rate), 1e3)}  s/M {spread(list(cpu), digits=2)}"
+        print(f"  {name:21} {rates}{lost}", file=sys.stderr)
+    path = f"{hops} hop(s)"
+    return [
+        *peer_rows(path, "ours", trials, RATE_TARGETS, COST_TARGETS),
+        *peer_rows(f"{path}, merged", "ours, merged", trials, MERGED_RATE_TARGETS, MERGED_COST_TARGETS),
     ]
-    lost = lost_percent(mine)
-    dropped = max(trial.dropped_packets or 0 for trial in mine)
-    figure = f"{path}: lost %; most that our socket dropped"
-    rows.append(Row(figure, f"{spread(lost, digits=3)}; {dropped}", "", "", "0", max(lost) == 0))
-    rows.append(cost_row(f"{path}: CPU s per million delivered, against iperf3", mine, trials["iperf3"], 0.25))
-    return rows + merged_rows(f"{path}, merged", trials)
 
 
 def with_merging(where: Lab, program: Callable[[Lab, float], Delivery], duration_s: float) -> Delivery:
@@ -157,21 +156,43 @@ def cost_row(figure: str, mine: list[Delivery], other: list[Delivery], most: flo
     return Row(figure, spread(ours_s, digits=2), spread(theirs_s, digits=2), f"{ratio:.3f}", target, met)
 
 
-def merged_rows(path: str, trials: Mapping[str, list[Delivery]]) -> list[Row]:
-    """Return rows that compare the programs whose receivers take merged packets."""
-    mine = trials["ours, merged"]
-    lost = lost_percent(mine)
-    rows = [Row(f"{path}: lost %", spread(lost, digits=3), "", "", "0", max(lost) == 0)]
-    for name, target in MERGED_RATE_TARGETS.items():
-        figure = f"{path}: kpps against {name}"
-        if name not in trials:
+def peer_rows(
+    path: str,
+    name: str,
+    trials: Mapping[str, list[Delivery]],
+    least: Mapping[str, float],
+    most: Mapping[str, float],
+) -> list[Row]:
+    """Return the loss of the engine, and its rates and CPU times beside those of other programs, with the targets."""
+    mine = trials[name]
+    lost, dropped = lost_percent(mine), max(trial.dropped_packets or 0 for trial in mine)
+    figure = f"{path}: lost %; most that our socket dropped"
+    rows = [Row(figure, f"{spread(lost, digits=3)}; {dropped}", "", "", "0", max(lost) == 0)]
+    for peer, target in least.items():
+        figure = f"{path}: kpps against {peer}"
+        if peer in trials:
+            rows.append(rate_row(figure, mine, trials[peer], target))
+            cost = f"{path}: CPU s per million against {peer}"
+            rows.append(cost_row(cost, mine, trials[peer], most.get(peer)))
+        else:
             rate = spread([trial.pps for trial in mine], 1e3)
             rows.append(Row(figure, rate, "missing", "", f">= {target:g}", None))
-            continue
-        most = MERGED_COST_TARGETS.get(name)
-        rows.append(rate_row(figure, mine, trials[name], target))
-        rows.append(cost_row(f"{path}: CPU s per million against {name}", mine, trials[name], most))
     return rows
+
+
+def offload_rows(rounds: int, duration_s: float) -> list[Row]:
+    """Return rows of the losses where bursts arrive in one piece: as fast as possible, and at 90 % of what was read."""
+    flat_out, paced = [], []
+    with lab(1, offloads=True) as where:
+        for _ in range(rounds):
+            flat_out.append(ours(where, duration_s))
+            paced.append(ours(where, duration_s, ("--rate-pps", f"{0.9 * flat_out[-1].pps:.0f}")))
+    lost, paced_lost = lost_percent(flat_out), lost_percent(paced)
+    rate = spread([trial.pps for trial in flat_out], 1e3)
+    return [
+        Row("offloads at default: kpps; lost %", f"{rate}; {spread(lost, digits=3)}", "", "", "", None),
+        Row("... at 90 % of that: lost %", spread(paced_lost, digits=3), "", "", "0", max(paced_lost) == 0),
+    ]
 
 
 def _echo(where: Lab, duration_s: float, reflecting: tuple[str, ...], sending: tuple[str, ...]) -> dict[str, Any]:
@@ -288,6 +309,7 @@ def main() -> None:
         parts: dict[str, Callable[[], list[Row]]] = {
             "one": lambda: one_way_rows(1, rounds, duration_s, pair, gsro),
             "three": lambda: one_way_rows(3, rounds, duration_s, pair, gsro),
+            "offloads": lambda: offload_rows(rounds, duration_s),
             "echo": lambda: echo_rows(rounds, duration_s),
             "rtt": lambda: rtt_rows(rounds, duration_s),
             "pace": lambda: pace_rows(rounds, duration_s),

@@ -103,13 +103,17 @@ class Lab:
         return int(values[names.index("InDatagrams")])
 
 
-def _join(left: str, right: str, number: int) -> None:
-    """Join two namespaces by a veth pair: .1 on the left, .2 on the right of 10.199.<number>.0/24."""
+def _join(left: str, right: str, number: int, *, offloads: bool) -> None:
+    """Join two namespaces by a veth pair: .1 on the left, .2 on the right of 10.199.<number>.0/24.
+
+    `offloads` leaves those on that are on by default: bursts of packets cross the pair in one piece.
+    """
     left_device, right_device = f"l{number}", f"r{number}"
     run("ip", "link", "add", left_device, "netns", left, "type", "veth", "peer", "name", right_device, "netns", right)
     for namespace, device, host in ((left, left_device, 1), (right, right_device, 2)):
         inside = ("ip", "netns", "exec", namespace)
-        run(*inside, "ethtool", "-K", device, "tso", "off", "gso", "off", "gro", "off", "tx", "off")
+        if not offloads:
+            run(*inside, "ethtool", "-K", device, "tso", "off", "gso", "off", "gro", "off", "tx", "off")
         run(*inside, "ip", "address", "add", f"10.199.{number}.{host}/24", "dev", device)
         run(*inside, "ip", "link", "set", device, "up")
 
@@ -134,12 +138,13 @@ def _merge(receiver: str) -> tuple[int, ...]:
 
 
 @contextmanager
-def lab(hops: int, *, merges: bool = False) -> Iterator[Lab]:
+def lab(hops: int, *, merges: bool = False, offloads: bool = False) -> Iterator[Lab]:
     """Set up `hops` links in a row, and remove everything at the end of the block.
 
-    With `merges`, the receiver's device merges packets for sockets that ask for it.
+    With `merges`, the receiver's device merges packets for sockets that ask for it. With `offloads`, all devices have
+    the offloads that are on by default.
     """
-    kind = "merging" if merges else "plain"
+    kind = "merging" if merges else "offloads" if offloads else "plain"
     names = [f"tbbench{os.getpid()}-{kind}-{index}" for index in range(hops + 1)]
     # The last link is 10.199.9.0/24: the receiver has the same address with any number of hops.
     numbers = [*range(1, hops), 9]
@@ -150,7 +155,7 @@ def lab(hops: int, *, merges: bool = False) -> Iterator[Lab]:
             run("ip", "-n", name, "link", "set", "lo", "up")
             run("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
         for number, left, right in zip(numbers, names, names[1:], strict=False):
-            _join(left, right, number)
+            _join(left, right, number, offloads=offloads)
         for place, name in enumerate(names):
             for other, number in enumerate(numbers):
                 if other > place:

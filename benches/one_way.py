@@ -64,11 +64,11 @@ def last_line(finished: Finished) -> dict[str, Any]:
     return summary
 
 
-def ours(lab: Lab, duration_s: float) -> Delivery:
-    """Send with the engine as fast as possible."""
+def ours(lab: Lab, duration_s: float, load: tuple[str, ...] = ("--flat-out",)) -> Delivery:
+    """Send with the engine: as fast as possible, or with another load."""
     token = ("--session", session())
     receiver = listen(lab, "receive", *token)
-    sending = send(lab, duration_s, *token, "--flat-out")
+    sending = send(lab, duration_s, *token, *load)
     time.sleep(0.2)
     receiving = receiver.finish()
     sent, received = last_line(sending), last_line(receiving)
