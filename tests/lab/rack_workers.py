@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.lab.bench import TUNNELBENCH
@@ -25,9 +27,11 @@ def verb(*words: str) -> str:
     return subprocess.run([TUNNELBENCH, *words], check=True, capture_output=True, text=True, timeout=180).stdout
 
 
-def start_worker(url: str, testbed: str) -> subprocess.Popen[bytes]:
+def start_worker(url: str, testbed: str, log: Path = Path(os.devnull)) -> subprocess.Popen[bytes]:
+    """Start a worker whose messages go to a file."""
     argv = [sys.executable, "-c", IMPATIENT, "worker", "--testbed", testbed, "--store", url]
-    return subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    with log.open("wb") as messages:
+        return subprocess.Popen(argv, stderr=messages)
 
 
 @contextmanager

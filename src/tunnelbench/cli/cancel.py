@@ -14,9 +14,7 @@ NUMBER_TYPE = click.IntRange(1, 2**62)
 
 @click.command()
 @click.argument("job_id", metavar="[JOB]", type=NUMBER_TYPE, required=False)
-@click.option(
-    "--schedule", "schedule_id", type=NUMBER_TYPE, metavar="NUMBER_TYPE", help="Remove a schedule; its jobs stay."
-)
+@click.option("--schedule", "schedule_id", type=NUMBER_TYPE, metavar="NUMBER", help="Remove a schedule; its jobs stay.")
 @log_options
 @queue_option
 def command(job_id: int | None, schedule_id: int | None, location: str) -> None:

@@ -13,7 +13,7 @@ from tunnelbench.analysis.summary import TESTER_RULE, is_tester_limited, trials_
 from tunnelbench.cli.common_options import emit, emit_json, json_option, open_store, read_store_option
 from tunnelbench.cli.layout import columns, drawn
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.plan import CALIBRATION_KIND, direction_label
+from tunnelbench.model.plan import direction_label
 from tunnelbench.model.result import TrialRecord, Verdict
 from tunnelbench.model.text import printable
 from tunnelbench.report.facts import SIMULATED_IN_CAPITALS
@@ -37,6 +37,7 @@ def command(testbed: str, tunnel: str | None, newest: int, store_location: str |
         if not runs:
             message = f"the store has no run on testbed {printable(testbed)[:80]}"
             raise WrongInput(message, "tunnelbench list runs names the testbed of each run")
+        trials_of = store.full_speed_trials([run.run_id for run in runs], tunnel)
         entries = [
             {
                 "run_id": run.run_id,
@@ -47,7 +48,7 @@ def command(testbed: str, tunnel: str | None, newest: int, store_location: str |
                 **figures(trials),
             }
             for run in runs
-            for trials in rows_of(store.trials(run.run_id, with_raw=False), tunnel)
+            for trials in trials_by_row(trials_of[run.run_id]).values()
         ]
     if as_json:
         emit_json(entries)
@@ -56,18 +57,6 @@ def command(testbed: str, tunnel: str | None, newest: int, store_location: str |
         emit(f"{SIMULATED_IN_CAPITALS} in runs on testbed {printable(testbed)}\n")
     header = ("started (UTC)", "run", "plan", "tunnel", "payload", "direction", "Mbit/s", "trials")
     emit(drawn(columns([line(entry) for entry in entries], header, numbers=(4, 6, 7))))
-
-
-def rows_of(records: Sequence[TrialRecord], tunnel: str | None) -> list[list[TrialRecord]]:
-    """Return the trials that count of each row with the largest payload, at full speed and without the calibration."""
-    own = [
-        record
-        for record in records
-        if record.counts and record.tcp and not record.spec.load and record.spec.tunnel.kind != CALIBRATION_KIND
-    ]
-    most = max((record.spec.payload_bytes for record in own), default=0)
-    wanted = [record for record in own if record.spec.payload_bytes == most]
-    return [*trials_by_row(each for each in wanted if tunnel in {None, each.spec.tunnel.kind}).values()]
 
 
 def figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ EXIT_CODE_MEANINGS = {
     ExitCode.CHECK_FAILED: "A check or a comparison failed.",
     ExitCode.WRONG_INPUT: "The input is wrong.",
     ExitCode.CANNOT: "Not possible here, or nothing was measured.",
-    ExitCode.STORE_AWAY: "The store does not answer; it may do so later.",
+    ExitCode.TRY_LATER: "The store does not answer, or another process measures the run: try again later.",
     ExitCode.INTERRUPTED: "Interrupted by Ctrl-C.",
     ExitCode.TERMINATED: "Ended by SIGTERM.",
 }

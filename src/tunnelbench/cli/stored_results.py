@@ -13,8 +13,16 @@ from tunnelbench.cli.stderr_messages import report_error, say
 from tunnelbench.host.signals import AskedToEnd, undisturbed
 from tunnelbench.measure.clock_check import now
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.errors import CannotHere, KeptForDebugging, StoreAway, StoreAwayAtEnd, StoreLost, UserError
-from tunnelbench.model.result import RunRecord, TrialRecord
+from tunnelbench.model.errors import (
+    CannotHere,
+    KeptForDebugging,
+    MeasuredElsewhere,
+    StoreAway,
+    StoreAwayAtEnd,
+    StoreLost,
+    UserError,
+)
+from tunnelbench.model.result import RESUME_HINT, RunRecord, TrialRecord
 from tunnelbench.model.text import are, counted
 from tunnelbench.report.exchange import export
 from tunnelbench.store.soaks import SoakTables
@@ -127,6 +135,8 @@ class StoredResults:
 
 def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException) -> None:
     """Print, after a run that ended early, which results are stored, how to show them and how to resume."""
+    if isinstance(error, MeasuredElsewhere):
+        return
     kept = [f"{counted(done, 'trial')} {are(done)}"] if done else []
     if has_soak(store, run_id):
         kept.append("the measured part of a soak is")
@@ -135,7 +145,7 @@ def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException)
     ended = "interrupted" if isinstance(error, AskedToEnd) else "ended early"
     say(f"tunnelbench: run {run_id} {ended}; {' and '.join(kept)} kept in {store.name}")
     say(f"hint: tunnelbench report {run_id} shows them")
-    say(f"hint: tunnelbench run --resume {run_id} measures the missing trials")
+    say(f"{RESUME_HINT} {run_id} measures the missing trials")
 
 
 def has_soak(store: Store, run_id: str) -> bool:

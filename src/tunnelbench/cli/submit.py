@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from tunnelbench.cli.completion import plan_names
 from tunnelbench.cli.plans import load_plan
 from tunnelbench.cli.queue_options import queue_option
 from tunnelbench.cli.run_lock import new_run_id
+from tunnelbench.cli.stderr_messages import say
 from tunnelbench.model.errors import WrongInput
-from tunnelbench.model.text import printable
+from tunnelbench.model.text import joined, printable
 from tunnelbench.plan.schema import long_duration
 
 if TYPE_CHECKING:
@@ -68,10 +70,19 @@ def command(  # noqa: PLR0917 - click hands them over by name
         return
     with JobQueue.open(location) as queue:
         submitted = queue.submit(submission)
+        unserved = queue.unserved(submission.testbeds)
     if as_json:
         emit_json([{"job": job_id, "testbed": testbed, "run_id": run_id} for job_id, testbed, run_id in submitted])
     else:
         emit("".join(f"job {job_id}: run {run_id} on {testbed}\n" for job_id, testbed, run_id in submitted))
+    say_unserved(unserved)
+
+
+def say_unserved(testbeds: Sequence[str]) -> None:
+    """Print which testbeds no worker has served so far: a name may be misspelt."""
+    if testbeds:
+        say(f"note: no worker has taken a job for {joined(testbeds)} yet")
+        say("hint: on the rack, tunnelbench worker --testbed NAME")
 
 
 def deadline_seconds(words: str) -> float:

@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
     CHECK_FAILED = 1
     WRONG_INPUT = 2
     CANNOT = 3
-    STORE_AWAY = 75
+    TRY_LATER = 75
     """EX_TEMPFAIL of sysexits.h: the same command may succeed later."""
     INTERRUPTED = 130
     TERMINATED = 143
@@ -50,11 +50,17 @@ class StoreLost(CannotHere):
 class StoreAway(CannotHere):
     """The store does not answer, such as a server that starts, hangs or cannot be reached: it may answer later."""
 
-    exit_code = ExitCode.STORE_AWAY
+    exit_code = ExitCode.TRY_LATER
 
 
 class StoreAwayAtEnd(StoreAway, StoreLost):
     """The store did not answer when a run ended: results may not be in it."""
+
+
+class MeasuredElsewhere(CannotHere):
+    """Another process measures the run."""
+
+    exit_code = ExitCode.TRY_LATER
 
 
 class TunnelUnavailable(CannotHere):

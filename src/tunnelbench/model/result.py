@@ -367,6 +367,9 @@ RUNNING = "running"
 NO_VALID_FIGURE = "no trial gave a valid figure"
 """Beginning of the message of a run of which all trials are stored and none counts, and the remark of its job."""
 
+RESUME_HINT = "hint: tunnelbench run --resume"
+"""Beginning of the line that says how to continue a run that ended early."""
+
 IMPORTED = "imported"
 """Status of a run that was measured on another machine and imported."""
 

@@ -105,6 +105,12 @@ OF_CAMPAIGN = "AND jobs.args->>'campaign' = :campaign"
 WITH_ID = "AND jobs.id = :job_id"
 """Conditions that follow JOB_ROWS."""
 
+SERVED = """
+SELECT name FROM unnest(CAST(:testbeds AS text[])) AS name
+WHERE EXISTS (SELECT FROM procrastinate_jobs WHERE queue_name = name AND (attempts > 0 OR status = 'doing'))
+"""
+"""SQL that finds the testbeds of which a worker has taken a job. Procrastinate does not store what a worker serves."""
+
 HAS_CAMPAIGN = "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE args->>'campaign' = :campaign)"
 CAMPAIGN_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('campaign ' || :campaign, 0))"
 """SQL that lets a campaign of each name be submitted once."""
@@ -241,6 +247,8 @@ def is_past(deadline: str) -> bool:
 
 def require_testbed_name(name: str) -> None:
     """Raises WrongInput for a name that no testbed in the queue can have."""
+    if name.endswith(".toml"):  # workers leave it out
+        raise WrongInput(f"{printable(name)[:80]} is a file, which is on the rack", "name the testbed without .toml")
     if not TESTBED_NAME.fullmatch(name):
         raise WrongInput(
             f"{printable(name)[:80]} is no name of a testbed", "use letters, digits, `.`, `_` and `-`, at most 64"
@@ -248,15 +256,10 @@ def require_testbed_name(name: str) -> None:
 
 
 def queue_server(location: str) -> Server:
-    """Return the server at a URL. Raises WrongInput for another store, and for a URL with a password."""
+    """Return the server at a URL. Raises WrongInput for another store."""
     database = database_of(location)
     if not isinstance(database, Server) or database.url.get_backend_name() != "postgresql":
         raise WrongInput("--store: jobs need a PostgreSQL server", "write postgresql://USER@HOST/NAME")
-    if database.url.password or {"password", "sslpassword"} & set(database.url.query):
-        raise WrongInput(
-            "--store: the URL has a password, which `ps` shows to every user of the machine",
-            "put it into a service file of libpq (~/.pg_service.conf), and write postgresql:///?service=NAME",
-        )
     return database
 
 
@@ -324,10 +327,15 @@ class JobQueue:
                 stored = app.job_manager.batch_defer_jobs(jobs, connection=driver)
             except ConnectorException as error:
                 why = printable(str(error.__cause__ or error).strip().partition("\n")[0])[:LONGEST_REASON]
-                raise CannotHere(
-                    f"{self._server.name}: {why}", "check that this user may submit jobs, and that the server is up"
-                ) from error
+                hint = "check that this user has the role tunnelbench_submit, and that the server is up"
+                raise CannotHere(f"{self._server.name}: {why}", hint) from error
         return [(int(job.id or 0), str(job.queue), str(job.task_kwargs["run_id"])) for job in stored]
+
+    def unserved(self, testbeds: Sequence[str]) -> list[str]:
+        """Return those of some testbeds of which no worker has taken a job so far."""
+        with self.writing() as connection:
+            served = set(connection.scalars(text(SERVED), {"testbeds": list(testbeds)}))
+        return [name for name in dict.fromkeys(testbeds) if name not in served]
 
     def jobs(self, *, with_ended: bool = True) -> list[QueuedJob]:
         """Return the jobs in the order in which each testbed takes them; the ended ones first, oldest first."""

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,17 +19,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from procrastinate import App, BaseRetryStrategy, JobContext, PsycopgConnector, RetryDecision
-from procrastinate.exceptions import ConnectorException, JobAborted
+from procrastinate.exceptions import ConnectorException, JobAborted, UniqueViolation
 from procrastinate.job_context import AbortReason
-from procrastinate.jobs import Job
+from procrastinate.jobs import Job, Status
+from procrastinate.manager import JobManager
 from procrastinate.worker import Worker
 from psycopg import InterfaceError, OperationalError
 from psycopg_pool import PoolTimeout
 
 from tunnelbench.host.host import RUN_FOLDER, make_private
-from tunnelbench.host.preflight import marked_as_in_use
+from tunnelbench.host.preflight import IN_USE, is_in_use, marked_as_in_use
 from tunnelbench.model.errors import CannotHere, ExitCode
-from tunnelbench.model.result import NO_VALID_FIGURE
+from tunnelbench.model.result import NO_VALID_FIGURE, RESUME_HINT
 from tunnelbench.model.text import LONGEST_REASON, printable
 from tunnelbench.racks.queue import HEARTBEAT_LIMIT_S, MOST_JOB_FAILURES, TASK, connection_words, is_past
 from tunnelbench.racks.schedule import DUE_SCHEDULES, TAKE_DUE
@@ -42,14 +44,16 @@ STALLED_S = HEARTBEAT_LIMIT_S
 """Age of the last heartbeat from which a worker counts as gone [s]."""
 POLL_S = 2.0
 """Time between two looks for new jobs, and for jobs to be cancelled [s]."""
-AWAY_RETRY_S = 5
-"""Wait before a job whose run did not reach the database is tried again [s]."""
+LATER_S = 15
+"""Wait before a job whose run could not begin or go on for now is tried again [s]."""
 RETRY_S = 30
 """Wait before a failed job is tried again [s]. Other jobs of its testbed wait, too."""
 DATABASE_PATIENCE_S = 600.0
 """Longest wait for a database that is away [s]. After it, the worker ends, and systemd starts it again."""
 ENDING_PATIENCE_S = 5.0
 """Longest wait for a database that is away while the worker ends [s]."""
+LEFT_FOLDER_S = 60.0
+"""Age from which the folder of a job of no worker is removed [s]."""
 LONGEST_JOB_NAME = 200
 LARGEST_PLAN_CHARACTERS = 1 << 20
 """Limits of the values of a job."""
@@ -69,6 +73,12 @@ SET failures = tunnelbench_job_failure.failures + excluded.failures, reason = ex
 RETURNING failures
 """
 HAS_RUN = "SELECT count(*) AS found FROM run WHERE run_id = %(run_id)s"
+RUNNING_JOBS = "SELECT id, status::text AS status, worker_id FROM procrastinate_jobs WHERE id = ANY(%(jobs)s)"
+TAKE_BACK = """
+UPDATE procrastinate_jobs SET status = 'doing', worker_id = %(worker_id)s
+WHERE id = %(job_id)s AND (status = 'todo' OR (status = 'doing' AND worker_id IS NULL))
+"""
+"""SQL that makes a job the worker's own again. The index on locks refuses it if another job of the testbed runs."""
 LOST_JOBS = """
 SELECT id FROM procrastinate_jobs WHERE status = 'doing' AND task_name = %(task)s AND queue_name = ANY(%(queues)s)
 AND worker_id = %(worker_id)s
@@ -83,30 +93,53 @@ class JobFailed(Exception):
         self.failures = failures
 
 
-class DatabaseAway(Exception):
-    """The run of a job ended because the database did not answer."""
+class Later(Exception):
+    """The run of a job ended because the database did not answer, or because another process measures it."""
 
 
 class LimitedFailures(BaseRetryStrategy):
     """Try a failed job again until it has failed MOST_JOB_FAILURES times.
 
-    A worker that is stopped is no failure, and neither is a database that is away.
+    A worker that is stopped is no failure, and neither is a run that cannot go on for now.
     """
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, asyncio.CancelledError):
             return RetryDecision(retry_in={"seconds": 0})
-        if isinstance(exception, DatabaseAway):
-            return RetryDecision(retry_in={"seconds": AWAY_RETRY_S})
+        if isinstance(exception, Later):
+            return RetryDecision(retry_in={"seconds": LATER_S})
         if isinstance(exception, JobFailed) and exception.failures < MOST_JOB_FAILURES:
             return RetryDecision(retry_in={"seconds": RETRY_S})
         return None
+
+
+class OwnJobs(JobManager):
+    """Ends a job, or lets it wait again, only if no other worker has taken it and nobody has cancelled it meanwhile."""
+
+    worker: Worker | None = None
+
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+        if await self._is_own(job, {"todo", "doing"}):
+            await super().finish_job(job, status, delete_job)
+
+    async def retry_job(self, job: Job, *arguments: Any, **values: Any) -> None:
+        if await self._is_own(job, {"doing"}):
+            await super().retry_job(job, *arguments, **values)
+
+    async def _is_own(self, job: Job, states: set[str]) -> bool:
+        rows = await self.connector.execute_query_all_async(RUNNING_JOBS, jobs=[job.id])
+        own = self.worker.worker_id if self.worker else None
+        return any(
+            row["status"] in states and (row["status"] == "todo" or row["worker_id"] in {own, None}) for row in rows
+        )
 
 
 class PatientConnector(PsycopgConnector):
     """A connector that repeats a query while the server restarts or cannot be reached."""
 
     patience_s = DATABASE_PATIENCE_S
+    say: Callable[[str], object] = staticmethod(lambda _text: None)
+    is_away = False
 
     async def execute_query_async(self, query: Any, **arguments: Any) -> None:
         await self._patiently(lambda: super(PatientConnector, self).execute_query_async(query, **arguments))
@@ -127,11 +160,19 @@ class PatientConnector(PsycopgConnector):
         begun_s = now_s()
         while True:
             try:
-                return await ask()
+                answer = await ask()
             except ConnectorException as error:
                 is_away = isinstance(error.__cause__, (OperationalError, InterfaceError, PoolTimeout))
                 if not is_away or now_s() > begun_s + self.patience_s:
                     raise
+                if not self.is_away:
+                    self.say(f"the database does not answer; waiting {self.patience_s:.0f} s for it")
+                self.is_away = True
+            else:
+                if self.is_away:
+                    self.say("the database answers again")
+                self.is_away = False
+                return answer
             await asyncio.sleep(1)
 
 
@@ -144,8 +185,8 @@ class RackWorker:
     testbeds: Mapping[str, str]
     """Name or file of each testbed, by its name in the queue."""
     say: Callable[[str], object]
-    running: set[int] = field(default_factory=set)
-    """Ids of the jobs that run here."""
+    running: dict[int, asyncio.Task[Any]] = field(default_factory=dict)
+    """The jobs that run here, by their ids."""
 
     async def work(self, *, until_empty: bool = False) -> None:
         """Take jobs until a signal asks the worker to end, or, if `until_empty`, until no job waits."""
@@ -153,7 +194,9 @@ class RackWorker:
         connector = PatientConnector(
             conninfo=words, kwargs=limits, min_size=1, max_size=4, timeout=10, json_loads=job_values
         )
+        connector.say = self.say
         app = App(connector=connector)
+        app.job_manager = own_jobs = OwnJobs(connector)
 
         def end() -> None:
             connector.hurry()
@@ -166,6 +209,7 @@ class RackWorker:
                 fetch_job_polling_interval=POLL_S, abort_job_polling_interval=POLL_S, shutdown_graceful_timeout=0,
                 install_signal_handlers=False, update_heartbeat_interval=HEARTBEAT_S, stalled_worker_timeout=STALLED_S,
             )  # fmt: skip
+            own_jobs.worker = worker
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, end)
@@ -192,12 +236,37 @@ class RackWorker:
                         await self._wait_again(app, job.id or 0)
             arguments = {"task": TASK, "queues": list(self.testbeds), "worker_id": worker.worker_id}
             rows = await app.connector.execute_query_all_async(LOST_JOBS, **arguments)
-            lost = {int(row["id"]) for row in rows} - self.running
+            lost = {int(row["id"]) for row in rows} - self.running.keys()
             for job_id in lost & suspects:  # one look may fall between the taking of a job and its start
                 await self._wait_again(app, job_id)
             suspects = lost
+            await self._keep_own_jobs(app, worker)
             await self._make_due_jobs(app)
             await asyncio.sleep(HEARTBEAT_S)
+
+    async def _keep_own_jobs(self, app: App, worker: Worker) -> None:
+        """Take jobs back that wait again although their runs go on here, and stop the runs of jobs that have ended.
+
+        Another worker lets the jobs of this one wait again after a silence of STALLED_S, as on a suspended machine.
+        """
+        asked = list(self.running)
+        rows = await app.connector.execute_query_all_async(RUNNING_JOBS, jobs=asked)
+        states = {int(row["id"]): (row["status"], row["worker_id"]) for row in rows}
+        for job_id in asked:
+            status, worker_id = states.get(job_id, ("deleted", None))
+            is_free = status == "todo" or (status == "doing" and worker_id is None)
+            if job_id not in self.running or (status == "doing" and not is_free):  # the latter: ours, or in other hands
+                continue
+            if is_free:
+                with suppress(UniqueViolation):
+                    values = {"job_id": job_id, "worker_id": worker.worker_id}
+                    await app.connector.execute_query_async(TAKE_BACK, **values)
+                    self.say(f"job {job_id}: its run goes on here; the job is taken back")
+                    continue
+            self.say(
+                f"job {job_id}: it was cancelled or ended elsewhere, or another job has its testbed: its run stops"
+            )
+            self.running[job_id].cancel()
 
     async def _make_due_jobs(self, app: App) -> None:
         """Make the jobs of schedules that are due; the database lets one worker do it for each due time.
@@ -218,11 +287,12 @@ class RackWorker:
     def _task(self, app: App) -> Callable[..., Awaitable[None]]:
         async def run(context: JobContext, /, **values: Any) -> None:
             job_id = int(context.job.id or 0)
-            self.running.add(job_id)
+            if task := asyncio.current_task():
+                self.running[job_id] = task
             try:
                 await self._run(app, context, job_id, values)
             finally:
-                self.running.discard(job_id)
+                self.running.pop(job_id, None)
 
         return run
 
@@ -244,6 +314,7 @@ class RackWorker:
                 words = [str(plan), "--on", self.testbeds[testbed], option, values["run_id"]]
                 self.say(f"job {job_id}: run {values['run_id']} {'continues' if stored['found'] else 'starts'}")
                 code, lines = await self._measure(context, words)
+                lines = deque(line.replace(f"{folder}/", "") for line in lines)
         except (CannotHere, OSError) as error:  # such as a full /run
             place = getattr(error, "filename", None)
             why = printable(f"{place}: {error.strerror}" if place and isinstance(error, OSError) else str(error))
@@ -255,12 +326,12 @@ class RackWorker:
             # Each trial is stored, so that another attempt would measure nothing.
             await self._store_reason(app, job_id, NO_VALID_FIGURE, failures=0)
             self.say(f"job {job_id}: done, but {NO_VALID_FIGURE}")
-        elif code == ExitCode.STORE_AWAY:
+        elif code == ExitCode.TRY_LATER:
             await self._store_reason(app, job_id, reason, failures=0)
-            self.say(f"job {job_id}: waits again, because the database did not answer")
-            raise DatabaseAway(reason)
-        else:
-            await self._fail(app, job_id, reason)
+            self.say(f"job {job_id}: waits again: {reason}")
+            raise Later(reason)
+        else:  # a plan or a testbed file with an error stays as it is
+            await self._fail(app, job_id, reason, failures=MOST_JOB_FAILURES if code == ExitCode.WRONG_INPUT else 1)
 
     async def _fail(self, app: App, job_id: int, reason: str, failures: int = 1) -> None:
         """Store a failure with its reason, and raise JobFailed. It counts as `failures` of them."""
@@ -307,7 +378,8 @@ class RackWorker:
             with suppress(ValueError):  # a longer line
                 if line := await messages.readline():
                     lines.append(line.decode(errors="replace").rstrip())
-                    self.say(lines[-1])
+                    if not lines[-1].startswith(RESUME_HINT):  # the queue does that
+                        self.say(lines[-1])
 
 
 @contextmanager
@@ -321,6 +393,23 @@ def job_folder() -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_left_job_folders() -> None:
+    """Remove the folders of jobs whose workers were killed; `clean` removes those of killed runs.
+
+    A folder of the last minute stays: its worker may be about to mark it.
+    """
+    for mark in RUN_FOLDER.glob(f"*/{IN_USE}"):
+        folder = mark.parent
+        with suppress(OSError):
+            is_old = time.time() - mark.stat().st_mtime > LEFT_FOLDER_S
+            if (
+                is_old
+                and not is_in_use(folder)
+                and all(each.suffix == ".toml" or each == mark for each in folder.iterdir())
+            ):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def job_values(content: str | bytes) -> dict[str, Any]:
@@ -356,14 +445,17 @@ def failure_reason(code: int, lines: deque[str]) -> str:
 
 def is_news(record: logging.LogRecord) -> bool:
     """Return False for a message of Procrastinate about a failed run, which the worker itself has reported."""
-    return not (record.exc_info and isinstance(record.exc_info[1], (JobFailed, DatabaseAway)))
+    return not (record.exc_info and isinstance(record.exc_info[1], (JobFailed, Later)))
 
 
 def run_worker(worker: RackWorker, *, until_empty: bool = False) -> None:
     """Work until a signal. Raises CannotHere if the database stays away."""
     logging.getLogger("procrastinate.worker").addFilter(is_news)
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the connector reports once that the database is away
+    remove_left_job_folders()
     try:
         asyncio.run(worker.work(until_empty=until_empty))
     except ConnectorException as error:
         why = printable(str(error.__cause__ or error).strip().partition("\n")[0])[:LONGEST_REASON]
-        raise CannotHere(f"the database of the jobs failed: {why}", "check that the server is up") from error
+        hint = "check that the server is up, and that this user has the role tunnelbench_work"
+        raise CannotHere(f"the database of the jobs failed: {why}", hint) from error

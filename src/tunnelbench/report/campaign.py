@@ -13,7 +13,7 @@ from tunnelbench.analysis.number_format import significant, with_range
 from tunnelbench.model.json_types import plain
 from tunnelbench.model.plan import direction_label
 from tunnelbench.model.result import NO_VALID_FIGURE
-from tunnelbench.model.text import are, counted
+from tunnelbench.model.text import are, counted, joined
 from tunnelbench.report.facts import SIMULATED_IN_CAPITALS
 from tunnelbench.report.sections import Section
 from tunnelbench.report.sheet import VERDICT, Sheet
@@ -138,7 +138,7 @@ def campaign_summary(found: Campaign) -> Iterator[str]:
     if void := len(found.without_figure):
         yield f"Of {void} of them, {NO_VALID_FIGURE}."
     if silent := found.silent_testbeds:
-        yield f"No run of {', '.join(silent)} has begun: is a worker for it running?"
+        yield f"No run of {joined(silent)} has begun: is a worker running there?"
     if stalled := found.stalled_testbeds:
         yield f"The worker of {', '.join(stalled)} is gone: its job continues when a worker for it runs again."
 

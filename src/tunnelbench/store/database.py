@@ -22,7 +22,7 @@ class Database(Protocol):
     """The interface that hides the differences between SQLite and a database server."""
 
     name: str
-    """Path, or URL without its password."""
+    """Path or URL."""
     patience_s: float
     """Time for which a write is repeated while the server is away, or while another process locks the file [s]."""
     reading_options: Mapping[str, Any]

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, t
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
-from tunnelbench.model.errors import CannotHere, StoreAway, StoreLost, UserError, WrongInput
+from tunnelbench.model.errors import CannotHere, MeasuredElsewhere, StoreAway, StoreLost, UserError, WrongInput
 from tunnelbench.model.text import LONGEST_REASON, printable
 
 CONNECT_TIMEOUT_S = 10
@@ -44,8 +44,8 @@ UPGRADE_WAIT_S = 120.0
 NO_VERSION = "Could not determine version"
 """Beginning of SQLAlchemy's message if a server answers `SELECT version()` with something else."""
 
-SECRET_PARAMETERS = ("password", "passfile", "sslpassword")
-"""Parameters of a URL that libpq takes and that messages must not show."""
+SECRET_PARAMETERS = {"password", "sslpassword"}
+"""Parameters of libpq that hold a password."""
 
 UPGRADE_LOCK = 0x74756E6E656C
 """Key of the advisory lock that a process holds while it makes or changes tables."""
@@ -81,10 +81,15 @@ class Server:
     """The lock timeout is in milliseconds."""
 
     def __init__(self, url: URL) -> None:
+        """Raises WrongInput if the URL has a password."""
+        if url.password or SECRET_PARAMETERS & {name.lower() for name in url.query}:
+            raise WrongInput(
+                "--store: the URL has a password, which `ps` shows to every user of the machine",
+                "put it into a service file of libpq (~/.pg_service.conf), and write postgresql:///?service=NAME",
+            )
         self.url = url
         self._run_lock: RunLock | None = None
-        hidden = {name: "***" for name in url.query if name in SECRET_PARAMETERS}
-        self.name = url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A", "*")
+        self.name = url.render_as_string()
 
     def open(self, *, create: bool, lock_wait_s: float) -> Engine:
         """Return an engine. Raises WrongInput or CannotHere if this installation has no driver for the database."""
@@ -106,7 +111,7 @@ class Server:
                 install_hint(POSTGRESQL) if error.name == "psycopg" else hint,
             ) from error
         event.listen(engine, "do_connect", _connected)
-        event.listen(engine, "connect", _limit_lock_waits)
+        event.listen(engine, "connect", _limit_waits)
         try:
             with self.explained(), engine.connect():
                 pass
@@ -195,7 +200,8 @@ class Server:
 
 _HINT_IF_AWAY = "check that the server is up, and that user and password are right"
 _HINTS = {
-    "42501": "give this user the right: GRANT ALL ON SCHEMA public, and on its tables",
+    "42501": "give this user the role tunnelbench_submit or, for a rack, tunnelbench_work; on a database without these "
+    "roles: GRANT ALL ON SCHEMA public, and on its tables",
     "25006": "the database is read-only: name the server that takes writes",
     "55P03": "another session has locked a table (pg_stat_activity lists the sessions): try again when it has ended",
     "53": "the server is out of disk, memory or connections; the trials stored so far are safe",
@@ -222,7 +228,7 @@ class RunLock:
         """Number and start of the server's session that took the lock last; None before the first."""
 
     def take(self) -> None:
-        """Take the lock. Raises CannotHere if another process has it.
+        """Take the lock. Raises MeasuredElsewhere if another process has it.
 
         After a broken network, the server may keep the earlier session of this process, and its lock, for hours:
         `take` ends that session.
@@ -243,7 +249,7 @@ class RunLock:
         give_up_s = time.monotonic() + limit_s
         while not connection.scalar(asked, {"run_id": self._run_id}):
             if time.monotonic() > give_up_s:
-                raise CannotHere(
+                raise MeasuredElsewhere(
                     f"run {self._run_id} is being measured by another machine, or by another process of this one",
                     hint="wait until it ends; tunnelbench list runs shows its progress",
                 )
@@ -296,10 +302,17 @@ def _shut_down(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _limit_lock_waits(connection: Any, _record: object) -> None:
-    """Set the limit of waits for locks, in a new session. As an option of libpq, a pooler could refuse it."""
+def _limit_waits(connection: Any, _record: object) -> None:
+    """Set the limits of waits in a new session: for locks, and of the server for a client that is gone.
+
+    By default a server keeps the session of a machine without power, and the lock on its run, for two hours. As options
+    of libpq, a pooler could refuse these settings.
+    """
     cursor = connection.cursor()
     cursor.execute(f"SET lock_timeout = {TABLE_LOCK_WAIT_S * 1000:.0f}")
+    for name in ("keepalives_idle", "keepalives_interval", "keepalives_count"):
+        cursor.execute(f"SET tcp_{name} = {NETWORK_LIMITS[name]}")
+    cursor.execute(f"SET tcp_user_timeout = {NETWORK_LIMITS['tcp_user_timeout']}")
     cursor.close()
     connection.commit()  # a rollback would undo the setting
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import cached_property
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -22,17 +23,37 @@ from tunnelbench.store.checksum import CHECKSUM_COLUMN, checksum
 DatabaseRow = dict[str, str | int | float | None]
 T = TypeVar("T")
 
-_OPTIONS = TypeAdapter(dict[str, OptionValue])
-_CHECKS = TypeAdapter(tuple[Check, ...])
-_TCP = TypeAdapter(TcpMeasurement)
-_UDP = TypeAdapter(UdpMeasurement)
-_PROOF = TypeAdapter(TunnelProof)
-_OBJECT = TypeAdapter(dict[str, Any])
-_CIPHER_SPEED = TypeAdapter(CipherSpeed)
-_SOAK = TypeAdapter(Soak)
-_SOAK_PART = TypeAdapter(SoakPart)
-_NOTES = TypeAdapter(tuple[str, ...])
-_PROGRESS = TypeAdapter(RunProgress)
+
+class _Json(Generic[T]):
+    """The JSON of a type. Its validator is made at the first use, which takes up to 40 ms."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[T]:
+        return TypeAdapter(self._kind)
+
+    def read(self, text: Any) -> T:
+        """Return the value of a JSON text. Raises ValidationError."""
+        return self._adapter.validate_json(text)
+
+    def written(self, value: T | None) -> str | None:
+        """Return the JSON text of a value; None for None."""
+        return None if value is None else _json(self._adapter.dump_python(value, mode="json"))
+
+
+_OPTIONS = _Json(dict[str, OptionValue])
+_CHECKS = _Json(tuple[Check, ...])
+_TCP = _Json(TcpMeasurement)
+_UDP = _Json(UdpMeasurement)
+_PROOF = _Json(TunnelProof)
+_OBJECT = _Json(dict[str, Any])
+_CIPHER_SPEED = _Json(CipherSpeed)
+_SOAK = _Json(Soak)
+_SOAK_PART = _Json(SoakPart)
+_NOTES = _Json(tuple[str, ...])
+_PROGRESS = _Json(RunProgress)
 
 
 def run_row(record: RunRecord, trials: int = 0, speeds: int = 0) -> DatabaseRow:
@@ -46,8 +67,8 @@ def run_record(row: Mapping[Any, Any]) -> RunRecord:
     """Return the run of a row of table `run`."""
     values = {each.name: row[each.name] for each in fields(RunRecord)}
     values |= {
-        "host_facts": _OBJECT.validate_json(row["host_facts"]),
-        "notes": _NOTES.validate_json(row["notes"]),
+        "host_facts": _OBJECT.read(row["host_facts"]),
+        "notes": _NOTES.read(row["notes"]),
         "speeds_recorded": row["speeds_recorded"] or None,
     }
     return RunRecord(**values)
@@ -71,20 +92,20 @@ def trial_row(run_id: str, record: TrialRecord) -> DatabaseRow:
             "reason": record.reason,
             "started_at": record.started_at,
             "ended_at": record.ended_at,
-            "checks": _dumped(_CHECKS, record.checks),
-            "tcp": _dumped(_TCP, record.tcp),
+            "checks": _CHECKS.written(record.checks),
+            "tcp": _TCP.written(record.tcp),
             "proof_sha256": proof_row(record.proof)["sha256"] if record.proof else None,
             "waited_for_quiet_s": record.waited_for_quiet_s,
             "test": spec.test.value,
             "load": spec.load,
-            "udp": _dumped(_UDP, record.udp),
+            "udp": _UDP.written(record.udp),
         }
     )
 
 
 def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: Mapping[str, Any]) -> TrialRecord:
     """Return the trial of a row of table `trial`; `raw` are the raw results that were read."""
-    tunnel = TunnelSpec(row["tunnel_kind"], row["tunnel_name"], _OPTIONS.validate_json(row["tunnel_options"]))
+    tunnel = TunnelSpec(row["tunnel_kind"], row["tunnel_name"], _OPTIONS.read(row["tunnel_options"]))
     return TrialRecord(
         spec=TrialSpec(
             row["sequence"],
@@ -99,7 +120,7 @@ def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: Mapping
         reason=row["reason"],
         started_at=row["started_at"],
         ended_at=row["ended_at"],
-        checks=_CHECKS.validate_json(row["checks"]),
+        checks=_CHECKS.read(row["checks"]),
         measurement=_measurement(row),
         proof=proof,
         raw=raw,
@@ -110,8 +131,8 @@ def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: Mapping
 def _measurement(row: Mapping[Any, Any]) -> Measurement | None:
     """Return the figures of a row of table `trial`; None where it has none."""
     if row["tcp"] is not None:
-        return _TCP.validate_json(row["tcp"])
-    return None if row["udp"] is None else _UDP.validate_json(row["udp"])
+        return _TCP.read(row["tcp"])
+    return None if row["udp"] is None else _UDP.read(row["udp"])
 
 
 def raw_row(run_id: str, record: TrialRecord) -> DatabaseRow:
@@ -121,12 +142,12 @@ def raw_row(run_id: str, record: TrialRecord) -> DatabaseRow:
 
 def raw_results(row: Mapping[Any, Any]) -> Mapping[str, Any]:
     """Return the raw results of a row of table `trial_raw`."""
-    return _OBJECT.validate_json(row["raw"])
+    return _OBJECT.read(row["raw"])
 
 
 def proof_row(proof: TunnelProof) -> DatabaseRow:
     """Return the row of table `proof`; the output of programs is in a column of its own."""
-    content = _dumped(_PROOF, replace(proof, raw={})) or ""
+    content = _PROOF.written(replace(proof, raw={})) or ""
     raw = _json(dict(proof.raw))
     return {"sha256": proof_address(content, raw), "proof": content, "raw": raw}
 
@@ -138,8 +159,8 @@ def proof_address(content: str, raw: str) -> str:
 
 def proof_record(row: Mapping[Any, Any], *, with_raw: bool) -> TunnelProof:
     """Return the proof of a row of table `proof`."""
-    found = _PROOF.validate_json(row["proof"])
-    return replace(found, raw=_OBJECT.validate_json(row["raw"])) if with_raw else found
+    found = _PROOF.read(row["proof"])
+    return replace(found, raw=_OBJECT.read(row["raw"])) if with_raw else found
 
 
 def cipher_speed_row(run_id: str, place: int, found: CipherSpeed) -> DatabaseRow:
@@ -152,24 +173,24 @@ def cipher_speed_row(run_id: str, place: int, found: CipherSpeed) -> DatabaseRow
             "acceleration": found.acceleration,
             "threads": found.threads,
             "place": place,
-            "speed": _dumped(_CIPHER_SPEED, found),
+            "speed": _CIPHER_SPEED.written(found),
         }
     )
 
 
 def cipher_speed(row: Mapping[Any, Any]) -> CipherSpeed:
     """Return the cipher speed of a row of table `cipher_speed`."""
-    return _CIPHER_SPEED.validate_json(row["speed"])
+    return _CIPHER_SPEED.read(row["speed"])
 
 
 def progress_row(run_id: str, found: RunProgress) -> DatabaseRow:
     """Return the row of table `progress`."""
-    return _sealed({"run_id": run_id, "progress": _dumped(_PROGRESS, found)})
+    return _sealed({"run_id": run_id, "progress": _PROGRESS.written(found)})
 
 
 def run_progress(row: Mapping[Any, Any]) -> RunProgress:
     """Return the progress of a row of table `progress`."""
-    return _PROGRESS.validate_json(row["progress"])
+    return _PROGRESS.read(row["progress"])
 
 
 def soak_part_row(run_id: str, soak: Soak, part: SoakPart) -> DatabaseRow:
@@ -179,7 +200,7 @@ def soak_part_row(run_id: str, soak: Soak, part: SoakPart) -> DatabaseRow:
             "run_id": run_id,
             "sequence": soak.spec.sequence,
             "part": part.number,
-            "soak": _dumped(_SOAK, replace(soak, parts=())),
+            "soak": _SOAK.written(replace(soak, parts=())),
             "details": soak_part_details(part),
             "chunks_recorded": 0,
         }
@@ -188,17 +209,17 @@ def soak_part_row(run_id: str, soak: Soak, part: SoakPart) -> DatabaseRow:
 
 def soak_part_details(part: SoakPart) -> str:
     """Return column `details` of table `soak_part`."""
-    return _dumped(_SOAK_PART, part) or ""
+    return _SOAK_PART.written(part) or ""
 
 
 def soak_of(row: Mapping[Any, Any]) -> Soak:
     """Return the soak of a row of table `soak_part`, without its parts."""
-    return _SOAK.validate_json(row["soak"])
+    return _SOAK.read(row["soak"])
 
 
 def soak_part(row: Mapping[Any, Any]) -> SoakPart:
     """Return the part of a row of table `soak_part`."""
-    return _SOAK_PART.validate_json(row["details"])
+    return _SOAK_PART.read(row["details"])
 
 
 def soak_chunk_row(run_id: str, sequence: int, part: int, number: int, chunk: SoakChunk) -> DatabaseRow:
@@ -228,10 +249,6 @@ def _sealed(row: DatabaseRow) -> DatabaseRow:
     """Return the row with its checksum; characters of its texts that a database cannot store are replaced."""
     storable = {name: _text(value) if isinstance(value, str) else value for name, value in row.items()}
     return {**storable, CHECKSUM_COLUMN: checksum(storable)}
-
-
-def _dumped(adapter: TypeAdapter[T], value: T | None) -> str | None:
-    return None if value is None else _json(adapter.dump_python(value, mode="json"))
 
 
 def _json(value: object) -> str:

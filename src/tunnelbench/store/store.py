@@ -14,7 +14,8 @@ from sqlalchemy.exc import IntegrityError
 
 from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import StoreAway, StoreLost, WrongInput
-from tunnelbench.model.result import IMPORTED, RUNNING, RunRecord, TrialRecord, TunnelProof
+from tunnelbench.model.plan import CALIBRATION_KIND
+from tunnelbench.model.result import IMPORTED, RUNNING, Outcome, RunRecord, TrialRecord, TunnelProof, Verdict
 from tunnelbench.model.text import are, counted, printable
 from tunnelbench.store import migrations, rows
 from tunnelbench.store.checksum import change_row
@@ -296,14 +297,49 @@ class Store:
                 if row["proof_sha256"] is not None and row["proof_sha256"] not in proofs:
                     damage(f"the proof of {place} is missing")
                 records.append(rows.trial_record(row, proofs.get(row["proof_sha256"]), raw.get(row["sequence"], {})))
-        if only is None and len(records) != expected:
-            damage(
-                f"run {run_id} has recorded {counted(expected, 'trial')}, and {len(records)} {are(len(records))} there"
-            )
+        if only is None:
+            self._require_count(run_id, expected, len(records))
         if with_raw and len(raw) != len(records):
             lost = counted(len(records) - len(raw), "trial")
             damage(f"the output of programs in {lost} of run {run_id} is missing")
         return records
+
+    def full_speed_trials(
+        self, run_ids: Collection[str], tunnel_kind: str | None = None
+    ) -> dict[str, list[TrialRecord]]:
+        """Return, by run, the trials of TCP at full speed that count, of the largest payload that the run has of them.
+
+        Calibrations are left out, and so are the proofs and raw results. Three queries read any number of runs.
+        """
+        of_runs = trial.c.run_id.in_(run_ids)
+        has_figure = (
+            trial.c.tcp.is_not(None) & (trial.c.outcome == Outcome.MEASURED) & (trial.c.verdict != Verdict.VOID)
+        )
+        is_wanted = of_runs & has_figure & (trial.c.load == "") & (trial.c.tunnel_kind != CALIBRATION_KIND)
+        largest = select(trial.c.run_id, func.max(trial.c.payload_bytes).label("bytes")).where(is_wanted)
+        largest_of_run = largest.group_by(trial.c.run_id).subquery()
+        is_largest = (trial.c.run_id == largest_of_run.c.run_id) & (trial.c.payload_bytes == largest_of_run.c.bytes)
+        wanted = select(trial).join(largest_of_run, is_largest).where(is_wanted).order_by(trial.c.sequence)
+        if tunnel_kind is not None:
+            wanted = wanted.where(trial.c.tunnel_kind == tunnel_kind)
+        recorded = select(run.c.run_id, run.c.trials_recorded).where(run.c.run_id.in_(run_ids))
+        counts = select(trial.c.run_id, func.count()).where(of_runs).group_by(trial.c.run_id)
+        found: dict[str, list[TrialRecord]] = {run_id: [] for run_id in run_ids}
+        with self._transactions.reading() as connection:
+            there = {row[0]: row[1] for row in connection.execute(counts)}
+            for run_id, expected in connection.execute(recorded):
+                self._require_count(run_id, expected, there.get(run_id, 0))
+            for row in connection.execute(wanted).mappings():
+                self._transactions.require_intact(row, f"trial {row['sequence']} of run {row['run_id']}")
+                found[row["run_id"]].append(rows.trial_record(row, None, {}))
+        return found
+
+    def _require_count(self, run_id: str, expected: int, there: int) -> None:
+        """Raise StoreLost if the number of trials of a run is not the number that was recorded."""
+        if there != expected:
+            self._transactions.report_damage(
+                f"run {run_id} has recorded {counted(expected, 'trial')}, and {there} {are(there)} there"
+            )
 
     def cipher_speeds(self, run_id: str) -> list[CipherSpeed]:
         """Return a run's cipher speeds in the order in which they were measured."""

@@ -227,5 +227,5 @@ def test_a_server_that_is_away_when_a_run_ends_may_answer_later(
                 measure_until_the_server_stops(store)
         finally:
             server.start()
-    assert caught.value.exit_code == ExitCode.STORE_AWAY
+    assert caught.value.exit_code == ExitCode.TRY_LATER
     assert "its 2 trials are in " in caught.value.message

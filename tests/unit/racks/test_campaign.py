@@ -206,7 +206,7 @@ def test_a_whole_run_of_which_no_trial_counts_is_named_and_not_missing(url: str,
     for action in ("status", "report"):
         text = " ".join(verb("campaign", action, "spring", "--store", url).stdout.split())
         assert "1 of 8 runs is whole; jobs: 1 done, 7 waiting. Of 1 of them, no trial gave a valid figure." in text
-        assert f"no trial gave a valid figure: tunnelbench show {run_id}" in text
+        assert run_id in text
 
 
 def test_an_unknown_campaign_is_an_error_with_a_hint(url: str) -> None:

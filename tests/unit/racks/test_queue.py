@@ -67,15 +67,37 @@ def test_a_bad_plan_is_refused_and_nothing_is_stored(url: str, tmp_path: Path) -
     assert listed(url) == []
 
 
-@pytest.mark.parametrize("names", ["attic,attic", "attic,", "../attic", "a" * 65])
+@pytest.mark.parametrize("names", ["attic,attic", "attic,", "../attic", "a" * 65, "attic.toml"])
 def test_odd_names_of_testbeds_are_refused(url: str, plan: str, names: str) -> None:
     assert verb("submit", plan, "--on", names, "--store", url).exit_code == 2
     assert listed(url) == []
 
 
+def test_a_submission_names_the_testbeds_that_no_worker_has_served(url: str, plan: str) -> None:
+    first = verb("submit", plan, "--on", "attic", "--store", url)
+    execute(url, "UPDATE procrastinate_jobs SET status = 'doing'")
+    second = verb("submit", plan, "--on", "attic,cellar", "--store", url)
+    assert "note: no worker has taken a job for attic yet" in first.stderr
+    assert "note: no worker has taken a job for cellar yet" in second.stderr
+
+
+def test_a_plan_that_the_testbed_cannot_run_fails_at_once_without_the_workers_path(url: str, tmp_path: Path) -> None:
+    (tmp_path / "rack.toml").write_text('kind = "simulated"\n[simulation]\nseed = 1\n')
+    (tmp_path / "load.toml").write_text('rounds = 1\n[udp]\ntest = "rate"\nrate = 10\n[[tunnel]]\nkind = "none"\n')
+    submitted = verb("submit", str(tmp_path / "load.toml"), "--on", "rack", "--store", url)
+    assert submitted.exit_code == 0, submitted.output
+    verb("worker", "--testbed", str(tmp_path / "rack.toml"), "--until-empty", "--store", url)
+    (job,) = listed(url)
+    assert (job["state"], job["failures"]) == ("failed", 3)
+    assert job["reason"].startswith("load.toml:2:2: udp: cannot run on"), job["reason"]
+
+
 @pytest.mark.parametrize("place", ["u:hush@localhost/x", "u@localhost/x?password=hush", "u@h/x?sslpassword=hush"])
 def test_a_password_in_the_url_is_refused_and_not_repeated(plan: str, place: str) -> None:
     for words in (
+        "list runs",
+        "report last",
+        f"run {plan}",
         f"submit {plan} --on a",
         "jobs",
         "cancel 1",
@@ -191,7 +213,7 @@ def test_a_database_that_does_not_answer_is_no_failure_of_the_job(
 ) -> None:
     from tunnelbench.racks import worker
 
-    monkeypatch.setattr(worker, "AWAY_RETRY_S", 0)
+    monkeypatch.setattr(worker, "LATER_S", 0)
     verb("submit", plan, "--on", "netns", "--store", url)
     mark = tmp_path / "attempts"
     run_that_ends_with(

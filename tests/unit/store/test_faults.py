@@ -317,11 +317,11 @@ def test_a_database_server_of_an_unknown_kind_is_wrong_input() -> None:
         Store.open("://")
 
 
-def test_a_driver_that_is_missing_is_reported_without_the_password() -> None:
+def test_a_driver_that_is_missing_is_reported() -> None:
     with pytest.raises(CannotHere) as caught:
-        Store.open("postgresql+pg8000://me:secret@host/results")
+        Store.open("postgresql+pg8000://me@host/results")
     assert sentence(caught) == (
-        "postgresql+pg8000://me:***@host/results: the Python package pg8000 is missing | "
+        "postgresql+pg8000://me@host/results: the Python package pg8000 is missing | "
         "write postgresql:// at its beginning, which uses the driver psycopg"
     )
 
