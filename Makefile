@@ -89,7 +89,7 @@ test-labgrid: install-dev ## let labgrid switch a virtual router off and on in m
 test-racks: install-dev ## a campaign on namespaces, a guest, a virtual router and a simulated rack, with faults (about 30 minutes)
 	@TUNNELBENCH_RACKS=long $(PYTHON) -m pytest tests/lab/test_campaign.py
 
-bench-racks: install-dev ## 20,000 jobs of 200 simulated racks with killed workers, and a store with a million trials (about two hours)
+bench-racks: install-dev ## 20,000 jobs of 200 simulated racks with killed workers, and a store with a million trials (about an hour)
 	@$(PYTHON) benches/racks.py jobs --jobs 1000
 	@$(PYTHON) benches/racks.py jobs
 	@$(PYTHON) benches/racks.py store

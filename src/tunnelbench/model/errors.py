@@ -37,6 +37,10 @@ class WrongInput(UserError):
     """An error in a file, a flag or a value."""
 
 
+class WrongState(WrongInput):
+    """Something that exists is in a state in which it cannot be changed like this."""
+
+
 class CannotHere(UserError):
     """An error because this machine, or a host of the testbed, cannot do what the user asked for."""
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine, make_url, text
 
 from tunnelbench.host.python_packages import POSTGRESQL, RACKS, install_hint
-from tunnelbench.model.errors import CannotHere, WrongInput
+from tunnelbench.model.errors import CannotHere, WrongInput, WrongState
 from tunnelbench.model.text import LONGEST_REASON, printable
 from tunnelbench.racks.schedule_table import SCHEDULE_TABLE
 from tunnelbench.store.database import database_of
@@ -125,10 +125,16 @@ WITHOUT_DEADLINE = """
 UPDATE procrastinate_jobs SET args = args - 'deadline' WHERE id = :job_id AND jsonb_typeof(args) = 'object'
 """
 """SQL that lets a job begin at any time. Another program may have stored no object, from which `-` takes no key."""
+WAITING_AGAIN = """
+SELECT min(id) FROM procrastinate_jobs WHERE status = 'todo' AND args->'again_of' = to_jsonb(CAST(:job_id AS bigint))
+"""
+"""SQL that finds a job that was submitted again and waits; the row of the old job is locked before."""
+LOCK_JOB = "SELECT id FROM procrastinate_jobs WHERE id = :job_id FOR UPDATE"
 SUBMIT_AGAIN = """
 INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, args)
 SELECT queue_name, task_name, priority, lock,
-    (args - ARRAY['deadline', 'campaign', 'repetition']) || jsonb_build_object('run_id', CAST(:run_id AS text))
+    (args - ARRAY['deadline', 'campaign', 'repetition'])
+        || jsonb_build_object('run_id', CAST(:run_id AS text), 'again_of', id)
 FROM procrastinate_jobs WHERE id = :job_id AND jsonb_typeof(args) = 'object'
 RETURNING id
 """
@@ -331,6 +337,11 @@ class JobQueue:
                 raise CannotHere(f"{self._server.name}: {why}", hint) from error
         return [(int(job.id or 0), str(job.queue), str(job.task_kwargs["run_id"])) for job in stored]
 
+    def may_submit(self) -> bool:
+        """Return True if the user of the database may submit jobs, as those with the role tunnelbench_submit may."""
+        with self.writing() as connection:
+            return bool(connection.scalar(text("SELECT has_table_privilege('procrastinate_jobs', 'INSERT')")))
+
     def unserved(self, testbeds: Sequence[str]) -> list[str]:
         """Return those of some testbeds of which no worker has taken a job so far."""
         with self.writing() as connection:
@@ -364,7 +375,7 @@ class JobQueue:
         """Cancel a waiting job, or ask the worker of a running one to stop it. Raises WrongInput."""
         job = self._job(job_id)
         if job.state not in {"waiting", "expired", "running", "stalled", "stopping"}:
-            raise WrongInput(f"job {job_id} is {job.state}: only a waiting or running job can be cancelled")
+            raise WrongState(f"job {job_id} is {job.state}: only a waiting or running job can be cancelled")
         with self.writing() as connection:
             arguments = {"job_id": job_id}
             connection.execute(text("SELECT procrastinate_cancel_job_v1(:job_id, true, false)"), arguments)
@@ -376,7 +387,7 @@ class JobQueue:
         """
         job = self._job(job_id)
         if job.state not in {"failed", "cancelled"}:
-            raise WrongInput(f"job {job_id} is {job.state}: only a failed or cancelled job can be retried")
+            raise WrongState(f"job {job_id} is {job.state}: only a failed or cancelled job can be retried")
         with self.writing() as connection:
             arguments = {"job_id": job_id}
             connection.execute(text("DELETE FROM tunnelbench_job_failure WHERE job_id = :job_id"), arguments)
@@ -392,6 +403,9 @@ class JobQueue:
             self.retry(job_id)
             return job_id
         with self.writing() as connection:
+            connection.execute(text(LOCK_JOB), {"job_id": job_id})
+            if waiting := connection.scalar(text(WAITING_AGAIN), {"job_id": job_id}):
+                raise WrongState(f"job {job_id} was submitted again as job {waiting}, which waits")
             made = connection.scalar(text(SUBMIT_AGAIN), {"job_id": job_id, "run_id": new_run_id()})
         if made is None:
             raise WrongInput(f"job {job_id} was not submitted by TunnelBench", "submit a plan: tunnelbench submit")

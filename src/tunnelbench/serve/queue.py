@@ -66,6 +66,8 @@ class QueueView:
     ended: tuple[JobLine, ...]
     left_out: int
     """Number of jobs that are not shown."""
+    can_change: bool
+    """True if the user of the database may cancel and submit jobs."""
 
 
 @contextmanager
@@ -93,6 +95,7 @@ def queue_view(queue: JobQueue, results: Results) -> QueueView:
         racks=tuple(_racks(entries)),
         active=tuple(_job_line(entry) for entry in shown[:MOST_ACTIVE]),
         ended=tuple(_job_line(entry) for entry in ended[:MOST_ENDED]),
+        can_change=queue.may_submit(),
         left_out=max(0, len(shown) - MOST_ACTIVE) + max(0, len(ended) - MOST_ENDED),
     )
 

@@ -11,15 +11,12 @@ from types import FrameType
 
 import uvicorn
 
-from tunnelbench.cli.common_options import is_server, is_store_missing
-from tunnelbench.model.errors import WrongInput
+from tunnelbench.cli.common_options import is_store_missing
 from tunnelbench.serve.access import Access
 from tunnelbench.serve.connection import Connection
 from tunnelbench.serve.queue import opened_queue
 from tunnelbench.serve.results import Results
 from tunnelbench.serve.site import Site
-from tunnelbench.store.database import database_of
-from tunnelbench.store.postgresql import Server
 
 MOST_CONNECTIONS = 200
 """Largest number of open connections; if all of them have requests, further ones get the status 503."""
@@ -42,7 +39,6 @@ class PageServer(uvicorn.Server):
 
 def serve(listener: socket.socket, location: Path | str, access: Access, say: Callable[[str], object]) -> None:
     """Serve the pages until a signal. Raises WrongInput or CannotHere if the store cannot be read."""
-    require_no_password(location)
     with closing(Results(location)) as results, opened_queue(location) as queue:
         if not is_store_missing(location):
             results.open()
@@ -60,15 +56,3 @@ def serve(listener: socket.socket, location: Path | str, access: Access, say: Ca
         with suppress(OSError):  # a run on this machine comes first
             os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
         PageServer(config, site).run(sockets=[listener])
-
-
-def require_no_password(location: Path | str) -> None:
-    """Raise WrongInput for a URL with a password, which other users of the machine can read as long as serve runs."""
-    database = database_of(location) if is_server(location) else None
-    if isinstance(database, Server) and (
-        database.url.password or {"password", "sslpassword"} & set(database.url.query)
-    ):
-        raise WrongInput(
-            "--store: the URL has a password, which `ps` shows to every user of the machine",
-            "put it into a service file of libpq (~/.pg_service.conf), and write postgresql:///?service=NAME",
-        )

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, ExceptionHandler
 
 from tunnelbench import __version__
 from tunnelbench.cli.run_lock import new_run_id
-from tunnelbench.model.errors import UserError, WrongInput
+from tunnelbench.model.errors import UserError, WrongInput, WrongState
 from tunnelbench.model.reference import Reference
 from tunnelbench.reference import read_reference, reference_names
 from tunnelbench.report.formats.html import library, policy
@@ -197,7 +197,7 @@ class Site:
         else:
             waiting = await self._read(partial(self.queue.resubmit, job_id, new_run_id))
         as_job = f" as job {waiting}" if waiting != job_id else ""
-        self.say(f"tunnelbench: job {job_id} was {CHANGES[verb]}{as_job} by {user.name}")
+        self.say(f"tunnelbench: job {job_id} was {CHANGES[verb]}{as_job} ({user.name})")
         return RedirectResponse("/racks", 303)
 
     async def _require_user(self, request: Request) -> User:
@@ -323,7 +323,7 @@ class Site:
 
     async def _on_user_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, UserError)  # noqa: S101 - Starlette chooses the handler by the class
-        status = 404 if isinstance(error, (WrongInput, NoResults)) else 503
+        status = 409 if isinstance(error, WrongState) else 404 if isinstance(error, (WrongInput, NoResults)) else 503
         title = "Not found" if status == 404 else "Not possible now"
         return self._page(request, "message", status=status, title=title, message=error.message, hint=error.hint)
 

@@ -19,6 +19,7 @@ from tests.unit.serve.conftest import ORIGIN, Serve
 
 from tunnelbench import cli
 from tunnelbench.cli.run_lock import RUN_ID_PATTERN
+from tunnelbench.model.errors import CannotHere
 from tunnelbench.serve.access import Access
 from tunnelbench.serve.queue import opened_queue
 from tunnelbench.store.store import Store
@@ -137,7 +138,9 @@ def test_a_cancelled_job_continues_its_run_and_a_done_one_is_submitted_again(of_
     assert found[3][4]["run_id"] == before[3][4]["run_id"]
     assert found[4][2:4] == before[2][2:4] == ("cellar", "testbed cellar")
     kept = {"plan_name", "plan_text", "testbed", "expected_s"}
-    assert found[4][4].keys() == {*kept, "run_id"}
+    assert found[4][4].keys() == {*kept, "run_id", "again_of"}
+    again = of_anna.post("/jobs/2/resubmit", data={"token": token(of_anna)}, headers=FORM)
+    assert (again.status_code, "submitted again as job 4" in again.text, len(states(url))) == (409, True, 4)
     assert {name: found[4][4][name] for name in kept} == {name: before[2][4][name] for name in kept}
     assert RUN_ID_PATTERN.fullmatch(found[4][4]["run_id"])
     assert found[4][4]["run_id"] != before[2][4]["run_id"]
@@ -177,11 +180,11 @@ def test_the_token_of_another_user_is_refused(of_anna: TestClient, url: str) -> 
 def test_a_change_that_is_not_possible_is_not_found(of_anna: TestClient, url: str, job: str) -> None:
     before = states(url)
     answer = of_anna.post(f"/jobs/{job}", data={"token": token(of_anna)}, headers=FORM)
-    assert answer.status_code in {404, 503}
+    assert answer.status_code in {404, 409, 503}
     assert states(url) == before
 
 
-def test_a_user_of_the_database_who_may_only_read_sees_a_sentence(url: str, serve: Serve) -> None:
+def test_a_user_of_the_database_who_may_only_read_has_no_buttons(url: str, serve: Serve) -> None:
     execute(url, "CREATE ROLE reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
     as_reader = url.replace("postgres@", "reader@")
     with ExitStack() as stack:
@@ -189,8 +192,13 @@ def test_a_user_of_the_database_who_may_only_read_sees_a_sentence(url: str, serv
         queue = stack.enter_context(opened_queue(as_reader))
         client = serve(Access(user_header="X-Remote-User", proxies=["127.0.0.1"]), location=as_reader, queue=queue)
         client.headers.update(ANNA)
-        answer = client.post("/jobs/3/cancel", data={"token": token(client)}, headers=FORM)
-        assert (answer.status_code, "permission denied" in answer.text) == (503, True)
+        page = client.get("/racks").text
+        assert "lacks the role <code>tunnelbench_submit</code>" in page
+        assert "<form" not in page
+        assert queue is not None
+        with pytest.raises(CannotHere, match="permission denied") as caught:
+            queue.cancel(3)
+    assert "give this user the role tunnelbench_submit" in caught.value.hint
     assert states(url)[3] == ("todo", False)
 
 
