@@ -77,7 +77,7 @@ class BenchWorker(RackWorker):
         try:
             await asyncio.to_thread(draw, self.location, words)
         except UserError as error:  # as a process would end; the job is tried again
-            return 3, deque([f"tunnelbench: {error.message}"])
+            return error.exit_code, deque([f"tunnelbench: {error.message}"])
         return 0, deque()
 
 

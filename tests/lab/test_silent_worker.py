@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.lab.awaiting import until
 from tests.lab.rack_workers import jobs, start_worker
-from tests.unit.racks.queue_fixtures import server, url, verb
+from tests.unit.racks.queue_fixtures import execute, server, url, verb
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
 
@@ -61,12 +61,13 @@ def silent(url: str, attic: Path) -> Iterator[tuple[subprocess.Popen[bytes], Pat
 def test_its_job_is_no_failure_and_no_other_job_has_its_testbed_meanwhile(url: str, attic: Path) -> None:
     with silent(url, attic) as (worker, log):
         assert [job["state"] for job in jobs(url)] == ["waiting", "waiting"]
+        execute(url, "DELETE FROM procrastinate_workers WHERE last_heartbeat < now() - interval '4 s'")
         worker.send_signal(signal.SIGCONT)
         until(lambda: "job 1: its run goes on here; the job is taken back" in log.read_text(), "the job is its own", 30)
         until(lambda: jobs(url)[0]["state"] == "done", "the end of the job", 90)
         until(lambda: len(runs(url)) == 2, "the run of the next job", 60)
     first, second = jobs(url)
-    assert (first["state"], first["failures"]) == ("done", 0)
+    assert (first["state"], first["failures"], first["reason"]) == ("done", 0, "")
     assert runs(url)[first["run_id"]] <= runs(url)[second["run_id"]]
     with Store.open(url, create=False) as store:
         sequences = [record.spec.sequence for record in store.trials(first["run_id"])]

@@ -18,6 +18,7 @@ from tunnelbench.cli.plans import load_plan
 from tunnelbench.cli.queue_options import queue_option
 from tunnelbench.cli.report import chosen_format, format_options, write_sheet
 from tunnelbench.cli.run_lock import new_run_id
+from tunnelbench.cli.submit import say_unserved
 from tunnelbench.host.parsing import UNREADABLE
 from tunnelbench.model.result import RunRecord
 from tunnelbench.plan.campaign import read_campaign
@@ -62,6 +63,7 @@ def submit(file: str, location: str, *, as_json: bool) -> None:
     }
     submission = CampaignSubmission(spec, plans, new_run_id)
     with JobQueue.open(location) as queue:
+        unserved = queue.unserved(spec.testbeds)
         submitted = queue.submit(submission)
     if as_json:
         jobs = [{"job": job_id, "testbed": testbed, "run_id": run_id} for job_id, testbed, run_id in submitted]
@@ -69,6 +71,7 @@ def submit(file: str, location: str, *, as_json: bool) -> None:
     else:
         first, last = submitted[0][0], submitted[-1][0]
         emit(f"campaign {spec.name}: {len(submitted)} jobs, {first} to {last}\n")
+    say_unserved(unserved)
 
 
 @command.command()
@@ -106,7 +109,7 @@ def campaign_of(name: str, location: str, *, with_rows: bool = False) -> Campaig
     """Return a campaign as the queue and the store know it; its rows only on request."""
     from tunnelbench.racks.queue import JobQueue  # noqa: PLC0415 - only jobs need Procrastinate
 
-    with JobQueue.open(location) as queue:  # refuses a URL with a password before the store is opened
+    with JobQueue.open(location) as queue:  # refuses another store before it is opened
         jobs = sorted(queue.campaign(name), key=lambda job: job.job_id)
     testbeds = tuple(dict.fromkeys(job.testbed for job in jobs))
     with open_store(location) as store:

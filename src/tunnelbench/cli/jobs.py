@@ -40,7 +40,7 @@ def command(location: str, *, sets_up: bool, with_ended: bool, as_json: bool) ->
     from tunnelbench.racks.queue import JobQueue, queue_server  # noqa: PLC0415 - only jobs need Procrastinate
     from tunnelbench.racks.schedule import schedules  # noqa: PLC0415 - the same
 
-    queue_server(location)  # refuses a URL with a password before the store is opened
+    queue_server(location)  # refuses another store before it is opened
     with open_store(location, create=sets_up) as store, JobQueue.open(location, create=sets_up) as queue:
         if sets_up:
             say("the tables of the store and of the jobs are there", err=False)

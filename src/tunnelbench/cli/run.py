@@ -45,7 +45,15 @@ from tunnelbench.host.trust import require_trusted
 from tunnelbench.measure.clock_check import now
 from tunnelbench.measure.request import RunRequest, RunSink
 from tunnelbench.measure.version_watch import ACCEPT
-from tunnelbench.model.errors import CannotHere, ExitCode, KeptForDebugging, StoreLost, UserError, WrongInput
+from tunnelbench.model.errors import (
+    CannotHere,
+    ExitCode,
+    KeptForDebugging,
+    MeasuredElsewhere,
+    StoreLost,
+    UserError,
+    WrongInput,
+)
 from tunnelbench.model.plan import CALIBRATION_KIND, Plan
 from tunnelbench.model.result import NO_VALID_FIGURE, RUNNING, RunRecord, TrialRecord
 from tunnelbench.model.shipped import DEFAULT_TESTBED, FIRST_PLAN
@@ -258,6 +266,8 @@ def resumed_job(store: Store, reference: str, named: RunArguments, *, has_lock: 
         raise WrongInput(
             f"run {run.run_id} was measured on another machine: resume it there", "start a new run on this machine"
         )
+    with store.holding(run.run_id):
+        pass  # if another process measures it, that is the reason, and not that this machine is another one
     testbed = stored_testbed(run.testbed_name, run.testbed_text, KINDS)
     if not has_lock and not testbed.testbed.is_simulated:  # each user who may store results may have stored its facts
         raise WrongInput(
@@ -316,6 +326,7 @@ def carry_out(job: RunJob, store: Store, as_json: bool, *, keep: bool = False) -
         else LiveView(job.plan.plan)
     )
     progress.know(job.known)
+    known = progress.done
     if not job.is_new:
         missing = progress.total - progress.done
         say(f"run {job.run_id}: {counted(progress.done, 'trial')} stored, {missing} missing", err=as_json)
@@ -328,7 +339,8 @@ def carry_out(job: RunJob, store: Store, as_json: bool, *, keep: bool = False) -
     except BaseException as error:
         if isinstance(error, AskedToEnd):
             end_interrupted(job.run_id, store)
-        say_what_is_kept(job.run_id, progress.done, store, error)
+        if not isinstance(error, MeasuredElsewhere) or progress.done > known:
+            say_what_is_kept(job.run_id, progress.done, store, error)
         raise
 
 

@@ -16,7 +16,6 @@ from tunnelbench.model.cipher_speed import CipherSpeed
 from tunnelbench.model.errors import (
     CannotHere,
     KeptForDebugging,
-    MeasuredElsewhere,
     StoreAway,
     StoreAwayAtEnd,
     StoreLost,
@@ -135,8 +134,6 @@ class StoredResults:
 
 def say_what_is_kept(run_id: str, done: int, store: Store, error: BaseException) -> None:
     """Print, after a run that ended early, which results are stored, how to show them and how to resume."""
-    if isinstance(error, MeasuredElsewhere):
-        return
     kept = [f"{counted(done, 'trial')} {are(done)}"] if done else []
     if has_soak(store, run_id):
         kept.append("the measured part of a soak is")

@@ -69,8 +69,8 @@ def command(  # noqa: PLR0917 - click hands them over by name
         submit_schedules(submission, cron, location, as_json=as_json)
         return
     with JobQueue.open(location) as queue:
-        submitted = queue.submit(submission)
         unserved = queue.unserved(submission.testbeds)
+        submitted = queue.submit(submission)
     if as_json:
         emit_json([{"job": job_id, "testbed": testbed, "run_id": run_id} for job_id, testbed, run_id in submitted])
     else:
@@ -99,11 +99,13 @@ def submit_schedules(submission: Submission, cron: str, location: str, *, as_jso
     from tunnelbench.racks.schedule import add_schedules  # noqa: PLC0415 - the same
 
     with JobQueue.open(location) as queue:
+        unserved = queue.unserved(submission.testbeds)
         made = add_schedules(queue, submission, cron)
     if as_json:
         emit_json([vars(schedule) | {"next_due": schedule.next_due.isoformat()} for schedule in made])
     else:
         emit("".join(f"{schedule_text(schedule)}\n" for schedule in made))
+    say_unserved(unserved)
 
 
 def schedule_text(schedule: Schedule) -> str:

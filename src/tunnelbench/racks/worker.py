@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.worker import Worker
 from psycopg import InterfaceError, OperationalError
+from psycopg.errors import ForeignKeyViolation
 from psycopg_pool import PoolTimeout
 
 from tunnelbench.host.host import RUN_FOLDER, make_private
@@ -73,12 +74,18 @@ SET failures = tunnelbench_job_failure.failures + excluded.failures, reason = ex
 RETURNING failures
 """
 HAS_RUN = "SELECT count(*) AS found FROM run WHERE run_id = %(run_id)s"
+HEARTBEAT = """
+INSERT INTO procrastinate_workers (id, last_heartbeat) OVERRIDING SYSTEM VALUE VALUES (%(worker_id)s, now())
+ON CONFLICT (id) DO UPDATE SET last_heartbeat = now()
+"""
+"""SQL that renews the row of a worker, which any other worker deletes after a silence of STALLED_S."""
 RUNNING_JOBS = "SELECT id, status::text AS status, worker_id FROM procrastinate_jobs WHERE id = ANY(%(jobs)s)"
 TAKE_BACK = """
 UPDATE procrastinate_jobs SET status = 'doing', worker_id = %(worker_id)s
-WHERE id = %(job_id)s AND (status = 'todo' OR (status = 'doing' AND worker_id IS NULL))
+WHERE id = %(job_id)s AND (status = 'todo' OR (status = 'doing' AND worker_id IS NULL)) RETURNING id
 """
 """SQL that makes a job the worker's own again. The index on locks refuses it if another job of the testbed runs."""
+CLEAR_REASON = "UPDATE tunnelbench_job_failure SET reason = '' WHERE job_id = %(job_id)s"
 LOST_JOBS = """
 SELECT id FROM procrastinate_jobs WHERE status = 'doing' AND task_name = %(task)s AND queue_name = ANY(%(queues)s)
 AND worker_id = %(worker_id)s
@@ -118,20 +125,48 @@ class OwnJobs(JobManager):
 
     worker: Worker | None = None
 
+    async def update_heartbeat(self, worker_id: int) -> None:
+        await self.connector.execute_query_async(HEARTBEAT, worker_id=worker_id)
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        try:
+            return await super().fetch_job(queues, worker_id)
+        except ConnectorException as error:
+            if not isinstance(error.__cause__, ForeignKeyViolation):
+                raise
+        await self.update_heartbeat(worker_id)  # the row of this worker was deleted
+        return await super().fetch_job(queues, worker_id)
+
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
-        if await self._is_own(job, {"todo", "doing"}):
+        if await self.is_own(job):
             await super().finish_job(job, status, delete_job)
 
     async def retry_job(self, job: Job, *arguments: Any, **values: Any) -> None:
-        if await self._is_own(job, {"doing"}):
+        if await self.is_own(job, "doing"):
             await super().retry_job(job, *arguments, **values)
 
-    async def _is_own(self, job: Job, states: set[str]) -> bool:
+    async def is_own(self, job: Job, *states: str) -> bool:
+        """Return True if a job is this worker's, and in one of some states; by default it may wait or run."""
         rows = await self.connector.execute_query_all_async(RUNNING_JOBS, jobs=[job.id])
-        own = self.worker.worker_id if self.worker else None
+        owners = {self.worker.worker_id if self.worker else None, None}
         return any(
-            row["status"] in states and (row["status"] == "todo" or row["worker_id"] in {own, None}) for row in rows
+            row["status"] in (states or ("todo", "doing")) and (row["status"] == "todo" or row["worker_id"] in owners)
+            for row in rows
         )
+
+
+class LastWarning(logging.Filter):
+    """Keeps the last warning of psycopg's pool and does not print it: there are two for each try to connect."""
+
+    text = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno == logging.WARNING:
+            self.text = printable(record.getMessage().strip().partition("\n")[0])[:LONGEST_REASON]
+        return record.levelno > logging.WARNING
+
+
+WHY_AWAY = LastWarning()
 
 
 class PatientConnector(PsycopgConnector):
@@ -166,7 +201,8 @@ class PatientConnector(PsycopgConnector):
                 if not is_away or now_s() > begun_s + self.patience_s:
                     raise
                 if not self.is_away:
-                    self.say(f"the database does not answer; waiting {self.patience_s:.0f} s for it")
+                    why = f" ({WHY_AWAY.text})" * bool(WHY_AWAY.text)
+                    self.say(f"the database does not answer{why}; waiting {self.patience_s:.0f} s for it")
                 self.is_away = True
             else:
                 if self.is_away:
@@ -185,6 +221,8 @@ class RackWorker:
     testbeds: Mapping[str, str]
     """Name or file of each testbed, by its name in the queue."""
     say: Callable[[str], object]
+    own_jobs: OwnJobs | None = None
+    """What this worker asks about its jobs; None before it works."""
     running: dict[int, asyncio.Task[Any]] = field(default_factory=dict)
     """The jobs that run here, by their ids."""
 
@@ -196,7 +234,7 @@ class RackWorker:
         )
         connector.say = self.say
         app = App(connector=connector)
-        app.job_manager = own_jobs = OwnJobs(connector)
+        app.job_manager = self.own_jobs = OwnJobs(connector)
 
         def end() -> None:
             connector.hurry()
@@ -209,7 +247,7 @@ class RackWorker:
                 fetch_job_polling_interval=POLL_S, abort_job_polling_interval=POLL_S, shutdown_graceful_timeout=0,
                 install_signal_handlers=False, update_heartbeat_interval=HEARTBEAT_S, stalled_worker_timeout=STALLED_S,
             )  # fmt: skip
-            own_jobs.worker = worker
+            self.own_jobs.worker = worker
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, end)
@@ -249,24 +287,26 @@ class RackWorker:
 
         Another worker lets the jobs of this one wait again after a silence of STALLED_S, as on a suspended machine.
         """
-        asked = list(self.running)
+        if not (asked := list(self.running)):
+            return
         rows = await app.connector.execute_query_all_async(RUNNING_JOBS, jobs=asked)
         states = {int(row["id"]): (row["status"], row["worker_id"]) for row in rows}
         for job_id in asked:
+            task = self.running.get(job_id)
             status, worker_id = states.get(job_id, ("deleted", None))
-            is_free = status == "todo" or (status == "doing" and worker_id is None)
-            if job_id not in self.running or (status == "doing" and not is_free):  # the latter: ours, or in other hands
-                continue
-            if is_free:
+            if task is None or task.cancelling() or (status == "doing" and worker_id is not None):
+                continue  # the run of a job that another worker has ends when it finds that it has lost its lock
+            if status in {"todo", "doing"}:
+                await app.job_manager.update_heartbeat(worker.worker_id or 0)
                 with suppress(UniqueViolation):
                     values = {"job_id": job_id, "worker_id": worker.worker_id}
-                    await app.connector.execute_query_async(TAKE_BACK, **values)
-                    self.say(f"job {job_id}: its run goes on here; the job is taken back")
+                    if await app.connector.execute_query_all_async(TAKE_BACK, **values):
+                        self.say(f"job {job_id}: its run goes on here; the job is taken back")
                     continue
             self.say(
                 f"job {job_id}: it was cancelled or ended elsewhere, or another job has its testbed: its run stops"
             )
-            self.running[job_id].cancel()
+            task.cancel()
 
     async def _make_due_jobs(self, app: App) -> None:
         """Make the jobs of schedules that are due; the database lets one worker do it for each due time.
@@ -320,7 +360,11 @@ class RackWorker:
             why = printable(f"{place}: {error.strerror}" if place and isinstance(error, OSError) else str(error))
             await self._fail(app, job_id, f"the worker cannot start the run: {why}"[:LONGEST_REASON])
         reason = failure_reason(code, lines)
+        if self.own_jobs and not await self.own_jobs.is_own(context.job):
+            self.say(f"job {job_id}: another worker has taken it, or it has ended")
+            raise Later(reason)
         if code == ExitCode.DONE:
+            await app.connector.execute_query_async(CLEAR_REASON, job_id=job_id)
             self.say(f"job {job_id}: done")
         elif code == ExitCode.CANNOT and reason.startswith(NO_VALID_FIGURE):
             # Each trial is stored, so that another attempt would measure nothing.
@@ -330,8 +374,9 @@ class RackWorker:
             await self._store_reason(app, job_id, reason, failures=0)
             self.say(f"job {job_id}: waits again: {reason}")
             raise Later(reason)
-        else:  # a plan or a testbed file with an error stays as it is
-            await self._fail(app, job_id, reason, failures=MOST_JOB_FAILURES if code == ExitCode.WRONG_INPUT else 1)
+        else:  # a plan with an error stays as it is
+            is_final = code == ExitCode.WRONG_INPUT and reason.startswith(f"{plan.name}:")
+            await self._fail(app, job_id, reason, failures=MOST_JOB_FAILURES if is_final else 1)
 
     async def _fail(self, app: App, job_id: int, reason: str, failures: int = 1) -> None:
         """Store a failure with its reason, and raise JobFailed. It counts as `failures` of them."""
@@ -360,7 +405,9 @@ class RackWorker:
         except asyncio.CancelledError:
             with suppress(ProcessLookupError):
                 process.terminate()
-            await asyncio.shield(process.wait())  # it takes its testbed down
+            while process.returncode is None:  # it takes its testbed down
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(process.wait())
             if context.abort_reason() == AbortReason.USER_REQUEST:
                 raise JobAborted from None
             raise
@@ -378,7 +425,7 @@ class RackWorker:
             with suppress(ValueError):  # a longer line
                 if line := await messages.readline():
                     lines.append(line.decode(errors="replace").rstrip())
-                    if not lines[-1].startswith(RESUME_HINT):  # the queue does that
+                    if not lines[-1].startswith(RESUME_HINT):  # the job is continued by the queue
                         self.say(lines[-1])
 
 
@@ -398,17 +445,15 @@ def job_folder() -> Iterator[Path]:
 def remove_left_job_folders() -> None:
     """Remove the folders of jobs whose workers were killed; `clean` removes those of killed runs.
 
-    A folder of the last minute stays: its worker may be about to mark it.
+    A folder of the last minute stays: its worker may be about to lock the mark. So does one without a plan: it may be
+    that of a killed `doctor`.
     """
     for mark in RUN_FOLDER.glob(f"*/{IN_USE}"):
         folder = mark.parent
         with suppress(OSError):
             is_old = time.time() - mark.stat().st_mtime > LEFT_FOLDER_S
-            if (
-                is_old
-                and not is_in_use(folder)
-                and all(each.suffix == ".toml" or each == mark for each in folder.iterdir())
-            ):
+            content = set(folder.iterdir()) - {mark}
+            if is_old and content and not is_in_use(folder) and all(each.suffix == ".toml" for each in content):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -451,11 +496,11 @@ def is_news(record: logging.LogRecord) -> bool:
 def run_worker(worker: RackWorker, *, until_empty: bool = False) -> None:
     """Work until a signal. Raises CannotHere if the database stays away."""
     logging.getLogger("procrastinate.worker").addFilter(is_news)
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the connector reports once that the database is away
+    logging.getLogger("psycopg.pool").addFilter(WHY_AWAY)
     remove_left_job_folders()
     try:
         asyncio.run(worker.work(until_empty=until_empty))
     except ConnectorException as error:
-        why = printable(str(error.__cause__ or error).strip().partition("\n")[0])[:LONGEST_REASON]
+        why = WHY_AWAY.text or printable(str(error.__cause__ or error).strip().partition("\n")[0])[:LONGEST_REASON]
         hint = "check that the server is up, and that this user has the role tunnelbench_work"
         raise CannotHere(f"the database of the jobs failed: {why}", hint) from error

@@ -72,7 +72,7 @@ class QueueView:
 
 @contextmanager
 def opened_queue(location: Path | str) -> Iterator[JobQueue | None]:
-    """Open the queue of a database; None if there is none. Raises WrongInput for a URL with a password."""
+    """Open the queue of a database; None if there is none."""
     with ExitStack() as stack:
         found = None
         if is_server(location):

@@ -14,14 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tunnelbench.model.errors import CannotHere
+from tunnelbench.model.errors import CannotHere, MeasuredElsewhere
 
 SAFE_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
 """Ids that become part of a file's name; the store may be another person's."""
-
-
-class RunIsMeasured(CannotHere):
-    """Another process measures the run."""
 
 
 def lock_path(store: Path, run_id: str) -> Path:
@@ -35,7 +31,7 @@ def lock_path(store: Path, run_id: str) -> Path:
 def lock_run(store: Path, run_id: str) -> Callable[[], None]:
     """Lock a run; returns the function that unlocks it and deletes the file.
 
-    Raises RunIsMeasured if another process measures the run, and OSError if the file cannot be made.
+    Raises MeasuredElsewhere if another process measures the run, and OSError if the file cannot be made.
     """
     path = lock_path(store, run_id)
     while True:
@@ -45,7 +41,7 @@ def lock_run(store: Path, run_id: str) -> Callable[[], None]:
         except BlockingIOError:
             os.close(descriptor)
             message = f"another process measures run {run_id}"
-            raise RunIsMeasured(message, f"wait until it ends; fuser {path} finds the process") from None
+            raise MeasuredElsewhere(message, f"wait until it ends; fuser {path} finds the process") from None
         if _is_at(path, descriptor):  # otherwise its last holder has just deleted it
             break
         os.close(descriptor)
@@ -65,7 +61,7 @@ def is_locked(store: Path, run_id: str) -> bool:
         if not os.path.lexists(lock_path(store, run_id)):
             return False
         lock_run(store, run_id)()
-    except RunIsMeasured:
+    except MeasuredElsewhere:
         return True
     except (OSError, ValueError, CannotHere):  # it is no lock of ours
         return False

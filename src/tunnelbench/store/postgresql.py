@@ -122,7 +122,7 @@ class Server:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn errors of the server inside the block into CannotHere; the message has the URL without its password."""
+        """Turn errors of the server inside the block into CannotHere."""
         try:
             yield
         except DBAPIError as error:
@@ -230,8 +230,8 @@ class RunLock:
     def take(self) -> None:
         """Take the lock. Raises MeasuredElsewhere if another process has it.
 
-        After a broken network, the server may keep the earlier session of this process, and its lock, for hours:
-        `take` ends that session.
+        After a broken network, the server may keep the earlier session of this process, and its lock: `take` ends that
+        session.
         """
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
