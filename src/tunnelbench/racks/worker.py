@@ -222,7 +222,7 @@ class RackWorker:
     """Name or file of each testbed, by its name in the queue."""
     say: Callable[[str], object]
     own_jobs: OwnJobs | None = None
-    """What this worker asks about its jobs; None before it works."""
+    """Access to the jobs of this worker; None before it works."""
     running: dict[int, asyncio.Task[Any]] = field(default_factory=dict)
     """The jobs that run here, by their ids."""
 
